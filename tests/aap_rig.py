@@ -20,8 +20,6 @@ from signoff.contracts.ids import parse_approval_id
 
 @dataclass
 class Adapter:
-    """The protocol's own client, with the token of an agent."""
-
     agent: CallRig
     http: httpx2.AsyncClient
     token: str
@@ -61,7 +59,6 @@ class Adapter:
         return found
 
     async def call_about(self, order: str) -> str:
-        """The call about an order, once people are asked about it."""
         for pause in pauses():
             listed = await self.agent.http.get("/v1/approvals", params={"limit": 1_000})
             named = [parse_approval_id(each["id"]) for each in listed.json()["approvals"] if order in each["effect"]]
@@ -87,8 +84,6 @@ def asking(
 
 @contextlib.asynccontextmanager
 async def adapter(agent: CallRig, name: str = "coder", base: str = "") -> AsyncIterator[Adapter]:
-    """An adapter with a token of an agent."""
-
     async def check(response: httpx2.Response) -> None:
         await response.aread()
         assert answer_problems(response.status_code, response.headers, response.json()) == [], response.text

@@ -55,7 +55,6 @@ class MoodyStore(Store):
 
 
 def pinned(**fields: Any) -> CallContext:
-    """The pinned context of the one turn."""
     return a_call_context(**{"session": TURN.session, "turn": TURN.turn, "tenant": TURN.tenant, "user": GUEST} | fields)
 
 
@@ -70,7 +69,6 @@ def worker_deps(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
 
 
 def decision(**fields: Any) -> Decision:
-    """An approval of the one call by the approver."""
     given: dict[str, Any] = {
         "approval_id": ApprovalKey(TURN, "c1.1").id,
         "revision": 1,
@@ -101,7 +99,6 @@ def permit_for(tool: Tool, args: Any = None, **fields: Any) -> Permit:
 
 
 def environment(tool: str = "pay", **fields: Any) -> ActivityEnvironment:
-    """What a server tells the activity of the one turn's first call."""
     env = ActivityEnvironment()
     given: dict[str, Any] = {
         "workflow_type": ACTOR_TURN,
@@ -114,7 +111,6 @@ def environment(tool: str = "pay", **fields: Any) -> ActivityEnvironment:
 
 
 def task_for(tool: Tool, permit: Permit | None = None, args: Any = None, **fields: Any) -> ToolTask:
-    """The task of the one call."""
     given: dict[str, Any] = {
         "permit": permit or permit_for(tool, args),
         "tool": tool.name,
@@ -141,7 +137,6 @@ async def run(deps: WorkerDeps, tool: Tool, task: ToolTask, env: ActivityEnviron
 
 
 def summary(reply: ToolReply) -> tuple[str, Any]:
-    """Code and text of a reply's outcome."""
     assert reply.outcome is not None
     assert (reply.again, reply.note) == ("", "")
     assert (reply.outcome.call, reply.outcome.gate) == ("c1.1", "execute")
@@ -149,12 +144,10 @@ def summary(reply: ToolReply) -> tuple[str, Any]:
 
 
 def free(ledger: Ledger, **fields: Any) -> Tool:
-    """A tool that nobody has to approve."""
     return pay_tool(ledger, False, **fields)
 
 
 def request_of(found: ApprovalRequest | None) -> ApprovalRequest:
-    """The request that has to be there."""
     assert found is not None
     return found
 
@@ -169,7 +162,6 @@ def sent(reply: GateReply) -> GateReply:
 
 
 def codes(replies: Sequence[ToolReply]) -> list[str]:
-    """The outcome codes of replies."""
     return [reply.outcome.code if reply.outcome else reply.again for reply in replies]
 
 

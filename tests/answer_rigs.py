@@ -22,8 +22,6 @@ CHATS: tuple[Kind, ...] = ("slack", "telegram", "whatsapp")
 
 @asynccontextmanager
 async def answer_rig(kind: Kind, folder: Path, locale: str = "en") -> AsyncIterator[ChannelRig]:
-    """Bo's channel of that kind, with the fake of its vendor behind it."""
-
     class Suite(ChannelSuite):
         @asynccontextmanager
         async def vendor(self) -> AsyncIterator[Vendor]:

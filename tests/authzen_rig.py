@@ -25,7 +25,6 @@ class EnforcementPoint:
     http: httpx2.AsyncClient
 
     async def evaluate(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The decision on a request."""
         assert schema_problems("request", body) == []
         answer = await self.http.post(EVALUATION, json=body)
         assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json"), answer.text
@@ -46,7 +45,6 @@ class EnforcementPoint:
         return task
 
     async def show(self, task: dict[str, Any]) -> dict[str, Any]:
-        """A task as it stands, read where it says that it is."""
         answer = await self.http.get(task["status_endpoint"])
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
@@ -100,7 +98,6 @@ def call_of(task: dict[str, Any]) -> str:
 
 @contextlib.asynccontextmanager
 async def enforcement_point(agent: CallRig, name: str = "coder") -> AsyncIterator[EnforcementPoint]:
-    """An enforcement point with a token of an agent."""
     transport, headers = httpx2.ASGITransport(app=agent.rig.app), bearer(await call_token(agent.rig, name))
     async with httpx2.AsyncClient(transport=transport, base_url=BASE, headers=headers, timeout=60) as http:
         yield EnforcementPoint(agent, http)

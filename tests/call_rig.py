@@ -55,7 +55,6 @@ RULES = ApprovalPolicy(auto_approve_if="args.euro < 50.0", deny_if="args.euro > 
 
 
 def refund_tool(requires_approval: Any = RULES, **fields: Any) -> Tool:
-    """A tool that the agent runs itself."""
     given: dict[str, Any] = {
         "name": "refund",
         "description": "Refund an order",
@@ -122,7 +121,6 @@ class CallRig:
         return await self.http.post("/v1/calls", json=body)
 
     async def show(self, call: str, **params: Any) -> dict[str, Any]:
-        """The call as it stands."""
         answer = await self.http.get(f"/v1/calls/{call}", params={"agent": "coder"} | params)
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
@@ -138,17 +136,14 @@ class CallRig:
         raise AssertionError("pauses never end")
 
     async def use(self, call: str, key: str = "") -> httpx2.Response:
-        """Use its permit."""
         headers = {"idempotency-key": key} if key else {}
         return await self.http.post(f"/v1/calls/{call}/use", params={"agent": "coder"}, headers=headers, json={})
 
     async def report(self, call: str, code: str = "ok", result: Any = "refunded") -> httpx2.Response:
-        """Report what became of it."""
         body = {"code": code, "result": result}
         return await self.http.post(f"/v1/calls/{call}/outcome", params={"agent": "coder"}, json=body)
 
     async def withdraw(self, call: str) -> httpx2.Response:
-        """Withdraw it."""
         headers = {"content-type": "application/json"}
         return await self.http.delete(f"/v1/calls/{call}", params={"agent": "coder"}, headers=headers)
 
@@ -166,7 +161,6 @@ class CallRig:
         return [(each["kind"], json.loads(each["data"])) for each in answer.json()["records"]]
 
     async def events(self, call: str) -> list[str]:
-        """The events of the history of a call's turn."""
         return await self.rig.turns.events(TurnKey(*call.split(".")))
 
 
@@ -193,7 +187,6 @@ def with_callbacks(deps: GatewayDeps, callbacks: Callbacks) -> GatewayDeps:
 
 
 async def call_token(rig: GatewayRig, name: str) -> str:
-    """A token of an external agent."""
     day, now = timedelta(days=1), rig.deps.clock()
     secret, _ = await Tokens(rig.deps.store).create("main", f"actor:{name}", ("call",), lifetime=day, now=now)
     return secret

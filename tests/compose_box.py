@@ -108,7 +108,6 @@ class Box:
         return [*entry, *(each.replace("http://temporal-ui:8080", self.ui) for each in service["command"])]
 
     def check_command(self, name: str) -> list[str]:
-        """The health check of a service."""
         kind, *words = self.services[name]["healthcheck"]["test"]
         assert kind == "CMD"
         return [self._here(name, self.services[name], word) for word in words]
@@ -176,13 +175,10 @@ class Box:
 
 @dataclass
 class Running:
-    """A service that was started."""
-
     process: Process
     log: Path
 
     async def kill(self) -> None:
-        """SIGKILL, wherever it is."""
         self.process.kill()
         assert await self.process.wait() == -signal.SIGKILL, self.log.read_text()
 

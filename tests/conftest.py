@@ -171,12 +171,10 @@ def missing_programs() -> frozenset[str]:
 
 
 def needed(item: pytest.Item) -> list[str]:
-    """The missing programs that a test needs."""
     return sorted(name for name in missing_programs() if item.get_closest_marker(name))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Has the rows that are called done proved in every run of everything."""
     done = ProvedRows(
         config,
         lambda: {row[0] for row in tables("docs/internal/features.md", "Done")},
@@ -342,7 +340,6 @@ async def encryption(tmp_path_factory: pytest.TempPathFactory) -> Encryption:
 
 @pytest.fixture(scope="session")
 async def client(server: ServerHandle, encryption: Encryption) -> Client:
-    """A client of the session's server, which encrypts."""
     return await server.connect(encryption)
 
 
@@ -363,13 +360,11 @@ async def nothing_waits(client: Client) -> None:
 
 @pytest.fixture
 def task_queue() -> str:
-    """A task queue that no other test uses."""
     return f"test-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    """An empty SQLite store of the test's own."""
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as opened:
         yield opened
 

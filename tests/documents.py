@@ -30,7 +30,6 @@ class Block(NamedTuple):
 
 
 def page(name: str) -> str:
-    """The text of a document."""
     return (ROOT / name).read_text(encoding="utf-8")
 
 
@@ -113,7 +112,6 @@ def parsed(path: Path) -> ast.Module:
 
 @functools.cache
 def _test_modules() -> list[tuple[Path, ast.Module]]:
-    """Every module of tests with its syntax."""
     return [(path, parsed(path)) for path in sorted((ROOT / "tests").rglob("test_*.py"))]
 
 

@@ -60,7 +60,6 @@ class Failure:
 
 
 def documented_failure(words: str) -> Failure:
-    """The failure whose row has these words."""
     [row] = [each for each in failure_rows() if each.words == words]
     return Failure(row)
 

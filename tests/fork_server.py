@@ -105,8 +105,6 @@ _OURS: Final = _interpreter_options(os.environ)
 
 
 class ForkServer:
-    """A process that forks one of the tests' for each request; started with the first."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._peer: socket.socket | None = None
@@ -314,7 +312,6 @@ def _answer(peer: socket.socket, listener: socket.socket, request: ForkRequest, 
 
 
 def _run(request: ForkRequest, files: Sequence[int]) -> NoReturn:
-    """Becomes what was asked for, and ends as it does."""
     code = 1
     try:
         _become(request, files)

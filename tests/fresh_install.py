@@ -16,8 +16,6 @@ from signoff.registry.mcp.import_file import read_import
 
 
 def load(example: dict[str, str]) -> str:
-    """Return "" where the example loads, else its error."""
-
     path = Path(example["folder"]) / example["file"]
     try:
         if example["language"] == "python":

@@ -65,19 +65,16 @@ def browser(rig: GatewayRig) -> httpx2.AsyncClient:
 
 
 async def sign_in(page: httpx2.AsyncClient, secret: str, then: str = "/") -> httpx2.Response:
-    """Paste a token into the sign-in page."""
     form = hidden((await page.get("/login", params={"next": then})).text, "/login")
     return await page.post("/login", data={**form, "secret": secret})
 
 
 def hidden(page: str, action: str) -> dict[str, str]:
-    """The hidden fields of the form with this action."""
     form = page[page.index(f'action="{action}"') :]
     return dict(_FIELD.findall(form[: form.index("</form>")]))
 
 
 def words(page: str) -> str:
-    """What is written on a page."""
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 

@@ -230,7 +230,6 @@ class GatewayRig:
         return TurnKey(body["tenant"], body["session"], body["turn"])
 
     async def asked(self, text: str, **fields: Any) -> str:
-        """Start a turn and return the id of the request that waits in it."""
         view = await self.turns.waiting(await self.start(text, **fields))
         return next(call.approval.id for call in view.calls if call.approval is not None)
 
@@ -257,7 +256,6 @@ class GatewayRig:
         return sum(row[2] == key for row in self.ledger.rows)
 
     async def decide(self, approval: str, **fields: Any) -> httpx2.Response:
-        """Answer over the API."""
         acting = {"as": fields.pop("as")} if "as" in fields else {}
         return await self.http.post(f"/v1/approvals/{approval}/decide", params=acting, json=fields)
 
@@ -314,5 +312,4 @@ async def gateway_rig(
 
 
 def fresh() -> str:
-    """An id nobody used."""
     return f"t{uuid.uuid4().hex[:12]}"

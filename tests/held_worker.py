@@ -54,7 +54,6 @@ def catalog_with(way: str, ledger: Path, *, old: bool = False) -> Catalog:
 
 
 def script(way: str) -> list[Any]:
-    """What the model says."""
     return [calls(("rates" if way == "fallback" else "pay", PAY)), respond("done")]
 
 
@@ -74,7 +73,6 @@ async def held(
 
 
 async def work(address: str, store_url: str, task_queue: str, way: str, ledger: Path) -> None:
-    """Run until killed."""
     write = gate_activity.write
 
     async def held_back(deps: WorkerDeps, entries: Sequence[AuditEntry]) -> None:

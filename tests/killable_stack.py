@@ -64,7 +64,6 @@ def lines(folder: Path, name: str = "ledger") -> list[str]:
 
 
 async def seen(file: Path) -> None:
-    """Wait until a file is there."""
     while not os.access(file, os.F_OK):
         await asyncio.sleep(_GLANCE_SECONDS)
 
@@ -135,7 +134,6 @@ class _Hold(temporalio.client.Interceptor, temporalio.worker.Interceptor):
 
 
 async def work(address: str, folder: Path, queue: str) -> None:
-    """A worker until killed."""
     hold = _Hold(folder)
     client = await encrypted_client(address, interceptors=[hold])
     keys = FileVerifier(folder / "public.json")
@@ -151,7 +149,6 @@ async def work(address: str, folder: Path, queue: str) -> None:
 
 
 async def look_after(address: str, folder: Path, queue: str, port: int) -> None:
-    """A gateway until killed."""
     client = await encrypted_client(address)
     catalog = catalog_with(folder, queue)
     async with open_store(store_url(folder)) as store:
@@ -189,7 +186,6 @@ async def killable(
 
 
 async def main(role: str, address: str, folder: Path, queue: str, port: int) -> None:
-    """Run until killed."""
     if role == "gateway":
         await look_after(address, folder, queue, port)
     else:

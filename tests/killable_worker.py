@@ -41,7 +41,6 @@ async def killable(
 
 
 async def wait_held(ledger: Path, name: str) -> None:
-    """Says that it is held, and returns once the test lets it go."""
     (ledger.parent / name).touch()
     while not os.access(ledger.parent / "go", os.F_OK):
         await asyncio.sleep(_GLANCE_SECONDS)
@@ -63,8 +62,6 @@ def model_that_goes_on(ledger: Path, held: str) -> ScriptedModel:
 
 
 async def work(address: str, store_url: str, task_queue: str, ledger: Path, held: str) -> None:
-    """Run until killed."""
-
     async def pay(args: dict[str, Any], ctx: ToolContext) -> str:
         with ledger.open("a") as file:
             file.write(f"{ctx.idempotency_key}\n")

@@ -37,7 +37,6 @@ class Reply:
 
     @property
     def raw(self) -> bytes:
-        """The mail with this part alone."""
         more = "; format=flowed" if self.flowed else ""
         return mail(self.body, type=self.type + more)
 
@@ -46,7 +45,6 @@ class Reply:
 
 
 def replies() -> list[Reply]:
-    """The corpus."""
     rows: list[dict[str, Any]] = yaml.safe_load((MAILS / "replies.yaml").read_text())
     return [Reply(**{**row, "body": row["body"].replace("␣\n", " \n")}) for row in rows]
 
@@ -87,7 +85,6 @@ def first_line(mail_answer: MailAnswer) -> str:
 
 
 def comment(mail_answer: MailAnswer) -> str:
-    """All that was newly written."""
     return "\n".join((*mail_answer.above, *mail_answer.below))
 
 

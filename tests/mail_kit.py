@@ -24,8 +24,6 @@ SELECTOR = "s1"
 
 @dataclass(frozen=True)
 class Delivered:
-    """One mail as our relay took it."""
-
     sender: str
     to: tuple[str, ...]
     content: bytes
@@ -44,7 +42,6 @@ class Delivered:
 
     @property
     def html(self) -> str:
-        """Its HTML."""
         return self._part("html")
 
     def _part(self, kind: str) -> str:
@@ -64,14 +61,12 @@ class Relay:
     async def handle_RCPT(  # noqa: N802
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: Sequence[Any]
     ) -> str:
-        """Names are aiosmtpd's."""
         if self.trouble[:1].isdigit():
             return self.trouble
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
-        """Names are aiosmtpd's."""
         content = bytes(envelope.original_content or b"")
         assert all(len(line) <= 998 for line in content.split(b"\r\n"))
         self.taken.append(Delivered((envelope.mail_from or "").strip("<>"), tuple(envelope.rcpt_tos), content))
@@ -118,7 +113,6 @@ def replied(
 
 
 def written(sender: str, to: str, words: str) -> EmailMessage:
-    """A new mail."""
     mail = EmailMessage(policy.SMTP.clone(max_line_length=998))
     mail["From"] = f"Somebody <{sender}>"
     mail["To"] = to

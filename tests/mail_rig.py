@@ -29,8 +29,6 @@ INBOUND = {"lmtp": {"port": 24}}
 
 @dataclass(frozen=True)
 class MailRig:
-    """The channel, and the mail that it sent."""
-
     channel: Email
     server: Relay
 
@@ -40,7 +38,6 @@ class MailRig:
         return self.server.taken[-1]
 
     async def hear(self, raw: bytes, *recipients: str) -> InboundBatch:
-        """What a mail means that we fetched."""
         return await self.receive(FetchedMail(raw, at=NOW, recipients=recipients))
 
     async def receive(self, raw: InboundRequest) -> InboundBatch:
@@ -77,7 +74,6 @@ def a_notice(*, locale: str = "en", address: str = BO, kind: Any = "ask", more: 
 
 
 def a_closing(card: OutboundCard, sent: SentCard, **given: Any) -> tuple[SentCard, ClosedCard]:
-    """How that request ended, as Ana decided it in Slack."""
     ending = {
         "state": "approved",
         "decided_by": "ana",

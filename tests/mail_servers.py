@@ -28,6 +28,5 @@ class MailServer:
 
 
 def mail_servers() -> list[MailServer]:
-    """All of them."""
     rows: list[dict[str, Any]] = yaml.safe_load(_FILE.read_text())
     return [MailServer(**row) for row in rows]

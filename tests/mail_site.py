@@ -35,8 +35,6 @@ class SiteMail(Post):
 
 @dataclass(frozen=True)
 class MailSite:
-    """The parts, and what people write."""
-
     rig: ChannelRig
     relay: Relay
     names: NameServer
@@ -52,11 +50,9 @@ class MailSite:
         return replied(self.mails(self.bo)[0], sender or self.bo, words, headers=fields)
 
     def mails(self, address: str) -> list[Any]:
-        """What was sent to an address."""
         return [each for each in self.relay.taken if address in each.to]
 
     def brought(self, mail: bytes) -> InboundRequest:
-        """A mail as our mail server brings it."""
         assert isinstance(self.rig.vendor, SiteMail)
         return self.rig.vendor._brought(mail)
 
@@ -65,7 +61,6 @@ class MailSite:
         return await self.rig.receiver.take(self.rig.channel.name, self.brought(mail))
 
     async def state_after(self, mail: bytes) -> str:
-        """How a new request for which Bo was asked stands once a mail has come in."""
         await self.rig.receive(self.brought(mail))
         return self.rig.request("main.s.t.c1.1").state
 

@@ -19,7 +19,6 @@ def answer(folder: Path, method: str, params: dict[str, Any]) -> dict[str, Any] 
 
 
 def serve(folder: Path) -> None:
-    """Answer each request."""
     for line in sys.stdin:
         request = json.loads(line)
         if "id" not in request:

@@ -49,8 +49,6 @@ def mcp_catalog(ledger: Ledger) -> Catalog:
 
 @dataclass
 class McpRig:
-    """The gateway, and where it answers."""
-
     gateway: GatewayRig
     url: str
     secret: str
@@ -75,20 +73,17 @@ class McpRig:
             await asyncio.sleep(0.05)
 
     async def decide(self, approval: str, verdict: str = "approved", **fields: Any) -> None:
-        """Has a person answer a request, as it is shown."""
         shown = (await self.as_person("GET", f"/v1/approvals/{approval}")).json()
         body = {"verdict": verdict, "question_hash": shown["question_hash"], **fields}
         answer = await self.as_person("POST", f"/v1/approvals/{approval}/decide", json=body)
         assert answer.status_code == 200, answer.text
 
     async def permitted(self, approval: str) -> None:
-        """Returns once the call of a request may run."""
         named = parse_approval_id(approval)
         assert named is not None
         await self.gateway.turns.until(named.turn, lambda view: any(each.state == "permitted" for each in view.calls))
 
     async def as_person(self, method: str, path: str, **fields: Any) -> httpx2.Response:
-        """A request of somebody who may approve."""
         headers = bearer(await token_of(self.gateway, "approver"))
         async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
             return await http.request(method, f"{self.url}{path}", **fields)
@@ -112,7 +107,6 @@ class McpRig:
         return found
 
     async def settled_task(self, task: str) -> dict[str, Any]:
-        """A task once it is over."""
         while True:
             found: dict[str, Any] = (await self.ask_modern("tasks/get", taskId=task))["result"]
             if found["status"] != "working":
@@ -133,7 +127,6 @@ def modern_request(method: str, extensions: Any = None, **params: Any) -> tuple[
 
 
 def text_of_result(result: Any) -> str:
-    """The words of a tool's result."""
     return " | ".join(each.text for each in result.content)
 
 
@@ -141,7 +134,6 @@ def text_of_result(result: Any) -> str:
 async def mcp_rig(
     client: TemporalClient, store: Store, task_queue: str, catalog: Callable[[Ledger], Catalog] = mcp_catalog
 ) -> AsyncIterator[McpRig]:
-    """A worker of the production profile, and the gateway over it on a port."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     async with gateway_rig(

@@ -21,7 +21,6 @@ _TOOLS: Final = ("note", "wait", "die", "data", "fail", "later", "ask", "no", "t
 
 
 def default_tools() -> list[dict[str, Any]]:
-    """The tools as the server lists them where a test says nothing else."""
     tools = [{"name": name, "description": f"Tool {name}", "inputSchema": TEXT} for name in _TOOLS]
     output = {"type": "object", "properties": {"length": {"type": "integer"}}, "required": ["length"]}
     return [{**each, "outputSchema": output} if each["name"] == "data" else each for each in tools]
@@ -29,8 +28,6 @@ def default_tools() -> list[dict[str, Any]]:
 
 @dataclass
 class Upstream:
-    """The folder of one server: what it lists, and what it was called with."""
-
     folder: Path
 
     @property
@@ -74,7 +71,6 @@ class Upstream:
         (self.folder / "looks").unlink(missing_ok=True)
 
     async def begun(self, number: int) -> None:
-        """Return when it has begun this many calls."""
         while len(self.calls) < number:
             await asyncio.sleep(0.02)
 

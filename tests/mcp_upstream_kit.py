@@ -28,7 +28,6 @@ def imported(name: str, tools: list[dict[str, Any]], **fields: Any) -> ToolServe
 
 
 def imported_tool(server: ToolServer, remote: str = "note", **fields: Any) -> Tool:
-    """A tool of a server as a manifest has it."""
     name = f"mcp__{server.name}__{remote}"
     given: dict[str, Any] = {
         "name": name,

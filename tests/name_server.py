@@ -29,7 +29,6 @@ class NameServer(asyncio.DatagramProtocol):
         self.transport = cast(asyncio.DatagramTransport, transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Answers one question."""
         query = dns.message.from_wire(data)
         name = query.question[0].name.to_text().lower().removesuffix(".")
         self.asked[name] += 1

@@ -27,7 +27,6 @@ REDIRECT = "http://127.0.0.1:8300/login/oidc/callback"
 
 
 def new_key() -> RSAKey:
-    """A signing key with an id."""
     return RSAKey.generate_key(2048, {"kid": secrets.token_hex(4), "use": "sig", "alg": "RS256"})
 
 
@@ -52,11 +51,9 @@ class Provider:
     redirect: str = REDIRECT
 
     def signed(self, claims: dict[str, Any]) -> str:
-        """An ID token."""
         return jwt.encode({"alg": "RS256", "kid": self.key.kid, **self.header}, claims, self.key)
 
     def app(self) -> Starlette:
-        """Discovery, keys, authorization (which agrees at once) and tokens."""
         routes = [
             Route("/.well-known/openid-configuration", self._discovery),
             Route("/keys", self._keys),
@@ -120,13 +117,11 @@ class Provider:
 
 
 def answer_of(location: str) -> dict[str, str]:
-    """The parameters of an address."""
     return {name: values[0] for name, values in parse_qs(urlsplit(location).query).items()}
 
 
 @contextlib.asynccontextmanager
 async def running_provider() -> AsyncIterator[Provider]:
-    """The provider, listening."""
     port = free_port()
     provider = Provider(f"http://127.0.0.1:{port}")
     async with running_app(provider.app(), port):

@@ -96,13 +96,10 @@ def peer_catalog(ledger: Ledger) -> Catalog:
 
 @dataclass
 class PeerRig:
-    """The gateway, and where it answers."""
-
     gateway: GatewayRig
     url: str
 
     async def token(self, person: str = "partner", **fields: Any) -> str:
-        """A peer's token."""
         return await token_of(self.gateway, person, PEER, **fields)
 
     @contextlib.asynccontextmanager
@@ -122,7 +119,6 @@ class PeerRig:
         return await self.post(json.dumps(body).encode())
 
     async def post(self, body: bytes, **headers: str) -> dict[str, Any]:
-        """Bytes as a peer sends them."""
         given = {"content-type": "application/json", "a2a-version": "1.0", **bearer(await self.token()), **headers}
         async with httpx.AsyncClient(timeout=60) as http:
             answer = await http.post(f"{self.url}/a2a/desk", content=body, headers=given)
@@ -142,18 +138,15 @@ class PeerClient:
     rig: PeerRig
 
     async def send(self, text: str, context: ClientCallContext | None = None, **fields: Any) -> Task:
-        """Says something; the task that is answered."""
         (event,) = [each async for each in self.sdk.send_message(message(text, **fields), context=context)]
         assert event.HasField("task")
         return event.task
 
     async def stream(self, text: str, **fields: Any) -> AsyncIterator[StreamResponse]:
-        """Says something and follows it."""
         async for each in self.live.send_message(message(text, **fields)):
             yield each
 
     async def decide(self, task: Task, verdict: str = "approved", person: str = "approver", **fields: Any) -> None:
-        """Has a person answer the one request of a task."""
         view = await self.rig.gateway.turns.waiting(key_of(task))
         (approval,) = [each.approval for each in view.calls if each.approval is not None]
         headers = bearer(await token_of(self.rig.gateway, person))
@@ -179,23 +172,19 @@ def fresh_id() -> str:
 
 
 def key_of(task: Task) -> TurnKey:
-    """The turn of a task."""
     return TurnKey(*task.id.split("."))
 
 
 def state_of(task: Task) -> str:
-    """Its state by name."""
     return TaskState.Name(task.status.state).removeprefix("TASK_STATE_")
 
 
 def answer_of(task: Task) -> str:
-    """The words of its artifacts."""
     return " ".join(part.text for artifact in task.artifacts for part in artifact.parts if part.text)
 
 
 @contextlib.asynccontextmanager
 async def peer_rig(client: TemporalClient, store: Store, task_queue: str) -> AsyncIterator[PeerRig]:
-    """A worker of the production profile, and the gateway over it on a port."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     async with gateway_rig(

@@ -36,7 +36,6 @@ class ProvedRows:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keeps the rows of a test that passed."""
         if report.when == "call" and report.passed:
             self._proved.update(str(row) for name, row in report.user_properties if name == _NAME)
 
@@ -50,7 +49,6 @@ class ProvedRows:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Says which were not."""
         if self._missing:
             rows = ", ".join(self._missing)
             terminalreporter.write_line(

@@ -69,14 +69,12 @@ async def sign_in_at_provider(page: httpx2.AsyncClient) -> httpx2.Response:
 
 
 async def approve_in_browser(page: httpx2.AsyncClient, approval: str) -> httpx2.Response:
-    """Approve on the card, if there is one to be seen."""
     card = await page.get(f"/approvals/{approval}")
     form = hidden(card.text, f"/approvals/{approval}/decide") if card.status_code == 200 else {}
     return await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
 
 
 async def asked(rig: GatewayRig, text: str = "pay") -> str:
-    """A request of guest's that waits."""
     headers = bearer(await token_of(rig, "guest"))
     answer = await rig.http.post("/v1/turns", json={"text": text, "actor": "desk"}, headers=headers)
     assert answer.status_code == 201, answer.text

@@ -43,12 +43,10 @@ def react(request: CompletionRequest) -> Completion:
 
 
 def model() -> ScriptedModel:
-    """A model that reacts so."""
     return ScriptedModel(react)
 
 
 def words(message: Message) -> str:
-    """The texts of a message."""
     return " ".join(text_of(part.text) for part in message.parts if isinstance(part, TextPart))
 
 
@@ -66,8 +64,6 @@ def message(text: str, message_id: str = "", **fields: Any) -> MailboxMessage:
 
 @dataclass
 class Talk:
-    """One session of a worker's turns."""
-
     turns: RunningTurns
     key: SessionKey
 
@@ -86,11 +82,9 @@ class Talk:
         )
 
     async def say(self, text: str, message_id: str = "", **fields: Any) -> SessionReceipt:
-        """Say something."""
         return await self.turns.signoff.say(self.key, message(text, message_id, **fields), actor="desk")
 
     async def add(self, turn: str, text: str, injection_id: str = "") -> SessionReceipt:
-        """Hand a late result to a turn."""
         injection = LateResult(id=injection_id or f"i{uuid.uuid4().hex[:12]}", turn=turn, message=user_message(text))
         return await self.turns.signoff.inject(self.key, injection)
 
@@ -110,20 +104,16 @@ class Talk:
         return next(turn for turn in view.turns if turn.turn == turn_id)
 
     async def answer(self, turn_id: str) -> str:
-        """What a turn answers."""
         turn = await self.turn(turn_id, "complete", "clarifying", "awaiting", "delegated", "passed")
         return " ".join(text_of(part.content) for part in turn.parts)
 
     def turn_key(self, turn_id: str) -> TurnKey:
-        """The turn of that id."""
         return TurnKey(self.key.tenant, self.key.session, turn_id)
 
     async def runs(self) -> int:
-        """How many runs the session has had."""
         query = f'WorkflowId = "{self.key.workflow_id}"'
         return (await self.turns.client.count_workflows(query)).count
 
 
 def talk(turns: RunningTurns) -> Talk:
-    """A session that nobody used."""
     return Talk(turns, SessionKey("main", f"s{uuid.uuid4().hex[:12]}"))

@@ -16,8 +16,6 @@ from signoff.cli.main import invoke
 
 @dataclass(frozen=True)
 class RoleUrls:
-    """One database as each role reaches it."""
-
     owner: str
     worker: str
     gateway: str
@@ -25,7 +23,6 @@ class RoleUrls:
 
 
 async def sql(url: str, *statements: str) -> None:
-    """Execute statements, each in a transaction of its own."""
     connection = await asyncpg.connect(url)
     try:
         for each in statements:

@@ -103,7 +103,6 @@ async def killable(address: str, folder: Path, queue: str, port: int) -> AsyncIt
 
 
 async def work(address: str, folder: Path, queue: str, port: int) -> None:
-    """Run until killed."""
     client = await encrypted_client(address)
     catalog = subscribed_catalog(folder, port, {})
     async with (

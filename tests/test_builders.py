@@ -16,7 +16,6 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def test_the_id_of_a_request_names_its_call() -> None:
-    """Whichever part of it is given, unless the id itself is."""
     request = a_request(tenant="acme", call="c2.1")
     named = parse_approval_id(request.id)
     assert named is not None
@@ -25,14 +24,12 @@ def test_the_id_of_a_request_names_its_call() -> None:
 
 
 def test_an_opened_request_has_the_deadline_of_its_terms() -> None:
-    """It waits since then; one that was not opened waits for nothing."""
     request = a_request(opened=NOW, timeout=60.0, remind_after=30.0)
     assert (request.expires_at, request.remind_at) == (NOW + timedelta(seconds=60), (NOW + timedelta(seconds=30),))
     assert a_request().expires_at is None
 
 
 def test_a_decision_is_about_the_request_it_is_given() -> None:
-    """By id, revision and hash, so that it counts."""
     request = a_request(opened=NOW, revision=3, question_hash="h" * 64)
     decision = a_decision(request, subject="ana")
     assert (decision.approval_id, decision.revision, decision.question_hash) == (request.id, 3, "h" * 64)
@@ -41,7 +38,6 @@ def test_a_decision_is_about_the_request_it_is_given() -> None:
 
 
 def test_contexts_are_those_of_one_call() -> None:
-    """What policies see and what a tool is told name the same turn, user and actor."""
     ctx, tool = a_call_context(channel="slack"), a_tool_context(attempt=2)
     assert (ctx.actor, ctx.session, ctx.turn, ctx.tenant, ctx.user, ctx.channel) == (
         tool.actor_name, tool.session_id, tool.turn_id, tool.tenant_id, tool.user, "slack",
@@ -50,13 +46,11 @@ def test_contexts_are_those_of_one_call() -> None:
 
 
 def test_a_person_may_approve_unless_it_is_said_otherwise() -> None:
-    """The entry of a directory, with what is given and nothing made up beside it."""
     assert a_person("bo", name="Bo") == Person(id="bo", name="Bo", roles=("approvers",))
     assert a_person(roles=()) == Person(id="ana")
 
 
 def test_a_permit_is_bound_to_the_call_it_is_given() -> None:
-    """By the digest that the tool's activity computes, of which turn and call are a part."""
     tool = pay_tool(Ledger())
     permit, ctx = a_permit(tool, {"amount": 1}, call="c2.1"), a_call_context(turn="u")
     assert is_of(permit, tool, {"amount": 1})

@@ -32,14 +32,12 @@ async def lead_of_server(client: Client, clock: Clock = system_clock) -> timedel
 
 
 async def test_clocks_of_one_machine_are_one(client: Client, tmp_path: Path) -> None:
-    """The server and the store tell the time that it is here."""
     assert abs(await lead_of_server(client)) < UNSURE
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         assert abs(await store_clock_lead(store)) < UNSURE
 
 
 async def test_a_clock_that_is_wrong_here_is_told_of_both(client: Client, tmp_path: Path) -> None:
-    """By how much, which way, and what to do."""
     ahead = await lead_of_server(client, clock=late)
     assert abs(ahead - LATE) < UNSURE
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
@@ -54,10 +52,8 @@ async def test_a_clock_that_is_wrong_here_is_told_of_both(client: Client, tmp_pa
 
 @pytest.mark.parametrize(("seconds", "expected"), [(5, False), (6, True), (-5, False), (-6, True)])
 def test_a_few_seconds_are_nothing(seconds: int, expected: bool) -> None:
-    """Up to the limit, either way."""
     assert bool(clock_problem("the store", timedelta(seconds=seconds))) is expected
 
 
 def test_a_server_that_does_not_tell_is_no_problem() -> None:
-    """A hosted one may not let itself be asked."""
     assert clock_problem("the Temporal server", None) == ""

@@ -45,7 +45,6 @@ async def box(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Box]:
 
 
 def test_it_is_valid_by_the_compose_specification() -> None:
-    """An independent implementation of the specification reads and validates the file."""
     text = re.sub(r"\$\{(\w+):([-+?])([^}]*)\}", lambda each: each[3] if each[2] == "-" and each[3] else each[1], RAW)
     read = compose_spec.PyOptions(apply_merge=True).from_yaml(text)
     read.validate()
@@ -54,7 +53,6 @@ def test_it_is_valid_by_the_compose_specification() -> None:
 
 @pytest.mark.parametrize("name", sorted(PASSWORDS))
 def test_no_password_has_a_default(name: str) -> None:
-    """Compose stops and says what to write when one is not given."""
     with pytest.raises(KeyError, match=f"write {name}=... into .env"):
         read_compose({each: value for each, value in PASSWORDS.items() if each != name})
     assert RAW.count(f"${{{name}:?") == RAW.count(f"${{{name}")
@@ -62,27 +60,23 @@ def test_no_password_has_a_default(name: str) -> None:
 
 
 def test_every_port_is_on_loopback() -> None:
-    """Nothing of this box can be reached from another machine."""
     ports = [port for service in SERVICES.values() for port in service.get("ports", ())]
     assert len(ports) == 4
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
 def test_data_lies_in_named_volumes() -> None:
-    """No anonymous volume loses a database when a container is made anew."""
     used = {v.partition(":")[0] for service in SERVICES.values() for v in service.get("volumes", ())}
     assert used == set(COMPOSE["volumes"])
 
 
 def test_each_process_reaches_its_own_volume_alone() -> None:
-    """The gateway's, where the signing keys lie, is the first start's and its own."""
     reach = {name: {v.partition(":")[0] for v in SERVICES[name]["volumes"]} for name in (*PROCESSES, "signoff-init")}
     assert all(reach[name] == {name} for name in PROCESSES)
     assert reach["signoff-init"] == set(PROCESSES)
 
 
 def test_each_service_is_told_its_own_password_alone() -> None:
-    """Temporal's opens nothing of Signoff's, a worker's no answers, and the owner's is the first start's."""
     told = {
         name: {each for each, secret in PASSWORDS.items() if secret in str(service.get("environment", ""))}
         for name, service in SERVICES.items()
@@ -103,7 +97,6 @@ def test_each_service_is_told_its_own_password_alone() -> None:
 
 
 def test_what_runs_long_is_watched_and_restarted() -> None:
-    """Every lasting service restarts; every one that others wait for has a health check; one-shots must succeed."""
     for name, service in SERVICES.items():
         assert service["restart"] == ("on-failure" if name in ONE_SHOT else "unless-stopped"), name
         for other, how in service.get("depends_on", {}).items():
@@ -114,7 +107,6 @@ def test_what_runs_long_is_watched_and_restarted() -> None:
 
 
 def test_the_versions_are_those_the_embedded_server_has() -> None:
-    """The box runs the same Temporal and UI as `signoff dev`; server and schema tool are of one version."""
     binary = find_temporal()
     assert binary is not None
     found = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
@@ -127,7 +119,6 @@ def test_the_versions_are_those_the_embedded_server_has() -> None:
 
 @pytest.mark.parametrize("name", sorted(ONE_SHOT))
 def test_the_scripts_are_shell(name: str) -> None:
-    """Each one-shot's script parses."""
     script = SERVICES[name]["command"][0]
     parsed = subprocess.run(["sh", "-n", "-c", script], capture_output=True, text=True, check=False)
     assert (parsed.returncode, parsed.stderr) == (0, "")
@@ -158,13 +149,11 @@ def test_every_name_the_environment_gives_is_a_setting() -> None:
 
 
 def test_the_image_has_the_folders_of_the_volumes() -> None:
-    """A new volume takes the owner of the folder of the image that it is laid over."""
     made = re.findall(r"install -d -o signoff -g signoff -m 700 (.*)", (ROOT / "Dockerfile").read_text())[0].split()
     assert {v.partition(":")[2] for v in SERVICES["signoff-init"]["volumes"]} == set(made)
 
 
 def test_temporals_ui_reads_by_the_codec_server() -> None:
-    """Its pages bring the cookie along, which browsers keep by host name, and the codec server lets them ask."""
     ui, codec = SERVICES["temporal-ui"]["environment"], SERVICES["signoff-codec"]["environment"]
     assert ui["TEMPORAL_CODEC_ENDPOINT"] == codec["SIGNOFF_CODEC_URL"]
     assert (ui["TEMPORAL_CODEC_INCLUDE_CREDENTIALS"], ui["TEMPORAL_DISABLE_WRITE_ACTIONS"]) == ("true", "true")
@@ -175,7 +164,6 @@ def test_temporals_ui_reads_by_the_codec_server() -> None:
 
 
 def test_metrics_are_reached_on_the_network_alone() -> None:
-    """Worker and gateway answer a scraper that joins them, at a port that the machine does not publish."""
     for name in ("signoff-worker", "signoff-gateway"):
         told = SERVICES[name]["environment"]
         assert (told["SIGNOFF_METRICS_HOST"], SERVICES[name]["expose"]) == ("0.0.0.0", [told["SIGNOFF_METRICS_PORT"]])
@@ -186,7 +174,6 @@ def test_metrics_are_reached_on_the_network_alone() -> None:
 
 
 def test_temporal_switches_on_what_the_embedded_server_does() -> None:
-    """Tenants share the workers where tasks queue up, and an activity comes with the answer that asked for it."""
     embedded = server_arguments(ServerOptions(Path("temporal.db"), port=1, ui_port=None, fair=True))
     switched = {word.removesuffix("=true") for word in embedded if re.fullmatch(r"[\w.]+=true", word)}
     file = SERVICES["temporal"]["environment"]["DYNAMIC_CONFIG_FILE_PATH"]
@@ -215,7 +202,6 @@ def test_temporals_ui_is_reached_through_the_proxy_alone() -> None:
 
 @pytest.mark.postgres
 async def test_the_namespace_script_makes_a_server_ready_and_may_run_again(box: Box, tmp_path: Path) -> None:
-    """Run with the real `temporal` command against a real server that lacks all of it, and again on one that has it."""
     options = ServerOptions(tmp_path / "temporal.db", port=free_port(), ui_port=None)
     async with run_server(options) as server:
         operator = (await server.connect()).operator_service
@@ -233,7 +219,6 @@ async def test_the_namespace_script_makes_a_server_ready_and_may_run_again(box: 
 
 @pytest.mark.postgres
 async def test_the_databases_are_made_once_and_take_new_passwords(box: Box) -> None:
-    """Run again it changes nothing but the passwords; who has one role's gets into no other's database."""
     changed = Box(box.folder, box.postgres, box.server, {"WORKER_PASSWORD": "anotherpassword"})
     await changed.run("database")
     assert await _connects(box, "signoff_worker", "anotherpassword", "postgres") == "signoff_worker"
@@ -250,7 +235,6 @@ async def test_the_databases_are_made_once_and_take_new_passwords(box: Box) -> N
 @pytest.mark.postgres
 @pytest.mark.timeout(300)
 async def test_the_first_start_makes_keys_and_a_token_and_may_be_killed(box: Box) -> None:
-    """Killed after each of its commands in turn and begun again, it ends with one of each; later it changes nothing."""
     gateway, worker, codec = (box.volume(name) for name in ("signoff-gateway", "signoff-worker", "signoff-codec"))
     for number in range(1, 5):
         # The first `number` of its calls of `signoff` do as they are told, and nothing comes after the last of them.
@@ -286,7 +270,6 @@ async def test_the_first_start_makes_keys_and_a_token_and_may_be_killed(box: Box
 @pytest.mark.postgres
 @pytest.mark.timeout(300)
 async def test_the_processes_start_and_are_well(box: Box) -> None:
-    """Each is well by its own health check, each signs in who may, and each ends in good order."""
     await box.run("signoff-init")
     started = {name: await box.start(name) for name in PROCESSES}
     try:

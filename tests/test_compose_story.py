@@ -89,7 +89,6 @@ class Stage:
         await running.kill()
 
     async def send(self, person: str, method: str, path: str, **fields: Any) -> Any:
-        """What a person with a token is answered, over a connection of its own."""
         async with httpx2.AsyncClient(base_url=self.url, timeout=60) as http:
             answer = await http.request(method, path, headers=bearer(self.tokens[person]), **fields)
         if answer.status_code == 503:
@@ -98,7 +97,6 @@ class Stage:
         return answer.json()
 
     async def ask(self, text: str, person: str = "guest") -> str:
-        """Starts a turn; returns its name in addresses."""
         return str((await self.send(person, "POST", "/v1/turns", json={"text": text}))["id"])
 
     async def view(self, turn: str, person: str = "guest") -> dict[str, Any]:
@@ -107,8 +105,6 @@ class Stage:
         return found
 
     async def waits(self, turn: str, kind: str = "approval") -> dict[str, Any]:
-        """The request of a turn's call, once it waits for people."""
-
         async def look() -> Any:
             return [each["approval"] for each in (await self.view(turn))["calls"] if each["approval"]]
 
@@ -117,13 +113,11 @@ class Stage:
         return request
 
     async def ends(self, turn: str, person: str = "guest") -> dict[str, Any]:
-        """A turn's first call, once the turn has its result."""
         view = await until(lambda: self.view(turn, person), lambda found: found["result"] is not None)
         call: dict[str, Any] = view["result"]["calls"][0]
         return call
 
     async def decide(self, person: str, request: dict[str, Any], verdict: str, **more: Any) -> None:
-        """Answers a request over the API."""
         body = {"verdict": verdict, "question_hash": request["question_hash"], "revision": request["revision"], **more}
         receipt = await self.send(person, "POST", f"/v1/approvals/{request['id']}/decide", json=body)
         assert receipt["status"] in ("accepted", "pending"), receipt
@@ -185,7 +179,6 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 
 
 async def test_the_demo_on_the_compose_file(stage: Stage) -> None:
-    """Approved calls ran exactly once, denied ones never, the record says who; what Temporal keeps is unreadable."""
     cheap = await stage.ask("book the 39 euro flight to Porto", "traveller")
     ran = await stage.ends(cheap, "traveller")
     assert (ran["code"], ran["approval_id"]) == ("ok", "")
@@ -256,7 +249,6 @@ async def test_the_demo_on_the_compose_file(stage: Stage) -> None:
 
 
 async def test_who_has_no_group_is_let_in_nowhere(stage: Stage) -> None:
-    """The provider vouches for Zoe, and nobody here knows her: neither the inbox nor the codec server does."""
     async with httpx2.AsyncClient(base_url=stage.url, timeout=60) as zoe:
         page = await sign_in_at(zoe, "/login/oidc?next=%2F", "zoe")
         assert "nobody here is known by this login" in words(page.text).lower()
@@ -266,7 +258,6 @@ async def test_who_has_no_group_is_let_in_nowhere(stage: Stage) -> None:
 
 
 async def check_record(stage: Stage, booking: str, cancelling: str, dear: str, forged: str) -> None:
-    """It is whole, and says who decided what."""
     report = await stage.command("audit", "verify")
     assert (report["whole"], report["finding"]) == (True, None)
     login = f"{stage.provider.issuer}#olga"
@@ -323,11 +314,9 @@ async def answer_in(page: httpx2.AsyncClient, approval: str, **fields: str) -> N
 
 
 def plain(answer: httpx2.Response) -> str:
-    """All that decoded payloads say."""
     assert answer.status_code == 200, answer.text
     return "\n".join(base64.b64decode(each.get("data", "")).decode() for each in answer.json()["payloads"])
 
 
 def workflow_of(turn: str) -> str:
-    """The workflow of a turn, by its name in addresses."""
     return "/".join(["turn", *turn.split(".")])

@@ -1,5 +1,3 @@
-"""The documents' examples are loaded and run: manifests, Python, and the commands for Temporal's own program."""
-
 import asyncio
 import itertools
 import os
@@ -54,7 +52,6 @@ def write_files(folder: Path, page: str) -> None:
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=lambda block: f"{block.page}-{block.file or block.language}")
 def test_every_example_loads(block: Block, beside: Path) -> None:
-    """Manifests load by the real loader, cases meet their policies, Python runs."""
     write_files(beside, block.page)
     if block.language == "python":
         exec(compile(block.text, block.file or block.page, "exec"), {"__name__": "example"})
@@ -93,13 +90,11 @@ def test_python_of_every_example_type_checks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", SHOWN, ids=lambda block: block.file)
 def test_what_is_shown_of_an_example_is_its_file(block: Block) -> None:
-    """A block that names a file of `examples/` in its first line is that file, to the letter."""
     mark = "//" if block.language == "js" else "#"
     assert block.text == f"{mark} {block.file}\n{(ROOT / block.file).read_text(encoding='utf-8')}"
 
 
 def test_every_file_of_the_styles_is_shown() -> None:
-    """docs/styles.md has them all."""
     files = (ROOT / "examples" / "styles").glob("*/*.*")
     shown = [block.file for block in SHOWN if block.file.startswith("examples/styles/")]
     assert sorted(shown) == sorted(path.relative_to(ROOT).as_posix() for path in files)
@@ -108,7 +103,6 @@ def test_every_file_of_the_styles_is_shown() -> None:
 async def test_the_readme_s_tool_runs_and_asks_as_it_says(
     client: Client, store: Store, task_queue: str, beside: Path
 ) -> None:
-    """5 % is given at once; 50 % waits, and the approver's name reaches the handler."""
     write_files(beside, "README.md")
     small, large = ({"customer": "Ana", "percent": percent} for percent in (5, 50))
     script = [calls(("give_discount", small), ("give_discount", large)), respond("done")]
@@ -127,7 +121,6 @@ async def test_the_readme_s_tool_runs_and_asks_as_it_says(
 
 
 def test_the_readme_s_tool_has_about_twenty_lines() -> None:
-    """The example stays one that is read in a minute."""
     own = [block.text.strip().splitlines() for block in EXAMPLES if block.page == "README.md"]
     assert len(list(itertools.chain(*own))) <= 24
 
@@ -146,7 +139,6 @@ class Terminal:
         }
 
     async def run(self, line: str) -> str:
-        """What a command prints; it must succeed."""
         process = await asyncio.create_subprocess_exec(
             "sh", "-euc", line, env=self._env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
@@ -184,7 +176,6 @@ COMMANDS = {
 
 
 def test_every_command_for_temporal_is_run_by_a_test() -> None:
-    """No `temporal` line of the documents goes untested."""
     lines = [line for path in PAGES for line in shell_lines(path) if line.startswith("temporal ")]
     assert len(lines) > len(COMMANDS)
     for line in lines:
@@ -195,7 +186,6 @@ def test_every_command_for_temporal_is_run_by_a_test() -> None:
 async def test_what_waits_is_found_read_and_decided_by_temporals_program(
     plain_client: Client, server: ServerHandle, store: Store, task_queue: str
 ) -> None:
-    """List, read, decide by Update, and the receipt: with the commands as they are written."""
     script = [calls(PAY), respond("done")]
     ledger = Ledger()
     async with running_turns(plain_client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
@@ -220,7 +210,6 @@ async def test_what_waits_is_found_read_and_decided_by_temporals_program(
 async def test_a_request_is_denied_or_withdrawn_and_a_turn_stopped_by_temporals_program(
     plain_client: Client, server: ServerHandle, store: Store, task_queue: str
 ) -> None:
-    """A signal denies, `cancel` withdraws one request, Temporal's own cancel stops the turn."""
     ledger = Ledger()
     ended: dict[str, Any] = {}
     async with running_turns(

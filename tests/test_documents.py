@@ -62,7 +62,6 @@ def _all_rows() -> set[str]:
 
 
 def test_done_rows_are_those_that_tests_carry() -> None:
-    """docs/internal/features.md lists a row as done exactly when a test carries its marker, and names such a test."""
     carried = row_markers()
     listed = {row[0]: row[2] for row in tables("docs/internal/features.md", "Done")}
     assert set(carried) - set(listed) == set(), "tests carry these rows: list them as `Done`"
@@ -74,7 +73,6 @@ def test_done_rows_are_those_that_tests_carry() -> None:
 
 
 def test_every_row_of_the_designs_stands_in_one_place() -> None:
-    """Done, different on purpose, later, or not yet: none is forgotten, none is said twice, none is made up."""
     every = [row[0] for heading in FEATURES for row in tables("docs/internal/features.md", heading)]
     assert {row: count for row, count in Counter(every).items() if count > 1} == {}, "these stand in two places"
     assert _all_rows() - set(every) == set(), "these stand nowhere"
@@ -83,7 +81,6 @@ def test_every_row_of_the_designs_stands_in_one_place() -> None:
 
 
 def test_each_stated_row_is_proved_by_a_test_of_its_own() -> None:
-    """The test named for a row that a design's document states proves no other such row."""
     stated = {f"{letter}{number:02}" for letter, numbers in STATED.items() for number in numbers}
     proofs = {row[0]: row[2] for row in tables("docs/internal/features.md", "Done") if row[0] in stated}
     assert stated - set(proofs) == {"P09"}, "stated and not done: only where two designs contradict each other"
@@ -97,13 +94,11 @@ def test_each_stated_row_is_proved_by_a_test_of_its_own() -> None:
 
 
 def test_no_test_proves_more_than_three_rows_at_once() -> None:
-    """A row of its own is a case of its own (`proved_rows.case`): a test that proves many says of none what it is."""
     assert {name: rows for name, rows in marked_rows().items() if len(rows) > 3} == {}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_relative_links_resolve(path: Path) -> None:
-    """Every file and heading that a document links to is there."""
     for target in links(path):
         if target.startswith(("http://", "https://")):
             continue
@@ -118,7 +113,6 @@ def _subcommands(name: str) -> dict[str, Any]:
 
 
 def test_every_command_is_documented() -> None:
-    """The table of commands has each command and subcommand, and no other."""
     there = {f"{name} {sub}" if sub else name for name in COMMANDS for sub in (_subcommands(name) or [""])}
     written = [words.removeprefix("signoff ") for words in named("docs/commands.md", "Commands") if "signoff " in words]
     listed = {" ".join(re.findall(r"^[a-z-]+|(?<= )[a-z]+(?= |$)", words)) for words in written}
@@ -126,7 +120,6 @@ def test_every_command_is_documented() -> None:
 
 
 def test_commands_in_blocks_can_be_typed() -> None:
-    """Each `signoff` and `make` line of a shell block names a command with options that exist."""
     targets = set(re.findall(r"^([a-z]+):", page("Makefile"), re.MULTILINE))
     seen = 0
     for line in (line for path in PAGES for line in shell_lines(path)):
@@ -143,7 +136,6 @@ def test_commands_in_blocks_can_be_typed() -> None:
 
 
 def test_every_setting_is_documented_with_its_default(clean_env: pytest.MonkeyPatch) -> None:
-    """The table of settings is the settings: each variable, and the default in force without any."""
     settings = load_settings()
     rows = {names(row[0])[0]: names(row[1]) for row in tables("docs/settings.md", "Settings")}
     assert set(rows) == {ENV_PREFIX + name.upper() for name in type(settings).model_fields}
@@ -153,13 +145,11 @@ def test_every_setting_is_documented_with_its_default(clean_env: pytest.MonkeyPa
 
 
 def test_every_search_attribute_is_documented_with_its_type() -> None:
-    """Name and type of each search attribute."""
     listed = {names(row[0])[0]: row[1] for row in tables("docs/temporal.md", "Search attributes")}
     assert listed == dict(SEARCH_ATTRIBUTES)
 
 
 def test_every_limit_is_documented_with_its_value() -> None:
-    """The table of limits is contracts/limits.py."""
     there = {name: value for name, value in vars(limits).items() if name.isupper() and name not in ("KIB", "MIB")}
     listed = {names(row[0])[0]: _number(row[1]) for row in tables("docs/limits.md", "Limits")}
     assert listed == there
@@ -171,7 +161,6 @@ def _number(text: str) -> float:
 
 
 def test_every_gate_is_documented_in_its_order() -> None:
-    """The table of gates has those that exist, in the order in which they judge."""
     listed = [names(row[0])[0] for row in tables("docs/concepts.md", "The gates, in order")]
     assert listed == list(get_args(GateName))
 
@@ -188,19 +177,16 @@ def test_every_gate_is_documented_in_its_order() -> None:
     ],
 )
 def test_every_key_of_the_manifest_is_documented(heading: str, fields: set[str]) -> None:
-    """Each section's table has its keys and no other."""
     listed = named("docs/manifest.md", heading)
     assert sorted(listed) == sorted(fields)
 
 
 def test_the_table_of_tools_is_made_of_their_declaration() -> None:
-    """Below `Tools` stands what `tool_table` writes."""
     table = tool_table()
     assert table in page("docs/manifest.md"), f"put this below `## Tools`:\n{table}"
 
 
 def test_every_tool_field_is_documented() -> None:
-    """What a `Tool` has in code stands in the table, or in the sentence about code."""
     fields = {field.name for field in dataclasses.fields(Tool)}
     assert fields - CODE_ONLY == set(named("docs/manifest.md", "Tools")) - FILE_ONLY
     assert fields >= CODE_ONLY
@@ -208,7 +194,6 @@ def test_every_tool_field_is_documented() -> None:
 
 
 def test_every_proof_of_the_security_page_is_a_test() -> None:
-    """Each test that docs/security.md names is in the file that it links to."""
     proofs = re.findall(r"\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)", page("docs/security.md"))
     assert len(proofs) > 10
     for name, file in proofs:
@@ -216,14 +201,12 @@ def test_every_proof_of_the_security_page_is_a_test() -> None:
 
 
 def test_every_code_of_a_receipt_is_explained_with_its_http_status() -> None:
-    """Each code and no other, with what the API answers."""
     listed = {names(row[0])[0]: int(row[1]) for row in tables("docs/approvals.md", "Receipts")}
     codes = [code for code in get_args(ReceiptCode) if code]
     assert listed == {code: receipt_status(Receipt(status="refused", code=code)) for code in codes}
 
 
 def test_every_operation_is_listed_with_its_scope() -> None:
-    """Each route that the description of the API has and no other, with its summary and what its token needs."""
     every = gateway_routes(load_plugin_routers(PLUGIN_NAMES))
     routes = [route for route in every if getattr(route, "include_in_schema", False)]
     operations = [(route, access_of(route)) for route in routes if isinstance(route, APIRoute)]
@@ -238,12 +221,10 @@ def test_every_operation_is_listed_with_its_scope() -> None:
 
 
 def test_each_concept_is_explained_once() -> None:
-    """No word is defined twice."""
     words = re.findall(r"^\| \*\*(.+?)\*\*", page("docs/concepts.md"), re.MULTILINE)
     assert len(words) == len(set(words)) > 40
 
 
 def test_pictures_are_small() -> None:
-    """A picture in the documents is below 200 kB."""
     for picture in (ROOT / "docs" / "images").glob("*.png"):
         assert picture.stat().st_size < 200_000

@@ -63,7 +63,6 @@ def options_in(folder: Path) -> ServerOptions:
 
 
 async def leave_waiting(client: Client) -> str:
-    """A workflow that nobody works on, and so waits."""
     handle = await client.start_workflow("Waits", id=f"waits-{uuid.uuid4().hex}", task_queue="nobody")
     return handle.id
 
@@ -100,7 +99,6 @@ def taken_port() -> Iterator[int]:
 
 
 async def test_answers_with_search_attributes_and_90_days(client: Client) -> None:
-    """Once started, the server has our search attributes and remembers finished turns for 90 days."""
     await check_server(client)
     assert await read_retention(client) == timedelta(days=90)
 
@@ -111,7 +109,6 @@ def test_what_stays_on_this_machine_is_not_compressed(client: Client) -> None:
 
 
 async def test_stopped_and_started_anew_it_takes_up_where_it_stopped(tmp_path: Path) -> None:
-    """The same file, started again: the waiting workflow waits on, in WAL mode, and nothing stands in the way."""
     options = replace(options_in(tmp_path / "state"), retention_days=30)
     async with run_server(options) as server:
         waiting = await leave_waiting(await server.connect())
@@ -128,7 +125,6 @@ async def test_stopped_and_started_anew_it_takes_up_where_it_stopped(tmp_path: P
 
 
 async def test_killed_it_loses_nothing(tmp_path: Path) -> None:
-    """A server killed in the middle is started on the same file and knows what it had acknowledged."""
     options = options_in(tmp_path)
     server = await start_server(options)
     waiting = await leave_waiting(await server.connect())
@@ -139,7 +135,6 @@ async def test_killed_it_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 async def test_no_orphan_when_the_parent_is_killed(tmp_path: Path) -> None:
-    """SIGKILL of the process that started it ends the server too, and its port and file are free again."""
     options = options_in(tmp_path)
     command = [sys.executable, "-c", ORPHAN, str(options.db_file), str(options.port)]
     parent = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
@@ -153,7 +148,6 @@ async def test_no_orphan_when_the_parent_is_killed(tmp_path: Path) -> None:
 
 
 async def test_it_is_no_member_of_our_process_group(server: ServerHandle) -> None:
-    """Ctrl-C in a terminal goes to the foreground group; the server is not in it and outlives the worker."""
     assert os.getpgid(server.pid) == server.pid != os.getpgid(0)
 
 
@@ -180,7 +174,6 @@ async def test_half_made_file_is_made_anew(tmp_path: Path) -> None:
 
 
 async def test_file_that_is_not_ours_is_never_removed(tmp_path: Path) -> None:
-    """A file that did not come from an unfinished first start stays, even if no server can use it."""
     options = options_in(tmp_path)
     half_made(options)
     with pytest.raises(ServerUnavailable, match=r"ended while starting"):
@@ -202,7 +195,6 @@ async def test_temporals_own_ui_answers(tmp_path: Path) -> None:
 
 
 def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever was given it may not listen on it yet."""
     ports = embedded_server._FREE_PORTS[:20]
     monkeypatch.setattr(embedded_server, "_FREE_PORTS", ports)
     monkeypatch.setattr(embedded_server, "_GIVEN_PORTS", set())
@@ -211,13 +203,11 @@ def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_second_server_on_one_file_is_refused(server: ServerHandle) -> None:
-    """Two servers never work on one file."""
     with pytest.raises(ServerUnavailable, match=r"another embedded server already works on .*SIGNOFF_STATE_DIR"):
         await start_server(replace(server.options, port=free_port()))
 
 
 async def test_taken_port_is_named_with_its_setting(tmp_path: Path) -> None:
-    """A taken port: one sentence with the port, the setting and the other way out."""
     options = options_in(tmp_path)
     with taken_port() as port:
         with pytest.raises(ServerUnavailable, match=rf"port {port} is taken.*SIGNOFF_TEMPORAL_PORT.*--address"):
@@ -227,7 +217,6 @@ async def test_taken_port_is_named_with_its_setting(tmp_path: Path) -> None:
 
 
 async def test_program_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
-    """A program that is no Temporal server: its last words and its log are named."""
     program = tmp_path / "temporal"
     program.write_text("#!/bin/sh\necho unknown flag: --ip\nexit 2\n")
     program.chmod(0o755)
@@ -236,14 +225,12 @@ async def test_program_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
 
 
 async def test_unwritable_folder_is_named(tmp_path: Path) -> None:
-    """A state folder that cannot be made: the folder and the setting are named."""
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"`.*file/state` cannot be written .*SIGNOFF_STATE_DIR"):
         await start_server(options_in(tmp_path / "file" / "state"))
 
 
 def test_missing_program_is_named(tmp_path: Path) -> None:
-    """A program named in the settings must be there and executable; no other one is taken in its place."""
     (tmp_path / "plain").write_text("")
     for path in (tmp_path / "nothing", tmp_path / "plain"):
         with pytest.raises(ConfigError, match=rf"`{path}` is not there or not executable: correct SIGNOFF_TEMPORAL_"):
@@ -251,7 +238,6 @@ def test_missing_program_is_named(tmp_path: Path) -> None:
 
 
 def test_program_is_looked_for_beside_python_then_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a setting: the program beside Python, else the one on PATH, else none."""
     beside, on_path = tmp_path / "beside", tmp_path / "path"
     for folder in (beside, on_path):
         folder.mkdir()
@@ -267,7 +253,6 @@ def test_program_is_looked_for_beside_python_then_on_path(tmp_path: Path, monkey
 
 
 async def test_program_downloaded_before_is_used_again(tmp_path: Path) -> None:
-    """What Temporal's SDK has put into the folder once is taken from there, and runs."""
     program = find_temporal()
     assert program is not None
     kept = tmp_path / f"temporal-sdk-python-{version('temporalio')}"
@@ -276,7 +261,6 @@ async def test_program_downloaded_before_is_used_again(tmp_path: Path) -> None:
 
 
 def test_arguments_follow_the_options(tmp_path: Path) -> None:
-    """Durable means every commit reaches the disk; time skipping and the UI are there only when asked for."""
     plain = server_arguments(options_in(tmp_path))
     assert "synchronous=NORMAL" in plain
     assert "--headless" in plain
@@ -289,7 +273,6 @@ def test_arguments_follow_the_options(tmp_path: Path) -> None:
 
 
 async def test_missing_search_attributes_are_named_with_the_command_that_helps(server: ServerHandle) -> None:
-    """A namespace without our search attributes is refused, and the command in the sentence repairs it."""
     client = await bare_namespace(server)
     with pytest.raises(ConfigError) as caught:
         await check_server(client)
@@ -307,7 +290,6 @@ async def test_missing_search_attributes_are_named_with_the_command_that_helps(s
 
 
 async def test_ensuring_search_attributes_may_be_repeated(server: ServerHandle) -> None:
-    """Creating what lacks works, and again changes nothing."""
     client = await bare_namespace(server)
     request = ListSearchAttributesRequest(namespace=client.namespace)
     await ensure_search_attributes(client)
@@ -319,7 +301,6 @@ async def test_ensuring_search_attributes_may_be_repeated(server: ServerHandle) 
 
 
 async def test_search_attribute_of_another_type_is_refused(server: ServerHandle) -> None:
-    """An attribute of our name but another type is never taken for ours."""
     client = await bare_namespace(server)
     wrong = {"SignoffState": IndexedValueType.INDEXED_VALUE_TYPE_TEXT}
     request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=wrong)
@@ -330,7 +311,6 @@ async def test_search_attribute_of_another_type_is_refused(server: ServerHandle)
 
 
 async def test_retention_is_read_back(server: ServerHandle) -> None:
-    """What was set is what the server says it keeps."""
     client = await bare_namespace(server)
     assert await read_retention(client) == timedelta(days=1)
     await set_retention(client, 400)
@@ -338,14 +318,12 @@ async def test_retention_is_read_back(server: ServerHandle) -> None:
 
 
 async def test_unknown_namespace_is_named_with_the_command_that_creates_it(server: ServerHandle) -> None:
-    """A namespace that is not there: its name and the command."""
     client = await connect(server.address, "nowhere")
     with pytest.raises(ConfigError, match="no namespace `nowhere`: create it with `temporal operator namespace create"):
         await check_server(client)
 
 
 async def test_server_that_went_away_is_said_to_be_unavailable(tmp_path: Path) -> None:
-    """A server that stops answering is the world's failure, not the developer's."""
     async with run_server(options_in(tmp_path)) as server:
         client = await server.connect()
     with pytest.raises(ServerUnavailable):
@@ -353,7 +331,6 @@ async def test_server_that_went_away_is_said_to_be_unavailable(tmp_path: Path) -
 
 
 async def test_address_comes_from_temporals_variables(clean_env: pytest.MonkeyPatch, server: ServerHandle) -> None:
-    """`TEMPORAL_ADDRESS` and `TEMPORAL_NAMESPACE` name the server; what is passed outranks them."""
     clean_env.setenv("TEMPORAL_ADDRESS", server.address)
     clean_env.setenv("TEMPORAL_NAMESPACE", "default")
     await check_server(await connect())
@@ -365,7 +342,6 @@ async def test_address_comes_from_temporals_variables(clean_env: pytest.MonkeyPa
 
 
 async def test_nobody_answering_is_one_sentence(clean_env: pytest.MonkeyPatch) -> None:
-    """No server at the address, or one that stays silent: the address and what to do, soon."""
     address = f"127.0.0.1:{free_port()}"
     with pytest.raises(ServerUnavailable, match=rf"no Temporal server answers at `{address}`: start one with `signoff"):
         await connect(address)
@@ -385,7 +361,6 @@ async def test_nobody_answering_is_one_sentence(clean_env: pytest.MonkeyPatch) -
 async def test_wrong_connection_settings_are_named(
     clean_env: pytest.MonkeyPatch, variable: str, value: str, words: str
 ) -> None:
-    """Connection settings that cannot be read are the developer's to mend: one sentence names them."""
     clean_env.setenv(variable, value)
     with pytest.raises(ConfigError, match=words):
         await connect()

@@ -44,7 +44,6 @@ PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'{"to": "Ana"}')
 
 
 def ring_of(*keys: Any) -> EncryptionKeyRing:
-    """Keys as a process holds them that was given these."""
     content = EncryptionKeys(keys=keys).model_dump_json()
     return EncryptionKeyRing("env:KEYS", SecretProvider(environment={"KEYS": content}))
 
@@ -82,7 +81,6 @@ async def test_a_payload_comes_back_in_its_own_workflow_only() -> None:
 
 @given(st.data())
 async def test_a_changed_payload_is_left_unread(data: st.DataObject) -> None:
-    """Whatever byte is another: place, nonce, ciphertext or tag, and the key's name."""
     codec = await codec_of(*(made := [new_encryption_key(datetime.now(UTC)) for _ in range(2)]))
     (sealed,) = await codec.encode([PLAIN])
     changed = bytearray(sealed.data)
@@ -98,14 +96,12 @@ async def test_a_changed_payload_is_left_unread(data: st.DataObject) -> None:
 
 @given(st.binary(max_size=200), st.binary(max_size=20), st.binary(max_size=40))
 async def test_no_bytes_raise(body: bytes, key: bytes, introduced: bytes) -> None:
-    """What a stranger sends is passed through: it must not stop the turn that it was sent to."""
     codec = await codec_of(new_encryption_key(datetime.now(UTC)))
     sent = Payload(metadata={"encoding": ENCODING, "key": key, "introduced": introduced}, data=body)
     assert await codec.decode([sent]) == [sent]
 
 
 async def test_whoever_sends_many_changed_payloads_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
-    """One line a minute for each way in which a payload cannot be read."""
     codec = await codec_of(new_encryption_key(datetime.now(UTC)))
     (sealed,) = await codec.encode([PLAIN])
     changed = Payload(metadata=sealed.metadata, data=sealed.data[:-1] + bytes([sealed.data[-1] ^ 1]))
@@ -117,14 +113,12 @@ async def test_whoever_sends_many_changed_payloads_fills_no_log(caplog: pytest.L
 
 
 async def test_the_same_words_never_look_the_same() -> None:
-    """Nobody sees by their bytes that two turns say the same."""
     codec = await codec_of(new_encryption_key(datetime.now(UTC)))
     one, other = await codec.encode([PLAIN, PLAIN])
     assert one.data[16:] != other.data[16:]
 
 
 async def test_a_key_that_is_introduced_and_not_here_yet_is_waited_for() -> None:
-    """Its name is in the error; a key of nobody's is not waited for."""
     first = new_encryption_key(datetime.now(UTC) - timedelta(days=1))
     second = new_encryption_key(datetime.now(UTC) - timedelta(hours=1), [first])
     (sealed,) = await (await codec_of(first, second)).encode([PLAIN])
@@ -146,7 +140,6 @@ async def test_a_process_that_missed_several_keys_waits_for_the_last() -> None:
 
 
 async def test_what_was_encrypted_stays_readable_where_encryption_is_off() -> None:
-    """And nothing new is encrypted."""
     key = new_encryption_key(datetime.now(UTC))
     (sealed,) = await (await codec_of(key)).encode([PLAIN])
     ring = ring_of(key)
@@ -158,7 +151,6 @@ async def test_what_was_encrypted_stays_readable_where_encryption_is_off() -> No
 
 @pytest.fixture
 async def own_server(tmp_path: Path) -> AsyncIterator[ServerHandle]:
-    """A server whose files a test may read."""
     options = ServerOptions(tmp_path / "temporal.db", port=free_port(), ui_port=None)
     async with run_server(options) as handle:
         yield handle
@@ -179,9 +171,6 @@ WORDS = {
 async def test_nothing_of_a_turn_stands_in_the_servers_files(
     own_server: ServerHandle, store: Store, encryption: Encryption, task_queue: str, tmp_path: Path
 ) -> None:
-    """Arguments, results, denials, failures, titles, details and summaries: the same turns leave all of it in plain
-    words where nothing is encrypted.
-    """
     await play(await own_server.connect(encryption), store, f"{task_queue}-a")
     assert [what for what, word in WORDS.items() if word in files_of(tmp_path)] == []
     await play(await own_server.connect(), store, f"{task_queue}-b")
@@ -224,7 +213,6 @@ async def play(client: Client, store: Store, queue: str) -> None:
 
 
 def files_of(folder: Path) -> str:
-    """All that the server has written."""
     return "\n".join(each.read_bytes().decode("latin-1") for each in folder.glob("temporal*"))
 
 
@@ -236,7 +224,6 @@ async def test_a_worker_without_the_new_key_waits_for_it(
     caplog: pytest.LogCaptureFixture,
     failure: Failure,
 ) -> None:
-    """The turn goes on where the key comes, with the answer that was given meanwhile; the log names the key."""
     monkeypatch.setattr(encryption_keys, "_ASK_SECONDS", 0.05)
     theirs, ours = tmp_path / "worker.json", tmp_path / "gateway.json"
     create_encryption_key(theirs, datetime.now(UTC) - timedelta(days=1))
@@ -270,7 +257,6 @@ async def test_a_worker_without_the_new_key_waits_for_it(
 
 
 async def encryption_in(path: Path) -> Encryption:
-    """The encryption of a process whose keys are in that file."""
     keys = EncryptionKeyRing(f"file:{path}", SecretProvider())
     await keys.load()
     return Encryption(keys)
@@ -293,7 +279,6 @@ async def test_a_client_that_was_given_has_to_encrypt_where_the_installation_doe
 
 
 async def test_a_plugin_makes_ones_own_client_encrypt(server: ServerHandle, tmp_path: Path) -> None:
-    """As the installation says; a client with a codec of its own keeps that."""
     settings = Settings(manifest=MANIFEST, state_dir=tmp_path, encryption=True)
     async with signoff.SignoffPlugin.open(settings) as plugin:
         connected = await Client.connect(server.address, plugins=[plugin])

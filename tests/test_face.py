@@ -43,14 +43,12 @@ EXAMPLES = [path for path in sorted((ROOT / "examples").rglob("*.py")) if "demo"
 
 
 def test_the_face_is_these_names_and_every_error() -> None:
-    """A name more is a promise more."""
     every = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, SignoffError)}
     assert set(signoff.__all__) == {"__version__", *FACE, *every}
 
 
 @pytest.mark.parametrize("face", FACES)
 def test_every_name_of_a_face_is_there_and_known_to_type_checkers(face: str) -> None:
-    """What is imported when it is asked for is what a type checker is told; every other name is none."""
     module = import_module(face)
     page_text = {
         alias.name: imported.module
@@ -68,7 +66,6 @@ def test_every_name_of_a_face_is_there_and_known_to_type_checkers(face: str) -> 
 
 @pytest.mark.parametrize("face", FACES)
 def test_importing_a_face_loads_none_of_its_names(face: str) -> None:
-    """Each is imported when it is asked for."""
     code = f"import json, sys; import {face} as face; print(json.dumps([[*sys.modules], [*face._MODULES.values()]]))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     loaded, modules = json.loads(shown)
@@ -93,18 +90,15 @@ def imported(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.relative_to(ROOT / "examples").as_posix())
 def test_examples_import_the_face_alone(path: Path) -> None:
-    """Whatever lies deeper may change at any time. The demo, which looks behind the scenes, is no example."""
     assert set(imported(path.read_text(encoding="utf-8"))) <= set(FACES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_documents_import_the_face_alone(page: Path) -> None:
-    """In every block of Python."""
     assert {name for block in blocks(page, "python") for name in imported(block.text)} <= set(FACES)
 
 
 def test_a_module_that_is_imported_deeper_is_noticed() -> None:
-    """The checks above can fail."""
     assert [*imported("from signoff.registry.tool import Tool\nimport signoff.store.store")] == [
         "signoff.registry.tool",
         "signoff.store.store",

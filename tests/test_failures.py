@@ -17,7 +17,6 @@ WHOLE = (
 
 
 def test_every_row_is_caused_by_a_test() -> None:
-    """No row without a test that carries its words, and no test of a row that is not there."""
     rows, caused = {row.words for row in failure_rows()}, {test.words for test in causing_tests()}
     assert len(rows) > 30
     assert rows - caused == set(), "no test causes these: write one, or take the row out where nothing can cause it"
@@ -25,13 +24,11 @@ def test_every_row_is_caused_by_a_test() -> None:
 
 
 def test_every_row_is_caused_and_told_once() -> None:
-    """Two rows with the same words leave open which one is meant; two tests of one row hide which one holds it."""
     for words in ([row.words for row in failure_rows()], [test.words for test in causing_tests()]):
         assert {each: count for each, count in Counter(words).items() if count > 1} == {}
 
 
 def test_every_such_test_finds_the_words_and_recovers() -> None:
-    """In its own body: the words, then the remedy as the row says it, then that all is well again."""
     assert {test.place: test.lacks for test in causing_tests() if test.lacks} == {}
 
 
@@ -45,7 +42,6 @@ def test_every_such_test_finds_the_words_and_recovers() -> None:
     ],
 )
 def test_a_test_that_proves_less_is_noticed(tmp_path: Path, left_out: str, lacks: str) -> None:
-    """The check above can fail."""
     path = tmp_path / "test_away.py"
     path.write_text(HEAD + WHOLE.replace(left_out, "", 1))
     [found] = causing_tests([path])
@@ -53,13 +49,11 @@ def test_a_test_that_proves_less_is_noticed(tmp_path: Path, left_out: str, lacks
 
 
 def test_a_row_is_read_as_it_is_written() -> None:
-    """Its words without what stands behind them; a blank beside backticks is Markdown's."""
     text = "| you see | it means | do |\n|---|---|---|\n| ``run `a b` `` (log) | Gone. | `bring it` back |\n"
     assert failure_rows(text) == [Row("run `a b`", "Gone.", "`bring it` back")]
 
 
 def test_words_and_remedies_are_those_of_the_row() -> None:
-    """Other words, a remedy before the words, and a step that the row does not name all fail."""
     failure = Failure(Row("the store at ... is away", "", "Bring it back."))
     with pytest.raises(AssertionError, match="words come before"):
         failure.follow("Bring it back")

@@ -29,7 +29,6 @@ with subprocess.Popen([sys.executable, "-m", "{PROGRAM}", "hook", "claude-code"]
 
 
 async def test_a_fork_has_what_it_was_given(tmp_path: Path) -> None:
-    """Its folder, environment, arguments and files; and its code is told."""
     manifest = "SIGNOFF_MANIFEST"
     process = await asyncio.create_subprocess_exec(
         *(PYTHON, "-m", PROGRAM, "manifest", "validate"),
@@ -45,9 +44,6 @@ async def test_a_fork_has_what_it_was_given(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_fork_is_a_child_that_is_killed_and_waited_for(number: signal.Signals) -> None:
-    """It has its own pid and this process as its parent. A signal ends what reads its input, its parent sees by which,
-    and nothing of it is left.
-    """
     with subprocess.Popen([PYTHON, "-m", PROGRAM, "hook", "claude-code"], stdin=subprocess.PIPE) as process:
         # It waits for its input: of a program that has ended nobody could say this.
         assert psutil.Process(process.pid).ppid() == os.getpid()
@@ -93,12 +89,10 @@ def test_who_orphans_somebody_does_not_hand_them_to_the_tests() -> None:
     ],
 )
 def test_nothing_else_is_forked(words: str | list[str], env: dict[str, str], forked: list[str] | None) -> None:
-    """Another program, another interpreter's options, or another way to start it: that one starts as ever."""
     assert forkable_words(words, {**os.environ, "LC_ALL": os.environ.get("LC_ALL", ""), **env}) == forked
 
 
 def test_a_fork_of_the_demo_starts_forks_of_its_own(tmp_path: Path) -> None:
-    """They are its children, which it kills and waits for; nothing of them outlives it."""
     (tmp_path / "demo.py").write_text(DEMO)
     done = subprocess.run([PYTHON, "-m", "demo"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [str(HERE / "fork_server.py"), "True", "-9"], done.stderr
@@ -112,7 +106,6 @@ def shell_env() -> dict[str, str]:
 
 
 def test_a_shell_s_fork_has_what_the_shell_gave_it(shell_env: dict[str, str], tmp_path: Path) -> None:
-    """Its folder, environment, arguments and files; and its code is told to the shell."""
     script = (
         "cd $0 && SIGNOFF_MANIFEST=nowhere.yaml signoff manifest validate 2> complaint || { echo $?; cat complaint; }"
     )
@@ -125,7 +118,6 @@ def test_a_shell_s_fork_has_what_the_shell_gave_it(shell_env: dict[str, str], tm
 def test_a_shell_s_fork_ends_with_what_stands_for_it(
     shell_env: dict[str, str], number: signal.Signals, ended: int
 ) -> None:
-    """A signal is handed on, and a kill takes the program along: its end of the pipe is closed."""
     stand_in = str(SERVER.shell_programs() / "signoff")
     with subprocess.Popen(
         [stand_in, "hook", "claude-code"], env=shell_env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -148,7 +140,6 @@ def test_in_another_environment_a_shell_starts_the_program_itself(shell_env: dic
 
 
 def test_what_a_start_alone_can_do_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that is given files beside the three is started, and has them."""
     monkeypatch.delattr(fork_server.ForkServer, "fork")
     ours, theirs = os.pipe()
     with ForkingPopen([str(SIGNOFF), "--version"], pass_fds=(theirs,), stdout=theirs) as process:

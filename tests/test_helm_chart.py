@@ -71,7 +71,6 @@ def values_with(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def render(changes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Everything that the chart makes of these values."""
     with helm_python.Chart.load(CHART) as chart:
         chart.validate_schema(values_with(changes))
         files = chart.render(values_with(changes), name="signoff", namespace="approvals")
@@ -80,14 +79,12 @@ def render(changes: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def pods(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The pods that are run, by the part of the name that says what runs."""
     found = [each for each in documents if each["kind"] in ("Deployment", "Job")]
     return {each["metadata"]["name"].removeprefix("signoff-"): each["spec"]["template"]["spec"] for each in found}
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_helm_finds_nothing_to_mend(place: str) -> None:
-    """`helm lint --strict`, as Helm's library does it: nothing but the icon that the chart has not."""
     report = helm_python.lint(CHART, values_with(PLACES[place]), strict=True)
     assert report["errors"] == []
     assert [each["error"] for each in report["messages"]] == ["icon is recommended"]
@@ -96,7 +93,6 @@ def test_helm_finds_nothing_to_mend(place: str) -> None:
 @pytest.mark.parametrize("version", KUBERNETES)
 @pytest.mark.parametrize("place", PLACES)
 def test_kubernetes_would_take_it(place: str, version: str) -> None:
-    """Against the schemas of several versions, no field more than they have."""
     documents = render(PLACES[place])
     for each in documents:
         kubernetes_validate.validate(each, version, strict=True)
@@ -131,7 +127,6 @@ def test_kubernetes_would_take_it(place: str, version: str) -> None:
     ],
 )
 def test_wrong_values_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
-    """Before anything is installed: by the schema, or where a template needs what nobody gave."""
     with pytest.raises(helm_python.HelmError, match=words):
         render(changes)
 
@@ -147,7 +142,6 @@ def test_no_value_takes_the_place_of_what_the_chart_sets() -> None:
 
 
 def test_no_pod_may_more_than_it_needs() -> None:
-    """Not root, nothing written but its folders, no key that is another's, and bounds for what it takes."""
     found = pods(render(PLACES["with everything"]))
     assert set(found) == {*PROCESSES, "migration"}
     for pod in found.values():
@@ -175,7 +169,6 @@ def test_no_pod_may_more_than_it_needs() -> None:
 
 
 def test_what_processes_are_told_is_what_they_know(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Every SIGNOFF_ variable is a setting; Temporal's own library reads the TEMPORAL_ ones, keys and certificates."""
     for place, changes in PLACES.items():
         for name, pod in pods(render(changes)).items():
             told = {each["name"] for each in pod["containers"][0]["env"]}
@@ -197,8 +190,6 @@ def test_what_processes_are_told_is_what_they_know(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_scraper_finds_the_metrics() -> None:
-    """By annotations of worker and gateway, which may be off; the codec server has none, and no monitor is made."""
-
     def deployed(changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
         found = [each for each in render(changes) if each["kind"] == "Deployment"]
         return {each["metadata"]["name"].removeprefix("signoff-"): each["spec"]["template"] for each in found}
@@ -221,7 +212,6 @@ def test_a_scraper_finds_the_metrics() -> None:
 
 
 def test_a_pod_monitor_selects_the_pods_with_metrics() -> None:
-    """By their labels and the name of a port that they have; it bears the labels by which a Prometheus selects it."""
     wanted = {"enabled": True, "interval": "15s", "labels": {"release": "prometheus"}}
     made = render({"metrics": {"podMonitor": wanted}})
     (monitor,) = [each for each in made if each["kind"] == "PodMonitor"]
@@ -245,7 +235,6 @@ def test_a_pod_monitor_selects_the_pods_with_metrics() -> None:
 
 
 def test_the_values_of_the_document_are_right() -> None:
-    """Lint and schemas take what docs/containers.md tells people to write; nothing of `VALUES` helps them."""
     (shown,) = [each.text for each in blocks(ROOT / "docs" / "containers.md") if each.file == "values.yaml"]
     values = yaml.safe_load(shown)
     assert helm_python.lint(CHART, values, strict=True)["errors"] == []
@@ -262,7 +251,6 @@ def test_the_values_of_the_document_are_right() -> None:
 
 
 def test_proxy_before_temporals_ui_has_no_secret_and_no_ingress() -> None:
-    """The UI asks for no sign-in, so the chart makes no way to it from outside the cluster."""
     made = render(PLACES["with everything"] | PLACES_WITH_UI)
     for each in made:
         kubernetes_validate.validate(each, KUBERNETES[-1], strict=True)
@@ -279,7 +267,6 @@ def test_proxy_before_temporals_ui_has_no_secret_and_no_ingress() -> None:
 
 
 def test_the_chart_is_of_this_version() -> None:
-    """What it installs by default is what it was tried with."""
     with helm_python.Chart.load(CHART) as chart:
         assert chart.metadata["appVersion"] == VERSION
 
@@ -297,7 +284,6 @@ async def box(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Box]:
 @pytest.mark.postgres
 @pytest.mark.timeout(300)
 async def test_its_commands_run_and_its_probes_hold(box: Box) -> None:
-    """The rendered commands with the rendered environment, Secrets as files, asked by the rendered probes."""
     temporal = {"address": box.server.address, "namespace": "default"}
     found = pods(render({"temporal": temporal, "publicUrl": "http://127.0.0.1:1", "codecUrl": "http://127.0.0.1:2"}))
     cluster = Cluster(box)
@@ -324,7 +310,6 @@ class Cluster:
         self._ports: dict[tuple[str, int], int] = {}
 
     async def start(self, name: str, pod: dict[str, Any]) -> Running:
-        """Starts the container of a pod."""
         (container,) = pod["containers"]
         env = self._box.environment("signoff-init")
         told = {"PATH": env["PATH"], "HOME": env["HOME"]}
@@ -381,7 +366,6 @@ class Cluster:
 
 
 def key_items(pod: dict[str, Any]) -> list[dict[str, str]]:
-    """The files of keys that a pod is given."""
     return [item for volume in pod["volumes"] if volume["name"] == "keys" for item in volume["secret"]["items"]]
 
 
@@ -392,5 +376,4 @@ def secrets_of(pod: dict[str, Any]) -> dict[str, str]:
 
 
 def plain_env(pod: dict[str, Any]) -> dict[str, str]:
-    """The variables that are given as they are."""
     return {each["name"]: each["value"] for each in pod["containers"][0]["env"] if "value" in each}

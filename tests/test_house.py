@@ -53,7 +53,6 @@ def committed_texts() -> dict[str, str]:
 
 
 def package_parts() -> list[str]:
-    """The folders and modules of the package."""
     folders = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
     return sorted(folders + [path.name for path in PACKAGE.glob("*.py") if path.name != "__init__.py"])
 
@@ -66,7 +65,6 @@ def test_the_repository_has_no_other_folder_at_its_top() -> None:
 
 
 def test_the_package_holds_four_links_and_each_leads_to_the_top() -> None:
-    """A checkout without links has files in their places: `git config core.symlinks true` makes links of them."""
     links = {path.name: path.readlink() for path in (ROOT / "src" / "signoff").iterdir() if path.is_symlink()}
     assert links == {name: Path("../..") / name for name in LINKED}
     assert [name for name in LINKED if not (ROOT / name).exists()] == []
@@ -74,7 +72,6 @@ def test_the_package_holds_four_links_and_each_leads_to_the_top() -> None:
 
 @pytest.mark.parametrize("part", package_parts())
 def test_the_map_names_every_part(part: str) -> None:
-    """`docs/internal/architecture.md` says what each folder and module of the package holds."""
     place = part if part in LINKED else f"src/signoff/{part}"
     assert f"](../../{place})" in (ROOT / "docs" / "internal" / "architecture.md").read_text(encoding="utf-8")
 
@@ -89,7 +86,6 @@ def test_what_is_mutated_and_what_has_to_notice_is_there(name: str) -> None:
 
 
 def package_modules() -> list[Path]:
-    """The package's modules, without migrations."""
     return [path for path in all_modules() if "versions" not in path.parts]
 
 
@@ -125,14 +121,12 @@ def test_import_contract_lists_every_part_once() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    """Imports for types alone count."""
     graph = grimp.build_graph("signoff", cache_dir=None)
     order = TopologicalSorter({each: graph.find_modules_directly_imported_by(each) for each in graph.modules})
     assert len([*order.static_order()]) > 700
 
 
 def test_import_face_is_light() -> None:
-    """`import signoff` loads none of its names: the workflow sandbox pays for it with every instance."""
     code = "import json, sys; import signoff; print(json.dumps([*sys.modules]))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     ours = {name for name in json.loads(shown) if name.partition(".")[0] in ("signoff", "pydantic", "temporalio")}
@@ -141,18 +135,15 @@ def test_import_face_is_light() -> None:
 
 
 def test_version_is_that_of_the_project_file() -> None:
-    """The version in the package is the one that is installed."""
     assert f'version = "{signoff.__version__}"' in (ROOT / "pyproject.toml").read_text()
 
 
 def test_no_committed_file_names_a_package_registry() -> None:
-    """Where packages come from is the machine's matter: no file names a registry's host."""
     found = [(name, host) for name, text in committed_texts().items() for host in REGISTRY_HOSTS if host in text]
     assert found == []
 
 
 def test_no_committed_file_holds_a_path_of_one_machine() -> None:
-    """Files name each other relatively."""
     found = {name: hit.group() for name, text in committed_texts().items() if (hit := MACHINE_PATH.search(text))}
     assert found == {}
 
@@ -165,7 +156,6 @@ def test_no_two_test_files_have_one_name() -> None:
 
 
 def test_constraints_are_names_and_versions_only() -> None:
-    """`constraints.txt` pins `name==version`, one a line, without hosts or paths; the hashes are in `tools/locks/`."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)] == []
     declared = re.findall(r'^    "([A-Za-z0-9._-]+)', (ROOT / "pyproject.toml").read_text(), re.M)
@@ -194,7 +184,6 @@ def test_locks_hold_every_requirement_that_is_declared() -> None:
 
 @pytest.mark.parametrize("file", ["Makefile", "Dockerfile"])
 def test_nothing_is_installed_without_a_hash(file: str) -> None:
-    """Signoff itself and wheels that were checked before are installed without their requirements."""
     text = (ROOT / file).read_text().replace("\\\n", " ")
     text = re.sub(r"^(PIP|LOCKED) := .*$", "", text, flags=re.M)
     commands = [part for line in text.splitlines() for part in line.split("&&") if not line.startswith("#")]
@@ -240,7 +229,6 @@ def test_no_workflow_branches_on_a_version(path: Path) -> None:
 
 
 def test_a_branch_on_a_version_is_noticed(tmp_path: Path) -> None:
-    """The check above can fail."""
     path = tmp_path / "turn.py"
     path.write_text("def answer(self):\n    return self.turn.engine >= 2 or workflow.patched('x')\n")
     assert _branches_on_a_version(path) == ["turn.py:answer: engine", "turn.py:answer: patched"]
@@ -266,18 +254,15 @@ def _times_of_day(path: Path) -> list[str]:
 
 
 def test_only_the_clock_asks_for_the_time_of_day() -> None:
-    """Everything else is given a clock: what a test cannot move, it cannot prove."""
     assert [each for path in all_modules() if path != CLOCK for each in _times_of_day(path)] == []
     assert _times_of_day(CLOCK) == ["clock.py:13 datetime.now"]
 
 
 def test_no_workflow_has_the_machine_s_clock() -> None:
-    """A replay would see another time."""
     assert [path.name for path in (PACKAGE / "workflows").rglob("*.py") if "contracts.clock" in path.read_text()] == []
 
 
 def test_a_look_at_the_time_is_noticed(tmp_path: Path) -> None:
-    """Under each name by which modules ask for it."""
     path = tmp_path / "late.py"
     path.write_text("import datetime\nfrom time import time\nx = datetime.datetime.now(), datetime.date.today\n")
     assert sorted(_times_of_day(path)) == ["late.py:2 time", "late.py:3 date.today", "late.py:3 datetime.now"]
@@ -344,7 +329,6 @@ def _equal_arguments(path: Path) -> list[str]:
 
 
 def test_arguments_of_tools_are_compared_by_their_canonical_form_alone() -> None:
-    """`==` takes `True` for `1`: people approve the one, and the tool runs with the other."""
     others = [path for part in ("clients/python", "examples") for path in sorted((ROOT / part).rglob("*.py"))]
     modules = [*package_modules(), *others]
     assert len(modules) > 100

@@ -28,23 +28,19 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 @pytest.fixture
 def private(tmp_path: Path) -> Path:
-    """Where the gateway's keys go."""
     return tmp_path / "gateway" / "signing-keys.json"
 
 
 @pytest.fixture
 def public(tmp_path: Path) -> Path:
-    """Where the workers' keys go."""
     return tmp_path / "worker" / "public-keys.json"
 
 
 def decision(signer: Signer, at: datetime = NOW) -> Decision:
-    """A signed answer."""
     return signer.sign_decision(a_decision(revision=None, received_at=at))
 
 
 def test_created_keys_are_there_when_read_again(private: Path, public: Path) -> None:
-    """Each new key joins the others, in both files; the newest signs."""
     first = create_key(private, public, NOW)
     second = create_key(private, public, NOW + timedelta(days=1))
     assert read_private(private) == PrivateKeys(keys=(first, second))
@@ -53,7 +49,6 @@ def test_created_keys_are_there_when_read_again(private: Path, public: Path) -> 
 
 
 def test_only_the_gateways_user_may_read_private_keys(private: Path, public: Path) -> None:
-    """The file is made 0600; one that other users can read or change is refused until that is repaired."""
     create_key(private, public, NOW)
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     assert stat.S_IMODE(public.stat().st_mode) == 0o644
@@ -66,7 +61,6 @@ def test_only_the_gateways_user_may_read_private_keys(private: Path, public: Pat
 
 
 def test_no_private_key_is_in_the_public_file(private: Path, public: Path) -> None:
-    """Nor does a worker take a file that holds one."""
     key = create_key(private, public, NOW)
     assert key.private not in public.read_text()
     with pytest.raises(ConfigError, match=r"holds private keys, which no worker may have.*signoff keys export"):
@@ -87,7 +81,6 @@ def test_no_private_key_is_in_the_public_file(private: Path, public: Path) -> No
     ],
 )
 def test_a_broken_file_is_one_sentence_without_its_contents(private: Path, text: str, expected: str) -> None:
-    """Its name, the place and the remedy, and nothing of what it holds: that may be a key."""
     private.parent.mkdir()
     private.write_text(text)
     private.chmod(0o600)
@@ -101,7 +94,6 @@ def test_a_broken_file_is_one_sentence_without_its_contents(private: Path, text:
 
 
 def test_a_missing_file_says_how_to_make_it(private: Path, public: Path) -> None:
-    """Another remedy for each of the two."""
     with pytest.raises(ConfigError, match="make one with `signoff keys create`"):
         read_private(private)
     with pytest.raises(ConfigError, match="signoff keys export"):
@@ -109,7 +101,6 @@ def test_a_missing_file_says_how_to_make_it(private: Path, public: Path) -> None
 
 
 def test_a_key_is_retired_once_and_never_the_last(private: Path, public: Path) -> None:
-    """A retired key stays as it is; unknown ones and the only one in use are refused."""
     first = create_key(private, public, NOW)
     with pytest.raises(ConfigError, match="only key in use"):
         retire_key(private, public, first.id, NOW)
@@ -122,7 +113,6 @@ def test_a_key_is_retired_once_and_never_the_last(private: Path, public: Path) -
 
 
 def test_development_keys_are_made_once(private: Path, public: Path) -> None:
-    """The first start makes them, later ones find them; a public file that is lost or strange is written anew."""
     first = ensure_development_keys(private, public, NOW)
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     assert ensure_development_keys(private, public, NOW + timedelta(days=1)) == first
@@ -140,8 +130,6 @@ def test_development_keys_are_made_once(private: Path, public: Path) -> None:
 def test_processes_that_start_at_once_have_one_key(
     private: Path, public: Path, links: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever comes second uses the first one's key, which is whole from the moment it is there; also without links."""
-
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EPERM, "no links can be made here")
 
@@ -161,14 +149,12 @@ def test_processes_that_start_at_once_have_one_key(
 
 
 def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
-    """A file stands where the folder should be."""
     (tmp_path / "taken").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
         create_key(tmp_path / "taken" / "private.json", tmp_path / "public.json", NOW)
 
 
 def test_a_worker_takes_up_new_and_retired_keys_by_itself(private: Path, public: Path) -> None:
-    """It reads its file again as soon as that changed; before there is one it believes nothing."""
     check = FileVerifier(public)
     assert check.key_ids == ()
     create_key(private, public, NOW - timedelta(days=2))
@@ -187,7 +173,6 @@ def test_a_worker_takes_up_new_and_retired_keys_by_itself(private: Path, public:
 def test_a_file_that_breaks_leaves_the_keys_in_force(
     private: Path, public: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Lost or unreadable, the last keys hold; it is said once; a key taken out of a whole file is gone at once."""
     create_key(private, public, NOW)
     signer = Signer(read_private(private))
     check = FileVerifier(public)
@@ -204,7 +189,6 @@ def test_a_file_that_breaks_leaves_the_keys_in_force(
 
 
 def test_a_worker_does_not_start_on_a_broken_file(public: Path) -> None:
-    """What is there has to be public keys."""
     public.parent.mkdir()
     public.write_text("{}}")
     with pytest.raises(ConfigError, match="holds no keys"):

@@ -50,7 +50,6 @@ def test_missing_program_is_named_on_the_last_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("names", "code"), [("test", 1), ("plain", 0)])
 def test_missing_program_fails_where_all_is_required(tmp_path: Path, names: str, code: int) -> None:
-    """With SIGNOFF_REQUIRE_ALL=1 a missing program that a chosen test needs fails the run, and is named."""
     run = run_without_programs(tmp_path, "-k", names, SIGNOFF_REQUIRE_ALL="1")
     assert run.returncode == code, run.stdout
     assert ("not installed: chromium" in run.stdout + run.stderr) == bool(code)
@@ -67,7 +66,6 @@ def test_missing_program_fails_where_all_is_required(tmp_path: Path, names: str,
 def test_long_tests_are_left_out_unless_they_are_named_or_all_are_required(
     tmp_path: Path, args: tuple[str, ...], variables: dict[str, str], passed: int, last: str
 ) -> None:
-    """A run of everything says how many long tests it left out, and how to run them; a named folder is run."""
     run = run_without_programs(tmp_path, *args, **variables)
     assert (run.returncode, f"{passed} passed" in run.stdout) == (0, True), run.stdout
     assert run.stdout.splitlines()[-1].endswith(last)

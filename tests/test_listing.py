@@ -28,7 +28,6 @@ async def _listed(client: Client, requests: RequestLists, key: TurnKey) -> TurnR
 
 
 async def test_a_row_has_what_its_turn_asks_in_the_store(client: Client, store: Store, task_queue: str) -> None:
-    """Two requests with their approvers and the nearer deadline; of one that is over the code goes."""
     soon = ApprovalPolicy(approvers=("user:cfo",), timeout=3_600)
     tools = [pay_tool(Ledger()), pay_tool(Ledger(), soon, name="wire")]
     script = [calls(("pay", {"amount": 20}), ("wire", {"amount": 30})), respond("done")]
@@ -52,7 +51,6 @@ async def test_a_row_has_what_its_turn_asks_in_the_store(client: Client, store: 
 
 
 async def test_nobody_is_asked_by_a_memo_or_a_search_attribute(client: Client, store: Store) -> None:
-    """A workflow that says there that it asks eve asks nobody: she may not read it, and nothing of it waits."""
     key = TurnKey(f"claims{uuid.uuid4().hex[:8]}", "s", "t1")
     handle = await client.start_workflow(
         names.ACTOR_TURN,

@@ -29,8 +29,6 @@ KEY = TurnKey("main", "s", "t")
 
 
 class Clock:
-    """Goes only when somebody waits."""
-
     def __init__(self) -> None:
         self.now = 1_000.0
 
@@ -41,7 +39,6 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The client's clock."""
     clock = Clock()
     monkeypatch.setattr("signoff.engine.turn_client.time", clock)
     return clock
@@ -67,7 +64,6 @@ class Forgetful:
         return f"{query} {asked['args']}"
 
     def get_workflow_handle(self, workflow_id: str, **named: Any) -> "Forgetful":
-        """As a client's."""
         return self
 
 
@@ -84,19 +80,16 @@ class Unreadable(Forgetful):
 
 
 def signoff(turn: Forgetful, patience: float = 7) -> TurnClient:
-    """The client, over nothing else."""
     return TurnClient(turn, patience=timedelta(seconds=patience))  # type: ignore[arg-type]
 
 
 async def test_a_lost_question_is_asked_again_with_more_time(clock: Clock) -> None:
-    """First for a second, then for twice as long: a slow worker is not asked the same ten times."""
     turn = Forgetful(2, clock)
     assert await signoff(turn).pending(KEY) == "pending_approvals ()"  # type: ignore[comparison-overlap]
     assert turn.waits == [1.0, 2.0, 4.0]
 
 
 async def test_nobody_is_asked_for_longer_than_the_patience_lasts(clock: Clock) -> None:
-    """The last wait is what is left."""
     turn = Forgetful(1_000, clock)
     with pytest.raises(ServerUnavailable, match="no worker answered in time"):
         await signoff(turn, patience=9).view(KEY)
@@ -107,7 +100,6 @@ async def test_nobody_is_asked_for_longer_than_the_patience_lasts(clock: Clock) 
 async def test_a_machine_so_busy_that_it_tells_too_late_asks_for_no_time_below_nothing(
     clock: Clock, late: float
 ) -> None:
-    """The silence was heard when the patience had ended: it is told as what it is, and the SDK is asked no nonsense."""
     turn = Forgetful(1_000, clock, late=late)
     with pytest.raises(ServerUnavailable, match="no worker answered in time"):
         await signoff(turn, patience=3).view(KEY)
@@ -115,7 +107,6 @@ async def test_a_machine_so_busy_that_it_tells_too_late_asks_for_no_time_below_n
 
 
 async def test_a_request_whose_turn_cannot_be_read_is_not_called_unknown() -> None:
-    """Who answers it too late is told where to look, not that there was nothing."""
     answer = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="approved", subject="ana", channel="test")
     receipt = await signoff(Unreadable(0)).decide(answer)
     assert (receipt.status, receipt.code) == ("refused", "unavailable")
@@ -134,7 +125,6 @@ class HalfRead(Forgetful):
 
 
 async def test_a_history_that_was_read_up_to_the_middle_is_asked_about_again(clock: Clock) -> None:
-    """The SDK's core fails a question that comes by itself while a task ends; the next finds the task whole."""
     turn = HalfRead(2, clock)
     assert await signoff(turn).pending(KEY) == "pending_approvals ()"  # type: ignore[comparison-overlap]
     assert len(turn.waits) == 3
@@ -154,14 +144,12 @@ class Unpolled(Forgetful):
 
 
 async def test_a_worker_that_has_just_begun_is_given_time_to_poll(clock: Clock) -> None:
-    """A turn that is looked at in the moment when its worker begins is there."""
     turn = Unpolled(3, clock)
     assert await signoff(turn).pending(KEY) == "pending_approvals ()"  # type: ignore[comparison-overlap]
     assert len(turn.waits) == 4
 
 
 async def test_where_no_worker_polls_the_query_ends_before_its_patience(clock: Clock) -> None:
-    """A server that says at once that there is none is believed after a second."""
     turn = Unpolled(1_000, clock)
     with pytest.raises(ServerUnavailable, match="no worker answered in time; is one running on this task queue"):
         await signoff(turn, patience=9).view(KEY)
@@ -178,7 +166,6 @@ class Failing(Forgetful):
 
 
 async def test_a_query_that_the_server_refuses_is_told_as_its_refusal() -> None:
-    """It did answer, and says what is wrong."""
     with pytest.raises(ServerUnavailable) as told:
         await signoff(Failing(0)).view(KEY)
     words = "the Temporal server refused this for now: Unable to query workflow due to Workflow Task in failed state."
@@ -189,13 +176,11 @@ class Stuck(Forgetful):
     """A turn whose task has failed so often that the server takes no Update for it."""
 
     async def execute_update(self, *args: Any, **named: Any) -> Any:
-        """As a handle's."""
         words = "Unable to perform workflow execution update due to Workflow Task in failed state."
         raise RPCError(words, RPCStatusCode.FAILED_PRECONDITION, b"")
 
 
 async def test_a_withdrawal_from_a_turn_whose_task_fails_is_refused_for_now() -> None:
-    """As where no worker is there: whoever withdraws may try again, and is told no error of the server's."""
     wish = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="withdrawn", subject="ana", channel="test")
     receipt = await signoff(Stuck(0)).withdraw(wish)
     assert (receipt.status, receipt.code) == ("refused", "unavailable")
@@ -216,7 +201,6 @@ class Endless(Forgetful):
             raise WorkflowUpdateRPCTimeoutOrCancelledError from None
 
     async def execute_update_with_start_workflow(self, *args: Any, **named: Any) -> Any:
-        """As a client's."""
         await self.execute_update()
 
     async def signal(self, signal: str, *args: Any, **named: Any) -> None:
@@ -224,12 +208,10 @@ class Endless(Forgetful):
         self.signals.append(signal)
 
     async def start_workflow(self, *args: Any, start_signal: str, **named: Any) -> None:
-        """As a client's."""
         self.signals.append(start_signal)
 
 
 async def test_what_is_accepted_and_never_completed_goes_as_a_signal_within_patience() -> None:
-    """`rpc_timeout` bounds one request of the SDK's, and it makes one after the other."""
     turn = Endless()
     client, session = signoff(turn, patience=0.2), SessionKey("main", "s")
     answer = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="approved", subject="ana", channel="test")

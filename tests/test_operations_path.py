@@ -76,7 +76,6 @@ def path_script(places: dict[str, str]) -> str:
 @pytest.mark.postgres
 @pytest.mark.timeout(SECONDS + 60)
 async def test_the_path_leads_to_production(tmp_path: Path) -> None:
-    """Every command succeeds; before and after a restore and a change of keys people approve and tools run."""
     options = ServerOptions(tmp_path / "temporal" / "temporal.db", port=free_port(), ui_port=None)
     with running_postgres("postgres", PASSWORD) as database:
         async with run_server(options) as server:

@@ -15,7 +15,6 @@ from signoff.testing import serve_vendor
 async def test_a_program_runs_worker_gateway_and_client(
     clean_env: pytest.MonkeyPatch, client: Temporal, task_queue: str, tmp_path: Path
 ) -> None:
-    """Over one store, which both open by the settings they are given; a call that asks is approved and runs."""
     settings = Settings(manifest=MANIFEST, task_queue=task_queue, state_dir=tmp_path / "state")
     app = signoff.create_app(settings, temporal=client)
     async with (
@@ -35,7 +34,6 @@ async def test_a_program_runs_worker_gateway_and_client(
 async def test_a_program_brings_a_directory_of_its_own(
     clean_env: pytest.MonkeyPatch, client: Temporal, task_queue: str, tmp_path: Path
 ) -> None:
-    """In place of the manifest's people: who is declared there alone is nobody, and who is in this one decides."""
     settings = Settings(manifest=MANIFEST, task_queue=task_queue, state_dir=tmp_path / "state")
     people = FixedDirectory([Person(id="rui"), Person(id="eve", roles=("approvers",))])
     app = signoff.create_app(settings, people=people, temporal=client)
@@ -56,7 +54,6 @@ async def test_a_program_brings_a_directory_of_its_own(
 async def test_what_is_wrong_is_told_before_anything_runs(
     clean_env: pytest.MonkeyPatch, client: Temporal, tmp_path: Path
 ) -> None:
-    """A manifest that is not there, and a production profile that lacks something."""
     wrong = {
         "there is no manifest": Settings(manifest=tmp_path / "nowhere.yaml", state_dir=tmp_path),
         "`profile` is `production`, and this is missing": Settings(

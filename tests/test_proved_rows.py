@@ -30,7 +30,6 @@ def test_second():
 
 
 def run(folder: Path, second: str, *args: str, excused: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """Run the two tests in a process of their own."""
     (folder / "pytest.ini").write_text("[pytest]\ntestpaths = tests\nmarkers =\n    row(id): a row\n")
     (folder / "tests").mkdir()
     here = str(Path(__file__).parent)
@@ -42,7 +41,6 @@ def run(folder: Path, second: str, *args: str, excused: tuple[str, ...] = ()) ->
 
 @pytest.mark.parametrize("args", [(), ("-n", "2")])
 def test_a_row_whose_test_did_not_pass_in_this_run_fails_it(tmp_path: Path, args: tuple[str, ...]) -> None:
-    """A skipped test proves nothing, also where tests run in several processes."""
     ran = run(tmp_path, "pytest.skip('not here')", *args)
     assert ran.returncode == 1
     assert "no test that carries them passed in this run: A02" in ran.stdout
@@ -50,17 +48,14 @@ def test_a_row_whose_test_did_not_pass_in_this_run_fails_it(tmp_path: Path, args
 
 @pytest.mark.parametrize("args", [(), ("-n", "2")])
 def test_a_run_in_which_every_row_is_proved_passes(tmp_path: Path, args: tuple[str, ...]) -> None:
-    """Nothing is said then."""
     ran = run(tmp_path, "pass", *args)
     assert (ran.returncode, "in this run" in ran.stdout) == (0, False)
 
 
 def test_a_run_of_some_tests_is_not_asked_for_every_row(tmp_path: Path) -> None:
-    """Who runs one test asks about that one."""
     assert run(tmp_path, "pass", "-k", "first").returncode == 0
 
 
 @pytest.mark.parametrize(("excused", "code"), [("A02", 0), ("A01", 1)])
 def test_rows_of_tests_that_were_left_out_are_excused_and_no_others(tmp_path: Path, excused: str, code: int) -> None:
-    """A run that says what it left out is not asked to have proved it."""
     assert run(tmp_path, "pytest.skip('not here')", excused=(excused,)).returncode == code

@@ -48,7 +48,6 @@ WHOLE = "# Changelog\n\n## 1.2.0 (2026-11-24)\n\n- One more thing.\n\n## 1.1.0 (
     ],
 )
 def test_a_changelog_names_the_version_its_day_and_what_it_brings(text: str, expected: str) -> None:
-    """Anything else is one sentence with the remedy."""
     found = changelog_problem(text, "1.2.0", DAY)
     assert expected in found
     assert bool(found) == bool(expected)
@@ -56,20 +55,17 @@ def test_a_changelog_names_the_version_its_day_and_what_it_brings(text: str, exp
 
 
 def test_a_version_is_one_number_in_both_places() -> None:
-    """`pyproject.toml` and the package agree, and the number is of the three parts that the policy speaks of."""
     assert version_problem("1.2.0", "1.2.0") == version_problem("1.2.0rc1", "1.2.0rc1") == ""
     assert "write one number into both" in version_problem("1.2.0", "1.1.0")
     assert "MAJOR.MINOR.PATCH" in version_problem("1.2", "1.2")
 
 
 def test_the_client_has_the_version_of_signoff() -> None:
-    """They are released together."""
     assert client_problem(ROOT, VERSION) == ""
     assert "write one number into both" in client_problem(ROOT, "9.9.9")
 
 
 def test_a_version_is_released_with_its_recording(tmp_path: Path) -> None:
-    """What later versions are tried on is made by this one, or never."""
     assert "record.py" in recording_problem(tmp_path, "1.2.0")
     (tmp_path / "tests/installations/1.2.0").mkdir(parents=True)
     (tmp_path / "tests/installations/1.2.0/turns.json").write_text("{}")
@@ -96,7 +92,6 @@ def test_only_a_commit_that_has_no_tag_yet_is_released(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("folder", [".", "clients/python"])
 def test_a_release_has_the_same_bytes_however_it_is_built(tmp_path: Path, folder: str) -> None:
-    """From a clone with links, from one where no link can be made, out of the sdist; and at another time again."""
     first = build(ROOT, tmp_path / "one", tmp_path / "first", commit_time(ROOT), folder)
     second = build(ROOT, tmp_path / "two", tmp_path / "second", commit_time(ROOT), folder)
     assert [file.suffix for file in sorted(first)] == [".whl", ".gz"]
@@ -105,7 +100,6 @@ def test_a_release_has_the_same_bytes_however_it_is_built(tmp_path: Path, folder
 
 @pytest.mark.long
 def test_a_build_that_makes_links_is_no_release(tmp_path: Path) -> None:
-    """The comparison can fail: where links are packed, a clone without them gives other bytes."""
     clone = tmp_path / "clone"
     subprocess.run(("git", "clone", "--quiet", str(ROOT), str(clone)), check=True)
     project = (clone / "pyproject.toml").read_text()
@@ -119,7 +113,6 @@ def test_a_build_that_makes_links_is_no_release(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_every_extra_can_be_installed_in_the_pinned_versions() -> None:
-    """All at once, which is harder than each by itself: pip finds one version of everything, and installs nothing."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = f"{ROOT}[{','.join(project['optional-dependencies'])}]"
     # What builds the package is here already: an environment of its own for it would be downloaded.
@@ -130,7 +123,6 @@ def test_every_extra_can_be_installed_in_the_pinned_versions() -> None:
 
 
 def test_links_in_what_was_built_are_found(tmp_path: Path) -> None:
-    """In a wheel and in an sdist."""
     wheel, sdist = tmp_path / "a.whl", tmp_path / "a.tar.gz"
     with zipfile.ZipFile(wheel, "w") as file:
         linked = zipfile.ZipInfo("linked")
@@ -146,7 +138,6 @@ def test_links_in_what_was_built_are_found(tmp_path: Path) -> None:
 
 
 def test_no_link_can_be_made_where_none_shall(tmp_path: Path) -> None:
-    """What stands for a file system without links refuses both kinds, in every Python that is started."""
     variables = os.environ | without_links(tmp_path / "refusing")
     for call in ("os.symlink('a', 'b')", "os.link('a', 'b')", "pathlib.Path('b').symlink_to('a')"):
         code = f"import os, pathlib; open('a', 'w').close(); {call}"
@@ -155,7 +146,6 @@ def test_no_link_can_be_made_where_none_shall(tmp_path: Path) -> None:
 
 
 def test_checksums_are_those_that_sha256sum_reads(tmp_path: Path) -> None:
-    """One line a file, in the order of their names."""
     for name in ("b.whl", "a.tar.gz"):
         (tmp_path / name).write_text(name)
     written = write_checksums(tmp_path, [tmp_path / "b.whl", tmp_path / "a.tar.gz"])
@@ -165,7 +155,6 @@ def test_checksums_are_those_that_sha256sum_reads(tmp_path: Path) -> None:
 
 
 def test_an_audit_that_saw_nothing_is_none() -> None:
-    """pip-audit ends well where the index answers for no component: here that is said, and an advisory is a fault."""
     seen = {"name": "jinja2", "version": "3.1.6", "vulns": []}
     unseen = {"name": "pydantic", "version": "2", "skip_reason": "not found"}
     ours = {"name": "signoff", "version": "1", "skip_reason": "not found"}
@@ -177,7 +166,6 @@ def test_an_audit_that_saw_nothing_is_none() -> None:
 
 
 def test_the_python_that_runs_this_is_found() -> None:
-    """The Pythons that a release is tried on are looked for, and `pyproject.toml` names the first of them."""
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     assert here in find_pythons()
     assert f'requires-python = ">={PYTHONS[0]}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -22,7 +22,6 @@ actors:
 async def test_a_worker_splits_the_total_that_setting_and_actor_say(
     clean_env: pytest.MonkeyPatch, tmp_path: Path, store: Store, setting: str | None, total: int
 ) -> None:
-    """`SIGNOFF_RESULT_CHARS` is every actor's total, 80,000 by default; one's own `result_chars` goes before it."""
     (tmp_path / "chars_model.py").write_text("from signoff.testing.scripted_model import steps\n\nm = steps([])\n")
     (tmp_path / "signoff.yaml").write_text(MANIFEST)
     if setting is not None:

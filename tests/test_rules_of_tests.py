@@ -18,7 +18,6 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def modules(pattern: str = "*.py") -> list[Path]:
-    """Every module of the tests."""
     found = sorted(HERE.rglob(pattern))
     assert len(found) > 100
     return found
@@ -39,13 +38,11 @@ def called(node: ast.AST) -> str:
 
 
 def numbers(node: ast.AST) -> list[float]:
-    """Every number that is written in an expression."""
     found = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
     return [each for each in found if isinstance(each, int | float)]
 
 
 def long_sleeps(path: Path) -> list[str]:
-    """Where a test sleeps for longer than a look takes."""
     if "sleep" not in path.read_text(encoding="utf-8"):
         return []
     return [
@@ -59,12 +56,10 @@ def long_sleeps(path: Path) -> list[str]:
 
 
 def test_no_test_sleeps_for_long() -> None:
-    """It waits for a condition, moves a clock, or says why the seconds have to pass by `real_time.let_pass`."""
     assert [each for path in modules() for each in long_sleeps(path)] == []
 
 
 def test_seconds_pass_where_nothing_else_will_do() -> None:
-    """As often as is counted here; no test pauses its process by itself."""
     naming = [path for path in modules() if "let_pass" in path.read_text(encoding="utf-8")]
     names = [node for path in naming for node in ast.walk(parsed(path)) if getattr(node, "id", "") == "let_pass"]
     assert len(names) == LET_PASS
@@ -81,7 +76,6 @@ def test_seconds_pass_where_nothing_else_will_do() -> None:
     ],
 )
 def test_a_long_sleep_is_noticed(tmp_path: Path, body: str, long: bool) -> None:
-    """The check above can fail."""
     path = tmp_path / "test_slow.py"
     path.write_text(f"async def test_slow():\n    {body}\n")
     assert long_sleeps(path) == (["test_slow.py:2 test_slow"] if long else [])
@@ -97,12 +91,10 @@ def says_nothing(path: Path) -> list[str]:
 
 
 def test_every_test_says_what_it_expects() -> None:
-    """In its own body, where it is read; a helper may assert besides, for what has to hold before."""
     assert [each for path in modules("test_*.py") for each in says_nothing(path)] == []
 
 
 def test_a_test_that_expects_nothing_is_noticed(tmp_path: Path) -> None:
-    """The check above can fail."""
     path = tmp_path / "test_quiet.py"
     path.write_text("def test_quiet():\n    check()\n\n\ndef test_loud():\n    assert check()\n")
     assert says_nothing(path) == ["test_quiet.py:1 test_quiet"]
@@ -120,7 +112,6 @@ OF_BEHAVIOURS = ("attacks", "bench", "browser", "clients", "examples", "historie
 
 
 def test_a_folder_of_tests_is_that_of_a_folder_of_the_package_or_named_here() -> None:
-    """Who looks for the tests of a module finds them under its name."""
     there = {path.parent.relative_to(HERE).parts[0] for path in modules("test_*.py") if path.parent != HERE}
     assert there <= {*OF_ONE_FOLDER, *OF_WHOLE_TURNS, *OF_BEHAVIOURS}
     assert [name for name in (*OF_ONE_FOLDER, *OF_WHOLE_TURNS) if not (PACKAGE / name).is_dir()] == []
@@ -136,7 +127,6 @@ def imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("folder", OF_ONE_FOLDER)
 def test_a_test_is_in_the_folder_of_what_it_tests(folder: str) -> None:
-    """What has moved takes its tests along."""
     tests = sorted((HERE / folder).rglob("test_*.py"))
     assert tests
     assert [path.name for path in tests if folder not in imported(path)] == []

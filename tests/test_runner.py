@@ -30,7 +30,6 @@ class Inner(WorkflowRunner, WorkflowInstance):
         """Nothing to prepare."""
 
     def create_instance(self, det: Any) -> WorkflowInstance:
-        """Itself."""
         return self
 
     def activate(self, act: Any) -> Any:
@@ -45,14 +44,12 @@ class Inner(WorkflowRunner, WorkflowInstance):
         return done
 
     def get_serialization_context(self, command_info: Any) -> Any:
-        """Another workflow's, by the number of the command."""
         return WorkflowSerializationContext(namespace="default", workflow_id=f"other-{command_info.command_seq}")
 
     def get_external_store_context(self, command_info: Any) -> Any:
         """None."""
 
     def get_info(self) -> Any:
-        """Whose it is."""
         return SimpleNamespace(namespace="default", workflow_id="own")
 
     def get_thread_id(self) -> int | None:
@@ -82,7 +79,6 @@ def act(at: int, *jobs: str, query: str = "q-1") -> Any:
 
 @pytest.fixture
 def inner() -> Inner:
-    """What runs inside."""
     return Inner()
 
 
@@ -95,7 +91,6 @@ def watched(inner: Inner, looks: QueryFence) -> WorkflowInstance:
 
 
 async def ended(looks: QueryFence, *, done: bool = True) -> None:
-    """The end of the run's local activity."""
     await looks.end(RUN, "who", done=done)
 
 
@@ -120,7 +115,6 @@ async def test_an_answer_is_not_sent_where_an_activity_ended_of_which_the_workfl
 
 
 async def test_an_answer_is_sent_where_the_workflow_knows_of_the_end(inner: Inner) -> None:
-    """Then it is written with what the workflow made of it."""
     looks = QueryFence()
     instance = watched(inner, looks)
     await ended(looks)
@@ -131,7 +125,6 @@ async def test_an_answer_is_sent_where_the_workflow_knows_of_the_end(inner: Inne
 
 
 async def test_what_ended_without_a_query_is_sent_as_it_is(inner: Inner) -> None:
-    """The workflow hears of it within the same task."""
     looks = QueryFence()
     watched(inner, looks)
     await ended(looks)
@@ -139,7 +132,6 @@ async def test_what_ended_without_a_query_is_sent_as_it_is(inner: Inner) -> None
 
 
 async def test_what_may_be_tried_again_has_not_ended(inner: Inner) -> None:
-    """Nothing is written of it."""
     looks = QueryFence()
     watched(inner, looks)
     await ended(looks, done=False)
@@ -148,7 +140,6 @@ async def test_what_may_be_tried_again_has_not_ended(inner: Inner) -> None:
 
 
 async def test_an_end_that_comes_late_counts_for_nothing(inner: Inner) -> None:
-    """As of one that had run out of time, or of an instance of before that was let go."""
     looks = QueryFence()
     instance = watched(inner, looks)
     instance.activate(act(2, "resolve_activity"))
@@ -163,7 +154,6 @@ async def test_an_end_that_comes_late_counts_for_nothing(inner: Inner) -> None:
 
 
 async def test_a_run_that_is_kept_no_longer_is_forgotten(inner: Inner) -> None:
-    """Another worker, or this one from the history, goes on with it."""
     looks = QueryFence()
     instance = watched(inner, looks)
     await ended(looks)
@@ -173,7 +163,6 @@ async def test_a_run_that_is_kept_no_longer_is_forgotten(inner: Inner) -> None:
 
 
 async def test_nothing_ends_from_when_a_query_is_here_until_a_moment_after_its_answer_was_sent(inner: Inner) -> None:
-    """Not from when its workflow takes it up, nor until its answer is found: either may be long on a busy machine."""
     looks = QueryFence()
     instance = watched(inner, looks)
     looks.record_query(RUN)
@@ -206,7 +195,6 @@ async def test_of_a_run_that_was_queried_lately_nothing_ends_right_after_any_ans
 
 
 async def test_a_run_that_was_queried_long_ago_is_like_any_other(inner: Inner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its activities wait for nothing."""
     monkeypatch.setattr(looking, "LATELY", 0.0)
     looks = QueryFence()
     instance = watched(inner, looks)
@@ -244,7 +232,6 @@ async def test_a_query_of_a_run_without_activities_holds_up_none_that_it_begins_
 async def test_a_run_that_is_ahead_of_its_history_is_let_go(
     inner: Inner, length: int, seconds: int, replaying: bool, expected: list[str]
 ) -> None:
-    """What came after the last task is done with the next one only; what was done before it is in no history."""
     looks, gone = QueryFence(), list[str]()
     looks.release = gone.append
     instance = watched(inner, looks)
@@ -255,7 +242,6 @@ async def test_a_run_that_is_ahead_of_its_history_is_let_go(
 
 
 async def test_a_run_that_began_something_outside_a_task_is_let_go(inner: Inner) -> None:
-    """A query by itself comes only between tasks, and a task lasts as long as its local activities."""
     looks, gone = QueryFence(), list[str]()
     looks.release = gone.append
     instance = watched(inner, looks)
@@ -266,7 +252,6 @@ async def test_a_run_that_began_something_outside_a_task_is_let_go(inner: Inner)
 
 
 def test_only_what_is_for_another_workflow_is_asked_of_the_instance(inner: Inner) -> None:
-    """Payloads of the workflow itself and of its activities are its own; those of children and signals are not."""
     det: WorkflowInstanceDetails = None  # type: ignore[assignment]
     instance = FencedRunner(inner, QueryFence(), contexts="workflow").create_instance(det)
     found = {

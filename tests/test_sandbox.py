@@ -28,7 +28,6 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
 
 async def test_a_turn_does_nothing_that_the_sandbox_forbids(client: Client, store: Store, task_queue: str) -> None:
-    """A turn that asked people replays in a sandbox that loads our workflow code itself and watches what it calls."""
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
         key = await turns.start()
         await turns.waiting(key)
@@ -55,11 +54,9 @@ class OwnCodec(PayloadCodec):
     """A codec of somebody else's, that changes nothing."""
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """The payloads as they are."""
         return list(payloads)
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """The payloads as they are."""
         return list(payloads)
 
 
@@ -73,7 +70,6 @@ class DerivedCodec(EncryptionCodec):
 async def test_only_a_codec_makes_the_worker_tell_contexts(
     client: Client, store: Store, encryption: Encryption, codec: str, contexts: str
 ) -> None:
-    """Ours reads whose payload it is and nothing else; what another one reads nobody here knows."""
     codecs: dict[str, PayloadCodec | None] = {
         "none": None,
         "our own": encryption.codec("default"),
@@ -97,7 +93,6 @@ async def test_only_a_codec_makes_the_worker_tell_contexts(
 async def test_a_turn_that_waits_for_a_processor_is_not_broken_off(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The SDK breaks off what does not yield for two seconds, which a busy machine alone can take."""
     real, slow = runners._Watched._follow, [True]
 
     def followed(self: Any, act: Any) -> Any:

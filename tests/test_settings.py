@@ -19,7 +19,6 @@ def refusal(**overrides: object) -> str:
 
 
 def test_defaults_need_nothing(clean_env: pytest.MonkeyPatch) -> None:
-    """Without any variable and file, the development defaults hold."""
     settings = load_settings()
     assert settings.profile == "development"
     assert settings.manifest == Path("signoff.yaml")
@@ -34,7 +33,6 @@ def test_defaults_need_nothing(clean_env: pytest.MonkeyPatch) -> None:
 
 
 def test_argument_beats_variable_beats_file_beats_default(clean_env: pytest.MonkeyPatch) -> None:
-    """Each source outranks the next: arguments, variables, `signoff.toml`, defaults."""
     Path("signoff.toml").write_text("port = 1001\nui_port = 1002\ntemporal_port = 1003\n")
     clean_env.setenv("SIGNOFF_PORT", "2001")
     clean_env.setenv("SIGNOFF_UI_PORT", "2002")
@@ -43,7 +41,6 @@ def test_argument_beats_variable_beats_file_beats_default(clean_env: pytest.Monk
 
 
 def test_none_and_empty_count_as_not_given(clean_env: pytest.MonkeyPatch) -> None:
-    """An option left out on the command line and an empty variable change nothing."""
     clean_env.setenv("SIGNOFF_PEOPLE", "")
     settings = load_settings(port=None, people=None)
     assert settings.port == 8300
@@ -51,7 +48,6 @@ def test_none_and_empty_count_as_not_given(clean_env: pytest.MonkeyPatch) -> Non
 
 
 def test_store_and_address_follow_what_they_are_made_of(clean_env: pytest.MonkeyPatch) -> None:
-    """The store lies in `state_dir`, the public address follows host and port, unless given themselves."""
     settings = load_settings(state_dir="/var/lib/signoff", host="0.0.0.0", port=9000)
     assert settings.store_url == "sqlite:////var/lib/signoff/signoff.db"
     assert settings.public_url == "http://127.0.0.1:9000"
@@ -82,14 +78,12 @@ def test_store_and_address_follow_what_they_are_made_of(clean_env: pytest.Monkey
 def test_wrong_variable_is_named(
     clean_env: pytest.MonkeyPatch, variable: str, value: str, words: tuple[str, ...]
 ) -> None:
-    """A wrong or misspelt variable is named, with what it may be."""
     clean_env.setenv(variable, value)
     message = refusal()
     assert all(word in message for word in words), message
 
 
 def test_foreign_variables_are_left_alone(clean_env: pytest.MonkeyPatch) -> None:
-    """A variable that resembles no setting is somebody else's."""
     clean_env.setenv("SIGNOFF_REQUIRE_ALL", "1")
     assert load_settings().profile == "development"
 
@@ -105,14 +99,12 @@ def test_foreign_variables_are_left_alone(clean_env: pytest.MonkeyPatch) -> None
     ],
 )
 def test_wrong_file_is_named(clean_env: pytest.MonkeyPatch, text: bytes, words: tuple[str, ...]) -> None:
-    """A wrong key or a broken `signoff.toml` is named, with the nearest key."""
     Path("signoff.toml").write_bytes(text + b"\n" if text.endswith(b"1") else text + b"\nx = 1")
     message = refusal()
     assert all(word in message for word in words), message
 
 
 def test_wrong_argument_is_named(clean_env: pytest.MonkeyPatch) -> None:
-    """A setting passed in code is held to the same rules."""
     assert refusal(prt=1) == "there is no setting `prt`: did you mean `port`?"
     assert "the setting `port` is `0`" in refusal(port=0)
 
@@ -124,7 +116,6 @@ def test_directory_in_place_of_the_file_is_no_traceback(clean_env: pytest.Monkey
 
 
 def test_production_starts_only_with_all_it_needs(clean_env: pytest.MonkeyPatch) -> None:
-    """All that is missing is named at once, each with what to do; development needs nothing."""
     lacking = {"people": False, "signing_keys": False, "public_keys": False, "login": False}
     require_ready(load_settings(), **lacking)
     production = load_settings(profile="production")
@@ -144,7 +135,6 @@ def test_production_starts_only_with_all_it_needs(clean_env: pytest.MonkeyPatch)
 
 
 def test_roles_that_logins_give_need_a_provider() -> None:
-    """Each once; none where nobody can sign in by claims."""
     mapped = {"money": ("finance", "approvers"), "desk": ("approvers",), "staff": ()}
     assert login_roles(Settings(oidc_issuer="https://login.example.com", oidc_roles=mapped)) == {"finance", "approvers"}
     assert login_roles(Settings(oidc_roles=mapped)) == frozenset()

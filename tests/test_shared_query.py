@@ -8,8 +8,6 @@ from signoff.engine.shared_query import SharedQueries
 
 
 class Run:
-    """Something that is asked: it answers with the number of the query once it is let."""
-
     def __init__(self) -> None:
         self.asked = 0
         self.at_once = 0
@@ -30,7 +28,6 @@ class Run:
 
 
 async def test_who_asks_meanwhile_shares_the_next_query() -> None:
-    """Not the one under way, which may not see what its asker did last."""
     queries, run = SharedQueries(), Run()
     first = asyncio.create_task(queries.ask("a", run.ask))
     while not run.asked:
@@ -47,7 +44,6 @@ async def test_who_asks_meanwhile_shares_the_next_query() -> None:
 
 
 async def test_different_questions_wait_for_nobody() -> None:
-    """Two keys are asked at the same time."""
     queries, run = SharedQueries(), Run()
     both = [asyncio.create_task(queries.ask(key, run.ask)) for key in "ab"]
     while run.asked < 2:
@@ -58,7 +54,6 @@ async def test_different_questions_wait_for_nobody() -> None:
 
 
 async def test_one_that_fails_or_goes_away_holds_up_nobody() -> None:
-    """An error is that of its query alone; an asker that was cancelled takes the answer from no other."""
     queries, run = SharedQueries(), Run()
 
     async def fails() -> int:

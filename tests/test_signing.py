@@ -39,13 +39,11 @@ ANA = Principal(user="ana", name="Ana", tier="trusted", roles=("finance",))
 
 
 def pinned(**fields: Any) -> CallContext:
-    """What Ana asks for."""
     where = {"channel": "inbox", "route": "refunds", "step": "1"}
     return a_call_context(**where | {"user": ANA, "extra": {"budget": 10, "data": {"name": "Zoë"}}} | fields)
 
 
 def asked_by(signer: Signer, *, at: datetime = NOW) -> CallContext:
-    """The same, with her signed for it."""
     ctx = pinned()
     stamped = ctx.model_copy(update={"user": principal_as_asked(ctx, nonce="n", at=at, store_id="s")})
     return ctx.model_copy(update={"user": signer.sign_principal(stamped)})
@@ -105,20 +103,16 @@ def test_a_signed_decision_survives_its_way_through_histories() -> None:
     ],
 )
 def test_altered_reason_and_any_other_altered_field(change: dict[str, Any]) -> None:
-    """A decision of which anything was changed after it was signed is not believed."""
     assert not CHECK.check_decision(SIGNER.sign_decision(DECISION).model_copy(update=change))
 
 
 def test_every_field_of_a_decision_is_signed() -> None:
-    """Whatever fields decisions get, they are among the bytes unless they hold their default."""
     written = set(json.loads(decision_bytes(SIGNER.sign_decision(DECISION))))
     assert written == set(Decision.model_fields) - {"signature", "v", "result"}
     assert set(json.loads(decision_bytes(DECISION.model_copy(update={"v": 2, "result": "r"})))) >= {"v", "result"}
 
 
 def test_what_was_signed_before_a_field_existed_verifies_after() -> None:
-    """A field at its default adds nothing to the bytes, so shapes can grow under waiting turns."""
-
     class Grown(Decision):
         """A decision of a later version."""
 
@@ -152,7 +146,6 @@ def test_what_was_signed_before_a_field_existed_verifies_after() -> None:
     ],
 )
 def test_a_principal_is_bound_to_what_it_asked_for(change: dict[str, Any]) -> None:
-    """The signature is none for another turn, actor, channel or place, nor for other values of what was given."""
     assert CHECK.check_principal(ASKED)
     assert not CHECK.check_principal(ASKED.model_copy(update=change))
 
@@ -181,12 +174,10 @@ def test_a_principal_is_bound_to_what_it_asked_for(change: dict[str, Any]) -> No
     ],
 )
 def test_nothing_of_a_principal_can_be_changed(change: dict[str, Any]) -> None:
-    """Neither who it is nor until when, nor what makes its turn another than all others."""
     assert not CHECK.check_principal(ASKED.model_copy(update={"user": ASKED.user.model_copy(update=change)}))
 
 
 def test_what_tools_add_to_the_context_breaks_no_signature() -> None:
-    """They add fields that were not given, also to collected data, while the turn goes on."""
     extra = {**ASKED.extra, "found": 1, "data": {"name": "Zoë", "seat": "2A"}}
     assert CHECK.check_principal(ASKED.model_copy(update={"extra": extra}))
 
@@ -220,7 +211,6 @@ def test_a_turn_that_may_be_passed_on_loses_its_place_at_most(
 
 
 def test_a_principal_survives_its_way_through_histories() -> None:
-    """Through JSON, whatever types people's attributes have."""
     asked = pinned(extra={"user.since": date(2020, 1, 1), "data": 7, "ratio": 1.0})
     asked = asked.model_copy(update={"user": principal_as_asked(asked, nonce="n", at=NOW)})
     signed = asked.model_copy(update={"user": SIGNER.sign_principal(asked)})
@@ -230,7 +220,6 @@ def test_a_principal_survives_its_way_through_histories() -> None:
 
 
 def test_rules_run_calls_for_a_day_from_when_it_was_asked() -> None:
-    """Issued by the gateway's clock, in UTC whatever zone that is in."""
     east = NOW.astimezone(timezone(timedelta(hours=9)))
     asker = principal_as_asked(pinned(), nonce="n", at=east)
     assert (asker.issued_at, asker.expires_at) == (NOW, NOW + timedelta(seconds=ASKED_SECONDS))
@@ -239,14 +228,12 @@ def test_rules_run_calls_for_a_day_from_when_it_was_asked() -> None:
 
 
 def test_who_it_is_stays_the_same_when_signed_again() -> None:
-    """By another key or at another time it is the same principal without its proof."""
     other = asked_by(Signer(PrivateKeys(keys=(OLD,))), at=NOW + timedelta(days=1)).user
     assert other != ASKED.user
     assert unsigned_principal(other) == unsigned_principal(ASKED.user) == ANA
 
 
 def test_the_wrong_key_is_not_believed() -> None:
-    """Neither a key that nobody knows, nor another key under the name of a known one, nor no keys at all."""
     stranger = Signer(PrivateKeys(keys=(OLD,)))
     foreign = stranger.sign_decision(DECISION)
     assert not CHECK.check_decision(foreign)
@@ -259,7 +246,6 @@ def test_the_wrong_key_is_not_believed() -> None:
 
 
 def test_a_worker_without_the_gateways_key_says_which_it_lacks(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever forgot to hand the public file on finds the reason in the log, cut to what a line carries."""
     Verifier().check_decision(SIGNER.sign_decision(DECISION))
     CHECK.check_decision(SIGNER.sign_decision(DECISION).model_copy(update={"key_id": "\n" * 1_000}))
     [first, second] = [record.getMessage() for record in caplog.records]
@@ -269,7 +255,6 @@ def test_a_worker_without_the_gateways_key_says_which_it_lacks(caplog: pytest.Lo
 
 
 def test_rotation_with_overlap() -> None:
-    """The newest key signs, wherever it stands in the file; every key that is not retired is believed."""
     before = Signer(PrivateKeys(keys=(OLD,))).sign_decision(DECISION)
     both = Signer(PrivateKeys(keys=(NEW, OLD)))
     assert both.key_id == Signer(PrivateKeys(keys=(OLD, NEW))).key_id == NEW.id
@@ -279,7 +264,6 @@ def test_rotation_with_overlap() -> None:
 
 
 def test_a_retired_key_vouches_for_what_was_received_before() -> None:
-    """A turn that waits since before is not stranded; from the moment of retirement on the key is worth nothing."""
     signer, check = retired(at=NOW + timedelta(microseconds=1))
     assert check.check_decision(signer.sign_decision(DECISION))
     assert check.check_principal(asked_by(signer))
@@ -289,7 +273,6 @@ def test_a_retired_key_vouches_for_what_was_received_before() -> None:
 
 
 def test_retired_keys_do_not_sign() -> None:
-    """The newest of the others does; without one nothing can."""
     gone = NEW.model_copy(update={"retired_at": NOW})
     assert Signer(PrivateKeys(keys=(OLD, gone))).key_id == OLD.id
     with pytest.raises(ConfigError, match="signoff keys create"):
@@ -299,7 +282,6 @@ def test_retired_keys_do_not_sign() -> None:
 
 
 def test_bytes_are_signed_for_one_purpose() -> None:
-    """What is signed for one use is not good for another, nor for a decision; time counts for it as well."""
     mark = SIGNER.sign_bytes("checkpoint", b"heads")
     assert CHECK.check_bytes("checkpoint", b"heads", mark, at=NOW)
     assert not CHECK.check_bytes("checkpoint", b"tails", mark, at=NOW)
@@ -314,7 +296,6 @@ def test_bytes_are_signed_for_one_purpose() -> None:
 
 @pytest.mark.parametrize("args", [{"amount": 2**60}, {"amount": float("nan"), "to": "\ud800"}])
 def test_what_has_no_canonical_form_is_not_signed(args: dict[str, Any]) -> None:
-    """A decision that cannot be written in one way only is refused by the signer, and never believed."""
     odd = DECISION.model_copy(update={"edited_args": args})
     with pytest.raises(NotCanonical):
         SIGNER.sign_decision(odd)
@@ -322,13 +303,11 @@ def test_what_has_no_canonical_form_is_not_signed(args: dict[str, Any]) -> None:
 
 
 def test_a_decision_without_a_time_is_not_signed() -> None:
-    """The deadline counts on it."""
     with pytest.raises(ValueError, match="when it was received"):
         SIGNER.sign_decision(DECISION.model_copy(update={"received_at": None}))
 
 
 def test_ids_are_made_of_the_keys() -> None:
-    """A key cannot be given another one's id, in either file."""
     with pytest.raises(ValueError, match="is not the one of this key"):
         PublicKey(id=OLD.id, created_at=NOW, public=NEW.public_half().public)
     with pytest.raises(ValueError, match="is not the one of this key"):
@@ -336,7 +315,6 @@ def test_ids_are_made_of_the_keys() -> None:
 
 
 def test_no_text_form_shows_a_private_key() -> None:
-    """Neither the key, the list of keys, the signer nor the public half."""
     keys = PrivateKeys(keys=(OLD, NEW))
     texts = [repr(each) + str(each) for each in (NEW, keys, Signer(keys), keys.public(), vars(Signer(keys)))]
     assert not any(key.private in text for key in keys.keys for text in texts)

@@ -14,7 +14,6 @@ from signoff.worker import prepared_deps
 async def test_a_worker_asks_within_the_limits_of_the_settings(
     clean_env: pytest.MonkeyPatch, tmp_path: Path, store: Store, setting: str | None, waiting: tuple[int | None, ...]
 ) -> None:
-    """`SIGNOFF_TENANT_LIMITS` is a worker's as well: it is where questions are asked."""
     (tmp_path / "signoff.yaml").write_text("version: 1\n")
     if setting is not None:
         clean_env.setenv("SIGNOFF_TENANT_LIMITS", setting)

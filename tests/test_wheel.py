@@ -18,7 +18,6 @@ LINKED = ("activities/", "registry/", "workflows/", "worker.py")
 
 
 def run(*command: str, cwd: Path) -> str:
-    """The output of a command that must succeed."""
     return subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True).stdout
 
 
@@ -51,7 +50,6 @@ def compiled_name(file: str) -> str:
 
 
 def test_a_wheel_holds_every_file_of_the_package_and_its_text(built: Path) -> None:
-    """Nothing more, nothing less, and no file that is only the address of another."""
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         files = {name: wheel.read(name) for name in wheel.namelist()}
     held = {name: data for name, data in files.items() if ".dist-info/" not in name}
@@ -73,7 +71,6 @@ def test_a_wheel_holds_each_language_compiled_from_its_file(built: Path) -> None
 
 
 def test_a_wheel_is_not_built_of_a_broken_language(built: Path, tmp_path: Path) -> None:
-    """It is told with its line, in a sentence."""
     run("git", "clone", "--quiet", str(built.parent / "clone"), str(tmp_path / "clone"), cwd=tmp_path)
     with (tmp_path / "clone/src/signoff/texts/languages/de.po").open("a", encoding="utf-8") as file:
         file.write("this is wrong\n")
@@ -85,7 +82,6 @@ def test_a_wheel_is_not_built_of_a_broken_language(built: Path, tmp_path: Path) 
 
 
 def test_an_sdist_holds_what_a_wheel_is_built_of_and_no_link(built: Path) -> None:
-    """Whoever packages Signoff builds the same wheel of it."""
     with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
         members = sdist.getmembers()
     assert [each.name for each in members if each.issym() or each.islnk()] == []

@@ -1,5 +1,3 @@
-"""What the start of a worker makes of an installation."""
-
 from pathlib import Path
 
 import pytest

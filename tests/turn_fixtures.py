@@ -65,8 +65,6 @@ class Ledger:
     rows: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
 
     def handler(self, name: str, answer: Any = "paid") -> Callable[[dict[str, Any], ToolContext], Any]:
-        """A handler that writes a row and answers."""
-
         async def run(args: dict[str, Any], ctx: ToolContext) -> Any:
             self.rows.append((name, args, ctx.idempotency_key))
             return answer(args, ctx) if callable(answer) else answer
@@ -75,7 +73,6 @@ class Ledger:
 
 
 def pay_tool(ledger: Ledger, requires_approval: RequiresApproval = True, **fields: Any) -> Tool:
-    """A tool that spends money."""
     given: dict[str, Any] = {
         "name": "pay",
         "description": "Pay somebody",
@@ -96,8 +93,6 @@ def catalog_of(tools: Sequence[Tool], **more: Any) -> Catalog:
 
 @dataclass
 class RunningTurns:
-    """Turns of one task queue whose worker runs: its client, its store and its dependencies."""
-
     signoff: TurnClient
     client: Client
     store: Store
@@ -220,7 +215,6 @@ def _waits(call: Any) -> bool:
 
 
 def yes(key: TurnKey, call: str = "c1.1", **fields: Any) -> Decision:
-    """An approval by the built-in approver."""
     given: dict[str, Any] = {
         "approval_id": ApprovalKey(key, call).id,
         "revision": 1,

@@ -15,8 +15,6 @@ KEY = b"k" * 32
 
 @dataclass
 class Receiver:
-    """A server that takes what is posted, and answers what it is told to."""
-
     port: int = 0
     answers: list[int] = field(default_factory=list)
     """The statuses of the next answers; 200 after them."""
@@ -35,7 +33,6 @@ class Receiver:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What was posted, if it was signed."""
         for headers, body in self.requests:
             verify_id([KEY], headers, body, datetime.now(UTC))
         return [json.loads(body) for _, body in self.requests]
@@ -43,7 +40,6 @@ class Receiver:
 
 @asynccontextmanager
 async def running_receiver() -> AsyncIterator[Receiver]:
-    """A receiver on a port of its own."""
     found = Receiver()
     server = await asyncio.start_server(found.serve, "127.0.0.1", 0)
     async with server:

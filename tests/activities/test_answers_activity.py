@@ -12,7 +12,6 @@ from signoff.testing.questions import answer
 
 
 async def test_a_turn_is_given_what_counts_of_its_question(store: Store) -> None:
-    """In the order of storing, of that revision alone, and no yes whose author was told that it was not taken."""
     tool = pay_tool(Ledger(), ApprovalPolicy(quorum=3))
     deps = worker_deps(store, tool)
     request = await asked(deps, tool)

@@ -1,5 +1,3 @@
-"""Who may answer for a call, as its activities read them: looked up where somebody answered, and only there."""
-
 import dataclasses
 from collections.abc import Sequence
 
@@ -32,7 +30,6 @@ ANA_AND_OTHERS = ApprovalPolicy(approvers=("user:ana", "role:approvers"))
 async def test_whoever_nobody_declared_is_looked_up_where_somebody_answered(
     store: Store, asker: str, answers: Sequence[Decision], away: bool
 ) -> None:
-    """Who asked as well, who may be one of those who answer: with a store that is away neither is a stranger."""
     tool = pay_tool(Ledger(), ANA_AND_OTHERS)
     deps = dataclasses.replace(worker_deps(store, tool), people=FixedDirectory(PEOPLE))
     permit = permit_for(tool, ctx=pinned(user=Principal(user=asker)))
@@ -50,7 +47,6 @@ async def test_whoever_nobody_declared_is_looked_up_where_somebody_answered(
 async def test_who_was_not_asked_has_no_vote_on_it_though_the_policy_asks_them_now(
     store: Store, subject: str, votes: int
 ) -> None:
-    """By the questions that are given; without any the present policy alone says who may answer."""
     before, tool = (pay_tool(Ledger(), each) for each in (ApprovalPolicy(approvers=("user:ana",)), ANA_AND_OTHERS))
     deps = worker_deps(store, tool, people=PEOPLE)
     word = about(await asked(worker_deps(store, before, people=PEOPLE), before, doubt=1), subject=subject)

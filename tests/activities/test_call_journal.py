@@ -68,7 +68,6 @@ async def kinds(store: Store) -> list[str]:
 
 
 async def gated(deps: Any, *calls: CallPart, **fields: Any) -> GateReply:
-    """The gates' reply to calls of the one turn."""
     if "edit" in fields:
         await keep(deps.store, fields["edit"])
     task = GateTask(ctx=pinned(), calls=calls, **fields)
@@ -77,7 +76,6 @@ async def gated(deps: Any, *calls: CallPart, **fields: Any) -> GateReply:
 
 
 def call_of(tool: str = "pay", args: Any = None) -> CallPart:
-    """The first call of the one turn."""
     return CallPart(call="c1.1", tool=tool, args=Content(inline=SECRET if args is None else args))
 
 
@@ -88,7 +86,6 @@ async def break_record(store: Store) -> None:
 
 @pytest.mark.row("N26")
 async def test_an_automatic_call_is_recorded_from_its_rule_to_its_outcome(store: Store) -> None:
-    """Who was not asked and why, that it began, and how it ended; a repetition adds nothing."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE)
     deps = worker_deps(store, tool)
@@ -107,7 +104,6 @@ async def test_an_automatic_call_is_recorded_from_its_rule_to_its_outcome(store:
 
 
 async def test_an_approved_call_names_who_approved_it(store: Store) -> None:
-    """The right to run is in the record: decisions, revision, keys."""
     tool = pay_tool(Ledger())
     deps = worker_deps(store, tool)
     await answer(store, about(await asked(deps, tool), delivery_id="d1"))
@@ -137,7 +133,6 @@ async def test_a_call_does_not_run_without_its_record(store: Store, read_only: b
 async def test_best_effort_runs_without_a_record_and_says_so(
     store: Store, caplog: pytest.LogCaptureFixture, read_only: bool
 ) -> None:
-    """The policy may want the effect more than the record; the log has it then."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE.model_copy(update={"audit": "best_effort"}), read_only=read_only)
     await break_record(store)
@@ -149,14 +144,12 @@ async def test_best_effort_runs_without_a_record_and_says_so(
 
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_best_effort_is_recorded_where_that_can_be(store: Store, read_only: bool) -> None:
-    """It is the same record as ever."""
     tool = pay_tool(Ledger(), FREE.model_copy(update={"audit": "best_effort"}), read_only=read_only)
     await run(worker_deps(store, tool), tool, task_for(tool))
     assert await kinds(store) == ["auto", "execution", "outcome"]
 
 
 async def test_a_store_that_is_away_runs_nothing(store: Store) -> None:
-    """No database, no record, no call; whatever the policy says, there is no ticket either."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE)
     deps, task = worker_deps(store, tool), task_for(tool)
@@ -167,7 +160,6 @@ async def test_a_store_that_is_away_runs_nothing(store: Store) -> None:
 
 
 async def test_what_a_turn_has_seen_is_written_before_its_tool_runs(store: Store) -> None:
-    """Attempts come with the task; of another turn's stream nothing is taken."""
     ledger = Ledger()
     order: list[list[str]] = []
 
@@ -192,7 +184,6 @@ SEEN = attempt_entry(decision(delivery_id="d1"), Receipt(status="accepted"), AT)
 async def test_what_was_seen_comes_first_whichever_way_the_call_is_recorded(
     store: Store, read_only: bool, audit: Any
 ) -> None:
-    """With the ticket, without one, and where the record is best effort: the same order, each once, under one key."""
     policy = ApprovalPolicy(auto_approve_if="true", audit=audit)
     tool = pay_tool(Ledger(), policy, read_only=read_only)
     deps = worker_deps(store, tool)
@@ -204,7 +195,6 @@ async def test_what_was_seen_comes_first_whichever_way_the_call_is_recorded(
 
 
 async def test_what_was_seen_is_written_where_nothing_runs(store: Store) -> None:
-    """Refused, in doubt, over already: what came before it is in the record all the same, before it."""
     tool = pay_tool(Ledger(), FREE)
     deps = worker_deps(store, tool)
     await run(deps, tool, task_for(tool, permit_for(tool, digest="0" * 64), audit=(SEEN,)))
@@ -224,7 +214,6 @@ async def test_what_was_seen_is_written_where_nothing_runs(store: Store) -> None
 
 
 async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store: Store) -> None:
-    """One that is not of the turn whose activity it is is left out; again, it is there already."""
     record = RecordActivity(worker_deps(store, pay_tool(Ledger(), FREE)))
     other = SEEN.model_copy(update={"stream": "turn/main/s/other"})
     for _ in range(2):
@@ -248,7 +237,6 @@ async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store
     ],
 )
 async def test_a_turn_tells_how_its_own_question_ended(store: Store, kind: str, named: str, state: str) -> None:
-    """Of the entries it saw only an ending counts, and only of an approval of its own; each is recorded."""
     tool = pay_tool(Ledger(), ApprovalPolicy(require_approval_if="true"))
     deps = worker_deps(store, tool)
     question = await asked(deps, tool)
@@ -306,7 +294,6 @@ async def test_questions_end_in_one_order_and_what_was_read_of_one_is_not_read_a
 
 
 async def test_there_is_nothing_to_write_where_nothing_of_ones_own_was_seen() -> None:
-    """So that no transaction begins for it: of another turn, or in no turn, nothing is taken; what stands beside is."""
     other = SEEN.model_copy(update={"stream": "turn/main/s/other"})
 
     async def writes() -> list[bool]:
@@ -318,7 +305,6 @@ async def test_there_is_nothing_to_write_where_nothing_of_ones_own_was_seen() ->
 
 
 async def test_what_a_turn_says_is_marked_as_its_word(store: Store) -> None:
-    """Under a key of its own, in its own stream and tenant, whatever the entry names."""
     foreign = SEEN.model_copy(update={"stream": "", "tenant": "other", "data": {"by": "gateway", "note": "n"}})
     await environment(RECORD).run(
         RecordActivity(worker_deps(store, pay_tool(Ledger(), FREE))).record, RecordTask(audit=(foreign,))
@@ -339,7 +325,6 @@ async def test_what_a_turn_says_is_marked_as_its_word(store: Store) -> None:
 async def test_only_endings_of_other_questions_are_written_before_the_call(
     store: Store, facts: dict[str, str], at_once: bool
 ) -> None:
-    """What else was seen goes with the next entry, in its transaction."""
     entry = SEEN.model_copy(update={"kind": facts["kind"], "data": {"approval": facts["approval"]}})
     deps, tool = worker_deps(store, free(Ledger())), free(Ledger())
     journal = Journal(deps, tool)
@@ -372,7 +357,6 @@ async def test_a_refused_run_is_the_workers_word_where_the_gateway_signed_for_th
 
 @pytest.mark.parametrize("external", [True, False])
 async def test_what_its_agent_runs_is_recorded_as_run_by_it(store: Store, external: bool) -> None:
-    """That it ran as it was approved is the agent's promise then, and nobody's here."""
     fields = {"runs": "external", "handler": run_elsewhere} if external else {}
     agent = ExternalAgent(acts_for=("user:guest",)) if external else None
     tool = free(Ledger(), **fields)
@@ -383,7 +367,6 @@ async def test_what_its_agent_runs_is_recorded_as_run_by_it(store: Store, extern
 
 
 async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Store) -> None:
-    """The decision and the ticket stand or fall together."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE)
     deps, task = worker_deps(store, tool), task_for(tool, audit=(SEEN,))
@@ -430,7 +413,6 @@ async def test_what_takes_no_ticket_names_none(store: Store, denied: bool) -> No
 
 
 async def test_a_call_is_recorded_under_its_ticket_and_a_read_under_each_of_its_runs(store: Store) -> None:
-    """A ticket is begun once, by whichever attempt; without one a run, an activity or an attempt more is another."""
     kept: dict[bool, list[str]] = {}
     runs = [{}, {"attempt": 2}, {"workflow_run_id": "another"}]
     for read_only in (False, True):
@@ -449,7 +431,6 @@ async def test_a_call_is_recorded_under_its_ticket_and_a_read_under_each_of_its_
 
 
 async def test_a_call_that_no_rule_judged_names_no_engines(store: Store) -> None:
-    """Its record says nothing of who let it run but that nobody was asked."""
     tool = pay_tool(Ledger(), FREE)
     deps, permit = worker_deps(store, tool), permit_for(tool)
     found = await judge_past_call(deps.catalog, pinned(), call_of(), SECRET, AT)
@@ -460,7 +441,6 @@ async def test_a_call_that_no_rule_judged_names_no_engines(store: Store) -> None
 
 
 async def test_a_stale_permit_is_recorded(store: Store) -> None:
-    """A digest that is not the one of the arguments runs nothing, and that is kept."""
     tool = pay_tool(Ledger(), FREE)
     reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool, digest="0" * 64)))
     assert reply.again == "stale"
@@ -469,7 +449,6 @@ async def test_a_stale_permit_is_recorded(store: Store) -> None:
 
 
 async def test_asking_people_is_recorded_with_the_hash_of_their_card(store: Store) -> None:
-    """Rule, policy, approvers and the card's hash; asked again it is a revision, and a retry adds nothing."""
     policy = ApprovalPolicy(require_approval_if="true", approvers=("role:finance",))
     for revision, title in ((1, ""), (1, ""), (2, "Payment")):
         deps = worker_deps(store, pay_tool(Ledger(), policy, title=title))
@@ -486,7 +465,6 @@ async def test_asking_people_is_recorded_with_the_hash_of_their_card(store: Stor
 
 
 async def test_what_the_gates_end_is_recorded_with_gate_and_rule(store: Store) -> None:
-    """Denied by policy and not available are kept; a call that may run is kept where it runs."""
     rule = GlobalRule(name="no-pay", rule='tool.name == "pay"', effect="deny", reason="not today")
     deps = worker_deps(store, pay_tool(Ledger(), FREE), policies=(rule,))
     await gated(deps, call_of(), call_of("nothing").model_copy(update={"call": "c1.2"}))
@@ -499,7 +477,6 @@ async def test_what_the_gates_end_is_recorded_with_gate_and_rule(store: Store) -
 
 
 async def test_gates_that_cannot_be_recorded_ask_nobody(store: Store) -> None:
-    """The gate fails, is tried again, and no request is opened meanwhile."""
     deps = worker_deps(store, pay_tool(Ledger()))
     await break_record(store)
     with pytest.raises(StoreUnavailable):
@@ -507,7 +484,6 @@ async def test_gates_that_cannot_be_recorded_ask_nobody(store: Store) -> None:
 
 
 async def test_a_call_in_doubt_is_recorded(store: Store) -> None:
-    """Begun and never told of: what is known is that nobody knows."""
     tool = pay_tool(Ledger(), FREE)
     deps, task = worker_deps(store, tool), task_for(tool)
     await store.claim(task.permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
@@ -526,7 +502,6 @@ def test_the_arguments_of_these_tests_could_be_seen() -> None:
 
 
 async def test_an_edit_is_recorded_with_who_made_it_and_the_names_of_what_changed(store: Store) -> None:
-    """The next revision says whose words these are and which arguments differ, without either value."""
     deps = worker_deps(store, pay_tool(Ledger(), ApprovalPolicy(edit="approve")))
     first_asked = (await gated(deps, call_of())).gate_decisions[0].request
     assert first_asked is not None

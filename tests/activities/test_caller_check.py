@@ -20,7 +20,6 @@ ENTRY = AuditEntry(stream=TURN.workflow_id, key="k", kind="turn", at=datetime.no
 
 
 def identified(**fields: Any) -> IdentifyTask:
-    """The question who answered the one call."""
     given: dict[str, Any] = {
         "decision": decision(),
         "tenant": "main",
@@ -44,14 +43,12 @@ TASKS = {
 
 @pytest.mark.parametrize("name", TASKS)
 def test_the_turn_itself_may_have_its_activities_run(name: str) -> None:
-    """Its own type, under its own id."""
     assert own_problem(ActivityCaller(names.ACTOR_TURN, TURN.workflow_id, name, "1"), [TASKS[name]]) == ""
 
 
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("kind", ["", "Foreign", names.SESSION])
 def test_nothing_but_a_turn_may(name: str, kind: str) -> None:
-    """Not a standalone activity, a foreign workflow or a session, even under the turn's id."""
     problem = own_problem(ActivityCaller(kind, TURN.workflow_id, name, "1"), [TASKS[name]])
     assert problem == "this activity runs only inside a turn"
 
@@ -76,7 +73,6 @@ def test_no_turn_may_for_another(name: str) -> None:
     ],
 )
 def test_what_names_no_turn_of_the_caller_is_refused(args: list[Any]) -> None:
-    """Fails closed, also for a task of a shape that nobody has thought of yet."""
     assert own_problem(ActivityCaller(names.ACTOR_TURN, TURN.workflow_id, names.IDENTIFY, "1"), args) != ""
 
 
@@ -104,7 +100,6 @@ class Reached(ActivityInboundInterceptor):
 async def test_what_is_refused_is_not_run_nor_tried_again(
     info: dict[str, Any], problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each of a worker's activities goes through the check; the operator reads in the log what was refused."""
     reached, task = Reached(), TASKS[names.GATE]
     checked = CallerInterceptor().intercept_activity(reached)
     execute = partial(checked.execute_activity, ExecuteActivityInput(print, [task], None, {}))
@@ -120,5 +115,4 @@ async def test_what_is_refused_is_not_run_nor_tried_again(
 
 @pytest.mark.parametrize("name", ["pay", names.OUTCOME])
 def test_tools_are_left_to_check_their_caller_themselves(name: str) -> None:
-    """They refuse with an outcome."""
     assert own_problem(ActivityCaller("", "", name, "1"), [None]) == ""

@@ -49,19 +49,16 @@ LEDGER = Ledger()
 
 
 def tool(handler: Handler | None = None, requires_approval: bool = False, **declared: Any) -> Tool:
-    """A tool that declares these capabilities."""
     fields: dict[str, Any] = {"capabilities": Capabilities(**declared)}
     return pay_tool(LEDGER, requires_approval, **fields | ({"handler": handler} if handler else {}))
 
 
 def deps_with(store: Store, declared: Tool, **backends: Backend) -> WorkerDeps:
-    """Dependencies with these backends."""
     made = worker_deps(store, declared)
     return WorkerDeps(**{**vars(made), "backends": backends})
 
 
 async def called(store: Store, declared: Tool, **backends: Backend) -> tuple[str, Any]:
-    """Code and text of one call."""
     return summary(await run(deps_with(store, declared, **backends), declared, task_for(declared)))
 
 
@@ -70,7 +67,6 @@ async def called(store: Store, declared: Tool, **backends: Backend) -> tuple[str
 async def test_a_handler_is_given_what_its_tool_declares(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All three at once, and nothing of a kind that it does not declare, though the worker has it."""
     monkeypatch.setenv("TOKEN", "s3cret")
 
     async def handler(args: dict[str, Any], context: ToolContext) -> Any:
@@ -88,7 +84,6 @@ async def test_a_handler_is_given_what_its_tool_declares(
 @pytest.mark.row("E16")
 @pytest.mark.parametrize("kind", ["process", "fs_reach", "attachments", "storage"])
 async def test_what_the_worker_does_not_have_is_not_available(store: Store, kind: str) -> None:
-    """Where the tool runs as at the gate; the handler is not called."""
     declared = tool(**{kind: {"fs_reach": ("/srv",), "process": ("git",)}.get(kind, True)})
     before = len(LEDGER.rows)
     backends = {each: backend for each, backend in built_in_backends().items() if each != kind}
@@ -99,8 +94,6 @@ async def test_what_the_worker_does_not_have_is_not_available(store: Store, kind
 
 
 async def test_a_backend_of_ones_own_is_used(store: Store) -> None:
-    """For a kind that comes without one."""
-
     class Attachments:
         def resolve(self, declared: Capabilities, tenant: str) -> object:
             return f"attachments of {tenant}"
@@ -113,8 +106,6 @@ async def test_a_backend_of_ones_own_is_used(store: Store) -> None:
 
 
 def reach_for(kind: str) -> Any:
-    """Something that reaches for a kind of capability."""
-
     async def reach(given: GrantedCapabilities) -> Any:
         return getattr(given, kind) if kind != "attachments" else given.other(kind)
 
@@ -135,8 +126,6 @@ def reach_for(kind: str) -> Any:
     ],
 )
 async def test_reaching_further_fails_the_call_by_its_code(store: Store, reach: Any, words: str) -> None:
-    """As `execution_failed`, with the code before the detail."""
-
     async def handler(args: dict[str, Any], context: ToolContext) -> Any:
         await reach(context.capabilities)
 
@@ -146,8 +135,6 @@ async def test_reaching_further_fails_the_call_by_its_code(store: Store, reach: 
 
 
 async def test_a_tool_without_capabilities_is_given_none(store: Store) -> None:
-    """Not even those of the worker, and it costs nothing to find out."""
-
     async def handler(args: dict[str, Any], context: ToolContext) -> Any:
         with pytest.raises(CapabilityError):
             _ = context.capabilities.secrets
@@ -163,7 +150,6 @@ def folder(root: Path, tenant: str = "main") -> Storage:
 
 @pytest.mark.row("F16")
 async def test_each_tenant_has_files_of_its_own(tmp_path: Path) -> None:
-    """One tool serves many tenants: whose turn it is decides whose files they are."""
     mine, theirs = folder(tmp_path), folder(tmp_path, "other")
     await mine.write("a/b.txt", b"mine")
     await theirs.write("a/b.txt", b"theirs")
@@ -197,7 +183,6 @@ async def test_each_tenant_has_files_of_its_own(tmp_path: Path) -> None:
     ],
 )
 async def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> None:
-    """Neither up, nor from the root, nor along a link that somebody laid; the words quote so much of it."""
     path = path.format(root=tmp_path)
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -214,14 +199,12 @@ async def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> Non
 
 
 async def test_a_name_that_is_no_tenant_has_no_files(tmp_path: Path) -> None:
-    """It could be a path."""
     for tenant in ("", "..", "a/b"):
         with pytest.raises(CapabilityError, match=r"^PATH_NOT_REACHABLE: the turn has no tenant$"):
             await folder(tmp_path, tenant).write("a", b"x")
 
 
 async def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file is replaced as a whole; what is left of the attempt is not listed."""
     files = folder(tmp_path)
     await files.write("a", b"before")
 
@@ -256,7 +239,6 @@ def network(*hosts: str) -> Network:
 
 @pytest.mark.row("Q7")
 async def test_declared_hosts_are_reached(tmp_path: Path) -> None:
-    """By HTTPS, at their own port, or at this machine by HTTP; the reply is plain data."""
     hosts = network("api.example.com", "db.example.com:8443", "localhost:8080")
     reply = await hosts.request("POST", "https://API.example.com/v1", headers={"X-A": "1"}, content=b"hi")
     body = reply.json()
@@ -292,7 +274,6 @@ LONG = f"https://{'a.' * 110}example/"
     ],
 )
 async def test_no_other_host_is_reached(url: str, expected: str) -> None:
-    """However its address is dressed up; the words name host and port, and nothing else of it."""
     with pytest.raises(CapabilityError) as refused:
         await network("api.example.com", "localhost:8080").request("GET", url)
     assert (refused.value.code, str(refused.value)) == ("HOST_NOT_ALLOWED", f"HOST_NOT_ALLOWED: {expected}")
@@ -306,7 +287,6 @@ async def test_a_handler_names_no_host_beside_the_address(name: str) -> None:
 
 
 async def test_a_redirect_is_told_and_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A declared host cannot send a handler elsewhere, nor fill a worker's memory."""
     hosts = network("api.example.com")
     reply = await hosts.request("GET", "https://api.example.com/away")
     assert (reply.status, reply.headers["location"]) == (302, "https://evil.example/")
@@ -332,7 +312,6 @@ async def test_declared_hosts_are_believed_by_the_authorities_of_all_clients(mon
 
 
 async def test_secrets_are_read_when_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new value needs no new worker."""
     given: GrantedCapabilities = grant_capabilities({}, SecretProvider(), tool(secrets=("TOKEN",)), "main")
     with contextlib.suppress(KeyError):
         monkeypatch.delenv("TOKEN")
@@ -347,7 +326,6 @@ async def test_secrets_are_read_when_they_are_used(monkeypatch: pytest.MonkeyPat
 async def test_a_probe_has_the_capabilities_of_its_tool(
     store: Store, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
-    """It looks up what became of a call with the same secrets, where it is tried again and where its turn asks."""
     monkeypatch.setenv("TOKEN", "s3cret")
 
     async def probe(args: dict[str, Any], context: ToolContext) -> Any:
@@ -373,7 +351,6 @@ def told_of(reply: ToolReply) -> tuple[str, Any]:
 
 
 async def test_a_failing_handler_gives_no_secret_away(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that it has used is hidden where its words quote it."""
     monkeypatch.setenv("TOKEN", "s3cret")
 
     async def handler(args: dict[str, Any], context: ToolContext) -> Any:
@@ -388,7 +365,6 @@ async def test_a_failing_handler_gives_no_secret_away(store: Store, monkeypatch:
 async def test_a_failure_that_is_returned_gives_no_secret_away(
     store: Store, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
-    """Neither by the handler, which caught it, nor by the probe of a call that was lost; the code is its own."""
     monkeypatch.setenv("TOKEN", "s3cret")
 
     async def failure(context: ToolContext) -> ToolFailure:
@@ -418,7 +394,6 @@ async def test_a_secret_inside_of_another_leaves_nothing_of_the_longer_one(monke
 
 
 async def test_a_secret_is_hidden_as_programs_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key of several lines, in an error that quotes it as Python or as JSON."""
     given = grant_capabilities({}, SecretProvider(), tool(secrets=("KEY",)), "main")
     key = 'BEGIN\nabc"d\\e\nEND'
     monkeypatch.setenv("KEY", key)
@@ -436,8 +411,6 @@ async def test_secrets_have_no_backend_of_their_own(store: Store) -> None:
 
 
 async def test_a_secret_that_cannot_be_read_now_may_be_tried_again(store: Store) -> None:
-    """As a connection that is lost, which a tool that only reads is tried again for; it is not told what was said."""
-
     class Away:
         async def read(self, name: str, tenant: str) -> str | None:
             raise RuntimeError("token hunter2 expired")
@@ -448,8 +421,6 @@ async def test_a_secret_that_cannot_be_read_now_may_be_tried_again(store: Store)
 
 
 async def test_a_secret_of_a_tenant_is_read_for_that_tenant(store: Store) -> None:
-    """The source is told whose call it is."""
-
     class ByTenant:
         async def read(self, name: str, tenant: str) -> str | None:
             return f"{name} of {tenant}"
@@ -460,8 +431,6 @@ async def test_a_secret_of_a_tenant_is_read_for_that_tenant(store: Store) -> Non
 
 
 async def test_a_backend_that_breaks_fails_the_call_alone(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """The handler misses what it was to be given; nothing is tried again without end."""
-
     class Broken:
         def resolve(self, declared: Capabilities, tenant: str) -> object:
             raise RuntimeError("no quota")
@@ -483,7 +452,6 @@ async def test_a_host_that_does_not_answer_is_a_lost_connection() -> None:
 
 
 async def test_a_reply_that_cannot_be_read_is_a_lost_connection() -> None:
-    """It broke on its way, as any other; nothing of it is quoted."""
     with pytest.raises(ConnectionError) as failed:
         await network("api.example.com").request("GET", "https://api.example.com/garbled")
     assert str(failed.value) == "api.example.com: DecodingError"
@@ -499,7 +467,6 @@ async def test_a_reply_that_cannot_be_read_is_a_lost_connection() -> None:
     ],
 )
 def test_a_worker_does_not_start_without_a_program_that_its_tools_run(queue: str, program: str, refused: bool) -> None:
-    """The error names tool and field; tools of another task queue run elsewhere, and those before it are all right."""
     tools = [tool(process=("no-such-program",)), tool(network=("example.org",)), tool(process=(program,))]
     placed = [replace(each, task_queue=name) for each, name in zip(tools, ("elsewhere", "here", queue), strict=True)]
     if not refused:

@@ -90,7 +90,6 @@ def deps_with(store: Store, tool: Tool, **fields: Any) -> WorkerDeps:
 
 @pytest.mark.row("F02")
 async def test_handler_and_hooks_read_the_same_context_and_data_and_change_neither(store: Store) -> None:
-    """`ctx.context` is what is declared and fits, the person's attributes under `user`; `ctx.data` is the session's."""
     seen: Seen = {}
     tool, ctx = watched(seen), pinned(extra=EXTRA)
     deps = deps_with(store, tool)
@@ -108,7 +107,6 @@ async def test_handler_and_hooks_read_the_same_context_and_data_and_change_neith
 
 @pytest.mark.row("F02")
 async def test_who_chooses_tools_reads_them_too(store: Store) -> None:
-    """`select` has `data` as its second argument, as before, and both in its context."""
     seen: list[tuple[Any, Any, Any]] = []
 
     async def choose(context: HookContext, data: dict[str, Any]) -> list[str]:
@@ -123,7 +121,6 @@ async def test_who_chooses_tools_reads_them_too(store: Store) -> None:
 
 @pytest.mark.parametrize("data", [None, "city", ["city"], {"city": 7}])
 async def test_data_that_does_not_fit_what_is_declared_is_nobodys(store: Store, data: Any) -> None:
-    """What rules do not see no hook sees either; the declared field is not in `context` as well."""
     seen: list[HookContext] = []
 
     async def available(context: HookContext) -> bool:
@@ -138,5 +135,4 @@ async def test_data_that_does_not_fit_what_is_declared_is_nobodys(store: Store, 
 
 
 async def ask_available(deps: WorkerDeps, ctx: CallContext) -> None:
-    """Ask whether the one tool is there."""
     assert await unavailable_tools(deps.catalog, ctx, ("pay",), at=system_clock()) == frozenset()

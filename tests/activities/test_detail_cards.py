@@ -36,9 +36,6 @@ LOGIN: dict[str, Any] = {"type": "object", "properties": {"password": {"type": "
 async def test_a_turn_that_waits_shows_its_arguments_and_leads_to_the_card(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The query that Temporal's UI asks gives the rows as the card has them; the history holds neither them nor the
-    address, and after the answer they are gone.
-    """
     tools = [
         pay_tool(Ledger(), input_schema=SCHEMA),
         pay_tool(Ledger(), requires_approval=False, name="login", input_schema=LOGIN, effect="Log in",
@@ -94,12 +91,10 @@ def _cards(store: Store, address: str) -> DetailCards:
 
 
 async def test_without_an_address_there_is_no_link(store: Store) -> None:
-    """A worker that nobody told the inbox's address leads nowhere."""
     assert _cards(store, "").link("main.s.t.c1.1") == ""
 
 
 async def test_an_id_stays_within_the_address(store: Store) -> None:
-    """Nothing of an id ends the link or begins another."""
     cards = _cards(store, f"{ADDRESS}/")
     assert cards.link("a)(b ?#c/d.e") == f"{ADDRESS}/approvals/a%29%28b%20%3F%23c%2Fd.e"
     assert _cards(store, f"{ADDRESS}/X/").link("c") == f"{ADDRESS}/X/approvals/c"
@@ -108,13 +103,11 @@ async def test_an_id_stays_within_the_address(store: Store) -> None:
 async def test_arguments_that_are_no_object_are_not_drawn_and_are_no_failure(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The gates refuse such a call by themselves; nobody has anything to mend."""
     assert _cards(store, ADDRESS).card(_request("pay", Content(inline=[20])), []) is None
     assert caplog.records == []
 
 
 async def test_where_several_tools_have_the_name_the_card_hides_what_any_of_them_does(store: Store) -> None:
-    """Which of them is meant is not known: no title is used, and no policy leaves an argument out."""
     policy = ApprovalPolicy(show=ShownArguments(only=("amount",)))
     own = pay_tool(Ledger(), effect="Pay {amount}", secrets=("to",))
     actor = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(own,))
@@ -131,7 +124,6 @@ async def test_where_several_tools_have_the_name_the_card_hides_what_any_of_them
 
 
 async def test_what_is_not_known_here_has_no_rows(store: Store) -> None:
-    """Neither a tool that this worker lacks, nor arguments that lie in the store, nor what cannot be drawn."""
     cards = _cards(store, ADDRESS)
     stored = Content(blob=BlobRef(size=9_000, sha256="0" * 64, preview="{"))
     undeclared = cards.card(_request("wire", Content(inline={"amount": 1})), [])
@@ -143,7 +135,6 @@ async def test_what_is_not_known_here_has_no_rows(store: Store) -> None:
 
 
 async def test_rows_are_drawn_as_the_tool_is_declared(store: Store) -> None:
-    """Titles are those of its schema, its policy says which arguments are shown, and no text repeats a secret."""
     policy = ApprovalPolicy(show=ShownArguments(only=("amount", "pin")))
     request = _request("pay", Content(inline={"amount": 20, "to": "Ana", "pin": "4711-9"}))
     request = request.model_copy(update={"card": Card(effect="Pay with 4711-9")})
@@ -157,7 +148,6 @@ async def test_rows_are_drawn_as_the_tool_is_declared(store: Store) -> None:
 
 
 async def test_the_log_says_whose_arguments_could_not_be_drawn(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """With the error: the turn goes on, and somebody may want to mend it."""
     assert _cards(store, ADDRESS).card(_request("pay", Content(inline={"amount": 1})), [_broken()]) is None
     (entry,) = caplog.records
     assert entry.getMessage() == "the details of main.s.t.c1.1 lack its arguments"
@@ -166,7 +156,6 @@ async def test_the_log_says_whose_arguments_could_not_be_drawn(store: Store, cap
 
 
 async def test_arguments_are_not_drawn_where_too_many_secrets_would_be_looked_for(store: Store) -> None:
-    """At so many values each is still hidden; with one more nothing is drawn, and nothing searched."""
     cards = DetailCards(_deps_of([_login()], store))
     drawn = cards.card(_login_request("8-0"), _logins(DETAILED_SECRETS))
     assert drawn is not None
@@ -199,5 +188,4 @@ def _logins(values: int) -> list[CallPart]:
 
 
 def _broken() -> CallPart:
-    """A call that cannot be read."""
     return CallPart.model_construct(tool="pay", args=None)

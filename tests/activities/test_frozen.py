@@ -62,7 +62,6 @@ async def prepared(store: Store, tool: Tool, deps: WorkerDeps, before: str, ctx:
 async def test_no_path_runs_a_tool_of_a_frozen_tenant(
     store: Store, policy: Any, before: str, read_only: bool, idempotent: bool, attempt: int
 ) -> None:
-    """Every kind of tool, permit and ticket: nothing is executed and nobody asked; thawed, the same call runs."""
     ledger = Ledger()
     tool = pay_tool(ledger, policy, read_only=read_only, idempotent=idempotent)
     deps = worker_deps(store, tool)
@@ -97,7 +96,6 @@ async def test_no_path_runs_a_tool_of_a_frozen_tenant(
 
 
 async def test_freezing_while_many_calls_start_lets_none_start_afterwards(store: Store) -> None:
-    """Calls race a freeze: after it returned no handler is entered any more."""
     ledger = Ledger()
     tool = pay_tool(ledger, False)
     deps = worker_deps(store, tool)

@@ -49,7 +49,6 @@ LEDGER = Ledger()
 
 
 def proposed(tool: str = "pay", args: Any = ARGS, call: str = "c1.1") -> CallPart:
-    """One call of a batch."""
     return CallPart(call=call, tool=tool, args=Content(inline=args))
 
 
@@ -61,7 +60,6 @@ async def gate(deps: WorkerDeps, *calls: CallPart, **fields: Any) -> GateReply:
 
 
 async def test_a_batch_is_ruled_in_order(store: Store) -> None:
-    """Run, ask and settled side by side; each ruling names its call, the tally counts them all."""
     deps = worker_deps(store, pay_tool(LEDGER), free(LEDGER, name="look"))
     reply = await gate(deps, proposed("look", call="c1.1"), proposed(call="c1.2"), proposed("fly", call="c1.3"))
     assert [(each.call, each.kind) for each in reply.gate_decisions] == [
@@ -74,7 +72,6 @@ async def test_a_batch_is_ruled_in_order(store: Store) -> None:
 
 
 async def test_a_free_call_may_run(store: Store) -> None:
-    """Its digest is the one the tool activity will compute; there is no request and no outcome."""
     tool = free(LEDGER)
     deps = worker_deps(store, tool)
     gate_decision = (await gate(deps)).gate_decisions[0]
@@ -84,7 +81,6 @@ async def test_a_free_call_may_run(store: Store) -> None:
 
 
 async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
-    """The request says what, for whom, by which rule, for how long, and shows the arguments that will run."""
     policy = ApprovalPolicy(
         require_approval_if="args.amount > 10.0",
         auto_approve_if="true",
@@ -131,14 +127,12 @@ async def test_a_gated_call_is_asked_with_a_whole_request(store: Store) -> None:
 
 
 async def test_a_card_shows_only_what_the_policy_lets_it(store: Store) -> None:
-    """`show.only` keeps the rest off the card and counts it."""
     tool = pay_tool(LEDGER, ApprovalPolicy(show=ShownArguments(only=("amount",))))
     card = request_of((await gate(worker_deps(store, tool))).gate_decisions[0].request).card
     assert [row.name for row in card.rows] == ["amount", ""]
 
 
 async def test_defaults_hold_where_no_policy_is_written(store: Store) -> None:
-    """`requires_approval: true` asks the default approvers, one of them, within a day; why is told."""
     deps = worker_deps(store, pay_tool(LEDGER), default_approvers=("role:boss",))
     gate_decision = (await gate(deps)).gate_decisions[0]
     request = request_of(gate_decision.request)
@@ -151,7 +145,6 @@ async def test_defaults_hold_where_no_policy_is_written(store: Store) -> None:
 
 
 async def test_route_to_chooses_who_is_asked(store: Store) -> None:
-    """The verdict's own approvers go before those the policy names."""
     tool = pay_tool(LEDGER, ApprovalPolicy(approvers=("role:finance",), route_to="['user:ana']"))
     request = request_of((await gate(worker_deps(store, tool))).gate_decisions[0].request)
     assert request.approvers == ("user:ana",)
@@ -207,7 +200,6 @@ BYPASS: dict[str, Any] = {
     ],
 )
 async def test_how_a_tool_is_to_be_run(store: Store, tool: Tool, expected: dict[str, Any]) -> None:
-    """Times, retries and budget come from the declaration; local is only what is bypass, read-only and never asks."""
     gate_decision = (await gate(worker_deps(store, tool))).gate_decisions[0]
     assert gate_decision.options == OPTIONS.model_copy(update=expected)
 
@@ -222,7 +214,6 @@ async def test_how_a_tool_is_to_be_run(store: Store, tool: Tool, expected: dict[
 async def test_how_an_actors_calls_are_to_be_run(
     store: Store, fields: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    """One after the other, or stopped by a failure: then none of them is a local activity, which cannot be stopped."""
     actor = Actor(name="desk", model="scripted", **fields)
     gate_decision = (
         await gate(worker_deps(store, free(LEDGER, read_only=True, **BYPASS), actors=[actor]))
@@ -253,7 +244,6 @@ OUTSIDE: dict[str, Any] = {"runs": "external", "handler": run_elsewhere}
 async def test_where_a_call_is_run_and_what_its_actor_does_meanwhile(
     store: Store, tool: Tool, actor: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    """An actor's own tool by its own activity, an agent's by the agent, who made one call and goes on with nothing."""
     desk = Actor(name="desk", **{"model": "scripted"} | actor)
     options = (await gate(worker_deps(store, tool, actors=[desk]))).gate_decisions[0].options
     assert options == OPTIONS.model_copy(update={"attempts": options.attempts} | expected)
@@ -268,7 +258,6 @@ async def test_where_a_call_is_run_and_what_its_actor_does_meanwhile(
     ],
 )
 async def test_a_card_says_in_place_of_what_a_call_is_tried(store: Store, tool: str, call: str, note: str) -> None:
-    """By the catalog; a call that nobody tries in another's place says nothing of it."""
     tools = [pay_tool(LEDGER, name=name) for name in ("spare", "other")]
     deps = worker_deps(store, pay_tool(LEDGER, fallbacks=("spare",), idempotent=True), *tools)
     found = (await gate(deps, proposed(tool, call=call))).gate_decisions[0]
@@ -280,8 +269,6 @@ LOGIN = {"type": "object", "properties": {"pin": {"type": "string", "writeOnly":
 
 @pytest.mark.parametrize("secret", [True, False])
 async def test_a_correction_tells_no_secret_of_the_batch(store: Store, secret: bool) -> None:
-    """Its words are the tool's own; what the schema hides is taken out of them wherever it stands."""
-
     def fix(args: Any) -> list[SchemaProblem] | Correction:
         return [] if args["pin"] == "sesame-9" else Correction({"pin": "sesame-9"}, f"not {args['pin']}")
 
@@ -294,8 +281,6 @@ async def test_a_correction_tells_no_secret_of_the_batch(store: Store, secret: b
 
 
 async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:
-    """Where it may run, and where it is not there now; then it is no local activity either."""
-
     async def never(context: HookContext) -> bool:
         return False
 
@@ -311,14 +296,12 @@ async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:
 
 
 async def test_a_doubted_read_is_no_local_activity(store: Store) -> None:
-    """A bypass call that has to be asked after all goes the ordinary way."""
     deps = worker_deps(store, free(LEDGER, read_only=True, **BYPASS), people=[Person(id="guest", tier="trusted")])
     gate_decision = (await gate(deps)).gate_decisions[0]
     assert (gate_decision.kind, gate_decision.options.local) == ("ask", False)
 
 
 async def test_a_batch_shares_one_budget_of_characters(store: Store) -> None:
-    """Three calls get a third each."""
     deps = worker_deps(store, free(LEDGER))
     reply = await gate(deps, *(proposed(call=f"c1.{n}", args={"amount": n}) for n in (1, 2, 3)))
     assert {each.options.budget_chars for each in reply.gate_decisions} == {RESULT_CHARS_PER_BATCH // 3}
@@ -332,7 +315,6 @@ async def test_a_batch_shares_one_budget_of_characters(store: Store) -> None:
 async def test_the_budget_is_the_floor_of_the_total_by_the_calls(
     store: Store, calls: int, setting: int | None, own: int | None, total: int
 ) -> None:
-    """`floor(total / max(calls, 1))`, 80,000 by default; a setting says another total, an actor one before it."""
     deps = worker_deps(store, free(LEDGER), actors=[Actor(name="desk", model="scripted", result_chars=own)])
     if setting is not None:
         deps = replace(deps, result_chars=setting)
@@ -344,7 +326,6 @@ async def test_the_budget_is_the_floor_of_the_total_by_the_calls(
 
 
 async def test_caps_count_through_a_batch(store: Store) -> None:
-    """The tally of the turn comes in, is counted on within the batch, and goes out."""
     deps = worker_deps(store, free(LEDGER))
     calls = (proposed(), proposed(call="c1.2", args={"amount": 2}))
     reply = await gate(deps, *calls, tally=Tally(calls=MAX_CALLS - 1))
@@ -370,7 +351,6 @@ async def test_caps_count_through_a_batch(store: Store) -> None:
 async def test_a_denied_call_tells_the_model_so(
     store: Store, tool: Tool, policies: Any, rule: RuleReference | None, reason: str
 ) -> None:
-    """The outcome holds a `ToolDenied` of the policy, as value and as field."""
     gate_decision = (await gate(worker_deps(store, tool, policies=policies))).gate_decisions[0]
     outcome = gate_decision.outcome
     assert (gate_decision.kind, outcome.code, outcome.rule) == ("settled", "denied", rule)
@@ -381,7 +361,6 @@ async def test_a_denied_call_tells_the_model_so(
 
 
 async def test_wrong_arguments_go_back_to_the_model(store: Store) -> None:
-    """A settled call has no digest, no request and its reason as text."""
     gate_decision = (
         await gate(worker_deps(store, pay_tool(LEDGER)), proposed(args={"amount": "much"}))
     ).gate_decisions[0]
@@ -395,7 +374,6 @@ async def test_wrong_arguments_go_back_to_the_model(store: Store) -> None:
 
 
 async def test_a_dry_run_asks_nobody(store: Store) -> None:
-    """Each call is settled with what would have been called."""
     reply = await gate(worker_deps(store, pay_tool(LEDGER)), dry_run=True)
     outcome = reply.gate_decisions[0].outcome
     assert (outcome.code, outcome.gate) == ("ok", "dry_run")
@@ -403,7 +381,6 @@ async def test_a_dry_run_asks_nobody(store: Store) -> None:
 
 
 async def test_arguments_in_the_store_are_judged_whole(store: Store) -> None:
-    """Bulky arguments are loaded; the request goes on pointing to them."""
     tool = pay_tool(LEDGER)
     args = {"amount": 1, "to": "é" * 10_000}
     content = await to_content(store, args, PLACE)
@@ -416,7 +393,6 @@ async def test_arguments_in_the_store_are_judged_whole(store: Store) -> None:
 
 
 async def test_a_lost_blob_is_the_worlds_failure(store: Store, tmp_path: Any) -> None:
-    """Arguments that cannot be loaded are tried again, never judged as empty."""
     content = await to_content(store, {"amount": 1, "to": "x" * 10_000}, PLACE)
     other = await Store.open(f"sqlite:///{tmp_path}/other.db")
     try:
@@ -427,7 +403,6 @@ async def test_a_lost_blob_is_the_worlds_failure(store: Store, tmp_path: Any) ->
 
 
 async def test_what_people_are_asked_already_is_not_asked_again(store: Store) -> None:
-    """The same call has the code of the first, and no question; another one has a question of its own."""
     deps = worker_deps(store, pay_tool(LEDGER))
     first = (await gate(deps)).gate_decisions[0]
     assert first.question is not None
@@ -442,7 +417,6 @@ async def test_what_people_are_asked_already_is_not_asked_again(store: Store) ->
 
 
 async def test_a_denial_stands_before_what_waits(store: Store) -> None:
-    """What was denied is denied, whatever the turn says that people are asked."""
     deps = worker_deps(store, pay_tool(LEDGER))
     action = (await gate(deps)).gate_decisions[0].action
     waiting = WaitingCall(action=action, approval_id="a1", code="K7Q2FM")
@@ -456,7 +430,6 @@ async def test_a_denial_stands_before_what_waits(store: Store) -> None:
 
 
 async def test_what_was_denied_runs_by_no_rule(store: Store) -> None:
-    """The turn's own word for a denial holds for a call that nobody has to approve."""
     deps = worker_deps(store, free(LEDGER))
     action = (await gate(deps)).gate_decisions[0].action
     denial = Denial(action=action, approval_id="a0", decided_by="ana")
@@ -465,7 +438,6 @@ async def test_what_was_denied_runs_by_no_rule(store: Store) -> None:
 
 
 async def test_a_traced_call_is_logged_as_it_is_recorded(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """Actor, call and the line of the record."""
     deps = replace(worker_deps(store, free(LEDGER)), trace=True)
     with caplog.at_level("INFO"):
         await gate(deps)
@@ -475,7 +447,6 @@ async def test_a_traced_call_is_logged_as_it_is_recorded(store: Store, caplog: p
 
 
 async def test_a_cached_permission_is_asked_for_once(store: Store) -> None:
-    """By all batches of a worker."""
     asked: list[Any] = []
 
     async def check(args: Any, context: HookContext) -> Permission:
@@ -489,7 +460,6 @@ async def test_a_cached_permission_is_asked_for_once(store: Store) -> None:
 
 
 async def test_a_tool_whose_capability_the_worker_lacks_is_not_available(store: Store) -> None:
-    """And one whose capability it has is."""
     lacks = free(LEDGER, capabilities=Capabilities(network=("api.example",)))
     has = free(LEDGER, name="look", capabilities=Capabilities(secrets=("TOKEN",)))
     reply = await gate(worker_deps(store, lacks, has), proposed(), proposed("look", call="c1.2"))

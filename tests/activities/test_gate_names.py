@@ -37,7 +37,6 @@ async def closed(args: Any, context: Any) -> Permission:
 
 
 def for_actor(**fields: Any) -> dict[str, Any]:
-    """Fields of a catalog whose one actor has these."""
     return {"actors": [Actor(name="desk", model="scripted", **fields)]}
 
 
@@ -62,13 +61,11 @@ STOPS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 
 
 def test_every_gate_is_tried() -> None:
-    """None was added without a call that ends there."""
     assert tuple(STOPS) == get_args(GateName)
 
 
 @pytest.mark.parametrize("gate", STOPS)
 async def test_a_gate_is_named_in_outcome_and_record(store: Store, gate: str) -> None:
-    """Whoever asks later why a call did not run finds who decided."""
     code, tool, catalog, task = STOPS[gate]
     deps = worker_deps(store, pay_tool(LEDGER, tool.get("requires_approval", False), **_rest(tool)), **catalog)
     call = CallPart(

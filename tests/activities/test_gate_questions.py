@@ -51,7 +51,6 @@ FORGED = "who asked, or for what, is not what the gateway signed for"
 async def gate_decision(
     deps: WorkerDeps, args: Any = ARGS, tool: str = "pay", call: str = "c1.1", **fields: Any
 ) -> GateDecision:
-    """The ruling on one call."""
     part = CallPart(call=call, tool=tool, args=Content(inline=args))
     if "edit" in fields:
         await keep(deps.store, fields["edit"])
@@ -61,7 +60,6 @@ async def gate_decision(
 
 
 async def test_people_are_asked_no_longer_than_the_caller_has(store: Store) -> None:
-    """Counted from when the turn was asked for; a shorter time of the policy stands, and one put off comes twice."""
     now, numbers = datetime.now(UTC), itertools.count(1)
 
     async def time_to_answer(ask_within: float, asked_before: float = 0.0, **policy: Any) -> float:
@@ -79,7 +77,6 @@ async def test_people_are_asked_no_longer_than_the_caller_has(store: Store) -> N
 
 
 async def test_a_request_has_what_time_does_by_the_policy(store: Store) -> None:
-    """Reminder, escalation, what happens at the end, and whether people may change or have remembered."""
     policy = ApprovalPolicy(
         remind_after=60,
         escalate_after=120,
@@ -95,7 +92,6 @@ async def test_a_request_has_what_time_does_by_the_policy(store: Store) -> None:
 
 
 async def test_calls_that_do_the_same_have_the_same_action(store: Store) -> None:
-    """However the arguments are written, whichever call it is; another tool or value is another action."""
     deps = worker_deps(store, pay_tool(LEDGER), pay_tool(LEDGER, name="wire"))
     actions = [
         (await gate_decision(deps, {"amount": 20, "to": "Ana"})).action,
@@ -108,7 +104,6 @@ async def test_calls_that_do_the_same_have_the_same_action(store: Store) -> None
 
 
 async def test_calls_that_differ_in_words_alone_have_the_same_action(store: Store) -> None:
-    """The repeat guard and what people denied before go by it; a definition without `remarks` keeps its hash."""
     deps = worker_deps(store, pay_tool(LEDGER, remarks=("to",)), pay_tool(LEDGER, name="wire"))
     actions = [(await gate_decision(deps, {"amount": 20, "to": each})).action for each in ("Ana", "Ana Sousa")]
     assert actions[0] == actions[1] != (await gate_decision(deps, {"amount": 21, "to": "Ana"})).action
@@ -149,7 +144,6 @@ async def test_an_edit_is_always_asked(store: Store) -> None:
     ],
 )
 async def test_a_change_that_nobody_made_of_this_is_not_asked(store: Store, change: Any, why: str) -> None:
-    """The gates look at the decision itself: a turn's word for who changed what to what counts for nothing."""
     deps = worker_deps(store, pay_tool(LEDGER, EDITABLE))
     request = await asked(deps, deps.catalog.tool_view(pinned()).tool("pay"))
     decision = about(request, edited_args={"amount": 1}).model_copy(update=change)
@@ -175,7 +169,6 @@ async def test_a_change_is_asked_where_changes_are_allowed_and_of_the_same_peopl
 
 
 async def test_a_change_of_a_tool_that_was_changed_itself_is_not_asked(store: Store) -> None:
-    """Its editor saw another tool's card."""
     before, now = pay_tool(LEDGER, EDITABLE), pay_tool(LEDGER, EDITABLE, version="2")
     request = await asked(worker_deps(store, before), before)
     found = await gate_decision(worker_deps(store, now), {"amount": 1}, edit=about(request, edited_args={"amount": 1}))
@@ -185,7 +178,6 @@ async def test_a_change_of_a_tool_that_was_changed_itself_is_not_asked(store: St
 
 
 async def test_whom_an_escalation_added_goes_on_being_asked(store: Store) -> None:
-    """They came by the clock, not by the arguments; they stay, and they are not escalated to again."""
     policy = EDITABLE.model_copy(update={"escalate_to": ("role:board",), "escalate_after": 0.0})
     found = request_of((await edited(worker_deps(store, pay_tool(LEDGER, policy)), {"amount": 1})).request)
     assert (found.approvers, found.escalate_after) == (("role:approvers", "role:board"), None)
@@ -197,7 +189,6 @@ def corrects(args: Any) -> list[SchemaProblem] | Correction:
 
 
 async def test_what_a_person_wrote_is_asked_whenever_it_is_judged_again(store: Store) -> None:
-    """By no rule, and with what the tool's own check makes of it by now where the people asked can read it."""
     policy = ApprovalPolicy(auto_approve_if="true")
     for check, amount, note in ((None, 1, ""), (corrects, 2, "The arguments were corrected (`amount`): whole ")):
         deps = worker_deps(store, pay_tool(LEDGER, policy, validate_input=check))
@@ -229,7 +220,6 @@ async def denies(args: Any, context: HookContext) -> Permission:
 async def test_what_a_person_wrote_is_never_run_as_something_else(
     store: Store, tool: dict[str, Any], gate: str, message: str
 ) -> None:
-    """Nor past what a check denies, which nobody was shown; its author reads why, and nothing that is for a model."""
     before = pay_tool(LEDGER, EDITABLE, **tool)
     deps = worker_deps(store, before)
     request = await asked(deps, before)
@@ -241,7 +231,6 @@ async def test_what_a_person_wrote_is_never_run_as_something_else(
 
 
 async def test_what_a_model_wrote_is_corrected_and_may_be_overridden(store: Store) -> None:
-    """Where nobody has changed it, people are asked about what the tool makes of it, and about the objection."""
     deps = worker_deps(store, pay_tool(LEDGER, validate_input=corrects, check_permissions=denies))
     request = request_of((await gate_decision(deps, {"amount": 1})).request)
     assert (request.args.inline, request.rule_text) == ({"amount": 2}, "over the budget; the tool always asks")
@@ -251,7 +240,6 @@ async def test_what_a_model_wrote_is_corrected_and_may_be_overridden(store: Stor
 
 
 async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:
-    """Deny stands above people, whoever wrote the arguments."""
     tool = pay_tool(LEDGER, ApprovalPolicy(deny_if="args.amount == 6.0", edit="approve"))
     denied = await edited(worker_deps(store, tool), {"amount": 6})
     assert (denied.kind, denied.request) == ("settled", None)
@@ -263,7 +251,6 @@ async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:
     "policy", [False, True, ApprovalPolicy(deny_if="true"), ApprovalPolicy(auto_approve_if="true")]
 )
 async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store: Store) -> None:
-    """It is about the past: of the policy's people, bound to one try of one call, with the arguments to look at."""
     tool = pay_tool(LEDGER, policy)
     digest = permit_for(tool).digest
     await begun(store, ticket_key(digest, 3))
@@ -276,7 +263,6 @@ async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store:
 
 
 async def test_a_doubt_is_asked_on_the_terms_on_which_the_call_was(store: Store) -> None:
-    """Also where the policy denies it by now, or asks for less: of one alone it was not to be run the first time."""
     terms = [{"when": "args.amount > 10", "approvers": ["user:cfo"], "reason": "it is much"}]
     then = ApprovalPolicy.model_validate({"terms": terms})
     first = request_of((await gate_decision(worker_deps(store, pay_tool(LEDGER, then)))).request)
@@ -315,7 +301,6 @@ async def test_what_people_denied_is_not_asked_again(store: Store) -> None:
 
 
 async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(store: Store) -> None:
-    """The same people see the same card with a note; nothing to type, change or remember, and no rule asks it."""
     policy = ApprovalPolicy(
         route_to="['user:ana']",
         confirm="type",
@@ -363,7 +348,6 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
 
 
 async def test_what_was_done_is_told_and_not_asked_again(store: Store) -> None:
-    """A turn reset to before an answer proposes its call anew: it has happened, and nobody can deny that."""
     tool = pay_tool(LEDGER)
     deps = worker_deps(store, tool)
     digest = permit_for(tool).digest
@@ -378,7 +362,6 @@ async def test_what_was_done_is_told_and_not_asked_again(store: Store) -> None:
 
 
 async def test_what_was_begun_and_never_ended_is_asked_with_a_word_of_it(store: Store) -> None:
-    """Whoever denies it after a reset must know that its effect may stand."""
     tool = pay_tool(LEDGER)
     await store.claim(permit_for(tool).digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     asked = request_of((await gate_decision(worker_deps(store, tool))).request)
@@ -396,7 +379,6 @@ async def test_what_was_begun_and_never_ended_is_asked_with_a_word_of_it(store: 
 async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(
     store: Store, user: Principal, why: str
 ) -> None:
-    """Each by itself and whatever its tool's policy is; it is told why, and nobody is asked."""
     deps = worker_deps(store, pay_tool(LEDGER), free(LEDGER, name="look"), profile="production")
     calls = (
         CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS)),
@@ -427,7 +409,6 @@ async def test_a_question_whose_answers_are_used_up_is_asked_under_a_later_revis
 
 @pytest.mark.parametrize("lost", [True, False])
 async def test_what_people_are_asked_is_run_by_no_rule_that_came_since(store: Store, *, lost: bool) -> None:
-    """Neither where the turn has yet to hear of the question, as its worker was lost, nor where it was reset."""
     since = datetime.now(UTC) - timedelta(minutes=1) if lost else None
     question = request_of((await gate_decision(worker_deps(store, pay_tool(LEDGER)))).request)
     again = await gate_decision(worker_deps(store, free(LEDGER)), asked_since=since)
@@ -437,12 +418,10 @@ async def test_what_people_are_asked_is_run_by_no_rule_that_came_since(store: St
 
 
 async def begun(store: Store, key: str, **claimed: Any) -> None:
-    """Claim a ticket of the one call."""
     await store.claim(key, **{"workflow": TURN.workflow_id, "call": "c1.1", "tool": "pay"} | claimed)
 
 
 async def test_a_doubt_is_asked_of_nothing_but_what_was_begun(store: Store) -> None:
-    """Not of what nobody began, or another turn or call did, came to nothing, or was begun with other arguments."""
     tool = pay_tool(LEDGER)
     deps, digest = worker_deps(store, tool), permit_for(tool).digest
     await begun(store, ticket_key(digest, 2), workflow="turn/main/s/other")
@@ -460,7 +439,6 @@ async def test_a_doubt_is_asked_of_nothing_but_what_was_begun(store: Store) -> N
 
 
 async def test_a_tool_that_still_runs_is_not_doubted(store: Store) -> None:
-    """Whoever runs it was heard of just now; once it has told its outcome that is the answer."""
     tool = pay_tool(LEDGER)
     deps, digest = worker_deps(store, tool), permit_for(tool).digest
     await begun(store, digest, runs=True)
@@ -474,7 +452,6 @@ async def test_a_tool_that_still_runs_is_not_doubted(store: Store) -> None:
 
 
 async def test_a_doubt_is_not_asked_in_a_frozen_tenant_nor_once_people_have_said(store: Store) -> None:
-    """A freeze asks nobody; that it happened, or is given up, is said for good."""
     tool = pay_tool(LEDGER)
     deps, digest = worker_deps(store, tool), permit_for(tool).digest
     doubts: dict[str, Any] = {"doubt": 1, "doubt_of": digest}
@@ -513,7 +490,6 @@ async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
 
 
 async def test_a_doubt_that_nobody_could_answer_is_left_as_it_is(store: Store) -> None:
-    """The tool is gone, or there are no approvers: the model is told that nobody knows."""
     deps = worker_deps(store, pay_tool(LEDGER, False), default_approvers=())
     for tool in ("gone", "pay"):
         settled = await gate_decision(deps, tool=tool, doubt=1, doubt_of="d" * 64)
@@ -524,12 +500,10 @@ async def test_a_doubt_that_nobody_could_answer_is_left_as_it_is(store: Store) -
 
 
 def limited_deps(store: Store, limits: str, *tools: Any) -> WorkerDeps:
-    """Dependencies of a worker that holds tenants to limits."""
     return dataclasses.replace(worker_deps(store, *tools), tenant_limits=parse_tenant_limits(limits))
 
 
 async def test_what_may_not_wait_any_more_is_not_asked(store: Store) -> None:
-    """The model is told why; whoever waits already is asked on, and another tenant's limit is nobody else's."""
     deps = limited_deps(store, "waiting=1", pay_tool(LEDGER))
     waits = await gate_decision(deps)
     found = await gate_decision(deps, call="c1.2")
@@ -546,7 +520,6 @@ async def test_what_may_not_wait_any_more_is_not_asked(store: Store) -> None:
 
 
 async def test_a_change_is_asked_in_the_place_of_what_it_changes(store: Store) -> None:
-    """It is not one more that waits; beside another one that does it is."""
     deps = limited_deps(store, "waiting=1", pay_tool(LEDGER, ApprovalPolicy(edit="approve")))
     assert (await edited(deps, {"amount": 1})).kind == "ask"
     assert code_of(await gate_decision(deps, call="c1.2")) == "too_many_calls"
@@ -563,7 +536,6 @@ async def test_a_change_that_may_not_wait_ends_its_call(store: Store) -> None:
 
 
 async def test_a_doubt_is_asked_though_nothing_more_may_wait(store: Store) -> None:
-    """What may have happened is never left unasked; of what was not begun nobody is asked."""
     tool = pay_tool(LEDGER)
     deps, digest = limited_deps(store, "waiting=1", tool), permit_for(tool).digest
     assert (await gate_decision(deps, call="c1.2")).kind == "ask"
@@ -573,14 +545,12 @@ async def test_a_doubt_is_asked_though_nothing_more_may_wait(store: Store) -> No
 
 
 async def test_a_change_is_asked_of_whom_the_rule_chose(store: Store) -> None:
-    """Those whom the call's own arguments lead to, not those who are asked where nothing is said."""
     policy = ApprovalPolicy(edit="approve", route_to="['user:ana']")
     found = await edited(worker_deps(store, pay_tool(LEDGER, policy)), {"amount": 1})
     assert request_of(found.request).approvers == ("user:ana",)
 
 
 async def test_a_doubt_is_asked_of_whom_the_rule_chose(store: Store) -> None:
-    """As they were about the call."""
     tool = pay_tool(LEDGER, ApprovalPolicy(route_to="['user:ana']"))
     deps, digest = worker_deps(store, tool), permit_for(tool).digest
     await begun(store, digest)
@@ -588,7 +558,6 @@ async def test_a_doubt_is_asked_of_whom_the_rule_chose(store: Store) -> None:
 
 
 async def test_a_question_says_when_its_call_was_judged(store: Store) -> None:
-    """Of the call and of its doubt: terms that hold by the hour are those of that moment."""
     now = datetime.now(UTC)
     user = GUEST.model_copy(update={"issued_at": now})
     tool = pay_tool(LEDGER)
@@ -602,7 +571,6 @@ async def test_a_question_says_when_its_call_was_judged(store: Store) -> None:
 
 
 async def test_a_doubt_is_of_a_call_that_ran_by_an_earlier_definition(store: Store) -> None:
-    """Its question binds it: that the tool was changed since makes nothing of it happen less."""
     before, now = pay_tool(LEDGER), pay_tool(LEDGER, version="2")
     request = request_of((await gate_decision(worker_deps(store, before))).request)
     await begun(store, request.digest)
@@ -611,13 +579,11 @@ async def test_a_doubt_is_of_a_call_that_ran_by_an_earlier_definition(store: Sto
 
 
 def with_terms(*approvers: str) -> Any:
-    """A tool for which each of these has to approve as well."""
     terms = [{"when": "true", "approvers": [each], "reason": f"so says {each}"} for each in approvers]
     return pay_tool(LEDGER, ApprovalPolicy.model_validate({"terms": terms}))
 
 
 async def test_a_doubt_is_asked_on_the_terms_on_which_this_call_was_asked_last(store: Store) -> None:
-    """Of several questions the last, and none of another call."""
     first, last = with_terms("user:cfo"), with_terms("user:cto")
     await gate_decision(worker_deps(store, first))
     request = request_of((await gate_decision(worker_deps(store, last))).request)
@@ -628,7 +594,6 @@ async def test_a_doubt_is_asked_on_the_terms_on_which_this_call_was_asked_last(s
 
 
 async def test_a_later_ticket_of_a_call_is_told_like_its_first(store: Store) -> None:
-    """A call that was given up and begun again is done, or in doubt, under another number."""
     tool = pay_tool(LEDGER)
     deps, digest = worker_deps(store, tool), permit_for(tool).digest
     await begun(store, ticket_key(digest, 2))
@@ -640,7 +605,6 @@ async def test_a_later_ticket_of_a_call_is_told_like_its_first(store: Store) -> 
 
 
 async def test_people_are_told_all_that_began_under_a_call(store: Store) -> None:
-    """This very action, and the tools of others, each once."""
     tools = [pay_tool(LEDGER), pay_tool(LEDGER, name="wire"), pay_tool(LEDGER, name="book")]
     deps = worker_deps(store, *tools)
     for tool, nonce in zip(tools, "abc", strict=True):
@@ -652,7 +616,6 @@ async def test_people_are_told_all_that_began_under_a_call(store: Store) -> None
 
 
 def test_a_permit_is_of_no_arguments_that_cannot_be_written() -> None:
-    """What has no digest is bound to nothing."""
     tool = pay_tool(LEDGER)
     assert is_of(permit_for(tool), tool, ARGS)
     assert not is_of(permit_for(tool), tool, {"amount": float("nan")})
@@ -660,7 +623,6 @@ def test_a_permit_is_of_no_arguments_that_cannot_be_written() -> None:
 
 @pytest.mark.parametrize("spent", [0, 1])
 async def test_what_the_turn_has_yet_to_hear_is_asked_and_what_it_has_heard_is_not(store: Store, spent: int) -> None:
-    """By a remembered answer nothing is run that people were asked since; what a rule denies by now is denied."""
     tool = pay_tool(LEDGER)
     since = datetime.now(UTC) - timedelta(minutes=1)
     request = request_of((await gate_decision(worker_deps(store, tool))).request)

@@ -78,7 +78,6 @@ def deps_with(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
 
 
 def asking(ledger: Ledger, policy: ApprovalPolicy = ALLOWED, **fields: Any) -> Tool:
-    """A tool about which people are asked."""
     return pay_tool(ledger, policy, **fields)
 
 
@@ -94,7 +93,6 @@ async def approved(deps: WorkerDeps, tool: Tool, *decisions: Decision, **fields:
 
 
 async def ruled(deps: WorkerDeps, args: Any = None, **ctx: Any) -> GateDecision:
-    """What the gates say of the next call, in another turn."""
     pin = pinned(**({"turn": "next"} | ctx))
     env = environment("signoff.gate", is_local=True, workflow_id=f"turn/{pin.tenant}/{pin.session}/{pin.turn}")
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=args or ARGS))
@@ -103,12 +101,10 @@ async def ruled(deps: WorkerDeps, args: Any = None, **ctx: Any) -> GateDecision:
 
 
 async def kept(store: Store) -> list[Grant]:
-    """All that is remembered."""
     return await Grants(store).all("main", every=True)
 
 
 async def question(deps: WorkerDeps) -> ApprovalRequest:
-    """What people are asked about the one call."""
     return request_of((await ruled(deps, turn=TURN.turn)).request)
 
 
@@ -198,7 +194,6 @@ WISHES = (GrantRequest(seconds=7_200, uses=3), SMALL.model_copy(update={"seconds
 
 @pytest.mark.parametrize("wish", WISHES)
 async def test_an_approval_is_remembered_once_with_all_that_it_says(store: Store, wish: GrantRequest) -> None:
-    """Whose it is, of which question, for which calls, how often and from the answer on how long; and so recorded."""
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     for _ in range(2):
@@ -223,7 +218,6 @@ async def test_a_wish_that_only_the_turn_tells_of_is_not_remembered(store: Store
 
 @pytest.mark.parametrize("wish", WISHES)
 async def test_a_denial_is_remembered_once_with_all_that_it_says(store: Store, wish: GrantRequest) -> None:
-    """The same of a denial, which nothing runs by: it is kept while its author is looked up."""
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     request = await question(deps)
@@ -236,7 +230,6 @@ async def test_a_denial_is_remembered_once_with_all_that_it_says(store: Store, w
 
 
 async def test_a_denial_without_a_wish_is_not_remembered(store: Store) -> None:
-    """It ends its own call only."""
     deps = deps_with(store, asking(Ledger()))
     assert (await denied(deps, await question(deps))).allowed
     assert (await kept(store), (await ruled(deps)).kind) == ([], "ask")
@@ -244,7 +237,6 @@ async def test_a_denial_without_a_wish_is_not_remembered(store: Store) -> None:
 
 @pytest.mark.parametrize("reason", ["too expensive", ""])
 async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store: Store, reason: str) -> None:
-    """Who denied what, when and why, in the model's words and in the outcome; a use is spent once for each call."""
     deps = deps_with(store, asking(Ledger()))
     await denied(deps, await question(deps), remember=WISHES[0], reason=reason)
     (grant,) = await kept(store)
@@ -277,7 +269,6 @@ async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store:
 
 
 async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> None:
-    """The rest of the decision stands; the outcome made of it is plain JSON."""
     deps = deps_with(store, asking(Ledger()))
     await denied(deps, await question(deps), remember=WISHES[0])
     (grant,) = await kept(store)
@@ -294,7 +285,6 @@ async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> No
 
 
 def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
-    """It runs by the grant, and why says by whose and until when; what no rule judged stays as it is."""
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     until = datetime(2026, 3, 1, 12, 5, 59, tzinfo=UTC)
@@ -314,7 +304,6 @@ def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
 
 
 def test_what_becomes_of_a_call_in_a_frozen_tenant(store: Store) -> None:
-    """It is denied with the reason of the freeze; what was settled before stays settled as it was."""
     found = judged(deps_with(store, asking(Ledger())))
     reason = "frozen: drill"
     ended = frozen_decision(found, "drill", CALL)
@@ -325,7 +314,6 @@ def test_what_becomes_of_a_call_in_a_frozen_tenant(store: Store) -> None:
 
 
 async def test_an_answer_past_the_gateway_is_not_remembered(store: Store) -> None:
-    """What anybody could have written decides nothing for later calls, nor its own; its author is told."""
     tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, accept_unsigned=True, min_assurance="none"))
     request = await question(deps_with(store, tool, people=APPROVERS))
     deps = deps_with(store, tool, people=APPROVERS, profile="production")
@@ -339,7 +327,6 @@ async def test_an_answer_past_the_gateway_is_not_remembered(store: Store) -> Non
 
 
 async def test_an_approval_holds_while_a_login_vouches_for_who_gave_it(store: Store) -> None:
-    """Also of somebody whom nobody declared; signed out, or in another tenant, they are a stranger."""
     login = "https://login.example.com#7"
     cy = a_person(id_from_login(login), name="Cy", identities={"oidc": (login,)})
     tool = asking(Ledger())
@@ -351,7 +338,6 @@ async def test_an_approval_holds_while_a_login_vouches_for_who_gave_it(store: St
 
 
 async def test_the_next_call_like_it_runs_by_the_grant(store: Store) -> None:
-    """In another turn and session of the tenant, with other arguments for which the predicate holds."""
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     await approved(deps, tool, decision(remember=SMALL))
@@ -385,7 +371,6 @@ async def test_behind_a_denial_that_cannot_be_read_no_approval_applies(store: St
 
 
 async def test_all_predicates_of_a_call_share_their_steps(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many predicates people leave behind, so much is spent on asking them; then a person is asked."""
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     for number in range(3):
@@ -400,7 +385,6 @@ async def test_all_predicates_of_a_call_share_their_steps(store: Store, monkeypa
 
 
 async def test_exact_arguments_in_one_session(store: Store) -> None:
-    """Without a predicate only the very same arguments, however numbers are written; elsewhere people are asked."""
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     await approved(deps, tool, decision(remember=GrantRequest()))
@@ -423,7 +407,6 @@ async def test_exact_arguments_in_one_session(store: Store) -> None:
     ],
 )
 async def test_another_question_is_asked_anew(store: Store, change: dict[str, Any]) -> None:
-    """Another policy, another definition, somebody who left, a rule that denies: nothing runs by the old answer."""
     tool = asking(Ledger())
     await approved(deps_with(store, tool), tool, decision(remember=SMALL))
     more = {name: change[name] for name in ("people", "policies") if name in change}
@@ -460,7 +443,6 @@ async def test_an_answer_holds_for_calls_on_no_stricter_terms(store: Store, term
 
 
 async def test_nobody_approves_their_own_calls_in_advance(store: Store) -> None:
-    """Who gave the answer may not use it, unless the policy lets people approve their own."""
     tool = asking(Ledger())
     deps = deps_with(store, tool, people=APPROVERS)
     await approved(deps, tool, decision(remember=SMALL))
@@ -496,7 +478,6 @@ async def test_another_entry_of_who_approved_uses_nothing_of_theirs(store: Store
 
 
 async def test_a_requester_who_is_not_who_the_directory_says_is_asked_about(store: Store) -> None:
-    """As with rules: of whom nobody is sure, for him no answer was given in advance."""
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     await approved(deps, tool, decision(remember=SMALL))
@@ -515,7 +496,6 @@ async def test_a_requester_who_is_not_who_the_directory_says_is_asked_about(stor
 async def test_a_quorum_has_to_want_the_same_remembered(
     store: Store, second: GrantRequest | None, uses: int | None
 ) -> None:
-    """Two people, two wishes that agree; of different counts and lengths the smaller holds."""
     tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, quorum=2))
     deps = deps_with(store, tool, people=APPROVERS)
     await approved(deps, tool, decision(remember=SMALL), decision(subject="ana", remember=second))
@@ -525,7 +505,6 @@ async def test_a_quorum_has_to_want_the_same_remembered(
 
 
 async def test_a_permit_that_names_a_grant_it_has_no_right_to_runs_nothing(store: Store) -> None:
-    """A forged, revoked or foreign grant: judged anew, the handler is not called."""
     ledger = Ledger()
     tool = asking(ledger)
     deps = deps_with(store, tool)
@@ -595,7 +574,6 @@ INVENTED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", INVENTED)
 async def test_a_grant_that_no_answer_bears_out_does_nothing(store: Store, name: str) -> None:
-    """Whoever can write rows as a worker makes no grant of it: question and signed answers have to say the same."""
     tool = asking(Ledger())
     deps = deps_with(store, tool, people=[*APPROVERS, Person(id="guest"), Person(id="max")])
     await approved(deps, tool, decision(remember=SMALL.model_copy(update={"scope": "session"})))
@@ -618,7 +596,6 @@ async def test_a_grant_that_no_answer_bears_out_does_nothing(store: Store, name:
 async def test_an_answer_is_borne_out_by_whom_the_gateway_signed_for(
     store: Store, asker: dict[str, str], profile: str, kind: str
 ) -> None:
-    """Who is said to have asked the question it answered; unsigned, in development alone."""
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     user = GUEST.model_copy(update=asker)
@@ -632,7 +609,6 @@ async def test_an_answer_is_borne_out_by_whom_the_gateway_signed_for(
 
 
 async def test_an_answer_to_a_question_that_claims_another_instant_bears_out_nothing(store: Store) -> None:
-    """Whoever writes rows could choose a day on which less is asked."""
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     await given(deps, tool, "first", SMALL)
@@ -646,7 +622,6 @@ async def test_an_answer_to_a_question_that_claims_another_instant_bears_out_not
 
 
 async def test_an_answer_that_the_gateway_did_not_sign_bears_out_nothing(store: Store) -> None:
-    """A row of `answers` with a changed or foreign signature, as on a store without roles a worker could write one."""
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     request = await asked(deps, tool)
@@ -656,7 +631,6 @@ async def test_an_answer_that_the_gateway_did_not_sign_bears_out_nothing(store: 
 
 
 async def test_a_tool_that_only_reads_spends_its_grant_once(store: Store) -> None:
-    """It takes a ticket for that; after a crash it may read again without spending twice."""
     tool = asking(Ledger(), read_only=True)
     deps = deps_with(store, tool)
     await approved(deps, tool, decision(remember=SMALL))

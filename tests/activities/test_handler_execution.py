@@ -35,7 +35,6 @@ def execution_of(store: Store, tool: Tool, **fields: Any) -> HandlerExecution:
 async def test_a_handler_gets_arguments_of_its_own_where_anything_reads_them_after_it(
     store: Store, fields: dict[str, Any], reduced: bool, copied: bool
 ) -> None:
-    """A reducer, the record, whoever hides secrets; a plain read is spared the copy."""
     ledger, args, reducers = Ledger(), {**ARGS}, ReducerRegistry()
     if reduced:
         reducers.register("pay", lambda result, given: result)
@@ -50,7 +49,6 @@ async def test_a_handler_gets_arguments_of_its_own_where_anything_reads_them_aft
 async def test_the_duration_of_a_handler_is_in_whole_milliseconds(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cut, as measured by a clock that nobody sets."""
     moments = iter((100.0, 102.5))
     monkeypatch.setattr(handler_execution, "time", types.SimpleNamespace(monotonic=lambda: next(moments)))
     tool = free(Ledger())
@@ -59,7 +57,6 @@ async def test_the_duration_of_a_handler_is_in_whole_milliseconds(
 
 
 async def test_a_cancel_of_both_at_once_is_one_of_the_activity(store: Store) -> None:
-    """A handler that a cancel reaches in the same moment did not cancel itself: nothing is recorded of the call."""
     handlers: list[asyncio.Task[Any]] = []
     started = asyncio.Event()
 

@@ -63,7 +63,6 @@ async def _awaits_a_cancelled_task(_args: Any, _ctx: Any) -> Any:
 async def test_a_handler_that_leaves_fails_its_call_and_nothing_else(
     store: Store, handler: Any, why: str, idempotent: bool
 ) -> None:
-    """`sys.exit` and a cancel of its own are failures of the call, recorded once; the worker goes on."""
     tool = _tool(handler, idempotent=idempotent)
     deps, task = worker_deps(store, tool), task_for(tool)
     reply = await run(deps, tool, task)
@@ -90,8 +89,6 @@ async def test_a_cancelled_activity_is_not_taken_for_a_handler_that_cancelled_it
 
 @pytest.mark.parametrize("failing", [True, False])
 async def test_an_error_text_does_not_quote_a_secret_argument(store: Store, failing: bool) -> None:
-    """What a handler raises or returns as a failure is told without the values of secret arguments."""
-
     async def leaks(args: dict[str, Any], _ctx: Any) -> Any:
         text = f"login with {args['pin']} as {args['to']} failed"
         if failing:
@@ -116,7 +113,6 @@ async def test_an_error_text_does_not_quote_a_secret_argument(store: Store, fail
     ],
 )
 def test_every_value_inside_a_secret_argument_is_hidden(pin: Any, text: str, told_as: str) -> None:
-    """Texts and numbers of three characters or more, longest first, however deep they lie."""
     assert redact_secrets(text, secret_values({"pin": pin, "to": "pin"}, ("pin", "absent"))) == told_as
 
 
@@ -135,7 +131,6 @@ PEM = "-----BEGIN KEY-----\nabc\"def\\ghi'é\n-----END KEY-----"
     ],
 )
 def test_a_secret_is_not_told_in_the_way_programs_write_it(quote: Any) -> None:
-    """Quotes, backslashes and line ends are escaped where an error quotes arguments, and where that is quoted again."""
     found = redact_secrets(f"refused {quote(PEM)}", secret_values({"key": {"pem": PEM, "id": "k1"}}, ("key.pem",)))
     assert "[hidden]" in found
     assert not [part for part in ("abc", "def", "ghi", "END") if part in found]
@@ -154,8 +149,6 @@ def _nested(levels: int) -> Any:
 
 @pytest.mark.parametrize("levels", [MAX_NESTING, MAX_NESTING + 1, 198, 230, 5_000])
 async def test_a_structured_result_never_nests_deeper_than_a_turn_can_read(store: Store, levels: int) -> None:
-    """One level too many and it is only named: the effect has happened, and a reply nobody can read wedges the turn."""
-
     async def deep(_args: Any, _ctx: Any) -> Any:
         return ToolResult("done", structured=_nested(levels))
 
@@ -168,8 +161,6 @@ async def test_a_structured_result_never_nests_deeper_than_a_turn_can_read(store
 
 
 async def _context(ctx: Any, **fields: Any) -> ToolContext:
-    """What a handler is told of a call in this context."""
-
     async def make() -> ToolContext:
         given = {"people": FixedDirectory(()), "fields": context_fields(None)} | fields
         return tool_context_of(permit_for(pay_tool(Ledger()), ctx=ctx), "key", 1_000, **given)
@@ -188,7 +179,6 @@ async def _context(ctx: Any, **fields: Any) -> ToolContext:
     ],
 )
 async def test_a_handler_is_told_which_human_asks(user: Principal, human: str) -> None:
-    """As the directory of their tenant has it; of an account that left it what the turn was asked for as."""
     people = FixedDirectory(
         [
             a_person("ana", tenant="acme"),

@@ -32,8 +32,6 @@ async def beats(work: Callable[[asyncio.Event], Awaitable[None]], seconds: float
 
 
 async def test_a_long_activity_heartbeats_again_and_again() -> None:
-    """The server hears from a worker that lives, as long as the work lasts."""
-
     async def wait(twice: asyncio.Event) -> None:
         await twice.wait()
 
@@ -41,8 +39,6 @@ async def test_a_long_activity_heartbeats_again_and_again() -> None:
 
 
 async def test_a_short_activity_does_not_heartbeat() -> None:
-    """A heartbeat is a call and a commit of the server's, so work that is done at once sends none."""
-
     async def done(twice: asyncio.Event) -> None:
         await asyncio.sleep(0)
 
@@ -50,8 +46,6 @@ async def test_a_short_activity_does_not_heartbeat() -> None:
 
 
 async def test_a_local_activity_has_nobody_to_tell() -> None:
-    """Local activities have no heartbeats: whatever the period, none is sent."""
-
     async def yields(twice: asyncio.Event) -> None:
         for _ in range(100):
             await asyncio.sleep(0)
@@ -61,5 +55,4 @@ async def test_a_local_activity_has_nobody_to_tell() -> None:
 
 
 def test_the_period_leaves_room_before_the_timeout() -> None:
-    """Three heartbeats fit before the server gives a worker up."""
     assert options.MODEL["heartbeat_timeout"].total_seconds() > 3 * SECONDS

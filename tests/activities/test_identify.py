@@ -71,7 +71,6 @@ def asked(change: dict[str, Any] | None = None, **fields: Any) -> IdentifyTask:
 
 
 def test_a_listed_person_may() -> None:
-    """By role or by name; the authority says who, how sure, and that nothing was signed."""
     yes = Authority(allowed=True, subject="ana", person_id="ana", name="Ana", unsigned=True)
     assert judged(asked(), ANA) == yes
     for approvers in (("user:ana",), ("role:finance",), ("role:x", "user:y", "role:finance")):
@@ -89,7 +88,6 @@ def test_a_listed_person_may() -> None:
     ],
 )
 def test_unknown_inactive_and_unlisted_people_may_not(person: Person | None, approvers: tuple[str, ...]) -> None:
-    """Not known here, not active any more, neither named nor in a named role; signed or not."""
     people = (person,) if person is not None else ()
     for kind in ("signed", "unsigned"):
         found = judged(asked(approvers=approvers), *people, kind=kind)
@@ -97,8 +95,6 @@ def test_unknown_inactive_and_unlisted_people_may_not(person: Person | None, app
 
 
 def test_a_person_of_another_tenant_may_not() -> None:
-    """The tenant of the request counts, also where a directory answers with somebody else's person."""
-
     class Confused(FixedDirectory):
         def find(self, person_id: str, tenant: str = "main") -> Person | None:
             return super().find(person_id, "other")
@@ -110,7 +106,6 @@ def test_a_person_of_another_tenant_may_not() -> None:
 
 
 def test_who_asked_does_not_decide_unless_the_policy_lets_them() -> None:
-    """A requester's own answer is refused as such, also in development; `allow_self` takes it."""
     found = judged(asked(requester="ana"), ANA)
     assert found == Authority(
         allowed=False, code="self_approval", subject="ana", person_id="ana", name="Ana", unsigned=True
@@ -120,7 +115,6 @@ def test_who_asked_does_not_decide_unless_the_policy_lets_them() -> None:
 
 
 def test_outside_development_nothing_unsigned_counts() -> None:
-    """Nobody is looked for; where the policy takes unsigned answers, one has no assurance whatever it says."""
     assert judged(asked(), ANA, development=False) == Authority(allowed=False, code="assurance", unsigned=True)
     taken = judged(asked({"assurance": "mfa"}, accept_unsigned=True, min_assurance="mfa"), ANA, development=False)
     assert taken == Authority(allowed=True, subject="ana", person_id="ana", name="Ana", assurance="none", unsigned=True)
@@ -130,14 +124,12 @@ def test_outside_development_nothing_unsigned_counts() -> None:
 @pytest.mark.parametrize("development", [True, False])
 @pytest.mark.parametrize("accept", [True, False])
 def test_a_signature_that_does_not_verify_is_refused(subject: str, development: bool, accept: bool) -> None:
-    """Also in development and where unsigned answers are taken: nothing that it says is believed."""
     task = asked({"subject": subject}, accept_unsigned=accept)
     found = judged(task, ANA, kind="forged", development=development)
     assert found == Authority(allowed=False, code="assurance")
 
 
 def test_a_signed_answer_counts_with_the_time_it_was_received() -> None:
-    """Outside development too; who, how sure and when are what the gateway vouched for."""
     found = judged(asked(), ANA, kind="signed", development=False)
     assert found == Authority(
         allowed=True, subject="ana", person_id="ana", name="Ana", assurance="session", received_at=RECEIVED
@@ -147,7 +139,6 @@ def test_a_signed_answer_counts_with_the_time_it_was_received() -> None:
 
 
 def test_a_signed_answer_names_somebody() -> None:
-    """The gateway signs for a person; a signature over nobody's answer gives nobody a vote."""
     found = judged(asked({"subject": ""}, accept_unsigned=True), ANA, kind="signed")
     assert found == Authority(allowed=False, code="not_allowed")
 
@@ -155,7 +146,6 @@ def test_a_signed_answer_names_somebody() -> None:
 @pytest.mark.parametrize("need", ASSURANCES)
 @pytest.mark.parametrize("have", ASSURANCES)
 def test_assurance_is_at_least_what_the_policy_asks(have: Any, need: Any) -> None:
-    """Signed: weaker is refused by name, and nothing is waived. Unsigned in development: a bare message will do."""
     enough = ASSURANCES.index(have) >= ASSURANCES.index(need)
     task = asked({"assurance": have}, min_assurance=need, accept_unsigned=True)
     found = judged(task, ANA, kind="signed")
@@ -178,7 +168,6 @@ def test_assurance_is_at_least_what_the_policy_asks(have: Any, need: Any) -> Non
     ],
 )
 def test_an_answer_that_names_nobody(development: bool, accept: bool, need: Any, allowed: bool) -> None:
-    """A raw message counts only where unsigned answers are accepted, and never as a person's."""
     task = asked({"subject": "", "assurance": "mfa"}, min_assurance=need, accept_unsigned=accept)
     found = judged(task, ANA, development=development)
     assert found.allowed is allowed
@@ -194,14 +183,12 @@ def by_bo(**fields: Any) -> IdentifyTask:
 
 
 def test_who_stands_in_for_an_approver_may_decide_in_their_place() -> None:
-    """The authority names both: the person who answered and the one whose seat it is."""
     for approvers in (("role:approvers",), ("user:ana",)):
         found = judged(by_bo(approvers=approvers), absent(ANA, "bo"), BO, kind="signed", development=False)
         assert (found.allowed, found.subject, found.name, found.on_behalf) == (True, "bo", "Bo", "ana")
 
 
 def test_an_approver_of_their_own_needs_nobody_s_place() -> None:
-    """Who is on the list has a seat of their own."""
     found = judged(by_bo(), absent(ANA, "bo"), BO.model_copy(update={"roles": ("approvers",)}))
     assert (found.allowed, found.on_behalf) == (True, "")
 
@@ -217,7 +204,6 @@ def test_an_approver_of_their_own_needs_nobody_s_place() -> None:
     ],
 )
 def test_a_delegation_that_does_not_hold(people: tuple[Person, ...], why: str) -> None:
-    """One hop, from an active approver to an active person, and nothing else."""
     found = judged(by_bo(), *people, kind="signed")
     assert (found.allowed, found.code, found.on_behalf) == (False, "not_allowed", ""), why
 
@@ -234,14 +220,12 @@ def test_a_delegation_that_does_not_hold(people: tuple[Person, ...], why: str) -
     ],
 )
 def test_a_delegation_ends_at_its_end(kind: Any, hours: float, allowed: bool) -> None:
-    """Measured when the gateway received a signed answer, an hour ago here, and now for an unsigned one."""
     found = judged(by_bo(), absent(ANA, "bo", hours=hours), BO, kind=kind)
     assert found.allowed is allowed
     assert found.code == ("" if allowed else "not_allowed")
 
 
 def test_nobody_decides_their_own_request_through_a_delegation() -> None:
-    """Neither as the one who stands in nor as the one stood in for, unless the policy allows it."""
     ana = absent(ANA, "bo")
     assert judged(by_bo(requester="bo"), ana, BO).code == "self_approval"
     assert judged(by_bo(requester="ana"), ana, BO).code == "not_allowed"
@@ -251,7 +235,6 @@ def test_nobody_decides_their_own_request_through_a_delegation() -> None:
 
 
 def test_of_several_places_one_that_is_free_is_taken() -> None:
-    """Who stands in for two takes the seat that nobody has used; the requester's is none of them."""
     cy = a_person("cy")
     people = (absent(ANA, "bo"), absent(cy, "bo"), BO)
     assert judged(by_bo(), *people).on_behalf == "ana"
@@ -287,7 +270,6 @@ def test_allowed_means_every_rule_was_kept(
     have: Any,
     need: Any,
 ) -> None:
-    """Whoever is allowed is known, active, listed or standing in, not the requester, and has no code."""
     bo = BO.model_copy(update={"active": active, "roles": ("approvers",) if listed else ()})
     ana = absent(ANA, "bo", hours=hours) if delegating else ANA
     task = asked(
@@ -423,7 +405,6 @@ class Moody(FixedDirectory):
         self.error = error
 
     def find(self, person_id: str, tenant: str = "main") -> Person | None:
-        """Fail."""
         raise self.error
 
 
@@ -431,7 +412,6 @@ class Moody(FixedDirectory):
 async def test_a_directory_that_cannot_know_decides_nothing(
     store: Store, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    """The answer is `unavailable`, never an error; the log names the kind of error and the request, no more."""
     plain = worker_deps(store, pay_tool(Ledger()))
     deps = WorkerDeps(plain.catalog, store, Moody(error), {}, plain.mark_key)
     await Questions(store).ask(a_question(approvers=("role:approvers",)), b"{}")
@@ -441,7 +421,6 @@ async def test_a_directory_that_cannot_know_decides_nothing(
 
 
 async def test_a_room_without_keys_believes_no_signature(store: Store) -> None:
-    """Its verifier accepts nothing, so what is signed is refused there, also in development."""
     deps = worker_deps(store, pay_tool(Ledger()), people=[ANA])
     assert deps.verifier.key_ids == ()
     for change in ({"signature": "anything"}, {"key_id": "k"}, {"signature": "anything", "key_id": "k"}):
@@ -451,7 +430,6 @@ async def test_a_room_without_keys_believes_no_signature(store: Store) -> None:
 
 @pytest.mark.parametrize("profile", ["production", "development"])
 async def test_refused_raw_answer_tells_its_turn_a_name_in_development_alone(store: Store, profile: Any) -> None:
-    """A turn could ask about anybody; it learns neither a name nor how they signed in."""
     bo = Person(id="bo", name="Bo Berg", identities={"email": ("bo@example.com",)})
     tool = pay_tool(Ledger(), OPEN_TOOL)
     deps = worker_deps(store, tool, people=[ANA, bo], profile=profile)
@@ -465,7 +443,6 @@ async def test_refused_raw_answer_tells_its_turn_a_name_in_development_alone(sto
 
 @pytest.mark.parametrize("role", ["approvers", "finance"])
 async def test_whom_a_question_asks_is_the_stores_word(store: Store, role: str) -> None:
-    """A turn that writes more roles into its task learns of nobody who has them."""
     bo = Person(id="bo", name="Bo", roles=(role,))
     tool = pay_tool(Ledger(), OPEN_TOOL)
     deps = worker_deps(store, tool, people=[ANA, bo], profile="production")
@@ -480,7 +457,6 @@ async def test_whom_a_question_asks_is_the_stores_word(store: Store, role: str) 
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_whether_unsigned_answers_count_is_the_word_of_the_present_policy(store: Store, known: bool) -> None:
-    """Not of the task, nor of the question's row: a worker writes both."""
     deps = worker_deps(store, pay_tool(Ledger()), people=[ANA], profile="production")
     if known:
         await Questions(store).ask(a_question(approvers=("role:approvers",), accept_unsigned=True), b"{}")
@@ -511,7 +487,6 @@ GROUP = ApproverGroup(of=("role:approvers",), quorum=1)
 async def test_who_asks_and_who_may_answer_is_the_stores_word(
     store: Store, question: dict[str, Any], task: dict[str, Any], subject: str, code: str
 ) -> None:
-    """A turn that writes another requester, another proposer or another rule on them into its task changes nothing."""
     deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA, BO], profile="production")
     given: dict[str, Any] = {"approvers": ("role:approvers",)} | question
     await Questions(store).ask(a_question(**given), b"{}")
@@ -532,7 +507,6 @@ async def test_raw_answer_counts_for_the_latest_revision_alone(store: Store) -> 
 
 @pytest.mark.parametrize("grouped", [True, False])
 async def test_whether_places_are_filled_is_the_stores_word(store: Store, grouped: bool) -> None:
-    """Under which entries somebody answers is told where the question has groups, whatever the task says of any."""
     deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA], profile="production")
     groups, told = ((GROUP,), ()) if grouped else ((), (GROUP,))
     row = a_question(approvers=("role:approvers",), groups=groups)
@@ -544,7 +518,6 @@ async def test_whether_places_are_filled_is_the_stores_word(store: Store, groupe
 
 @pytest.mark.parametrize("profile", ["production", "development"])
 async def test_what_came_past_the_gateway_is_not_remembered(store: Store, profile: Any) -> None:
-    """It is refused with the reason."""
     deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA, BO], profile=profile)
     row = a_question(approvers=("role:approvers",), groups=(GROUP,), allow_remember=True)
     await Questions(store).ask(row, b"{}")
@@ -569,12 +542,10 @@ async def test_what_came_past_the_gateway_is_not_remembered(store: Store, profil
     ],
 )
 def test_what_claims_a_signature_and_has_none_is_forged(change: Any, kind: str, moment: datetime) -> None:
-    """Half of one as well; what claims none is unsigned, and counts from now."""
     assert evidence_of(decision(**change), Verifier(), NOW) == SignatureEvidence(kind, moment)
 
 
 def test_a_signed_answer_counts_from_when_it_was_received() -> None:
-    """By the gateway's clock, which says in which zone it is."""
     key = new_key(RECEIVED - HOUR)
     signer = Signer(PrivateKeys(keys=(key,)))
     made = signer.sign_decision(decision(received_at=RECEIVED))

@@ -52,7 +52,6 @@ def task_of(answer: Decision, *, accept: bool = False) -> IdentifyTask:
 async def identified(
     store: Store, decision: Decision, verifier: Verifier, *, accept: bool = False, profile: Any = "production"
 ) -> Authority:
-    """What a worker with this verifier says of an answer."""
     plain = worker_deps(store, pay_tool(Ledger()), people=[ANA, BO], profile=profile)
     activity = IdentifyActivity(dataclasses.replace(plain, verifier=verifier, clock=lambda: NOW))
     return await environment().run(activity.identify, task_of(decision, accept=accept))
@@ -71,18 +70,15 @@ async def taken(store: Store, *, authority: Authority = FOUND, **fields: Any) ->
 
 
 async def test_what_the_gateway_vouched_for_counts(store: Store) -> None:
-    """Who, how surely and when, as the gateway found it when it took the answer; where nothing unsigned counts."""
     assert await identified(store, await taken(store), SIGNER.verifier()) == FOUND
 
 
 async def test_for_whom_somebody_answered_is_the_gateways_word(store: Store) -> None:
-    """In whose place, and under which entries: nobody is looked up for it again."""
     given = FOUND.model_copy(update={"on_behalf": "cy", "entries": ("role:finance",)})
     assert await identified(store, await taken(store, authority=given), SIGNER.verifier()) == given
 
 
 async def test_a_signed_answer_that_is_not_stored_counts_nowhere(store: Store) -> None:
-    """Nothing signed leaves the gateway that does not lie in the store: who was first is decided there."""
     assert await identified(store, signed(), SIGNER.verifier()) == UNPROVEN.model_copy(update={"subject": "ana"})
     decision = await taken(store)
     for other in ({"delivery_id": "another"}, {"reason": "because"}, {"revision": 2}):
@@ -108,20 +104,17 @@ async def test_a_signed_answer_that_is_not_stored_counts_nowhere(store: Store) -
 )
 @pytest.mark.parametrize("profile", ["production", "development"])
 async def test_an_altered_answer_is_refused_everywhere(store: Store, altered: dict[str, Any], profile: Any) -> None:
-    """A field changed, or half of the proof taken off: refused in both profiles, also where unsigned ones are taken."""
     decision = (await taken(store)).model_copy(update=altered)
     assert await identified(store, decision, SIGNER.verifier(), accept=True, profile=profile) == UNPROVEN
 
 
 async def test_without_its_proof_a_signed_answer_is_an_unsigned_one(store: Store) -> None:
-    """Both halves taken off, nothing claims to be signed: production refuses it as that."""
     decision = signed().model_copy(update={"signature": "", "key_id": ""})
     found = await identified(store, decision, SIGNER.verifier())
     assert found == Authority(allowed=False, code="assurance", unsigned=True)
 
 
 async def test_a_key_that_is_unknown_or_retired_proves_nothing(store: Store) -> None:
-    """Another gateway's key; and this one's, from the moment it was retired."""
     decision = await taken(store)
     assert await identified(store, decision, Verifier()) == UNPROVEN
     for retired_at, allowed in ((RECEIVED, False), (RECEIVED + timedelta(microseconds=1), True)):
@@ -131,7 +124,6 @@ async def test_a_key_that_is_unknown_or_retired_proves_nothing(store: Store) -> 
 
 
 def test_a_delegation_is_judged_when_the_answer_was_given() -> None:
-    """Bo answered half an hour ago, Ana's delegation ends now; what is received now is too late."""
     people = FixedDirectory([ANA, BO])
     for moment, expected in ((RECEIVED, (True, "bo", "ana")), (NOW, (False, "bo", ""))):
         decision = signed(subject="bo", received_at=moment)

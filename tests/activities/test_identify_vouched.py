@@ -37,12 +37,10 @@ def deps_with(store: Store, *people: Person) -> WorkerDeps:
 
 
 async def signed_in(store: Store, person: Person = CY, *, signer: Signer = SIGNER, at: datetime = NOW) -> None:
-    """What the gateway writes at a sign-in."""
     await store.run(vouched_writer(vouch(signer, person, names=(), now=at, lifetime=WEEK)))
 
 
 def task_of(subject: str) -> IdentifyTask:
-    """The question who gave a signed approval."""
     answer = decision(subject=subject, channel="inbox", assurance="session", received_at=NOW)
     return IdentifyTask(
         decision=SIGNER.sign_decision(answer),
@@ -62,14 +60,12 @@ async def authority(deps: WorkerDeps, subject: str = CY.id) -> Authority:
 
 
 async def test_who_signed_in_may_decide_what_their_roles_may(store: Store) -> None:
-    """Known by their row alone."""
     await signed_in(store)
     found = await authority(deps_with(store))
     assert (found.allowed, found.subject, found.name) == (True, CY.id, "Cy")
 
 
 async def test_a_role_that_the_last_sign_in_took_away_is_gone_at_once(store: Store) -> None:
-    """Nothing of the one before is remembered."""
     worker = deps_with(store)
     await signed_in(store)
     assert (await authority(worker)).allowed
@@ -78,7 +74,6 @@ async def test_a_role_that_the_last_sign_in_took_away_is_gone_at_once(store: Sto
 
 
 async def test_who_did_not_sign_in_lately_is_a_stranger(store: Store) -> None:
-    """Neither one never seen, nor one whose sign-in is over, nor one whom an operator signed out."""
     worker = deps_with(store)
     assert (await authority(worker)).code == "not_allowed"
     await signed_in(store, at=NOW - WEEK)
@@ -89,7 +84,6 @@ async def test_who_did_not_sign_in_lately_is_a_stranger(store: Store) -> None:
 
 
 async def test_who_can_write_rows_makes_nobody(store: Store) -> None:
-    """What another key signed, and what was signed for another id."""
     await signed_in(store, signer=FOREIGN)
     assert (await authority(deps_with(store))).code == "not_allowed"
     await signed_in(store, a_person("ana", identities={"oidc": (LOGIN,)}))
@@ -97,14 +91,12 @@ async def test_who_can_write_rows_makes_nobody(store: Store) -> None:
 
 
 async def test_the_declaration_wins(store: Store) -> None:
-    """Whoever is declared inactive, or without the role, stays that."""
     await signed_in(store)
     assert (await authority(deps_with(store, CY.model_copy(update={"active": False})))).code == "not_allowed"
     assert (await authority(deps_with(store, Person(id="cy", identities={"oidc": (LOGIN,)})))).code == "not_allowed"
 
 
 async def test_a_store_that_is_away_makes_nobody_a_stranger(tmp_path: Path) -> None:
-    """The answer is `unavailable`; whoever is declared needs no store to be known."""
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as store:
         worker = deps_with(store, a_person("ana"))
     found = await environment().run(IdentifyActivity(worker).identify, task_of(CY.id))

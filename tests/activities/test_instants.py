@@ -66,26 +66,22 @@ async def test_the_clock_asks_for_no_more_of_what_was_approved(store: Store) -> 
 
 @pytest.mark.parametrize(("people", "code"), [(("ana",), "refused"), (("ana", "bo"), "ok")])
 async def test_what_was_asked_of_two_keeps_two(store: Store, people: tuple[str, ...], code: str) -> None:
-    """Asked on Sunday under two, it does not run on Monday by one; by two it does."""
     reply, ran = await ran_later(store, two(f"ctx.now.at < '{turning()}'"), *people)
     assert (reply.outcome is not None and reply.outcome.code, ran) == (code, int(code == "ok"))
 
 
 async def test_a_deploy_asks_for_more_at_the_moment_at_which_it_was_asked(store: Store) -> None:
-    """A term that came meanwhile and was true then is asked for, though it is not true any more."""
     reply, ran = await ran_later(store, ApprovalPolicy(grant_ttl=604_800), "ana", by=two(f"ctx.now.at < '{turning()}'"))
     assert (reply.again, ran) == ("policy", 0)
 
 
 async def test_what_denies_at_the_present_denies(store: Store) -> None:
-    """Also what was approved before it did."""
     policy = ApprovalPolicy(deny_if=f"ctx.now.at >= '{turning()}'", grant_ttl=604_800)
     reply, ran = await ran_later(store, policy, "ana")
     assert (reply.outcome is not None and reply.outcome.code, ran) == ("denied", 0)
 
 
 async def test_what_runs_by_a_rule_is_judged_where_it_runs(store: Store) -> None:
-    """Let through a second before midnight, it is asked about a second after."""
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if=f"ctx.now.at < '{turning()}'"))
     assert (await run(deps_for(store, tool, LATER), tool, task_for(tool))).again == "policy"
@@ -95,7 +91,6 @@ async def test_what_runs_by_a_rule_is_judged_where_it_runs(store: Store) -> None
 
 
 async def test_a_doubt_that_was_asked_while_the_policy_denied_is_settled_by_its_answer(store: Store) -> None:
-    """It is about the past: what people said of a try at night counts in the morning, and is not asked for ever."""
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if="true", deny_if=f"ctx.now.at < '{turning()}'"))
     permit = permit_for(tool)
@@ -107,7 +102,6 @@ async def test_a_doubt_that_was_asked_while_the_policy_denied_is_settled_by_its_
 
 
 async def test_a_global_rule_reads_the_instant_too(store: Store) -> None:
-    """By which it asks where the tool's own policy never does, and then the tool is no local activity."""
     at = turning()
     rule = GlobalRule(name="night", rule=f"ctx.now.at >= '{at}'", effect="require_approval", reason="it is late")
     tool = pay_tool(
@@ -128,7 +122,6 @@ async def test_a_global_rule_reads_the_instant_too(store: Store) -> None:
 
 
 async def ruled(deps: WorkerDeps, **ctx: Any) -> GateDecision:
-    """What the gates say of the one call."""
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"}))
     (gate_decision,) = (await GateActivity(deps).gate(GateTask(ctx=pinned(**ctx), calls=(call,)))).gate_decisions
     return gate_decision
@@ -141,7 +134,6 @@ def on_time(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
 
 
 async def test_a_handler_is_told_the_instant_of_the_question(store: Store) -> None:
-    """Once that of the present, by which it may deny, and once that at which people were asked, for its terms."""
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(handler=f"{__name__}:on_time", grant_ttl=604_800))
     request = await asked(deps_for(store, tool), tool)
@@ -157,7 +149,6 @@ async def test_a_handler_is_told_the_instant_of_the_question(store: Store) -> No
 
 
 async def test_the_instant_is_that_of_the_gates_and_in_no_hash(store: Store) -> None:
-    """A moment like the others of the row: the same question asked a second later is the same."""
     tool = pay_tool(Ledger(), ApprovalPolicy())
     deps = deps_for(store, tool)
     first, again = await asked(deps, tool), await asked(deps, tool)
@@ -166,7 +157,6 @@ async def test_the_instant_is_that_of_the_gates_and_in_no_hash(store: Store) -> 
 
 
 async def test_a_worker_whose_clock_is_wrong_names_no_instant(store: Store) -> None:
-    """Then rules that read one err: two are asked for where the call runs."""
     ledger = Ledger()
     tool = pay_tool(ledger, two("ctx.now.hour < 0", grant_ttl="7d"))
     deps = deps_for(store, tool, timedelta(minutes=2))
@@ -178,7 +168,6 @@ async def test_a_worker_whose_clock_is_wrong_names_no_instant(store: Store) -> N
 
 
 async def test_a_question_that_claims_another_instant_is_nobodys(store: Store) -> None:
-    """Whoever writes rows could choose a day on which less is asked: neither shown, signed nor run."""
     tool = pay_tool(Ledger(), ApprovalPolicy())
     deps = deps_for(store, tool)
     request = await asked(deps, tool)
@@ -193,7 +182,6 @@ async def test_a_question_that_claims_another_instant_is_nobodys(store: Store) -
 
 @pytest.mark.parametrize(("seconds", "apart"), [(59, False), (61, True), (-61, True)])
 async def test_an_instant_lies_within_a_minute_of_the_row(store: Store, seconds: int, apart: bool) -> None:
-    """By the store's clock, in which the row was opened."""
     tool = pay_tool(Ledger(), ApprovalPolicy())
     request = await asked(deps_for(store, tool), tool)
     assert request.opened_at is not None
@@ -202,7 +190,6 @@ async def test_an_instant_lies_within_a_minute_of_the_row(store: Store, seconds:
 
 
 async def test_gates_judge_a_whole_batch_at_one_instant(store: Store) -> None:
-    """Its calls are judged by one reading of the clock."""
     tool = pay_tool(Ledger(), ApprovalPolicy())
     deps = deps_for(store, tool)
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"}))

@@ -41,14 +41,12 @@ class Model:
         self.asked = 0
 
     def __call__(self, request: CompletionRequest) -> Completion:
-        """Another amount each time."""
         self.asked += 1
         made = calls(("pay", {"amount": 10 * self.asked, "to": "Ana"}))
         return dataclasses.replace(made, provider=b'{"n": %d}' % self.asked)
 
 
 def deps_with(store: Store, model: Any, policy: Any = True) -> WorkerDeps:
-    """A worker with one tool, that asks people."""
     return worker_deps(store, pay_tool(Ledger(), policy), drivers={"scripted": ScriptedModel(model)})
 
 
@@ -107,7 +105,6 @@ async def test_what_was_approved_before_the_turn_heard_of_it_is_not_asked_again(
 
 
 async def test_what_was_denied_before_the_turn_heard_of_it_ends_the_call(store: Store) -> None:
-    """The next attempt asks nobody and tells the model of that denial."""
     model, run = Model(), uuid.uuid4().hex
     first = question_in(await attempt(deps_with(store, model), run, 1))
     await answer(store, about(first, verdict="denied", reason="too much"))
@@ -166,7 +163,6 @@ async def test_what_another_policy_says_by_now_does_not_overtake_the_question(st
 
 
 async def test_a_question_from_before_a_reset_is_asked_anew(store: Store) -> None:
-    """Another run keeps its own reply, later: what was answered to the run before is no answer to this one."""
     reply = calls(("pay", {"amount": 10, "to": "Ana"}))
     model = deps_with(store, lambda request: reply)
     await answer(store, about(question_in(await attempt(model, uuid.uuid4().hex, 1))))
@@ -177,7 +173,6 @@ async def test_a_question_from_before_a_reset_is_asked_anew(store: Store) -> Non
 
 
 async def test_an_attempt_that_was_taken_for_lost_hears_what_the_other_kept(store: Store) -> None:
-    """Both ask the model at once; whoever comes second judges and returns the first one's calls."""
     model, run = Model(), uuid.uuid4().hex
     found = await asyncio.gather(*(attempt(deps_with(store, model), run, 1) for _ in range(3)))
     assert model.asked == 3
@@ -186,7 +181,6 @@ async def test_an_attempt_that_was_taken_for_lost_hears_what_the_other_kept(stor
 
 
 async def test_another_completion_and_another_run_are_asked_anew(store: Store) -> None:
-    """What is kept is of one completion of one run: a turn that is reset asks again."""
     model, run = Model(), uuid.uuid4().hex
     await attempt(deps_with(store, model), run, 1)
     await attempt(deps_with(store, model), run, 2, completion=2)
@@ -195,7 +189,6 @@ async def test_another_completion_and_another_run_are_asked_anew(store: Store) -
 
 
 async def test_a_reply_without_calls_is_not_kept(store: Store) -> None:
-    """Nothing is judged behind it, so nothing comes between it and the end of the activity."""
     run = uuid.uuid4().hex
     reply = await attempt(deps_with(store, lambda request: dataclasses.replace(say("hello"), provider=b"{}")), run, 1)
     assert (reply.gates, await model_activity.Completions(store).read(run, 1)) == (None, None)
@@ -204,14 +197,12 @@ async def test_a_reply_without_calls_is_not_kept(store: Store) -> None:
 
 
 async def test_the_provider_form_is_kept_with_the_reply(store: Store) -> None:
-    """The next completion loads it by the reference in the message."""
     reply = await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1)
     assert reply.message.provider is not None
     assert await store.get_blob(reply.message.provider.sha256) == b'{"n": 1}'
 
 
 async def test_the_gates_are_told_what_the_turn_has_done(store: Store) -> None:
-    """Tally, words and what was withheld go with the calls: caps and repeats count as where the turn asks."""
     seen: list[GateTask] = []
 
     async def gate(self: GateActivity, task: GateTask) -> GateReply:
@@ -232,8 +223,6 @@ async def test_the_gates_are_told_what_the_turn_has_done(store: Store) -> None:
 async def test_gates_that_fail_leave_the_reply_to_the_turn(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    """The answer was paid for and stands; the turn asks the gates itself."""
-
     async def gate(self: GateActivity, task: GateTask) -> GateReply:
         raise error
 
@@ -247,8 +236,6 @@ async def test_gates_that_fail_leave_the_reply_to_the_turn(
 async def test_gates_that_take_too_long_leave_the_reply_to_the_turn(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a minute at most: the attempt must end before the server takes its worker for lost."""
-
     async def gate(self: GateActivity, task: GateTask) -> GateReply:
         await asyncio.Event().wait()
         raise AssertionError
@@ -268,7 +255,6 @@ async def test_with_little_of_the_attempt_left_the_gates_are_not_begun(
 
 
 async def test_rulings_that_make_a_reply_too_large_are_left_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server takes no result over 2 MiB, and a turn must not fail by what a model wrote."""
     monkeypatch.setattr(model_activity, "REPLY_BYTES", 100)
     reply = await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1)
     assert (reply.gates, len(reply.calls)) == (None, 1)

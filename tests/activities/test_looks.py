@@ -38,20 +38,17 @@ RUN = "run-1"
     ids=["no-end", "two-of-three", "two-of-two", "one-was-enough", "never", "ours", "named", "for-good"],
 )
 def test_what_is_tried_no_more_has_ended_for_good(error: Exception, attempts: int, final: bool) -> None:
-    """At the second try, of an activity that tries no `LookupError` again."""
     policy = RetryPolicy(maximum_attempts=attempts, non_retryable_error_types=["LookupError"])
     info = dataclasses.replace(ActivityEnvironment.default_info(), attempt=2, retry_policy=policy)
     assert is_final(error, info) is final
 
 
 def test_what_names_no_policy_is_tried_again() -> None:
-    """As the SDK does by default."""
     info = dataclasses.replace(ActivityEnvironment.default_info(), attempt=9, retry_policy=None)
     assert not is_final(ValueError("x"), info)
 
 
 async def test_an_answer_that_never_ends_holds_nothing_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a while the activity ends all the same."""
     monkeypatch.setattr(module, "PATIENCE", 0.1)
     fence = QueryFence()
     fence.record_begun(RUN, "a")
@@ -62,28 +59,22 @@ async def test_an_answer_that_never_ends_holds_nothing_up_for_ever(monkeypatch: 
 
 
 class Core:
-    """The SDK's core, which asks one query and takes what it is told."""
-
     def __init__(self) -> None:
         self.told: list[str] = []
 
     async def poll_workflow_activation(self) -> bytes:
-        """As the SDK's."""
         asked = WorkflowActivation(run_id=RUN)
         asked.jobs.add().query_workflow.query_id = "q-1"
         return asked.SerializeToString()
 
     async def complete_workflow_activation(self, raw: bytes) -> None:
-        """As the SDK's."""
         self.told.append(WorkflowActivationCompletion.FromString(raw).WhichOneof("status") or "")
 
     def request_workflow_eviction(self, run_id: str) -> None:
-        """As the SDK's."""
         self.told.append(f"let go {run_id}")
 
 
 async def test_a_worker_passes_its_fence_by_what_it_hears_of_its_core_and_sends_it(store: Store) -> None:
-    """Queries as they come, answers as they are sent, and what is to be let go, in every worker of ours."""
     plugin, core = SignoffPlugin(worker_deps(store, pay_tool(Ledger()))), Core()
     fence, worker = plugin._fence, SimpleNamespace(_bridge_worker=SimpleNamespace(_ref=core))
 

@@ -73,7 +73,6 @@ def parts(reply: ModelReply) -> list[CallPart]:
 
 
 async def test_calls_are_numbered_by_us(store: Store) -> None:
-    """`c<completion>.<index>` from 1; the provider's own id stays beside it; words and usage come along."""
     reply = await asked(store, calls(("pay", {"amount": 1}), ("look", {}), text="a moment"))
     assert [(part.call, part.provider_call, part.tool) for part in parts(reply)] == [
         ("c2.1", "p0", "pay"),
@@ -96,7 +95,6 @@ async def test_limits_and_catalog_are_told_once(store: Store) -> None:
 
 
 async def test_the_driver_is_asked_with_everything_inline(store: Store) -> None:
-    """Model, instructions, settings, tools; stored contents and the provider's own messages are loaded."""
     text = "é" * INLINE_BYTES
     stored = await to_content(store, text, PLACE)
     provider = await keep(store, b'{"opaque":1}', PLACE)
@@ -120,7 +118,6 @@ async def test_the_driver_is_asked_with_everything_inline(store: Store) -> None:
 
 
 async def test_plain_text_is_a_response(store: Store) -> None:
-    """A completion without calls ends the turn with its words."""
     reply = await asked(store, say("hello"))
     assert (reply.response.state, reply.response.text.inline, reply.respond_call) == ("complete", "hello", "")
     with pytest.raises(ApplicationError, match="answered twice with nothing"):
@@ -129,7 +126,6 @@ async def test_plain_text_is_a_response(store: Store) -> None:
 
 @pytest.mark.parametrize("state", ["complete", "clarifying", "awaiting"])
 async def test_respond_ends_the_turn(store: Store, state: Any) -> None:
-    """Its state and text are the response, its call is named; calls beside it do not hide it."""
     reply = await asked(store, respond("done", state))
     assert (reply.answer.state, reply.answer.text.inline) == (state, "done")
     assert (reply.respond_call, reply.respond_error) == ("c2.1", "")
@@ -139,7 +135,6 @@ async def test_respond_ends_the_turn(store: Store, state: Any) -> None:
 
 @pytest.mark.parametrize(("text", "twice"), [("done", False), ("x" * 20_000, True)])
 async def test_an_answer_of_words_alone_is_not_sent_twice(store: Store, text: str, twice: bool) -> None:
-    """It stands in its call; what lies in the store is named beside it."""
     reply = await asked(store, respond(text))
     assert (reply.response is not None, reply.answer.state) == (twice, "complete")
     assert (text_of(reply.answer.text)[:1], reply.answer.text.blob is not None) == (text[:1], twice)
@@ -157,7 +152,6 @@ async def test_an_answer_of_words_alone_is_not_sent_twice(store: Store, text: st
     ],
 )
 async def test_a_bad_respond_is_told_and_kept_as_text(store: Store, args: Any, text: str) -> None:
-    """What was wrong goes back once; its raw text is there for the second time; words beside it go first."""
     reply = await asked(store, calls(("respond", args)))
     assert reply.respond_error
     assert (reply.respond_call, reply.response.state, reply.response.text.inline) == ("c2.1", "complete", text)
@@ -187,7 +181,6 @@ async def test_a_bad_respond_is_told_and_kept_as_text(store: Store, args: Any, t
     ],
 )
 async def test_arguments_that_cannot_be_used_are_malformed_softly(store: Store, raw: Any, args: Any, why: str) -> None:
-    """Nothing a model writes as arguments fails the activity; the call says what was wrong."""
     part = parts(await asked(store, calls(("pay", raw))))[0]
     assert part.args.inline == args
     assert why in part.malformed
@@ -197,7 +190,6 @@ async def test_arguments_that_cannot_be_used_are_malformed_softly(store: Store, 
 
 @pytest.mark.parametrize("over", [0, 1])
 async def test_arguments_are_measured_in_bytes(store: Store, over: int) -> None:
-    """64 KiB of JSON in UTF-8 are taken and stored, one byte more is not."""
     chars_left = ARGUMENTS_BYTES - len('{"a":""}')
     args = {"a": "é" * (chars_left // 2) + "x" * (chars_left % 2 + over)}
     part = parts(await asked(store, calls(("pay", args))))[0]
@@ -209,7 +201,6 @@ async def test_arguments_are_measured_in_bytes(store: Store, over: int) -> None:
 
 @pytest.mark.parametrize("over", [0, 1])
 async def test_fifty_calls_a_completion(store: Store, over: int) -> None:
-    """The fifty-first is surplus: numbered and answered, its arguments dropped."""
     made = await asked(store, calls(*[("pay", {"amount": 1})] * (CALLS_PER_COMPLETION + over)))
     found = parts(made)
     assert [part.surplus for part in found] == [False] * CALLS_PER_COMPLETION + [True] * over
@@ -218,7 +209,6 @@ async def test_fifty_calls_a_completion(store: Store, over: int) -> None:
 
 
 async def test_one_mebibyte_of_calls_a_completion(store: Store) -> None:
-    """Calls beyond 1 MiB of arguments are surplus; a smaller one that fits is taken; malformed ones cost nothing."""
     filler = ARGUMENTS_BYTES - len('{"a":""}')
     big = ("pay", {"a": "x" * filler})
     whole = CALLS_BYTES_PER_COMPLETION // ARGUMENTS_BYTES
@@ -229,7 +219,6 @@ async def test_one_mebibyte_of_calls_a_completion(store: Store) -> None:
 
 
 async def test_endless_calls_are_dropped_and_counted(store: Store) -> None:
-    """Beyond two hundred nothing is kept, and the provider's own message, which still names them, neither."""
     many = calls(*[("pay", {"amount": 1})] * (CALLS_KEPT_PER_COMPLETION + 3))
     whole = Completion(calls=many.calls[:CALLS_KEPT_PER_COMPLETION], provider=b"{}")
     kept = await asked(store, whole)
@@ -240,7 +229,6 @@ async def test_endless_calls_are_dropped_and_counted(store: Store) -> None:
 
 
 async def test_half_characters_are_replaced(store: Store) -> None:
-    """Text, names and ids a record cannot hold become ones it can."""
     odd = Completion(text="a\ud800", calls=(ProposedCall(tool="p\ud800", args={}, provider_call="i\ud800"),))
     reply = await asked(store, odd)
     assert reply.message.parts[0].text.inline == "a?"
@@ -250,7 +238,6 @@ async def test_half_characters_are_replaced(store: Store) -> None:
 
 
 async def test_endless_names_are_cut_and_long_texts_stored(store: Store) -> None:
-    """Names and provider ids at two hundred characters; texts over 8 KiB by reference."""
     text = "é" * INLINE_BYTES
     made = Completion(text=text, calls=(ProposedCall(tool="t" * 999, args={}, provider_call="i" * 999),))
     reply = await asked(store, made)
@@ -274,7 +261,6 @@ async def test_endless_names_are_cut_and_long_texts_stored(store: Store) -> None
     ],
 )
 async def test_failures_carry_their_type(store: Store, error: Exception, kind: str, final: bool, delay: Any) -> None:
-    """Refusals and mistakes are final; what is unavailable is tried again, when the provider says so if it does."""
     with pytest.raises(ApplicationError) as failed:
         await asked(store, error)
     found = failed.value
@@ -285,7 +271,6 @@ async def test_failures_carry_their_type(store: Store, error: Exception, kind: s
 async def test_neither_words_nor_errors_of_a_provider_repeat_its_key(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A secret of `model_settings` is hidden in what the model says and in what its provider fails with."""
     monkeypatch.setenv("OUR_KEY", "sk-of-the-model-41")
     keyed = {"api_key": "env:OUR_KEY"}
 
@@ -306,14 +291,12 @@ async def test_neither_words_nor_errors_of_a_provider_repeat_its_key(
     ("fields", "words"), [({"ctx": pinned(actor="dask")}, "`dask`"), ({"drivers": {}}, "no driver for the model")]
 )
 async def test_an_unknown_actor_or_model_is_the_developers(store: Store, fields: Any, words: str) -> None:
-    """It fails as `ConfigError`, at once."""
     with pytest.raises(ApplicationError, match=words) as failed:
         await asked(store, say("x"), **fields)
     assert (failed.value.type, failed.value.non_retryable) == ("ConfigError", True)
 
 
 async def test_no_model_is_paid_for_while_nothing_can_be_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked while what the turn saw is written, and broken off where that fails."""
     begun, broken_off = asyncio.Event(), asyncio.Event()
 
     async def thinks(request: CompletionRequest) -> Completion:
@@ -345,7 +328,6 @@ JSON = st.recursive(
 @settings(max_examples=60, deadline=None)
 @given(JSON | JSON.map(json.dumps) | st.text())
 def test_whatever_is_proposed_can_be_recorded(raw: Any) -> None:
-    """Arguments are one object that JSON carries within the limits, or `{}` with why not."""
     args, why, size = parse_arguments(raw)
     written = json.dumps(args, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     assert len(written.encode()) == size or why
@@ -354,7 +336,6 @@ def test_whatever_is_proposed_can_be_recorded(raw: Any) -> None:
 
 
 async def test_a_free_tool_is_offered_like_any(store: Store) -> None:
-    """The model is not told which calls will be asked."""
     deps = worker_deps(store, free(LEDGER), pay_tool(LEDGER, name="gated"))
     offered = {offer.name: offer.parameters for offer in deps.catalog.offered_tools("desk", pinned())}
     assert offered["pay"] == offered["gated"]

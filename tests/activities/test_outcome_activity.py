@@ -65,7 +65,6 @@ DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Con
 
 
 async def asked(store: Store, tool: Tool = TOOL, env: ActivityEnvironment | None = None, **fields: Any) -> ToolReply:
-    """What became of the one call?"""
     of_catalog = {name: fields.pop(name) for name in ("people", "profile", "actors") if name in fields}
     deps = dataclasses.replace(worker_deps(store, tool, **of_catalog), verifier=SIGNER.verifier())
     ahead = fields.pop("ahead", timedelta(0))
@@ -75,7 +74,6 @@ async def asked(store: Store, tool: Tool = TOOL, env: ActivityEnvironment | None
 
 
 async def test_a_recorded_outcome_is_the_answer(store: Store) -> None:
-    """What happened before the worker was lost is not lost."""
     await store.claim(PERMIT.digest, **WHO)
     await store.record(PERMIT.digest, DONE)
     reply = await asked(store)
@@ -84,7 +82,6 @@ async def test_a_recorded_outcome_is_the_answer(store: Store) -> None:
 
 @pytest.mark.parametrize("idempotent", [True, False])
 async def test_a_claimed_ticket_is_in_doubt(store: Store, idempotent: bool) -> None:
-    """Begun and never told."""
     await store.claim(PERMIT.digest, **WHO)
     reply = await asked(store, idempotent=idempotent)
     assert summary(reply) == ("in_doubt", IN_DOUBT_TEXT)
@@ -92,7 +89,6 @@ async def test_a_claimed_ticket_is_in_doubt(store: Store, idempotent: bool) -> N
 
 
 async def test_an_unclaimed_ticket_is_given_up(store: Store) -> None:
-    """Nothing ran, and a late worker cannot run it any more; asked twice, the same answer."""
     for _ in range(2):
         reply = await asked(store)
         assert (reply.outcome, reply.again, reply.note) == (None, "lapsed", "the approval was not used in time")
@@ -102,14 +98,12 @@ async def test_an_unclaimed_ticket_is_given_up(store: Store) -> None:
 
 
 async def test_it_looks_at_the_ticket_that_was_used(store: Store) -> None:
-    """The second ticket has a key of its own."""
     await store.claim(PERMIT.digest, **WHO)
     assert (await asked(store, ticket=2)).again == "lapsed"
     assert (await store.read_ticket(ticket_key(PERMIT.digest, 2))).state == "void"
 
 
 async def test_a_read_only_call_simply_failed(store: Store) -> None:
-    """It has no ticket and no effect that could be in doubt."""
     reads = free(LEDGER, read_only=True)
     permit = permit_for(reads)
     reply = await asked(store, reads, permit=permit, args=Content(inline=ARGS))
@@ -119,7 +113,6 @@ async def test_a_read_only_call_simply_failed(store: Store) -> None:
 
 @pytest.mark.parametrize("args", [Content(inline=ARGS), None])
 async def test_what_only_reads_by_now_may_have_acted_when_it_was_begun(store: Store, args: Content | None) -> None:
-    """A deploy made it read-only meanwhile: what its ticket says stands, and where it says nothing nobody may act."""
     reads: dict[str, Any] = {"tool": free(LEDGER, read_only=True), "args": args}
     assert (await asked(store, **reads)).again == "lapsed"
     assert (await store.read_ticket(PERMIT.digest)).state == "void"
@@ -130,7 +123,6 @@ async def test_what_only_reads_by_now_may_have_acted_when_it_was_begun(store: St
 
 
 async def test_a_tool_that_is_gone_has_its_ticket_all_the_same(store: Store) -> None:
-    """The catalog need not have the tool any more to say what became of the call."""
     await store.claim(PERMIT.digest, **WHO)
     assert summary(await asked(store, free(LEDGER, name="other")))[0] == "in_doubt"
 
@@ -163,14 +155,12 @@ async def begun(store: Store, tool: Tool = TOOL, **fields: Any) -> Decision:
 
 
 async def said(store: Store, tool: Tool = TOOL, **fields: Any) -> Decision:
-    """The same word, stored as an answer."""
     word = await begun(store, tool, **fields)
     await answer(store, word)
     return word
 
 
 async def test_the_word_that_it_happened_is_written(store: Store) -> None:
-    """To the ticket in question, once: a later word, or a doubt, changes nothing."""
     word = await said(store)
     reply = await asked(store, people=[APPROVER], **HELD | {"happened": word})
     assert summary(reply) == ("ok", "booking 7")
@@ -182,7 +172,6 @@ async def test_the_word_that_it_happened_is_written(store: Store) -> None:
 
 
 async def test_a_stored_word_is_written_and_the_turns_own_copy_of_a_signed_one_is_not(store: Store) -> None:
-    """What is signed counts as it lies in the store: a turn cannot bring a signed word that nobody's answer is."""
     raw = await begun(store)
     word = SIGNER.sign_decision(raw.model_copy(update={"received_at": NOW, "assurance": "session"}))
     given = HELD | {"happened": word, "people": [APPROVER]}
@@ -206,14 +195,12 @@ async def test_a_stored_word_is_written_and_the_turns_own_copy_of_a_signed_one_i
     ],
 )
 async def test_a_word_that_nobody_gave_is_not_written(store: Store, word: Any) -> None:
-    """By somebody without a seat, about another try or call, or under a wrong signature: the ticket stays open."""
     decision = (await begun(store)).model_copy(update=word)
     assert await asked(store, people=[APPROVER], **HELD | {"happened": decision}) == ToolReply()
     assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
 
 
 async def test_a_word_about_another_try_is_not_written(store: Store) -> None:
-    """People were asked about the second try; of the first nobody has said anything."""
     word = await begun(store)
     await Questions(store).end(word.approval_id, 1, "superseded")
     second = about(await ask(worker_deps(store, TOOL), TOOL, doubt=2), **SAID)
@@ -223,14 +210,12 @@ async def test_a_word_about_another_try_is_not_written(store: Store) -> None:
 
 @pytest.mark.parametrize("fields", [{"tool": free(LEDGER, name="other")}, {"args": None}, {"profile": "production"}])
 async def test_a_word_that_cannot_be_checked_is_not_written(store: Store, fields: Any) -> None:
-    """Without the tool, its arguments, or somebody who vouches for the turn."""
     word = await begun(store)
     assert await asked(store, people=[APPROVER], **HELD | {"happened": word} | fields) == ToolReply()
     assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
 
 
 async def test_what_nobody_began_cannot_have_happened(store: Store) -> None:
-    """No ticket, or a void one, takes no word."""
     word = about(await ask(worker_deps(store, TOOL), TOOL, doubt=1), **SAID)
     given = HELD | {"happened": word, "people": [APPROVER]}
     assert await asked(store, **given) == ToolReply()
@@ -265,7 +250,6 @@ LATER = ApprovalPolicy(approvers=("role:approvers",), escalate_to=("user:ana",),
 async def test_the_word_is_of_those_whom_this_very_call_asks(
     store: Store, policy: ApprovalPolicy, subject: str, written: bool
 ) -> None:
-    """As its arguments route it, and as its policy's handler says; nobody to whom it has not escalated yet."""
     tool = pay_tool(LEDGER, policy)
     permit = permit_for(tool)
     word = await said(store, tool, subject=subject)
@@ -298,7 +282,6 @@ async def forbids(args: Any, context: HookContext) -> Permission:
 async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(
     store: Store, fields: Any, subject: str
 ) -> None:
-    """A doubt is about the past: those to whom the call was routed are asked, and nobody else, whatever is now."""
     tool = pay_tool(LEDGER, ROUTED, **fields)
     permit = permit_for(tool)
     await store.claim(permit.digest, **WHO)
@@ -319,7 +302,6 @@ async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(
 
 
 async def test_the_word_may_be_of_somebody_for_whom_a_login_vouches(store: Store) -> None:
-    """Whom nobody declared is looked up before they are taken for a stranger."""
     login = "https://login.example.com#7"
     cy = a_person(id_from_login(login), name="Cy", identities={"oidc": (login,)})
     word = await said(store, subject=cy.id)
@@ -329,8 +311,6 @@ async def test_the_word_may_be_of_somebody_for_whom_a_login_vouches(store: Store
 
 
 async def test_the_log_says_which_word_was_not_written(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """And why, for who runs the worker: a turn goes on asking then."""
-
     def lines() -> list[str]:
         found = [record.getMessage().partition(" ({")[0] for record in caplog.records if "happened" in record.msg]
         caplog.clear()
@@ -355,13 +335,11 @@ async def reported(store: Store, report: str, tool: Tool = OUTSIDE, **fields: An
 
 
 async def endings(store: Store) -> list[tuple[str, str, dict[str, Any]]]:
-    """Kind, key and facts of what is on record of how the one call ended."""
     records = await AuditLog(store).stream(TURN.workflow_id)
     return [(each.kind, each.key, json.loads(each.data)) for each in records if "outcome/" in each.key]
 
 
 async def test_what_an_agent_reported_is_the_outcome_of_its_call(store: Store) -> None:
-    """Nothing is the outcome until then. Its record was written with the report, and nothing is added to it here."""
     key = permit_for(OUTSIDE).digest
     assert await reported(store, "look") == ToolReply()
     await store.claim(key, **WHO)
@@ -387,7 +365,6 @@ async def test_what_an_agent_reported_is_the_outcome_of_its_call(store: Store) -
 async def test_no_report_of_another_call_is_told(
     store: Store, report: str, whose: dict[str, str], fields: dict[str, Any]
 ) -> None:
-    """Another's ticket, a tool that its worker runs or that is gone, a turn nobody vouches for: nothing is said."""
     key = permit_for(fields.get("tool", OUTSIDE)).digest if "permit" not in fields else fields["permit"].digest
     await store.claim(key, **WHO | whose)
     assert await reported(store, report, **fields) == ToolReply()
@@ -398,7 +375,6 @@ async def test_no_report_of_another_call_is_told(
 
 
 async def test_a_call_whose_agent_is_given_up_is_in_doubt(store: Store) -> None:
-    """By its ticket and on record, with how it was dispatched; a report that comes later is believed."""
     key = permit_for(OUTSIDE).digest
     await store.claim(key, **WHO)
     for _ in range(2):
@@ -412,7 +388,6 @@ async def test_a_call_whose_agent_is_given_up_is_in_doubt(store: Store) -> None:
 
 
 async def test_a_call_is_not_given_up_without_its_record(store: Store) -> None:
-    """Ticket and record say the same: where the one cannot be written the other is not."""
     key = permit_for(OUTSIDE).digest
     await store.claim(key, **WHO)
     await store.run(lambda connection: connection.execute(text("DROP TABLE audit_records")).close())
@@ -424,7 +399,6 @@ async def test_a_call_is_not_given_up_without_its_record(store: Store) -> None:
 async def test_a_ticket_that_cannot_be_given_up_is_told_to_who_runs_the_worker(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is void already, as nobody began it: the turn hears nothing, and the log says of which tool and why."""
     key = permit_for(OUTSIDE).digest
     await store.void_unclaimed(key, **WHO)
     assert await reported(store, "give_up") == ToolReply()
@@ -436,7 +410,6 @@ async def test_a_ticket_that_cannot_be_given_up_is_told_to_who_runs_the_worker(
 
 @pytest.mark.parametrize("own", [True, False])
 async def test_the_outcome_is_the_turns_word_where_the_store_knows_of_no_call(store: Store, own: bool) -> None:
-    """A read has no ticket: that it was begun, and failed, only the turn says; a claimed ticket bears it out."""
     reads = free(LEDGER, read_only=True)
     permit = permit_for(reads)
     if own:
@@ -461,7 +434,6 @@ async def test_a_tool_that_still_runs_is_not_looked_up_and_nobody_is_told_of_ano
 
 
 async def test_a_ticket_that_is_given_up_names_the_request_of_its_turn(store: Store) -> None:
-    """By the nonce of who asked, as a claimed one does: a later turn of the same id is told apart by it."""
     permit = permit_for(TOOL, ctx=pinned(user=GUEST.model_copy(update={"nonce": "n1"})))
     assert (await asked(store, permit=permit)).again == "lapsed"
     assert (await store.read_ticket(permit.digest)).nonce == "n1"
@@ -471,7 +443,6 @@ async def test_a_ticket_that_is_given_up_names_the_request_of_its_turn(store: St
 async def test_a_probe_is_told_of_the_settings_and_of_no_approval_that_the_call_did_not_need(
     store: Store, kind: Any, approver: str
 ) -> None:
-    """What ran by a rule ran by no person, though people were asked about it before."""
     told: list[ToolContext] = []
 
     async def look(args: dict[str, Any], context: ToolContext) -> CannotTell:
@@ -501,7 +472,6 @@ DENIED_NOW = {"deny_if": "ctx.now.at < SOON", "route_to": "ctx.now.at < SOON ? [
 async def test_the_word_is_of_those_who_could_give_it_when_people_were_asked(
     store: Store, subject: str, written: bool
 ) -> None:
-    """Whatever day it is by now, on which others would be asked."""
     tool = pay_tool(LEDGER, turning(ANA_NOW))
     word = await said(store, tool, subject=subject)
     given = HELD | {"permit": permit_for(tool), "happened": word}
@@ -513,7 +483,6 @@ async def test_the_word_is_of_those_who_could_give_it_when_people_were_asked(
 async def test_where_the_call_was_denied_when_people_were_asked_the_word_is_of_those_asked_by_now(
     store: Store, subject: str, written: bool
 ) -> None:
-    """On no terms could anybody have been asked about it then."""
     people = [BOSS, BO, ANA, a_person("al")]
     soon = f"'{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}'"
     policy = ApprovalPolicy.model_validate({name: rule.replace("SOON", soon) for name, rule in DENIED_NOW.items()})
@@ -526,7 +495,6 @@ async def test_where_the_call_was_denied_when_people_were_asked_the_word_is_of_t
 
 @pytest.mark.parametrize(("subject", "written"), [("ana", True), ("bo", False)])
 async def test_the_word_is_of_nobody_whom_the_question_did_not_ask(store: Store, subject: str, written: bool) -> None:
-    """Those whom a deploy added since were shown no question."""
     asks_ana = ApprovalPolicy(approvers=("user:ana",))
     tool = pay_tool(LEDGER, ApprovalPolicy(approvers=("user:ana", "role:approvers")))
     word = await said(store, pay_tool(LEDGER, asks_ana), subject=subject)
@@ -536,7 +504,6 @@ async def test_the_word_is_of_nobody_whom_the_question_did_not_ask(store: Store,
 
 
 async def test_a_word_about_what_nobody_was_asked_is_not_written(store: Store) -> None:
-    """Neither is it an error: the turn goes on asking."""
     await store.claim(PERMIT.digest, **WHO)
     word = about(await ask(worker_deps(store, TOOL), TOOL, ctx=pinned(turn="t2"), doubt=1), **SAID)
     assert await asked(store, people=[APPROVER], **HELD | {"happened": word}) == ToolReply()

@@ -61,7 +61,6 @@ LENIENT = SignaturePolicy(Verifier(), development=True)
 
 
 async def rows_of(store: Store) -> ApprovalRows | None:
-    """What the store has of the one call's approval."""
     return await Questions(store).read(decision().approval_id)
 
 
@@ -123,12 +122,10 @@ async def put(store: Store, tool: Tool) -> ApprovalRequest:
     ],
 )
 def test_only_the_turn_and_call_of_the_permit_may_use_it(caller: ActivityCaller, problem: str) -> None:
-    """Workflow type and id, activity type and id come from the server and have to be those of the permit."""
     assert caller_problem(caller, permit_for(GATED), "pay") == problem
 
 
 async def test_an_automatic_permit_runs_what_the_policy_still_lets_run(store: Store) -> None:
-    """`auto` is the policy asked again: still automatic runs, anything else is judged anew."""
     tool = pay_tool(LEDGER, False)
     assert await weighed(store, tool, permit_for(tool)) == RUN
     gated = PermitCheck("again", "the policy changed before this ran", "policy")
@@ -137,7 +134,6 @@ async def test_an_automatic_permit_runs_what_the_policy_still_lets_run(store: St
 
 @pytest.mark.parametrize("kind", ["auto", "approved"])
 async def test_another_digest_is_stale(store: Store, kind: Any) -> None:
-    """A permit for other arguments or another definition of the tool runs nothing, decided or not."""
     tool = pay_tool(LEDGER, kind == "approved")
     stale = PermitCheck("again", "the tool changed while you were asked", "stale")
     assert await weighed(store, tool, permit_for(tool, kind=kind, digest="0" * 64)) == stale
@@ -146,7 +142,6 @@ async def test_another_digest_is_stale(store: Store, kind: Any) -> None:
 
 @pytest.mark.parametrize("leaves_out", [("question_hash",), ("question_hash", "revision"), ()])
 async def test_one_decision_about_this_call_is_enough(store: Store, leaves_out: tuple[str, ...]) -> None:
-    """An unsigned decision may leave hash and revision out; what it names has to be right."""
     request = await put(store, GATED)
     decision = about(request).model_copy(update={"question_hash": "", "revision": None} if len(leaves_out) == 2 else {})
     decision = decision.model_copy(update={"question_hash": ""}) if leaves_out else decision
@@ -158,7 +153,6 @@ FEW = "too few people have approved this"
 
 
 async def test_nobody_was_asked(store: Store) -> None:
-    """A permit whose call has no question in the store runs nothing, whatever it brings."""
     nobody = PermitCheck("refuse", "nobody was asked about this")
     assert await weighed(store, GATED, permit_for(GATED, kind="approved")) == nobody
 
@@ -181,7 +175,6 @@ async def test_decision_in_a_permit_alone_runs_nothing(store: Store, *, is_signe
 
 @pytest.mark.parametrize(("verdict", "why"), [("denied", "somebody denied this"), ("withdrawn", "this was withdrawn")])
 async def test_no_yes_counts_beside_a_no_in_the_store(store: Store, verdict: Any, why: str) -> None:
-    """A turn that leaves a no out, or is given a yes behind it, runs nothing."""
     request = await put(store, GATED)
     await answer(store, about(request, verdict=verdict, subject="ana"))
     await answer(store, about(request))
@@ -189,7 +182,6 @@ async def test_no_yes_counts_beside_a_no_in_the_store(store: Store, verdict: Any
 
 
 async def test_what_the_turn_ended_is_asked_again(store: Store) -> None:
-    """An approved question that was ended runs nothing by its yes."""
     request = await put(store, GATED)
     await answer(store, about(request))
     permit = permit_for(GATED, kind="approved")
@@ -200,7 +192,6 @@ async def test_what_the_turn_ended_is_asked_again(store: Store) -> None:
 
 
 async def test_an_older_revision_is_asked_again(store: Store) -> None:
-    """The permit of a question that was asked once more meanwhile: its answers are to what was."""
     request = await put(store, GATED)
     await answer(store, about(request))
     await Questions(store).end(request.id, 1, "superseded")
@@ -210,7 +201,6 @@ async def test_an_older_revision_is_asked_again(store: Store) -> None:
 
 
 async def test_a_first_answer_is_none_to_a_later_revision(store: Store) -> None:
-    """Asked again, only an answer that names the revision counts."""
     request = await put(store, GATED)
     await Questions(store).end(request.id, 1, "superseded")
     assert (await put(store, GATED)).revision == 2
@@ -248,7 +238,6 @@ async def test_a_quorum_is_of_distinct_people(
 
 
 async def test_a_quorum_that_rose_is_asked_again(store: Store) -> None:
-    """Asked under another policy for fewer people than now: more are asked; whom nobody approved: refused."""
     await put(store, GATED)
     permit = permit_for(TWO, kind="approved")
     nobody = permit.model_copy(update={"decisions": ()})
@@ -257,7 +246,6 @@ async def test_a_quorum_that_rose_is_asked_again(store: Store) -> None:
 
 
 async def test_an_approval_is_used_in_time(store: Store) -> None:
-    """From the answer that completed the quorum on, by the store's clock; the shorter of question's and policy's."""
     for before, now, text in (
         (ApprovalPolicy(grant_ttl=0.001), ApprovalPolicy(), "0.001"),
         (ApprovalPolicy(), ApprovalPolicy(grant_ttl=0.001), "0.001"),
@@ -288,14 +276,12 @@ ANA = Person(id="ana", tier="trusted", roles=("a", "b"))
     ],
 )
 def test_the_directory_bears_a_requester_out(person: Person, sure: bool, development: bool) -> None:
-    """Tier and roles have to be the directory's of now, in either profile."""
     user = GUEST.model_copy(update={"user": "ana", "tier": "trusted", "roles": ("a", "b")})
     assert is_believed(pinned(user=user), person, development=development) is sure
 
 
 @pytest.mark.parametrize("development", [True, False])
 def test_only_development_believes_a_stranger(development: bool) -> None:
-    """Somebody the directory does not know is believed in the development profile alone."""
     assert is_believed(pinned(), None, development=development) is development
 
 
@@ -344,7 +330,6 @@ def voters(terms: Terms, *questions: Question, policy: Any = True, **ctx: Any) -
 
 
 def test_who_answers_is_named_by_the_policy_of_now_and_by_each_question() -> None:
-    """Each with its own people, quorum, groups and word on the requester; a question that is the same counts once."""
     group = ApproverGroup(of=("role:board",), quorum=2)
     terms = Terms(approvers=("role:approvers", "role:board"), quorum=3, groups=(group,))
     other = question(approvers=("role:legal",), quorum=2, allow_self=True, proposers=("ana",))
@@ -380,7 +365,6 @@ def test_who_answers_is_named_by_the_policy_of_now_and_by_each_question() -> Non
 def test_an_escalation_counts_from_the_later_of_row_and_terms(
     asked_by: dict[str, Any], terms: dict[str, Any], after: int
 ) -> None:
-    """From the opening on; whether a call in doubt happened is asked on terms of which the call's own know nothing."""
     found = voters(dataclasses.replace(ESCALATES, **terms), question(**asked_by))
     assert found.escalations == (Escalation(OPENED + timedelta(seconds=after), BOSS),)
 
@@ -399,19 +383,16 @@ def test_an_escalation_counts_from_the_later_of_row_and_terms(
     ],
 )
 def test_what_never_escalates_adds_nobody(asked_by: dict[str, Any], terms: dict[str, Any]) -> None:
-    """Whom row or present terms do not name, or name for no moment, has no say."""
     assert voters(dataclasses.replace(ESCALATES, **terms), question(**asked_by)).escalations == ()
 
 
 def test_only_those_whom_both_name_are_added() -> None:
-    """A question's further people count as far as the present terms still name them, and no others."""
     terms = dataclasses.replace(ESCALATES, escalate_to=("role:cfo", "role:board"))
     (found,) = voters(terms, question(escalate_to=("role:boss", "role:board", "role:cfo"))).escalations
     assert found.to == ("role:board", "role:cfo")
 
 
 def test_a_change_by_somebody_it_was_escalated_to_keeps_them() -> None:
-    """A question that follows a change and asks them from its beginning had escalated before it."""
     everybody = ("role:approvers", *BOSS)
     edited = question(edit_of=1, approvers=everybody)
     always = (Escalation(datetime.min.replace(tzinfo=UTC), BOSS),)
@@ -439,7 +420,6 @@ def test_a_change_by_somebody_it_was_escalated_to_keeps_them() -> None:
     ],
 )
 def test_a_turn_is_asked_for_until_a_moment(user: dict[str, Any], expired: bool) -> None:
-    """A moment without a zone is none; only what nobody signed may leave it out."""
     assert is_expired(GUEST.model_copy(update=user), OPENED) is expired
 
 
@@ -497,7 +477,6 @@ def checked(
 
 
 def test_a_card_that_would_show_something_else_by_now_is_shown_again() -> None:
-    """What it masks and what it is cut to are the tool's and the policy's of now; whose tool is gone has no card."""
     changed = PermitCheck("again", "what the card shows of this has changed", "stale")
     assert checked(bound()) == RUN
     assert checked(bound(secrets=("to",))) == changed
@@ -513,7 +492,6 @@ def test_a_card_that_would_show_something_else_by_now_is_shown_again() -> None:
 
 
 def test_what_is_asked_again_says_why() -> None:
-    """In the store's own words for it, else that the tool is another."""
     assert checked(bound(), stale="this was asked again") == PermitCheck("again", "this was asked again", "stale")
     changed = PermitCheck("again", "the tool changed while you were asked", "stale")
     assert checked(bound(digest="other")) == changed
@@ -534,7 +512,6 @@ def test_what_is_asked_again_says_why() -> None:
 def test_changed_arguments_need_a_policy_that_lets_them_be_changed(
     mode: Any, proposers: tuple[str, ...], runs: bool
 ) -> None:
-    """As it is by now: one that has changes proposed takes those alone that were proposed to others."""
     rules = ApprovalPolicy(edit=mode)
     stricter = PermitCheck("again", "the policy on changed arguments is stricter now", "policy")
     changed = bound(revision=2, edit_of=1, proposers=proposers)
@@ -543,7 +520,6 @@ def test_changed_arguments_need_a_policy_that_lets_them_be_changed(
 
 
 def test_arguments_that_were_changed_in_another_question_are_none_of_this() -> None:
-    """A signed change counts where it was made in the very question that this one follows."""
     rules, changed = ApprovalPolicy(edit="approve"), bound(revision=2, edit_of=1)
     changed = changed.model_copy(update={"digest": digest_with(changed)(ARGS)})
     permit = APPROVED.model_copy(update={"digest": changed.digest})
@@ -575,7 +551,6 @@ def test_arguments_that_were_changed_in_another_question_are_none_of_this() -> N
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_terms_that_people_did_not_meet_are_asked_anew_where_they_changed(count: int) -> None:
-    """Fewer than the question wanted never approved it. Fewer than now: asked again, unless the policy is the same."""
     two = Terms(approvers=("role:approvers",), quorum=2)
     mine = catalog_of([pay_tool(LEDGER, ApprovalPolicy())]).policy("pay").hash
     asked = bound(quorum=count)
@@ -592,7 +567,6 @@ def test_terms_that_people_did_not_meet_are_asked_anew_where_they_changed(count:
 @pytest.mark.parametrize("allowed_now", [True, False])
 @pytest.mark.parametrize("allowed_then", [True, False])
 def test_nobody_approves_their_own_call_unless_it_was_so_and_is(*, allowed_now: bool, allowed_then: bool) -> None:
-    """Both the question and the policy of now let the requester decide, or their answer is asked of others again."""
     rules = ApprovalPolicy(allow_self_approval=allowed_now)
     asked = bound(approvers=("user:guest",), allow_self=allowed_then)
     terms = Terms(approvers=("user:guest",))
@@ -602,7 +576,6 @@ def test_nobody_approves_their_own_call_unless_it_was_so_and_is(*, allowed_now: 
 
 
 def test_every_signed_answer_is_as_sure_as_question_and_terms_want() -> None:
-    """One that is not is enough. What nobody signed may claim any assurance, so none of it is looked at."""
     weak = PermitCheck("again", "this needs a stronger sign-in now", "policy")
     asked, sure = bound(), bound(min_assurance="mfa")
     strong = Terms(approvers=("role:approvers",), min_assurance="mfa")
@@ -616,7 +589,6 @@ def test_every_signed_answer_is_as_sure_as_question_and_terms_want() -> None:
 
 
 def test_an_answer_of_somebody_who_may_not_answer_now_is_asked_of_others() -> None:
-    """Somebody the directory does not list among those who are asked."""
     gone = PermitCheck("again", "not everybody who approved this may decide it now", "policy")
     asked = bound()
     assert checked(asked, yes(asked, "stranger")) == gone
@@ -645,9 +617,6 @@ def test_an_answer_of_somebody_who_may_not_answer_now_is_asked_of_others() -> No
 def test_a_signed_answer_came_while_the_terms_of_now_leave_time(
     terms: dict[str, Any], asked: dict[str, Any], answered: dict[str, Any], runs: bool
 ) -> None:
-    """From the opening to their deadline, which an escalation puts off once. Terms that leave no less time than the
-    question did say nothing new.
-    """
     late = PermitCheck("again", "it has to be approved sooner now", "policy")
     question = bound(**asked)
     given = yes(question, **answered)
@@ -663,7 +632,6 @@ def test_a_signed_answer_came_while_the_terms_of_now_leave_time(
 def test_an_approval_is_good_for_its_span_from_the_answer_that_completed_it(
     span: float, after: float, runs: bool
 ) -> None:
-    """To the very end of it: of the question's and the policy's the shorter."""
     late = PermitCheck("again", f"it was approved more than {span:g} seconds ago and not begun", "policy")
     expected = RUN if runs else late
     assert checked(bound(grant_ttl=span), after=after) == expected
@@ -678,7 +646,6 @@ def test_an_approval_is_good_for_its_span_from_the_answer_that_completed_it(
 
 
 def read(*questions: Question, answered: Sequence[Decision] = (), after: float = 120.0) -> ApprovalRows:
-    """The rows of one approval, whose answers came a second after each other."""
     moments = [OPENED + MINUTE + timedelta(seconds=number) for number in range(len(answered))]
     answers = tuple(
         StoredAnswer(
@@ -693,12 +660,10 @@ def read(*questions: Question, answered: Sequence[Decision] = (), after: float =
 
 
 def claimed(rows: ApprovalRows | None, **permit: Any) -> StoredApproval | None:
-    """What the store has of the approval that a permit claims."""
     return approval_of(APPROVED.model_copy(update=permit), rows)
 
 
 def test_a_call_is_approved_by_the_last_question_about_it() -> None:
-    """Not by one about what became of it; where nobody was asked about the call, there is no approval."""
     first, doubt = bound(), bound(revision=2, kind="in_doubt", doubt_of=1)
     assert claimed(None) is None
     assert claimed(read(doubt)) is None
@@ -712,7 +677,6 @@ def test_a_call_is_approved_by_the_last_question_about_it() -> None:
 
 
 def test_the_answer_that_completed_it_is_the_last_yes() -> None:
-    """To the question as it is asked, not what else was answered later."""
     asked = bound(quorum=2, veto=False)
     given = [yes(asked), yes(asked, "ana"), yes(asked, "bo", verdict="denied")]
     found = claimed(read(asked, answered=given))
@@ -737,7 +701,6 @@ def test_the_answer_that_completed_it_is_the_last_yes() -> None:
     ],
 )
 def test_a_question_that_is_not_the_one_asked_now_is_stale(fields: dict[str, Any], revision: int, stale: str) -> None:
-    """One asked again, ended by its turn, or judged at a moment that somebody chose."""
     asked = bound(**fields)
     found = claimed(read(asked, answered=[yes(asked)]), revision=revision)
     assert found is not None
@@ -745,7 +708,6 @@ def test_a_question_that_is_not_the_one_asked_now_is_stale(fields: dict[str, Any
 
 
 def test_a_no_to_this_very_action_holds_for_each_question_about_it() -> None:
-    """Whatever is asked and answered after it; a no to other arguments holds for those."""
     first, other = bound(), bound(digest="other")
     second = bound(revision=2)
     no = yes(first, "ana", verdict="denied")
@@ -769,7 +731,6 @@ def test_a_no_to_this_very_action_holds_for_each_question_about_it() -> None:
     ],
 )
 def test_no_yes_counts_for_a_question_that_ended_without_one(answered: str, after: float, problem: str) -> None:
-    """By a no, by a withdrawal, or by its deadline."""
     asked = bound()
     words = [yes(asked, "ana", verdict=answered)] if answered else []
     found = claimed(read(asked, answered=words, after=after))
@@ -786,7 +747,6 @@ def test_no_answer_in_a_permit_counts() -> None:
 
 
 def test_a_question_with_changed_arguments_knows_in_which_they_were_changed() -> None:
-    """By the hash of that question; of one whose row is gone it knows nothing."""
     first, second = bound(digest="first"), bound(revision=2, edit_of=1)
     found = claimed(read(first, second), revision=2)
     assert found is not None

@@ -83,7 +83,6 @@ async def serving(vendor: Vendor, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 
 
 def completion(text: str = "", *called: tuple[str, dict[str, Any]]) -> dict[str, Any]:
-    """A chat-completions answer."""
     calls = [
         {"id": f"call_{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}
         for n, (name, args) in enumerate(called)
@@ -100,12 +99,10 @@ def completion(text: str = "", *called: tuple[str, dict[str, Any]]) -> dict[str,
 
 
 def asked(*messages: Message) -> CompletionRequest:
-    """A request without provider memory."""
     return CompletionRequest(MODEL, "Be brief.", messages, (None,) * len(messages), (respond_form().offer,))
 
 
 async def test_a_completion_comes_back_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text, calls with the provider's own ids, usage; the instructions and tools went out."""
     vendor = Vendor(lambda _: (200, completion("Hm.", ("pay", {"amount": 3})), {}))
     async with serving(vendor, monkeypatch):
         answer = await ProviderModel(MODEL).complete(asked(user_message("pay 3")))
@@ -121,7 +118,6 @@ async def test_a_completion_comes_back_in_our_words(monkeypatch: pytest.MonkeyPa
 async def test_strict_reaches_a_provider_that_knows_it(
     monkeypatch: pytest.MonkeyPatch, strict: bool, sent: bool | None
 ) -> None:
-    """As the tool declares it: `strict: true` stands in what the vendor is sent, `false` keeps it out."""
     vendor = Vendor(lambda _: (200, completion("Hm."), {}))
     catalog = catalog_of([pay_tool(Ledger(), strict=strict)])
     offered = catalog.definitions(a_call_context(), frozenset())
@@ -145,7 +141,6 @@ async def test_strict_reaches_a_provider_that_knows_it(
 async def test_each_status_is_retried_or_final(
     monkeypatch: pytest.MonkeyPatch, status: int, error: type[Exception]
 ) -> None:
-    """429 and 5xx are worth another try, other 4xx are not; no body of the vendor's is repeated."""
     vendor = Vendor(lambda _: (status, {"error": {"message": "secret body"}}, {"retry-after": "0.01"}))
     async with serving(vendor, monkeypatch):
         with pytest.raises(error) as raised:
@@ -164,7 +159,6 @@ async def test_each_status_is_retried_or_final(
 async def test_a_path_that_is_not_there_is_named_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, model: str, login: str, remedy: str
 ) -> None:
-    """A server with chat completions alone answers 404 to `openai:`: the address is told, without a key in it."""
     vendor = Vendor(lambda _: (404, {"error": {"message": "secret body"}}, {}))
     async with serving(vendor, monkeypatch):
         port = os.environ["OPENAI_BASE_URL"].rpartition(":")[2]
@@ -176,7 +170,6 @@ async def test_a_path_that_is_not_there_is_named_with_the_remedy(
 
 
 async def test_no_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refused connection is worth another try."""
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{free_port()}/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
     with pytest.raises(ModelUnavailable):
@@ -195,7 +188,6 @@ async def test_no_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None
 async def test_a_model_that_cannot_be_had_is_found_at_start(
     monkeypatch: pytest.MonkeyPatch, model: str, part: str
 ) -> None:
-    """A missing key, an unknown name and a missing extra are each one sentence that names the remedy."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     actor = Actor(name="desk", description="", instructions="", model=model)
@@ -206,7 +198,6 @@ async def test_a_model_that_cannot_be_had_is_found_at_start(
 
 
 async def test_one_model_may_stand_in_for_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a key, a real model answers instead of the example's script."""
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
     actor = Actor(name="desk", description="", instructions="", model="scripted:nowhere:model")
     drivers = await build_drivers(catalog_of([], actors=[actor]), SecretProvider(), instead="openai-chat:gpt-5")
@@ -214,7 +205,6 @@ async def test_one_model_may_stand_in_for_the_scripts(monkeypatch: pytest.Monkey
 
 
 def test_a_response_that_no_longer_loads_is_rebuilt() -> None:
-    """Without the provider's own message, or with one of a strange version, the parts make up for it."""
     spoken = Message(
         role="assistant",
         parts=(
@@ -234,7 +224,6 @@ def test_a_response_that_no_longer_loads_is_rebuilt() -> None:
 
 
 def test_what_became_of_a_call_that_waited_is_told_in_words() -> None:
-    """A provider takes one result of a call, and has it: that it waits."""
     call = CallPart(call="c1.1", provider_call="x", tool="pay", args=Content(inline={}))
     waits = ResultPart(call="c1.1", provider_call="x", tool="pay", code="waiting", value=Content(inline="waiting"))
     denied = ToolDenied(source="human", tool="pay", call_id="c1.1", reason="no")
@@ -257,8 +246,6 @@ def test_what_became_of_a_call_that_waited_is_told_in_words() -> None:
 async def test_a_whole_turn_over_a_real_provider(
     monkeypatch: pytest.MonkeyPatch, client: Client, store: Store, task_queue: str
 ) -> None:
-    """The provider proposes, a person denies, and the vendor sees the denial as the call's one result."""
-
     def answer(messages: list[dict[str, Any]]) -> tuple[int, dict[str, Any], dict[str, str]]:
         results = [message for message in messages if message["role"] == "tool"]
         if not results:
@@ -316,7 +303,6 @@ async def test_a_call_in_an_answer_cut_at_its_length_is_told_so(monkeypatch: pyt
 async def test_a_providers_400_is_logged_with_its_words(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The error that reaches the history has none of them."""
     vendor = Vendor(lambda _: (400, {"error": {"message": "Invalid value for 'messages[4]'"}}, {}))
     async with serving(vendor, monkeypatch):
         with pytest.raises(ModelRefused) as refused:
@@ -328,7 +314,6 @@ async def test_a_providers_400_is_logged_with_its_words(
 async def test_a_turn_whose_model_repeats_an_id_completes(
     client: Client, task_queue: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one answer, and in a later one."""
     answers = [
         completion("", ("pay", {"amount": 1, "to": "Ana"}), ("pay", {"amount": 2, "to": "Ana"})),
         completion("", ("pay", {"amount": 3, "to": "Ana"})),
@@ -379,7 +364,6 @@ async def test_a_turn_whose_model_repeats_an_id_completes(
 def test_a_model_that_cannot_be_had_is_told_in_our_words(
     monkeypatch: pytest.MonkeyPatch, model: str, expected: str
 ) -> None:
-    """The library that speaks to providers names remedies of its own, which are none here."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ConfigError) as refused:
         build_driver(model)

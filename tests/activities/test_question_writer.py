@@ -38,12 +38,10 @@ OVER = "somebody answered this meanwhile, or it is over; open it once more"
 
 
 def call_of(args: Any = ARGS) -> CallPart:
-    """The one call, with these arguments."""
     return CallPart(call="c1.1", tool="pay", args=Content(inline=args))
 
 
 def task_of(args: Any = ARGS, **fields: Any) -> GateTask:
-    """The gates' task about the one call."""
     return GateTask(**{"ctx": pinned(), "calls": (call_of(args),)} | fields)
 
 
@@ -69,7 +67,6 @@ def verdict_of(rule: RuleReference, **fields: Any) -> PolicyVerdict:
 
 
 async def first_of(deps: WorkerDeps, **fields: Any) -> ApprovalRequest:
-    """The question about the one call."""
     tool = deps.catalog.tool_view(pinned()).tool("pay")
     assert tool is not None
     return await asked(deps, tool, **fields)
@@ -84,7 +81,6 @@ async def edit_of(deps: WorkerDeps, decision: Decision, **fields: Any) -> Edit |
 
 
 async def after(deps: WorkerDeps, edit: Edit | str, **fields: Any) -> ApprovalRequest:
-    """The question that takes the place of the one that was changed."""
     assert isinstance(edit, Edit)
     args = {"amount": 1}
     found = await QuestionWriter(deps).ask_changed(task_of(args), subject_of(deps, args, **fields), edit)
@@ -93,12 +89,10 @@ async def after(deps: WorkerDeps, edit: Edit | str, **fields: Any) -> ApprovalRe
 
 
 def change_of(request: ApprovalRequest, **fields: Any) -> Decision:
-    """The approver's change of the amount."""
     return about(request, **{"edited_args": {"amount": 1}} | fields)
 
 
 def signed_change(decision: Decision) -> Decision:
-    """The change as the gateway vouches for it."""
     return SIGNER.sign_decision(decision.model_copy(update={"received_at": NOW, "assurance": "session"}))
 
 
@@ -106,7 +100,6 @@ EDITABLE = ApprovalPolicy(edit="approve")
 
 
 async def test_the_declaration_lies_in_the_store_under_its_hash(store: Store) -> None:
-    """Whoever draws the card later reads it there, whatever this worker declares by then."""
     deps = deps_of(store)
     about = subject_of(deps)
     request = await QuestionWriter(deps).ask(task_of(), about)
@@ -117,7 +110,6 @@ async def test_the_declaration_lies_in_the_store_under_its_hash(store: Store) ->
 async def test_a_question_says_where_it_comes_from_and_goes_to(
     store: Store, wanted: tuple[str, ...] | None, told: tuple[str, ...]
 ) -> None:
-    """The channel by which the turn was asked for, and those that the policy wants, else those of the rules."""
     channels, rules = [DeclaredChannel(each, "email") for each in ("mail", "ops")], RoutingRules(default=("mail",))
     deps = deps_of(store, ApprovalPolicy(notify=wanted), channels=channels, routing=rules)
     request = await QuestionWriter(deps).ask(task_of(ctx=pinned(channel="slack")), subject_of(deps))
@@ -145,7 +137,6 @@ async def test_what_a_verdict_makes_of_a_question(
 
 @pytest.mark.parametrize(("doubt", "seconds"), [(0, 60.0), (1, 86_400.0)])
 async def test_a_doubt_waits_as_long_as_the_policy_has_it(store: Store, doubt: int, seconds: float) -> None:
-    """Whoever asked for the turn may be gone by then: what has happened is still to be found out."""
     deps = deps_of(store, clock=lambda: NOW)
     request = await QuestionWriter(deps).ask(task_of(doubt=doubt, ask_within=60.0), subject_of(deps))
     assert request.timeout == seconds
@@ -155,7 +146,6 @@ async def test_a_doubt_waits_as_long_as_the_policy_has_it(store: Store, doubt: i
 async def test_an_answer_that_its_turn_has_yet_to_hear_of_is_not_asked_over(
     store: Store, told: bool, revision: int
 ) -> None:
-    """An attempt that was lost asked it since: its question stands; any other one that was answered is asked anew."""
     deps = deps_of(store)
     request = await QuestionWriter(deps).ask(task_of(), subject_of(deps))
     assert request.opened_at is not None
@@ -179,7 +169,6 @@ async def test_an_answer_that_its_turn_has_yet_to_hear_of_is_not_asked_over(
 async def test_which_question_a_change_has_to_name(
     store: Store, change: dict[str, Any], signed: bool, found: str | None
 ) -> None:
-    """It must name its hash, as nobody else may use it for another; without a revision it is the first."""
     deps = deps_of(store, EDITABLE)
     decision = change_of(await first_of(deps)).model_copy(update=change)
     if signed:
@@ -190,7 +179,6 @@ async def test_which_question_a_change_has_to_name(
 
 
 async def test_a_signed_change_that_counts_for_nothing_is_nobodys_change(store: Store) -> None:
-    """One that never came to the store, and one that was voided there."""
     deps = deps_of(store, EDITABLE)
     decision = signed_change(change_of(await first_of(deps)))
     assert await edit_of(deps, decision) == OVER
@@ -201,7 +189,6 @@ async def test_a_signed_change_that_counts_for_nothing_is_nobodys_change(store: 
 
 
 async def test_after_a_change_was_asked_it_alone_is_found_again(store: Store) -> None:
-    """As an activity may be tried twice; what somebody else changes of the same question comes too late."""
     deps = deps_of(store, EDITABLE)
     request = await first_of(deps)
     decision, other = change_of(request), change_of(request, subject="ana", delivery_id="d2")
@@ -212,7 +199,6 @@ async def test_after_a_change_was_asked_it_alone_is_found_again(store: Store) ->
 
 
 def of_acme(person: str, **fields: Any) -> Person:
-    """Somebody of another tenant than the default one."""
     return a_person(person, tenant="acme", **fields)
 
 
@@ -220,7 +206,6 @@ def of_acme(person: str, **fields: Any) -> Person:
     ("subject", "name", "human"), [("ana", "Ana", "ana"), ("ana2", "Ana B", "ana"), ("stranger", "", "stranger")]
 )
 async def test_a_change_says_whose_it_is(store: Store, subject: str, name: str, human: str) -> None:
-    """By the entry of their own tenant, and as which human; whom nobody knows has an id alone."""
     people = [
         of_acme("ana", name="Ana"),
         of_acme("ana2", name="Ana B", person_id="ana"),
@@ -234,7 +219,6 @@ async def test_a_change_says_whose_it_is(store: Store, subject: str, name: str, 
 
 
 async def test_whom_a_login_vouched_for_is_named_as_the_author_of_a_change(store: Store) -> None:
-    """Nobody declared them: they are looked up in the store, in their tenant."""
     cy = of_acme(id_from_login(LOGIN), name="Cy", identities={"oidc": (LOGIN,)})
     await store.run(vouched_writer(vouch(SIGNER, cy, names=(), now=NOW, lifetime=timedelta(days=7))))
     deps, ctx = deps_of(store, EDITABLE), pinned(tenant="acme")
@@ -249,7 +233,6 @@ async def test_whom_a_login_vouched_for_is_named_as_the_author_of_a_change(store
 async def test_the_note_of_a_changed_question_names_its_author_first(
     store: Store, names: dict[str, str], who: str, note: str
 ) -> None:
-    """By name, or by id where there is no name; what else is to be said comes after that."""
     deps = deps_of(store, EDITABLE, people=[a_person(each, name=name) for each, name in names.items()])
     request = await first_of(deps)
     found = await after(deps, await edit_of(deps, change_of(request, subject="ana")), note=note)
@@ -263,7 +246,6 @@ async def test_the_note_of_a_changed_question_names_its_author_first(
 async def test_who_proposes_other_arguments_is_one_who_asks(
     store: Store, edit: Any, proposers: tuple[str, ...]
 ) -> None:
-    """As the entry they came by and as the human they are; where a change is a yes nobody proposes."""
     people = [a_person("ana"), a_person("ana2", person_id="ana")]
     deps = deps_of(store, ApprovalPolicy(edit=edit), people=people)
     request = await first_of(deps)
@@ -275,7 +257,6 @@ async def test_who_proposes_other_arguments_is_one_who_asks(
 async def test_a_change_goes_on_with_what_time_has_brought_to_its_question(
     store: Store, late: bool, escalated: bool
 ) -> None:
-    """By the later of both clocks: a question that was escalated by now has its approvers still, and is none anew."""
     policy = ApprovalPolicy(edit="approve", escalate_after=3_600.0, escalate_to=("role:board",))
     deps = deps_of(store, policy)
     request = await first_of(deps)

@@ -17,7 +17,6 @@ from signoff.store.store import Store
 
 @pytest.mark.row("E46")
 async def test_calls_that_run_at_once_see_each_its_own_context(store: Store) -> None:
-    """Both are inside the handler at the same time; each task has gone through JSON, and holds all the handler sees."""
     inside = asyncio.Barrier(2)
 
     def answer(args: dict[str, Any], ctx: ToolContext) -> Any:

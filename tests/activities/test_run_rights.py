@@ -59,7 +59,6 @@ OBJECTS = "no payments to this address at present"
 @pytest.mark.parametrize("objected", [True, False])
 @pytest.mark.parametrize("objects", [True, False])
 async def test_people_let_pass_what_they_were_shown_and_no_more(store: Store, *, objected: bool, objects: bool) -> None:
-    """Who agreed to a call while nothing was objected to did not agree to override an objection of now."""
     ledger, now = Ledger(), {"objects": objected}
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
@@ -78,7 +77,6 @@ async def test_people_let_pass_what_they_were_shown_and_no_more(store: Store, *,
 
 
 async def test_another_objection_than_the_one_shown_is_shown_first(store: Store) -> None:
-    """Words that people let pass are these words."""
     ledger, words = Ledger(), ["too late"]
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
@@ -93,7 +91,6 @@ async def test_another_objection_than_the_one_shown_is_shown_first(store: Store)
 
 
 async def test_what_somebody_denied_runs_by_no_rule_in_the_same_turn(store: Store) -> None:
-    """Asked about and denied; then a deploy lets it run without anybody: this very call is refused."""
     ledger = Ledger()
     gated, free = pay_tool(ledger), pay_tool(ledger, False)
     await answer(store, about(await asked(worker_deps(store, gated, people=PEOPLE), gated), verdict="denied"))
@@ -105,7 +102,6 @@ async def test_what_somebody_denied_runs_by_no_rule_in_the_same_turn(store: Stor
 
 @pytest.mark.parametrize("ticket", [2, 3])
 async def test_every_earlier_ticket_counts(store: Store, ticket: int) -> None:
-    """A void one says nothing of those after it: what any of them came to is told, and one in doubt stops the next."""
     ledger = Ledger()
     tool = pay_tool(ledger, False)
     deps, task = worker_deps(store, tool), task_for(tool, ticket=ticket)
@@ -122,7 +118,6 @@ async def test_every_earlier_ticket_counts(store: Store, ticket: int) -> None:
 
 
 async def test_a_question_that_was_asked_anew_is_not_answered_by_what_was_read_before(store: Store) -> None:
-    """An approved call whose question its turn took back runs nothing."""
     ledger = Ledger()
     tool = pay_tool(ledger)
     deps = worker_deps(store, tool, people=PEOPLE)
@@ -136,7 +131,6 @@ async def test_a_question_that_was_asked_anew_is_not_answered_by_what_was_read_b
 
 @pytest.mark.parametrize("gated", [True, False])
 async def test_a_call_about_which_people_are_asked_runs_by_no_rule(store: Store, *, gated: bool) -> None:
-    """While its question stands: by a tool that nobody has to approve, and by a rule that lets it run."""
     ledger = Ledger()
     policy = ApprovalPolicy(auto_approve_if="true") if gated else False
     asks, runs = pay_tool(ledger), pay_tool(ledger, policy)
@@ -147,7 +141,6 @@ async def test_a_call_about_which_people_are_asked_runs_by_no_rule(store: Store,
 
 
 async def test_a_rule_that_denies_by_now_ends_a_call_that_was_approved(store: Store) -> None:
-    """In the words of that rule."""
     ledger = Ledger()
     tool = pay_tool(ledger)
     await answer(store, about(await asked(worker_deps(store, tool, people=PEOPLE), tool)))
@@ -172,7 +165,6 @@ def changed_once_derived(monkeypatch: pytest.MonkeyPatch, change: Callable[[], A
 async def test_what_changes_once_the_right_was_derived_lets_nothing_run(
     store: Store, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    """It is asked again where the ticket is claimed: nothing ran, and the ticket is nobody's."""
     ledger = Ledger()
     tool = pay_tool(ledger)
     deps = worker_deps(store, tool, people=PEOPLE)
@@ -191,7 +183,6 @@ async def test_what_changes_once_the_right_was_derived_lets_nothing_run(
 
 
 async def test_a_yes_that_was_taken_back_runs_nothing_whatever_the_turn_says(store: Store) -> None:
-    """Where unsigned answers are taken as well: its author was told that it does not count."""
     ledger = Ledger()
     tool = pay_tool(ledger)
     deps = worker_deps(store, tool, people=PEOPLE)
@@ -206,7 +197,6 @@ async def test_a_yes_that_was_taken_back_runs_nothing_whatever_the_turn_says(sto
 
 
 async def test_an_answer_to_an_earlier_question_takes_the_place_of_none_to_this(store: Store) -> None:
-    """Whatever its author's channel calls both."""
     ledger = Ledger()
     before, tool = pay_tool(ledger, version="1"), pay_tool(ledger, version="2")
     deps = worker_deps(store, tool, people=PEOPLE)
@@ -222,7 +212,6 @@ async def test_an_answer_to_an_earlier_question_takes_the_place_of_none_to_this(
 async def test_a_question_that_comes_once_a_rule_let_a_call_run_stops_it(
     store: Store, monkeypatch: pytest.MonkeyPatch, *, read_only: bool
 ) -> None:
-    """Also a call that only reads, which claims no ticket."""
     ledger = Ledger()
     runs = pay_tool(ledger, ApprovalPolicy(auto_approve_if="true"), read_only=read_only)
     deps = worker_deps(store, runs, people=PEOPLE)
@@ -233,7 +222,6 @@ async def test_a_question_that_comes_once_a_rule_let_a_call_run_stops_it(
 
 
 async def test_an_answer_more_does_not_stop_what_was_approved(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was agreed to stands as it stood."""
     ledger = Ledger()
     tool = pay_tool(ledger)
     deps = worker_deps(store, tool, people=(*PEOPLE, a_person("ana")))
@@ -244,7 +232,6 @@ async def test_an_answer_more_does_not_stop_what_was_approved(store: Store, monk
 
 
 async def test_a_name_that_means_another_tool_where_the_turn_stands_runs_nothing(store: Store) -> None:
-    """Nobody has approved anything of that one."""
     ledger = Ledger()
     tool = pay_tool(ledger, False)
     desk = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(pay_tool(ledger, False, title="Own"),))
@@ -254,7 +241,6 @@ async def test_a_name_that_means_another_tool_where_the_turn_stands_runs_nothing
 
 @pytest.mark.parametrize(("kind", "times"), [("auto", 1), ("approved", 2)])
 async def test_what_people_agreed_to_is_asked_about_anew(store: Store, kind: Any, times: int) -> None:
-    """However short their answer took; what nobody is asked about goes by what the check said a moment ago."""
     ledger, inputs = Ledger(), []
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
@@ -275,7 +261,6 @@ async def test_what_people_agreed_to_is_asked_about_anew(store: Store, kind: Any
 
 
 async def test_a_run_in_the_name_of_nobody_is_recorded_as_the_turns_word(store: Store) -> None:
-    """Everything that is known of it comes from whoever asked."""
     ledger = Ledger()
     tool = pay_tool(ledger, False)
     reply = await run(worker_deps(store, tool, profile="production"), tool, task_for(tool))

@@ -53,7 +53,6 @@ PEOPLE = (
 
 
 def asks(user: Principal = GUEST, *, signer: Signer = SIGNER, turn: TurnKey = TURN) -> Principal:
-    """Who asks, as the gateway vouches for it."""
     return signed_asker(signer, user, *turn, at=NOW)
 
 
@@ -109,14 +108,12 @@ class PermitKit:
         return str(reply.outcome.value.inline)
 
     async def refused_with(self, *stored: Decision, **fields: Any) -> str:
-        """Why it refuses with these answers in the store, of which it is asked once."""
         for each in stored:
             await answer(self.store, each)
         return await self.refused(**fields)
 
 
 async def test_a_signed_answer_runs_by_public_keys_alone(store: Store) -> None:
-    """A worker that has no private key runs what the gateway signed."""
     kit = PermitKit(store)
     await answer(store, signed(await kit.ask()))
     reply = await kit.run()
@@ -155,7 +152,6 @@ async def test_an_altered_reason_or_author_is_refused(store: Store, profile: Pro
 async def test_a_decision_copied_from_another_call_is_refused(
     store: Store, approval_id: str, hash_too: bool, why: str
 ) -> None:
-    """Signed for another call, turn or approval, it approves nothing here; its id cannot be changed either."""
     kit = PermitKit(store)
     request = await kit.ask()
     other = signed(request, approval_id=approval_id, question_hash="0" * 64)
@@ -164,7 +160,6 @@ async def test_a_decision_copied_from_another_call_is_refused(
 
 
 async def test_a_decision_replayed_to_another_revision_or_question_is_refused(store: Store) -> None:
-    """It is an answer to what the person saw: this call under these terms, in this revision."""
     kit = PermitKit(store)
     first = signed(await kit.ask())
     assert "about something else" in await kit.refused_with(signed(await kit.ask(), question_hash="0" * 64))
@@ -178,7 +173,6 @@ async def test_a_decision_replayed_to_another_revision_or_question_is_refused(st
 
 
 async def test_terms_that_were_changed_in_the_row_are_signed_by_nobody(store: Store) -> None:
-    """Who can write the store makes one person out of two in the question itself: then its hash is another."""
     kit = PermitKit(store, ApprovalPolicy(quorum=2))
     await answer(store, signed(await kit.ask()))
     body = "UPDATE questions SET body = replace(body, '\"quorum\":2', '\"quorum\":1')"
@@ -188,7 +182,6 @@ async def test_terms_that_were_changed_in_the_row_are_signed_by_nobody(store: St
 
 @pytest.mark.parametrize("development", [True, False])
 def test_the_gateway_vouches_for_who_asks(development: bool) -> None:
-    """Only development believes what nobody signed; what claims a signature has to have it, by both of its parts."""
     policy = SignaturePolicy(SIGNER.verifier(), development)
     user = asks()
     unsigned = "" if development else "nobody vouches for who asked"
@@ -207,7 +200,6 @@ def test_the_gateway_vouches_for_who_asks(development: bool) -> None:
 @pytest.mark.parametrize("development", [True, False])
 @pytest.mark.parametrize("accept_unsigned", [True, False])
 def test_the_gateway_vouches_for_a_decision(development: bool, accept_unsigned: bool) -> None:
-    """What nobody signed counts where the profile or the policy takes it; half a signature counts nowhere."""
     policy = SignaturePolicy(SIGNER.verifier(), development)
     answer = SIGNER.sign_decision(decision(received_at=NOW, question_hash="0" * 64))
     unsigned = "" if development or accept_unsigned else "an answer is not signed"
@@ -224,7 +216,6 @@ def test_the_gateway_vouches_for_a_decision(development: bool, accept_unsigned: 
 
 
 def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
-    """What fits any question proves no consent to this one."""
     signature_policy = PermitKit(store).deps.signature_policy
     for vague in ({"question_hash": ""}, {"revision": None}):
         answer = SIGNER.sign_decision(decision(**{"received_at": NOW, "question_hash": "0" * 64} | vague))
@@ -233,28 +224,24 @@ def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
 
 
 async def test_a_decision_by_the_wrong_key_is_refused(store: Store) -> None:
-    """Somebody else's key, also under the name of ours."""
     kit = PermitKit(store)
     foreign = signed(await kit.ask(), STRANGER)
     assert "not what the gateway signed" in await kit.refused_with(foreign)
 
 
 async def test_a_key_under_anothers_name_proves_nothing(store: Store) -> None:
-    """The name of the gateway's key on a stranger's signature."""
     kit = PermitKit(store)
     renamed = signed(await kit.ask(), STRANGER).model_copy(update={"key_id": NEW.id})
     assert "not what the gateway signed" in await kit.refused_with(renamed)
 
 
 async def test_without_any_keys_nothing_signed_is_believed(store: Store) -> None:
-    """Also in development, where what nobody signed is."""
     bare = PermitKit(store, verifier=Verifier(), profile="development")
     request = await asked(bare.deps, bare.tool)
     assert "not what the gateway signed" in await bare.refused_with(signed(request), permit=bare.permit(ctx=pinned()))
 
 
 async def test_a_retired_key_counts_for_what_was_received_before(store: Store) -> None:
-    """A call approved before the rotation runs after it; a new decision by the retired key does not."""
     keys = PrivateKeys(keys=(OLD.model_copy(update={"retired_at": NOW}), NEW))
     kit = PermitKit(store, verifier=Signer(keys).verifier())
     late = signed(await kit.ask(), STRANGER)
@@ -267,7 +254,6 @@ async def test_a_retired_key_counts_for_what_was_received_before(store: Store) -
 
 
 async def test_a_quorum_across_a_rotation(store: Store) -> None:
-    """While both keys are in use, one person's answer by the old and another's by the new one make two."""
     keys = PrivateKeys(keys=(OLD, NEW))
     kit = PermitKit(store, ApprovalPolicy(quorum=2), verifier=Signer(keys).verifier())
     request = await kit.ask()
@@ -290,7 +276,6 @@ async def test_a_quorum_across_a_rotation(store: Store) -> None:
 async def test_unsigned_decisions_need_the_profile_or_the_policy(
     store: Store, profile: Profile, policy: ApprovalPolicy, runs: bool
 ) -> None:
-    """A stored one counts in development, or by the policy. One that only the turn has never counts."""
     kit = PermitKit(store, policy, profile=profile)
     request = await kit.ask()
     assert "too few people" in await kit.refused(kit.permit(decision()))
@@ -321,7 +306,6 @@ FORGED = "who asked, or for what, is not what the gateway signed for"
     ],
 )
 async def test_a_permit_with_an_edited_ctx_is_refused(store: Store, profile: Profile, user: Principal) -> None:
-    """Another user, tier or turn than the gateway signed for, approved or automatic, in either profile."""
     kit = PermitKit(store, profile=profile)
     await answer(store, signed(await kit.ask()))
     assert FORGED in await kit.refused(kit.permit(ctx=pinned(user=user)))
@@ -330,7 +314,6 @@ async def test_a_permit_with_an_edited_ctx_is_refused(store: Store, profile: Pro
 
 
 async def test_an_unsigned_requester_is_believed_in_development_only(store: Store) -> None:
-    """The command line starts turns there without a gateway; it stays to be seen that nobody signed."""
     kit = PermitKit(store, False)
     assert "nobody vouches for who asked" in await kit.refused(permit_for(kit.tool))
     local = PermitKit(store, False, profile="development")
@@ -346,7 +329,6 @@ async def gated(deps: WorkerDeps, user: Principal) -> GateReply:
 
 
 async def test_the_gates_refuse_a_forged_requester(store: Store) -> None:
-    """Nobody is even asked: the call is settled as refused, whatever the policy."""
     for policy in (False, True):
         deps = PermitKit(store, policy).deps
         for user in (GUEST, asks(signer=STRANGER)):
@@ -360,7 +342,6 @@ async def test_the_gates_refuse_a_forged_requester(store: Store) -> None:
 
 
 async def test_the_question_carries_the_proof_of_who_asked(store: Store) -> None:
-    """Whoever reads it checks that the gateway vouches for who asked, without asking the turn."""
     [gate_decision] = (await gated(PermitKit(store).deps, asks())).gate_decisions
     assert gate_decision.request is not None
     assert gate_decision.request.requester == asks()
@@ -384,7 +365,6 @@ async def test_the_question_carries_the_proof_of_who_asked(store: Store) -> None
 async def test_what_the_decisions_cannot_prove_is_refused_or_asked_again(
     store: Store, policy: ApprovalPolicy, fields: Any, refused: str, again: str
 ) -> None:
-    """Under the policy by which it was asked: refused. Under another one: asked again, by the present one."""
     kit = PermitKit(store, policy)
     request = await kit.ask()
     assert refused in await kit.refused_with(signed(request, **fields))
@@ -398,7 +378,6 @@ async def test_what_the_decisions_cannot_prove_is_refused_or_asked_again(
 
 
 async def test_one_may_approve_oneself_where_the_policy_says_so(store: Store) -> None:
-    """And asks them."""
     kit = PermitKit(store, ApprovalPolicy(approvers=("user:guest",), allow_self_approval=True))
     await answer(store, signed(await kit.ask(), subject="guest"))
     reply = await kit.run()
@@ -410,7 +389,6 @@ EDITED = {"amount": 15, "to": "Ana"}
 
 
 async def test_an_edit_approves_the_arguments_it_wrote(store: Store) -> None:
-    """The editor's signed answer to revision 1 carries revision 2 with exactly these arguments, and no others."""
     kit = PermitKit(store, ApprovalPolicy(edit="approve"))
     change = signed(await kit.ask(), edited_args=EDITED)
     await answer(store, change)
@@ -506,7 +484,6 @@ async def test_no_other_word_frees_the_second_ticket(store: Store, wrong: str) -
 
 
 async def test_a_word_about_a_try_frees_no_call_that_ended(store: Store) -> None:
-    """The first try has an outcome, which is told: nothing runs again."""
     kit = PermitKit(store)
     await answer(store, signed(await kit.ask()))
     reply = await kit.run()
@@ -518,7 +495,6 @@ async def test_a_word_about_a_try_frees_no_call_that_ended(store: Store) -> None
 
 
 async def test_an_unsigned_word_about_a_try_counts_where_unsigned_answers_do(store: Store) -> None:
-    """As decisions do: in development, or where the policy accepts it."""
     for accepts, development, counts in ((False, False, False), (False, True, True), (True, False, True)):
         tool = pay_tool(Ledger(), ApprovalPolicy(accept_unsigned=accepts))
         deps = worker_deps(store, tool)
@@ -544,6 +520,5 @@ async def test_an_unsigned_word_about_a_try_counts_where_unsigned_answers_do(sto
 def test_what_a_turn_says_of_its_user_is_compared_with_the_directory(
     extra: dict[str, Any], sure: bool, development: bool
 ) -> None:
-    """Attributes are the directory's, as tier and roles are; other context is whoever's who starts turns."""
     person = Person(id="guest", attributes={"team": "red"})
     assert is_believed(pinned(extra=extra), person, development=development) is sure

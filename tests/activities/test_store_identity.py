@@ -18,29 +18,23 @@ WHY = f"a turn was begun with the store {OTHERS}, and this is the store {OURS}"
 
 
 class _Next:
-    """What comes after the interceptor."""
-
     def __init__(self) -> None:
         self.ran: list[Any] = []
 
     async def execute_activity(self, input: Any) -> str:
-        """Note what ran."""
         self.ran.append(input)
         return "ran"
 
     async def execute_workflow(self, input: Any) -> str:
-        """Note what ran."""
         self.ran.append(input)
         return "ran"
 
 
 def begun_with(store_id: str) -> Any:
-    """Who asked for a turn that was begun with that store."""
     return GUEST.model_copy(update={"store_id": store_id})
 
 
 async def run_activity(interceptor: StoreInterceptor, behind: _Next, *args: Any) -> str:
-    """What an activity with these arguments comes to."""
     given = ExecuteActivityInput(fn=lambda: None, args=args, executor=None, headers={})
     return str(await interceptor.intercept_activity(behind).execute_activity(given))  # type: ignore[arg-type]
 
@@ -66,7 +60,6 @@ def task_of_tool(store_id: str) -> Any:
 
 @pytest.mark.parametrize("make", [task_of_gates, task_of_tool])
 async def test_no_activity_runs_with_another_store(make: Any) -> None:
-    """Whichever way its task says whose turn it is; it is tried again, as the right store may come back."""
     behind, interceptor = _Next(), StoreInterceptor(OURS)
     with pytest.raises(ApplicationError, match=WHY) as refused:
         await run_activity(interceptor, behind, make(OTHERS))
@@ -77,7 +70,6 @@ async def test_no_activity_runs_with_another_store(make: Any) -> None:
 
 
 async def test_what_is_of_no_turn_runs_with_any_store() -> None:
-    """An activity without arguments, and one whose task names nobody."""
     behind, interceptor = _Next(), StoreInterceptor(OURS)
     assert await run_activity(interceptor, behind) == "ran"
     assert await run_activity(interceptor, behind, SimpleNamespace(permit=None)) == "ran"
@@ -88,7 +80,6 @@ async def test_what_is_of_no_turn_runs_with_any_store() -> None:
 
 
 async def test_a_turn_of_another_store_is_left_alone() -> None:
-    """By an ordinary exception: its task fails and is tried again, and the turn does not end."""
     behind, interceptor = _Next(), StoreInterceptor(OURS)
     with pytest.raises(RuntimeError, match=WHY):
         await run_workflow(interceptor, behind, SimpleNamespace(principal=begun_with(OTHERS)))
@@ -98,7 +89,6 @@ async def test_a_turn_of_another_store_is_left_alone() -> None:
 
 
 async def test_each_other_store_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A server tries again every few seconds, with as many turns as there are."""
     interceptor = StoreInterceptor(OURS)
     with caplog.at_level(logging.WARNING, logger="signoff.activities.store_identity"):
         for store_id in (OTHERS, OTHERS, "c" * 16, OTHERS):

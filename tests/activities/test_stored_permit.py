@@ -75,7 +75,6 @@ def doubt(revision: int, number: int = 1, **fields: Any) -> Question:
 
 
 def word(question: Question, subject: str, verdict: Verdict = "approved", **fields: Any) -> Decision:
-    """What somebody says to a question."""
     about: dict[str, Any] = {"revision": question.revision, "question_hash": question_hash(question)}
     return a_decision(verdict=verdict, subject=subject, **about | fields)
 
@@ -97,7 +96,6 @@ def rows_of(
 
 
 def test_a_try_is_undone_by_the_answers_to_the_last_question_about_it() -> None:
-    """Those of another try, or of an earlier question, say nothing here: who was asked anew had not heard them."""
     first, second, other = doubt(1), doubt(2), doubt(3, number=2)
     given = word(second, "ana")
     rows = rows_of(
@@ -126,7 +124,6 @@ def test_nothing_undoes_a_try_that_somebody_said_happened_or_gave_up(*, verdict:
 
 
 def test_nothing_undoes_a_try_of_which_too_few_spoke_in_time() -> None:
-    """One of two, until the time that was given for it is over."""
     asked = doubt(1, quorum=2, timeout=60.0)
     given = ((asked, word(asked, "ana")),)
     assert len(undone_by(PERMIT, rows_of(asked, answered=given, after=59), 1)) == 1
@@ -134,7 +131,6 @@ def test_nothing_undoes_a_try_of_which_too_few_spoke_in_time() -> None:
 
 
 def test_a_yes_to_the_call_says_nothing_of_a_try_of_it() -> None:
-    """And neither does what names another question, nor what only the permit says."""
     asked, call = doubt(1), a_question(revision=2)
     claimed = (word(asked, "bo"), word(asked, "eve", **SIGNED))
     permit = PERMIT.model_copy(update={"doubts": claimed})
@@ -150,7 +146,6 @@ def test_a_yes_to_the_call_says_nothing_of_a_try_of_it() -> None:
 
 
 def test_it_takes_as_many_to_say_that_it_did_not_happen_as_are_asked() -> None:
-    """Different people, of those who may answer; one who says that it did, or gives it up, ends it."""
     asked, policy = doubt(1), policy_of()
     ana, bo, eve = (word(asked, name) for name in ("ana", "bo", "eve"))
     assert is_given_up((ana, bo), 2, policy, DEVELOPMENT, VOTERS)
@@ -166,7 +161,6 @@ def test_it_takes_as_many_to_say_that_it_did_not_happen_as_are_asked() -> None:
 
 
 def test_a_try_has_happened_where_one_who_may_answer_says_so() -> None:
-    """In this very word about this try, which the gateway vouches for."""
     asked, policy = doubt(1), policy_of()
     given = word(asked, "ana", "happened")
     assert has_happened(given, (word(asked, "bo"), given), policy, DEVELOPMENT, VOTERS)
@@ -177,7 +171,6 @@ def test_a_try_has_happened_where_one_who_may_answer_says_so() -> None:
 
 
 def test_an_approved_permit_is_what_the_store_has_of_it() -> None:
-    """Its claims are gone, those about tries of the call as well."""
     question = a_question(
         revision=2, quorum=2, rule=RuleReference(kind="global", name="large"), policy_hash="p", override="o"
     )
@@ -208,7 +201,6 @@ def test_an_approved_permit_is_what_the_store_has_of_it() -> None:
 
 
 def test_a_probe_is_told_of_answers_that_are_vouched_for() -> None:
-    """Of a call that nobody was asked about it is told of none."""
     question = a_question()
     ana, nobody, forged = word(question, "ana"), word(question, ""), word(question, "bo", **SIGNED)
     approval = StoredApproval(question, "h", (ana, nobody, forged))
@@ -220,7 +212,6 @@ def test_a_probe_is_told_of_answers_that_are_vouched_for() -> None:
 
 
 def test_the_record_has_who_said_that_earlier_tries_did_not_happen() -> None:
-    """Of those before this one, oldest first; neither other words nor what nobody vouches for."""
     first, second, third = doubt(1), doubt(2, number=2), doubt(3, number=3)
     given = [word(each, "ana") for each in (first, second, third)]
     more = ((second, word(second, "bo", "happened")), (first, word(first, "", reason="x")))

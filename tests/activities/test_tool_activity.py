@@ -58,7 +58,6 @@ DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Con
 
 
 async def test_an_allowed_call_runs_once_and_its_outcome_is_kept(store: Store) -> None:
-    """The handler gets the arguments and the key; asked again, the recorded outcome comes back and nothing runs."""
     ledger = Ledger()
     tool = free(ledger)
     deps, task = worker_deps(store, tool), task_for(tool)
@@ -87,7 +86,6 @@ async def test_an_allowed_call_runs_once_and_its_outcome_is_kept(store: Store) -
 async def test_whoever_is_not_the_turn_of_the_permit_is_refused(
     store: Store, caplog: pytest.LogCaptureFixture, info: Any, why: str
 ) -> None:
-    """A standalone activity, a foreign workflow, another turn, another call: refused aloud, no ticket, no effect."""
     ledger = Ledger()
     tool = free(ledger)
     task = task_for(tool)
@@ -99,7 +97,6 @@ async def test_whoever_is_not_the_turn_of_the_permit_is_refused(
 
 
 async def test_a_task_for_another_tool_is_refused(store: Store) -> None:
-    """An activity runs the tool it was registered for and no other."""
     ledger = Ledger()
     tool, other = free(ledger), free(ledger, name="refund")
     deps = worker_deps(store, tool, other)
@@ -109,7 +106,6 @@ async def test_a_task_for_another_tool_is_refused(store: Store) -> None:
 
 
 async def test_an_approved_call_knows_its_decision(store: Store) -> None:
-    """A gated call runs with the decisions of its permit; the handler is told who decided and why."""
     seen: list[ToolContext] = []
 
     async def handler(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -148,7 +144,6 @@ async def test_an_approved_call_knows_its_decision(store: Store) -> None:
 
 
 async def test_an_automatic_call_has_no_decision(store: Store) -> None:
-    """Nobody decided a call that policy lets run."""
     seen: list[ToolContext] = []
 
     async def handler(args: dict[str, Any], ctx: ToolContext) -> None:
@@ -161,7 +156,6 @@ async def test_an_automatic_call_has_no_decision(store: Store) -> None:
 
 
 async def test_a_permit_without_enough_decisions_is_refused(store: Store) -> None:
-    """A made-up approval runs nothing."""
     ledger = Ledger()
     tool = pay_tool(ledger)
     deps, task = worker_deps(store, tool), task_for(tool, permit_for(tool, kind="approved", decisions=()))
@@ -176,7 +170,6 @@ async def test_a_permit_without_enough_decisions_is_refused(store: Store) -> Non
 
 
 async def test_other_arguments_than_the_digest_names_are_stale(store: Store) -> None:
-    """The digest is recomputed over the arguments that came."""
     ledger = Ledger()
     tool = pay_tool(ledger)
     permit = permit_for(tool, kind="approved")
@@ -195,7 +188,6 @@ async def test_other_arguments_than_the_digest_names_are_stale(store: Store) -> 
     ],
 )
 async def test_arguments_pass_the_gates_again(store: Store, args: Any, code: str, gate: str) -> None:
-    """Wrong arguments never reach a handler, whatever the permit says."""
     ledger = Ledger()
     tool = free(ledger)
     reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool), Content(inline=args).inline))
@@ -220,7 +212,6 @@ async def test_arguments_pass_the_gates_again(store: Store, args: Any, code: str
 async def test_a_catalog_that_changed_while_people_were_asked(
     store: Store, change: Any, fields: Any, expected: tuple[str, str]
 ) -> None:
-    """Between gate and run: what is equal runs, what is tighter is obeyed, a changed definition is asked again."""
     ledger = Ledger()
     before = pay_tool(ledger)
     after = pay_tool(ledger, **({"requires_approval": True} | change))
@@ -234,7 +225,6 @@ async def test_a_catalog_that_changed_while_people_were_asked(
 
 
 async def test_a_tool_that_is_gone_is_not_available(store: Store) -> None:
-    """The worker still has the activity, but its catalog lacks the tool."""
     ledger = Ledger()
     gone = free(ledger)
     reply = await run(worker_deps(store, free(ledger, name="look")), gone, task_for(gone))
@@ -242,7 +232,6 @@ async def test_a_tool_that_is_gone_is_not_available(store: Store) -> None:
 
 
 async def test_an_automatic_call_that_has_to_be_asked_now_is_judged_anew(store: Store) -> None:
-    """`auto` under a policy that asks meanwhile, and for a requester the directory no longer bears out."""
     ledger = Ledger()
     gated, tool = pay_tool(ledger), free(ledger)
     note = "the policy changed before this ran"
@@ -258,7 +247,6 @@ async def test_an_automatic_call_that_has_to_be_asked_now_is_judged_anew(store: 
 
 
 async def test_arguments_in_the_store_are_loaded(store: Store) -> None:
-    """Bulky arguments travel by reference."""
     ledger = Ledger()
     tool = free(ledger)
     args = {"amount": 1, "to": "é" * INLINE_BYTES}
@@ -273,7 +261,6 @@ async def test_arguments_in_the_store_are_loaded(store: Store) -> None:
 
 
 async def test_a_make_external_turn_without_outcome_is_in_doubt(store: Store) -> None:
-    """Somebody began and never told: a tool that is not idempotent must not begin again."""
     ledger = Ledger()
     tool = free(ledger)
     task = task_for(tool)
@@ -285,7 +272,6 @@ async def test_a_make_external_turn_without_outcome_is_in_doubt(store: Store) ->
 
 
 async def test_an_idempotent_tool_begins_again_with_the_same_key(store: Store) -> None:
-    """A begun call of an idempotent tool is finished, by the same key, and recorded."""
     ledger = Ledger()
     tool = free(ledger, idempotent=True)
     task = task_for(tool)
@@ -297,7 +283,6 @@ async def test_an_idempotent_tool_begins_again_with_the_same_key(store: Store) -
 
 @pytest.mark.parametrize("idempotent", [True, False])
 async def test_a_recorded_outcome_is_returned_and_nothing_runs(store: Store, idempotent: bool) -> None:
-    """Also for an idempotent tool: what happened, happened."""
     ledger = Ledger()
     tool = free(ledger, idempotent=idempotent)
     task = task_for(tool)
@@ -322,7 +307,6 @@ CLOSED: list[tuple[Any, Any]] = [
 async def test_what_comes_between_does_not_make_a_make_external_turn_one_that_did_not_run(
     store: Store, fields: Any, change: Any, idempotent: bool
 ) -> None:
-    """The tool is hidden, denied, changed or asks by now, but it was begun before: then nobody knows what happened."""
     ledger = Ledger()
     before = free(ledger, idempotent=idempotent)
     after = pay_tool(ledger, **({"requires_approval": False, "idempotent": idempotent} | change))
@@ -337,7 +321,6 @@ async def test_what_comes_between_does_not_make_a_make_external_turn_one_that_di
 
 
 async def test_a_refusal_does_not_make_a_make_external_turn_one_that_did_not_run(store: Store) -> None:
-    """Nobody vouches for who asked by now, or for who gave the earlier ticket up: it was begun all the same."""
     ledger = Ledger()
     tool = free(ledger)
     strict = worker_deps(store, tool, profile="production")
@@ -355,7 +338,6 @@ async def test_a_refusal_does_not_make_a_make_external_turn_one_that_did_not_run
 
 
 async def test_a_removed_tool_does_not_make_a_make_external_turn_one_that_did_not_run(store: Store) -> None:
-    """No worker has it any more: its ticket says what is known, to the turn that the ticket is of."""
     gone = free(Ledger())
     absent = tool_activities(worker_deps(store, free(Ledger(), name="look")))[-1]
     env, task = environment("pay", attempt=WORKERS_TRIED), task_for(gone)
@@ -374,7 +356,6 @@ async def test_a_removed_tool_does_not_make_a_make_external_turn_one_that_did_no
 
 
 async def test_what_another_call_has_begun_is_nothing_to_this_one(store: Store) -> None:
-    """A permit with the digest of somebody else's ticket is told nothing of it."""
     ledger = Ledger()
     tool = free(ledger)
     deps = worker_deps(store, tool, policies=[GlobalRule(name="r", rule="true", effect="hide")])
@@ -391,7 +372,6 @@ async def test_what_another_call_has_begun_is_nothing_to_this_one(store: Store) 
 
 @pytest.mark.parametrize("idempotent", [True, False])
 async def test_a_void_ticket_never_runs(store: Store, idempotent: bool) -> None:
-    """A ticket that was given up unclaimed is asked again."""
     ledger = Ledger()
     tool = free(ledger, idempotent=idempotent)
     task = task_for(tool)
@@ -402,7 +382,6 @@ async def test_a_void_ticket_never_runs(store: Store, idempotent: bool) -> None:
 
 
 async def test_the_next_ticket_needs_all_earlier_ones_given_up(store: Store) -> None:
-    """A second ticket runs, under its own key, only where the first one is void; so no number buys a second run."""
     ledger = Ledger()
     tool = free(ledger)
     deps, first = worker_deps(store, tool), task_for(tool)
@@ -420,7 +399,6 @@ async def test_the_next_ticket_needs_all_earlier_ones_given_up(store: Store) -> 
 
 
 async def test_a_claimed_earlier_ticket_stops_the_next(store: Store) -> None:
-    """What was begun under the first ticket is not run under the second; what it came to is told."""
     ledger = Ledger()
     tool = free(ledger)
     task = task_for(tool, ticket=2)
@@ -436,7 +414,6 @@ async def test_a_claimed_earlier_ticket_stops_the_next(store: Store) -> None:
 async def test_nothing_is_said_not_to_have_happened_while_an_earlier_ticket_is_in_doubt(
     store: Store, recorded: bool, read_only: bool
 ) -> None:
-    """Nobody, or too few, gave it up: the call does not run, and the model is told what is known."""
     ledger = Ledger()
     tool = free(ledger, read_only=read_only, usage_limit=UsageLimit(9, "tenant", 60.0))
     task = task_for(tool, ticket=2)
@@ -456,7 +433,6 @@ async def test_nothing_is_said_not_to_have_happened_while_an_earlier_ticket_is_i
 async def test_an_earlier_ticket_that_was_used_after_all_is_told_in_place_of_a_refusal(
     store: Store, fields: Any, change: Any
 ) -> None:
-    """People said that it did not happen, but its worker was only slow: that is what happened."""
     ledger = Ledger()
     before = free(ledger)
     after = pay_tool(ledger, **({"requires_approval": False} | change))
@@ -472,7 +448,6 @@ async def test_an_earlier_ticket_that_was_used_after_all_is_told_in_place_of_a_r
 
 @pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "claimed"])
 async def test_what_was_begun_before_its_tool_only_reads_is_not_read_instead(store: Store, recorded: bool) -> None:
-    """Another worker began it when it still acted: its ticket is looked at before the call is judged anew and runs."""
     ledger = Ledger()
     acts, reads = free(ledger), free(ledger, read_only=True)
     task = task_for(acts)
@@ -490,7 +465,6 @@ async def test_what_was_begun_before_its_tool_only_reads_is_not_read_instead(sto
 
 
 async def test_a_read_that_was_begun_and_may_not_run_now_is_no_doubt(store: Store) -> None:
-    """It took a ticket for its limit alone: nothing it did could be in doubt."""
     reads = free(Ledger(), read_only=True, usage_limit=UsageLimit(9, "tenant", 60.0))
     task = task_for(reads)
     await store.claim(task.permit.digest, **WHO)
@@ -499,7 +473,6 @@ async def test_a_read_that_was_begun_and_may_not_run_now_is_no_doubt(store: Stor
 
 
 async def test_a_read_only_tool_needs_no_ticket(store: Store) -> None:
-    """It may run as often as it is asked, has no key, and leaves nothing behind."""
     ledger = Ledger()
     tool = free(ledger, read_only=True)
     task = task_for(tool, ticket=2)
@@ -539,7 +512,6 @@ def answering(answer: Any, **fields: Any) -> Any:
     ],
 )
 async def test_what_a_handler_says_becomes_one_outcome(store: Store, answer: Any, code: str, text: str) -> None:
-    """Values are successes, `ToolFailure` and exceptions failures; neither is ever an error of the activity."""
     tool = answering(answer)
     task = task_for(tool)
     reply = await run(worker_deps(store, tool), tool, task)
@@ -553,7 +525,6 @@ async def test_what_a_handler_says_becomes_one_outcome(store: Store, answer: Any
 
 @pytest.mark.row("E20")
 async def test_a_throw_is_a_failed_execution_with_its_message(store: Store) -> None:
-    """`execution_failed`, with what the exception says and nothing around it, at the gate that runs handlers."""
     tool = answering(KeyError("no such account"))
     reply = await run(worker_deps(store, tool), tool, task_for(tool))
     assert summary(reply) == ("execution_failed", "'no such account'")
@@ -561,15 +532,12 @@ async def test_a_throw_is_a_failed_execution_with_its_message(store: Store) -> N
 
 
 class Mute(Exception):
-    """An error that cannot be told."""
-
     def __str__(self) -> str:
         raise RuntimeError("unspeakable")
 
 
 @pytest.mark.parametrize("cost", [float("nan"), float("inf"), "much", None, 10**400, -5])
 async def test_an_odd_result_does_not_undo_an_effect(store: Store, cost: Any) -> None:
-    """A cost that cannot count, data too deep to record, an error without words: there is an outcome all the same."""
     deep: Any = []
     for _ in range(400):
         deep = [deep]
@@ -582,7 +550,6 @@ async def test_an_odd_result_does_not_undo_an_effect(store: Store, cost: Any) ->
 
 
 async def test_long_results_are_cut_and_bulky_ones_stored(store: Store) -> None:
-    """The model reads as many characters as its budget; what is left of over 8 KiB lies in the store."""
     text = "é" * 10_000
     tool = answering(ToolResult(text, structured=[text]))
     cut = await run(worker_deps(store, tool), tool, task_for(tool, budget_chars=100))
@@ -597,7 +564,6 @@ async def test_long_results_are_cut_and_bulky_ones_stored(store: Store) -> None:
 
 
 async def test_long_failures_are_cut_too(store: Store) -> None:
-    """An error of any length costs the model no more than a result does."""
     tool = answering(ValueError("x" * 500))
     reply = await run(worker_deps(store, tool), tool, task_for(tool, budget_chars=10))
     assert summary(reply) == ("execution_failed", "x" * 10 + "\n[truncated — 500 chars total]")
@@ -608,7 +574,6 @@ async def test_long_failures_are_cut_too(store: Store) -> None:
 async def test_structured_results_have_a_limit(
     store: Store, caplog: pytest.LogCaptureFixture, size: int, kept: bool
 ) -> None:
-    """Data for programs is kept up to 1 MiB of JSON, and left out beyond, which the log tells."""
     tool = answering(ToolResult("told", structured="x" * (size - 2)))
     reply = await run(worker_deps(store, tool), tool, task_for(tool))
     assert (reply.outcome.structured is not None) is kept
@@ -621,7 +586,6 @@ async def test_structured_results_have_a_limit(
 async def test_transient_failures_of_repeatable_tools_are_tried_three_times(
     store: Store, error: type[Exception], kind: str
 ) -> None:
-    """The first two attempts ask for another one, the third is the outcome."""
     tool = answering(error("secret host"), **{kind: True})
     deps, task = worker_deps(store, tool), task_for(tool)
     for attempt in (1, 2):
@@ -633,13 +597,11 @@ async def test_transient_failures_of_repeatable_tools_are_tried_three_times(
 
 
 async def test_other_failures_of_repeatable_tools_are_outcomes_at_once(store: Store) -> None:
-    """Only a connection or a timeout is worth another attempt."""
     tool = answering(ValueError("no"), idempotent=True)
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("execution_failed", "no")
 
 
 async def test_duration_is_that_of_the_handler(store: Store) -> None:
-    """Measured in milliseconds, on the record."""
     began = asyncio.get_running_loop().time()
 
     async def handler(args: dict[str, Any], ctx: ToolContext) -> None:
@@ -655,8 +617,6 @@ async def test_duration_is_that_of_the_handler(store: Store) -> None:
 
 
 def hanging(started: asyncio.Event, go: asyncio.Event, ended: list[str], **fields: Any) -> Any:
-    """A tool that waits until it may go on, and tells how it ended."""
-
     async def handler(args: dict[str, Any], ctx: ToolContext) -> str:
         started.set()
         try:
@@ -681,7 +641,6 @@ def hanging(started: asyncio.Event, go: asyncio.Event, ended: list[str], **field
     ],
 )
 async def test_a_tool_that_takes_too_long(store: Store, fields: Any, attempt: int, expected: Any) -> None:
-    """In doubt when it must not run twice, else tried again, then a failure; the handler is stopped each time."""
     ended: list[str] = []
     tool = hanging(asyncio.Event(), asyncio.Event(), ended, timeout=0.02, **fields)
     deps, task = worker_deps(store, tool), task_for(tool)
@@ -708,7 +667,6 @@ async def test_a_tool_that_takes_too_long(store: Store, fields: Any, attempt: in
 async def test_a_cancelled_turn_does_not_tear_an_effect_apart(
     details: ActivityCancellationDetails, store: Store
 ) -> None:
-    """A requested cancel waits for the handler, as does a turn that is gone; what it did is recorded and returned."""
     started, go, ended = asyncio.Event(), asyncio.Event(), list[str]()
     tool = hanging(started, go, ended)
     task, env = task_for(tool), environment()
@@ -724,7 +682,6 @@ async def test_a_cancelled_turn_does_not_tear_an_effect_apart(
 
 
 async def test_a_cancel_in_the_moment_of_the_end_loses_nothing(store: Store) -> None:
-    """The handler has returned, and the activity has not read it yet: what happened is recorded all the same."""
     env = environment()
 
     async def handler(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -738,7 +695,6 @@ async def test_a_cancel_in_the_moment_of_the_end_loses_nothing(store: Store) -> 
 
 
 async def test_a_cancel_does_not_lift_the_timeout(store: Store) -> None:
-    """A tool that hangs after the turn was cancelled still ends by its own timeout, in doubt."""
     started, ended = asyncio.Event(), list[str]()
     tool = hanging(started, asyncio.Event(), ended, timeout=0.1)
     task, env = task_for(tool), environment()
@@ -760,7 +716,6 @@ async def test_a_cancel_does_not_lift_the_timeout(store: Store) -> None:
     ],
 )
 async def test_other_cancels_stop_the_handler(store: Store, fields: Any, details: ActivityCancellationDetails) -> None:
-    """A read-only call is not worth waiting for, and a stopping worker cannot wait: the ticket stays open."""
     started, ended = asyncio.Event(), list[str]()
     tool = hanging(started, asyncio.Event(), ended, **fields)
     task, env = task_for(tool), environment()
@@ -783,7 +738,6 @@ async def test_other_cancels_stop_the_handler(store: Store, fields: Any, details
 async def test_an_effect_waits_for_the_store(
     tmp_path: Any, caplog: pytest.LogCaptureFixture, refusals: int, answer: Any
 ) -> None:
-    """The handler ran once; its outcome is written when the store answers again, bulky ones included."""
     message = "the outcome of pay waits for the store"
     ledger = Ledger()
     store = await MoodyStore.open(f"sqlite:///{tmp_path}/moody.db")
@@ -803,7 +757,6 @@ async def test_an_effect_waits_for_the_store(
 
 
 async def test_every_tool_has_an_activity_of_its_name(store: Store) -> None:
-    """A worker registers one activity a tool, which runs that tool."""
     ledger = Ledger()
     tools = [free(ledger, name=name) for name in ("b_tool", "a_tool")]
     found = {each.__temporal_activity_definition.name: each for each in tool_activities(worker_deps(store, *tools))}
@@ -814,7 +767,6 @@ async def test_every_tool_has_an_activity_of_its_name(store: Store) -> None:
 
 
 async def test_its_pause_before_asking_the_store_again_is_its_own(store: Store) -> None:
-    """A worker waits a second between two attempts at a store that does not answer."""
     tool = free(Ledger())
     assert ToolActivity(worker_deps(store, tool), tool)._results._pause == 1.0
 
@@ -831,7 +783,6 @@ def corrects(args: Any) -> list[SchemaProblem] | Correction:
 
 
 def outside(**fields: Any) -> Any:
-    """A tool whose calls their agent runs."""
     return free(Ledger(), runs="external", handler=run_elsewhere, **fields)
 
 
@@ -853,7 +804,6 @@ async def test_what_its_agent_runs_is_handed_out_with_its_arguments(store: Store
 
 @pytest.mark.parametrize(("use", "handed"), [("try-1", True), ("try-2", False), ("", False)])
 async def test_a_permit_is_handed_out_again_to_the_try_that_used_it_alone(store: Store, use: str, handed: bool) -> None:
-    """Its answer may be lost on the way; to anybody else it is in doubt, for good."""
     tool = outside()
     deps = worker_deps(store, tool, actors=[AGENT])
     first = await run(deps, tool, task_for(tool, use="try-1"))
@@ -867,7 +817,6 @@ async def test_a_permit_is_handed_out_again_to_the_try_that_used_it_alone(store:
 
 
 async def test_nothing_is_handed_out_again_in_a_frozen_tenant(store: Store) -> None:
-    """Nor to the try that used it."""
     tool = outside()
     deps = worker_deps(store, tool, actors=[AGENT])
     await run(deps, tool, task_for(tool, use="try-1"))
@@ -877,7 +826,6 @@ async def test_nothing_is_handed_out_again_in_a_frozen_tenant(store: Store) -> N
 
 
 async def test_a_call_that_runs_here_is_seen_to_run(store: Store) -> None:
-    """From the moment in which its ticket is claimed, by whoever asks how it goes."""
     seen: list[Any] = []
 
     async def handler(args: Any, context: ToolContext) -> str:
@@ -891,7 +839,6 @@ async def test_a_call_that_runs_here_is_seen_to_run(store: Store) -> None:
 
 
 async def test_what_nobody_declared_is_run_under_the_name_that_its_agent_gives_it(store: Store) -> None:
-    """One activity serves all of them; a tool that was declared is never another one's name."""
     deps = worker_deps(store, outside(), actors=[AGENT])
     found = {each.__temporal_activity_definition.name: each for each in tool_activities(deps)}
     bash = deps.catalog.tool_view(pinned()).tool("Bash")
@@ -906,8 +853,6 @@ async def test_what_nobody_declared_is_run_under_the_name_that_its_agent_gives_i
 
 
 async def test_corrected_arguments_are_told_beside_the_result(store: Store) -> None:
-    """First what was done to them, then what the handler says."""
-
     tool = answering("paid", validate_input=corrects)
     task = task_for(tool, permit_for(tool, {"amount": 2}), {"amount": 1})
     outcome = (await run(worker_deps(store, tool), tool, task)).outcome

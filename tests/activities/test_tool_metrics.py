@@ -23,7 +23,6 @@ async def handler(args: dict[str, Any], ctx: ToolContext) -> Any:
 
 @pytest.mark.row("F21")
 async def test_success_and_failure_are_counted_for_each_tool(store: Store) -> None:
-    """Three runs of one tool, one of another, and a call that was denied the right to run; each run once."""
     pay, look = free(Ledger(), handler=handler), free(Ledger(), name="look", read_only=True)
     gated = pay_tool(Ledger(), True, name="gated")
     deps = worker_deps(store, pay, look, gated)
@@ -47,8 +46,6 @@ async def test_success_and_failure_are_counted_for_each_tool(store: Store) -> No
 
 
 async def test_times_are_a_mean_and_the_longest(store: Store) -> None:
-    """Over all runs, failed ones as well."""
-
     async def records() -> Any:
         async for record in AuditLog(store).records():
             facts = record.facts | {"duration_ms": 10 if "ok" in record.data else 40}
@@ -68,8 +65,6 @@ async def test_times_are_a_mean_and_the_longest(store: Store) -> None:
 
 
 async def test_a_record_that_was_changed_is_no_number(store: Store) -> None:
-    """What is no JSON object any more is said, not skipped."""
-
     async def records() -> Any:
         async for record in AuditLog(store).records():
             yield record.model_copy(update={"data": "[]"})

@@ -34,7 +34,6 @@ async def test_a_handler_is_given_the_settings_of_its_tool_and_changes_none(stor
 
 
 def test_other_settings_are_another_definition_and_none_change_nothing() -> None:
-    """What people approved under one region does not run under another."""
     plain = free(Ledger())
     tool = replace(plain, settings_schema=SCHEMA, settings={"region": "eu"})
     assert tool.definition != replace(tool, settings={"region": "us"}).definition

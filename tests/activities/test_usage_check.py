@@ -81,7 +81,6 @@ class SlowStore(Store):
 
 @pytest.fixture
 async def slow(tmp_path: Path) -> AsyncIterator[SlowStore]:
-    """A slow store."""
     found = await SlowStore.open(f"sqlite:///{tmp_path}/slow.db")
     assert isinstance(found, SlowStore)
     found.claimed, found.go = asyncio.Event(), asyncio.Event()
@@ -108,20 +107,17 @@ async def ruled(deps: WorkerDeps, call: str = "c1.1", **fields: Any) -> GateDeci
 
 
 def summary(outcome: CallOutcome | None) -> tuple[str, str, str]:
-    """Gate, code and words of an outcome."""
     assert outcome is not None
     return outcome.gate, outcome.code, text_of(outcome.value)
 
 
 async def left(store: Store, found: Tool) -> bool:
-    """Whether another turn may use the tool."""
     use = use_of(catalog_of([found]), found, pinned(turn="t9"), "c1.1")
     assert use is not None
     return await UsageCounts(store).check([use]) == [None]
 
 
 async def test_a_tool_is_not_there_outside_of_its_hours(store: Store) -> None:
-    """Neither told to the model nor run, whatever else it says; no function of a closed one is asked."""
     asked = []
 
     async def here(context: Any) -> bool:
@@ -137,7 +133,6 @@ async def test_a_tool_is_not_there_outside_of_its_hours(store: Store) -> None:
 
 
 async def test_hours_are_looked_at_where_a_call_is_judged_and_where_it_runs(store: Store) -> None:
-    """What was approved on Monday does not run on Sunday."""
     ledger = Ledger()
     paid = tool(ledger, hours=OFFICE)
     deps = worker_deps(store, paid)
@@ -153,7 +148,6 @@ async def test_hours_are_looked_at_where_a_call_is_judged_and_where_it_runs(stor
 
 @pytest.mark.row("F18")
 async def test_the_limit_is_looked_at_before_and_taken_with_the_ticket(store: Store) -> None:
-    """The second call is told when it is possible again; where it runs all the same, it gets no ticket."""
     ledger = Ledger()
     paid = tool(ledger, usage_limit=ONCE)
     deps = worker_deps(store, paid)
@@ -169,7 +163,6 @@ async def test_the_limit_is_looked_at_before_and_taken_with_the_ticket(store: St
 
 
 async def test_the_call_that_took_the_last_use_is_not_stopped_by_it(store: Store) -> None:
-    """A turn that is reset is judged anew, and a tried activity runs anew: both find the one outcome."""
     ledger = Ledger()
     paid = tool(ledger, usage_limit=ONCE)
     deps = worker_deps(store, paid)
@@ -181,8 +174,6 @@ async def test_the_call_that_took_the_last_use_is_not_stopped_by_it(store: Store
 
 @pytest.mark.parametrize("read_only", [True, False])
 async def test_a_failure_leaves_the_use(store: Store, read_only: bool) -> None:
-    """And a tool that only reads counts like any other."""
-
     def fails(args: Any, context: Any) -> ToolFailure:
         return ToolFailure("closed")
 
@@ -196,7 +187,6 @@ async def test_a_failure_leaves_the_use(store: Store, read_only: bool) -> None:
 
 
 async def test_a_read_that_was_lost_gives_its_use_back(store: Store) -> None:
-    """Its ticket says that it failed, to a worker that was only slow as well."""
     paid = tool(usage_limit=ONCE, read_only=True)
     deps, permit = worker_deps(store, paid), permit_for(paid)
     use = use_of(deps.catalog, paid, permit.ctx, "c1.1")
@@ -213,7 +203,6 @@ async def test_a_read_that_was_lost_gives_its_use_back(store: Store) -> None:
 async def test_a_call_that_was_stopped_before_it_began_gives_its_use_back(
     slow: SlowStore, read_only: bool, audit: Any
 ) -> None:
-    """It is certain that nothing ran: the ticket is void, the record says so, and the call may be begun anew."""
     ledger = Ledger()
     policy = ApprovalPolicy(auto_approve_if="true", audit=audit)
     paid = tool(ledger, usage_limit=ONCE, read_only=read_only, requires_approval=policy)
@@ -239,7 +228,6 @@ async def test_a_call_that_was_stopped_before_it_began_gives_its_use_back(
 async def test_a_call_that_began_once_keeps_its_use_when_it_is_stopped_before_it_begins_again(
     slow: SlowStore,
 ) -> None:
-    """What its first try did nobody knows."""
     paid = tool(usage_limit=ONCE, read_only=True)
     deps, task, env = worker_deps(slow, paid), task_for(paid), environment(attempt=2)
     use = use_of(deps.catalog, paid, task.permit.ctx, "c1.1")
@@ -257,7 +245,6 @@ async def test_a_call_that_began_once_keeps_its_use_when_it_is_stopped_before_it
 
 
 async def test_a_call_whose_worker_stops_before_it_begins_is_left_to_another(slow: SlowStore) -> None:
-    """Which finds the ticket: nobody stopped the call, so nothing is given back."""
     paid = tool(usage_limit=ONCE, read_only=True)
     task, env = task_for(paid), environment()
     running = asyncio.ensure_future(run(worker_deps(slow, paid), paid, task, env))
@@ -272,7 +259,6 @@ async def test_a_call_whose_worker_stops_before_it_begins_is_left_to_another(slo
 
 
 async def test_a_read_that_was_stopped_in_the_middle_counts(store: Store) -> None:
-    """Its handler had begun and has told nothing: what it used up by then is not known."""
     inside = asyncio.Event()
 
     async def reads(args: Any, context: Any) -> str:
@@ -291,7 +277,6 @@ async def test_a_read_that_was_stopped_in_the_middle_counts(store: Store) -> Non
 
 
 async def test_one_registered_tool_has_one_count_wherever_it_stands(store: Store) -> None:
-    """In whichever step or turn an actor refers to it over a tool of its own; that one, a shadow, counts with it."""
     paid, own = tool(usage_limit=ONCE), tool(usage_limit=ONCE, effect="Pay {amount}", secrets=("to",))
     routes = (Route(name="trip", steps=(Step(name="book", tools=("pay",)), Step(name="end", tools=("pay",)))),)
     actor = Actor(
@@ -320,7 +305,6 @@ async def test_one_registered_tool_has_one_count_wherever_it_stands(store: Store
 
 
 def test_one_tool_at_several_places_of_an_actor_has_one_count(store: Store) -> None:
-    """Where it was declared once; another one of the same name, or of another actor, counts alone."""
     paid = tool(usage_limit=ONCE)
     steps = tuple(Step(name=name, tools=(paid,)) for name in ("book", "end"))
     routes = (Route(name="trip", steps=steps), Route(name="till", tools=(tool(usage_limit=ONCE, effect="Other"),)))
@@ -339,7 +323,6 @@ def test_one_tool_at_several_places_of_an_actor_has_one_count(store: Store) -> N
 
 
 def test_whoever_has_not_looked_lets_nothing_through() -> None:
-    """The pure gates fail closed; a tool without a limit needs nobody to look."""
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     limited, free = (catalog_of([tool(usage_limit=limit)]) for limit in (ONCE, None))
     found = judge(limited, pinned(), call, ARGS, Tally())

@@ -42,7 +42,6 @@ TWO = ApprovalPolicy(quorum=2)
 
 
 def lends(*to: str, until: datetime = NOW) -> tuple[Delegation, ...]:
-    """Delegations to these people."""
     return tuple(Delegation(to=each, until=until) for each in to)
 
 
@@ -59,7 +58,6 @@ PEOPLE = {
 
 
 def without(name: str, **fields: Any) -> dict[str, Person]:
-    """Everybody, one of them as they are since."""
     return PEOPLE | {name: PEOPLE[name].model_copy(update=fields)}
 
 
@@ -144,12 +142,10 @@ async def outcome(store: Store, policy: ApprovalPolicy, *stored: Decision, **fie
     ],
 )
 async def test_two_approvals_need_two_seats(store: Store, who: tuple[str, ...], found: str) -> None:
-    """Who stands in and who they stand in for are one, in either order; who stands in for two takes the free seat."""
     assert await outcome(store, TWO, *map(approval_by, who)) == found
 
 
 async def test_one_seat_for_all_who_stand_in_for_one(store: Store) -> None:
-    """Three who all stand in for one person, and that person, are one; so two of them are not two."""
     people = {"ana": a_person("ana", delegations=lends("bo", "cy", "di"))}
     people |= {name: Person(id=name) for name in ("guest", "bo", "cy", "di")}
     assert await outcome(store, TWO, *map(approval_by, ("bo", "cy", "di", "ana")), people=people) == "again"
@@ -167,7 +163,6 @@ async def test_one_seat_for_all_who_stand_in_for_one(store: Store) -> None:
     ],
 )
 async def test_who_left_since_does_not_count(store: Store, people: dict[str, Person], found: str) -> None:
-    """Their signed approval was good when it was given: it is asked anew, neither run nor refused."""
     assert await outcome(store, ApprovalPolicy(), approval_by("eve"), people=people) == found
 
 
@@ -184,13 +179,10 @@ async def test_who_left_since_does_not_count(store: Store, people: dict[str, Per
 async def test_a_signature_alone_gives_nobody_a_seat(
     store: Store, who: str, people: dict[str, Person], found: str
 ) -> None:
-    """Known or not, and who stands in for the requester or for somebody who left: what the gateway signed is not
-    counted."""
     assert await outcome(store, ApprovalPolicy(), approval_by(who), people=people) == found
 
 
 async def test_a_stranger_beside_enough_others_hinders_nothing(store: Store) -> None:
-    """Not counted is not held against the others: what a turn says of anybody beside two who did answer."""
     accepting = ApprovalPolicy(accept_unsigned=True, quorum=2)
     assert await outcome(store, accepting, approval_by("cfo"), approval_by("eve")) == "again"
     raw = (decision(subject="cfo"),)
@@ -204,12 +196,10 @@ async def test_a_stranger_beside_enough_others_hinders_nothing(store: Store) -> 
 async def test_a_delegation_is_judged_when_the_answer_was_received(
     store: Store, received_at: datetime | None, found: str
 ) -> None:
-    """It has ended meanwhile: what was received before counts by the time that is signed, all else by now."""
     assert await outcome(store, ApprovalPolicy(), approval_by("bo", received_at=received_at)) == found
 
 
 async def test_an_unproved_time_gives_no_seat(store: Store) -> None:
-    """Anyone can write a time into an unsigned answer; in development it counts for who may decide now."""
     late = (decision(subject="bo", received_at=NOW - HOUR),)
     assert await outcome(store, ApprovalPolicy(), raw=late, profile="development") == "again"
     lasting = PEOPLE | {"al": a_person("al", delegations=lends("bo", until=datetime.max.replace(tzinfo=UTC)))}
@@ -231,7 +221,6 @@ NOBODY = decision(subject=UNSIGNED)
 async def test_answers_that_name_nobody_are_one(
     store: Store, raw: tuple[Decision, ...], stored: tuple[Decision, ...], found: str
 ) -> None:
-    """Where unsigned answers are taken: one beside others, never a second one beside themselves."""
     accepting = ApprovalPolicy(accept_unsigned=True, quorum=2)
     assert await outcome(store, accepting, *stored, raw=raw) == found
 
@@ -249,26 +238,22 @@ async def test_answers_that_name_nobody_are_one(
     ],
 )
 async def test_the_present_policy_says_who_is_asked(store: Store, policy: ApprovalPolicy, who: str, found: str) -> None:
-    """Those it names or routes these very arguments to; other decisions are of another policy, or came too early."""
     assert await outcome(store, policy, approval_by(who)) == found
 
 
 @pytest.mark.parametrize(("who", "code"), [("eve", "ok"), ("bo", "ok"), ("cfo", "refused"), ("guest", "refused")])
 async def test_only_who_may_decide_frees_the_next_ticket(store: Store, who: str, code: str) -> None:
-    """That a try did not happen is a person's word: who has no seat cannot give it, signed or not."""
     assert await outcome(store, ApprovalPolicy(), approval_by("eve"), doubts=(approval_by(who),), ticket=2) == code
 
 
 @pytest.mark.parametrize(("two", "code"), [(("ana", "cy"), "refused"), (("cy", "eve"), "ok")])
 async def test_a_second_ticket_needs_as_many_seats_as_the_first(store: Store, two: tuple[str, str], code: str) -> None:
-    """Somebody and who stands in for them say one thing."""
     doubts = tuple(map(approval_by, two))
     assert await outcome(store, TWO, approval_by("ana"), approval_by("eve"), doubts=doubts, ticket=2) == code
 
 
 @pytest.mark.parametrize(("quorum", "code"), [(1, "ok"), (2, "refused")])
 async def test_a_second_ticket_needs_as_many_as_the_question_asked(store: Store, quorum: int, code: str) -> None:
-    """By the row of the question, although the policy asks for one by now."""
     before = ApprovalPolicy(quorum=quorum)
     votes = (approval_by("ana"), approval_by("eve"))
     found = await outcome(store, ApprovalPolicy(), *votes, before=before, doubts=(approval_by("eve"),), ticket=2)
@@ -277,7 +262,6 @@ async def test_a_second_ticket_needs_as_many_as_the_question_asked(store: Store,
 
 @pytest.mark.parametrize(("now", "found"), [(("user:cfo",), "again"), (("user:cfo", "role:approvers"), "ok")])
 async def test_who_was_asked_and_who_is_asked_now_both_count(store: Store, now: tuple[str, ...], found: str) -> None:
-    """A person has to be one of those the question asked, and one of those the present policy asks."""
     before, present = ApprovalPolicy(), ApprovalPolicy(approvers=now)
     assert await outcome(store, present, approval_by("cfo"), before=before) == "again"
     reply, _ = await tried(store, present, approval_by("eve"), before=before)
@@ -286,7 +270,6 @@ async def test_who_was_asked_and_who_is_asked_now_both_count(store: Store, now: 
 
 @pytest.mark.parametrize(("late", "found"), [(-1.0, "again"), (1.0, "ok")])
 async def test_who_is_escalated_to_has_a_seat_from_then_on(store: Store, late: float, found: str) -> None:
-    """By the row's own opening and the store's clock; what came in before is nobody's answer."""
     escalating = ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60.0)
     since = datetime.now(UTC) + timedelta(seconds=60)
     early = approval_by("cfo", received_at=since + timedelta(seconds=30 * late))
@@ -297,7 +280,6 @@ async def test_who_is_escalated_to_has_a_seat_from_then_on(store: Store, late: f
 async def test_an_escalation_that_comes_later_by_now_gives_no_seat_before(
     store: Store, seconds: int, found: str
 ) -> None:
-    """Who answered between the moment of the row and that of the policy was nobody who may decide by now."""
     before, present = (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=span) for span in (60.0, 3_600.0))
     given = approval_by("cfo", received_at=datetime.now(UTC) + timedelta(seconds=seconds))
     assert await outcome(store, present, given, before=before) == found
@@ -306,7 +288,6 @@ async def test_an_escalation_that_comes_later_by_now_gives_no_seat_before(
 async def test_a_yes_that_is_voided_while_its_call_is_judged_runs_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its author is told that it was not taken: between the reading of the rows and the claim of the ticket as well."""
     ledger, answers, voided = Ledger(), Answers(store), []
     was_read, rows_of = asyncio.Event(), RunRights._rows
 
@@ -354,14 +335,10 @@ GROUPS = ({"of": "user:cfo"}, {"of": "user:al"})
 async def test_who_was_asked_first_fills_no_place_of_others_as_if_it_had_escalated(
     store: Store, before: ApprovalPolicy | None, present: ApprovalPolicy
 ) -> None:
-    """By the default in a group beside that of a term, or asked first by a policy of before: two of them are not one
-    of each."""
     assert await outcome(store, present, approval_by("ana"), approval_by("eve"), before=before) == "again"
 
 
 def test_one_person_takes_one_seat() -> None:
-    """However often they answer, and for however many they stand in."""
-
     def proved(who: str, **fields: Any) -> Decision:
         return SIGNER.sign_decision(approval_by(who, **fields))
 
@@ -374,7 +351,6 @@ def test_one_person_takes_one_seat() -> None:
 
 
 async def test_entries_of_one_human_are_one_seat_where_the_tool_runs(store: Store) -> None:
-    """Two signed approvals by two entries are one; an entry of the requester's has no seat, by itself or lent."""
     people = PEOPLE | {
         "adm": a_person("adm", person_id="ana", delegations=lends("eve")),
         "guest-2": a_person("guest-2", person_id="guest", delegations=lends("di")),
@@ -385,7 +361,6 @@ async def test_entries_of_one_human_are_one_seat_where_the_tool_runs(store: Stor
 
 
 async def test_a_tool_is_told_the_human_who_asked(store: Store) -> None:
-    """Beside the entry they asked by: what it keeps of a person is theirs by every other."""
     entries: list[tuple[str, str]] = []
 
     async def handler(args: dict[str, Any], context: ToolContext) -> str:
@@ -400,7 +375,6 @@ async def test_a_tool_is_told_the_human_who_asked(store: Store) -> None:
 
 
 async def test_who_leaves_before_the_last_vote_is_replaced(client: Client, store: Store, task_queue: str) -> None:
-    """Ana approves and leaves, the second approval makes the quorum: nothing runs, two of those who are there do."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, TWO)])
     people = DevelopmentDirectory(FixedDirectory([a_person("ana"), a_person("eve")]))
@@ -448,7 +422,6 @@ OFFICE = {
     ],
 )
 async def test_each_group_is_filled_by_another_person(store: Store, people: tuple[str, ...], found: str) -> None:
-    """Two of finance are not enough, nor is one who has both roles; who stands in fills a place that is open."""
     reply, ledger = await tried(store, BOTH, *(approval_by(each) for each in people), people=OFFICE)
     ran = reply.outcome is not None and reply.outcome.code == "ok"
     assert (ran, len(ledger.rows)) == ((found == "ok"), int(found == "ok"))
@@ -466,13 +439,11 @@ async def test_each_group_is_filled_by_another_person(store: Store, people: tupl
 async def test_groups_hold_by_the_question_and_by_the_present_policy(
     store: Store, before: ApprovalPolicy, now: ApprovalPolicy, people: tuple[str, ...], found: str
 ) -> None:
-    """Groups that came with a deploy are asked for, and those that went with one are not forgotten."""
     given = [approval_by(each) for each in people]
     assert await outcome(store, now, *given, people=OFFICE, before=before) == found
 
 
 async def test_whom_groups_are_escalated_to_fills_one_place(store: Store) -> None:
-    """From the escalation on, of any group; before it, of none."""
     since = datetime.now(UTC) + timedelta(seconds=60)
     policy = BOTH.model_copy(update={"escalate_to": ("user:cfo",), "escalate_after": 60.0})
     for late, found in ((-30, "again"), (30, "ok")):
@@ -493,7 +464,6 @@ async def test_whom_groups_are_escalated_to_fills_one_place(store: Store) -> Non
 async def test_terms_that_came_with_a_deploy_hold_where_the_tool_runs(
     store: Store, term: dict[str, Any], note: str
 ) -> None:
-    """Each term of the present policy is asked for, as far as it applies to this call; then it runs."""
     now = ApprovalPolicy.model_validate({"terms": [term]})
     late = datetime.now(UTC) + timedelta(minutes=5)
     yes = approval_by("eve", received_at=late)
@@ -503,7 +473,6 @@ async def test_terms_that_came_with_a_deploy_hold_where_the_tool_runs(
 
 
 async def test_the_terms_of_the_question_hold_though_the_policy_dropped_them(store: Store) -> None:
-    """Two were asked for this amount; one of them is too few under a policy that wants one."""
     before = ApprovalPolicy.model_validate({"terms": [{"when": "args.amount > 10", "quorum": 2}]})
     reply, ledger = await tried(store, ApprovalPolicy(), approval_by("eve"), before=before)
     assert (reply.outcome is not None and reply.outcome.code, ledger.rows) == ("refused", [])

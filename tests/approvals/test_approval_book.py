@@ -23,7 +23,6 @@ PEOPLE = ("ana", "ben", "eve")
 
 
 def question(approval_id: str, revision: int = 1, quorum: int = 1) -> ApprovalRequest:
-    """A request that waits an hour."""
     about = {"id": approval_id, "call": approval_id.split("t.", 1)[1], "digest": f"digest-{approval_id}"}
     return a_request(**about, session="", revision=revision, quorum=quorum, timeout=3600.0)
 
@@ -134,7 +133,6 @@ TestBook = BookMachine.TestCase
     [(), ({}, {}), (None,), ("yes",), ([],), (b"yes",), (7,), ({"x": "y" * DECISION_BYTES},), ({"x": object()},)],
 )
 def test_what_is_not_one_small_object_is_malformed(envelopes: tuple[Any, ...]) -> None:
-    """Anything but one JSON object of at most 64 KiB is refused as a whole."""
     assert envelope_problem(envelopes)
     receipt = read_decision(envelopes)
     assert isinstance(receipt, Receipt)
@@ -143,7 +141,6 @@ def test_what_is_not_one_small_object_is_malformed(envelopes: tuple[Any, ...]) -
 
 @pytest.mark.parametrize("verdict", ["", None, "yes", "APPROVED", "approve", 1, True, ["approved"], {"a": 1}])
 def test_an_unknown_verdict_is_never_an_approval(verdict: Any) -> None:
-    """Only the exact words `approved` and `denied` are verdicts; the receipt names the field."""
     receipt = read_decision([{"approval_id": IDS[0], "verdict": verdict}])
     assert isinstance(receipt, Receipt)
     assert receipt.code == "malformed"
@@ -151,7 +148,6 @@ def test_an_unknown_verdict_is_never_an_approval(verdict: Any) -> None:
 
 
 def test_the_smallest_decision_needs_two_fields() -> None:
-    """An unsigned decision is `approval_id` and `verdict`."""
     decision = read_decision([{"approval_id": IDS[0], "verdict": "denied"}])
     assert isinstance(decision, Decision)
     assert (decision.assurance, decision.subject, decision.revision) == ("none", "", None)
@@ -165,25 +161,21 @@ json_values = st.recursive(
 
 @given(st.lists(json_values, max_size=2))
 def test_no_envelope_makes_it_raise(envelopes: list[Any]) -> None:
-    """Whatever arrives, there is a decision or a receipt."""
     assert isinstance(read_decision(envelopes), Decision | Receipt)
 
 
 @given(st.dictionaries(st.sampled_from([*Decision.model_fields]), json_values))
 def test_no_field_value_makes_it_raise(body: dict[str, Any]) -> None:
-    """Whatever stands in the fields, there is a decision or a receipt."""
     assert isinstance(read_decision([body]), Decision | Receipt)
 
 
 def test_a_time_without_zone_is_malformed() -> None:
-    """A time that cannot be compared is refused before it can raise later."""
     receipt = read_decision([{"approval_id": IDS[0], "verdict": "approved", "received_at": "2026-01-01T00:00:00"}])
     assert isinstance(receipt, Receipt)
     assert "time zone" in receipt.message
 
 
 def test_an_overlong_reason_is_malformed() -> None:
-    """A reason is at most 2,000 characters."""
     receipt = read_decision([{"approval_id": IDS[0], "verdict": "denied", "reason": "x" * 2001}])
     assert isinstance(receipt, Receipt)
     assert "reason" in receipt.message

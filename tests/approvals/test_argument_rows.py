@@ -32,12 +32,10 @@ SCHEMA: dict[str, Any] = {
 
 
 def flat(args: dict[str, Any], secrets: tuple[str, ...] = ()) -> list[tuple[str, str, str]]:
-    """Name, label and format of every leaf."""
     return [(leaf.name, leaf.label, format_of(leaf)) for leaf in leaves(args, SCHEMA, secrets)]
 
 
 def test_labels_and_formats_come_from_the_schema() -> None:
-    """Titles label, names are humanised, references, alternatives and lists of types are followed."""
     args = {"totalCost": 1, "due": "2027-01-01", "who": {"e_mail": "a@b"}, "iban": "PT50", "stops": [{"e_mail": "c@d"}]}
     assert flat(args) == [
         ("totalCost", "Total cost", "number"),
@@ -53,12 +51,10 @@ def test_labels_and_formats_come_from_the_schema() -> None:
     [("x", "string"), (1, "number"), (True, "boolean"), (None, "null"), ([], "array"), ({}, "object")],
 )
 def test_without_a_schema_the_value_tells_its_type(value: Any, kind: str) -> None:
-    """An argument the schema does not know is shown all the same."""
     assert flat({"extra": value}) == [("extra", "Extra", kind)]
 
 
 def test_a_list_is_one_row_only_if_nothing_can_hide_in_it() -> None:
-    """Short lists of scalars are joined; long ones, nested ones and those with commas have a row an item."""
     assert [leaf.name for leaf in leaves({"to": ["a", "b"]}, {}, ())] == ["to"]
     assert [leaf.name for leaf in leaves({"to": ["a, b"]}, {}, ())] == ["to.0"]
     assert [leaf.name for leaf in leaves({"to": ["a" * 119, "evil"]}, {}, ())] == ["to.0", "to.1"]
@@ -67,7 +63,6 @@ def test_a_list_is_one_row_only_if_nothing_can_hide_in_it() -> None:
 
 
 def test_a_secret_is_not_opened() -> None:
-    """Secret names hide what lies below them, in lists as well."""
     args = {"card": {"no": "4111"}, "logins": [{"pin": 1, "user": "ana"}]}
     found = {leaf.name: leaf.secret for leaf in leaves(args, {}, ("card", "logins.pin"))}
     assert found == {"card": True, "logins.0.pin": True, "logins.0.user": False}
@@ -78,7 +73,6 @@ def test_a_secret_is_not_opened() -> None:
     [("card", True), ("card.no", True), ("cards", False), ("logins.0.pin", True), ("logins.pin", True), ("pin", False)],
 )
 def test_a_dotted_name_is_secret_if_it_lies_in_a_secret(name: str, secret: bool) -> None:
-    """What is below a secret is secret, whatever the index."""
     assert is_secret(name, {"card", "logins.pin"}) is secret
 
 
@@ -95,7 +89,6 @@ def test_a_dotted_name_is_secret_if_it_lies_in_a_secret(name: str, secret: bool)
     ],
 )
 def test_dotted_names_find_nested_values(name: str, value: Any) -> None:
-    """Objects by name, lists by index, a key with a dot in quotes alone; what is not there is absent."""
     assert find({"a": {"b": [{"c": 1}]}, "x.y": 2}, name, None) == value
 
 
@@ -104,7 +97,6 @@ def test_dotted_names_find_nested_values(name: str, value: Any) -> None:
     [("totalCost", "Total cost"), ("total_cost", "Total cost"), ("IBAN", "IBAN"), ("user-id", "User id"), ("x", "X")],
 )
 def test_names_read_as_words(name: str, words: str) -> None:
-    """Camel case, underscores and hyphens part words; capitals stay."""
     assert humanise(name) == words
 
 
@@ -113,12 +105,10 @@ def test_names_read_as_words(name: str, words: str) -> None:
     [{"$ref": "#/$defs/A"}, {"$ref": "#/no"}, {"$ref": 3}, {"anyOf": 3}, None, [], "x", {"$ref": "http://a/b"}],
 )
 def test_a_schema_that_leads_nowhere_is_an_empty_one(schema: Any) -> None:
-    """Circular, dangling, foreign and malformed references end."""
     assert SchemaNode(schema, {"$defs": {"A": {"$ref": "#/$defs/A"}}}).resolve().keywords == {}
 
 
 def test_items_by_place_come_before_items_for_all() -> None:
-    """`prefixItems` describes the first places of a list, `items` the others."""
     who: dict[str, Any] = {"type": "object", "properties": {"a": {"format": "date"}}}
     other: dict[str, Any] = {"type": "object", "properties": {"a": {"format": "email"}}}
     schema = {"properties": {"to": {"type": "array", "prefixItems": [who], "items": other}}}
@@ -128,7 +118,6 @@ def test_items_by_place_come_before_items_for_all() -> None:
 
 @pytest.mark.parametrize(("name", "pointer"), [("a/b", "a~1b"), ("a~b", "a~0b"), ("a~1b", "a~01b")])
 def test_references_are_json_pointers(name: str, pointer: str) -> None:
-    """`~1` is a slash and `~0` a tilde in the name of a definition."""
     node = SchemaNode({"$ref": f"#/$defs/{pointer}"}, {"$defs": {name: {"type": "string"}}})
     assert node.resolve().keywords == {"type": "string"}
 
@@ -138,7 +127,6 @@ def test_references_are_json_pointers(name: str, pointer: str) -> None:
     [(["a" * 59, "b" * 59], True), (["a" * 59, "b" * 60], False), ([""] * 13, True), ([""] * 14, False)],
 )
 def test_a_joined_row_has_at_most_120_characters(items: list[str], one_row: bool) -> None:
-    """The edge is inclusive, separators and marks counted."""
     assert len(list(leaves({"to": items}, {}, ()))) == (1 if one_row else len(items))
 
 
@@ -147,18 +135,15 @@ def test_a_joined_row_has_at_most_120_characters(items: list[str], one_row: bool
     [("a_b", "A b"), ("X", "X"), ("toX", "To x"), ("toEU", "To EU"), ("XTo", "Xto"), ("AB_c", "AB c")],
 )
 def test_only_words_of_capitals_stay(name: str, words: str) -> None:
-    """A single capital is a letter like any; two are an abbreviation."""
     assert humanise(name) == words
 
 
 def test_a_very_long_name_is_cut_before_it_is_read() -> None:
-    """A name costs no more than what could be shown of it."""
     assert humanise("a" * 999) == "A" + "a" * 159
 
 
 @pytest.mark.parametrize("key", ["$ref", "anyOf", "oneOf", "allOf"])
 def test_every_way_to_point_elsewhere_is_followed(key: str) -> None:
-    """A reference or a single alternative stands for what it names; what stands beside it counts more."""
     target = "#/$defs/A" if key == "$ref" else [{"type": "integer", "title": "A"}, {"type": "null"}]
     root = {"$defs": {"A": {"type": "integer", "title": "A"}}}
     assert SchemaNode({key: target, "title": "B"}, root).resolve().keywords == {"type": "integer", "title": "B"}
@@ -177,13 +162,11 @@ def test_every_way_to_point_elsewhere_is_followed(key: str) -> None:
     ],
 )
 def test_a_format_is_the_schemas_before_it_is_the_values(schema: dict[str, Any], kind: str) -> None:
-    """`format`, else the first type that is not null, else what the value itself is."""
     (leaf,) = leaves({"a": 1}, {"properties": {"a": schema}}, ())
     assert format_of(leaf) == kind
 
 
 def test_names_the_schema_does_not_list_have_its_schema_for_others() -> None:
-    """`additionalProperties` describes what `properties` does not name."""
     schema = {"properties": {"a": {"format": "date"}}, "additionalProperties": {"format": "email"}}
     assert [format_of(leaf) for leaf in leaves({"a": "x", "b": "y"}, schema, ())] == ["date", "email"]
 
@@ -192,13 +175,11 @@ def test_names_the_schema_does_not_list_have_its_schema_for_others() -> None:
     ("title", "label"), [("Total Cost", "Total cost"), ("Total cost!", "Total cost!"), (" ", "Total cost")]
 )
 def test_a_title_the_library_made_up_is_no_title(title: str, label: str) -> None:
-    """What pydantic makes of a name reads worse than the name; what an author wrote stays."""
     (leaf,) = leaves({"total_cost": 1}, {"properties": {"total_cost": {"title": title}}}, ())
     assert leaf.label == label
 
 
 def test_a_label_of_many_steps_keeps_its_end() -> None:
-    """The last 320 characters, where the value is."""
     deep: Any = 1
     for _ in range(200):
         deep = {"abc": deep}
@@ -207,7 +188,6 @@ def test_a_label_of_many_steps_keeps_its_end() -> None:
 
 
 def test_every_value_has_a_name_of_its_own_that_finds_it() -> None:
-    """Keys with dots, quotes, digits or nothing in them, beside values that lie where such a key seems to point."""
     args: dict[str, Any] = {
         "a": {"b": 1, "": 2, "0": 3, "b.c": 4},
         "a.b": 5,
@@ -238,21 +218,18 @@ def test_every_value_has_a_name_of_its_own_that_finds_it() -> None:
     ],
 )
 def test_a_key_in_quotes_reads_as_that_key_alone(key: str, step: str) -> None:
-    """A key that brings its own quotes is not the key within them; letters of any script stand as they are."""
     assert step_from_key(key) == step
     assert keys_from_name(step) == [key]
     assert keys_from_name(f"x.{step}.y") == ["x", key, "y"]
 
 
 def test_a_name_that_ends_with_a_dot_names_the_empty_key() -> None:
-    """It is not the name of what is above."""
     assert keys_from_name("a.") == ["a", ""]
     assert find({"a": {"": 1}}, "a.", None) == 1
     assert find({"a": 1}, "", None) is None
 
 
 def test_what_the_schema_does_not_name_is_told() -> None:
-    """At every level; not where the schema names nothing, or types all other keys."""
     inner = {"type": "object", "properties": {"b": {}}}
     typed = {"properties": {"x": {}}, "additionalProperties": {"type": "string"}}
     schema = {"properties": {"a": inner, "m": {"type": "object"}, "t": typed}}
@@ -262,7 +239,6 @@ def test_what_the_schema_does_not_name_is_told() -> None:
 
 
 def test_a_list_that_the_schema_does_not_name_has_no_declared_value() -> None:
-    """Nor has any object in it: a model cannot hide what nobody declared one level further down."""
     schema = {"properties": {"a": {}}}
     args = {"a": ["x, y"], "u": ["x, y", {"a": 1}]}
     result = {leaf.name: leaf.declared for leaf in leaves(args, schema, ())}
@@ -270,7 +246,6 @@ def test_a_list_that_the_schema_does_not_name_has_no_declared_value() -> None:
 
 
 def test_a_secret_may_be_one_item_of_a_list() -> None:
-    """Named with its index it is hidden, and its neighbour is not; a name alone hides no nested value of that name."""
     args = {"logins": [{"pin": 1}, {"pin": 2}], "keys": ["a, b", "c, d"], "pin": 3}
     result = {leaf.name: leaf.secret for leaf in leaves(args, {}, ("logins.0.pin", "keys.1", "pin"))}
     assert result == {
@@ -283,7 +258,6 @@ def test_a_secret_may_be_one_item_of_a_list() -> None:
 
 
 def test_a_nested_value_has_the_title_that_its_schema_gives_it() -> None:
-    """Behind the label of what it lies in."""
     schema = {"properties": {"who": {"title": "Payee", "properties": {"iban": {"title": "Account to pay"}}}}}
     (leaf,) = leaves({"who": {"iban": "PT50"}}, schema, ())
     assert leaf.label == "Payee / Account to pay"

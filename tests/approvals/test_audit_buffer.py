@@ -23,25 +23,21 @@ ANA = Authority(allowed=True, subject="ana", assurance="session")
 
 
 def book(**fields: Any) -> ApprovalBook:
-    """A book with one open request."""
     made = ApprovalBook()
     made.open(a_request(opened=NOW, **{"digest": "d" * 64, "args": Content(inline={"to": "Lisbon"})} | fields), NOW)
     return made
 
 
 def answer(**fields: Any) -> Decision:
-    """An approval of it."""
     return a_decision(**{"revision": None, "delivery_id": "d1"} | fields)
 
 
 def summary(made: ApprovalBook) -> list[tuple[str, str, str]]:
-    """Kind, what became of it, and subject of what is unwritten."""
     taken = made.unwritten.take()
     return [(each.kind, str(each.data.get("status") or each.data.get("state")), each.subject) for each in taken]
 
 
 def test_a_decision_and_the_end_it_brings_are_kept_in_order() -> None:
-    """The attempt with who it turned out to be, then the ending; taken once."""
     made = book()
     made.settle(answer(subject="ana@x"), ANA, NOW)
     assert summary(made) == [("attempt", "accepted", "ana"), ("ending", "approved", "ana")]
@@ -51,7 +47,6 @@ def test_a_decision_and_the_end_it_brings_are_kept_in_order() -> None:
 
 
 def test_every_refused_attempt_is_kept_by_whichever_way_it_was_refused() -> None:
-    """Unknown, stale, not allowed, too late and repeated: each with its code."""
     made = book()
     made.precheck(answer(approval_id="main.s.t.c9.9"), NOW)
     made.precheck(answer(revision=7), NOW)
@@ -68,7 +63,6 @@ def test_every_refused_attempt_is_kept_by_whichever_way_it_was_refused() -> None
 
 
 def test_whoever_was_identified_is_named_whatever_they_are_told() -> None:
-    """At either step, of an unknown request, of one they may not decide, and of one that they answered before."""
     made, unknown = book(quorum=2), "main.s.t.c9.9"
     eve = Authority(allowed=False, code="not_allowed", subject="eve", assurance="channel")
     made.examine(answer(approval_id=unknown, subject="claimed"), eve, NOW)
@@ -86,7 +80,6 @@ def test_whoever_was_identified_is_named_whatever_they_are_told() -> None:
 
 
 def test_what_time_brings_is_kept_and_its_end_is_an_ending() -> None:
-    """A deadline that is put off is told; the last one is told as the end that it is, and nothing before it ends."""
     made = book(on_timeout="escalate", timeout=60.0)
     for minutes in (1, 2):
         request = made.get(ID)
@@ -101,7 +94,6 @@ def test_what_time_brings_is_kept_and_its_end_is_an_ending() -> None:
 
 
 def test_to_be_asked_again_is_no_ending() -> None:
-    """An approval that lapsed has ended; the question that follows it only begins."""
     made = book()
     made.settle(answer(), ANA, NOW)
     lapsed = made.lapse(ID, NOW)
@@ -111,14 +103,12 @@ def test_to_be_asked_again_is_no_ending() -> None:
 
 
 def test_a_cancelled_request_is_an_ending() -> None:
-    """Withdrawn, and by whom."""
     made = book()
     made.cancel(ID, "guest", "enough", NOW)
     assert summary(made) == [("ending", "cancelled", "guest")]
 
 
 def test_arguments_are_in_no_entry_and_long_words_are_cut() -> None:
-    """An edit says that it is one; what strangers wrote at length is bounded."""
     made = book(edit="approve")
     made.examine(answer(edited_args={"to": "Lisbon"}), Authority(allowed=False, code="not_allowed"), NOW)
     made.precheck(answer(approval_id="x" * 60_000, subject="y" * 60_000, delivery_id="z" * 60_000), NOW)
@@ -128,13 +118,11 @@ def test_arguments_are_in_no_entry_and_long_words_are_cut() -> None:
 
 
 def entry(number: int, status: str = "refused") -> AuditEntry:
-    """One entry."""
     at = NOW + timedelta(seconds=number)
     return AuditEntry(stream="x", key=f"k{number}", kind="attempt", at=at, tenant="x", data={"status": status})
 
 
 def test_a_flood_of_refusals_is_counted_and_nothing_else_is_lost() -> None:
-    """Beyond a hundred only their number is kept; an ending always is."""
     seen = AuditBuffer()
     for number in range(ENTRIES_KEPT + 30):
         seen.add(entry(number))
@@ -151,7 +139,6 @@ def test_a_flood_of_refusals_is_counted_and_nothing_else_is_lost() -> None:
 
 
 def test_each_flood_is_counted_by_itself() -> None:
-    """What was counted and taken is not counted again, and a flood that ended leaves nothing behind."""
     seen = AuditBuffer()
     for number in range(ENTRIES_KEPT + 2):
         seen.add(entry(number))
@@ -163,7 +150,6 @@ def test_each_flood_is_counted_by_itself() -> None:
 
 
 def test_all_that_a_turn_has_seen_is_in_its_own_stream() -> None:
-    """Whatever stream or tenant an envelope named, it is written down where it arrived."""
     seen = AuditBuffer()
     seen.add(entry(1))
     assert seen.take() == (entry(1).model_copy(update={"stream": "", "tenant": ""}),)
@@ -171,7 +157,6 @@ def test_all_that_a_turn_has_seen_is_in_its_own_stream() -> None:
 
 @pytest.mark.parametrize("approval", [ID, "main.s.other.c1.1"])
 def test_an_approval_of_the_turn_itself_is_named_by_its_call_alone(approval: str) -> None:
-    """Whoever writes it down makes the whole id of it; that of another turn is handed on as it is."""
     turn = TurnKey("main", "s", "t")
     seen = AuditBuffer(turn)
     facts = [{"approval": approval, "status": "refused"}, {"approval": approval, "call": "c1.1"}]
@@ -183,7 +168,6 @@ def test_an_approval_of_the_turn_itself_is_named_by_its_call_alone(approval: str
 
 
 def test_what_was_not_written_comes_back_in_front() -> None:
-    """Given back, it is taken again before what came since; the same thing is kept once."""
     seen = AuditBuffer()
     seen.add(entry(1))
     seen.add(entry(1))
@@ -194,7 +178,6 @@ def test_what_was_not_written_comes_back_in_front() -> None:
 
 
 def test_an_answer_that_the_store_holds_is_not_proved_once_more() -> None:
-    """Where the author's answer was taken into the store; else only the turn has it."""
     for received, signature in ((NOW, ""), (None, "c2ln")):
         made = book()
         made.settle(answer(signature="c2ln", key_id="k"), ANA.model_copy(update={"received_at": received}), NOW)
@@ -203,7 +186,6 @@ def test_an_answer_that_the_store_holds_is_not_proved_once_more() -> None:
 
 
 def test_facts_about_an_approval_name_it_by_its_call_alone() -> None:
-    """By the call that stands there anyway, else by one of their own; both ways the whole id is found again."""
     turn = TurnKey("main", "s", "t")
     for facts in ({"call": "c1.1", "state": "denied"}, {"state": "denied"}, {"call": "c2.1"}):
         buffer = AuditBuffer(turn)
@@ -216,7 +198,6 @@ def test_facts_about_an_approval_name_it_by_its_call_alone() -> None:
 
 
 def test_facts_that_are_known_are_left_out_on_the_way_and_given_back() -> None:
-    """Only of entries that tell all of them, and the same: what says anything else arrives as it was."""
     facts = KnownFacts("ending/c1.1/", {"digest": "d" * 64, "channel": "api"})
 
     def entry(key: str, **data: Any) -> AuditEntry:

@@ -202,12 +202,10 @@ def became(code: str) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_a_question_is_told_with_who_may_answer_and_what_binds_the_answer(built: Built, expected: AuditEntry) -> None:
-    """Whom it went to, by which rule, under which digests; the arguments are in none of it."""
     assert built() == expected
 
 
 def test_a_question_names_its_actor_and_as_whom_the_directory_knows_the_requester() -> None:
-    """Where both are known."""
     known = request(actor="desk", requester=Principal(user="guest", person_id="u7"))
     facts = audit_events.question_entry(known, AT).data
     assert (facts["actor"], facts["requester"], facts["person_id"]) == ("desk", "guest", "u7")
@@ -215,13 +213,11 @@ def test_a_question_names_its_actor_and_as_whom_the_directory_knows_the_requeste
 
 @pytest.mark.parametrize(("person", "told"), [("u7", "u7"), ("ana", None)])
 def test_who_answered_is_named_as_the_directory_knows_them_where_that_says_more(person: str, told: str | None) -> None:
-    """Beside the subject that the answer is of."""
     who = ANA.model_copy(update={"person_id": person})
     assert audit_events.attempt_entry(ANSWER, COUNTED, AT, who).data.get("person_id") == told
 
 
 def test_the_entries_of_a_turn_name_its_requester_as_the_directory_knows_them() -> None:
-    """Where the gateway found them in it."""
     known = CTX.model_copy(update={"user": Principal(user="guest", person_id="u7")})
     assert audit_events.proposed_entry(known, CALL, "pay", AT).data["person_id"] == "u7"
 
@@ -246,7 +242,6 @@ RESOLUTION = {"name": "pay", "won": {"level": "session"}}
     ],
 )  # fmt: skip
 def test_what_a_model_proposed_and_what_it_meant_are_told(built: Built, expected: AuditEntry) -> None:
-    """The name is the model's word, of any length: its beginning is told."""
     assert built() == expected
 
 
@@ -343,7 +338,6 @@ VOTE = Vote(
     ],
 )  # fmt: skip
 def test_what_becomes_of_a_question_is_told(built: Built, expected: AuditEntry) -> None:
-    """Its end with the votes that made it, what time brought, and who opened what was sent."""
     assert built() == expected
 
 
@@ -556,7 +550,6 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
     ],
 )  # fmt: skip
 def test_what_becomes_of_a_call_is_told_with_the_right_it_ran_by(built: Built, expected: AuditEntry) -> None:
-    """Gates, rule, digests, ticket and who decided; arguments and results by their hashes alone."""
     assert built() == expected
 
 
@@ -650,12 +643,10 @@ BARE_FACTS: dict[str, Any] = {
     ],
 )  # fmt: skip
 def test_whoever_tries_to_decide_is_told_with_what_became_of_it(built: Built, expected: AuditEntry) -> None:
-    """Who, how strongly identified, on whose behalf, what they were told; changed arguments never."""
     assert built() == expected
 
 
 def test_an_answer_without_delivery_id_is_known_by_its_moment_and_its_words() -> None:
-    """The same words at the same moment are one attempt; other words, or another moment, are another."""
     nameless = ANSWER.model_copy(update={"delivery_id": "", "edited_args": None, "remember": None})
     words = nameless.model_dump() | {"received_at": BEFORE}
     told = audit_events.attempt_entry(nameless, ACCEPTED, AT)
@@ -667,7 +658,6 @@ def test_an_answer_without_delivery_id_is_known_by_its_moment_and_its_words() ->
 
 @pytest.mark.parametrize("field", ["question_hash", "subject", "channel", "key_id", "signature"])
 def test_what_nobody_has_checked_is_cut_at_200_characters(field: str) -> None:
-    """Whatever a stranger writes at length: its beginning is kept, and nothing else of the answer is lost."""
     long = BARE.model_copy(update={"delivery_id": "d8", field: "x" * 201})
     cut = BARE.model_copy(update={"delivery_id": "d8", field: "x" * 200})
     told = audit_events.attempt_entry(long, ACCEPTED, AT)
@@ -678,7 +668,6 @@ def test_what_nobody_has_checked_is_cut_at_200_characters(field: str) -> None:
 
 @pytest.mark.parametrize("field", ["delivery_id", "approval_id"])
 def test_names_that_are_cut_are_told_apart_by_what_was_cut(field: str) -> None:
-    """An attempt is written once: of two whose names differ at their end neither hides the other."""
     one, other = (BARE.model_copy(update={"delivery_id": "d8", field: "x" * 200 + end}) for end in "ab")
     told = [audit_events.attempt_entry(each, ACCEPTED, AT) for each in (one, other)]
     assert told[0].key != told[1].key
@@ -686,7 +675,6 @@ def test_names_that_are_cut_are_told_apart_by_what_was_cut(field: str) -> None:
 
 
 def test_a_name_of_200_characters_is_whole_and_half_a_character_keeps_none_from_the_record() -> None:
-    """A longer one has its hash behind it."""
     whole, half = "x" * 200, "x" * 200 + "\ud800"
     told = [
         audit_events.attempt_entry(BARE.model_copy(update={"delivery_id": each}), ACCEPTED, AT)
@@ -697,7 +685,6 @@ def test_a_name_of_200_characters_is_whole_and_half_a_character_keeps_none_from_
 
 
 def test_an_answer_that_names_no_turn_is_told_in_the_stream_of_no_turn() -> None:
-    """Its tenant is the default one: what it says of a tenant is not believed."""
     told = audit_events.attempt_entry(
         BARE.model_copy(update={"approval_id": "acme.s1", "delivery_id": "d8"}), ACCEPTED, AT
     )
@@ -724,7 +711,6 @@ REFUSED = {"status": "refused", "receipt": "malformed", "message": "a decision i
     ],
 )
 def test_what_was_no_decision_at_all_is_told_by_its_hash(receipt: Receipt, stream: str, named: dict[str, str]) -> None:
-    """Whose it was, by which channel and what they were told; what was sent is bound and not shown."""
     told = audit_events.rejected_entry(receipt, AT, subject="eve", channel="slack", body={"x": SECRET}, tenant="acme")
     seen = sha256({"x": SECRET})
     expected = entry(
@@ -735,7 +721,6 @@ def test_what_was_no_decision_at_all_is_told_by_its_hash(receipt: Receipt, strea
 
 
 def test_what_no_hash_can_be_made_of_is_told_all_the_same() -> None:
-    """Not even a body that is no JSON keeps the attempt out of the record."""
     told = audit_events.rejected_entry(MALFORMED, AT, subject="", channel="", body=[float("nan")], tenant="acme")
     assert told == entry(
         "attempt", f"turned-away/{WHEN}/unwritable", "", stream="admin/acme", **REFUSED, body="unwritable"
@@ -743,7 +728,6 @@ def test_what_no_hash_can_be_made_of_is_told_all_the_same() -> None:
 
 
 def refused_result(**fields: Any) -> SessionEvent:
-    """A result that a session refused."""
     given: dict[str, Any] = {"at": AT, "what": "result", "id": "r1", "subject": "crm", "status": "refused"}
     return SessionEvent(**given | {"code": "late", "body": BODY} | fields)
 
@@ -808,7 +792,6 @@ HEARD = {"session": "s1", "session_event": "result", "id": "r1", "status": "refu
     ],
 )  # fmt: skip
 def test_the_life_of_a_turn_is_told(built: Built, expected: AuditEntry) -> None:
-    """How it began and ended, who wanted it stopped, and what its session heard before."""
     assert built() == expected
 
 
@@ -837,5 +820,4 @@ FREEZE = {"reason": "alarm", "channel": "", "tools": [], "until": None, "people"
     ],
 )  # fmt: skip
 def test_an_act_of_no_turn_is_told_in_the_stream_of_its_tenant(built: Built, expected: AuditEntry) -> None:
-    """Freezes, grants taken back, people and policies changed: by whom, and what exactly."""
     assert built() == expected

@@ -28,7 +28,6 @@ FIVE = call_digest(
 
 
 def answer(**fields: Any) -> Decision:
-    """An approval."""
     return a_decision(**{"revision": None} | fields)
 
 
@@ -50,23 +49,19 @@ def answer(**fields: Any) -> Decision:
     ],
 )
 def test_an_answer_names_one_call_in_one_revision(fields: dict[str, object], revision: int, named: bool) -> None:
-    """Plain: its hash and revision. Edited: given to the revision that this follows, and its arguments are these."""
     question = ASKED.model_copy(update={"revision": revision, "edit_of": revision - 1, "digest": FIVE})
     assert binding.is_answer_to(answer(**fields), question, HASH) is named
 
 
 def test_a_doubt_has_a_digest_of_its_own() -> None:
-    """An answer to whether something happened approves no call, and one try's answer is not another's."""
     assert len({FIVE, doubt_digest(FIVE, 1), doubt_digest(FIVE, 2), doubt_digest("0" * 64, 1)}) == 4
 
 
 def row(name: str, value: str) -> CardRow:
-    """A row of a card."""
     return CardRow(name=name, label=name.title(), value=value)
 
 
 def test_changes_are_shown_side_by_side() -> None:
-    """Changed, added, gone; what stays, and rows of the card's own, are not changes."""
     before = [row("amount", "420"), row("to", "Ana"), row("note", "x"), row("", "2 more not shown")]
     after = [row("amount", "380"), row("to", "Ana"), row("by", "card"), row("", "1 more not shown")]
     assert row_changes(before, after) == (
@@ -77,7 +72,6 @@ def test_changes_are_shown_side_by_side() -> None:
 
 
 def test_the_model_is_told_what_was_changed() -> None:
-    """Values as cards show them; hidden ones stay hidden."""
     found = edit_note([row("amount", "420"), row("note", "x")], [row("amount", "380")])
     assert found == (
         "A person changed arguments of this call before it ran: amount is 380 (was 420); note is nothing (was x)."
@@ -88,6 +82,5 @@ def test_the_model_is_told_what_was_changed() -> None:
 
 @pytest.mark.parametrize(("count", "end"), [(10, ""), (11, "; and 1 more"), (13, "; and 3 more")])
 def test_the_model_is_told_ten_changes_and_how_many_more(count: int, end: str) -> None:
-    """Ten are told in full; of more, their number."""
     many = edit_note([], [row(f"a{n}", "1") for n in range(count)])
     assert many.endswith(f"; a9 is 1 (was nothing){end}.")

@@ -22,7 +22,6 @@ BOOK: dict[str, Any] = {"flight": "TP 531", "totalCost": 420.0, "card": "4111111
 
 
 def card(args: dict[str, Any], **more: Any) -> Card:
-    """A card of a tool without schema."""
     plain: dict[str, Any] = {"effect": "", "title": "", "tool": "book_flight", "schema": {}}
     return render_card(**{**plain, "args": args, **more})
 
@@ -33,13 +32,11 @@ def effect(template: str, args: dict[str, Any], **more: Any) -> str:
 
 
 def texts(shown: Card) -> list[str]:
-    """Every text of the card that may come from outside."""
     rows = [text for row in shown.rows for text in (row.name, row.label, row.value, row.format)]
     return [shown.effect, shown.agent_says, shown.note, shown.tool_title, *rows]
 
 
 def test_a_card_is_drawn_of_the_declaration_and_the_question() -> None:
-    """And of nothing else; what either calls secret is hidden."""
     asked = a_question(secrets=("pin",), show=("to", "pin", "card"), agent_says="as you said", note="asked again")
     declaration = {
         "effect": "Pay {to}",
@@ -78,13 +75,11 @@ def test_a_card_is_drawn_of_the_declaration_and_the_question() -> None:
 def test_a_card_says_first_who_runs_the_call_and_that_nobody_declared_it(
     fields: dict[str, Any], asked_note: str, note: str
 ) -> None:
-    """From the declaration alone, before whatever else is said: a note may be cut at its end."""
     declaration = {"effect": "", "title": "", "input_schema": {}, "secrets": [], **fields}
     assert draw_card(a_question(actor="coder", note=asked_note), declaration, {}, "").note == note
 
 
 def test_a_label_says_of_an_argument_that_nobody_declared_it() -> None:
-    """Behind its own text, in which the sign cannot be forged."""
     schema = {"properties": {"to": {"type": "string", "title": "Whom ⟦not declared⟧"}}}
     labels = [row.label for row in card({"to": "Ana", "bcc": "eve"}, schema=schema).rows]
     assert labels == ["Whom ⟦U+27E6⟧not declared⟦U+27E7⟧", "Bcc ⟦not declared⟧"]
@@ -101,13 +96,11 @@ def test_a_label_says_of_an_argument_that_nobody_declared_it() -> None:
     ],
 )
 def test_a_card_names_the_arguments_that_repeat_a_secret(count: int, named: str) -> None:
-    """Three by name and the rest by number; those that repeat none are not among them."""
     args = {"pin": "9400", "to": "Ana", **{f"a{number}": "my 9400" for number in range(count)}}
     assert card(args, secrets=["pin"]).note == f"a secret value is repeated in {named}, and hidden there"
 
 
 def test_the_effect_sentence_is_filled_from_the_arguments() -> None:
-    """Names, dotted names and indices are replaced; what is missing or null is a dash, what is secret hidden."""
     template = "Book flight {flight}, {totalCost} EUR, for {who.name} / {who.tags.1} ({absent}{none}), card {card}"
     args = {**BOOK, "who": {"name": "Ana", "tags": [{}, "vip"]}, "none": None}
     assert effect(template, args, secrets=["card"]) == "Book flight TP 531, 420 EUR, for Ana / vip (——), card hidden"
@@ -117,7 +110,6 @@ def test_the_effect_sentence_is_filled_from_the_arguments() -> None:
     ("template", "sentence"), [("Pay {to}", "Pay Ana [hidden]"), ("", "pay: to Ana [hidden], pin hidden")]
 )
 def test_the_sentence_alone_repeats_no_secret(template: str, sentence: str) -> None:
-    """Pages that show it without a card have it hidden, too, where another argument says it."""
     args = {"to": "Ana 9400x", "pin": "9400x"}
     assert effect_sentence(template, title="", tool="pay", args=args, secrets=("pin",)) == sentence
 
@@ -127,18 +119,15 @@ def test_the_sentence_alone_repeats_no_secret(template: str, sentence: str) -> N
     ["{totalCost}", "{{totalCost}}", "{0}", "{flight}", "{flight.__class__}", "%(totalCost)s", "{totalCost!r:>9}"],
 )
 def test_an_arguments_text_is_never_a_template(value: str) -> None:
-    """Whatever an argument says is shown as it is."""
     assert effect("Book {flight} for {totalCost}", {**BOOK, "flight": value}) == f"Book {value} for 420"
 
 
 @pytest.mark.parametrize("template", ["{flight.__class__}", "{flight!r}", "{flight:>99999999}", "{flight.upper}"])
 def test_a_template_is_names_and_nothing_else(template: str) -> None:
-    """No format specification, conversion or attribute is looked at: such a name is not there."""
     assert effect(template, BOOK) == "—"
 
 
 def test_braces_that_name_nothing_stay() -> None:
-    """A template without names is a sentence."""
     assert effect("Clear {} and {{", BOOK) == "Clear {} and {{"
 
 
@@ -151,7 +140,6 @@ def test_without_a_template_the_tool_and_its_first_arguments_are_told() -> None:
 
 
 def test_one_long_value_leaves_room_for_the_next() -> None:
-    """Each value of the sentence is cut by itself, and the whole at its limit."""
     assert effect("Send {text} to {to}", {"text": "x" * 900, "to": "eve@evil.example"}).endswith(
         "… to eve@evil.example"
     )
@@ -162,7 +150,6 @@ def test_one_long_value_leaves_room_for_the_next() -> None:
 
 
 def test_every_argument_is_a_row_in_order() -> None:
-    """Nothing is left out, and secrets show their length only."""
     shown = card({**BOOK, "pin": 1234, "who": {"name": "Ana"}}, secrets=("card", "pin"))
     assert [(row.name, row.label, row.value, row.secret, row.length) for row in shown.rows] == [
         ("flight", "Flight", "TP 531", False, 6),
@@ -174,7 +161,6 @@ def test_every_argument_is_a_row_in_order() -> None:
 
 
 def test_a_long_value_is_cut_on_its_own_with_its_length() -> None:
-    """The row tells that it is cut and how long the value is; its neighbours are whole."""
     text, cost = card({"text": "x" * 501, "totalCost": 420}).rows
     assert (len(text.value), text.cut, text.length) == (CARD_VALUE_CHARS, True, 501)
     assert (cost.value, cost.cut) == ("420", False)
@@ -182,13 +168,11 @@ def test_a_long_value_is_cut_on_its_own_with_its_length() -> None:
 
 
 def test_a_long_secret_is_hidden_not_cut() -> None:
-    """There is no more of a secret to be shown, so its row offers none."""
     (row,) = card({"key": "x" * 4_000}, secrets=["key"]).rows
     assert (row.value, row.cut) == ("hidden, 4000 characters", False)
 
 
 def test_show_limits_the_rows_and_the_card_says_so() -> None:
-    """A card that shows some arguments counts the others, at the end."""
     args = {"a": 1, "b": {"c": 2, "d": [3, {"e": 4}]}, "f": 5}
     assert [row.value for row in card(args, show=["f", "b.d"]).rows] == ["3", "4", "5", "2 more not shown"]
     assert [row.value for row in card(args, show=[]).rows] == ["5 more not shown"]
@@ -196,7 +180,6 @@ def test_show_limits_the_rows_and_the_card_says_so() -> None:
 
 
 def test_one_argument_of_many_values_does_not_push_others_off() -> None:
-    """Of a big argument the first rows are shown and the others counted; the next argument is there."""
     shown = card({"to": [f"{n},{n}" for n in range(500)], "totalCost": 420})
     assert len(shown.rows) == ROWS_PER_ARGUMENT + 2
     assert shown.rows[-2].value == f"{500 - ROWS_PER_ARGUMENT} more of to not shown"
@@ -204,13 +187,11 @@ def test_one_argument_of_many_values_does_not_push_others_off() -> None:
 
 
 def test_the_first_value_too_many_is_counted() -> None:
-    """No value of a big argument goes missing without a word."""
     assert len(card({"to": {str(n): n for n in range(ROWS_PER_ARGUMENT)}}).rows) == ROWS_PER_ARGUMENT
     assert card({"to": {str(n): n for n in range(ROWS_PER_ARGUMENT + 1)}}).rows[-1].value == "1 more of to not shown"
 
 
 def test_values_are_shortened_before_a_row_is_dropped() -> None:
-    """Where whole values do not fit, all are cut shorter and none goes missing."""
     shown = card({f"a{n}": "東" * 500 for n in range(20)})
     assert [row.name for row in shown.rows] == [f"a{n}" for n in range(20)]
     assert all(row.cut and row.length == 500 for row in shown.rows)
@@ -218,7 +199,6 @@ def test_values_are_shortened_before_a_row_is_dropped() -> None:
 
 @pytest.mark.parametrize("show", [None, [f"a{n}" for n in range(300)]])
 def test_a_card_that_is_not_whole_says_how_much_is_missing(show: list[str] | None) -> None:
-    """Rows beyond the size are dropped from the end; every value is shown or counted."""
     args = {f"a{n}": "🛫" * 600 for n in range(400)}
     shown = card(args, show=show)
     rows = [row for row in shown.rows if row.name]
@@ -230,7 +210,6 @@ def test_a_card_that_is_not_whole_says_how_much_is_missing(show: list[str] | Non
 
 
 def test_what_the_agent_says_is_apart_clean_and_short() -> None:
-    """The agent's words are in their own field, on one line, at most 1,000 characters."""
     shown = card(
         {}, agent_says="Trust me\n\u202e" + "x" * 5_000, note="the tool changed while you were asked", mark="0a1b2c3d"
     )
@@ -244,7 +223,6 @@ def test_what_the_agent_says_is_apart_clean_and_short() -> None:
 
 
 def test_an_argument_cannot_pass_for_the_cards_own_words() -> None:
-    """Only the card's own remarks have no name, also where a model names an argument by nothing."""
     (row,) = card({"": "2 more not shown"}).rows
     assert row.name == '""'
 
@@ -261,7 +239,6 @@ def test_an_argument_cannot_pass_for_the_cards_own_words() -> None:
 def test_any_json_gives_an_honest_card(
     args: dict[str, Any], schema: dict[str, Any], effect: str, secrets: list[str], show: list[str] | None, says: str
 ) -> None:
-    """No JSON raises; every text is clean, and the card is small and can be sent."""
     shown = card(args, schema=schema, effect=effect, secrets=secrets, show=show, agent_says=says, title=says)
     assert Card.model_validate_json(shown.model_dump_json()) == shown
     assert len(shown.model_dump_json().encode()) <= CARD_BYTES
@@ -272,7 +249,6 @@ def test_any_json_gives_an_honest_card(
 
 @given(secret=st.text(alphabet="XYZ", min_size=4), template=st.sampled_from(["", "{a.pin}", "{a}", "{l}", "{l.0.pin}"]))
 def test_a_secret_is_nowhere_on_the_card(secret: str, template: str) -> None:
-    """However deep it lies and whatever the template names, a secret's text is not shown."""
     args = {"a": {"pin": secret, "b": [secret]}, "l": [{"pin": secret}]}
     shown = card(args, effect=template, secrets=["a.pin", "a.b", "l.pin"])
     assert secret not in " ".join(texts(shown))
@@ -280,7 +256,6 @@ def test_a_secret_is_nowhere_on_the_card(secret: str, template: str) -> None:
 
 
 def test_deep_arguments_are_shown() -> None:
-    """Nesting as deep as a parser lets through is laid flat without recursion."""
     deep: Any = "bottom"
     for _ in range(3_000):
         deep = {"a": [deep, {}]}

@@ -1,5 +1,3 @@
-"""The card to the character: where it cuts, what it says of what it cuts, and what a row holds."""
-
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ from signoff.formats.visible_text import VisibleLine
 
 
 def card(args: dict[str, Any], **more: Any) -> Card:
-    """A card of a tool without template, title and schema."""
     plain: dict[str, Any] = {"effect": "", "title": "", "tool": "book_flight", "schema": {}}
     return render_card(**{**plain, "args": args, **more})
 
@@ -24,14 +21,12 @@ def effect(template: str, args: dict[str, Any]) -> str:
 
 
 def test_a_card_of_nothing_says_nothing() -> None:
-    """What is not given is empty; the tool's name stands for a title."""
     assert card({}) == Card(effect="book_flight", tool_title="book_flight")
     named = card({}, title="Book a flight", note="n", agent_says="a", mark="m")
     assert named == Card(effect="Book a flight", tool_title="Book a flight", note="n", agent_says="a", mark="m")
 
 
 def test_a_row_holds_all_there_is_to_a_value() -> None:
-    """Name, label, value, length and format; the card's own remarks say the same in a word and a number."""
     schema = {"properties": {"when": {"type": "string", "format": "date", "title": "Day"}}}
     shown = card({"when": "2027-01-01", "b": 1}, schema=schema, show=["when"])
     assert shown.rows == (
@@ -52,18 +47,15 @@ def test_a_row_holds_all_there_is_to_a_value() -> None:
     ],
 )
 def test_a_container_on_one_line(value: Any, limit: int, line: VisibleLine) -> None:
-    """Joined where it fits, counted where it does not, marked where there is nothing."""
     assert value_line(value, limit) == line
 
 
 @pytest.mark.parametrize(("count", "words"), [(0, "0 values"), (1, "1 value"), (2, "2 values")])
 def test_one_is_one(count: int, words: str) -> None:
-    """A count agrees with its noun."""
     assert plural(count, "value") == words
 
 
 def test_an_index_has_at_most_six_digits() -> None:
-    """Longer ones are names: no list that fits a call is that long."""
     assert is_secret("l.100000.pin", {"l.pin"})
     assert not is_secret("l.1000000.pin", {"l.pin"})
     assert find({"a": [7, 8]}, "a.000001", None) == 8
@@ -71,7 +63,6 @@ def test_an_index_has_at_most_six_digits() -> None:
 
 
 def test_values_of_a_sentence_share_its_room() -> None:
-    """What the words leave is divided among the values, at most eighty characters each."""
     two = effect("A" * 100 + "{a} {b}", {"a": "y" * 80, "b": "z" * 80})
     assert two == "A" * 100 + "y" * 48 + "… " + "z" * 48 + "…"
     assert effect("A" * 100 + "{a}", {"a": "y" * 80}) == "A" * 100 + "y" * 80
@@ -79,13 +70,11 @@ def test_values_of_a_sentence_share_its_room() -> None:
 
 
 def test_arguments_of_a_sentence_without_template_are_short() -> None:
-    """Names at twenty characters, values at thirty."""
     assert effect("", {"k" * 20: "v" * 30}) == f"book_flight: {'k' * 20} {'v' * 30}"
     assert effect("", {"k" * 21: "v" * 31}) == f"book_flight: {'k' * 19}… {'v' * 29}…"
 
 
 def test_a_value_of_a_sentence_has_twelve_characters_at_least() -> None:
-    """However little the words leave; a name in braces may stand apart from them."""
     assert effect("{ a }" + "x" * 185, {"a": "y" * 12}) == "y" * 12 + "x" * 185
     assert effect("{a}" + "x" * 185, {"a": "y" * 16}) == "y" * 14 + "…" + "x" * 185
     assert effect("{a}" + "x" * 188, {"a": "y" * 12}) == "y" * 12 + "x" * 188
@@ -93,7 +82,6 @@ def test_a_value_of_a_sentence_has_twelve_characters_at_least() -> None:
 
 
 def test_words_of_the_card_are_cut_each_at_its_own_length() -> None:
-    """Title, note and name; a key that is cut could say anything, so its row is marked."""
     shown = card({"k" * 80: 1, "n" * 81: 2}, title="t" * 121, note="n" * 301)
     assert shown.tool_title == "t" * 119 + "…"
     assert shown.note == "n" * 299 + "…"
@@ -106,7 +94,6 @@ def test_words_of_the_card_are_cut_each_at_its_own_length() -> None:
 
 
 def test_a_row_that_counts_says_what_and_how_many() -> None:
-    """In a word and a number as well, for who writes it in another language."""
     shown = card({"to": {str(number): number for number in range(17)}})
     assert shown.rows[-1] == CardRow(name="", label="to", value="2 more of to not shown", length=2, format="more_of")
     full = card({f"a{number}": number for number in range(61)})
@@ -116,7 +103,6 @@ def test_a_row_that_counts_says_what_and_how_many() -> None:
 
 
 def test_what_a_row_counts_is_missing_with_it() -> None:
-    """Where no room is left for the row that counts the rest of an argument, the rest counts as missing."""
     args = {f"a{number}": {str(each): each for each in range(20)} for number in range(4)}
     shown = card(args)
     assert [row.format for row in shown.rows if not row.name] == ["more_of"] * 3 + ["missing"]
@@ -124,7 +110,6 @@ def test_what_a_row_counts_is_missing_with_it() -> None:
 
 
 def test_a_sentence_is_cut_at_its_last_character() -> None:
-    """Two hundred characters stay, of more the last is the sign that something is missing."""
     assert effect("x" * 150 + "{a}" + "y" * 49, {"a": "1"}) == "x" * 150 + "1" + "y" * 49
     assert effect("x" * 150 + "{a}" + "y" * 50, {"a": "1"}) == "x" * 150 + "1" + "y" * 48 + "…"
 
@@ -139,13 +124,11 @@ def test_a_cut_sentence_keeps_its_whole_marks() -> None:
 
 
 def test_a_fault_deep_in_a_decision_is_named_by_its_path() -> None:
-    """Steps are parted by dots."""
     found = read_decision(({"approval_id": "a", "verdict": "denied", "edited_args": {1: 2}},))
     assert found.message == "`edited_args.1.[key]`: input should be a valid string"
 
 
 def test_a_card_that_is_not_whole_is_full() -> None:
-    """No row is dropped that would have fitted."""
     shown = card({f"a{n}": "🛫" * 600 for n in range(400)})
     last = [row for row in shown.rows if row.name][-1]
     assert len(shown.model_dump_json().encode()) + len(last.model_dump_json().encode()) + 1 > CARD_BYTES

@@ -34,13 +34,11 @@ def asked(revision: int = 1, state: Any = "pending", **fields: Any) -> ApprovalR
     ],
 )
 def test_why_it_is_asked_again(before: tuple[ApprovalRequest, ...], note: str) -> None:
-    """What differs from the question before; this very question, asked at an earlier try, is none before."""
     assert repeat_note(before, "c1.1", "d", "p") == note
 
 
 @pytest.mark.parametrize("state", ["pending", "approved", "denied"])
 def test_what_was_asked_since_the_reply_was_kept_is_this_very_question(state: Any) -> None:
-    """An attempt that judges it again finds it word for word, whatever was answered meanwhile; not what is older."""
     before, later = asked(state="lapsed", ended_at=NOW, ended_as="lapsed"), asked(2, state, opened_at=NOW)
     assert repeat_note((before, later), "c1.1", "d", "p", NOW) == NOT_RUN
     assert repeat_note((later,), "c1.1", "d", "p", NOW) == ""
@@ -55,7 +53,6 @@ def test_what_was_asked_since_the_reply_was_kept_is_this_very_question(state: An
 
 
 def test_whoever_changed_it_and_what_it_stands_in_for() -> None:
-    """By the names of the directory and the catalog; nobody else writes there."""
     assert editor_note("Ana Sousa") == "Ana Sousa changed the arguments"
     assert fallback_note(("rates", "old")) == "this is a fallback of `rates`, `old`"
     assert fallback_note(()) == ""

@@ -27,7 +27,6 @@ def asked(
     ],
 )  # fmt: skip
 def test_an_amount_is_typed_in_any_usual_way(typed: str) -> None:
-    """Marks of any country, grouped or not, with or without the currency."""
     assert is_confirmed(asked({"amount": 9500, "to": "Ana"}), typed)
 
 
@@ -51,12 +50,10 @@ def test_an_amount_is_typed_in_any_usual_way(typed: str) -> None:
     ],
 )
 def test_another_amount_or_another_value_is_not_what_was_asked_for(typed: str) -> None:
-    """Neither a part of it nor any other value of the card."""
     assert not is_confirmed(asked({"to": "Ana", "amount": 9500}), typed)
 
 
 def test_a_text_of_digits_is_no_amount() -> None:
-    """It is typed as it stands: of an account's number another spelling of the same amount is another account."""
     account = asked({"account": "0950"})
     assert is_confirmed(account, "0950")
     assert not is_confirmed(account, "950")
@@ -65,13 +62,11 @@ def test_a_text_of_digits_is_no_amount() -> None:
 
 @pytest.mark.parametrize(("amount", "typed"), [(420, "0.420"), (0.42, "420"), (1.5, "1500"), (1000000, "1.000,000")])
 def test_a_mark_groups_only_where_groups_can_be(amount: float, typed: str) -> None:
-    """A leading zero is no group, and two kinds of marks divide once."""
     assert not is_confirmed(asked({"amount": amount}), typed)
 
 
 @pytest.mark.parametrize("amount", ["NaN", "sNaN", "-Infinity", "9.50 each"])
 def test_an_amount_that_is_no_number_is_typed_as_it_stands(amount: str) -> None:
-    """Text in an argument with an amount's format breaks nothing, and can be confirmed."""
     schema = {"type": "object", "properties": {"amount": {"type": "string", "format": "money"}}}
     request = asked({"amount": amount}, schema=schema)
     assert is_confirmed(request, amount.lower())
@@ -80,7 +75,6 @@ def test_an_amount_that_is_no_number_is_typed_as_it_stands(amount: str) -> None:
 
 @pytest.mark.parametrize("blank", [" ", "\u00a0\u3000"])
 def test_a_value_of_spaces_alone_is_nothing_to_type(blank: str) -> None:
-    """The next value is, or the code where there is none: a call must not choose that nothing has to be typed."""
     request = asked({"note": blank, "to": "Ana"})
     assert not is_confirmed(request, "")
     assert is_confirmed(request, "ana")
@@ -90,7 +84,6 @@ def test_a_value_of_spaces_alone_is_nothing_to_type(blank: str) -> None:
 
 
 def test_without_an_amount_the_first_value_shown_whole_is_typed() -> None:
-    """Secret and cut values are passed over; neither case nor spaces matter."""
     request = asked({"pin": "4711", "text": "x" * 9_000, "iban": "DE89 3704"}, ("pin",))
     row = row_to_type(request)
     assert row is not None
@@ -102,7 +95,6 @@ def test_without_an_amount_the_first_value_shown_whole_is_typed() -> None:
 
 
 def test_without_any_value_the_code_is_typed() -> None:
-    """In any case, with or without its hyphen."""
     request = asked({"pin": "4711"}, ("pin",))
     assert is_confirmed(request, "k7q-2fm")
     assert not is_confirmed(request, "K7Q-2FN")
@@ -119,7 +111,6 @@ def test_without_any_value_the_code_is_typed() -> None:
     ],
 )
 def test_a_policy_wants_it_by_word_or_by_the_strongest_sign_in(fields: dict[str, Any], wanted: bool) -> None:
-    """`confirm: type` and `min_assurance: mfa` ask for the same."""
     request = asked({"amount": 9500}, **fields)
     assert needs_typing(request) is wanted
     assert is_confirmed(request, "") is not wanted
@@ -136,6 +127,5 @@ def test_a_policy_wants_it_by_word_or_by_the_strongest_sign_in(fields: dict[str,
     ],
 )
 def test_what_is_money_is_a_number_by_format_and_by_name(name: str, kind: str, number: bool, money: bool) -> None:
-    """A number is money by its name alone, and a text by no name."""
     row = CardRow(name=name, label=name.title(), value="5", format=kind)
     assert (is_number(row), is_money(row)) == (number, money)

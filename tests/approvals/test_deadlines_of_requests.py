@@ -35,12 +35,10 @@ def steps(request: ApprovalRequest) -> list[tuple[str, datetime]]:
 
 
 def test_without_more_there_is_one_deadline() -> None:
-    """A plain request has one timer and then it is over."""
     assert steps(waiting()) == [("deadline", after(10))]
 
 
 def test_reminder_escalation_and_deadline_come_at_absolute_times() -> None:
-    """Each at its own moment since the request was opened, however late the one before was noticed."""
     assert steps(waiting(**FULL)) == [("remind", after(1)), ("escalate", after(2)), ("deadline", after(10))]
     request = waiting(**FULL)
     first = deadlines.next_event(request)
@@ -50,7 +48,6 @@ def test_reminder_escalation_and_deadline_come_at_absolute_times() -> None:
 
 
 def test_what_time_brought_is_listed_up_to_a_moment_and_not_at_it() -> None:
-    """Each with the request after it, whether anybody saw it happen or not."""
     for hours, kinds in ((1, []), (1.5, ["remind"]), (2, ["remind"]), (11, ["remind", "escalate", "deadline"])):
         events = deadlines.list_events(waiting(**FULL), after(hours))
         assert [event.what for event, _ in events] == kinds
@@ -58,26 +55,22 @@ def test_what_time_brought_is_listed_up_to_a_moment_and_not_at_it() -> None:
 
 
 def test_every_reminder_comes_once() -> None:
-    """Of several the next one is due, and how many there were is counted."""
     request = waiting().model_copy(update={"remind_at": (after(1), after(3))})
     assert steps(request) == [("remind", after(1)), ("remind", after(3)), ("deadline", after(10))]
     assert deadlines.apply_event(request, deadlines.DueEvent(after(1), "remind"), after(1)).reminded == 1
 
 
 def test_what_escalates_after_nothing_escalates_at_once() -> None:
-    """No time is a time: zero seconds from the moment it was asked."""
     assert steps(waiting(escalate_after=0.0)) == [("escalate", NOW), ("deadline", after(10))]
 
 
 def test_an_escalation_adds_people_once() -> None:
-    """Those of `escalate_to` may decide too; who may already is not named twice; the first ones still may."""
     once = deadlines.escalate(waiting(**FULL))
     assert (once.approvers, once.escalated) == (("role:finance", "role:cfo"), True)
     assert deadlines.escalate(once) is once
 
 
 def test_a_deadline_that_escalates_is_put_off_once() -> None:
-    """At the deadline others are asked too and the time runs once more; then it is over."""
     request = waiting(on_timeout="escalate", escalate_to=("role:cfo",))
     assert steps(request) == [("deadline", after(10)), ("deadline", after(20))]
     put_off = deadlines.expire(request, after(10))
@@ -91,7 +84,6 @@ def test_a_deadline_that_escalates_is_put_off_once() -> None:
 
 
 def test_the_last_moment_is_that_of_the_deadline_put_off() -> None:
-    """An answer between the deadline and the timer that notices it is not lost where the deadline is put off."""
     assert deadlines.last_moment(waiting()) == after(10)
     request = waiting(on_timeout="escalate", escalate_to=("role:cfo",))
     assert deadlines.last_moment(request) == after(20)
@@ -99,13 +91,11 @@ def test_the_last_moment_is_that_of_the_deadline_put_off() -> None:
 
 
 def test_of_several_at_one_moment_the_deadline_is_last() -> None:
-    """Whoever is told at the same moment is told before it is over."""
     request = waiting(**FULL | {"remind_after": 36_000.0, "escalate_after": 36_000.0})
     assert [what for what, _ in steps(request)] == ["remind", "escalate", "deadline"]
 
 
 def test_what_it_waits_for_no_longer_changes_nothing() -> None:
-    """A timer of an earlier revision, or of a settled request, does nothing."""
     request = waiting(**FULL)
     old = deadlines.next_event(request)
     assert old is not None
@@ -119,7 +109,6 @@ def test_what_it_waits_for_no_longer_changes_nothing() -> None:
 
 
 def test_those_who_were_asked_first_are_known_after_an_escalation() -> None:
-    """Whoever it escalates to, too, is not told apart from those who came by it."""
     asked = waiting(**FULL | {"approvers": ("role:finance", "role:ops")})
     assert deadlines.first_approvers(asked) == ("role:finance", "role:ops")
     assert deadlines.first_approvers(deadlines.escalate(asked)) == ("role:ops",)

@@ -24,7 +24,6 @@ ENDED: dict[str, Any] = {
 
 
 def test_the_model_gets_a_denial_as_the_result_of_its_call() -> None:
-    """With who denied it, why and when, as JSON and as its shape."""
     denied = ToolDenied(
         source="human",
         approval_id="main.s.t.c1.1",
@@ -70,7 +69,6 @@ def test_the_model_gets_a_denial_as_the_result_of_its_call() -> None:
     ],
 )
 def test_an_ending_without_a_reason_says_what_it_was(state: str, source: str, reason: str) -> None:
-    """What somebody gave as their reason stands instead."""
     found = denied_outcome(a_request(**ENDED | {"state": state, "reason": ""})).denied
     assert found is not None
     assert (found.source, found.reason) == (source, reason)
@@ -80,7 +78,6 @@ def test_an_ending_without_a_reason_says_what_it_was(state: str, source: str, re
 
 
 def test_the_same_action_is_denied_again_by_the_same_decision() -> None:
-    """Its reason and its author are named, whichever call proposes it."""
     denial = denial_from_request(a_request(**ENDED), "0123")
     assert denial == Denial(
         action="0123",

@@ -1,5 +1,3 @@
-"""What an approval is bound to."""
-
 import hashlib
 import hmac
 import json
@@ -28,13 +26,11 @@ PARTS: dict[str, Any] = {
 
 
 def test_the_digest_is_sha256_of_the_canonical_call() -> None:
-    """Anyone can recompute the digest from the ten documented members."""
     canonical = json.dumps({"v": 1, **PARTS}, sort_keys=True, separators=(",", ":")).encode()
     assert call_digest(**PARTS) == hashlib.sha256(canonical).hexdigest()
 
 
 def test_a_context_names_the_turn_and_who_asks() -> None:
-    """The digest of a call in a context is that of its parts."""
     user = Principal(user=PARTS["requester"], nonce=PARTS["nonce"])
     ctx = a_call_context(**{name: PARTS[name] for name in ("tenant", "session", "turn")}, user=user)
     own = {name: PARTS[name] for name in ("call", "tool", "definition", "args")}
@@ -42,7 +38,6 @@ def test_a_context_names_the_turn_and_who_asks() -> None:
 
 
 def test_the_digest_of_a_doubt_is_sha256_of_the_call_and_the_try() -> None:
-    """What an answer about a call in doubt names can be recomputed too: the call's digest and the ticket's number."""
     canonical = json.dumps({"v": 1, "doubt": "d" * 64, "ticket": 2}, sort_keys=True, separators=(",", ":")).encode()
     assert doubt_digest("d" * 64, 2) == hashlib.sha256(canonical).hexdigest()
 
@@ -50,14 +45,12 @@ def test_the_digest_of_a_doubt_is_sha256_of_the_call_and_the_try() -> None:
 @pytest.mark.row("N07")
 @pytest.mark.parametrize("part", sorted(PARTS))
 def test_every_part_is_bound(part: str) -> None:
-    """Changing any one part changes the digest."""
     other = {"totalCost": 421, "flight": "TP 531"} if part == "args" else PARTS[part] + "x"
     assert call_digest(**{**PARTS, part: other}) != call_digest(**PARTS)
 
 
 @pytest.mark.row("N14")
 def test_order_and_number_form_do_not_matter() -> None:
-    """Arguments that are the same JSON have one digest: member order, `1` and `1.0`."""
     turned = {"flight": "TP 531", "totalCost": 420.0}
     assert call_digest(**{**PARTS, "args": turned}) == call_digest(**PARTS)
 
@@ -71,7 +64,6 @@ def test_what_cannot_be_written_canonically_has_no_digest(value: Any) -> None:
 
 @given(digest=st.text(alphabet="0123456789abcdef", min_size=64, max_size=64), key=st.binary(min_size=1, max_size=64))
 def test_the_mark_is_keyed(digest: str, key: bytes) -> None:
-    """The mark is the first 8 hex digits of the HMAC, so it cannot be computed without the key."""
     assert digest_mark(digest, key) == hmac.digest(key, digest.encode(), "sha256").hex()[:8]
 
 

@@ -10,7 +10,6 @@ from signoff.contracts.decision import Decision
 
 @pytest.mark.parametrize(("result", "expected"), [("receipt 17", "receipt 17"), ("", "It happened.")])
 def test_that_it_happened_is_a_result_marked_as_a_persons_word(result: str, expected: str) -> None:
-    """The model reads their words as the result, and that they are a person's; it is on record whose."""
     word = Decision(
         approval_id="main.s.t.c1.1", verdict="happened", result=result, subject="ana", reason="I called the bank"
     )

@@ -26,7 +26,6 @@ ARGS = {"amount": 5}
 
 
 def request(call: str = "c1.1", args: dict[str, Any] = ARGS, **fields: Any) -> ApprovalRequest:
-    """A request of this turn, bound to what it asks."""
     digest = call_digest(
         tenant="main", session="s", turn="t", call=call, requester="guest", nonce="n", tool="pay", definition="d",
         args=args,
@@ -35,7 +34,6 @@ def request(call: str = "c1.1", args: dict[str, Any] = ARGS, **fields: Any) -> A
 
 
 def test_what_somebody_denied_is_denied_under_whatever_call() -> None:
-    """The same tool with the same arguments; the first of several."""
     denied = request(state="denied")
     assert denial_of([denied, request("c2.1", state="denied")], CTX, "pay", ARGS) == denied
     assert denial_of([request("c0.1", {"amount": 6}, state="denied"), denied], CTX, "pay", {"amount": 5.0}) == denied
@@ -54,13 +52,11 @@ def test_what_somebody_denied_is_denied_under_whatever_call() -> None:
     ],
 )
 def test_another_action_or_answer_denies_nothing(fields: dict[str, Any], tool: str, args: dict[str, Any]) -> None:
-    """Nor does one that no digest can be made of."""
     assert denial_of([request(**fields)], CTX, tool, args) is None
 
 
 @pytest.mark.parametrize("field", ["tenant", "session", "turn", "user"])
 def test_another_turn_or_person_is_another_action(field: str) -> None:
-    """What is denied to one is not denied to another."""
     other = Principal(user="guest", nonce="m") if field == "user" else "other"
     assert not is_bound_to([request()], CTX.model_copy(update={field: other}), request().digest, ARGS)
     stranger = CTX.model_copy(update={"user": Principal(user="bo", nonce="n")})
@@ -68,7 +64,6 @@ def test_another_turn_or_person_is_another_action(field: str) -> None:
 
 
 def test_people_were_asked_about_what_has_the_digest_and_the_arguments() -> None:
-    """Of any of the questions; one alone is not enough."""
     first, second = request(), request("c2.1")
     assert is_bound_to([first, second], CTX, second.digest, ARGS)
     assert not is_bound_to([first], CTX, second.digest, ARGS)
@@ -93,7 +88,6 @@ def test_people_were_asked_about_what_has_the_digest_and_the_arguments() -> None
     ],
 )
 def test_a_call_is_barred_by_what_became_of_its_last_question(state: str, ended_as: str | None, barred: bool) -> None:
-    """Neither by an earlier one, nor by another call's, nor by what it is in doubt about."""
     last = request(state=state, ended_as=ended_as)
     earlier = request(state="approved" if barred else "denied")
     others = [request("c2.1", state="denied"), request(kind="in_doubt", state="denied")]
@@ -103,7 +97,6 @@ def test_a_call_is_barred_by_what_became_of_its_last_question(state: str, ended_
 
 
 def test_a_question_goes_on_while_it_waits_or_its_turn_has_not_heard_of_it() -> None:
-    """Until somebody ended it."""
     answered = request(state="approved", opened_at=NOW)
     assert is_asked_still(request(opened_at=BEFORE), NOW)
     assert is_asked_still(request())
@@ -116,7 +109,6 @@ def test_a_question_goes_on_while_it_waits_or_its_turn_has_not_heard_of_it() -> 
 
 
 def test_a_turn_has_not_heard_of_what_was_asked_since_its_worker_was_lost() -> None:
-    """At that time or later, beyond the revision whose answers it had; of an unknown time nothing is known."""
     asked = request(opened_at=NOW, revision=2)
     assert is_new_to_turn(asked, NOW)
     assert is_new_to_turn(request(opened_at=NOW), NOW)
@@ -129,7 +121,6 @@ def test_a_turn_has_not_heard_of_what_was_asked_since_its_worker_was_lost() -> N
 
 @pytest.mark.parametrize("state", ["happened", "denied"])
 def test_people_settle_what_became_of_one_try(state: str) -> None:
-    """The first answer to it that nothing runs again; an answer to another try, or to the call itself, is none."""
     settled = request(kind="in_doubt", digest="try", state=state)
     later = request(kind="in_doubt", digest="try", state="denied", revision=2)
     others = [
@@ -143,7 +134,6 @@ def test_people_settle_what_became_of_one_try(state: str) -> None:
 
 
 def test_people_were_asked_between_the_first_and_the_last_of_its_moments() -> None:
-    """When it was opened and answered, and its deadline; those that there are."""
     asked = request(opened_at=BEFORE, decided_at=NOW, expires_at=AFTER)
     assert list(last_asked([asked, request(opened_at=NOW)])) == [BEFORE, NOW, AFTER, NOW]
     assert list(last_asked([request()])) == []

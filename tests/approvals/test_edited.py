@@ -41,13 +41,11 @@ def digest(amount: int) -> str:
 
 
 def card(amount: int, **fields: Any) -> Card:
-    """A card that shows the amount."""
     rows = (CardRow(name="amount", label="Amount", value=str(amount)),)
     return Card(**{"effect": f"Pay {amount}", "rows": rows} | fields)
 
 
 def question(amount: int, **fields: Any) -> ApprovalRequest:
-    """What the gates ask about this amount."""
     given: dict[str, Any] = {
         "digest": digest(amount),
         "definition": "d",
@@ -84,7 +82,6 @@ def changed(**fields: Any) -> ApprovalRequest:
 
 
 def test_an_edit_makes_the_next_revision_as_the_gates_asked_it() -> None:
-    """Arguments, card and terms are those of the gates' row, the agent's words stay; the editor has voted, alone."""
     ben = Vote(subject="ben", verdict="approved", at=NOW, decision=Decision(approval_id=ID, verdict="approved"))
     asks = changed(rule=RuleReference(kind="global", name="any"), policy_hash="p2", quorum=3, remind_after=600.0)
     after, receipt = machine.apply_edit(asked(votes=(ben,), reminded=1), edit(), ANA, asks, LATER)
@@ -117,14 +114,12 @@ def test_an_edit_makes_the_next_revision_as_the_gates_asked_it() -> None:
 
 
 def test_one_who_is_enough_edits_and_approves_in_one() -> None:
-    """With a quorum of one their edit is the decision."""
     after, receipt = machine.apply_edit(asked(quorum=1), edit(), ANA, changed(quorum=1), LATER)
     assert (after.state, after.revision, after.digest, after.decided_by) == ("approved", 2, digest(380), "ana")
     assert (receipt.status, receipt.decided_at) == ("accepted", LATER)
 
 
 def test_who_only_proposes_a_change_has_not_approved_it() -> None:
-    """The question goes to the others; with a quorum of one as well."""
     after, receipt = machine.apply_edit(asked(quorum=1), edit(), ANA, changed(quorum=1, proposers=("ana",)), LATER)
     assert (after.state, after.revision, after.votes, after.edited_by) == ("pending", 2, (), "ana")
     assert (receipt.status, receipt.votes, receipt.message) == ("counted", 0, "")
@@ -150,7 +145,6 @@ def test_who_only_proposes_a_change_has_not_approved_it() -> None:
 def test_an_edit_that_would_change_more_than_arguments_is_refused(
     before: dict[str, Any], gates: dict[str, Any], answer: dict[str, Any], code: Any, why: Any
 ) -> None:
-    """Whoever may decide the old call decides no other: the request stays as it was, and the editor is told why."""
     waiting = asked(**before)
     assert machine.apply_edit(waiting, edit(**answer), ANA, changed(**gates), LATER) == (
         waiting,
@@ -159,7 +153,6 @@ def test_an_edit_that_would_change_more_than_arguments_is_refused(
 
 
 def test_only_people_who_may_decide_edit_and_only_in_time() -> None:
-    """An edit is an answer like any other."""
     late = NOW + timedelta(hours=2)
     nobody = Authority(allowed=False, code="assurance")
     waiting = asked()
@@ -185,7 +178,6 @@ def test_edited_arguments_are_no_plain_answer() -> None:
 
 
 def test_a_book_counts_an_edit_as_the_next_revision() -> None:
-    """It stands in the place of the one before, its author is told, and the same delivery is told the same again."""
     book = ApprovalBook()
     book.open(asked(), NOW)
     receipt = book.settle(edit(delivery_id="d1"), ANA, LATER, changed())

@@ -45,7 +45,6 @@ TERMS: dict[str, Any] = {
 
 
 def question(**fields: Any) -> Question:
-    """A question whose answers may be remembered."""
     return a_question(**TERMS | fields)
 
 
@@ -56,17 +55,14 @@ def vote(subject: str, remember: GrantRequest | None = WISH, verdict: Any = "app
 
 
 def settled(state: str, *votes: Vote, **fields: Any) -> ApprovalRequest:
-    """A request whose answers may be remembered."""
     return a_request(**{"state": state, "votes": votes, "allow_remember": True} | fields)
 
 
 def by(subject: str, remember: GrantRequest | None = WISH) -> Decision:
-    """An approval."""
     return a_decision(subject=subject, remember=remember)
 
 
 def test_the_same_arguments_are_alike_whatever_the_call() -> None:
-    """Tool, definition and arguments make the digest, numbers by value; nothing of the turn does."""
     plain = exact_digest("pay", "d", {"amount": 1, "to": "Ana"})
     assert plain == sha256_hex({"v": 1, "tool": "pay", "definition": "d", "args": {"to": "Ana", "amount": 1.0}})
     others = [("book", "d", {"amount": 1, "to": "Ana"}), ("pay", "e", {"amount": 1, "to": "Ana"}), ("pay", "d", {})]
@@ -76,7 +72,6 @@ def test_the_same_arguments_are_alike_whatever_the_call() -> None:
 
 
 def test_an_answer_has_one_id() -> None:
-    """The same each time; another for another request, revision or verdict."""
     ids = {
         grant_id(*each)
         for each in (("a", 1, "approved"), ("b", 1, "approved"), ("a", 2, "approved"), ("a", 1, "denied"))
@@ -97,7 +92,6 @@ def test_an_answer_has_one_id() -> None:
     ],
 )
 def test_wishes_have_bounds(fields: dict[str, float], says: str) -> None:
-    """Neither for ever nor for nothing."""
     assert says in wish_problem(WISH.model_copy(update=fields))
 
 
@@ -105,12 +99,10 @@ def test_wishes_have_bounds(fields: dict[str, float], says: str) -> None:
     "fields", [{}, {"seconds": MAX_REMEMBERED_SECONDS, "uses": MAX_REMEMBERED_USES}, {"seconds": 0.5, "uses": 1}]
 )
 def test_wishes_within_bounds_are_taken(fields: dict[str, float]) -> None:
-    """From the least to the most, both included."""
     assert wish_problem(WISH.model_copy(update=fields)) == ""
 
 
 def test_as_many_people_as_the_quorum_want_the_same() -> None:
-    """The smallest length and count of all hold; spaces around a predicate do not matter."""
     short = WISH.model_copy(update={"seconds": 5.0, "uses": 9, "where": f" {WISH.where} "})
     assert agreed_wish([by("ana")], 1) == WISH
     assert agreed_wish([by("ana"), by("bo", short)], 2) == WISH.model_copy(update={"seconds": 5.0})
@@ -131,12 +123,10 @@ def test_as_many_people_as_the_quorum_want_the_same() -> None:
     ],
 )
 def test_less_than_that_is_not_remembered(decisions: list[Decision], quorum: int) -> None:
-    """Nobody, too few, one person twice, an answer without a name, or wishes that differ."""
     assert agreed_wish(decisions, quorum) is None
 
 
 def test_a_yes_is_remembered_of_all_who_gave_it() -> None:
-    """Since the last of them; whoever said no beside them has no part in it."""
     votes = (vote("ana"), vote("cy", None, "denied"), vote("bo", minutes=2))
     found = agreed_grant(settled("approved", *votes, quorum=2))
     assert found == AgreedGrant("approved", WISH, (votes[0], votes[2]))
@@ -145,7 +135,6 @@ def test_a_yes_is_remembered_of_all_who_gave_it() -> None:
 
 
 def test_a_no_is_remembered_of_whoever_could_say_it_alone() -> None:
-    """The last one, which ended the question."""
     votes = (vote("ana", None, "denied"), vote("cy"), vote("bo", verdict="denied", minutes=2))
     assert agreed_grant(settled("denied", *votes, veto=True)) == AgreedGrant("denied", WISH, (votes[2],))
 
@@ -171,12 +160,10 @@ def test_a_no_is_remembered_of_whoever_could_say_it_alone() -> None:
     ],
 )
 def test_no_other_answer_is_remembered(request_: ApprovalRequest) -> None:
-    """Where it may not be, where not all want it, or where it ended nothing."""
     assert agreed_grant(request_) is None
 
 
 def test_the_calls_like_one_are_those_of_its_tool_rule_and_policy() -> None:
-    """In its session or in all of the tenant; with exactly its arguments, or as a predicate says of them."""
     here = GrantScope(
         tenant="main",
         session="s",
@@ -209,13 +196,11 @@ def grant(**fields: Any) -> Grant:
 
 
 def checked(made: Grant, asked: Question, *votes: Vote, args: dict[str, Any] = ARGS) -> AgreedGrant | None:
-    """What the stored answers to a question say of a grant, an hour later."""
     answers = [StoredAnswer(1, number, each, each.at) for number, each in enumerate(votes, 1)]
     return check_grant(made, asked, answers, NOW + timedelta(hours=2), args)
 
 
 def test_a_grant_belongs_to_the_revision_whose_answer_it_is() -> None:
-    """By its id alone, which names request, revision and verdict."""
     first, second = question(), question(revision=2)
     assert question_of(grant(), [second, first]) == first
     assert question_of(grant(id=grant_id(first.id, 2, "approved")), [first, second]) == second
@@ -224,7 +209,6 @@ def test_a_grant_belongs_to_the_revision_whose_answer_it_is() -> None:
 
 
 def test_a_grant_is_what_the_stored_answers_agree_on() -> None:
-    """Also where its question ended later, and where its wish is used less than it allows."""
     decision = vote("ana", EXACT)
     agreed = AgreedGrant("approved", EXACT, (decision,))
     assert checked(grant(), question(), decision) == agreed
@@ -252,12 +236,10 @@ def test_a_grant_is_what_the_stored_answers_agree_on() -> None:
     ],
 )
 def test_a_grant_that_says_more_than_its_answers_counts_for_nothing(fields: dict[str, Any]) -> None:
-    """Whoever can write a row of grants lets no call run by it."""
     assert checked(grant(**fields), question(), vote("ana", EXACT)) is None
 
 
 def test_a_grant_without_such_answers_counts_for_nothing() -> None:
-    """None, one that wants nothing remembered, or arguments that no digest can be made of."""
     assert checked(grant(), question()) is None
     assert checked(grant(), question(), vote("ana", None)) is None
     assert checked(grant(), question(), vote("ana", EXACT), args={"amount": float("nan")}) is None

@@ -24,12 +24,10 @@ TERMS: dict[str, Any] = {
 
 
 def vote(subject: str, **fields: Any) -> Vote:
-    """A yes."""
     return Vote(**{"subject": subject, "verdict": "approved", "at": AT, "decision": a_decision()} | fields)
 
 
 def test_an_author_is_asked_about_by_the_terms_of_the_request() -> None:
-    """Each of them as it stands there."""
     assert identify_task(ANSWER, a_request(**TERMS)) == IdentifyTask(
         decision=ANSWER,
         tenant="acme",
@@ -43,13 +41,11 @@ def test_an_author_is_asked_about_by_the_terms_of_the_request() -> None:
 
 
 def test_the_requester_is_told_as_the_directory_knows_them() -> None:
-    """Who asked may be one of those who are asked, by another entry."""
     known = a_request(**TERMS | {"requester": Principal(user="guest", person_id="u7")})
     assert identify_task(ANSWER, known).requester_person == "u7"
 
 
 def test_who_has_voted_and_which_groups_lack_somebody_is_told() -> None:
-    """A delegate of several people votes for one whose place is open: each human and each entry is named once."""
     votes = (
         vote("ana@example.org", person_id="ana", entries=("role:legal",)),
         vote("bo", on_behalf="dan", verdict="denied"),
@@ -64,7 +60,6 @@ def test_who_has_voted_and_which_groups_lack_somebody_is_told() -> None:
 
 
 def test_whoever_asked_or_may_decide_or_runs_the_system_may_withdraw() -> None:
-    """However they signed in, but never unsigned; votes and groups play no part."""
     asked = a_request(**TERMS | {"allow_self": False}, groups=(MANY, ONE), votes=(vote("ana"),))
     assert withdrawal_task(ANSWER, asked) == IdentifyTask(
         decision=ANSWER,

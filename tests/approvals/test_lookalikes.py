@@ -23,12 +23,10 @@ OPEN: Mapping[str, Any] = {"type": "object"}
 
 
 def card(args: Mapping[str, Any], schema: Mapping[str, Any] = OPEN, effect: str = "") -> Card:
-    """The card of a call."""
     return render_card(effect=effect, title="Set", tool="set", args=args, schema=schema)
 
 
 def values(args: Mapping[str, Any], schema: Mapping[str, Any] = OPEN) -> list[str]:
-    """The values of a card."""
     return [row.value for row in card(args, schema).rows]
 
 

@@ -28,20 +28,17 @@ def decision(verdict: str = "approved", **fields: Any) -> Decision:
 
 
 def by(person: str, on_behalf: str = "") -> Authority:
-    """The authority of someone who may decide."""
     return Authority(allowed=True, subject=person, name=person.title(), assurance="session", on_behalf=on_behalf)
 
 
 @pytest.mark.row("B73")
 def test_one_yes_approves() -> None:
-    """With a quorum of one, one approval approves and names who gave it."""
     after, receipt = machine.decide(request(), decision(), by("ana"), LATER)
     assert (after.state, after.decided_by, after.decided_at) == ("approved", "ana", LATER)
     assert (receipt.status, receipt.code, receipt.decided_by) == ("accepted", "", "ana")
 
 
 def test_a_no_denies_with_its_reason() -> None:
-    """A denial ends the request and keeps the reason."""
     after, receipt = machine.decide(request(), decision("denied", reason="too dear"), by("ana"), LATER)
     assert (after.state, after.reason, receipt.status) == ("denied", "too dear", "accepted")
 
@@ -57,7 +54,6 @@ def test_denial_without_a_required_reason_changes_nothing() -> None:
 
 @pytest.mark.row("E58")
 def test_the_second_answer_learns_who_was_first() -> None:
-    """First decision wins; the later one changes nothing and is told by whom, where and when."""
     first, _ = machine.decide(request(), decision(channel="chat"), by("ana"), NOW)
     after, receipt = machine.decide(first, decision("denied"), by("ben"), LATER)
     assert after == first
@@ -82,14 +78,12 @@ def test_the_second_answer_learns_who_was_first() -> None:
     ],
 )
 def test_an_answer_to_something_else_changes_nothing(answer: Decision, code: ReceiptCode) -> None:
-    """Another question, another revision or edited arguments never approve."""
     before = request()
     after, receipt = machine.decide(before, answer, by("ana"), LATER)
     assert (after, receipt.status, receipt.code) == (before, "refused", code)
 
 
 def test_an_answer_without_revision_means_the_first_only() -> None:
-    """A bare yes approves the first revision and is stale for a call that was asked again."""
     bare = decision(revision=None)
     assert machine.decide(request(), bare, by("ana"), LATER)[0].state == "approved"
     assert machine.decide(request(revision=2), bare, by("ana"), LATER)[1].code == "stale"
@@ -99,27 +93,23 @@ def test_an_answer_without_revision_means_the_first_only() -> None:
 @pytest.mark.row("Q4")
 @pytest.mark.parametrize("code", ["not_allowed", "self_approval", "assurance", "unavailable"])
 def test_who_may_not_decide_changes_nothing(code: ReceiptCode) -> None:
-    """A refused author leaves the request open and gets the reason, in no language."""
     before = request()
     after, receipt = machine.decide(before, decision(), Authority(allowed=False, code=code), LATER)
     assert (after, receipt.status, receipt.code, receipt.message) == (before, "refused", code, "")
 
 
 def test_authority_denied_without_a_code_is_not_allowed() -> None:
-    """An authority that says no and not why is still a no."""
     _, receipt = machine.decide(request(), decision(), Authority(allowed=False), LATER)
     assert receipt.code == "not_allowed"
 
 
 def test_an_unsigned_answer_is_judged_by_workflow_time() -> None:
-    """A time written into an unsigned answer cannot make a late one early."""
     late = NOW + timedelta(hours=2)
     answer = decision(received_at=NOW)
     assert machine.decide(request(), answer, by("ana"), late)[1].code == "expired"
 
 
 def test_a_signed_answer_received_in_time_counts_while_pending() -> None:
-    """A time of receipt whose signature was checked decides, whenever the answer is processed."""
     late, signed = NOW + timedelta(hours=2), decision(received_at=LATER, signature="s")
     in_time = by("ana").model_copy(update={"received_at": NOW + timedelta(minutes=59)})
     too_late = by("ana").model_copy(update={"received_at": NOW + timedelta(minutes=61)})
@@ -128,7 +118,6 @@ def test_a_signed_answer_received_in_time_counts_while_pending() -> None:
 
 
 def test_a_time_that_nobody_proved_decides_nothing() -> None:
-    """What an envelope says of its own time is not believed, signature or not: neither early nor late."""
     late, signed = NOW + timedelta(hours=2), decision(received_at=LATER, signature="forged")
     assert machine.objection(request(), signed, late) is None
     assert machine.decide(request(), signed, by("ana"), late)[1].code == "expired"
@@ -137,7 +126,6 @@ def test_a_time_that_nobody_proved_decides_nothing() -> None:
 
 
 def test_in_time_but_read_too_late_is_said_so() -> None:
-    """After the timeout was given to the model nothing is undone, and the receipt tells what happened."""
     gone = deadlines.expire(request(), NOW + timedelta(hours=1))
     receipt = machine.objection(gone, decision(received_at=LATER, signature="s"), NOW + timedelta(hours=2))
     assert receipt is not None
@@ -148,7 +136,6 @@ def test_in_time_but_read_too_late_is_said_so() -> None:
 
 
 def test_the_last_moment_still_counts() -> None:
-    """An answer at exactly `expires_at` is in time."""
     assert machine.decide(request(), decision(), by("ana"), NOW + timedelta(hours=1))[0].state == "approved"
 
 
@@ -158,13 +145,11 @@ def test_the_last_moment_still_counts() -> None:
      ("cancelled", "cancelled"), ("lapsed", "stale")],
 )  # fmt: skip
 def test_each_ending_has_its_own_receipt(state: str, code: ReceiptCode) -> None:
-    """Someone who comes late is told which ending it was."""
     receipt = machine.settled_receipt(request().model_copy(update={"state": state}))
     assert (receipt.status, receipt.code, receipt.state, receipt.message) == ("refused", code, state, "")
 
 
 def test_quorum_counts_people_not_clicks() -> None:
-    """Two answers of one person are one vote; two people make two."""
     one, first = machine.decide(request(quorum=2), decision(), by("ana"), NOW)
     same, again = machine.decide(one, decision(), by("ana"), NOW)
     two, second = machine.decide(same, decision(), by("ben"), NOW)
@@ -191,7 +176,6 @@ def test_without_veto_a_denial_is_one_vote() -> None:
 
 
 def test_a_seat_counts_once_whoever_sits_on_it() -> None:
-    """Whoever stands in for somebody does not add a vote to theirs, nor two people who stand in for one."""
     one, _ = machine.decide(request(quorum=3), decision(), by("ana"), NOW)
     for stand_in in ("ben", "cleo"):
         after, receipt = machine.decide(one, decision(), by(stand_in, on_behalf="ana"), NOW)
@@ -203,8 +187,6 @@ def test_a_seat_counts_once_whoever_sits_on_it() -> None:
 
 
 def test_one_human_has_one_vote_by_whatever_entry() -> None:
-    """Another entry's answer takes the place of the first's, and stands in for nobody who has answered."""
-
     def as_ana(entry: str, on_behalf: str = "") -> Authority:
         return by(entry, on_behalf).model_copy(update={"person_id": "ana"})
 
@@ -218,7 +200,6 @@ def test_one_human_has_one_vote_by_whatever_entry() -> None:
 
 
 def test_who_holds_a_seat_overrules_who_stands_in_and_not_the_other_way_round() -> None:
-    """Without veto: a delegate's yes never undoes the no of whose seat it is; a no stands whoever says it."""
     waiting = request(quorum=2, veto=False)
     no, _ = machine.decide(waiting, decision("denied"), by("ana"), NOW)
     assert machine.decide(no, decision(), by("ben", on_behalf="ana"), NOW)[1].code == "duplicate"
@@ -230,7 +211,6 @@ def test_who_holds_a_seat_overrules_who_stands_in_and_not_the_other_way_round() 
 
 
 def test_what_happened_ends_a_doubt_at_once_and_running_again_takes_the_quorum() -> None:
-    """`happened` and `denied` run nothing, so one person is enough; `approved` takes as many as the call did."""
     doubt = request(kind="in_doubt", revision=2, quorum=2)
     found, _ = machine.decide(doubt, decision("happened", revision=2, result="paid 20"), by("ana"), LATER)
     assert (found.state, found.decided_by, found.votes[0].decision.result) == ("happened", "ana", "paid 20")
@@ -244,14 +224,12 @@ def test_what_happened_ends_a_doubt_at_once_and_running_again_takes_the_quorum()
 
 
 def test_a_bare_yes_never_runs_a_doubtful_call_again() -> None:
-    """An answer that names no revision was given to the first question, so a repeat of it is stale here."""
     doubt = request(kind="in_doubt", revision=2)
     assert machine.decide(doubt, decision(revision=None), by("ana"), LATER)[1].code == "stale"
 
 
 @pytest.mark.parametrize(("signature", "why"), [("", ""), ("s", "late")])
 def test_only_a_signed_time_is_said_to_have_been_in_time(signature: str, why: str) -> None:
-    """Anybody can claim to have answered before the deadline."""
     gone = deadlines.expire(request(), NOW + timedelta(hours=1))
     found = machine.objection(gone, decision(signature=signature, received_at=LATER), NOW + timedelta(hours=2))
     assert found is not None
@@ -259,7 +237,6 @@ def test_only_a_signed_time_is_said_to_have_been_in_time(signature: str, why: st
 
 
 def test_timers_and_withdrawals_touch_only_what_is_pending() -> None:
-    """A decided request never times out, is never withdrawn; only an approved one lapses."""
     done, _ = machine.decide(request(), decision(), by("ana"), NOW)
     assert deadlines.expire(done, LATER) == done
     assert machine.cancel(done, "ana", "", LATER) == done

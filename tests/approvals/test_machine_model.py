@@ -41,7 +41,6 @@ def digest(amount: int) -> str:
 
 
 def question(amount: int, **fields: Any) -> ApprovalRequest:
-    """The request as the gates make it for this amount."""
     given: dict[str, Any] = {
         "id": ID, "session": "", "digest": digest(amount), "definition": "d",
         "args": Content(inline={"amount": amount}),
@@ -148,7 +147,6 @@ class ApprovalModel(RuleBasedStateMachine):
         return self.opened(amount, **follows, **self.terms(self.remind))
 
     def count(self, person: str, seat: str, verdict: str, amount: int) -> None:
-        """The model's own rule."""
         if amount:
             self.revision, self.amount, self.votes = self.revision + 1, amount, []
             self.last = self.now + HOUR * (20 if self.may_put_off else 10)

@@ -30,12 +30,10 @@ def request(**fields: Any) -> ApprovalRequest:
 
 
 def summary(before: ApprovalRequest | None, after: ApprovalRequest) -> list[tuple[str, ApprovalRequest]]:
-    """What is told of, in order."""
     return [(event.kind, event.request) for event in events_between(before, after, NOW)]
 
 
 def test_a_question_is_opened_once() -> None:
-    """Whatever else of it changes while it waits; what is over when it is first seen is told to nobody."""
     asked = request()
     assert events_between(None, asked, NOW) == (RequestEvent("opened", asked),)
     assert summary(asked, asked) == []
@@ -44,7 +42,6 @@ def test_a_question_is_opened_once() -> None:
 
 
 def test_it_is_closed_once_as_it_ended() -> None:
-    """With who ended it, when and why, over the words that people saw; and nothing is told of what is over."""
     asked = request(card=Card(effect="Pay 5"))
     ended = asked.model_copy(update=ENDING | {"card": Card(effect="Pay 6"), "reminded": 1})
     assert summary(asked, ended) == [("closed", asked.model_copy(update=ENDING))]
@@ -52,7 +49,6 @@ def test_it_is_closed_once_as_it_ended() -> None:
 
 
 def test_a_new_revision_closes_the_one_before_and_is_opened() -> None:
-    """Who changed it is who ended the one before, now, for the reason that its card gives."""
     asked = request()
     again = request(revision=2, card=Card(effect="Pay 6", note="cy changed it"), edited_by="cy", edited_name="Cy")
     closing = {"state": "cancelled", "decided_by": "cy", "decided_name": "Cy", "decided_at": NOW}
@@ -65,7 +61,6 @@ def test_a_new_revision_closes_the_one_before_and_is_opened() -> None:
 
 
 def test_a_revision_that_ends_at_once_closes_the_one_that_people_saw() -> None:
-    """It was never opened itself."""
     asked = request()
     assert summary(asked, request(revision=2, **ENDING)) == [("closed", asked.model_copy(update=ENDING))]
 
@@ -89,14 +84,12 @@ def test_a_revision_that_ends_at_once_closes_the_one_that_people_saw() -> None:
 def test_what_time_brings_is_told_while_it_waits(
     before: dict[str, Any], after: dict[str, Any], kinds: list[str]
 ) -> None:
-    """Each reminder and each step of escalation once, in the state that it then has."""
     events = events_between(request(**before), request(**after), NOW + timedelta(hours=1))
     assert [event.kind for event in events] == kinds
     assert all(event.request == request(**after) for event in events if event.kind != "closed")
 
 
 def test_each_revision_is_told_on_its_own_channels() -> None:
-    """Of one without any, nobody hears; nor is it closed for whom it was never opened."""
     silent, notified = request(notify=()), request(revision=2)
     assert summary(None, silent) == []
     assert summary(silent, silent.model_copy(update=ENDING)) == []

@@ -45,14 +45,12 @@ def asked(**fields: Any) -> ApprovalRequest:
 
 
 def kept(request: ApprovalRequest) -> ApprovalRequest:
-    """What the turn makes of it."""
     gate_decision = GateDecision(call="c1.1", kind="ask", digest=request.digest, rule=request.rule)
     return request_from_reference(reference_from_request(request, CALL), gate_decision, CALL, CTX)
 
 
 @pytest.mark.parametrize("fields", [{}, {"kind": "in_doubt", "doubt_of": 1}, {"edit": "approve"}])
 def test_all_that_counts_waits_or_names_is_kept(fields: dict[str, Any]) -> None:
-    """Every field of a question but those that are read in the store; with the same deadlines."""
     request = asked(**fields)
     own = kept(request)
     same = set(ApprovalRequest.model_fields) - LEFT_IN_THE_STORE - {"card"}
@@ -62,7 +60,6 @@ def test_all_that_counts_waits_or_names_is_kept(fields: dict[str, Any]) -> None:
 
 
 def test_what_the_call_says_itself_is_not_kept_twice() -> None:
-    """Its arguments only where people changed them, and the declaration only where a change is checked by it."""
     same = reference_from_request(asked(), CALL)
     assert (same.args, same.definition) == (None, "")
     other = Content(inline={"amount": 42})
@@ -79,13 +76,11 @@ def test_a_new_field_of_a_question_is_kept_or_left_on_purpose() -> None:
 
 
 def test_rows_are_kept_where_people_may_change_arguments() -> None:
-    """The model is told what they changed; of all others the card is drawn from the store."""
     assert kept(asked()).card.rows == ()
     assert kept(asked(edit="propose")).card.rows == ROWS
 
 
 def test_a_change_is_checked_by_what_is_kept() -> None:
-    """With arguments and definition: of those that were signed for the digest is made again, of others not."""
     changed = {"amount": 9}
     place = {"tenant": "main", "session": "s", "turn": "t", "call": "c1.1", "requester": "guest", "nonce": "n"}
     digest = call_digest(**place, tool="pay", definition="e" * 64, args=changed)

@@ -70,7 +70,6 @@ def best(groups: list[ApproverGroup], voters: list[Voter]) -> tuple[int, int]:
 def test_as_many_places_are_filled_as_any_way_to_seat_people_fills(
     quorum: int, groups: list[ApproverGroup], voters: list[Voter]
 ) -> None:
-    """The quorum and each group are met exactly where some way meets them, and what is open adds up."""
     places, seats = best(groups, voters)
     wanted = sum(group.quorum for group in groups)
     assert suffices(quorum, groups, voters) == (places == wanted and seats >= quorum)
@@ -94,14 +93,12 @@ def test_as_many_places_are_filled_as_any_way_to_seat_people_fills(
     ],
 )
 def test_one_person_fills_one_place(voters: list[Voter], open_of: list[str]) -> None:
-    """Two of finance leave legal open, whoever has both roles takes one of them, and a seat counts once."""
     found = tally(1, BOTH, voters)
     assert [entry for group in found.open for entry in group.of] == open_of
     assert suffices(1, BOTH, voters) is (open_of == [])
 
 
 def test_one_human_and_one_vote_count_once() -> None:
-    """Whoever stands in for two people is one, and two who stand in for the same person cast one vote."""
     for_two = Voter("di", {"ana": frozenset(), "bo": frozenset()})
     for_ana = Voter("cy", {"ana": frozenset()})
     assert countable_votes([for_two]) == 1
@@ -112,14 +109,12 @@ def test_one_human_and_one_vote_count_once() -> None:
 
 
 def test_a_vote_that_two_may_cast_fills_one_place() -> None:
-    """Whoever casts it, and under however many entries its holder is asked."""
     ana = {"ana": frozenset({"role:finance", "role:legal"})}
     found = tally(1, BOTH, [Voter("cy", ana), Voter("di", ana)])
     assert (found.yes, sum(group.quorum for group in found.open)) == (1, 1)
 
 
 def test_a_group_that_is_open_says_how_many_it_lacks() -> None:
-    """Not how many it takes in all."""
     three = ApproverGroup(of=("role:finance",), quorum=3)
     found = tally(1, (three,), [own("ana", "role:finance")])
     assert found == Progress(1, 3, (ApproverGroup(of=("role:finance",), quorum=2),))
@@ -133,7 +128,6 @@ def test_a_quorum_beside_groups_wants_somebody_more() -> None:
 
 
 def request(**fields: Any) -> ApprovalRequest:
-    """A request to finance and legal, one each."""
     given: dict[str, Any] = {"approvers": ("role:finance", "role:legal"), "groups": BOTH, "quorum": 2}
     return a_request(opened=NOW, **given | {"escalate_to": ("role:cfo",)} | fields)
 
@@ -149,7 +143,6 @@ def say(
 
 
 def test_a_request_waits_for_each_group() -> None:
-    """However many of finance say yes, legal is asked; the receipts say so and count no place twice."""
     first, still = say(request(), "ana", "role:finance")
     assert (first.state, still) == ("pending", ("role:legal",))
     second, still = say(first, "bo", "role:finance")
@@ -159,13 +152,11 @@ def test_a_request_waits_for_each_group() -> None:
 
 
 def test_one_no_of_any_group_denies() -> None:
-    """The veto is everybody's who is asked."""
     first, _ = say(request(), "ana", "role:finance")
     assert say(first, "cy", "role:legal", verdict="denied")[0].state == "denied"
 
 
 def test_whom_it_is_escalated_to_fills_any_place() -> None:
-    """But one person fills one of them."""
     escalated = deadlines.escalate(request())
     first, still = say(escalated, "cfo", "role:cfo")
     assert (first.state, len(still)) == ("pending", 2)

@@ -22,12 +22,10 @@ BEN = Authority(allowed=True, subject="ben", name="Ben", assurance="link")
 
 
 def request(approval_id: str = ID, **fields: Any) -> ApprovalRequest:
-    """A question that was not asked yet."""
     return a_request(**{"id": approval_id, "timeout": 3600.0} | fields)
 
 
 def answer(verdict: str = "approved", **fields: Any) -> Decision:
-    """An answer from a channel, with a reason."""
     return a_decision(**{"verdict": verdict, "reason": "because", "channel": "chat", "subject": "claimed"} | fields)
 
 
@@ -42,7 +40,6 @@ def book(**fields: Any) -> ApprovalBook:
 
 
 def test_a_vote_keeps_who_how_and_when() -> None:
-    """The vote is the identified person's, whatever the decision claimed; the deciding one is on the request."""
     after, receipt = machine.decide(deadlines.open_request(request(quorum=1), NOW), answer(), ANA, LATER)
     assert after.votes == (
         Vote(
@@ -77,7 +74,6 @@ def test_a_vote_keeps_who_how_and_when() -> None:
 
 
 def test_a_request_that_is_over_lacks_nobody() -> None:
-    """However many places were open: nobody is asked any more."""
     group = ApproverGroup(of=("role:legal",))
     asked = deadlines.open_request(request(groups=(group,)), NOW)
     assert machine.settled_receipt(asked).open == (group,)
@@ -85,7 +81,6 @@ def test_a_request_that_is_over_lacks_nobody() -> None:
 
 
 def test_who_may_not_decide_is_told_why_by_who_looked() -> None:
-    """In the words of whoever identified the author."""
     asked = deadlines.open_request(request(), NOW)
     receipt = machine.examine(asked, answer(), Authority(allowed=False, code="assurance", note="sign in again"), LATER)
     assert receipt is not None
@@ -93,7 +88,6 @@ def test_who_may_not_decide_is_told_why_by_who_looked() -> None:
 
 
 def test_a_counted_vote_says_that_others_are_asked() -> None:
-    """The receipt of a vote that decides nothing yet, and of the same one again."""
     one, first = machine.decide(deadlines.open_request(request(quorum=2), NOW), answer(), ANA, LATER)
     counted = Receipt(
         status="counted",
@@ -113,7 +107,6 @@ def test_a_counted_vote_says_that_others_are_asked() -> None:
 
 
 def test_a_changed_mind_is_one_vote() -> None:
-    """Someone's later answer takes the place of the earlier one."""
     one, _ = machine.decide(deadlines.open_request(request(quorum=2, veto=False), NOW), answer("denied"), ANA, NOW)
     two, receipt = machine.decide(one, answer(), ANA, LATER)
     assert [(vote.subject, vote.verdict) for vote in two.votes] == [("ana", "approved")]
@@ -122,7 +115,6 @@ def test_a_changed_mind_is_one_vote() -> None:
 
 @pytest.mark.parametrize(("denials", "state"), [(1, "pending"), (2, "denied")])
 def test_without_veto_denials_need_the_quorum_too(denials: int, state: str) -> None:
-    """As many denials as approvals are asked for, no fewer."""
     now = deadlines.open_request(request(quorum=2, veto=False), NOW)
     for authority in (ANA, BEN)[:denials]:
         now, _ = machine.decide(now, answer("denied"), authority, NOW)
@@ -140,7 +132,6 @@ ENDINGS = [
 
 @pytest.mark.parametrize(("state", "code"), ENDINGS)
 def test_who_comes_late_is_told_everything(state: str, code: Any) -> None:
-    """The receipt of each ending names who ended it, when, where, why, and how many voted."""
     ended = deadlines.open_request(request(quorum=3), NOW).model_copy(
         update={
             "state": state,
@@ -171,7 +162,6 @@ def test_who_comes_late_is_told_everything(state: str, code: Any) -> None:
 
 
 def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
-    """A question is answered by `pending`, which decides nothing."""
     waiting = Receipt(status="pending", approval_id=ID, state="pending", votes=0, needed=2)
     assert machine.settled_receipt(deadlines.open_request(request(quorum=2), NOW)) == waiting
 
@@ -211,7 +201,6 @@ def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
     ],
 )
 def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, why: Any, message: str) -> None:
-    """Each refusal before the author is known, with the votes so far."""
     one, _ = machine.decide(deadlines.open_request(request(quorum=2, revision=2), NOW), answer(revision=2), BEN, NOW)
     answer_receipt = Receipt(
         status="refused", code=code, why=why, approval_id=ID, state="pending", votes=1, needed=2, message=message
@@ -229,7 +218,6 @@ def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, why
     ],
 )
 def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, message: str) -> None:
-    """Neither other arguments nor a rule for the next time answer it; what happened is told at bounded length."""
     doubt = deadlines.open_request(request(kind="in_doubt", edit="approve", allow_remember=True), NOW)
     assert machine.objection(doubt, answer(**fields), NOW) == Receipt(
         status="refused", code="malformed", approval_id=ID, state="pending", votes=0, needed=1, message=message
@@ -248,7 +236,6 @@ def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, messa
     ],
 )
 def test_who_may_not_decide_is_told_why(code: Any, expected: Any) -> None:
-    """The code of each refusal of a person."""
     waiting = deadlines.open_request(request(), NOW)
     after, receipt = machine.decide(waiting, answer(), Authority(allowed=False, code=code), LATER)
     assert after is waiting
@@ -256,7 +243,6 @@ def test_who_may_not_decide_is_told_why(code: Any, expected: Any) -> None:
 
 
 def test_timers_and_withdrawals_are_dated() -> None:
-    """When it ended, and by whom and why if somebody ended it."""
     waiting = deadlines.open_request(request(), NOW)
     assert deadlines.expire(waiting, LATER) == waiting.model_copy(update={"state": "timed_out", "decided_at": LATER})
     assert machine.cancel(waiting, "guest", "enough", LATER) == waiting.model_copy(
@@ -265,7 +251,6 @@ def test_timers_and_withdrawals_are_dated() -> None:
 
 
 def test_a_signature_without_a_time_is_judged_by_now() -> None:
-    """Only a time that was proved can stand in for the present one."""
     waiting, late = deadlines.open_request(request(), NOW), NOW + timedelta(hours=2)
     signed = answer(signature="s")
     assert machine.objection(waiting, signed, NOW) is None
@@ -274,7 +259,6 @@ def test_a_signature_without_a_time_is_judged_by_now() -> None:
 
 
 def test_opening_makes_a_request_wait() -> None:
-    """Whatever state it comes in, it is pending from now on; without a deadline it is not late."""
     assert deadlines.open_request(request(state="lapsed"), NOW).state == "pending"
     assert machine.objection(request(), answer(), LATER) is None
 
@@ -286,7 +270,6 @@ UNKNOWN = Receipt(status="refused", code="unknown", approval_id="x.y", message="
 
 
 def test_a_book_lists_what_it_holds_and_what_waits() -> None:
-    """All requests oldest first; those that wait; whether one waits."""
     both = book()
     second = both.open(deadlines.open_request(request(OTHER), LATER), LATER)
     first = both.get(ID)
@@ -303,14 +286,12 @@ def test_a_book_lists_what_it_holds_and_what_waits() -> None:
 
 
 def test_a_later_revision_replaces_the_earlier_one() -> None:
-    """One id, one request: the newest revision."""
     made = book()
     made.open(deadlines.open_request(request(revision=2), LATER), LATER)
     assert [(each.revision, each.opened_at) for each in made.all()] == [(2, LATER)]
 
 
 def test_an_unknown_request_is_answered_everywhere() -> None:
-    """Looking, answering, withdrawing and asking get the one receipt; refusals of acts are remembered."""
     made, wrong = book(), answer(approval_id="x.y")
     assert made.precheck(wrong, NOW) == UNKNOWN
     assert made.settle(wrong, ANA, NOW) == UNKNOWN
@@ -321,7 +302,6 @@ def test_an_unknown_request_is_answered_everywhere() -> None:
 
 
 def test_a_glance_spares_the_directory() -> None:
-    """What cannot count is answered and remembered before anybody is identified; what may is not answered yet."""
     made = book()
     assert made.precheck(answer(), NOW) is None
     assert made.refused == 0
@@ -331,7 +311,6 @@ def test_a_glance_spares_the_directory() -> None:
 
 
 def test_an_answer_is_settled_once_a_delivery() -> None:
-    """The same delivery gets its own receipt again, at either step; a refused one may try again."""
     made = book(quorum=3)
     posted = answer(delivery_id="d1")
     nobody = Authority(allowed=False, code="unavailable")
@@ -347,7 +326,6 @@ def test_an_answer_is_settled_once_a_delivery() -> None:
 
 
 def test_answers_without_a_delivery_are_never_taken_for_each_other() -> None:
-    """Two people who send no delivery id are two people."""
     made = book(quorum=2)
     assert made.settle(answer(), ANA, NOW).status == "counted"
     assert made.precheck(answer(), NOW) is None
@@ -355,7 +333,6 @@ def test_answers_without_a_delivery_are_never_taken_for_each_other() -> None:
 
 
 def test_one_delivery_about_two_requests_is_two_answers() -> None:
-    """The key of an answer names its request and revision too."""
     made = book()
     made.open(request(OTHER), NOW)
     made.settle(answer(delivery_id="d1"), ANA, NOW)
@@ -365,7 +342,6 @@ def test_one_delivery_about_two_requests_is_two_answers() -> None:
 
 
 def test_a_withdrawal_is_accepted_once() -> None:
-    """The first one ends it; the second, and one after a decision, learn what became of it."""
     made = book()
     done = made.cancel(ID, "guest", "enough", LATER)
     assert done == Receipt(
@@ -387,7 +363,6 @@ def test_a_withdrawal_is_accepted_once() -> None:
 
 
 def test_an_approval_lapses_and_is_told_so() -> None:
-    """An unused approval is stale from then on."""
     made = book()
     made.settle(answer(), ANA, NOW)
     assert made.receipt(ID).code == "already_decided"
@@ -398,7 +373,6 @@ def test_an_approval_lapses_and_is_told_so() -> None:
 
 
 def test_fifty_refusals_are_kept_and_all_counted() -> None:
-    """The newest fifty, oldest first."""
     made = ApprovalBook()
     assert (made.refused, list(made.refusals), made.all()) == (0, [], ())
     for number in range(REFUSALS_KEPT + 2):
@@ -469,14 +443,12 @@ def _deep() -> dict[str, Any]:
     ],
 )
 def test_what_is_no_decision_is_told_what_is_wrong(envelopes: Any, message: str, named: str) -> None:
-    """The first fault, in one line, for the request it named if it named one."""
     answer_receipt = Receipt(status="refused", code="malformed", approval_id=named, message=message)
     assert read_decision(envelopes) == answer_receipt
 
 
 @pytest.mark.parametrize("body", [{"approval_id": ID}, {"approval_id": ID, "verdict": "withdrawn", "reason": "sold"}])
 def test_whoever_withdraws_a_request_need_only_name_it(body: dict[str, Any]) -> None:
-    """The verdict goes without saying; the rest of the envelope is read like any."""
     assert read_withdrawal((body,)) == Decision.model_validate({"verdict": "withdrawn"} | body)
 
 
@@ -491,13 +463,11 @@ def test_whoever_withdraws_a_request_need_only_name_it(body: dict[str, Any]) -> 
     ],
 )
 def test_what_is_no_withdrawal_is_told_what_is_wrong(envelopes: Any, message: str, named: str) -> None:
-    """An answer that came by the wrong door least of all."""
     answer_receipt = Receipt(status="refused", code="malformed", approval_id=named, message=message)
     assert read_withdrawal(envelopes) == answer_receipt
 
 
 def test_limits_of_a_decision_are_inclusive() -> None:
-    """A reason of 2,000 characters and a message of exactly 64 KiB are read, and a time with its zone."""
     body = {"approval_id": ID, "verdict": "denied", "reason": "x" * REASON_CHARS, "revision": "3"}
     read = read_decision(({**body, "received_at": "2026-01-01T12:00:00Z"},))
     assert isinstance(read, Decision)

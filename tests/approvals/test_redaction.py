@@ -36,12 +36,10 @@ SCHEMA = {"type": "object", "properties": {"pin": {"type": "string", "writeOnly"
     ],
 )
 def test_a_secret_is_found_in_every_spelling(spelt: str) -> None:
-    """Plain, quoted once or twice, in addresses and in pages."""
     assert redact_secrets(f"a {spelt} b", {SECRET}) == f"a {HIDDEN} b"
 
 
 def test_a_secret_with_half_a_character_is_found_and_a_slash_in_its_address() -> None:
-    """What a model proposes may hold what no encoding can write: that keeps no card from people."""
     half = "ab\ud800cd"
     assert redact_secrets(f"x {half} y", {half}) == f"x {HIDDEN} y"
     assert redact_secrets("x ab%3Fcd y", {half}) == f"x {HIDDEN} y"
@@ -49,19 +47,16 @@ def test_a_secret_with_half_a_character_is_found_and_a_slash_in_its_address() ->
 
 
 def test_names_of_what_is_no_json_stay() -> None:
-    """A handler may return whatever it likes; its values are looked through all the same."""
     assert redact_value({1: "abc", "abc": 2}, {"abc"}) == {1: HIDDEN, HIDDEN: 2}
 
 
 def test_a_secret_argument_is_known_by_its_path() -> None:
-    """It stands as it is, for whoever shows it hidden; beside it, and in lists, it is taken out."""
     args = {"card": {"pin": "9400x"}, "pin": "9400x", "memos": ["9400x"]}
     found = redact_arguments(args, ("card.pin",), {"9400x"})
     assert found == {"card": {"pin": "9400x"}, "pin": HIDDEN, "memos": [HIDDEN]}
 
 
 def test_a_nested_value_is_hidden_by_its_path_alone() -> None:
-    """Items of a list by their list's name; what has the same name elsewhere stays."""
     args = {"card": {"pin": "9400x", "no": "4111"}, "pin": "open", "logins": [{"pin": "abcd", "user": "ana"}]}
     names = ("card.pin", "logins.pin")
     assert hide(args, names, lambda _: "***") == {
@@ -75,7 +70,6 @@ def test_a_nested_value_is_hidden_by_its_path_alone() -> None:
 
 
 def test_what_lies_at_a_path_of_the_arguments_is_redacted_by_that_path() -> None:
-    """Deeper as well, and in lists; of a part alone, which says where it lies."""
     args = {"card": {"pin": "9400x", "memo": "is 9400x"}, "logins": [{"pin": "9400x", "note": "9400x"}], "memo": None}
     names = ("card.pin", "logins.pin")
     assert redact_arguments(args, names, {"9400x"}) == {
@@ -88,12 +82,10 @@ def test_what_lies_at_a_path_of_the_arguments_is_redacted_by_that_path() -> None
 
 
 def test_the_longer_of_two_secrets_goes_first() -> None:
-    """Where one is part of another, nothing of the other stays in the text."""
     assert redact_secrets("a 9400-extra b 9400", {"9400", "9400-extra"}) == f"a {HIDDEN} b {HIDDEN}"
 
 
 def test_texts_in_every_container_and_of_three_characters_are_found() -> None:
-    """Tuples and sets, which handlers return, and broken bytes, whose rest is a text all the same."""
     value = {"a": ("one", {"two"}), "b": frozenset({"six"}), "c": bytearray(b"ten\xff"), "d": 123, "e": 12, "f": False}
     assert set(texts_of(value)) == {"one", "two", "six", "ten", "123"}
 
@@ -121,7 +113,6 @@ def test_what_would_take_too_long_to_look_through_is_not_told() -> None:
 
 
 def test_a_card_shows_numbers_and_names_whatever_the_agent_calls_secret() -> None:
-    """An agent chooses its secrets: neither an amount nor an argument's name goes by that, and the rest is said."""
     args = {"pin": "9400", "amount": 9400, "to": "Mallory 9400", "9400": "x"}
     assert redact_arguments(args, ("pin",), {"9400"}) == {**args, "to": f"Mallory {HIDDEN}"}
     card = render_card(
@@ -133,7 +124,6 @@ def test_a_card_shows_numbers_and_names_whatever_the_agent_calls_secret() -> Non
 
 
 def test_a_card_repeats_no_secret_of_another_call() -> None:
-    """The batch's other calls have theirs; in the agent's words all of them are hidden."""
     card = render_card(
         effect="Pay {to}",
         title="",

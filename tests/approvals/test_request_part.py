@@ -15,7 +15,6 @@ LINKS = AnswerLinks(api="/approvals/a", session="/sessions/s", page="/approve/a"
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_request_is_told_as_its_card_shows_it(cut: bool) -> None:
-    """All that an answer has to send back, the card's sentence and rows and no argument beyond them, and its terms."""
     row = CardRow(name="amount", label="Amount", value="420", length=3, format="number", cut=cut)
     request = a_request(
         opened=NOW,

@@ -23,7 +23,6 @@ ID = "main.s.t.c1.1"
 
 
 def digest(amount: int) -> str:
-    """The digest of the call with this amount."""
     return call_digest(
         tenant="main", session="", turn="t", call="c1.1", requester="guest", nonce="", tool="pay", definition="d",
         args={"amount": amount},
@@ -49,7 +48,6 @@ def an_answer(
 
 
 def test_a_question_that_nobody_answered_waits() -> None:
-    """With its hash, and the moments that follow from its spans; before it is asked it has none."""
     request = request_at(question(remind_after=60.0), (), NOW)
     assert (request.state, request.expires_at, request.remind_at) == ("pending", NOW + 60 * MINUTE, (NOW + MINUTE,))
     assert request.question_hash == question_hash(question(remind_after=60.0))
@@ -59,7 +57,6 @@ def test_a_question_that_nobody_answered_waits() -> None:
 
 
 def test_answers_count_in_the_order_in_which_they_were_taken() -> None:
-    """Who was first is the order of their numbers, whatever their clocks say; the others change nothing."""
     answers = (an_answer(1, "ana", "denied", minutes=3), an_answer(2, "bo", minutes=2))
     request = request_at(question(), answers, NOW + 5 * MINUTE)
     assert (request.state, request.decided_by, len(request.votes)) == ("denied", "ana", 1)
@@ -71,7 +68,6 @@ def test_answers_count_in_the_order_in_which_they_were_taken() -> None:
 
 @pytest.mark.parametrize(("minutes", "state"), [(59, "approved"), (60, "approved"), (61, "timed_out")])
 def test_an_answer_counts_at_its_own_time(minutes: int, state: str) -> None:
-    """In time is in time, however long afterwards it is read; what came in late does not undo the end."""
     request = request_at(question(), (an_answer(1, "ana", minutes=minutes),), NOW + timedelta(days=7))
     assert request.state == state
 
@@ -84,14 +80,12 @@ def test_answer_that_arrived_late_by_the_stores_clock_does_not_count(seconds: in
 
 
 def test_nobody_answers_in_time() -> None:
-    """A question that ran out is denied by the clock alone, without a row that says so."""
     assert request_at(question(), (), NOW + 60 * MINUTE).state == "pending"
     over = request_at(question(), (), NOW + 60 * MINUTE + timedelta(microseconds=1))
     assert (over.state, over.decided_at, over.decided_by) == ("timed_out", NOW + 60 * MINUTE, "")
 
 
 def test_the_deadline_is_put_off_once_for_those_escalated_to() -> None:
-    """After it the others may decide too; after the second one it is over."""
     asked = question(on_timeout="escalate", approvers=("user:ana",), escalate_to=("user:cfo",))
     put_off = request_at(asked, (), NOW + 61 * MINUTE)
     assert (put_off.state, put_off.extended, put_off.escalated) == ("pending", True, True)
@@ -102,7 +96,6 @@ def test_the_deadline_is_put_off_once_for_those_escalated_to() -> None:
 
 
 def test_a_quorum_takes_two_people() -> None:
-    """One waits for the other; the same one twice is one."""
     twice = (an_answer(1, "ana"), an_answer(2, "ana", minutes=2))
     assert request_at(question(quorum=2), twice, NOW + 5 * MINUTE).state == "pending"
     both = request_at(question(quorum=2), (*twice, an_answer(3, "bo", minutes=3)), NOW + 5 * MINUTE)
@@ -125,7 +118,6 @@ EDIT = {"edited_args": {"amount": 3}}
 
 
 def test_an_edit_is_a_yes_to_the_next_revision_and_none_to_its_own() -> None:
-    """Who changes the arguments has not agreed to those that were asked."""
     given = an_answer(1, "ana", **EDIT)
     answers = (given._replace(vote=given.vote.model_copy(update={"name": "Ana Sousa"})),)
     assert request_at(question(), answers, NOW + MINUTE).state == "pending"
@@ -149,7 +141,6 @@ def test_a_change_to_other_arguments_is_no_yes_to_these() -> None:
 
 
 def test_who_only_proposed_a_change_has_not_approved_it() -> None:
-    """The others decide."""
     changed = {"edit_of": 1, "edit_delivery": "d1", "proposers": ("ana",)}
     second = question(3, revision=2, opened_at=NOW + 2 * MINUTE, **changed)
     assert request_at(second, (an_answer(1, "ana", **EDIT),), NOW + 3 * MINUTE).state == "pending"
@@ -189,7 +180,6 @@ def test_a_change_is_worth_nothing_after_another_answer(meanwhile: StoredAnswer)
 
 
 def test_a_change_stands_where_its_author_has_said_nothing_else() -> None:
-    """Also where no answer of theirs was stored, as of a raw message."""
     assert edit_stands((), 1, "d1")
     assert edit_stands((an_answer(1, "bo", **EDIT), an_answer(2, "ana", minutes=2)), 1, "d9")
     assert edit_stands((an_answer(1, "ana", "denied", revision=2)._replace(settles=True),), 1, "d9")
@@ -197,7 +187,6 @@ def test_a_change_stands_where_its_author_has_said_nothing_else() -> None:
 
 
 def test_a_yes_that_its_turn_did_not_take_counts_for_nothing() -> None:
-    """Nor does a change of arguments; what such a yes had settled waits again."""
     yes = an_answer(1, "ana")._replace(settles=True, void=True)
     assert request_at(question(), (yes,), NOW + 3 * MINUTE).state == "pending"
     change = an_answer(1, "ana", **EDIT)._replace(void=True)
@@ -206,7 +195,6 @@ def test_a_yes_that_its_turn_did_not_take_counts_for_nothing() -> None:
 
 
 def test_answers_to_another_revision_say_nothing_of_this_one() -> None:
-    """A yes to what was asked before is none to what is asked now."""
     second = question(revision=2, opened_at=NOW + 2 * MINUTE)
     assert request_at(second, (an_answer(1, "ana"),), NOW + 3 * MINUTE).state == "pending"
     assert (
@@ -215,7 +203,6 @@ def test_answers_to_another_revision_say_nothing_of_this_one() -> None:
 
 
 def test_a_withdrawal_ends_it() -> None:
-    """And no yes behind it counts."""
     answers = (an_answer(1, "guest", "withdrawn"), an_answer(2, "ana", minutes=2))
     request = request_at(question(), answers, NOW + 5 * MINUTE)
     assert (request.state, request.decided_by, request.votes) == ("cancelled", "guest", ())
@@ -233,7 +220,6 @@ def test_a_withdrawal_ends_it() -> None:
     ],
 )
 def test_an_ending_is_always_towards_not_running(answers: Any, ending: Any, state: str) -> None:
-    """A turn's word never makes a no undone or a yes."""
     ended = question(ended_at=NOW + 5 * MINUTE, ended_as=ending)
     assert request_at(ended, answers, NOW + timedelta(days=7)).state == state
 
@@ -249,7 +235,6 @@ def test_an_ending_is_always_towards_not_running(answers: Any, ending: Any, stat
     ],
 )
 def test_a_question_that_its_turn_ended_says_when_and_why(ending: Any, reason: str) -> None:
-    """A yes that is not used any more keeps the reason of whoever gave it."""
     ended = question(ended_at=NOW + 5 * MINUTE, ended_as=ending)
     over = request_at(ended, (), NOW + timedelta(days=7))
     assert (over.state, over.reason, over.decided_at) == ("cancelled", reason, NOW + 5 * MINUTE)

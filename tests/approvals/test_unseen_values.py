@@ -9,13 +9,11 @@ from signoff.contracts.limits import VALUES_PER_PAGE
 
 
 def drawn(args: dict[str, object], **fields: object) -> Card:
-    """The card of a call with these arguments."""
     given = {"effect": "", "title": "", "tool": "order", "args": args, "schema": {}} | fields
     return render_card(**given)  # type: ignore[arg-type]
 
 
 def test_a_card_is_whole_only_if_it_gives_every_value_in_full() -> None:
-    """Not with a long list, a long text, a long key, or an argument that the policy leaves out; secrets are no lack."""
     assert drawn({"to": "Ana", "amount": 3}).whole
     assert drawn({}).whole
     assert drawn({"to": "Ana", "pin": "1" * 900}, secrets=("pin",)).whole
@@ -26,7 +24,6 @@ def test_a_card_is_whole_only_if_it_gives_every_value_in_full() -> None:
 
 
 def test_every_value_is_given_in_full_and_secret_ones_are_not() -> None:
-    """A text keeps its lines and all its characters, with its size and hash; what hides or reorders is a mark."""
     text = "first\nsecond\u202e" + "é" * 3_000
     values = every_value({"text": text, "pin": "4711", "memo": "pin 4711", "k" * 99: [{"n": 1}]}, {}, ("pin",))
     by_name = {value.name: value for value in values}
@@ -39,13 +36,11 @@ def test_every_value_is_given_in_full_and_secret_ones_are_not() -> None:
 
 
 def test_a_secret_value_and_an_empty_name_are_named_as_such() -> None:
-    """In the words that a page translates."""
     values = every_value({"": 1, "pin": "4711"}, {}, ("pin",))
     assert [(value.name, value.text) for value in values] == [('""', "1"), ("pin", "hidden")]
 
 
 def test_a_long_text_has_size_and_hash() -> None:
-    """From `FILE_CHARS` on, of the bytes that it has; half characters included."""
     short, long = "x" * (FILE_CHARS - 1), "x" * (FILE_CHARS - 1) + "\ud800"
     values = every_value({"short": short, "long": long}, {}, ())
     assert [(value.size, bool(value.sha256)) for value in values] == [(0, False), (FILE_CHARS + 2, True)]
@@ -53,7 +48,6 @@ def test_a_long_text_has_size_and_hash() -> None:
 
 
 def test_pages_hold_every_value_once() -> None:
-    """In order, so many a page; a call without arguments has one page too."""
     values = every_value({f"n{n}": n for n in range(2 * VALUES_PER_PAGE + 1)}, {}, ())
     pages = pages_of(values)
     assert [len(page) for page in pages] == [VALUES_PER_PAGE, VALUES_PER_PAGE, 1]
@@ -62,7 +56,6 @@ def test_pages_hold_every_value_once() -> None:
 
 
 def test_the_proof_is_of_one_question_and_its_values() -> None:
-    """Another revision's, or another value's, is another."""
     proofs = {seen_hash("a", {"n": 1}), seen_hash("b", {"n": 1}), seen_hash("a", {"n": 2})}
     assert len(proofs) == 3
     assert seen_hash("a", {"n": 1.0}) in proofs

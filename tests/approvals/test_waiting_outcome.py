@@ -20,7 +20,6 @@ def ended(**fields: Any) -> CallOutcome:
 
 
 def test_a_call_that_waits_names_its_request() -> None:
-    """The model can tell the code to people; whoever reads the outcome finds the request."""
     asked = WaitingCall(action="0123", approval_id="main.s.t.c1.1", code="K7Q2FM")
     assert waiting_outcome("c1.2", "pay", asked) == CallOutcome(
         call="c1.2",
@@ -37,7 +36,6 @@ def test_a_call_that_waits_names_its_request() -> None:
     [("", REMARK), ("A person changed arguments.", f"{REMARK} A person changed arguments.")],
 )
 def test_a_late_result_says_what_it_is_the_result_of(note: str, told: str) -> None:
-    """It is the second of its call, so it carries no id of the provider's; a remark of the outcome follows its own."""
     assert late_result(ended(note=note), "K7Q2FM") == ResultPart(
         call="c1.1", tool="pay", code="ok", value=Content(inline="Paid"), note=told, late=True
     )
@@ -52,7 +50,6 @@ def test_a_late_result_says_what_it_is_the_result_of(note: str, told: str) -> No
     ],
 )
 def test_a_session_is_told_of_a_call_that_its_turn_did_not_await(value: Content, told: Content) -> None:
-    """As a message: the remark, then the value as text, JSON where it is none; what is stored stays where it is."""
     assert outcome_message(ended(value=value), "K7Q2FM") == Message(
         role="user", parts=(TextPart(text=Content(inline=REMARK)), TextPart(text=told))
     )

@@ -78,7 +78,6 @@ class AttackSite:
         return f"http://127.0.0.1:{self.port}"
 
     def env(self, process: str) -> dict[str, str]:
-        """What a process is told."""
         plain = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
         return plain | {
             "ATTACK_FOLDER": str(self.folder),
@@ -125,7 +124,6 @@ class AttackSite:
             await asyncio.sleep(0.05)
 
     async def stop(self, process: str) -> None:
-        """Kill a process."""
         ended = self.processes.pop(process, None)
         if ended is not None:
             with suppress(ProcessLookupError):
@@ -159,7 +157,6 @@ class AttackSite:
         return self.opened[-1]
 
     async def close(self) -> None:
-        """Hang up everybody."""
         for each in self.opened:
             await each.aclose()
         self.opened.clear()
@@ -177,8 +174,6 @@ class AttackSite:
 
 @dataclass
 class Caller:
-    """A person at the API."""
-
     name: str
     http: httpx2.AsyncClient
 
@@ -190,19 +185,16 @@ class Caller:
         return TurnKey(body["tenant"], body["session"], body["turn"])
 
     async def say(self, session: str, *rounds: list[Call], **fields: Any) -> httpx2.Response:
-        """Say the same in a session."""
         body = {"text": json.dumps(rounds), "actor": "clerk", **fields}
         return await self.http.post(f"/v1/sessions/{session}/messages", json=body)
 
     async def turn(self, key: TurnKey) -> dict[str, Any]:
-        """The turn as this person sees it."""
         answer = await self.http.get(f"/v1/turns/{'.'.join(key)}")
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
         return found
 
     async def result(self, key: TurnKey) -> dict[str, Any]:
-        """The turn's result, once it has one."""
         found: dict[str, Any] = await until(lambda: self._result(key))
         return found
 
@@ -242,8 +234,6 @@ class Caller:
 
 @dataclass
 class Browser:
-    """A person at the inbox."""
-
     name: str
     http: httpx2.AsyncClient
 
@@ -277,12 +267,10 @@ def receipt(answer: httpx2.Response) -> dict[str, Any]:
 
 
 def approval_id(key: TurnKey, call: str = "c1.1") -> str:
-    """The approval of a call."""
     return ".".join((*key, call))
 
 
 def form_fields(page: str, action: str) -> dict[str, str]:
-    """The hidden fields of the form with this action."""
     form = page[page.index(f'action="{action}"') :]
     found = re.findall(r'type="hidden" name="([\w-]+)" value="([^"]*)"', form[: form.index("</form>")])
     return {name: html.unescape(value) for name, value in found}
@@ -294,7 +282,6 @@ def words(page: str) -> str:
 
 
 def payee() -> str:
-    """Somebody whom no other test pays."""
     return f"Nordwind {uuid.uuid4().hex[:8]}"
 
 
@@ -311,8 +298,6 @@ async def until(look: Callable[[], Awaitable[Any]], seconds: float = WAIT_SECOND
 
 
 async def passed(moment: datetime) -> None:
-    """Return once a moment is over."""
-
     async def over() -> bool:
         return datetime.now(UTC) > moment
 

@@ -17,7 +17,6 @@ __all__ = ["postgres_server", "provider"]
 
 @pytest.fixture(scope="session")
 async def attacked_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerHandle]:
-    """A server on which nothing but what is attacked runs."""
     file = tmp_path_factory.mktemp("temporal") / "temporal.db"
     async with run_server(ServerOptions(file, port=free_port(), ui_port=None)) as handle:
         yield handle

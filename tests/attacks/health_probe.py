@@ -27,8 +27,6 @@ _IDLE = "--idle"
 
 @dataclass
 class Answers:
-    """How many seconds each answer took."""
-
     health: list[float] = field(default_factory=list)
     """Those of the gateway."""
     idle: list[float] = field(default_factory=list)

@@ -125,8 +125,6 @@ class ImpostorTurn:
 
 @dataclass
 class ForgedTurn:
-    """A running impostor under the id of a turn."""
-
     impostor: "Impostor"
     key: TurnKey
     handle: WorkflowHandle[Any, Any]
@@ -244,11 +242,9 @@ class Impostor:
         )
 
     def policy_hash(self, tool: str) -> str:
-        """The hash of a tool's policy."""
         return load_manifest(self.manifest).policy(tool).hash
 
     async def stop(self, key: TurnKey) -> None:
-        """Terminate a turn, if it still runs."""
         handle = self.client.get_workflow_handle(key.workflow_id)
         described = await handle.describe()
         if described.status == WorkflowExecutionStatus.RUNNING:
@@ -295,7 +291,6 @@ class Impostor:
 
 
 def forged_view(view: TurnView, change: Callable[[ApprovalRequest], ApprovalRequest]) -> TurnView:
-    """A turn's view with its requests changed."""
     calls = tuple(
         call if call.approval is None else call.model_copy(update={"approval": change(call.approval)})
         for call in view.calls
@@ -305,7 +300,6 @@ def forged_view(view: TurnView, change: Callable[[ApprovalRequest], ApprovalRequ
 
 @asynccontextmanager
 async def impostor_of(client: Client, honest_queue: str, manifest: Path) -> AsyncIterator[Impostor]:
-    """An impostor whose worker runs on a task queue of their own."""
     queue = f"impostor-{uuid.uuid4().hex[:8]}"
     worker = Worker(client, task_queue=queue, workflows=[ImpostorTurn], workflow_runner=UnsandboxedWorkflowRunner())
     async with worker:

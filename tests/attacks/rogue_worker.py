@@ -73,7 +73,6 @@ async def silent_record(task: RecordTask) -> None:
 
 @asynccontextmanager
 async def rogue_on(impostor: Impostor) -> AsyncIterator[None]:
-    """It takes whatever comes to the honest task queue."""
     worker = Worker(
         impostor.client,
         task_queue=impostor.honest_queue,

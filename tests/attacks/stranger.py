@@ -51,13 +51,10 @@ class Answered:
 
 @dataclass
 class Line:
-    """One open connection."""
-
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def send(self, data: bytes) -> bool:
-        """Send bytes; whether they were taken."""
         try:
             self.writer.write(data)
             await self.writer.drain()
@@ -78,7 +75,6 @@ class Line:
 
 @contextlib.asynccontextmanager
 async def dialled(url: str) -> AsyncIterator[Line]:
-    """A connection to the gateway."""
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:
@@ -97,7 +93,6 @@ def head(url: str, method: str, path: str, **headers: str) -> bytes:
 
 
 async def pour(url: str, begins: bytes, pieces: Iterable[bytes]) -> Answered:
-    """Send a head, then pieces of a body for as long as they are taken, then read the answer."""
     sent = 0
     async with dialled(url) as line:
         await line.send(begins)

@@ -12,7 +12,6 @@ from signoff.contracts.ids import TurnKey
 
 
 async def run_with_copies(site: AttackSite, impostor: Impostor, key: TurnKey, tool: str, to: str) -> None:
-    """Take a turn over and have its call run with every approval that its history holds."""
     args, ctx = {"amount": 9, "to": to}, await impostor.ctx(key)
     given = [each for each in await impostor.decisions(key) if each.verdict == "approved"]
     call = approval_id(key)

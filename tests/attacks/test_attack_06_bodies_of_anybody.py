@@ -17,12 +17,10 @@ POURED = 256
 
 
 def pieces(count: int = POURED) -> Iterator[bytes]:
-    """So many MiB of nothing."""
     return iter([b"x" * MIB] * count)
 
 
 def memory(site: AttackSite) -> int:
-    """What the gateway's process holds, in bytes."""
     return int(psutil.Process(site.processes["gateway"].pid).memory_info().rss)
 
 

@@ -49,7 +49,6 @@ async def rig_for(client: Client, folder: Path, provider: Provider, *people: Per
 
 
 async def approve_by_token(rig: GatewayRig, approval: str, person: str) -> httpx2.Response:
-    """Approve over the API."""
     headers = bearer(await token_of(rig, person))
     shown = (await rig.deps.requests.load(approval)).request
     body = {"verdict": "approved", "revision": shown.revision, "question_hash": shown.question_hash}

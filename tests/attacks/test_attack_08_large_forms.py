@@ -40,7 +40,6 @@ BODIES = {
 
 
 async def posted(site: AttackSite, path: str, kind: str, body: bytes) -> Answered:
-    """One form."""
     begins = head(site.url, "POST", path, content_type=kind, content_length=str(len(body)))
     return await pour(site.url, begins, _pieces(body))
 

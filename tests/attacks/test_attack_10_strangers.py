@@ -39,13 +39,10 @@ PROBES: dict[str, Probe] = {
 
 @dataclass(frozen=True)
 class Names:
-    """By which names a request may be probed."""
-
     key: TurnKey
     code: str
 
     def fill(self, text: str) -> str:
-        """A path or body with these names."""
         turn = ".".join(self.key)
         return text.format(
             approval=approval_id(self.key), code=show_code(self.code), turn=turn, session=".".join(self.key[:2])

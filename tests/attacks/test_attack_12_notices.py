@@ -41,12 +41,9 @@ class Ears:
         return Response(status_code=200)
 
     def app(self) -> Any:
-        """What listens."""
         return Starlette(routes=[Route("/hook", self._take, methods=["POST"])])
 
     async def told_of(self, *some: str) -> None:
-        """Return once one message holds all of these words."""
-
         async def look() -> bool:
             return any(all(word in each for word in some) for each in self.messages)
 
@@ -54,7 +51,6 @@ class Ears:
 
 
 async def asked(site: AttackSite, impostor: Impostor, amount: int, to: str) -> tuple[TurnKey, ApprovalRequest]:
-    """A request that waits, and what its turn says of it."""
     key = await site.person("rui").ask([("pay", {"amount": amount, "to": to})])
     await site.person("ana").waiting(approval_id(key))
     [call] = (await impostor.view(key)).calls

@@ -41,7 +41,6 @@ def false_entries(key: TurnKey, stream: TurnKey) -> tuple[AuditEntry, ...]:
 
 
 def claims(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records that hold the lie."""
     return [record for record in records if SAID in json.dumps(record)]
 
 

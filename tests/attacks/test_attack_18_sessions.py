@@ -9,7 +9,6 @@ from signoff.contracts.ids import SessionKey, TurnKey
 
 
 async def taken_over(site: AttackSite, impostor: Impostor, to: str) -> TurnKey:
-    """A turn of Rui's in a session that was terminated, in which Max has then said something."""
     session = f"s{uuid.uuid4().hex[:12]}"
     response = await site.person("rui").say(session, [("pay", {"amount": 9, "to": to})])
     assert response.status_code in (200, 201, 202), response.text

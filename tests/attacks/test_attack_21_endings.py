@@ -13,7 +13,6 @@ from signoff.contracts.ids import TurnKey
 
 
 async def finished_turn(site: AttackSite, impostor: Impostor) -> ForgedTurn:
-    """An impostor under the id of a turn of somebody's own that is over."""
     zoe = site.person("zoe")
     own = await zoe.ask([("look", {"place": "the yard"})])
     await zoe.result(own)

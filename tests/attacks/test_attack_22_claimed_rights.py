@@ -25,7 +25,6 @@ def made_up(signed: Decision) -> list[Decision]:
 
 
 async def approved(site: AttackSite, impostor: Impostor, tool: str, args: dict[str, Any]) -> tuple[ForgedTurn, Permit]:
-    """An impostor under the turn of a call that Ana has approved, and its permit, whose decisions are made up."""
     ana = site.person("ana")
     key = await site.person("rui").ask([(tool, args)])
     shown, ctx, view = await ana.waiting(approval_id(key)), await impostor.ctx(key), await impostor.view(key)
@@ -37,7 +36,6 @@ async def approved(site: AttackSite, impostor: Impostor, tool: str, args: dict[s
 
 
 async def words_of_record(site: AttackSite, key: TurnKey) -> str:
-    """All that the record says of a turn, as it is read and as it is kept, without what is the turn's word."""
     answer = (await site.person("aud").http.get(f"/v1/audit/{'.'.join(key)}")).json()
     kept = [each for each in await site.person("aud").record(key) if not is_turns_word(each)]
     return json.dumps([answer["timeline"], [each["data"] for each in kept]])
@@ -105,7 +103,6 @@ async def test_nobody_is_said_to_have_approved_an_automatic_call(site: AttackSit
 
 
 async def ended_record(reader: Caller, key: TurnKey) -> list[dict[str, Any]]:
-    """The record of a turn once it says that the turn has ended."""
     while True:
         record = await reader.record(key)
         if any("ended" in each["data"] for each in record):

@@ -13,7 +13,6 @@ from signoff.store.store import open_store
 
 
 async def asked(site: AttackSite, tool: str, to: str) -> tuple[TurnKey, Shown]:
-    """A turn that waits for two people, as Ana is shown it."""
     key = await site.person("rui").ask([(tool, {"amount": 400, "to": to})])
     return key, await site.person("ana").waiting(approval_id(key))
 

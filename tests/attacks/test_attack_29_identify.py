@@ -25,8 +25,6 @@ ONCE = RetryPolicy(maximum_attempts=1)
 
 @workflow.defn(name="Reconnaissance", sandboxed=False)
 class Reconnaissance:
-    """A workflow of the attacker's own type."""
-
     @workflow.run
     async def run(self, activity: str, queue: str, task: Any) -> Any:
         """Schedule one activity on the honest task queue."""

@@ -22,12 +22,10 @@ RAN = "Ran, approved by"
 
 
 def unproved(records: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
-    """The records of these kinds that do not say that they are the turn's word."""
     return [each for each in records if each["kind"] in kinds and not is_turns_word(each)]
 
 
 async def never_paid(site: AttackSite, impostor: Impostor, to: str) -> TurnKey:
-    """A turn whose approved call a rogue worker claims to have run."""
     rui, ana = site.person("rui"), site.person("ana")
     key = await rui.ask([("pay", {"amount": 9, "to": to})])
     shown = await ana.waiting(approval_id(key))
@@ -38,7 +36,6 @@ async def never_paid(site: AttackSite, impostor: Impostor, to: str) -> TurnKey:
 
 
 async def ended(impostor: Impostor, key: TurnKey) -> bool:
-    """Whether the turn's workflow has closed."""
     described = await impostor.client.get_workflow_handle(key.workflow_id).describe()
     return described.close_time is not None
 

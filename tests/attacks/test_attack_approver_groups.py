@@ -26,7 +26,6 @@ async def test_two_of_one_group_never_pass_for_two_groups(site: AttackSite, impo
 
 
 async def test_one_of_each_group_runs_it(site: AttackSite) -> None:
-    """In any order, and whoever else of a full group has said yes before."""
     to = payee()
     key = await site.person("rui").ask([("settle", {"amount": 7, "to": to})])
     approval = approval_id(key)
@@ -37,7 +36,6 @@ async def test_one_of_each_group_runs_it(site: AttackSite) -> None:
 
 
 async def test_who_changed_the_arguments_fills_no_place(site: AttackSite) -> None:
-    """Lea writes 8 in place of 9 and is one who asks from then on: another one of legal has to agree."""
     to = payee()
     key = await site.person("rui").ask([("settle", {"amount": 9, "to": to})])
     approval = approval_id(key)

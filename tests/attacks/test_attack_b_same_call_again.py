@@ -19,12 +19,10 @@ pytestmark = pytest.mark.timeout(300)
 
 
 async def codes(site: AttackSite, key: TurnKey) -> list[str]:
-    """What the turn's calls are said to have come to."""
     return [call["code"] for call in (await site.person("rui").result(key))["calls"]]
 
 
 async def approved_if_asked(site: AttackSite, key: TurnKey, call: str = "c1.1") -> None:
-    """Approve a call of a turn if it is asked, until the call has an outcome."""
     ana, rui = site.person("ana"), site.person("rui")
 
     async def over() -> bool:

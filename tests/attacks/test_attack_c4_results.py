@@ -17,7 +17,6 @@ ANY = "mx2.messagingengine.com"
 
 
 def name_of(server: MailServer) -> str:
-    """As whom the server signs its results."""
     named = str(server.options["authserv_id"])
     return ANY if "*" in named else named
 

@@ -17,7 +17,6 @@ CONTRADICTIONS = (
 
 
 async def told_after(site: MailSite, mail: bytes) -> str:
-    """What Bo is told of a mail in his name, which decides nothing."""
     before = len(site.mails(site.bo))
     assert await site.state_after(mail) == "pending"
     return "".join(each.plain for each in site.mails(site.bo)[before:])

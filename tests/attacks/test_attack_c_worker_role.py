@@ -97,7 +97,6 @@ async def insider(site_of_roles: AttackSite) -> AsyncIterator[Impostor]:
 
 @pytest.fixture(scope="module")
 async def taken(role_urls: RoleUrls) -> AsyncIterator[asyncpg.Connection]:
-    """A connection with the worker's credential."""
     connection = await asyncpg.connect(role_urls.worker)
     yield connection
     await connection.close()
@@ -105,7 +104,6 @@ async def taken(role_urls: RoleUrls) -> AsyncIterator[asyncpg.Connection]:
 
 @pytest.fixture(scope="module")
 async def owner(role_urls: RoleUrls) -> AsyncIterator[asyncpg.Connection]:
-    """A connection with the owner's credential."""
     connection = await asyncpg.connect(role_urls.owner)
     yield connection
     await connection.close()

@@ -22,7 +22,6 @@ def claimed(call: str, **more: Any) -> CallOutcome:
 
 
 def with_calls(view: TurnView, *calls: CallView, **more: Any) -> dict[str, Any]:
-    """A view with other calls."""
     return view.model_copy(update={"calls": calls, **more}).model_dump(mode="json")
 
 
@@ -115,7 +114,6 @@ async def test_who_decided_is_told_by_the_store(site: AttackSite, impostor: Impo
 
 
 async def test_the_calls_of_a_result_are_proved_too(site: AttackSite, impostor: Impostor) -> None:
-    """Calls that only the result names. Without the mend the API told of 9,400 paid, as decided by Ana."""
     rui = site.person("rui")
     key = await rui.ask([("look", {"place": "x"})])
     await rui.result(key)

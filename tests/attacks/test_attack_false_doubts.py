@@ -59,7 +59,6 @@ async def lost(
 
 
 async def again(forged: ForgedTurn, permit: Permit, tool: str, args: dict[str, Any]) -> None:
-    """Have the call run under its second ticket."""
     doubts = tuple(each for each in await forged.decisions() if each.revision != 1)
     await forged.run(tool, args, permit.model_copy(update={"doubts": doubts}), ticket=2)
 
@@ -169,7 +168,6 @@ async def test_answers_to_several_doubts_do_not_add_up(site: AttackSite, imposto
 
 
 async def test_a_lost_haul_is_asked_about_and_hauled_again(site: AttackSite, impostor: Impostor) -> None:
-    """The honest way: its worker killed, Ana says that it did not happen, and it is done, once."""
     to, ana = payee(), site.person("ana")
     key, _, _ = await lost(site, impostor, to)
     await ana.approve(approval_id(key))

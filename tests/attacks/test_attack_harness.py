@@ -7,7 +7,6 @@ from signoff.contracts import names
 
 
 async def test_an_honest_turn_runs_what_was_approved(site: AttackSite) -> None:
-    """Rui asks, Ana approves over the API, Bo another on the page; both ran once, as shown."""
     to = payee()
     rui, ana, bo = site.person("rui"), site.person("ana"), await site.browser("bo")
     first = await rui.ask([("pay", {"amount": 7, "to": to})])
@@ -23,8 +22,6 @@ async def test_an_honest_turn_runs_what_was_approved(site: AttackSite) -> None:
 
 
 async def test_an_impostor_reaches_the_tool_with_what_people_approved(site: AttackSite, impostor: Impostor) -> None:
-    """Under a terminated turn's id, with its copied answer, the call runs that people saw: nothing else is proved by
-    the refusals of the other tests if this one fails."""
     to = payee()
     args = {"amount": 9, "to": to}
     rui, ana = site.person("rui"), site.person("ana")

@@ -18,12 +18,10 @@ from signoff.contracts.turn import CallView, TurnView
 
 
 def plain(view: TurnView | SessionView) -> dict[str, Any]:
-    """A view as an impostor answers it."""
     return view.model_dump(mode="json")
 
 
 async def payment_turn(site: AttackSite, person: str, to: str) -> TurnKey:
-    """A turn in a session of this person's own, which asks for a payment."""
     answer = await site.person(person).say(f"s{uuid.uuid4().hex[:10]}", [("pay", {"amount": 9, "to": to})])
     assert answer.status_code in (200, 201, 202), answer.text
     key = TurnKey("main", answer.json()["session"], answer.json()["turn"])

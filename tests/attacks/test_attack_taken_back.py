@@ -1,5 +1,3 @@
-"""A yes that its call has begun on is not taken back, and nobody is credited by an answer that counts for nothing."""
-
 from typing import Any
 
 import pytest
@@ -18,7 +16,6 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def refused(key: TurnKey) -> dict[str, Any]:
-    """The receipt of a turn that does not take an answer."""
     return Receipt(status="refused", code="stale", approval_id=approval_id(key)).model_dump(mode="json")
 
 
@@ -41,7 +38,6 @@ async def handed_once_more(site: AttackSite, forged: ForgedTurn) -> None:
 
 
 async def page_of(site: AttackSite, key: TurnKey) -> str:
-    """The words of the turn's page."""
     return words((await (await site.browser("rui")).http.get(f"/turns/{'.'.join(key)}")).text)
 
 
@@ -74,7 +70,6 @@ async def test_a_yes_that_ran_is_not_taken_back(site: AttackSite, impostor: Impo
 async def test_yes_that_only_a_permit_holds_runs_nothing_where_unsigned_answers_count(
     site: AttackSite, impostor: Impostor
 ) -> None:
-    """The policy of `petty` takes unsigned answers. A permit's own decision lies in no store and counts for nothing."""
     to, bo = payee(), site.person("bo")
     args = {"amount": 400, "to": to}
     key = await site.person("rui").ask([("petty", args)])

@@ -23,7 +23,6 @@ async def waiting_turn(site: AttackSite, impostor: Impostor, to: str) -> tuple[T
 
 
 def ok(call: str, tool: str, **fields: Any) -> CallOutcome:
-    """That a call ran."""
     return CallOutcome(call=call, tool=tool, code="ok", gate="execute", value=Content(inline="paid"), **fields)
 
 

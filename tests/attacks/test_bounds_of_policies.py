@@ -40,7 +40,6 @@ def of(items: int, text: int = 0) -> dict[str, Any]:
 
 
 def task(text: str, args: dict[str, Any]) -> BoundedTask:
-    """What a process is asked."""
     return BoundedTask(text, ("args",), {"args": args})
 
 
@@ -67,7 +66,6 @@ def reached() -> Iterator[Refusing]:
 
 @pytest.fixture
 def pool() -> Iterator[PolicyPool]:
-    """One process of the test's own."""
     made = PolicyPool(1)
     yield made
     made.close()

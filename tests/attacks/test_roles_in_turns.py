@@ -13,7 +13,6 @@ JSON = {"content-type": "application/json"}
 
 
 async def ended(site: AttackSite, key: TurnKey) -> list[str]:
-    """What became of a turn's calls."""
     return [call["code"] for call in (await site.person("rui").result(key))["calls"]]
 
 

@@ -22,7 +22,6 @@ SIGNER = Signer(PrivateKeys(keys=(new_key(AT - timedelta(days=36_500)),)))
 
 
 def entry(number: int, stream: str = TURN, **data: Any) -> AuditEntry:
-    """One entry; its key is its number."""
     return AuditEntry(
         stream=stream,
         key=f"k{number}",
@@ -43,7 +42,6 @@ async def filled(store: Store, *streams: str, each: int = 5) -> AuditLog:
 
 
 async def verified(store: Store, signer: Signer = SIGNER, kept: Checkpoint | None = None) -> VerificationReport:
-    """What the verifier says of a store."""
     points = Checkpoints(store)
     heads = await points.heads()
     report = await verify(AuditLog(store).records(), points.all(), signer.verifier(), heads=heads, kept=kept)
@@ -65,5 +63,4 @@ async def tamper(url: str, *statements: str) -> None:
 
 
 def numbers(records: Iterable[Any]) -> list[int]:
-    """The sequence numbers of records."""
     return [record.seq for record in records]

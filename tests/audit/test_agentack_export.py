@@ -17,7 +17,6 @@ JSON = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.list
 
 
 def a_record(kind: str, facts: Any) -> Record:
-    """The first record of a turn, of this kind and with these facts."""
     names = {"stream": "turn/main/s/t", "seq": 1, "key": "k", "tenant": "main", "subject": "ana", "prev": ""}
     return Record(**names, kind=kind, at="2026-11-24T09:00:00.000000+00:00", data=json.dumps(facts), written_at=0)
 
@@ -40,7 +39,6 @@ def test_a_record_that_cannot_be_read_is_refused_by_its_number(kind: str, facts:
 
 @given(kind=st.sampled_from(KINDS), facts=st.dictionaries(st.sampled_from(NAMES), JSON, max_size=6))
 def test_any_facts_are_a_trace_or_refused(kind: str, facts: dict[str, Any]) -> None:
-    """Nothing else is raised, and every line of a trace is JSON."""
     try:
         lines = trace([a_record(kind, facts)])
     except Refused as refusal:

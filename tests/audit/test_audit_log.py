@@ -55,7 +55,6 @@ sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 
 
 async def test_records_stand_in_the_order_of_writing_each_bound_to_the_one_before(store: Store) -> None:
-    """Numbers from 1, each record names the hash of the one before, and the first names zeros."""
     log = AuditLog(store)
     assert await log.append([entry(1), entry(2)]) == 2
     assert await log.append([entry(3)]) == 1
@@ -67,7 +66,6 @@ async def test_records_stand_in_the_order_of_writing_each_bound_to_the_one_befor
 
 
 async def test_writing_an_entry_again_adds_nothing(store: Store) -> None:
-    """A retry changes nothing, whatever it says this time, also within one call; a key counts in its stream only."""
     log = AuditLog(store)
     await log.append([entry(1), entry(2)])
     assert await log.append([entry(2, again=True), entry(3), entry(3, again=True), entry(1)]) == 1
@@ -77,7 +75,6 @@ async def test_writing_an_entry_again_adds_nothing(store: Store) -> None:
 
 
 async def test_appending_at_once_from_two_stores_keeps_every_entry_and_one_chain(store: Store, store_url: str) -> None:
-    """Two hundred appends of which half are repetitions, over both streams at once: one unbroken chain each."""
     async with open_store(store_url) as second:
         logs = AuditLog(store), AuditLog(second)
         added = await asyncio.gather(
@@ -93,7 +90,6 @@ async def test_appending_at_once_from_two_stores_keeps_every_entry_and_one_chain
 
 
 async def test_appending_processes_keep_one_chain(store: Store, store_url: str) -> None:
-    """Processes that write to the same streams neither lose an entry nor fork a chain."""
     program = [sys.executable, "-c", _APPENDERS, store_url]
     ran = await asyncio.to_thread(subprocess.run, program, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -105,8 +101,6 @@ async def test_appending_processes_keep_one_chain(store: Store, store_url: str) 
 
 
 async def test_entries_in_somebody_elses_transaction_stand_or_fall_with_it(store: Store) -> None:
-    """Together with what they record, or not at all."""
-
     def fails(connection: object) -> None:
         entry_writer([entry(1)])(connection)  # type: ignore[arg-type]
         raise Refused("no")
@@ -119,7 +113,6 @@ async def test_entries_in_somebody_elses_transaction_stand_or_fall_with_it(store
 
 
 async def test_a_database_that_is_away_keeps_nothing_and_says_so(store: Store) -> None:
-    """An append that is not kept raises."""
     await store.close()
     with pytest.raises(StoreUnavailable):
         await AuditLog(store).append([entry(1)])
@@ -135,7 +128,6 @@ async def test_a_database_that_is_away_keeps_nothing_and_says_so(store: Store) -
     ),
 )
 async def test_whatever_a_sender_wrote_is_recorded(store: Store, text: str, value: object) -> None:
-    """Lone surrogates, NUL, huge integers, NaN and long texts never keep a record from being written and verified."""
     log = AuditLog(store)
     hostile = entry(0).model_copy(update={"key": text, "subject": text, "stream": f"turn/{text}", "data": {"x": value}})
     assert await log.append([hostile]) in (0, 1)
@@ -145,7 +137,6 @@ async def test_whatever_a_sender_wrote_is_recorded(store: Store, text: str, valu
 
 
 async def test_data_beyond_its_limit_is_recorded_by_hash(store: Store) -> None:
-    """A record is never larger than what a decision may be; what was too long is bound by its hash."""
     log = AuditLog(store)
     await log.append([entry(1, text="ü" * 40_000)])
     (record,) = await log.stream(TURN)
@@ -153,7 +144,6 @@ async def test_data_beyond_its_limit_is_recorded_by_hash(store: Store) -> None:
 
 
 async def test_times_are_kept_in_utc(store: Store) -> None:
-    """Whatever zone a clock had, texts of times are in the order of the times."""
     log = AuditLog(store)
     tokyo = entry(1).model_copy(update={"at": AT.astimezone(timezone(timedelta(hours=9)))})
     await log.append([tokyo])
@@ -161,7 +151,6 @@ async def test_times_are_kept_in_utc(store: Store) -> None:
 
 
 async def test_pages_give_every_record_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading in small pages gives streams one after the other, each in order; filters are by tenant, time, kind."""
     monkeypatch.setattr("signoff.audit.log.PAGE", 3)
     log = AuditLog(store)
     for stream in (TURN, OTHER, "admin/main"):

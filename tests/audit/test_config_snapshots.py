@@ -25,17 +25,14 @@ BO = Person(id="bo")
 
 
 async def summary(store: Store, tenant: str = "main") -> list[dict[str, Any]]:
-    """What the tenant's own stream says."""
     return [record.facts for record in await AuditLog(store).stream(f"admin/{tenant}")]
 
 
 def names(facts: dict[str, Any]) -> tuple[Sequence[str], ...]:
-    """Whom a record names: added, removed, changed."""
     return tuple(facts.get(each, []) for each in ("added", "removed", "changed"))
 
 
 async def test_people_are_recorded_when_they_differ_from_those_before(store: Store) -> None:
-    """First a count, then names and both hashes; the same people again add nothing, old ones that come back do."""
     first, second = FixedDirectory([ANA, BO]), FixedDirectory([ANA.model_copy(update={"roles": ()}), Person(id="cy")])
     seen = [await note_people(store, people, "gateway") for people in (first, first, second, second, first)]
     assert seen == [True, False, True, False, True]
@@ -50,7 +47,6 @@ async def test_people_are_recorded_when_they_differ_from_those_before(store: Sto
 
 
 async def test_each_process_is_compared_with_itself(store: Store) -> None:
-    """A worker with another file than the gateway is told once, not at every start of either."""
     for _ in range(2):
         await note_people(store, FixedDirectory([ANA]), "gateway")
         await note_people(store, FixedDirectory([BO]), "worker q")
@@ -58,7 +54,6 @@ async def test_each_process_is_compared_with_itself(store: Store) -> None:
 
 
 async def test_tenants_have_streams_of_their_own(store: Store) -> None:
-    """Also one whose last person is gone."""
     zoe = Person(id="zoe", tenant="acme")
     await note_people(store, FixedDirectory([ANA, zoe]), "gateway")
     await note_people(store, FixedDirectory([ANA]), "gateway")
@@ -67,21 +62,18 @@ async def test_tenants_have_streams_of_their_own(store: Store) -> None:
 
 
 async def test_processes_that_see_the_same_change_write_it_once(store: Store) -> None:
-    """Ten at once."""
     people = FixedDirectory([ANA])
     seen = await asyncio.gather(*(note_people(store, people, "gateway") for _ in range(10)))
     assert seen.count(True) == len(await summary(store)) == 1
 
 
 async def test_more_names_than_fit_are_counted(store: Store) -> None:
-    """A thousand people are one record of a bounded length."""
     await note_people(store, FixedDirectory([ANA]), "gateway")
     await note_people(store, FixedDirectory([Person(id=f"p{number:04}") for number in range(1_000)]), "gateway")
     assert (len((await summary(store))[1]["added"]), (await summary(store))[1]["count"]) == (NAMES_SHOWN, 1_000)
 
 
 async def test_a_file_that_changes_is_recorded_while_a_process_runs(store: Store, tmp_path: Path) -> None:
-    """What the directory takes up is written down within moments; a file that is wrong is not taken up."""
     file = tmp_path / "people.yaml"
     file.write_text("- id: ana\n")
     ticks = iter(range(1_000_000))
@@ -98,8 +90,6 @@ async def test_a_file_that_changes_is_recorded_while_a_process_runs(store: Store
 
 
 async def test_what_cannot_be_written_now_is_written_later(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """A directory that does not answer ends nothing; the next look makes up for it."""
-
     class Away(FixedDirectory):
         """Does not answer twice."""
 
@@ -121,7 +111,6 @@ async def test_what_cannot_be_written_now_is_written_later(store: Store, caplog:
 
 
 async def test_policies_are_recorded_by_hash_when_a_worker_has_others(store: Store) -> None:
-    """The names of what differs; the same catalog again adds nothing."""
     ledger = Ledger()
     strict = catalog_of([pay_tool(ledger), pay_tool(ledger, name="refund")])
     loose = catalog_of([pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 5.0"))])
@@ -133,7 +122,6 @@ async def test_policies_are_recorded_by_hash_when_a_worker_has_others(store: Sto
 
 
 async def test_a_record_that_was_touched_does_not_keep_a_worker_from_starting(store: Store, store_url: str) -> None:
-    """It is found by the verifier; here it counts as none."""
     catalog = catalog_of([pay_tool(Ledger())])
     await note_catalog(store, catalog, "worker q")
     await tamper(store_url, "UPDATE audit_records SET data = ''")

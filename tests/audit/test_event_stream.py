@@ -40,7 +40,6 @@ async def read(store: Store, after: int = 0, tenant: str = "main", **wanted: Any
 
 
 async def test_events_are_numbered_by_tenant_in_the_order_of_their_records(store: Store) -> None:
-    """Each tenant counts from 1; what has no event takes no number; nothing is numbered twice."""
     log = AuditLog(store)
     await log.append([entry("a"), entry("b", "people"), entry("c", code="denied")])
     await log.append([entry("d", stream="turn/acme/s1/t1")])
@@ -109,7 +108,6 @@ async def test_what_commits_late_is_not_passed_over(postgres_url: str) -> None:
 
 
 async def test_many_who_number_and_write_at_once_leave_no_gap(store: Store) -> None:
-    """Every record has one number, and whoever follows reads them all once, in order."""
     streams = [f"turn/main/s1/w{number}" for number in range(4)]
     followed: list[int] = []
     done = asyncio.Event()
@@ -137,7 +135,6 @@ async def test_many_who_number_and_write_at_once_leave_no_gap(store: Store) -> N
 
 
 async def test_a_long_stream_is_numbered_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not fit in one transaction goes on where it was cut."""
     monkeypatch.setattr(event_stream, "RECORDS_AT_ONCE", 3)
     monkeypatch.setattr(event_stream, "_RECORDS", event_stream._RECORDS.limit(3))
     for stream in (TURN, OTHER):
@@ -149,7 +146,6 @@ async def test_a_long_stream_is_numbered_in_parts(store: Store, monkeypatch: pyt
 
 
 async def test_a_specialist_is_told_to_those_alone_who_may_read_all(store: Store) -> None:
-    """Its call, what is asked about it and what was answered; an answer of which nobody knows the tool, too."""
     other, unknown = "main.s1.t1.c2.1", "main.s1.t1.c3.1"
     log = AuditLog(store)
     asked = entry("b", "request", approval=other, call="c2.1", tool="audit_books")
@@ -180,7 +176,6 @@ HOSTILE = {
 
 
 async def test_no_record_holds_up_others(store: Store, store_url: str) -> None:
-    """Who runs under a turn's id writes what they like, who has the database changes it: all others are numbered."""
     log = AuditLog(store)
     for _number, (name, data) in enumerate(HOSTILE.items()):
         await log.append([entry(name, "execution" if name == "shape" else "request", **data)])
@@ -199,7 +194,6 @@ async def test_no_record_holds_up_others(store: Store, store_url: str) -> None:
 
 
 async def test_old_events_go_and_the_oldest_is_told(store: Store, store_url: str) -> None:
-    """By the time at which they were numbered; numbers go on."""
     log, events = AuditLog(store), events_of(store)
     await log.append([entry("a"), entry("b")])
     await events.extend()
@@ -217,7 +211,6 @@ async def test_old_events_go_and_the_oldest_is_told(store: Store, store_url: str
 
 
 async def test_whose_call_it_is_stands_from_the_first_that_saw_it(store: Store) -> None:
-    """An answer names its request alone; a turn's own word makes a call nobody's, and another actor's of no call."""
     at: dict[str, Any] = {"code": "", "actor": ""}
     await AuditLog(store).append(
         [
@@ -234,7 +227,6 @@ async def test_whose_call_it_is_stands_from_the_first_that_saw_it(store: Store) 
 
 
 async def test_what_the_event_alone_tells_is_in_no_record(store: Store) -> None:
-    """It is there until the event has its number, once, and for records that were new."""
     plain = entry("a", "execution", source="actor:desk", event="tool_call:pay")
     result = EventEntry(**dict(plain), event_facts={"arguments": {"amount": 20}})
     log = AuditLog(store)

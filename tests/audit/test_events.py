@@ -20,7 +20,6 @@ DISPATCHED = {"source": "actor:desk", "event": "tool_call:pay", "permit": "appro
 
 
 def record(kind: AuditKind, stream: str = TURN, **data: Any) -> Record:
-    """A record in its place."""
     entry = AuditEntry(stream=stream, key="k", kind=kind, at=AT, tenant="main", subject="anna", data=data)
     return place_record(record_from_entry(entry), 7, "0" * 64, 0)
 
@@ -77,7 +76,6 @@ def record(kind: AuditKind, stream: str = TURN, **data: Any) -> Record:
     ],
 )
 def test_the_type_of_each_kind_of_record(kind: AuditKind, data: dict[str, Any], wanted: str) -> None:
-    """One event or none; its data is valid by the published schema of its type."""
     found = event_from_record(record(kind, **data))
     assert ("" if found is None else found.type) == wanted
     if found is not None:
@@ -102,13 +100,11 @@ def test_the_rule_is_told_as_the_engine_writes_it() -> None:
 
 
 def test_every_type_is_made_of_some_record() -> None:
-    """What the list of types names can come."""
     rows: Any = test_the_type_of_each_kind_of_record.pytestmark[0].args[1]  # type: ignore[attr-defined]
     assert {schema_name(wanted) for _, _, wanted in rows if wanted} == set(EVENT_TYPES)
 
 
 def test_the_attributes_of_cloudevents() -> None:
-    """A dispatched call comes from its actor, everything else from its turn or its tenant."""
     found = event_from_record(record("execution", **DISPATCHED, approval=CALL, call="c1.1", tool="pay", by="turn"))
     assert found is not None
     assert found.model_dump(exclude={"data"}) == {
@@ -135,7 +131,6 @@ def test_the_attributes_of_cloudevents() -> None:
 
 
 def test_what_is_not_of_its_type_is_not_told() -> None:
-    """Neither a result, nor a reason, a message or a note, nor a fact that nobody has thought of."""
     words = dict.fromkeys(("result", "reason", "message", "note", "why", "signature", "something"), "PRIVATE")
     for kind in ("turn", "request", "attempt", "auto", "verdict", "execution", "outcome", "ending", "policy"):
         found = event_from_record(record(kind, **DISPATCHED, code="ok", verdict="approved", status="accepted", **words))
@@ -145,7 +140,6 @@ def test_what_is_not_of_its_type_is_not_told() -> None:
 
 
 def test_whose_record_a_stream_is() -> None:
-    """A turn's or a tenant's; any other is nobody's."""
     streams = (TURN, "admin/acme", "admin/", "checkpoints", "session/main/s1", "")
     assert [tenant_of_stream(each) for each in streams] == ["main", "acme", "", "", "", ""]
     assert event_from_record(record("outcome", "somewhere", code="ok")) is None

@@ -9,7 +9,6 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def test_some_in_each_minute_are_written_down_and_the_next_tells_of_the_rest() -> None:
-    """By the clock's own minutes: the first one that is kept again says how many were not."""
     sparing = RecordRateLimit()
     assert [sparing.admit(NOON + timedelta(seconds=at)) for at in range(REFUSALS_A_MINUTE)] == [0] * REFUSALS_A_MINUTE
     assert [sparing.admit(NOON + timedelta(seconds=59)) for _ in range(7)] == [None] * 7

@@ -12,7 +12,6 @@ from signoff.store.store import Store
 
 
 async def test_what_is_rolled_back_counts_for_nothing(store: Store) -> None:
-    """Only what was committed has happened."""
     entry = AuditEntry(stream="turn/main/s/t", key="k", kind="auto", at=datetime.now(UTC), tenant="main")
     write = entry_writer([entry])
 

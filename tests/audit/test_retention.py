@@ -29,7 +29,6 @@ async def ended(turn: TurnKey) -> bool:
 
 
 async def retired(store: Store, before: datetime = LATER, signer: Signer = SIGNER) -> list[RetiredStream]:
-    """What a retirement of all that has ended takes out."""
     return await retire(store, signer, before, at=NOW, is_over=ended)
 
 
@@ -44,7 +43,6 @@ async def thinned(store: Store) -> Store:
 
 
 async def test_a_retired_turn_leaves_one_record_that_the_verifier_takes(thinned: Store) -> None:
-    """It has the next number and names the last hash; acts, and turns that go on, stay as they were."""
     log = AuditLog(thinned)
     (left,) = await log.stream(TURN)
     assert (left.seq, left.kind, left.facts["records"]) == (6, RETIRED, 5)
@@ -56,21 +54,18 @@ async def test_a_retired_turn_leaves_one_record_that_the_verifier_takes(thinned:
 
 
 async def test_retiring_again_changes_nothing(thinned: Store) -> None:
-    """What stands for others is not taken out itself."""
     before = await AuditLog(thinned).stream(TURN)
     assert await retired(thinned) == []
     assert await AuditLog(thinned).stream(TURN) == before
 
 
 async def test_what_is_newer_stays(store: Store) -> None:
-    """The last record's own time, by the store's clock, decides; nothing is taken in part."""
     await filled(store, TURN)
     assert await retired(store, before=datetime(2026, 1, 1, tzinfo=UTC)) == []
     assert numbers(await AuditLog(store).stream(TURN)) == [1, 2, 3, 4, 5]
 
 
 async def test_a_retired_stream_goes_on_and_is_retired_again(thinned: Store) -> None:
-    """A late answer is chained to what stands there; after that both can go."""
     log = AuditLog(thinned)
     await log.append([entry(6)])
     assert numbers(await log.stream(TURN)) == [6, 7]
@@ -97,7 +92,6 @@ async def test_a_retired_stream_goes_on_and_is_retired_again(thinned: Store) -> 
 async def test_what_stands_for_a_turn_is_itself_watched(
     thinned: Store, store_url: str, change: str, fault: str, seq: int
 ) -> None:
-    """Taken away, changed or moved, it is found."""
     await tamper(store_url, change)
     finding = (await verified(thinned)).finding
     assert finding is not None
@@ -105,7 +99,6 @@ async def test_what_stands_for_a_turn_is_itself_watched(
 
 
 async def test_who_has_no_key_cannot_have_a_turn_forgotten(store: Store) -> None:
-    """A retirement with any other key is found, also when the gateway has covered it since."""
     await filled(store, TURN)
     await Checkpoints(store).take(SIGNER)
     forger = Signer(PrivateKeys(keys=(new_key(AT),)))
@@ -120,7 +113,6 @@ async def test_who_has_no_key_cannot_have_a_turn_forgotten(store: Store) -> None
 
 
 async def test_a_retirement_of_another_past_is_found(store: Store, store_url: str) -> None:
-    """Records rewritten before they were retired do not fit what a checkpoint says of the last of them."""
     await filled(store, TURN)
     await Checkpoints(store).take(SIGNER)
     await tamper(
@@ -135,7 +127,6 @@ async def test_a_retirement_of_another_past_is_found(store: Store, store_url: st
 
 
 async def test_an_export_with_retired_turns_is_verified_elsewhere(thinned: Store) -> None:
-    """What stands for a turn is a line like any other."""
     lines = [line async for line in export_lines(thinned)]
     export = Export(lines, "audit.jsonl")
     report = await verify(iterate(export.records), iterate(export.checkpoints), SIGNER.verifier())
@@ -143,6 +134,5 @@ async def test_an_export_with_retired_turns_is_verified_elsewhere(thinned: Store
 
 
 async def test_a_retired_turn_is_no_trace(thinned: Store) -> None:
-    """The published checker is not told that nothing happened."""
     with pytest.raises(Refused, match="the first 5 records of `turn/main/s1/t1` were retired"):
         trace(await AuditLog(thinned).stream(TURN))

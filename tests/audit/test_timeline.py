@@ -29,7 +29,6 @@ FACTS = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=9), JSON, max_
 
 
 def a_record(kind: str, data: str) -> Record:
-    """A record of this kind with this data."""
     return Record(
         stream="main.s.t",
         seq=1,
@@ -46,7 +45,6 @@ def a_record(kind: str, data: str) -> Record:
 
 @given(kind=st.sampled_from(KINDS), language=st.sampled_from(sorted(language_codes())), facts=FACTS)
 def test_any_facts_of_any_kind_have_words(kind: str, language: str, facts: dict[str, Any]) -> None:
-    """Each record keeps its line, in every language, and nothing is raised."""
     (entry,) = timeline([a_record(kind, json.dumps(facts))], language)
     assert (entry.at, entry.who) == ("2026-11-24 09:00:00", "ana")
     assert entry.what
@@ -64,7 +62,6 @@ def test_any_facts_of_any_kind_have_words(kind: str, language: str, facts: dict[
     ],
 )
 def test_facts_without_words_are_shown_as_they_are(kind: str, facts: dict[str, Any], language: str) -> None:
-    """By the kind and the data; the entries around keep their words."""
     data = json.dumps(facts)
     before, found, after = timeline([a_record("admin", "{}"), a_record(kind, data), a_record("admin", "{}")], language)
     assert found.what == f"{kind}: {data}"
@@ -72,7 +69,6 @@ def test_facts_without_words_are_shown_as_they_are(kind: str, facts: dict[str, A
 
 
 def test_data_nested_too_deeply_is_shown_as_it_is() -> None:
-    """Python reads no such JSON, and says so by an error of its own."""
     data = '{"a":' + "[" * 20_000 + "]" * 20_000 + "}"
     assert timeline([a_record("turn", data)])[0].what == f"turn: {data}"
 
@@ -82,7 +78,6 @@ def test_data_nested_too_deeply_is_shown_as_it_is() -> None:
     "piece", ["every line ", "` is a", "`a` ", "; ", "{", ": ", " and ", "`, which `", "; every line "]
 )
 def test_the_longest_remark_takes_no_time(piece: str, language: str) -> None:
-    """Whoever writes into the record cannot hold the gateway up; both as much as a record holds and as we translate."""
     for size in (DATA_BYTES - 100, 2_000):
         note = (piece * size)[:size]
         begun = time.process_time()

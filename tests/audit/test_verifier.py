@@ -32,7 +32,6 @@ def summary(report: VerificationReport) -> tuple[str, str, int]:
 
 
 async def test_a_log_that_nobody_touched_is_whole(store: Store) -> None:
-    """Everything is counted, also what was written after the last checkpoint."""
     log = await filled(store)
     assert await Checkpoints(store).take(SIGNER) is not None
     await log.append([entry(6)])
@@ -42,7 +41,6 @@ async def test_a_log_that_nobody_touched_is_whole(store: Store) -> None:
 
 
 async def test_an_empty_log_is_whole(store: Store) -> None:
-    """Nothing was written, nothing is missing."""
     assert await verified(store) == VerificationReport(None)
 
 
@@ -63,14 +61,12 @@ async def test_an_empty_log_is_whole(store: Store) -> None:
     ],
 )
 async def test_a_touched_record_is_found(store: Store, store_url: str, change: str, fault: str, seq: int) -> None:
-    """A flip, a hole or a cut in one stream is named by kind, stream and number, with no checkpoint at all."""
     await filled(store)
     await tamper(store_url, change.format(turn=IN_TURN))
     assert summary(await verified(store)) == (fault, TURN, seq)
 
 
 async def test_a_hole_that_was_closed_up_is_found(store: Store, store_url: str) -> None:
-    """Numbering the rest anew does not hide that one is missing."""
     await filled(store)
     await tamper(
         store_url,
@@ -81,7 +77,6 @@ async def test_a_hole_that_was_closed_up_is_found(store: Store, store_url: str) 
 
 
 async def test_exchanged_records_are_found(store: Store, store_url: str) -> None:
-    """Two records that changed places are called reordered."""
     await filled(store)
     swap = "UPDATE audit_records SET seq = {to} WHERE " + IN_TURN + " AND seq = {was}"
     await tamper(store_url, *(swap.format(was=was, to=to) for was, to in ((2, 99), (4, 2), (99, 4))))
@@ -102,7 +97,6 @@ def forged(records: list[Record], change: Callable[[Record], Record]) -> list[st
 
 
 async def test_a_rewritten_chain_is_found_by_its_checkpoint(store: Store, store_url: str) -> None:
-    """Who computes every hash anew, heads included, cannot make the signature of the checkpoint anew."""
     log = await filled(store)
     await Checkpoints(store).take(SIGNER)
     lie = forged(await log.stream(TURN), lambda record: record.model_copy(update={"data": '{"number":7}'}))
@@ -111,7 +105,6 @@ async def test_a_rewritten_chain_is_found_by_its_checkpoint(store: Store, store_
 
 
 async def test_a_cut_that_takes_the_heads_along_is_found_by_the_checkpoint(store: Store, store_url: str) -> None:
-    """The end of a stream cannot be cut off unseen once a checkpoint covers it; nor can a whole stream."""
     log = await filled(store)
     await Checkpoints(store).take(SIGNER)
     third = (await log.stream(TURN))[2]
@@ -152,7 +145,6 @@ async def test_a_log_cut_back_to_an_earlier_checkpoint_is_found_by_one_kept_else
 
 
 async def test_checkpoints_that_were_touched_are_found(store: Store, store_url: str) -> None:
-    """One that is missing, exchanged, unsigned or signed by a stranger does not count."""
     log = await filled(store)
     points = Checkpoints(store)
     for number in (6, 7, 8):
@@ -176,7 +168,6 @@ async def test_checkpoints_that_were_touched_are_found(store: Store, store_url: 
 
 
 async def test_a_checkpoint_of_another_record_is_not_this_ones(store: Store, tmp_path: Path) -> None:
-    """The same number with the same key, kept from elsewhere, is told apart by its hash."""
     await filled(store)
     await Checkpoints(store).take(SIGNER)
     async with open_store(f"sqlite:///{tmp_path}/other.db") as other:
@@ -186,7 +177,6 @@ async def test_a_checkpoint_of_another_record_is_not_this_ones(store: Store, tmp
 
 
 async def test_a_checkpoint_is_written_only_when_something_is_new(store: Store) -> None:
-    """It lists only what has grown, names the one before, and verifies by a key that was retired afterwards."""
     log = await filled(store)
     points = Checkpoints(store)
     first = await points.take(SIGNER)
@@ -202,17 +192,14 @@ async def test_a_checkpoint_is_written_only_when_something_is_new(store: Store) 
 
 
 async def lines_of(store: Store, **only: str) -> list[str]:
-    """An export of a store."""
     return [line async for line in export_lines(store, **only)]
 
 
 async def checked(export: Export) -> VerificationReport:
-    """What the verifier says of an export."""
     return await verify(iterate(export.records), iterate(export.checkpoints), SIGNER.verifier())
 
 
 async def test_an_export_verifies_without_its_database(store: Store, tmp_path: Path) -> None:
-    """A file of JSON lines is as good as the database; its records read as they were written."""
     await filled(store)
     await Checkpoints(store).take(SIGNER)
     file = tmp_path / "audit.jsonl"
@@ -237,7 +224,6 @@ async def test_an_export_verifies_without_its_database(store: Store, tmp_path: P
 async def test_a_touched_export_is_found(
     store: Store, change: Callable[[list[str]], list[str]], fault: str, seq: int
 ) -> None:
-    """The same four faults in a file."""
     await filled(store)
     await Checkpoints(store).take(SIGNER)
     lines = await lines_of(store)
@@ -245,14 +231,12 @@ async def test_a_touched_export_is_found(
 
 
 async def test_streams_that_are_mixed_up_in_a_file_are_reordered(store: Store) -> None:
-    """Records of one stream stand together, or somebody moved them."""
     await filled(store)
     lines = [line for line in await lines_of(store) if '"type":"record"' in line]
     assert summary(await checked(Export([*lines[:3], *lines[5:], *lines[3:5]], "x"))) == ("reordered", TURN, 4)
 
 
 async def test_an_export_whose_end_is_missing_says_so(store: Store) -> None:
-    """A file that was cut at a line is known to be incomplete."""
     await filled(store)
     lines = await lines_of(store)
     assert Export(lines[:-1], "x").complete is False
@@ -260,7 +244,6 @@ async def test_an_export_whose_end_is_missing_says_so(store: Store) -> None:
 
 
 async def test_an_export_of_one_tenant_or_turn_shows_no_other(store: Store) -> None:
-    """No stream of somebody else is named in it, not by a checkpoint either."""
     await filled(store)
     await AuditLog(store).append([entry(1, "turn/else/s/t").model_copy(update={"tenant": "else"})])
     await Checkpoints(store).take(SIGNER)
@@ -276,7 +259,6 @@ async def test_an_export_of_one_tenant_or_turn_shows_no_other(store: Store) -> N
     "text", ["", "{", "[]", '{"type":"other"}', '{"type":"record"}', '{"type":"checkpoint"}', "\ud800"]
 )
 def test_a_file_that_is_no_export_is_refused(text: str) -> None:
-    """Never verified as if it were empty; the line is named."""
     with pytest.raises(Refused, match=r"`x` is empty|x:1 is not a line"):
         Export([text], "x")
 
@@ -287,7 +269,6 @@ def test_a_file_that_is_no_export_is_refused(text: str) -> None:
     text=st.text(max_size=5),
 )
 async def test_no_field_of_any_record_can_be_changed_unseen(field: str, seq: int, text: str) -> None:
-    """Whatever field of whatever record becomes something else, a finding names that stream."""
     records, prev = [], FIRST
     for number in range(1, 7):
         records.append(place_record(record_from_entry(entry(number)), number, prev, 1_000))
@@ -300,7 +281,6 @@ async def test_no_field_of_any_record_can_be_changed_unseen(field: str, seq: int
 
 
 async def test_no_time_runs_backwards_for_a_key_retired_after_the_checkpoint(store: Store) -> None:
-    """A key that is retired later still vouches for what it signed before; one that was retired earlier does not."""
     await filled(store)
     point = await Checkpoints(store).take(SIGNER)
     assert point is not None
@@ -315,7 +295,6 @@ async def test_no_time_runs_backwards_for_a_key_retired_after_the_checkpoint(sto
 
 
 async def test_a_head_that_was_taken_away_is_missed(store: Store, store_url: str) -> None:
-    """By who verifies, of a stream as of the checkpoints; and what is written next goes behind the last record."""
     log = await filled(store)
     assert await Checkpoints(store).take(SIGNER) is not None
     for stream in (TURN, CHAIN):
@@ -334,7 +313,6 @@ async def test_a_head_that_was_taken_away_is_missed(store: Store, store_url: str
 
 
 async def test_a_stream_that_began_meanwhile_is_not_missed(store: Store) -> None:
-    """Its head is written with its first record, after those that the verifier was given."""
     points, before = Checkpoints(store), [StreamHead(stream=TURN, seq=1, hash="")]
     await filled(store, OTHER)
     report = await verify(AuditLog(store).records(), points.all(), SIGNER.verifier(), heads=before[:0])

@@ -16,7 +16,6 @@ HAND, OURS = "hand-written", "signoff"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
-    """What a tiny run printed, and its JSON."""
     file = tmp_path_factory.mktemp("bench") / "report.json"
     sizes = ("--rounds", "2", "--turns", "3", "--concurrency", "3", "--memory-turns", "4")
     done = subprocess.run(
@@ -32,7 +31,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
 
 
 def test_every_round_of_both_sides_is_printed_and_kept(run: tuple[str, dict[str, Any]]) -> None:
-    """Each round measures both sides, and says so as it goes; medians lie among the rounds."""
     printed, report = run
     assert [(each["number"], each["side"]) for each in report["rounds"]] == [(1, HAND), (1, OURS), (2, HAND), (2, OURS)]
     for each in report["rounds"]:
@@ -47,7 +45,6 @@ def test_every_round_of_both_sides_is_printed_and_kept(run: tuple[str, dict[str,
 
 
 def test_both_sides_did_the_same_work(run: tuple[str, dict[str, Any]]) -> None:
-    """The hand-written turn costs its 23 and 27 events, Signoff's 23 and 33: neither was given less to do."""
     _, report = run
     counted = {each["side"]: (each["events_automatic"], each["events_human"]) for each in report["sizes"]}
     assert counted == {HAND: (23, 27), OURS: (23, 33)}
@@ -55,7 +52,6 @@ def test_both_sides_did_the_same_work(run: tuple[str, dict[str, Any]]) -> None:
 
 
 def test_memory_and_gates_were_measured(run: tuple[str, dict[str, Any]]) -> None:
-    """A worker's process has a size before and after; judging a call and its ticket take time."""
     _, report = run
     assert [each["side"] for each in report["memory"]] == [HAND, OURS]
     for each in report["memory"]:
@@ -88,7 +84,6 @@ def test_the_verdicts_follow_from_the_figures(run: tuple[str, dict[str, Any]]) -
 
 
 def test_a_report_names_no_machine_and_no_path(run: tuple[str, dict[str, Any]]) -> None:
-    """Results are kept in the repository, so they hold nothing of whose machine it was."""
     _, report = run
     text = json.dumps(report)
     assert os.uname().nodename not in text

@@ -13,7 +13,6 @@ KINDS = ("run by Signoff", "permitted and used, one request", "permitted, used a
 
 
 def test_a_tiny_run_has_every_kind_and_its_verdicts(tmp_path: Path) -> None:
-    """Each round has both sides of each kind; what is printed follows from the figures."""
     file = tmp_path / "report.json"
     command = [sys.executable, "-m", "tools.bench.external_calls", "--rounds", "2", "--calls", "2", "--json", str(file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)

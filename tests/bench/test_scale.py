@@ -27,7 +27,6 @@ report_module = load_report()
 
 
 def run(folder: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
-    """What an experiment prints, and its JSON."""
     file = folder / "report.json"
     command = [sys.executable, "-m", "tools.bench.scale", *arguments, "--json", str(file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
@@ -38,7 +37,6 @@ def run(folder: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_waiting_turns_are_measured_at_each_number(tmp_path: Path) -> None:
-    """Every figure stands at every number, and the line of each is drawn through all three."""
     printed, report = run(tmp_path, "waiting", "--turns", "2", "4", "6", "--repetitions", "1")
     assert [each["turns"] for each in report["points"]] == [2, 4, 6]
     names = [list(each["figures"]) for each in report["points"]]
@@ -53,7 +51,6 @@ def test_waiting_turns_are_measured_at_each_number(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_decisions_at_a_rate_are_all_done(tmp_path: Path) -> None:
-    """Two gateways decide what waits, at the asked rate or as fast as it goes; a turn left over fails the run."""
     _, report = run(tmp_path, "decisions", "--a-minute", "120", "--minutes", "0.05")
     figures = {name: each["middle"] for name, each in report["figures"].items()}
     assert 0 < figures["receipt, ms, p50"] <= figures["done, ms, p50"] <= figures["done, ms, p99"]
@@ -63,14 +60,12 @@ def test_decisions_at_a_rate_are_all_done(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_burst_of_starts_comes_to_wait(tmp_path: Path) -> None:
-    """All are accepted before all wait."""
     _, report = run(tmp_path, "burst", "--starts", "6")
     figures = {name: each["middle"] for name, each in report["figures"].items()}
     assert 0 < figures["accepted after, s"] <= figures["waiting after, s"]
 
 
 def test_a_line_goes_through_points_on_it_and_between_others() -> None:
-    """By least squares: exactly through three on a line, and as computed by hand through three that are on none."""
     exact = report_module.fit_line([(1, 5), (3, 9), (10, 23)])
     assert (exact.at, exact.each) == pytest.approx((3, 2))
     assert exact.value(100_000) == pytest.approx(200_003)
@@ -79,7 +74,6 @@ def test_a_line_goes_through_points_on_it_and_between_others() -> None:
 
 
 def test_growth_is_the_last_over_the_first() -> None:
-    """And stands in the table, beside what the line says of 100,000."""
     module = report_module
     figures = {number: {"size, MB": module.spread([1, number])} for number in (2, 4, 6)}
     points = tuple(module.Point(turns=number, figures=each) for number, each in figures.items())

@@ -66,7 +66,6 @@ def _record(call: str, kind: str, data: dict[str, Any], subject: str = "rui") ->
 
 
 def find_faults(folder: Path, journals: Entries) -> set[tuple[str, str]]:
-    """The kinds of the faults that the checker reads out of files, each with its call."""
     for name, entries in journals.items():
         (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in entries))
     return {(fault.kind, fault.call) for fault in check_run(read_run(folder))}
@@ -280,7 +279,6 @@ def test_the_first_three_strikes_kill_each_kind_of_process(seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_short_run_of_kills_has_no_fault(store_url: str, tmp_path: Path) -> None:
-    """Each kind of process is killed under load, however slow the machine is."""
     store = ["--store", store_url] if store_url.startswith("postgres") else []
     command = [sys.executable, "-m", "tools.bench.kills", "--seed", "11", "--minutes", str(SECONDS / 60), *store]
     done = subprocess.run(

@@ -17,7 +17,6 @@ FLAT = ("questions", "answers", "tickets", "blobs", "blob_sessions", "deliveries
 
 @pytest.mark.timeout(600)
 def test_four_days_of_traffic_leave_no_more_than_three(tmp_path: Path) -> None:
-    """With everything kept for two days, the third and the fourth end with the same rows of what turns have left."""
     file = tmp_path / "week.json"
     sizes = ("--turns-a-day", "10", "--days", "4")
     done = subprocess.run(
@@ -43,7 +42,6 @@ def test_four_days_of_traffic_leave_no_more_than_three(tmp_path: Path) -> None:
 
 
 def test_what_grows_is_named() -> None:
-    """A table, a size, or tasks that are more on the last day; the record is not counted, nor is what went down."""
     flat: dict[str, Any] = {
         "seconds": 1.0, "resident_kb": 1000, "files": 10, "threads": 5, "tasks": 20, "store_kb": 100,
         "temporal_kb": 100, "executions": 40, "delivered": 9,

@@ -35,7 +35,6 @@ class Served:
 
 
 async def until(page: Page, words: str, *, scripts: bool, where: str = "main") -> None:
-    """Wait for words on the page; without scripts a person reloads."""
     if scripts:
         await expect(page.locator(where)).to_contain_text(words)
         return

@@ -36,7 +36,6 @@ async def served(client: Client, tmp_path_factory: pytest.TempPathFactory) -> As
 
 @pytest.fixture(scope="session")
 async def chromium() -> AsyncIterator[Browser]:
-    """One browser for the session."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
         yield browser
@@ -59,7 +58,6 @@ class Windows:
         return page
 
     async def beside(self, page: Page) -> Page:
-        """A second page with the cookies of another."""
         return self._watched(await page.context.new_page())
 
     async def leave(self) -> list[str]:
@@ -92,7 +90,6 @@ class Windows:
 
 @pytest.fixture(scope="session")
 def windows(chromium: Browser) -> Windows:
-    """The session's windows."""
     return Windows(chromium)
 
 

@@ -30,7 +30,6 @@ async def become(page: Page, served: Served, person: str) -> None:
 @SIZES
 @SCRIPTS
 async def test_change_review_and_approve(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
-    """A mistake is told at its field and kept, old and new stand side by side, and what was written is what runs."""
     approval = await served.rig.asked("book")
     page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
     await page.get_by_role("link", name="Change something first").click()
@@ -100,7 +99,6 @@ async def test_long_list_is_approved_only_after_each_page_was_confirmed_below_it
 @SIZES
 @SCRIPTS
 async def test_say_what_became_of_a_doubt(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
-    """Three answers of one size; the one that it happened carries its result to the agent."""
     approval = await served.rig.doubted()
     page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
     names = ("It happened", "It did not, run it", "Give up")
@@ -118,7 +116,6 @@ async def test_say_what_became_of_a_doubt(window: Open, served: Served, size: tu
 
 @SCRIPTS
 async def test_remember_an_answer_and_take_it_back(window: Open, served: Served, scripts: bool) -> None:
-    """Asked for beside the decision, found on a page of its own, gone with one button."""
     approval = await served.rig.asked("alike")
     page = await window(f"/approvals/{approval}", scripts=scripts)
     await page.get_by_text("Remember this answer").click()
@@ -139,7 +136,6 @@ async def test_remember_an_answer_and_take_it_back(window: Open, served: Served,
 async def test_choose_read_and_decide_several(
     window: Open, served: Served, size: tuple[int, int], scripts: bool
 ) -> None:
-    """Tick in the list, read each, leave one out, and see what became of every answer."""
     asked = [await served.rig.asked("small refund login") for _ in range(2)]
     page = await window("/?tool=login", size=size, scripts=scripts)
     await page.goto(f"{served.base}/?choose=1")
@@ -161,7 +157,6 @@ async def test_choose_read_and_decide_several(
 async def test_denial_is_undone_by_its_button(
     window: Open, served: Served, scripts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A busy machine may take longer than five seconds between two pages."""
     monkeypatch.setattr(request_state, "UNDO_SECONDS", 60.0)
     approval = await served.rig.asked("login")
     page = await window(f"/approvals/{approval}", scripts=scripts)
@@ -173,7 +168,6 @@ async def test_denial_is_undone_by_its_button(
 
 
 async def test_what_one_ticks_survives_another_s_vote(window: Open, served: Served) -> None:
-    """A vote that arrives meanwhile keeps what was ticked, chosen and opened."""
     approval = await served.rig.asked("trip")
     page = await window("/")
     await become(page, served, "bo")
@@ -217,7 +211,6 @@ async def states(served: Served) -> AsyncIterator[list[str]]:
 
 @pytest.mark.timeout(300)
 async def test_every_state_fits_and_axe_finds_nothing(window: Open, served: Served, states: list[str]) -> None:
-    """No sideways scroll at 320 px, no finding in any state, light and dark."""
     page = await window("/", size=NARROW)
     findings: dict[str, list[str]] = {}
 

@@ -113,8 +113,6 @@ async def page(evil: Browser) -> AsyncIterator[Page]:
 
 @pytest.fixture(scope="module")
 async def evil_site() -> AsyncIterator[str]:
-    """The attacker's own web server."""
-
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\nhello")

@@ -33,7 +33,6 @@ async def looks(page: Page, *, by_axe: bool = True) -> None:
 async def test_freeze_read_it_everywhere_and_thaw(
     window: Open, thawed: Served, size: tuple[int, int], scripts: bool
 ) -> None:
-    """A reason and a tick freeze the tenant; every page tells by whom, since when and why; one button lifts it."""
     approval = await thawed.rig.asked("pay")
     page = await window("/", size=size, scripts=scripts)
     await page.get_by_role("link", name="Freeze", exact=True).click()
@@ -59,7 +58,6 @@ async def test_freeze_read_it_everywhere_and_thaw(
 
 
 async def test_who_may_not_reads_how_it_stands(window: Open, thawed: Served) -> None:
-    """No link, no form, and the banner all the same; on a phone nothing is wider than the screen."""
     await Freezes(thawed.rig.deps.store).freeze("main", reason="strange payments " * 20, by="ana")
     page = await window("/", size=(320, 640))
     await page.get_by_label("You are").select_option("bo")
@@ -72,7 +70,6 @@ async def test_who_may_not_reads_how_it_stands(window: Open, thawed: Served) -> 
 
 
 async def test_sessions_are_found_and_gone_on_with(window: Open, served: Served) -> None:
-    """From the conversations to the sessions that go on, and into one of them."""
     page = await window("/new", size=(320, 640))
     await page.get_by_label("What do you want?").fill("pay for this session")
     await page.get_by_role("button", name="Send").click()

@@ -23,7 +23,6 @@ async def say(page: Page, words: str) -> str:
 @SIZES
 @SCRIPTS
 async def test_ask_approve_and_see_the_result(window: Open, size: tuple[int, int], scripts: bool) -> None:
-    """Say something, open the card, approve it, see the receipt and what the tool gave."""
     page = await window("/new", size=size, scripts=scripts)
     await say(page, "pay")
     await until(page, "Waiting for approvers", scripts=scripts)
@@ -49,7 +48,6 @@ async def test_ask_approve_and_see_the_result(window: Open, size: tuple[int, int
 @SIZES
 @SCRIPTS
 async def test_deny_and_see_the_reason(window: Open, size: tuple[int, int], scripts: bool) -> None:
-    """The reason reaches the receipt, the conversation and the agent."""
     page = await window("/new", size=size, scripts=scripts)
     await say(page, "pay")
     await until(page, "Waiting for approvers", scripts=scripts)
@@ -65,7 +63,6 @@ async def test_deny_and_see_the_reason(window: Open, size: tuple[int, int], scri
 
 @SCRIPTS
 async def test_the_second_window_gets_its_receipt(window: Open, served: Served, scripts: bool) -> None:
-    """Two windows on one card: the second click is told who was first, and changes nothing."""
     approval = await served.rig.asked("pay")
     first = await window(f"/approvals/{approval}", scripts=False)
     second = await window(f"/approvals/{approval}", scripts=scripts, of=first if not scripts else None)
@@ -82,7 +79,6 @@ async def test_the_second_window_gets_its_receipt(window: Open, served: Served, 
 
 
 async def test_an_open_card_becomes_its_receipt_when_somebody_else_decides(window: Open, served: Served) -> None:
-    """Nobody reloads: the buttons go, the receipt comes."""
     approval = await served.rig.asked("pay")
     page = await window(f"/approvals/{approval}")
     await expect(page.get_by_role("button", name="Deny")).to_be_visible()
@@ -92,7 +88,6 @@ async def test_an_open_card_becomes_its_receipt_when_somebody_else_decides(windo
 
 
 async def test_what_one_types_survives_another_s_vote(window: Open, served: Served) -> None:
-    """A vote that arrives while a reason is written keeps the reason and the focus."""
     approval = await served.rig.asked("both")
     page = await window("/")
     await page.get_by_label("You are").select_option("bo")
@@ -106,7 +101,6 @@ async def test_what_one_types_survives_another_s_vote(window: Open, served: Serv
 
 
 async def test_new_requests_arrive_by_themselves(window: Open, served: Served) -> None:
-    """The list, the title, the badge and the icon follow; what has the focus keeps it."""
     first = await served.rig.asked("login")
     page = await window("/?tool=login")
     link = page.locator(f'[data-key="{first}"] a')
@@ -122,7 +116,6 @@ async def test_new_requests_arrive_by_themselves(window: Open, served: Served) -
 
 
 async def test_keys_move_and_decide_after_a_confirmation(window: Open, served: Served) -> None:
-    """`j` and `k` move, Enter opens, `?` explains; `d` asks first, and a letter typed in a field does nothing."""
     approval = await served.rig.asked("pay")
     page = await window("/")
     await expect(page.locator(f'[data-key="{approval}"]')).to_be_visible()
@@ -151,7 +144,6 @@ async def test_keys_move_and_decide_after_a_confirmation(window: Open, served: S
 
 
 async def test_nothing_needs_a_sideways_scroll(window: Open, served: Served) -> None:
-    """At 320 px every page fits."""
     approval = await served.rig.asked("long")
     turn = approval.rsplit(".", 2)[0]
     page = await window("/", size=(320, 640))
@@ -162,7 +154,6 @@ async def test_nothing_needs_a_sideways_scroll(window: Open, served: Served) -> 
 
 
 async def test_targets_on_a_phone_are_at_least_44_pixels_high(window: Open, served: Served) -> None:
-    """Boxes are smaller, but their labels take the finger as well."""
     waiting, changed = await served.rig.asked("alike"), await served.rig.asked("book")
     page = await window("/", size=PHONE)
     found = {}
@@ -204,7 +195,6 @@ async def test_table_on_a_phone_shows_every_column_and_keeps_words_whole(window:
 
 
 async def test_the_last_button_stands_inside_its_card(window: Open, served: Served) -> None:
-    """Withdrawing, which who asked finds below everything else, does not sit on the card's edge."""
     approval = await served.rig.asked("pay")
     page = await window("/")
     await page.get_by_label("You are").select_option("guest")
@@ -216,7 +206,6 @@ async def test_the_last_button_stands_inside_its_card(window: Open, served: Serv
 
 @pytest.mark.timeout(300)
 async def test_axe_finds_nothing(window: Open, served: Served) -> None:
-    """Every page in every state, wide and narrow, light and dark: no finding of axe-core."""
     rig = served.rig
     long, login, both, typed = [await rig.asked(words) for words in ("long", "login", "both", "typed")]
     approved, denied, failed = [await rig.asked(words) for words in ("pay", "pay", "fail")]

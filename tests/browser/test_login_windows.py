@@ -25,7 +25,6 @@ SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "pla
 
 @pytest.fixture
 async def provider() -> AsyncIterator[Provider]:
-    """A sign-in provider of this test's own."""
     async with running_provider() as running:
         yield running
 
@@ -64,7 +63,6 @@ async def asked(served: Served, words: str) -> str:
 
 
 async def link_to(served: Served, approval: str, **fields: object) -> str:
-    """The path of a link for Ana."""
     key = await served.rig.deps.store.secret_key(LINK_KEY)
     end = served.rig.deps.clock() + timedelta(hours=1)
     given = {"approval": approval, "revision": 1, "person": "ana", "expires": end} | fields
@@ -76,7 +74,6 @@ async def link_to(served: Served, approval: str, **fields: object) -> str:
 async def test_sign_in_with_a_token_decide_and_leave(
     window: Open, served: Served, size: tuple[int, int], scripts: bool
 ) -> None:
-    """Led to the sign-in, on to the card, decided as oneself, signed out: the card is shut again."""
     approval = await asked(served, "pay")
     page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
     await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
@@ -97,7 +94,6 @@ async def test_sign_in_with_a_token_decide_and_leave(
 
 @SCRIPTS
 async def test_sign_in_by_the_provider(window: Open, served: Served, scripts: bool) -> None:
-    """One click there and back, on to the page that was wanted; live updates work behind the sign-in."""
     page = await window("/tools", scripts=scripts)
     await page.get_by_role("link", name="Sign in with 127.0.0.1").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Tools")
@@ -110,7 +106,6 @@ async def test_sign_in_by_the_provider(window: Open, served: Served, scripts: bo
 
 @SCRIPTS
 async def test_a_phone_shows_the_card_first(window: Open, served: Served, scripts: bool) -> None:
-    """Its title within 200 px of the top, how many values follow, and what has to be typed beside the button."""
     booked, typed = await asked(served, "book"), await asked(served, "typed")
     page = await window("/login", size=(390, 844), scripts=scripts)
     await page.get_by_label("Personal token").fill(await token_of(served.rig, "approver"))
@@ -136,7 +131,6 @@ async def test_a_phone_shows_the_card_first(window: Open, served: Served, script
 
 @SCRIPTS
 async def test_what_is_not_read_to_the_end_says_so_until_it_is(window: Open, served: Served, scripts: bool) -> None:
-    """The rest of a statement opens below its first lines; the button beside the denial leads to every value."""
     approval = await asked(served, "query")
     page = await window("/login", size=(390, 844), scripts=scripts)
     await page.get_by_label("Personal token").fill(await token_of(served.rig, "approver"))
@@ -155,7 +149,6 @@ async def test_what_is_not_read_to_the_end_says_so_until_it_is(window: Open, ser
 @SIZES
 @SCRIPTS
 async def test_answer_by_a_link(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
-    """Opened without a sign-in; the same page becomes its receipt."""
     page = await window(await link_to(served, await asked(served, "easy")), size=size, scripts=scripts)
     await expect(page.get_by_role("heading", level=1)).to_have_text("Pay 420 EUR to Ana")
     await expect(page.get_by_text("This was sent to Ana")).to_be_visible()
@@ -164,7 +157,6 @@ async def test_answer_by_a_link(window: Open, served: Served, size: tuple[int, i
 
 
 async def test_keys_give_no_verdict_that_a_link_does_not(window: Open, served: Served) -> None:
-    """On a link to deny, `a` does nothing."""
     page = await window(await link_to(served, await asked(served, "easy"), verb="denied"))
     await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
     await page.locator("h1").click()
@@ -177,7 +169,6 @@ async def test_keys_give_no_verdict_that_a_link_does_not(window: Open, served: S
 
 @pytest.mark.timeout(300)
 async def test_axe_finds_nothing_where_one_signs_in(window: Open, served: Served) -> None:
-    """The sign-in, refused and not; every state of a link's page; the pages of who signed in: wide, narrow, dark."""
     easy, more = await asked(served, "easy"), await asked(served, "pay")
     links = [await link_to(served, easy), await link_to(served, easy, verb="denied"), await link_to(served, more)]
     stale = await link_to(served, easy, revision=2)
@@ -200,7 +191,6 @@ async def test_axe_finds_nothing_where_one_signs_in(window: Open, served: Served
 
 
 async def test_nothing_needs_a_sideways_scroll_here(window: Open, served: Served) -> None:
-    """At 320 px."""
     link = await link_to(served, await asked(served, "easy"))
     page = await window("/login", size=(320, 640))
     for path in ("/login", link, "/link/x"):

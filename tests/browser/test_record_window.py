@@ -11,7 +11,6 @@ pytestmark = pytest.mark.chromium
 
 
 async def test_the_record_of_a_turn(window: Open, served: Served) -> None:
-    """From the conversation to the record and back; it fits each window, and axe-core finds nothing."""
     approval = await served.rig.asked("pay")
     await served.rig.decide(approval, verdict="approved", **{"as": "approver"})
     turn = approval.rpartition(".c1")[0]

@@ -15,7 +15,6 @@ async def _says(page: Page, label: str, words: str) -> None:
 
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
 async def test_saying_more_while_a_request_waits(window: Open, size: tuple[int, int]) -> None:
-    """The second answer comes by itself while the first waits; what somebody is typing stays; axe finds nothing."""
     page = await window("/new", size=size)
     await _says(page, "What do you want?", "pay")
     await expect(page.locator("main")).to_contain_text("Waiting for approvers")
@@ -32,7 +31,6 @@ async def test_saying_more_while_a_request_waits(window: Open, size: tuple[int, 
 
 
 async def test_a_conversation_without_scripts(window: Open) -> None:
-    """Forms and reloading do the same."""
     page = await window("/new", scripts=False)
     await _says(page, "What do you want?", "hello")
     await _says(page, "Say something else", "again")

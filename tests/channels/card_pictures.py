@@ -78,7 +78,6 @@ class Story:
         self.cards: list[tuple[Channel, OutboundCard, SentCard]] = []
 
     async def told(self, vendor: FakeSlack | FakeMail | FakeWhatsApp, kind: str, address: str) -> Channel:
-        """Ana is sent her card on a channel."""
         made, secrets = channel_class(kind, Plugins()), {} if isinstance(vendor, FakeMail) else vendor.environment
         channel = made(
             ChannelContext(
@@ -97,7 +96,6 @@ class Story:
         return channel
 
     async def decided(self, verdict: Verdict, channel: str, reason: str = "") -> Receipt:
-        """Ana answers."""
         asked = self.request
         draft = DecisionDraft.model_validate(
             {
@@ -112,7 +110,6 @@ class Story:
         return await self.decisions.decide(draft, DecisionAuthor(self.ana, channel, "channel", NOW))
 
     async def over(self) -> None:
-        """Every card says how it ended."""
         request = self.decisions.request(self.request.id)
         for channel, card, sent in self.cards:
             closed = ClosedCard(request=request, person=self.ana, token=card.token, link=card.link)

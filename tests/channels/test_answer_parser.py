@@ -102,7 +102,6 @@ _TEXT = st.text(max_size=400) | st.lists(
     ],
 )
 def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verdict: str | None) -> None:
-    """Decisions, courtesies, greetings and names, in their language and in English, in any case, width and accents."""
     assert parse_answer(text, AnswerSender(locale, ("Ana Sousa",))).verdict == verdict
 
 
@@ -175,7 +174,6 @@ def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verd
     ],
 )
 def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: str) -> None:
-    """All of it is the comment, for whoever asks again."""
     answer = parse_answer(text, AnswerSender(locale, ("Ana Sousa",)))
     assert (answer.verdict, answer.code, answer.why) == (None, "", why)
     assert answer.comment == text[:READ_CHARS].strip()
@@ -211,7 +209,6 @@ def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: s
     ],
 )
 def test_a_code_in_the_line_names_the_request(text: str, answer: ParsedAnswer) -> None:
-    """A denial may be followed by its reason; what follows an approval could be a condition."""
     assert parse_answer(text, AnswerSender("en")) == answer
 
 
@@ -219,7 +216,6 @@ def test_a_code_in_the_line_names_the_request(text: str, answer: ParsedAnswer) -
     "word", ["cannot", "hardly", "please", "thanks", "grazie", "talvez", "really", "not-ok", "a-b-c"]
 )
 def test_a_word_is_no_code(word: str) -> None:
-    """Six letters of the alphabet of codes are one only if they are open for whoever wrote them, and look like one."""
     assert find_code(word) == ""
     assert parse_answer(f"yes {word}", AnswerSender("en")).code == ""
 
@@ -240,7 +236,6 @@ def test_a_code_is_known_by_how_it_is_shown_or_because_it_is_open() -> None:
 
 
 def test_the_effect_may_be_repeated_word_for_word() -> None:
-    """It names its request; with one word changed it is no answer to it."""
     sender = AnswerSender("en", effects={"K7Q2FM": "Pay 300 EUR to Hotel Sol", "A1B2C3": "Stop"})
     assert parse_answer("Yes, pay 300 EUR to Hotel Sol.", sender) == ParsedAnswer(
         "approved", effects=frozenset({"K7Q2FM"})
@@ -264,7 +259,6 @@ def test_the_effect_may_be_repeated_word_for_word() -> None:
 
 
 def test_an_effect_of_two_words_may_be_repeated_and_one_without_words_cannot() -> None:
-    """A single word may be any word, and of nothing nobody can say that it was repeated."""
     two = AnswerSender("en", effects={"K7Q2FM": "Stop it."})
     assert parse_answer("Yes, stop it", two) == ParsedAnswer("approved", effects=frozenset({"K7Q2FM"}))
     none = AnswerSender("en", effects={"K7Q2FM": ""})
@@ -273,7 +267,6 @@ def test_an_effect_of_two_words_may_be_repeated_and_one_without_words_cannot() -
 
 
 def test_a_name_is_known_by_each_of_its_words() -> None:
-    """Whatever marks stand around them."""
     assert name_words(("Sousa, Ana-María (Lisbon)", "José")) == {"sousa", "ana", "maria", "lisbon", "jose"}
     assert parse_answer("Yes\nAna Sousa", AnswerSender("en", ("Sousa, Ana-María",))).verdict == "approved"
 
@@ -287,7 +280,6 @@ def test_what_was_not_understood_is_named() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_no_word_means_two_things(language: str) -> None:
-    """Nor is one a single letter, and the accents of a keyboard make no other word."""
     tables = ((YES, APPROVE), (NO, DENY))
     yes, no = (
         {fold(word) for table in pair for spoken in ("en", language) for word in table[spoken].split(", ")}
@@ -300,7 +292,6 @@ def test_no_word_means_two_things(language: str) -> None:
 
 @pytest.mark.parametrize("locale", ["de", "de-AT", "de_AT", "DE"])
 def test_a_locale_has_the_words_of_its_language_and_english(locale: str) -> None:
-    """Whichever country it names, and however it is written; words that grant and words that refuse."""
     words = decision_words(locale)
     assert words == decision_words("de")
     assert {words["ja"], words["approve"]} == {"approved"}
@@ -309,7 +300,6 @@ def test_a_locale_has_the_words_of_its_language_and_english(locale: str) -> None
 
 
 def test_no_word_that_limits_an_answer_is_part_of_one() -> None:
-    """What is asked about below a sign-off never stands in a phrase that is passed over above it, but to deny."""
     for language in catalogue.language_codes():
         for phrase, part in phrases_of(language).parts.items():
             assert part == "denied" or not set(phrase.split()) & _LIMITS, phrase
@@ -317,7 +307,6 @@ def test_no_word_that_limits_an_answer_is_part_of_one() -> None:
 
 @pytest.mark.parametrize("language", sorted(catalogue.language_codes()))
 def test_the_words_that_cards_tell_people_to_write_decide(language: str) -> None:
-    """Each table of texts says how to answer, and that is understood."""
     code = show_code("K7Q2FM")
     approve, deny = texts_of(language)["word.approve"], texts_of(language)["word.deny"]
     assert parse_answer(f"{approve} {code}", AnswerSender(language)) == ParsedAnswer("approved", "K7Q2FM")
@@ -326,7 +315,6 @@ def test_the_words_that_cards_tell_people_to_write_decide(language: str) -> None
 
 @given(text=_TEXT, locale=st.sampled_from([*LANGUAGES, "", "xx", "de-CH", "-"]))
 def test_only_what_holds_a_decision_word_decides(text: str, locale: str) -> None:
-    """And nothing that anybody writes raises."""
     answer = parse_answer(text, AnswerSender(locale))
     assert (answer.verdict is None) == bool(answer.why)
     if answer.verdict is not None:
@@ -338,7 +326,6 @@ def test_only_what_holds_a_decision_word_decides(text: str, locale: str) -> None
 
 @given(text=_TEXT, more=st.sampled_from(["but", "if cheap", "?", "~", "> x", "kidding", "🙃", "no", "(", "100 EUR"]))
 def test_one_word_more_takes_a_yes_away(text: str, more: str) -> None:
-    """Wherever it stands: on a line of its own, above or below."""
     if parse_answer(text, AnswerSender("de")).verdict == "approved":
         for longer in (f"{text}\n{more}", f"{more}\n{text}", f"{text} {more}"):
             assert parse_answer(longer, AnswerSender("de")).verdict != "approved", longer
@@ -346,7 +333,6 @@ def test_one_word_more_takes_a_yes_away(text: str, more: str) -> None:
 
 @given(text=_TEXT, locale=st.sampled_from(LANGUAGES))
 def test_quoting_or_doubting_a_line_takes_its_decision_away(text: str, locale: str) -> None:
-    """Whatever decides does not decide any more behind a `>`, or before a question mark."""
     line = " ".join(text.split())
     if parse_answer(line, AnswerSender(locale)).verdict is not None:
         assert parse_answer(f"> {line}", AnswerSender(locale)).verdict is None
@@ -374,7 +360,6 @@ def _steps(text: str) -> int:
     "piece", ["On ", "yes\n", "yes, but\n", "a\u0301\u0323" * 60 + "\n", "K7Q-2FM ", "\u0323\u0301"]
 )
 def test_reading_takes_time_in_proportion_to_the_length(piece: str) -> None:
-    """Counted in steps; what C does in the square of a length is only ever given short lines."""
     parse_answer(piece, AnswerSender("en"))
     size = 30_000 // len(piece)
     once, twice = _steps(piece * size), _steps(piece * size * 2)

@@ -14,7 +14,6 @@ ANA = ("Ana Sousa",)
 
 
 def read_all(kind: str) -> list[tuple[str, str, ParsedAnswer]]:
-    """Every answer of a kind: its language, its text, and what is read of it."""
     rows = [(language, text) for language, texts in ANSWERS[kind].items() for text in texts]
     return [
         (language, text, parse_answer(text, AnswerSender(language, ANA, {"K7Q2FM": "Pay 300 EUR"})))
@@ -23,13 +22,11 @@ def read_all(kind: str) -> list[tuple[str, str, ParsedAnswer]]:
 
 
 def test_nothing_that_is_no_yes_is_read_as_one() -> None:
-    """Not one of them, of conditions, doubts, jokes, marks and questions."""
     assert [text for _, text, answer in read_all("asked") if answer.verdict is not None] == []
     assert [text for _, text, answer in read_all("no") if answer.verdict == "approved"] == []
 
 
 def test_nearly_every_ordinary_yes_and_no_is_read() -> None:
-    """Bare words and courtesies, as in a chat: 97 of 100."""
     read_as = {"yes": "approved", "no": "denied"}
     for kind, verdict in read_as.items():
         rows = read_all(kind)
@@ -38,21 +35,18 @@ def test_nearly_every_ordinary_yes_and_no_is_read() -> None:
 
 
 def test_a_mail_decides_above_what_is_known_to_say_nothing() -> None:
-    """Below a sign-off, in six languages and some more."""
     for text in ANSWERS["mail"]["yes"]:
         assert read_mail_answer(text.split("\n"), (), AnswerSender("en", ANA)).verdict == "approved", text
 
 
 @pytest.mark.parametrize("text", ANSWERS["mail"]["asked"])
 def test_a_mail_with_anything_else_below_its_sign_off_is_asked_about(text: str) -> None:
-    """And the line is named, if the body is a yes."""
     answer = read_mail_answer(text.split("\n"), (), AnswerSender("en", ANA))
     assert answer.verdict is None
     assert answer.unread or answer.why == "two"
 
 
 def test_a_block_is_known_by_its_bytes_and_of_its_sender() -> None:
-    """One letter more makes another block of it; and only the code confirms the one that was asked about."""
     lines = "Approve{}\n\nBest regards,\nAna\nBuilding bridges since 1911"
     asked = read_mail_answer(lines.format("").split("\n"), (), AnswerSender("en", ANA))
     assert asked.footer == "Ana\nBuilding bridges since 1911"
@@ -69,7 +63,6 @@ def test_a_block_is_known_by_its_bytes_and_of_its_sender() -> None:
 
 
 def test_a_no_stands_above_any_footer_but_not_beside_a_yes() -> None:
-    """It needs less: what stands below it is no reason."""
     answer = read_mail_answer(
         ["No", "", "too expensive", "", "Best,", "Ana", "whatever"], ("and below",), AnswerSender("en", ANA)
     )

@@ -37,25 +37,21 @@ def split(line: str) -> list[str]:
     ],
 )
 def test_words_stand_between_marks(line: str, pieces: list[str]) -> None:
-    """Without case and accents; letters that are struck out or left open are odd, and so are most marks."""
     assert split(line) == pieces
 
 
 def test_a_capital_letter_is_remembered() -> None:
-    """Whom one greets is written with one."""
     assert tokens("Ana bo") == (AnswerToken("word", "ana", capital=True), AnswerToken("word", "bo"))
 
 
 @pytest.mark.parametrize("mark", [">", "|", "+", "-", "!"])
 def test_an_item_a_quotation_or_a_negation_is_no_plain_line(mark: str) -> None:
-    """However much space stands before and behind it."""
     assert tokens(f"  {mark} yes")[0] == AnswerToken("odd", mark)
     assert tokens(f"{mark}yes")[0] == AnswerToken("odd", mark)
     assert tokens(f"yes {mark}")[0] == AnswerToken("word", "yes")
 
 
 def test_a_command_begins_with_a_slash() -> None:
-    """As chats spell it: one, at the beginning."""
     assert split("/deny") == ["deny"]
     assert split("//deny") == ["!/", "deny"]
     assert split("no /deny") == ["no", "!/", "deny"]
@@ -90,7 +86,6 @@ def test_a_command_begins_with_a_slash() -> None:
     ],
 )
 def test_marks_that_make_text_bold_are_none_and_one_alone_is_odd(line: str, pieces: list[str]) -> None:
-    """Around a line, or around a word of it; one alone is a footnote's."""
     assert split(line) == pieces
 
 
@@ -115,7 +110,6 @@ def test_marks_that_make_text_bold_are_none_and_one_alone_is_odd(line: str, piec
     ],
 )
 def test_pictures_that_are_known_have_a_meaning(line: str, pieces: list[str]) -> None:
-    """In whatever colour; any other picture is odd, and so is a colour by itself."""
     assert split(line) == pieces
 
 
@@ -133,7 +127,6 @@ def test_pictures_that_are_known_have_a_meaning(line: str, pieces: list[str]) ->
     ],
 )
 def test_what_has_no_width_is_passed_over_behind_a_word_alone(line: str, pieces: list[str]) -> None:
-    """Programs leave it there; what turns the direction of a text is never passed over."""
     assert split(line) == pieces
 
 
@@ -163,11 +156,9 @@ def test_what_has_no_width_is_passed_over_behind_a_word_alone(line: str, pieces:
     ],
 )
 def test_a_code_is_known_whatever_stands_around_it(line: str, pieces: list[str]) -> None:
-    """What asks or ends a sentence behind it is kept; a card's own quotation marks are none where a code is copied."""
     assert split(line) == pieces
 
 
 def test_a_longer_line_is_one_odd_piece() -> None:
-    """Of which only the beginning is kept."""
     assert split("a" * LINE_CHARS) == ["a" * LINE_CHARS]
     assert tokens("a" * LINE_CHARS + "b") == (AnswerToken("odd", "a" * LINE_CHARS),)

@@ -20,8 +20,6 @@ SHARE: Final = 0.85
 
 @dataclass(frozen=True)
 class Message:
-    """One labelled message."""
-
     language: str
     channel: str
     meaning: str
@@ -30,7 +28,6 @@ class Message:
     head: str = ""
 
     def read(self) -> ParsedAnswer:
-        """Read the message as its channel does."""
         sender = AnswerSender(self.language, ("Ana Sousa",), {"K7Q2FM": "Pay 300 EUR to Nordwind GmbH"})
         if self.channel == "chat":
             return parse_answer(self.text, sender)
@@ -43,7 +40,6 @@ class Message:
 
 
 def messages() -> Iterator[Message]:
-    """Yield every labelled message."""
     for language, channels in yaml.safe_load(MESSAGES.read_text()).items():
         for channel, groups in channels.items():
             for group, texts in groups.items():
@@ -54,7 +50,6 @@ def messages() -> Iterator[Message]:
 
 
 def report() -> tuple[list[str], dict[str, float], str]:
-    """Return the wrong decisions, the share read by language, and a table of both with each message missed."""
     wrong: list[str] = []
     plain: Counter[str] = Counter()
     understood: Counter[str] = Counter()

@@ -27,13 +27,11 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def lines(taken: Taken) -> list[str]:
-    """The lines that the browser shows."""
     return [line.strip() for line in taken.words.splitlines() if line.strip()]
 
 
 @pytest.mark.chromium
 async def test_pictures_show_what_would_happen_the_code_and_the_buttons(tmp_path: Path) -> None:
-    """Every card that asks has its buttons, every card that is over says who decided, and all are small files."""
     made = await pictures()
     taken = await take(made, tmp_path)
     assert set(taken) == {*ASK, *OVER}
@@ -55,7 +53,6 @@ async def test_pictures_show_what_would_happen_the_code_and_the_buttons(tmp_path
 
 @pytest.mark.chromium
 async def test_what_is_drawn_is_what_the_vendor_holds(tmp_path: Path) -> None:
-    """Each text and button, in order and letter by letter: marks and entities stay what they are to their reader."""
     slack, phone = FakeSlack(), FakeWhatsApp()
     section = {"type": "section", "text": {"type": "plain_text", "text": "*not bold* <b>&amp;\nsecond line"}}
     actions = {"type": "actions", "elements": [{"type": "button", "text": {"text": "Go <on>"}}]}
@@ -78,7 +75,6 @@ async def test_what_is_drawn_is_what_the_vendor_holds(tmp_path: Path) -> None:
 
 
 def test_a_block_that_cannot_be_drawn_is_not_left_out() -> None:
-    """A new kind of block fails here before a picture lacks it."""
     slack = FakeSlack()
     slack.messages = [SlackMessage(SLACK.rpartition(":")[2], "1.1", "x", [{"type": "image", "image_url": "x"}])]
     with pytest.raises(UndefinedError):
@@ -88,7 +84,6 @@ def test_a_block_that_cannot_be_drawn_is_not_left_out() -> None:
 
 
 def test_each_picture_is_shown_with_words_for_it() -> None:
-    """docs/channels.md shows every picture there is, each below the kind it is of, and says in words what it shows."""
     text = (ROOT / "docs" / "channels.md").read_text(encoding="utf-8")
     there = {file.stem.removeprefix("channel-"): file for file in (ROOT / "docs" / "images").glob("channel-*.png")}
     assert set(there) == {*ASK, *OVER}

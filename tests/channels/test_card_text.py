@@ -57,7 +57,6 @@ def request(**fields: Any) -> ApprovalRequest:
 
 
 def notice(asked: ApprovalRequest, **fields: Any) -> OutboundCard:
-    """That request on its way to Ana."""
     return OutboundCard(**{"token": "t", "request": asked, "person": ANA, "address": "ana@x", "link": LINK} | fields)
 
 
@@ -66,19 +65,16 @@ def _rule(name: str) -> RuleReference:
 
 
 def card_of(args: dict[str, Any], **more: Any) -> Card:
-    """A card as the gates make it."""
     return render_card(effect="Pay {to}", title="", tool="pay", args=args, schema={}, **more)
 
 
 def decided(state: str = "approved", **fields: Any) -> ApprovalRequest:
-    """That request, decided by Ana by e-mail."""
     by = {"decided_by": "ana", "decided_name": "Ana", "decided_at": NOW, "decided_channel": "email"}
     return request(**{"state": state} | by | fields)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_words_that_cards_name_are_words_that_decide(language: str) -> None:
-    """What a person is told to write is read as just that, with the code and without."""
     for word, verdict in (("approve", "approved"), ("deny", "denied")):
         written = text(f"word.{word}", language)
         assert parse_answer(written, AnswerSender(language)).verdict == verdict
@@ -87,7 +83,6 @@ def test_the_words_that_cards_name_are_words_that_decide(language: str) -> None:
 
 
 def test_a_card_says_what_would_happen_who_asks_and_until_when() -> None:
-    """Effect, arguments, who asks, the rule, the deadline, the code, how to answer, and the link."""
     words = card_words(notice(request()), ENGLISH_VOICE, how="text")
     assert words.text == (
         f"Approval needed ({SHOWN_CODE})\n\n"
@@ -115,7 +110,6 @@ def test_card_on_a_channel_marks_lookalikes_and_quotes_texts_that_read_as_number
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("how", get_args(How))
 def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language: str, how: How) -> None:
-    """Nothing is left in braces, and all it must say is there."""
     asked = request(
         quorum=2, revision=2, rule=_rule("mine"), card=card_of({"to": "Bo"}, agent_says="please", note="changed")
     )
@@ -142,12 +136,10 @@ def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language:
     ],
 )
 def test_a_card_says_what_is_special(fields: dict[str, Any], message: str) -> None:
-    """A doubt, an escalation, a rule of one's own, a quorum, a revision, a deadline that has passed."""
     assert message in card_words(notice(request(**fields)), ENGLISH_VOICE, how="buttons").text
 
 
 def test_votes_are_counted() -> None:
-    """Only approvals are."""
     votes = tuple(
         Vote(subject=who, verdict=verdict, at=NOW, decision=Decision(approval_id=APPROVAL, verdict=verdict))
         for who, verdict in (("a", "approved"), ("b", "denied"))
@@ -160,7 +152,6 @@ def test_votes_are_counted() -> None:
     "fields", [{"kind": "in_doubt"}, {"confirm": "type"}, {"min_assurance": "session"}, {"min_assurance": "mfa"}]
 )
 def test_what_a_channel_cannot_decide_says_so_and_links(fields: dict[str, Any]) -> None:
-    """There are no words that a reader could take for a way to answer here."""
     asked = request(**fields)
     assert link_only(asked, "channel")
     words = card_words(notice(asked), ENGLISH_VOICE, how="reply")
@@ -170,13 +161,11 @@ def test_what_a_channel_cannot_decide_says_so_and_links(fields: dict[str, Any]) 
 
 
 def test_a_stronger_channel_may_decide_more() -> None:
-    """The channel's own assurance counts."""
     asked = request(min_assurance="session")
     assert card_words(notice(asked), ENGLISH_VOICE, how="text", assurance="session").decides
 
 
 def test_a_reminder_and_a_digest_say_what_they_are() -> None:
-    """A digest names the first request and how many there are, and is answered at the link."""
     remind = card_words(notice(request(), kind="remind"), ENGLISH_VOICE, how="text")
     assert remind.heading == "Still waiting for your answer"
     digest = card_words(notice(request(), kind="digest", more=6), ENGLISH_VOICE, how="text")
@@ -187,7 +176,6 @@ def test_a_reminder_and_a_digest_say_what_they_are() -> None:
 
 
 def test_untrusted_text_cannot_forge_a_line_or_hide() -> None:
-    """Whatever the model writes into arguments, names or reasons stays on its line, with its marks."""
     card = card_of({"to": HOSTILE, HOSTILE: 1}, agent_says=HOSTILE, note=HOSTILE)
     asked = request(
         card=card, requester=Principal(user="x", name=HOSTILE), actor=HOSTILE, rule=_rule(HOSTILE), revision=2
@@ -208,13 +196,11 @@ def test_untrusted_text_cannot_forge_a_line_or_hide() -> None:
 
 
 def test_a_card_that_was_not_made_visible_is_made_so() -> None:
-    """Whatever made the card: marks that are there stay, what is hidden becomes one."""
     assert cut_visible("a⟦U+202E⟧b⏎⟦empty⟧", 100) == "a⟦U+202E⟧b⏎⟦empty⟧"
     assert cut_visible("a\u202eb\n⟦U+ZZZZ⟧", 100) == "a⟦U+202E⟧b⏎⟦U+27E6⟧U+ZZZZ⟦U+27E7⟧"
 
 
 def test_a_cut_never_splits_a_mark() -> None:
-    """A half of one would read as text."""
     line = "ab⟦U+202E⟧cd"
     assert [cut_visible(line, limit) for limit in (13, 12, 11, 4, 3, 2)] == [
         "ab⟦U+202E⟧cd", "ab⟦U+202E⟧cd", "ab⟦U+202E⟧…", "ab…", "ab…", "a…",
@@ -223,7 +209,6 @@ def test_a_cut_never_splits_a_mark() -> None:
 
 @given(st.text(max_size=80), st.integers(2, 60))
 def test_a_shown_line_fits_and_says_the_same_again(line: str, limit: int) -> None:
-    """It is never longer than its limit, and showing it again changes nothing."""
     shown = cut_visible(line, limit)
     assert len(shown) <= limit
     assert cut_visible(shown, limit) == shown
@@ -240,7 +225,6 @@ def test_a_shown_line_fits_and_says_the_same_again(line: str, limit: int) -> Non
 def test_a_card_fits_and_says_when_it_is_not_whole(
     args: dict[str, str], limit: int, language: str, how: How, link: int, says: str
 ) -> None:
-    """However few characters fit: the code and what would happen are there; so is each value, or that one is not."""
     asked = request(card=card_of(args, agent_says=says))
     sent = notice(asked, link="https://x/" + "l" * link)
     words = card_words(sent, Formatter(language, UTC, NOW), how=how, limits=CardLimits(whole=limit))
@@ -257,7 +241,6 @@ def test_a_card_fits_and_says_when_it_is_not_whole(
 
 
 def test_values_are_cut_before_any_is_dropped() -> None:
-    """One long value pushes no other off the card."""
     asked = request(card=card_of({"long": "x" * 480, "to": "Bo", "amount": 20, "note": "y" * 480}))
     words = card_words(notice(asked), ENGLISH_VOICE, how="text", limits=CardLimits(whole=700))
     assert [row.label for row in words.rows] == ["Long", "To", "Amount", "Note"]
@@ -268,7 +251,6 @@ def test_values_are_cut_before_any_is_dropped() -> None:
 
 
 def test_a_card_that_the_gates_cut_says_so_in_any_room() -> None:
-    """The gates cut at 500 characters; a row of the card's own says that more is hidden."""
     long = card_words(notice(request(card=card_of({"to": "x" * 4_000}))), ENGLISH_VOICE, how="text")
     assert (long.whole, long.rows[0].note) == (False, "cut: 4000 characters")
     hidden = card_words(notice(request(card=card_of({"to": "Bo", "b": 1}, show=["to"]))), ENGLISH_VOICE, how="text")
@@ -276,7 +258,6 @@ def test_a_card_that_the_gates_cut_says_so_in_any_room() -> None:
 
 
 def test_rows_beyond_the_limit_are_counted() -> None:
-    """As many as the channel has room for, and how many there are besides."""
     words = card_words(
         notice(request(card=card_of({f"a{n}": n for n in range(9)}))),
         ENGLISH_VOICE,
@@ -288,7 +269,6 @@ def test_rows_beyond_the_limit_are_counted() -> None:
 
 
 def test_a_room_too_small_for_any_card_is_the_developer_s_mistake() -> None:
-    """It is found when the channel is loaded."""
     with pytest.raises(ValueError, match="room for 400 characters, not 160"):
         CardLimits(whole=160)
 
@@ -317,13 +297,11 @@ def test_a_room_too_small_for_any_card_is_the_developer_s_mistake() -> None:
     ],
 )
 def test_an_ending_says_who_where_and_when(state: str, fields: dict[str, Any], words: str) -> None:
-    """Every state a request can end in, and one that was asked again."""
     assert closing_words(decided(state, **fields), ENGLISH_VOICE) == words
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_an_ending_is_told_in_every_language_and_zone(language: str) -> None:
-    """Who and when by the person's clock; a day that is not today is named."""
     formatter = Formatter(language, SAO_PAULO, NOW + timedelta(days=1))
     ending = closing_words(decided(), formatter)
     assert "Ana" in ending
@@ -332,7 +310,6 @@ def test_an_ending_is_told_in_every_language_and_zone(language: str) -> None:
 
 
 def test_the_closing_card_says_how_it_ended_why_and_what_it_was() -> None:
-    """The reason of a denial on its own line."""
     closed = ClosedCard(request=decided("denied", reason="too dear"), person=ANA, token="t", link=LINK)
     assert closing_text(closed, ENGLISH_VOICE) == (
         f"Denied by Ana by e-mail, 14:02 UTC.\nReason: too dear\n\nPay 20 EUR to Bo ({SHOWN_CODE})\n\nSee {LINK}"
@@ -342,7 +319,6 @@ def test_the_closing_card_says_how_it_ended_why_and_what_it_was() -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("code", [code for code in get_args(ReceiptCode) if code])
 def test_every_refusal_is_a_sentence_in_every_language(language: str, code: ReceiptCode) -> None:
-    """With the request's code, and nothing in braces."""
     receipt = (
         settled_receipt(decided())
         if code == "already_decided"
@@ -378,13 +354,11 @@ def test_every_refusal_is_a_sentence_in_every_language(language: str, code: Rece
     ],
 )
 def test_a_receipt_says_what_became_of_the_answer(receipt: Receipt, words: str) -> None:
-    """Accepted, counted, kept for later, or too late: by whom, where and when."""
     assert words in receipt_words(receipt, ENGLISH_VOICE, code=CODE)
     assert SHOWN_CODE not in receipt_words(receipt, ENGLISH_VOICE)
 
 
 def test_what_was_not_understood_says_how_it_would_be() -> None:
-    """By code, by reply, or at the link."""
     page_text = not_understood_text(request(), ENGLISH_VOICE, LINK)
     assert f"write “approve {SHOWN_CODE}”" in page_text
     assert page_text.endswith(LINK)
@@ -392,7 +366,6 @@ def test_what_was_not_understood_says_how_it_would_be() -> None:
 
 
 def test_asking_which_lists_each_with_its_code() -> None:
-    """And names no one of them as the example."""
     other = request(code="ABCDEF", card=Card(effect="Send a mail"))
     page_text = which_request_text([request(), other], ENGLISH_VOICE)
     assert f"- {SHOWN_CODE}: Pay 20 EUR to Bo\n- ABC-DEF: Send a mail\n" in page_text
@@ -401,5 +374,4 @@ def test_asking_which_lists_each_with_its_code() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_channel_that_nobody_translated_is_named(language: str) -> None:
-    """A new channel needs no text."""
     assert where_words("pigeon", language).endswith("pigeon")

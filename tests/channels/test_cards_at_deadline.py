@@ -62,7 +62,6 @@ async def test_card_that_times_out_as_its_request_ends_is_followed_by_the_end_at
 
 @pytest.mark.parametrize("kind", ["slack", "telegram"])
 async def test_card_that_is_acknowledged_after_its_end_was_told_is_closed_itself(kind: Kind, tmp_path: Path) -> None:
-    """Another gateway tells the end once the claim has lapsed, without the name of the card."""
     async with answer_rig(kind, tmp_path) as rig:
 
         async def lapse() -> None:

@@ -19,7 +19,6 @@ from signoff.store.delivery_queue import DeliveryState
 
 
 def options_of(model: type[BaseModel], before: str = "") -> Iterator[str]:
-    """Dotted names of all options."""
     for name, field in model.model_fields.items():
         inner = next(filter(None, map(_model, _parts(field.annotation))), None)
         if inner is None:
@@ -38,20 +37,17 @@ def _model(annotation: Any) -> type[BaseModel] | None:
 
 @pytest.mark.parametrize("kind", known_kinds(Plugins()))
 def test_every_option_of_every_kind_is_documented(kind: str) -> None:
-    """The table of a kind has its options and no other."""
     rows = [row for row in tables("docs/channels.md", f"Kind {kind}") if len(row) == 3]
     listed = [name for row in rows for name in names(row[0])]
     assert sorted(listed) == sorted(options_of(channel_class(kind, Plugins()).options))
 
 
 def test_every_state_of_a_card_is_explained() -> None:
-    """Those that a delivery can have."""
     rows = tables("docs/channels.md", "Who is told, and when")
     assert sorted(name for row in rows for name in names(row[0])) == sorted(get_args(DeliveryState))
 
 
 async def test_every_field_that_a_webhook_is_told_is_documented() -> None:
-    """Each type of message, by what is really sent."""
     line = Line()
     channel = webhook(line)
     await channel.deliver(notice(), None)

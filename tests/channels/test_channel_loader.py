@@ -1,5 +1,3 @@
-"""Channels from a manifest: those that can be made are, and each of the others says what it lacks."""
-
 import textwrap
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +23,6 @@ HOOK = {"url": "https://desk.example.com/hook", "secret": "env:HOOK"}
 async def opened(
     store: Store, *declared: DeclaredChannel, **environment: str
 ) -> tuple[dict[str, Channel], list[ChannelProblem]]:
-    """What opening these gives."""
     url = "https://signoff.example.com"
     return await open_channels(
         declared,
@@ -38,7 +35,6 @@ async def opened(
 
 
 def module(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
-    """A Python module that may be imported."""
     package = folder / "desks"
     package.mkdir(exist_ok=True)
     (package / f"{name}.py").write_text(textwrap.dedent(text), encoding="utf-8")
@@ -46,7 +42,6 @@ def module(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) 
 
 
 async def test_a_channel_gets_its_name_its_options_and_a_key_of_its_own(store: Store) -> None:
-    """Secrets are read where the manifest refers to them; no two channels share a key."""
     made, problems = await opened(
         store,
         DeclaredChannel("desk", "webhook", HOOK),
@@ -65,7 +60,6 @@ async def test_a_channel_gets_its_name_its_options_and_a_key_of_its_own(store: S
 
 
 async def test_one_that_lacks_something_leaves_the_others_running(store: Store) -> None:
-    """It says what, without any value."""
     made, problems = await opened(store, DeclaredChannel("desk", "webhook", HOOK), DeclaredChannel("book", RECORDING))
     assert list(made) == ["book"]
     assert problems == [ChannelProblem("desk", "it needs the environment variable `HOOK`, which is not set")]
@@ -83,7 +77,6 @@ async def test_one_that_lacks_something_leaves_the_others_running(store: Store) 
     ],
 )
 async def test_options_that_do_not_fit_are_told_by_name(store: Store, options: dict[str, Any], message: str) -> None:
-    """What is missing, unknown or wrong, and never a secret."""
     made, problems = await opened(store, DeclaredChannel("desk", "webhook", options), HOOK=SECRET, SHORT="hunter2")
     assert made == {}
     assert problems[0].what.startswith(message)
@@ -92,7 +85,6 @@ async def test_options_that_do_not_fit_are_told_by_name(store: Store, options: d
 
 
 def test_an_unknown_kind_is_told_with_those_that_are_near() -> None:
-    """Of ours; a module of one's own is named in full."""
     with pytest.raises(ConfigError, match=r"no kind of channel `webhok`; did you mean `webhook`\?; a channel of your"):
         channel_class("webhok", Plugins())
     with pytest.raises(ConfigError, match=r"no kind of channel `zzz`; known: .*`webhook`"):
@@ -103,14 +95,12 @@ def test_an_unknown_kind_is_told_with_those_that_are_near() -> None:
 
 @pytest.mark.parametrize("kind", ["base", "wording", "texts"])
 def test_a_module_that_is_no_channel_is_no_kind(kind: str) -> None:
-    """What stands beside the channels is not offered either."""
     with pytest.raises(ConfigError, match="no kind of channel"):
         channel_class(kind, Plugins())
     assert kind not in known_kinds(Plugins())
 
 
 def test_every_kind_that_is_there_can_be_had() -> None:
-    """Each names itself as its module does, and says how people are known there."""
     for kind in known_kinds(Plugins()):
         made = channel_class(kind, Plugins())
         assert made.kind == kind
@@ -119,7 +109,6 @@ def test_every_kind_that_is_there_can_be_had() -> None:
 
 
 def test_a_module_of_one_s_own_is_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its full name; whatever is wrong with it is told in one sentence."""
     module(tmp_path, monkeypatch, "good", "from signoff.testing.recording_channel import RecordingChannel as CHANNEL")
     module(tmp_path, monkeypatch, "bare", "")
     module(tmp_path, monkeypatch, "odd", "CHANNEL = 3")
@@ -139,7 +128,6 @@ def test_a_module_of_one_s_own_is_a_kind(tmp_path: Path, monkeypatch: pytest.Mon
 async def test_one_that_fails_in_its_own_way_is_a_problem_and_says_nothing_secret(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Adapters are anybody's code."""
     text = """
         from signoff.testing.recording_channel import RecordingChannel
         class CHANNEL(RecordingChannel):

@@ -1,5 +1,3 @@
-"""Who is told, once, on which channel; and that every card says in the end how it ended."""
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -48,8 +46,6 @@ CY = Person(id="cy", roles=("chief",), identities={"slack": ("T1:cy",)})
 
 @dataclass
 class Rig:
-    """A dispatcher with two channels over a real store."""
-
     store: Store
     people: tuple[Person, ...] = (ANA, BO, CY)
     rules: RoutingRules = field(default_factory=RoutingRules)
@@ -65,7 +61,6 @@ class Rig:
         self.dispatcher = self.another()
 
     def another(self) -> Dispatcher:
-        """A dispatcher over the same store and channels."""
         deps = SenderDeps(
             deliveries=self.cards,
             own_messages=OwnMessages(self.store),
@@ -79,7 +74,6 @@ class Rig:
         return Dispatcher(self.happened, {"chat": self.chat, "mail": self.mail}, self.rules, deps)
 
     async def tell(self, kind: Any, what: ApprovalRequest) -> None:
-        """Something happens to a request."""
         self.happened.add(kind, what)
 
     async def rows(self, what: ApprovalRequest) -> dict[tuple[str, str], DeliveryRow]:
@@ -92,7 +86,6 @@ class Rig:
             pass
 
     def events(self) -> list[tuple[str, str, str]]:
-        """What the record says of each card."""
         return [(each.data["event"], each.data["person"], each.data["channel"]) for each in self.seen]
 
     async def _link(self, row: DeliveryRow) -> str:
@@ -109,13 +102,10 @@ def rig(store: Store) -> Rig:
 
 
 def summary(channel: RecordingChannel) -> list[tuple[str, str]]:
-    """Who was sent what kind of card there."""
     return [(card.person.id, card.kind) for card, _ in channel.cards]
 
 
 def refuses(code: str, *, again: bool, after: float = 0.0) -> Callable[[OutboundCard | ClosedCard], None]:
-    """A vendor that takes nothing."""
-
     def fail(what: OutboundCard | ClosedCard) -> None:
         raise NotDelivered("no", code=code, again=again, after=after)
 
@@ -123,7 +113,6 @@ def refuses(code: str, *, again: bool, after: float = 0.0) -> Callable[[Outbound
 
 
 async def test_each_approver_is_told_on_their_first_channel(rig: Rig) -> None:
-    """Once, with the token under which it lies in the store; the next channel waits for its time."""
     asks = request()
     await rig.tell("opened", asks)
     await rig.settle()
@@ -146,7 +135,6 @@ async def test_each_approver_is_told_on_their_first_channel(rig: Rig) -> None:
 
 
 async def test_whom_the_first_channel_cannot_reach_is_told_by_the_next_at_once(rig: Rig) -> None:
-    """A failure for good does not wait for the fallback's time."""
     rig.chat.failing = refuses("channel_not_found", again=False)
     asks = request()
     await rig.tell("opened", asks)
@@ -158,7 +146,6 @@ async def test_whom_the_first_channel_cannot_reach_is_told_by_the_next_at_once(r
 
 
 async def test_what_a_vendor_answers_repeats_no_secret(store: Store) -> None:
-    """Vendors quote the address they were called at, and that of some holds the secret."""
     rig = Rig(store, secrets=SecretProvider(environment={"TOKEN": "12:bot-token"}))
     token = await rig.secrets.read("env:TOKEN")
 
@@ -173,7 +160,6 @@ async def test_what_a_vendor_answers_repeats_no_secret(store: Store) -> None:
 
 
 async def test_an_outage_of_one_channel_holds_up_no_other(rig: Rig) -> None:
-    """What may be tried again is, later, under the same token; everybody else has their card."""
     rig.chat.failing = refuses("503", again=True)
     asks = request()
     await rig.tell("opened", asks)
@@ -189,7 +175,6 @@ async def test_an_outage_of_one_channel_holds_up_no_other(rig: Rig) -> None:
 
 
 async def test_a_vendor_that_asks_for_patience_gets_it(rig: Rig) -> None:
-    """Nothing goes to it before its time, other cards either."""
     rig.chat.failing = refuses("429", again=True, after=120)
     await rig.tell("opened", request())
     await rig.settle()
@@ -203,7 +188,6 @@ async def test_a_vendor_that_asks_for_patience_gets_it(rig: Rig) -> None:
 
 
 async def test_what_would_come_after_the_deadline_is_not_tried_again(rig: Rig) -> None:
-    """The next channel may still be in time."""
     rig.chat.failing = refuses("503", again=True, after=300)
     asks = request(expires_at=datetime.now(UTC) + timedelta(seconds=200))
     assert asks.expires_at is not None
@@ -215,7 +199,6 @@ async def test_what_would_come_after_the_deadline_is_not_tried_again(rig: Rig) -
 
 
 async def test_whoever_has_read_it_is_not_told_again_elsewhere(rig: Rig) -> None:
-    """The fallback is for those who have not seen it."""
     asks = request()
     await rig.tell("opened", asks)
     await rig.settle()
@@ -228,7 +211,6 @@ async def test_whoever_has_read_it_is_not_told_again_elsewhere(rig: Rig) -> None
 
 
 async def test_whoever_has_not_is_told_on_the_next_channel(rig: Rig) -> None:
-    """Delivered is not read."""
     asks = request()
     await rig.tell("opened", asks)
     await rig.settle()
@@ -239,7 +221,6 @@ async def test_whoever_has_not_is_told_on_the_next_channel(rig: Rig) -> None:
 
 
 async def test_all_cards_of_a_decided_request_are_closed_and_none_is_sent(rig: Rig) -> None:
-    """Those that are out say who decided; those that are not stay where they are."""
     asks = request()
     await rig.tell("opened", asks)
     await rig.settle()
@@ -253,7 +234,6 @@ async def test_all_cards_of_a_decided_request_are_closed_and_none_is_sent(rig: R
 
 
 async def test_a_request_that_was_over_before_its_opening_was_read_tells_nobody(rig: Rig) -> None:
-    """Several dispatchers see what happens each in its own time."""
     asks = request()
     over = asks.model_copy(update={"state": "approved"})
     await rig.tell("closed", over)
@@ -265,7 +245,6 @@ async def test_a_request_that_was_over_before_its_opening_was_read_tells_nobody(
 
 
 async def test_a_card_that_was_on_its_way_when_the_request_ended_is_closed_after_all(rig: Rig) -> None:
-    """The end comes while the vendor is being told."""
     asks = request()
 
     def meanwhile(what: OutboundCard | ClosedCard) -> None:
@@ -322,7 +301,6 @@ async def end(rig: Rig, *asks: ApprovalRequest) -> None:
 
 
 def closed_for(channel: RecordingChannel) -> list[tuple[str, str]]:
-    """The people and calls of the closed cards."""
     return sorted((closed.person.id, closed.request.call) for _, closed in channel.closings)
 
 
@@ -394,7 +372,6 @@ async def test_reminder_under_way_at_the_end_goes_out_before_the_end_is_told(rig
 
 
 async def test_a_reminder_comes_after_the_card_it_reminds_of(rig: Rig) -> None:
-    """In the same thread, to those only who have a card."""
     asks = request()
     await rig.tell("opened", asks)
     await rig.settle()
@@ -425,12 +402,10 @@ async def test_reminder_and_ending_are_known_by_their_vendor_ids(rig: Rig) -> No
 
 
 def voted(by: str) -> Vote:
-    """A vote that counted."""
     return Vote(subject=by, verdict="approved", at=NOW, decision=Decision(approval_id="a", verdict="approved"))
 
 
 async def test_whoever_has_voted_is_neither_reminded_nor_told_elsewhere(rig: Rig) -> None:
-    """Where two have to answer, the other one is."""
     asks = request(quorum=2)
     await rig.tell("opened", asks)
     await rig.settle()
@@ -446,7 +421,6 @@ async def test_whoever_has_voted_is_neither_reminded_nor_told_elsewhere(rig: Rig
 
 
 async def test_whoever_lost_the_seat_is_not_reminded_ever(rig: Rig) -> None:
-    """The card is not claimed anew every minute for that."""
     asks = request(notify=("mail",))
     await rig.tell("opened", asks)
     await rig.settle()
@@ -459,7 +433,6 @@ async def test_whoever_lost_the_seat_is_not_reminded_ever(rig: Rig) -> None:
 
 
 async def test_a_list_that_was_reminded_of_stays_a_list(store: Store) -> None:
-    """The end of one of its requests does not edit the message about all of them."""
     rig = Rig(store, people=(BO,), rules=RoutingRules(digest_over=1))
     asks = [request(f"c1.{number}") for number in (1, 2)]
     for each in asks:
@@ -475,7 +448,6 @@ async def test_a_list_that_was_reminded_of_stays_a_list(store: Store) -> None:
 
 
 async def test_those_to_whom_it_escalates_are_told_and_nobody_twice(rig: Rig) -> None:
-    """Whoever has a card keeps that one."""
     asks = request()
     await rig.tell("opened", asks)
     await rig.settle()
@@ -486,7 +458,6 @@ async def test_those_to_whom_it_escalates_are_told_and_nobody_twice(rig: Rig) ->
 
 
 async def test_whoever_lost_the_right_meanwhile_is_not_told(store: Store) -> None:
-    """The directory is asked where the card goes out, not only where it was planned."""
     rig = Rig(store)
     asks = request()
     await rig.tell("opened", asks)
@@ -499,7 +470,6 @@ async def test_whoever_lost_the_right_meanwhile_is_not_told(store: Store) -> Non
 
 
 async def test_many_at_once_are_one_message(store: Store) -> None:
-    """Six cards for one person on one channel; the end of one does not close the message about all."""
     rig = Rig(store, people=(BO,))
     asks = [request(f"c1.{number}") for number in range(1, 7)]
     for each in asks:
@@ -514,7 +484,6 @@ async def test_many_at_once_are_one_message(store: Store) -> None:
 
 
 async def test_five_at_once_are_five_cards(store: Store) -> None:
-    """`digest_over` is the last number that is not too many."""
     rig = Rig(store, people=(BO,))
     for number in range(1, 6):
         await rig.tell("opened", request(f"c1.{number}"))
@@ -523,7 +492,6 @@ async def test_five_at_once_are_five_cards(store: Store) -> None:
 
 
 async def test_two_dispatchers_over_one_store_send_one_card(rig: Rig) -> None:
-    """What one has claimed the other leaves alone."""
     for number in range(1, 5):
         await rig.tell("opened", request(f"c1.{number}"))
     other = rig.another()
@@ -533,7 +501,6 @@ async def test_two_dispatchers_over_one_store_send_one_card(rig: Rig) -> None:
 
 
 async def test_what_a_killed_dispatcher_had_claimed_is_sent_again_under_the_same_token(rig: Rig) -> None:
-    """Nobody can know whether the vendor took it; the copies carry one token, and there is one row."""
     asks = request()
     await rig.tell("opened", asks)
     await rig.dispatcher.read()
@@ -548,8 +515,6 @@ async def test_what_a_killed_dispatcher_had_claimed_is_sent_again_under_the_same
 
 
 async def test_a_fault_of_an_adapter_is_a_card_that_did_not_get_out(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    """It is tried again, and the dispatcher goes on; the log says where it was, without words that may hold a token."""
-
     def broken(what: OutboundCard | ClosedCard) -> None:
         raise KeyError(rig.chat.name)
 
@@ -566,7 +531,6 @@ async def test_a_fault_of_an_adapter_is_a_card_that_did_not_get_out(rig: Rig, ca
 
 
 async def test_a_card_that_cannot_be_closed_is_given_up_in_the_end(rig: Rig) -> None:
-    """Whoever opens its link learns what became of the request."""
     asks = request()
     await rig.tell("opened", asks)
     await rig.settle()
@@ -585,7 +549,6 @@ async def hurried(rig: Rig) -> None:
 
 
 async def test_a_card_is_closed_after_an_outage_of_hours(rig: Rig) -> None:
-    """However often it was tried; after a day nobody looks for buttons there any more."""
     first, second = request("c1.1", notify=("chat",)), request("c1.2", notify=("chat",))
     for each in (first, second):
         await rig.tell("opened", each)
@@ -609,7 +572,6 @@ async def test_a_card_is_closed_after_an_outage_of_hours(rig: Rig) -> None:
 
 
 async def test_a_vendor_cannot_put_a_card_off_for_ever(rig: Rig) -> None:
-    """Whatever it says, it is tried again after the longest pause."""
     rig.chat.failing = refuses("429", again=True, after=9_999_999)
     asks = request(expires_at=None)
     await rig.tell("opened", asks)
@@ -619,7 +581,6 @@ async def test_a_vendor_cannot_put_a_card_off_for_ever(rig: Rig) -> None:
 
 
 async def test_a_closing_does_not_wait_for_cards_that_go_out_slowly(store: Store) -> None:
-    """Nobody should be able to answer an old card for as long as new ones take."""
     crowd = tuple(Person(id=f"p{n}", roles=("crowd",), identities={"slack": (f"T1:p{n}",)}) for n in range(20))
     rig = Rig(store, people=(ANA, *crowd))
     rig.chat = recording_channel("chat", identity="slack", per_second=0.5)
@@ -639,7 +600,6 @@ async def test_a_closing_does_not_wait_for_cards_that_go_out_slowly(store: Store
 
 
 async def test_a_notice_that_cannot_be_taken_holds_up_no_other(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is taken up again later."""
     real = rig.cards.plan
 
     async def plan(rows: Any) -> int:
@@ -670,7 +630,6 @@ async def running(dispatcher: Dispatcher) -> AsyncIterator[None]:
 
 
 async def test_it_runs_by_itself_and_survives_an_outage_of_the_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told of by a wake or by its own look; what could not be read is read later."""
     real, failed = rig.happened.poll, asyncio.Event()
 
     async def poll() -> Any:

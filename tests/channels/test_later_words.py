@@ -1,5 +1,3 @@
-"""An approval in words and the later words of its author."""
-
 import itertools
 from datetime import timedelta
 

@@ -65,12 +65,10 @@ class Place:
             await asyncio.sleep(0.001)
 
     def app(self) -> Starlette:
-        """Every path."""
         return Starlette(routes=[Route("/{path:path}", self.take, methods=["POST", "GET"])])
 
 
 async def refused(outward: GuardedHttp, url: str) -> NotDelivered:
-    """Why nothing was sent."""
     async with outward:
         with pytest.raises(NotDelivered) as error:
             await outward.post(url, b"{}", {})
@@ -89,19 +87,16 @@ async def refused(outward: GuardedHttp, url: str) -> NotDelivered:
     ],
 )  # fmt: skip
 def test_no_address_of_our_own_network_is_public(address: str) -> None:
-    """Loopback, private, link-local, shared, metadata, multicast, reserved: by themselves or wrapped in IPv6."""
     assert not is_public(ip_address(address))
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"])
 def test_the_public_internet_is_public(address: str) -> None:
-    """As it is."""
     assert is_public(ip_address(address))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "2130706433", "0x7f.1", "127.1", "0"])
 async def test_this_machine_is_not_asked_however_it_is_written(host: str) -> None:
-    """The system's own resolver says what a name means; that is what is judged."""
     error = await refused(GuardedHttp(), f"https://{host}:9/hook")
     assert (error.code, error.again) in {("address", False), ("dns", True)}
 
@@ -115,7 +110,6 @@ async def test_a_name_that_leads_inside_is_not_asked(address: str) -> None:
 
 
 async def test_only_what_was_judged_is_asked() -> None:
-    """A name with a public and a private address is not asked at the private one; it is resolved once."""
     place, names = Place(), Names(["127.0.0.1", "192.0.2.1"], ["127.0.0.1"])
     async with serve_vendor(place.app()) as url:
         error = await refused(GuardedHttp(resolve=names), url.replace("http", "https").replace("127.0.0.1", NAME))
@@ -139,14 +133,12 @@ async def test_a_name_that_changes_its_mind_changes_nothing() -> None:
 
 @pytest.mark.parametrize("url", ["http://a..b/", f"http://{'a' * 64}.b/", "http://[::1/", "http://127.0.0.1:99999/"])
 async def test_an_address_that_is_none_is_not_asked(url: str) -> None:
-    """It is as any other that nobody is at: whoever sends to several goes on to the next."""
     async with GuardedHttp(HOME) as http:
         with pytest.raises(NotDelivered):
             await http.post(url, b"", {})
 
 
 async def test_a_name_beyond_ascii_is_asked_for_in_its_ascii_form() -> None:
-    """By the resolver, and by the server."""
     place, names = Place(), Names(["127.0.0.1"])
     async with serve_vendor(place.app()) as url, GuardedHttp(HOME, resolve=names) as outward:
         await outward.post(url.replace("127.0.0.1", "bücher.example"), b"{}", {})
@@ -155,13 +147,11 @@ async def test_a_name_beyond_ascii_is_asked_for_in_its_ascii_form() -> None:
 
 
 async def test_an_address_of_ipv6_is_asked_as_one() -> None:
-    """In brackets, where it stands in an address."""
     error = await refused(GuardedHttp(read_networks(["::1/128"]), resolve=Names(["::1"])), f"http://{NAME}:9/hook")
     assert (error.code, error.again) == ("connection", True)
 
 
 async def test_without_tls_only_allowed_networks_are_asked() -> None:
-    """Over plain HTTP anybody on the way reads what is told."""
     error = await refused(GuardedHttp(resolve=Names(["8.8.8.8"])), f"http://{NAME}/hook")
     assert error.code == "address"
 
@@ -176,14 +166,12 @@ async def test_a_redirect_is_not_followed() -> None:
 
 
 async def test_no_answer_is_read_further_than_its_status() -> None:
-    """One that never ends holds nothing up."""
     place = Place()
     async with serve_vendor(place.app()) as url, GuardedHttp(HOME) as outward:
         assert (await outward.post(f"{url}/endless", b"{}", {})).status == 200
 
 
 async def test_as_much_of_an_answer_is_read_as_is_wanted() -> None:
-    """A longer one is none, also where it never ends."""
     place = Place()
     async with serve_vendor(place.app()) as url, GuardedHttp(HOME) as outward:
         answer = await outward.post(f"{url}/told", b"{}", {}, answer_bytes=4)
@@ -194,7 +182,6 @@ async def test_as_much_of_an_answer_is_read_as_is_wanted() -> None:
 
 
 async def test_an_answer_that_does_not_come_is_waited_for_so_long_and_no_longer() -> None:
-    """Then it is tried again later."""
     place = Place()
     async with serve_vendor(place.app()) as url:
         error = await refused(GuardedHttp(HOME, seconds=0.3), f"{url}/slow")
@@ -202,7 +189,6 @@ async def test_an_answer_that_does_not_come_is_waited_for_so_long_and_no_longer(
 
 
 async def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would resolve the name by itself."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     place = Place()
@@ -211,7 +197,6 @@ async def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.Monke
 
 
 async def test_the_next_address_is_tried_where_nobody_listens() -> None:
-    """Names have several."""
     place = Place()
     async with (
         serve_vendor(place.app()) as url,
@@ -221,7 +206,6 @@ async def test_the_next_address_is_tried_where_nobody_listens() -> None:
 
 
 async def test_where_nobody_is_it_is_tried_again() -> None:
-    """Nobody listens, or the name has no address."""
     error = await refused(GuardedHttp(HOME), "http://127.0.0.1:9/hook")
     assert (error.code, error.again) == ("connection", True)
 
@@ -235,7 +219,6 @@ async def test_where_nobody_is_it_is_tried_again() -> None:
 async def test_the_certificate_is_for_the_name_and_not_for_the_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection goes to the judged address; who is there must still prove the name."""
     certificate, key = self_signed(tmp_path, NAME)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     place, names = Place(), Names(["127.0.0.1"])
@@ -251,7 +234,6 @@ async def test_the_certificate_is_for_the_name_and_not_for_the_address(
 
 
 async def test_the_system_resolves_names() -> None:
-    """Each address once."""
     found = await resolve_host("127.0.0.1", 80)
     assert found == ["127.0.0.1"]
     resolver: Resolve = resolve_host
@@ -260,20 +242,17 @@ async def test_the_system_resolves_names() -> None:
 
 @pytest.mark.parametrize(("written", "seconds"), [("7", 7.0), ("", 0.0), ("soon", 0.0), ("-1", 0.0), ("9" * 9, 0.0)])
 def test_a_time_to_wait_is_a_number_of_seconds(written: str, seconds: float) -> None:
-    """Anything else is none."""
     assert retry_after(written) == seconds
 
 
 @pytest.mark.parametrize("written", ["", "soon", "Sun, 99 Nov 2026 14:00:00 GMT", "2026-11-22", "1"])
 def test_a_date_that_is_none_is_none(written: str) -> None:
-    """Servers say what they like."""
     assert read_date(written) is None
     assert read_date("Sun, 22 Nov 2026 14:00:00 GMT") == datetime(2026, 11, 22, 14, tzinfo=UTC)
     assert read_date("Sun, 22 Nov 2026 14:00:00 -0000") == datetime(2026, 11, 22, 14, tzinfo=UTC)
 
 
 def self_signed(folder: Path, name: str) -> tuple[Path, Path]:
-    """A certificate for a name, which is its own authority, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)

@@ -65,7 +65,6 @@ class Rig:
         return datetime.now(UTC) + self.ahead
 
     def another(self, hold: float = 0.0) -> InboundProcessor:
-        """One more who hears, as in another process."""
         log = AuditLog(self.store)
         given = (self.store, self._channels(), self.directory, self.decisions, log.append, self.now)
         return InboundProcessor(*given, hold=hold)
@@ -93,7 +92,6 @@ class Rig:
     async def tell(
         self, request: ApprovalRequest, person: Person, vendor: str = "", kind: DeliveryKind = "ask", at: int = 0
     ) -> str:
-        """A card that is out; its token."""
         address = person.identities["recording"][at]
         await self.cards.plan([NewDelivery(request=request, person=person.id, channel="chat", address=address)])
         rows = await self.cards.of_request(request.id, request.revision)
@@ -130,12 +128,10 @@ class Rig:
 
 @pytest.fixture
 def rig(store: Store) -> Rig:
-    """Bo, Cy and Ana, and one channel."""
     return Rig(store)
 
 
 async def test_a_button_decides_the_request_of_its_card(rig: Rig) -> None:
-    """In the revision and with the hash of what the card showed; the receipt is the answer in the channel."""
     request = await rig.ask()
     token = (await rig.cards.of_request(request.id))[0].token
     reply = await rig.hear(token=token, verdict="approved", reason="fine", where={"to": "bo-1"})
@@ -157,7 +153,6 @@ async def test_a_button_decides_the_request_of_its_card(rig: Rig) -> None:
 
 
 async def test_the_second_answer_is_told_who_decided_and_changes_nothing(rig: Rig) -> None:
-    """By name, in the second person's language."""
     request = await rig.ask(1, BO, CY)
     tokens = {row.person: row.token for row in await rig.cards.of_request(request.id)}
     await rig.hear(token=tokens["bo"], verdict="denied")
@@ -171,7 +166,6 @@ async def test_the_second_answer_is_told_who_decided_and_changes_nothing(rig: Ri
 
 
 async def test_one_word_decides_the_only_request_that_waits(rig: Rig) -> None:
-    """What follows the first line is the reason."""
     request = await rig.ask()
     reply = await rig.hear(text="No\n\ntoo expensive")
     assert reply is not None
@@ -181,7 +175,6 @@ async def test_one_word_decides_the_only_request_that_waits(rig: Rig) -> None:
 
 
 async def test_a_bare_word_with_two_requests_open_asks_which(rig: Rig) -> None:
-    """Nothing is decided; the codes are the choices, and one of them decides."""
     first, second = await rig.ask(1), await rig.ask(2)
     reply = await rig.hear(text="yes")
     assert reply is not None
@@ -195,7 +188,6 @@ async def test_a_bare_word_with_two_requests_open_asks_which(rig: Rig) -> None:
 
 
 async def test_what_replies_to_a_card_is_about_that_card(rig: Rig) -> None:
-    """However many others wait; by the vendor's name of the message as well as by ours."""
     first, second = await rig.ask(1), await rig.ask(2)
     token = (await rig.cards.of_request(second.id))[0].token
     await rig.hear(text="yes", vendor_ids=[f"v-{token}"])
@@ -204,7 +196,6 @@ async def test_what_replies_to_a_card_is_about_that_card(rig: Rig) -> None:
 
 @pytest.mark.parametrize("about", [{"vendor_ids": ["of something else"]}, {"token": "a" * 26}])
 async def test_what_replies_to_something_unknown_decides_nothing(rig: Rig, about: dict[str, Any]) -> None:
-    """Not even with one request open: it may be about anything."""
     request = await rig.ask()
     reply = await rig.hear(text="yes", **about)
     assert reply is not None
@@ -215,7 +206,6 @@ async def test_what_replies_to_something_unknown_decides_nothing(rig: Rig, about
 
 
 async def test_a_code_that_contradicts_the_card_decides_nothing(rig: Rig) -> None:
-    """It is asked which of both is meant; a code that is none at all asks again as well."""
     first, second = await rig.ask(1), await rig.ask(2)
     token = (await rig.cards.of_request(first.id))[0].token
     reply = await rig.hear(text=f"approve {second.code}", token=token)
@@ -226,7 +216,6 @@ async def test_a_code_that_contradicts_the_card_decides_nothing(rig: Rig) -> Non
 
 
 async def test_a_list_of_requests_is_answered_by_code_alone(rig: Rig) -> None:
-    """One message told of several: a bare yes to it asks which, and what is over is not offered."""
     requests = [rig.opened(number) for number in (1, 2, 3)]
     tokens = [await rig.tell(each, BO, vendor="list", kind="digest") for each in requests]
     await rig.hear(text=f"deny {requests[0].code} no", token=tokens[0])
@@ -244,7 +233,6 @@ async def test_a_list_of_requests_is_answered_by_code_alone(rig: Rig) -> None:
 
 
 async def test_an_answer_to_an_older_revision_is_stale(rig: Rig) -> None:
-    """The card showed something else than what is asked now."""
     request = await rig.ask()
     token = (await rig.cards.of_request(request.id))[0].token
     rig.decisions.open(request.model_copy(update={"revision": 2, "question_hash": "changed", "state": "pending"}))
@@ -256,7 +244,6 @@ async def test_an_answer_to_an_older_revision_is_stale(rig: Rig) -> None:
 
 
 async def test_a_bare_word_between_two_revisions_decides_nothing(rig: Rig) -> None:
-    """Nobody can say which one was read; by its code it is the newest that was shown."""
     request = await rig.ask()
     again = rig.decisions.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
     await rig.tell(again, BO)
@@ -270,7 +257,6 @@ async def test_a_bare_word_between_two_revisions_decides_nothing(rig: Rig) -> No
 
 
 async def test_a_code_of_what_no_card_told_means_the_first_revision(rig: Rig) -> None:
-    """What was asked again since is stale: who names no revision has not seen it."""
     first = rig.decisions.open(a_request(approvers=("role:approvers",)))
     reply = await rig.hear(text=f"approve {first.code}")
     assert reply is not None
@@ -286,7 +272,6 @@ async def test_a_code_of_what_no_card_told_means_the_first_revision(rig: Rig) ->
 
 @pytest.mark.parametrize("text", ["yes, but cheaper", "yes?", "hm", "y", "👍", "yes no"])
 async def test_what_is_no_decision_is_asked_again(rig: Rig, text: str) -> None:
-    """In words, with how to answer; nothing is decided."""
     request = await rig.ask()
     reply = await rig.hear(text=text)
     assert reply is not None
@@ -296,7 +281,6 @@ async def test_what_is_no_decision_is_asked_again(rig: Rig, text: str) -> None:
 
 
 async def test_nothing_waits_for_whom_nothing_waits(rig: Rig) -> None:
-    """Nothing is said of requests that are others'."""
     request = await rig.ask(1, CY)
     reply = await rig.hear(text="yes")
     assert reply is not None
@@ -308,7 +292,6 @@ async def test_nothing_waits_for_whom_nothing_waits(rig: Rig) -> None:
 
 
 async def test_the_requester_cannot_decide_by_a_card_of_another(rig: Rig) -> None:
-    """Whose card it was does not matter, but who answers."""
     request = await rig.ask(1, BO)
     token = (await rig.cards.of_request(request.id))[0].token
     reply = await rig.hear("ana-1", token=token, verdict="approved")
@@ -319,7 +302,6 @@ async def test_the_requester_cannot_decide_by_a_card_of_another(rig: Rig) -> Non
 
 
 async def test_a_forwarded_card_counts_for_whoever_answers_it(rig: Rig) -> None:
-    """Who may decide may do so by somebody else's card, in their own name; in words with its code."""
     for number, answer in enumerate(({"verdict": "approved"}, {"text": "ja {code}"})):
         request = await rig.ask(number, BO)
         token = (await rig.cards.of_request(request.id))[0].token
@@ -329,7 +311,6 @@ async def test_a_forwarded_card_counts_for_whoever_answers_it(rig: Rig) -> None:
 
 
 async def test_a_bare_word_is_not_lent_to_the_card_of_another(rig: Rig) -> None:
-    """Bo may have given its address as that for the answer to a question of his own: it is asked for the code."""
     request = await rig.ask(1, BO)
     card = (await rig.cards.of_request(request.id))[0]
     for named in ({"token": card.token}, {"vendor_ids": (card.vendor_id,)}):
@@ -341,7 +322,6 @@ async def test_a_bare_word_is_not_lent_to_the_card_of_another(rig: Rig) -> None:
 
 @pytest.mark.parametrize("identity", ["nobody", "gone-1", "", "far-1"])
 async def test_a_stranger_is_told_so_once_a_day_and_nothing_else(rig: Rig, identity: str) -> None:
-    """Somebody who is not active any more is a stranger, too; the record says who it was, once."""
     request = await rig.ask()
     token = (await rig.cards.of_request(request.id))[0].token
     first = await rig.hear(identity, token=token, verdict="approved")
@@ -356,7 +336,6 @@ async def test_a_stranger_is_told_so_once_a_day_and_nothing_else(rig: Rig, ident
 
 
 async def test_who_is_somebody_in_two_tenants_is_known_by_the_card_alone(store: Store) -> None:
-    """Without one it is not known for whom they speak."""
     rig = Rig(store, BO, FAR)
     request = await rig.ask()
     assert (await rig.hear("bo-1", text="yes")) is not None
@@ -368,14 +347,12 @@ async def test_who_is_somebody_in_two_tenants_is_known_by_the_card_alone(store: 
 
 
 async def test_a_second_identity_of_the_same_person_answers_as_well(rig: Rig) -> None:
-    """The card went to the first one."""
     request = await rig.ask()
     await rig.hear("bo-2", text="yes")
     assert rig.decisions.request(request.id).state == "approved"
 
 
 async def test_forged_and_unreadable_messages_change_nothing(rig: Rig) -> None:
-    """Forgeries are recorded, some a minute; what is no channel, or breaks it, is refused."""
     raw = rig.channel.raw(key="k", identity="bo-1", text="yes")
     await rig.ask()
     for _ in range(REFUSALS_A_MINUTE + 5):
@@ -390,7 +367,6 @@ async def test_forged_and_unreadable_messages_change_nothing(rig: Rig) -> None:
 
 
 async def test_only_a_post_says_something(rig: Rig) -> None:
-    """A page that is looked at, by whomever, decides nothing."""
     await rig.ask()
     raw = rig.channel.raw(key="k", identity="bo-1", text="yes")
     received = await rig.receiver.take("chat", dataclasses.replace(raw, method="GET"))
@@ -399,7 +375,6 @@ async def test_only_a_post_says_something(rig: Rig) -> None:
 
 
 async def test_what_is_said_twice_is_heard_once(rig: Rig) -> None:
-    """Whether the vendor repeats it before or after it was heard."""
     request = await rig.ask()
     token = (await rig.cards.of_request(request.id))[0].token
     await rig.receiver.take("chat", rig.channel.raw(key="same", identity="bo-1", token=token, verdict="approved"))
@@ -411,7 +386,6 @@ async def test_what_is_said_twice_is_heard_once(rig: Rig) -> None:
 
 @pytest.mark.parametrize("fields", [{"confirm": "type"}, {"kind": "in_doubt"}])
 async def test_what_wants_more_than_a_word_leads_to_the_inbox(rig: Rig, fields: dict[str, Any]) -> None:
-    """A value typed again, or what became of a call: no channel decides it."""
     request = await rig.ask(**fields)
     reply = await rig.hear(text="yes")
     assert reply is not None
@@ -420,7 +394,6 @@ async def test_what_wants_more_than_a_word_leads_to_the_inbox(rig: Rig, fields: 
 
 
 async def test_an_answer_that_is_too_weak_leads_to_the_inbox(rig: Rig) -> None:
-    """With the receipt that says so."""
     request = await rig.ask(min_assurance="session")
     reply = await rig.hear(text="yes")
     assert reply is not None
@@ -450,7 +423,6 @@ async def test_replies_to_two_answers_have_two_ids_and_a_repeated_reply_keeps_it
 
 
 async def test_an_answer_waits_for_a_worker_and_counts_once(rig: Rig) -> None:
-    """It is told that it is kept, then what came of it; meanwhile it is asked about ever more rarely."""
     request = await rig.ask()
     rig.decisions.worker = False
     kept = await rig.hear(text="yes")
@@ -470,7 +442,6 @@ async def test_an_answer_waits_for_a_worker_and_counts_once(rig: Rig) -> None:
 
 
 async def test_an_answer_outlives_a_server_that_is_away(rig: Rig) -> None:
-    """Nobody is bothered; it is heard when the server is back, as of when it came in."""
     request = await rig.ask()
     rig.decisions.server = False
     assert await rig.hear(text="yes") is None
@@ -483,7 +454,6 @@ async def test_an_answer_outlives_a_server_that_is_away(rig: Rig) -> None:
 
 
 async def test_a_reply_that_does_not_get_out_undoes_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is tried three times, and no more."""
     request = await rig.ask()
     tries = 0
 
@@ -501,7 +471,6 @@ async def test_a_reply_that_does_not_get_out_undoes_nothing(rig: Rig, monkeypatc
 
 
 async def test_two_processors_share_the_work(rig: Rig) -> None:
-    """Nothing is heard twice, and what a killed one had claimed another hears."""
     requests = [await rig.ask(number) for number in range(1, 9)]
     for number, request in enumerate(requests):
         raw = rig.channel.raw(key=f"k{number}", identity="bo-1", text=f"yes {request.code}")
@@ -512,7 +481,6 @@ async def test_two_processors_share_the_work(rig: Rig) -> None:
 
 
 async def test_what_a_killed_one_had_claimed_is_heard_once_its_claim_is_over(rig: Rig) -> None:
-    """Nobody else hears it before."""
     request = await rig.ask()
     await rig.receiver.take("chat", rig.channel.raw(key="k1", identity="bo-1", text="yes"))
     assert len(await rig.arrivals.claim(10)) == 1
@@ -525,7 +493,6 @@ async def test_what_a_killed_one_had_claimed_is_heard_once_its_claim_is_over(rig
 async def test_an_answer_that_was_decided_and_not_written_down_counts_once(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store failed in between: heard again, it is the same answer, and its receipt says so."""
     request = await rig.ask(1, BO, quorum=2)
 
     async def away(*args: Any, **more: Any) -> None:
@@ -579,7 +546,6 @@ async def test_whatever_is_said_decides_at_most_the_one_request_that_it_names(ri
 
 
 async def test_one_person_is_heard_in_the_order_of_their_words(rig: Rig) -> None:
-    """The first word stands, whatever is claimed together."""
     request = await rig.ask(1, BO, quorum=2)
     for number, word in enumerate(("no", "yes")):
         await rig.receiver.take("chat", rig.channel.raw(key=f"k{number}", identity="bo-1", text=word))
@@ -590,7 +556,6 @@ async def test_one_person_is_heard_in_the_order_of_their_words(rig: Rig) -> None
 
 
 async def test_what_is_under_way_at_the_end_is_heard_by_the_next(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once, not when its claim has run out."""
     request = await rig.ask()
     asked = asyncio.Event()
     real = rig.decisions.decide
@@ -611,7 +576,6 @@ async def test_what_is_under_way_at_the_end_is_heard_by_the_next(rig: Rig, monke
 
 
 async def test_a_running_processor_wakes_at_once(rig: Rig) -> None:
-    """What comes in is heard without being waited for."""
     request = await rig.ask()
     running = asyncio.create_task(rig.processor.run())
     await rig.receiver.take("chat", rig.channel.raw(key="k", identity="bo-1", text="yes"))
@@ -626,7 +590,6 @@ async def test_a_running_processor_wakes_at_once(rig: Rig) -> None:
 async def test_what_fails_without_reason_is_left_at_last(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One that breaks us holds up nobody, and is not tried for ever; the log says where, and quotes no error."""
     await rig.ask()
     healthy = await rig.ask(2, CY)
 
@@ -647,7 +610,6 @@ async def test_what_fails_without_reason_is_left_at_last(
 
 
 async def test_what_a_vendor_says_of_a_card_is_kept_with_it(rig: Rig) -> None:
-    """What it does not explain is recorded as unknown; of a card nobody knows it is left after a while."""
     request = await rig.ask()
     token = (await rig.cards.of_request(request.id))[0].token
     states = [("s1", "read", ""), ("s2", "delivered", ""), ("s3", "unknown", "teleported")]
@@ -663,20 +625,17 @@ async def test_what_a_vendor_says_of_a_card_is_kept_with_it(rig: Rig) -> None:
 
 
 async def test_the_pauses_between_tries_grow_to_five_minutes() -> None:
-    """However often it was tried."""
     assert [backoff(number) for number in (0, 1, 2, 3)] == [1.0, 1.0, 2.0, 4.0]
     assert backoff(10_000) == 300.0
 
 
 async def test_a_message_whose_words_no_store_takes_is_refused(rig: Rig) -> None:
-    """Half of a character is no text."""
     raw = rig.channel.raw(key="k", identity="bo-1", text="yes", where={"half": "\ud800"})
     with pytest.raises(Malformed):
         await rig.receiver.take("chat", InboundRequest(raw.body, headers=raw.headers))
 
 
 async def test_an_answer_stays_with_the_request_that_it_was_about(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was decided, and nobody could say so yet: what is shown since is none of its business."""
     first = await rig.ask(1)
     real = rig.decisions.decide
 
@@ -699,7 +658,6 @@ async def test_an_answer_stays_with_the_request_that_it_was_about(rig: Rig, monk
 
 @pytest.mark.parametrize("words", ["yes", "approve {code}"])
 async def test_an_answer_is_about_what_was_shown_when_it_came(rig: Rig, words: str) -> None:
-    """However late it is heard: neither another request nor a newer revision is decided by it."""
     request = await rig.ask()
     text = words.format(code=show_code(request.code))
     await rig.receiver.take("chat", rig.channel.raw(key="k1", identity="bo-1", text=text))
@@ -715,7 +673,6 @@ async def test_an_answer_is_about_what_was_shown_when_it_came(rig: Rig, words: s
 
 
 async def test_what_was_shown_since_is_not_decided_by_an_older_word(rig: Rig) -> None:
-    """The word came when nothing was shown; whoever is asked next has not answered yet."""
     await rig.receiver.take("chat", rig.channel.raw(key="k1", identity="bo-1", text="yes"))
     await asyncio.sleep(0.01)
     request = await rig.ask()
@@ -726,7 +683,6 @@ async def test_what_was_shown_since_is_not_decided_by_an_older_word(rig: Rig) ->
 
 
 async def test_a_bare_word_decides_nothing_that_was_told_by_a_list_alone(rig: Rig) -> None:
-    """Though it is the last of them that waits: it was only counted there."""
     first, last = rig.opened(1), rig.opened(2)
     for each in (first, last):
         await rig.tell(each, BO, vendor="list", kind="digest")
@@ -740,7 +696,6 @@ async def test_a_bare_word_decides_nothing_that_was_told_by_a_list_alone(rig: Ri
 
 
 async def test_a_slow_reply_keeps_nobody_else_from_being_heard(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More people than are heard at once, on the one channel whose replies do not get out."""
     people = [a_person(f"p{n}", identities={"recording": (f"p{n}",)}) for n in range(AT_ONCE + 1)]
     crowd = Rig(rig.store, *people)
     request = await crowd.ask(1, people[-1], approvers=("user:p16",))
@@ -763,7 +718,6 @@ async def test_a_slow_reply_keeps_nobody_else_from_being_heard(rig: Rig, monkeyp
 
 
 async def test_what_cannot_be_decided_is_told_once_and_given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kept while the request may be open, a day longer, and then with a last word."""
     request = await rig.ask(timeout=3600.0, expires_at=rig.now() + timedelta(hours=1))
 
     async def unavailable(*args: Any, again: bool) -> Receipt:
@@ -787,7 +741,6 @@ async def test_what_cannot_be_decided_is_told_once_and_given_up(rig: Rig, monkey
 
 
 async def test_a_card_that_the_vendor_could_not_deliver_hastens_the_next_channel(rig: Rig) -> None:
-    """And the record says so; a failure of what is over changes nothing more."""
     request, over = await rig.ask(1), await rig.ask(2)
     later = rig.now() + timedelta(hours=1)
     for each in (request, over):
@@ -818,7 +771,6 @@ async def test_a_card_that_the_vendor_could_not_deliver_hastens_the_next_channel
 
 @pytest.mark.parametrize("fields", [{}, {"confirm": "type"}])
 async def test_who_may_not_decide_learns_nothing_by_naming_a_card(rig: Rig, fields: dict[str, Any]) -> None:
-    """Neither what is asked, nor by which code, nor where to read it."""
     no = Person(id="no", identities={"recording": ("no-1",)})
     place = Rig(rig.store, BO, no)
     request = await place.ask(1, BO, **fields)
@@ -842,7 +794,6 @@ async def test_who_may_not_decide_learns_nothing_by_naming_a_card(rig: Rig, fiel
 
 
 async def test_no_window_is_opened_for_a_stranger(rig: Rig) -> None:
-    """They are told in words that they are not known."""
     request = await rig.ask()
     token = (await rig.cards.of_request(request.id))[0].token
     await rig.hear("nobody", token=token, where={"to": "nobody", "trigger_id": "1.2"})
@@ -850,7 +801,6 @@ async def test_no_window_is_opened_for_a_stranger(rig: Rig) -> None:
 
 
 async def test_strangers_fill_no_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many of an hour are kept, the rest is counted; those kept are forgotten after a month."""
     monkeypatch.setattr("signoff.channels.inbound.unknown_senders.AN_HOUR", 2)
     replies = [await rig.hear(f"nobody-{number}", text="yes") for number in range(5)]
     assert [reply is not None for reply in replies] == [True, True, False, False, False]
@@ -865,7 +815,6 @@ async def test_strangers_fill_no_store(rig: Rig, monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_bare_word_decides_nothing_while_another_card_may_be_out(rig: Rig) -> None:
-    """It is being sent, or the vendor's answer got lost: the word may be about that one, or nobody has read it."""
     first, second = await rig.ask(1), rig.opened(2)
     await rig.cards.plan([NewDelivery(request=second, person="bo", channel="chat", address="bo-1")])
     (sending,) = await rig.cards.claim_due(9, ["chat"])

@@ -23,12 +23,10 @@ SAID = ChannelReply(text="no")
 
 
 def soon(seconds: float = 60.0) -> float:
-    """A time of the loop's clock."""
     return asyncio.get_running_loop().time() + seconds
 
 
 async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By their own time, and by what is left of the claim; a vendor that is busy for longer is not waited for."""
     channel: RecordingChannel = recording_channel("chat")
     tries = before = 0
 
@@ -60,7 +58,6 @@ async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.Mon
 
 
 async def test_a_channel_that_hangs_holds_up_no_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much was said on it; and what is said on it is decided though nobody there can be told."""
     people = [Person(id=f"p{n}", identities={"recording": (f"p{n}",)}) for n in range(CLAIMED + 10)]
     healthy, hanging = recording_channel("healthy"), recording_channel("hanging")
 

@@ -46,7 +46,6 @@ class Asking:
         return await ask(deps, ctx, tool, {"amount": amount, "to": "Ana"}, call=f"c{number}.1")
 
     async def answer(self, request: ApprovalRequest, verdict: Verdict = "approved", **fields: Any) -> None:
-        """The approver answers."""
         given = Decision(
             approval_id=request.id,
             revision=request.revision,
@@ -65,12 +64,10 @@ class Asking:
 
 @pytest.fixture
 def asking(store: Store) -> Asking:
-    """Gates over a store of their own."""
     return Asking(store)
 
 
 def summary(events: list[RequestEvent]) -> list[tuple[str, str, int, str]]:
-    """Kind, call, revision and state of each."""
     return [(each.kind, each.request.call, each.request.revision, each.request.state) for each in events]
 
 
@@ -85,7 +82,6 @@ async def following(events: RequestEvents, many: int) -> list[RequestEvent]:
 
 
 async def test_a_question_is_told_once_with_its_card(asking: Asking) -> None:
-    """As people are to see it, whoever looks how often."""
     request, events = await asking.ask(), asking.events()
     [opened] = await events.poll()
     assert (opened.kind, opened.request.id, opened.request.code) == ("opened", request.id, request.code)
@@ -95,7 +91,6 @@ async def test_a_question_is_told_once_with_its_card(asking: Asking) -> None:
 
 
 async def test_what_names_no_channel_is_not_told(asking: Asking) -> None:
-    """There is the inbox."""
     request, events = await asking.ask(notify=()), asking.events()
     assert await events.poll() == []
     await asking.answer(request)
@@ -103,7 +98,6 @@ async def test_what_names_no_channel_is_not_told(asking: Asking) -> None:
 
 
 async def test_time_reminds_escalates_and_closes(asking: Asking) -> None:
-    """Each once, by the row and the store's clock alone; who may decide by escalation is asked then."""
     times = {"timeout": 0.9, "remind_after": 0.2, "escalate_after": 0.5, "escalate_to": ("role:chief",)}
     await asking.ask(**times)
     found = await following(asking.events(), 4)
@@ -117,7 +111,6 @@ async def test_time_reminds_escalates_and_closes(asking: Asking) -> None:
 
 
 async def test_a_new_revision_closes_the_old_one_and_opens_the_new(asking: Asking) -> None:
-    """Those who were shown the old one are told that it is asked again."""
     first, events = await asking.ask(), asking.events()
     await events.poll()
     second = await asking.ask(amount=30)
@@ -130,7 +123,6 @@ async def test_a_new_revision_closes_the_old_one_and_opens_the_new(asking: Askin
 
 @pytest.mark.parametrize("verdict", ["approved", "denied"])
 async def test_an_answer_closes(asking: Asking, verdict: Verdict) -> None:
-    """With who gave it."""
     request, events = await asking.ask(), asking.events()
     await events.poll()
     await asking.answer(request, verdict)
@@ -141,7 +133,6 @@ async def test_an_answer_closes(asking: Asking, verdict: Verdict) -> None:
 
 
 async def test_a_vote_that_settles_nothing_is_not_told(asking: Asking) -> None:
-    """Others are still asked."""
     request, events = await asking.ask(quorum=2), asking.events()
     await events.poll()
     await asking.answer(request)
@@ -149,7 +140,6 @@ async def test_a_vote_that_settles_nothing_is_not_told(asking: Asking) -> None:
 
 
 async def test_a_turn_s_ending_closes(asking: Asking) -> None:
-    """Nobody is asked what nobody wants to know any more."""
     request, events = await asking.ask(), asking.events()
     await events.poll()
     await asking.questions.end(request.id, 1, "cancelled")
@@ -157,7 +147,6 @@ async def test_a_turn_s_ending_closes(asking: Asking) -> None:
 
 
 async def test_the_first_look_tells_all_that_waits_and_nothing_that_is_over(asking: Asking) -> None:
-    """A dispatcher that was away finds everybody whom nobody told."""
     over = await asking.ask(1)
     await asking.answer(over)
     ended = await asking.ask(2)
@@ -169,7 +158,6 @@ async def test_the_first_look_tells_all_that_waits_and_nothing_that_is_over(aski
 
 
 async def test_a_second_reader_tells_the_same(asking: Asking) -> None:
-    """Each by itself, whatever the other has told."""
     first, second = asking.events(), asking.events()
     request = await asking.ask()
     seen = [summary(await each.poll()) for each in (first, second)]
@@ -179,7 +167,6 @@ async def test_a_second_reader_tells_the_same(asking: Asking) -> None:
 
 
 async def test_a_row_that_is_not_proved_tells_nothing(asking: Asking, caplog: pytest.LogCaptureFixture) -> None:
-    """A question whose arguments are not those of its digest is shown to nobody; the others are told."""
     false, true = await asking.ask(1), await asking.ask(2)
     body = false.model_dump_json(include=set(Question.model_fields))
     change = (
@@ -203,7 +190,6 @@ async def test_what_the_store_could_not_say_is_told_later(asking: Asking) -> Non
         away: frozenset[str] = frozenset()
 
         async def load(self, approval: str, revision: int | None = None) -> LoadedRequest:
-            """Read it, unless it is away."""
             if approval in self.away:
                 raise StoreUnavailable("the store did not answer")
             return await super().load(approval, revision)

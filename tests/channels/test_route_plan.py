@@ -1,5 +1,3 @@
-"""Who is told of a request, where, and when."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -21,7 +19,6 @@ KINDS = {"chat": "slack", "mail": "email", "phone": "whatsapp"}
 
 
 def request(**changes: Any) -> ApprovalRequest:
-    """A request to the approvers, on three channels."""
     given = {"approvers": ("role:approvers",), "notify": ("chat", "mail", "phone")}
     return a_request(**given | {"opened_at": NOON, "expires_at": NOON + timedelta(days=1)} | changes)
 
@@ -39,7 +36,6 @@ def summary(found: RoutePlan) -> list[tuple[str, str, str, timedelta]]:
 
 
 def test_each_channel_takes_over_when_the_one_before_was_not_read() -> None:
-    """The first at once, the next a while later; of several addresses the first; no card where they have none."""
     found = plan(request(), [somebody("ana")], KINDS, RoutingRules(fallback_after=900), NOON)
     assert summary(found) == [
         ("ana", "chat", "T1:ana", timedelta(0)),
@@ -50,13 +46,11 @@ def test_each_channel_takes_over_when_the_one_before_was_not_read() -> None:
 
 
 def test_all_at_once_where_the_rules_say_so() -> None:
-    """Nobody waits for a fallback then."""
     found = plan(request(), [somebody("ana")], KINDS, RoutingRules(all=True), NOON)
     assert [each.due_at for each in found.cards] == [NOON, NOON]
 
 
 def test_a_person_chooses_among_the_channels_of_the_request() -> None:
-    """Their order counts, and nothing is added that the policy did not name."""
     reach = ContactPreferences(channels=("mail", "chat"))
     names = [each[1] for each in summary(plan(request(), [somebody("ana", reach=reach)], KINDS, RoutingRules(), NOON))]
     assert names == ["mail", "chat"]
@@ -67,7 +61,6 @@ def test_a_person_chooses_among_the_channels_of_the_request() -> None:
 
 
 def test_whom_nothing_reaches_is_named() -> None:
-    """A person without an address, or whose channels the policy does not use, is told nowhere but in the inbox."""
     bare = a_person("bob")
     elsewhere = somebody("cho", reach=ContactPreferences(channels=("phone",)))
     found = plan(request(), [bare, elsewhere], KINDS, RoutingRules(), NOON)
@@ -76,7 +69,6 @@ def test_whom_nothing_reaches_is_named() -> None:
 
 
 def test_those_are_asked_who_may_answer() -> None:
-    """The requester, the inactive and those without the role are not; who stands in for one of them is."""
     stand_in = Delegation(to="eva", until=NOON + timedelta(hours=1))
     people = FixedDirectory(
         [
@@ -105,7 +97,6 @@ NIGHT = ContactPreferences(quiet_from="22:00", quiet_to="07:00", timezone="Europ
     ],
 )
 def test_a_rest_over_midnight_ends_in_the_morning(at: str, ends: str | None) -> None:
-    """From the first minute on, up to but not including the last."""
     zone = ZoneInfo("Europe/Lisbon")
     found = rest_ends(NIGHT, datetime.fromisoformat(at).replace(tzinfo=zone).astimezone(UTC))
     assert found == (None if ends is None else datetime.fromisoformat(ends).replace(tzinfo=zone))
@@ -113,14 +104,12 @@ def test_a_rest_over_midnight_ends_in_the_morning(at: str, ends: str | None) -> 
 
 @pytest.mark.parametrize(("night", "utc"), [("2026-10-24", "2026-10-25T06:00"), ("2026-03-28", "2026-03-29T05:00")])
 def test_the_wall_clock_counts_when_the_clocks_change(night: str, utc: str) -> None:
-    """Seven in Berlin is another moment in UTC after that night than before."""
     reach = ContactPreferences(quiet_from="22:00", quiet_to="07:00", timezone="Europe/Berlin")
     late = datetime.fromisoformat(f"{night}T23:00").replace(tzinfo=ZoneInfo("Europe/Berlin")).astimezone(UTC)
     assert rest_ends(reach, late) == datetime.fromisoformat(utc).replace(tzinfo=UTC)
 
 
 def test_days_of_rest_join_the_nights_around_them() -> None:
-    """A weekend begins where Friday's night does and ends with Monday's morning."""
     reach = ContactPreferences(quiet_from="22:00", quiet_to="07:00", timezone="UTC", quiet_days=("sat", "sun"))
     friday_night = datetime(2026, 11, 27, 23, tzinfo=UTC)
     assert rest_ends(reach, friday_night) == datetime(2026, 11, 30, 7, tzinfo=UTC)
@@ -133,7 +122,6 @@ def test_who_never_works_is_told_all_the_same() -> None:
 
 
 def test_a_deadline_within_the_rest_does_not_wait_for_its_end() -> None:
-    """Better woken than passed over."""
     midnight = datetime(2026, 11, 24, 0, tzinfo=UTC)
     seven = datetime(2026, 11, 24, 7, tzinfo=UTC)
     reach = NIGHT.model_copy(update={"timezone": "UTC"})
@@ -164,7 +152,6 @@ REACH = st.builds(
 def test_one_card_for_each_person_and_channel(
     reaches: list[ContactPreferences | None], now: datetime, at_once: bool, notify: list[str]
 ) -> None:
-    """Whatever is declared: no card twice, none before now or outside of the request's channels, nobody forgotten."""
     people = [somebody(f"p{number}", reach=reach) for number, reach in enumerate(reaches)]
     rules = RoutingRules(all=at_once, fallback_after=60)
     asks = request(notify=tuple(notify), expires_at=now + timedelta(days=3))

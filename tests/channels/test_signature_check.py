@@ -18,7 +18,6 @@ BARE = HmacSignature("x-mark", (b"new",))
 
 
 def raw(signature: HmacSignature, body: bytes = b"{}", at: datetime = NOW, **headers: str) -> InboundRequest:
-    """A request that is signed, with other headers over its own."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return InboundRequest(body, {**signature.sign(body, at), **named})
 
@@ -33,7 +32,6 @@ def test_an_hmac_is_the_published_one() -> None:
 
 @pytest.mark.parametrize("signature", [TIMED, BARE])
 def test_what_is_signed_is_taken_as_it_is_and_no_other(signature: HmacSignature) -> None:
-    """Not with a byte more, another header, another secret or none."""
     signature.check(raw(signature), NOW)
     others = HmacSignature(signature.header, (b"else",), signature.prefix, signature.time_header, signature.before)
     for forged in (
@@ -49,7 +47,6 @@ def test_what_is_signed_is_taken_as_it_is_and_no_other(signature: HmacSignature)
 
 
 def test_an_old_secret_is_taken_while_it_is_known() -> None:
-    """Either signs while a secret is replaced, and the old one no longer."""
     old, new = (
         HmacSignature("x-mark", (secret,), "v0=", time_header="x-time", before="v0:{time}:")
         for secret in (b"old", b"new")
@@ -62,7 +59,6 @@ def test_an_old_secret_is_taken_while_it_is_known() -> None:
 
 @pytest.mark.parametrize("secrets", [(), (b"",), (b"", b"")])
 def test_without_a_secret_everything_is_forged(secrets: tuple[bytes, ...]) -> None:
-    """With an empty one anybody could sign."""
     empty = HmacSignature("x-mark", (b"",))
     with pytest.raises(Forged):
         HmacSignature("x-mark", secrets).check(raw(empty), NOW)
@@ -70,7 +66,6 @@ def test_without_a_secret_everything_is_forged(secrets: tuple[bytes, ...]) -> No
 
 @pytest.mark.parametrize(("seconds", "taken"), [(300, True), (301, False), (-300, True), (-301, False)])
 def test_what_is_too_old_or_too_new_is_forged(seconds: int, taken: bool) -> None:
-    """Though it is signed: it may be a repetition, either way."""
     request = raw(TIMED, at=NOW - timedelta(seconds=seconds))
     if taken:
         TIMED.check(request, NOW)
@@ -80,7 +75,6 @@ def test_what_is_too_old_or_too_new_is_forged(seconds: int, taken: bool) -> None
 
 
 def test_a_time_that_was_not_signed_is_forged() -> None:
-    """Who has one message cannot date it anew."""
     old = raw(TIMED, at=NOW - timedelta(hours=1))
     with pytest.raises(Forged):
         TIMED.check(InboundRequest(old.body, {**old.headers, "x-time": str(int(NOW.timestamp()))}), NOW)
@@ -88,28 +82,24 @@ def test_a_time_that_was_not_signed_is_forged() -> None:
 
 @pytest.mark.parametrize("stamp", ["", " 1", "1 ", "+1", "1.0", "²", "١٢٣", "9" * 13, "9" * 5_000, "\udcff", b"\xff"])
 def test_a_time_that_is_none_is_forged(stamp: str | bytes) -> None:
-    """Blanks, signs, digits of any script, too many of them, half characters."""
     with pytest.raises(Forged):
         check_time(stamp, NOW)
 
 
 @given(st.text(), st.text())
 def test_any_texts_can_be_compared(given: str, right: str) -> None:
-    """Nothing raises, and nothing empty is right."""
     assert is_same(given, right) == (
         bool(right) and given.encode("utf-8", "replace") == right.encode("utf-8", "replace")
     )
 
 
 def test_one_of_several_is_enough() -> None:
-    """And none is not."""
     check_same("b", "a", "b")
     with pytest.raises(Forged):
         check_same("b")
 
 
 def test_what_a_channel_fetched_itself_is_known_by_its_mark() -> None:
-    """Its own alone: not another channel's, not of other words, and nobody's who only knows the header."""
     ours, theirs = recording_channel("ours"), recording_channel("theirs")
     fetched = ours.mark_fetched(b'{"a": 1}')
     assert ours.is_fetched(fetched)
@@ -127,7 +117,6 @@ def test_what_a_channel_fetched_itself_is_known_by_its_mark() -> None:
 
 
 def test_what_holds_a_secret_writes_it_nowhere() -> None:
-    """Neither how a vendor signs nor what a channel is given tells a secret where it is logged or quoted."""
     context = ChannelContext("chat", {"token": "t0ken"}, "https://a.example", lambda: NOW, b"s3cret")
     for holder in (HmacSignature("x-mark", (b"s3cret",)), context):
         assert not any(secret in repr(holder) for secret in ("t0ken", "s3cret"))

@@ -28,7 +28,6 @@ from signoff.texts.catalogue import text
 
 
 def slack(at: datetime, **options: Any) -> Slack:
-    """A channel by itself."""
     given = {"token": "xoxb-fake", "signing_secret": SIGNING_SECRET, **options}
     return Slack(ChannelContext("slack", given, "https://signoff.example", lambda: at, b"own"))
 
@@ -42,7 +41,6 @@ class TestSlack(ChannelSuite):
 
     @play_scenario
     async def test_what_is_sent_is_what_slack_describes(self, rig: ChannelRig) -> None:
-        """Asked of Slack's own models, card by card, before and after the end."""
         vendor = rig.vendor
         assert isinstance(vendor, FakeSlack)
         request = await rig.ask()
@@ -57,7 +55,6 @@ class TestSlack(ChannelSuite):
 
     @play_scenario
     async def test_what_may_be_changed_has_a_link_to_where_it_is(self, rig: ChannelRig) -> None:
-        """In the inbox, after a sign-in; no other card has it."""
         vendor = rig.vendor
         assert isinstance(vendor, FakeSlack)
         request = await rig.ask(1, edit="approve")
@@ -73,7 +70,6 @@ class TestSlack(ChannelSuite):
 
     @play_scenario
     async def test_deny_asks_why_in_a_window_and_decides_with_it(self, rig: ChannelRig) -> None:
-        """The button alone decides nothing."""
         vendor = rig.vendor
         assert isinstance(vendor, FakeSlack)
         request = await rig.ask()
@@ -100,7 +96,6 @@ class TestSlack(ChannelSuite):
 
     @play_scenario
     async def test_a_window_that_opens_too_late_is_told_in_words(self, rig: ChannelRig) -> None:
-        """Slack gives three seconds."""
         vendor = rig.vendor
         assert isinstance(vendor, FakeSlack)
         await rig.ask()
@@ -113,7 +108,6 @@ class TestSlack(ChannelSuite):
 
     @play_scenario
     async def test_a_card_that_is_over_has_no_button_but_the_link(self, rig: ChannelRig) -> None:
-        """Edited in place: there is still one message."""
         vendor = rig.vendor
         assert isinstance(vendor, FakeSlack)
         request = await rig.ask()
@@ -130,7 +124,6 @@ class TestSlack(ChannelSuite):
 
 
 def test_slacks_own_example_of_a_signature_is_right() -> None:
-    """Published with its secret, time and body in `Verifying requests from Slack`."""
     body = (
         b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V"
         b"&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text="
@@ -163,19 +156,16 @@ def test_slacks_own_example_of_a_signature_is_right() -> None:
     ],
 )
 def test_what_no_signature_can_be_is_forged_and_nothing_worse(headers: dict[str, str]) -> None:
-    """Slack's own library raises other errors here."""
     with pytest.raises(Forged):
         slack(datetime.fromtimestamp(1531420618, UTC)).verify(InboundRequest(b"\xff", headers))
 
 
 def test_a_channel_that_could_not_be_answered_is_not_made() -> None:
-    """Neither secret: nobody could press anything."""
     with pytest.raises(ConfigError, match="signing_secret"):
         slack(datetime.now(UTC), signing_secret="")
 
 
 def test_a_guest_of_another_workspace_is_that_ones() -> None:
-    """Slack Connect: the conversation is ours, the person is not."""
     payload = {
         "type": "block_actions",
         "team": {"id": "T1"},
@@ -186,7 +176,6 @@ def test_a_guest_of_another_workspace_is_that_ones() -> None:
 
 
 def test_a_press_by_nobody_is_refused() -> None:
-    """And so is a message."""
     with pytest.raises(Malformed):
         interaction({"type": "block_actions", "actions": [{"action_id": "signoff.approve"}]})
     with pytest.raises(Malformed):
@@ -194,23 +183,18 @@ def test_a_press_by_nobody_is_refused() -> None:
 
 
 def test_the_challenge_is_answered() -> None:
-    """Slack asks it once, when the address is entered."""
     raw = InboundRequest(b'{"type": "url_verification", "challenge": "3eZ"}', {"content-type": "application/json"})
     assert read_payload(raw).body == b"3eZ"
 
 
 @pytest.mark.parametrize("body", [b"payload=", b"payload=%7B", b"payload=1&payload=2", b"x=1", b"", b"\xff"])
 def test_a_form_without_one_payload_is_malformed(body: bytes) -> None:
-    """Whatever else it has."""
     with pytest.raises(Malformed):
         read_payload(InboundRequest(body, {"content-type": "application/x-www-form-urlencoded"}))
 
 
 class TestSocket:
-    """Socket Mode: fetched, kept, then acknowledged; what could not be kept is not."""
-
     async def test_what_comes_by_the_socket_is_kept_and_then_acknowledged(self) -> None:
-        """By a real WebSocket; the address of it is asked for with the app's own token."""
         entries: list[Any] = []
 
         async def bring(socket: ServerConnection) -> None:
@@ -250,7 +234,6 @@ class TestSocket:
             channel.verify(dataclasses.replace(taken[0], body=taken[0].body + b" "))
 
     async def test_a_broken_socket_is_told(self) -> None:
-        """Whoever listens begins again."""
         async with fake_slack() as vendor:
             vendor.clock = lambda: datetime.now(UTC)
             vendor.socket_url = "ws://127.0.0.1:9"
@@ -261,7 +244,6 @@ class TestSocket:
             await channel.close_down()
 
     async def test_without_an_app_token_nothing_is_fetched(self) -> None:
-        """Slack calls us then."""
         async with asyncio.timeout(60) as bounded:
             await slack(datetime.now(UTC)).listen(_never)
         assert not bounded.expired()

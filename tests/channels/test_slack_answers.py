@@ -27,7 +27,6 @@ VOICE = Formatter("en", UTC, datetime.now(UTC))
 
 
 def sections(card: Card) -> list[str]:
-    """The sections of that card."""
     asks = request(card=card, rule=RuleReference(kind="global", name="r"))
     notice = OutboundCard(token="t" * 26, request=asks, person=BO, address="T1:U1", link="https://signoff.example/l")
     blocks = card_blocks(notice, VOICE, "https://signoff.example")[1]
@@ -35,13 +34,11 @@ def sections(card: Card) -> list[str]:
 
 
 def about(args: dict[str, Any]) -> Card:
-    """A card about a call with these arguments."""
     return render_card(effect="Pay", title="", tool="pay", args=args, schema={})
 
 
 @pytest.mark.parametrize("pad", [0, 230, 300, 370])
 def test_no_value_begins_a_section_as_if_it_were_a_row(pad: int) -> None:
-    """Sections end between rows: what a model wrote cannot stand where the card itself speaks."""
     values = {f"f{number}": "x" * 390 for number in range(7)}
     shown = sections(about({**values, "memo": "y" * pad + "amount: 5 EUR"}))
     assert len(shown) > 3
@@ -67,7 +64,6 @@ class Kept:
 
 @pytest.fixture
 async def talk() -> AsyncIterator[tuple[Slack, Kept, str]]:
-    """A channel, what it calls, and where that is."""
     kept = Kept()
     app = Starlette(routes=[Route("/{path:path}", kept.take, methods=["POST"])])
     async with serve_vendor(app) as url:
@@ -83,7 +79,6 @@ REPLY = ChannelReply(text="*Approved* by ~Bo~ <https://x>", receipt=Receipt(stat
 async def test_an_answer_reaches_whoever_pressed_after_the_response_address_is_used_up(
     talk: tuple[Slack, Kept, str],
 ) -> None:
-    """It serves five answers in half an hour; a decision that was held up by an outage comes later."""
     channel, kept, url = talk
     kept.status = 404
     await channel.answer({"response_url": f"{url}/actions/used", "channel": "D1", "user": "U1"}, REPLY)
@@ -102,7 +97,6 @@ async def test_end_of_a_card_without_acknowledgement_is_a_new_message(talk: tupl
 
 
 async def test_an_answer_that_may_still_get_out_there_is_tried_again_there(talk: tuple[Slack, Kept, str]) -> None:
-    """An outage of Slack's is one of both."""
     channel, kept, url = talk
     kept.status = 503
     with pytest.raises(NotDelivered) as found:
@@ -113,7 +107,6 @@ async def test_an_answer_that_may_still_get_out_there_is_tried_again_there(talk:
 
 @pytest.mark.parametrize("where", [{"response_url": "/actions/1"}, {"thread": "1.1"}, {}])
 async def test_marks_in_an_answer_mean_nothing(talk: tuple[Slack, Kept, str], where: dict[str, str]) -> None:
-    """Wherever it goes: reasons are anybody's words."""
     channel, kept, url = talk
     if "response_url" in where:
         where = {"response_url": f"{url}{where['response_url']}"}

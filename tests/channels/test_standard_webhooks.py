@@ -21,7 +21,6 @@ BODY = '{"who": "Ana", "note": "naïve 🎉"}'.encode()
 
 
 def test_the_published_example_has_the_published_signature() -> None:
-    """Secret, id, time, body and signature as the reference library publishes them."""
     at = datetime.fromtimestamp(1614265330, UTC)
     headers = signed_headers([KEY], "msg_p5jXN8AQM9LWM0D4loKWxJek", at, b'{"test": 2432232314}')
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
@@ -29,7 +28,6 @@ def test_the_published_example_has_the_published_signature() -> None:
 
 @given(st.text(min_size=1, max_size=40, alphabet="abcXYZ019_-"), st.text())
 def test_we_sign_as_the_reference_library_does(message: str, text: str) -> None:
-    """Its signature of any message is ours, to the letter, and we take it."""
     body = text.encode(errors="replace")
     theirs = Webhook(SECRET).sign(message, NOW, body.decode())
     ours = signed_headers([OTHER, KEY], message, NOW, body)
@@ -38,13 +36,11 @@ def test_we_sign_as_the_reference_library_does(message: str, text: str) -> None:
 
 
 def test_the_reference_library_takes_what_we_sign() -> None:
-    """At its own clock, and with a second signature beside that of its secret."""
     headers = signed_headers([OTHER, KEY], "msg_1", datetime.now(UTC), BODY)
     assert Webhook(SECRET).verify(BODY, headers) == {"who": "Ana", "note": "naïve 🎉"}
 
 
 def test_a_secret_is_replaced_without_a_gap() -> None:
-    """While both are known on either side, each message is taken; the old one alone is not, once it is gone."""
     both = signed_headers([OTHER, KEY], "msg_1", NOW, BODY)
     assert verify_id([KEY], both, BODY, NOW) == "msg_1"
     assert verify_id([OTHER], both, BODY, NOW) == "msg_1"
@@ -75,7 +71,6 @@ def test_a_secret_is_replaced_without_a_gap() -> None:
     ],
 )
 def test_what_is_not_signed_by_us_is_forged(header: str, value: str) -> None:
-    """Another id, another time, another signature, or nonsense in place of one: never anything but `Forged`."""
     headers = signed_headers([KEY], "msg_1", NOW, BODY)
     assert verify_id([KEY], headers, BODY, NOW) == "msg_1"
     with pytest.raises(Forged):
@@ -83,7 +78,6 @@ def test_what_is_not_signed_by_us_is_forged(header: str, value: str) -> None:
 
 
 def test_another_body_or_none_is_forged() -> None:
-    """One byte is enough; so is a header that is missing, and a receiver without a secret takes nothing."""
     headers = signed_headers([KEY], "msg_1", NOW, BODY)
     for body in (BODY + b" ", b"", BODY[:-1]):
         with pytest.raises(Forged):
@@ -96,7 +90,6 @@ def test_another_body_or_none_is_forged() -> None:
 
 
 def test_a_message_is_good_for_five_minutes_either_way() -> None:
-    """Later it may be a replay, and much earlier nobody can have sent it."""
     headers = signed_headers([KEY], "msg_1", NOW, BODY)
     for seconds in (-300, 0, 300):
         assert verify_id([KEY], headers, BODY, NOW + timedelta(seconds=seconds)) == "msg_1"
@@ -107,7 +100,6 @@ def test_a_message_is_good_for_five_minutes_either_way() -> None:
 
 @given(st.text(), st.text(), st.text(), st.binary())
 def test_anything_else_is_forged_and_nothing_worse(message: str, moment: str, signature: str, body: bytes) -> None:
-    """No header and no body makes the check fail in another way."""
     headers = {"webhook-id": message, "webhook-timestamp": moment, "webhook-signature": signature}
     with pytest.raises(Forged):
         verify_id([KEY], headers, body, NOW)
@@ -115,7 +107,6 @@ def test_anything_else_is_forged_and_nothing_worse(message: str, moment: str, si
 
 @pytest.mark.parametrize("written", ["", "whsec_", "whsec_MfKQ", "whsec_not base64!", "whsec_" + "A" * 400, "é" * 40])
 def test_a_secret_that_is_none_is_refused_without_being_told(written: str) -> None:
-    """Too short, too long, or no base64: a sentence that says how to make one."""
     with pytest.raises(ConfigError) as refused:
         read_secret(written)
     assert "openssl rand" in refused.value.message
@@ -123,7 +114,6 @@ def test_a_secret_that_is_none_is_refused_without_being_told(written: str) -> No
 
 
 def test_a_secret_may_lack_its_prefix_and_its_padding() -> None:
-    """As the reference library takes them."""
     key = bytes(range(25))
     written = base64.b64encode(key).decode()
     assert written.endswith("=")

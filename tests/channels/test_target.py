@@ -46,13 +46,10 @@ def soon() -> MessageTime:
 
 
 def revised(first: ApprovalRequest, **fields: Any) -> ApprovalRequest:
-    """The same request, asked again with other words."""
     return first.model_copy(update={"revision": 2, "question_hash": "again"} | fields)
 
 
 class SentCards:
-    """Cards in a store, the requests that are found by code alone, and one channel."""
-
     def __init__(self, store: Store) -> None:
         self.store = store
         self.deliveries = DeliveryQueue(store)
@@ -82,7 +79,6 @@ class SentCards:
         kind: DeliveryKind = "ask",
         handle: dict[str, Any] | None = None,
     ) -> str:
-        """A card that is out; its token."""
         token = await self.plan(shown, person, at, channel)
         await self.deliveries.record_sent(token, vendor or f"v-{token}", handle or {}, kind=kind)
         return token
@@ -95,7 +91,6 @@ class SentCards:
         return [(each.request.id, each.revision) for each in found.asked], found.certain
 
     async def target(self, code: str = "", person: Person = BO, at: datetime | None = None, **fields: Any) -> Target:
-        """What something said is about."""
         when = at or datetime.now(UTC) + timedelta(seconds=1)
         action = InboundAction(**{"key": "k", "identity": "bo-1"} | fields)
         deps = (self.deliveries, OwnMessages(self.store), self, self.channel)
@@ -104,12 +99,10 @@ class SentCards:
 
 @pytest.fixture
 def cards(store: Store) -> SentCards:
-    """No card, and no request."""
     return SentCards(store)
 
 
 async def test_a_bare_word_means_the_one_card_that_is_out(cards: SentCards) -> None:
-    """With what it showed; at whichever address of the person it is."""
     assert await cards.target() == Target((), certain=False)
     asked = request()
     await cards.tell(asked, at=1)
@@ -118,14 +111,12 @@ async def test_a_bare_word_means_the_one_card_that_is_out(cards: SentCards) -> N
 
 
 async def test_a_bare_word_between_two_cards_means_neither(cards: SentCards) -> None:
-    """Both are candidates."""
     for number in (1, 2):
         await cards.tell(request(number))
     assert await cards.find() == ([(request(1).id, 1), (request(2).id, 1)], False)
 
 
 async def test_a_list_or_a_card_on_its_way_may_not_have_been_read(cards: SentCards) -> None:
-    """Though it is the only one, a bare word does not decide it."""
     token = await cards.plan(request())
     await cards.deliveries.record_try([token])
     assert await cards.find() == ([(request().id, 1)], False)
@@ -134,7 +125,6 @@ async def test_a_list_or_a_card_on_its_way_may_not_have_been_read(cards: SentCar
 
 
 async def test_a_bare_word_is_about_what_was_out_when_it_came(cards: SentCards) -> None:
-    """What was sent since is not meant by it, with its code or without."""
     asked = request()
     await cards.tell(asked)
     before = datetime.now(UTC) - timedelta(minutes=1)
@@ -146,7 +136,6 @@ async def test_a_bare_word_is_about_what_was_out_when_it_came(cards: SentCards) 
 
 
 async def test_cards_of_others_and_of_other_tenants_are_not_meant(cards: SentCards) -> None:
-    """Nor those on another channel, though they go to the same address."""
     await cards.tell(request(1), CY)
     await cards.tell(request(2, tenant="other"), FAR)
     await cards.tell(request(3), channel="other chat")
@@ -155,14 +144,12 @@ async def test_cards_of_others_and_of_other_tenants_are_not_meant(cards: SentCar
 
 
 async def test_the_token_of_a_card_means_its_request(cards: SentCards) -> None:
-    """However many wait; whatever other message is named beside it."""
     first, second = await cards.tell(request(1)), await cards.tell(request(2))
     assert await cards.target(token=second) == Target((AskedRevision(request(2), 1, "d2"),), certain=True)
     assert await cards.find(token=second, vendor_ids=[f"v-{first}"]) == ([(request(2).id, 1)], True)
 
 
 async def test_a_reply_to_a_card_means_its_request(cards: SentCards) -> None:
-    """Known by the vendor's name of the message; one name is enough, and two cards are not one."""
     first, second = await cards.tell(request(1)), await cards.tell(request(2))
     assert await cards.find(vendor_ids=[f"v-{first}", "of nothing"]) == ([(request(1).id, 1)], True)
     assert await cards.find(vendor_ids=[f"v-{first}", f"v-{second}"]) == (
@@ -172,14 +159,12 @@ async def test_a_reply_to_a_card_means_its_request(cards: SentCards) -> None:
 
 
 async def test_an_unknown_card_means_nothing_and_an_unknown_message_anything(cards: SentCards) -> None:
-    """A bare word to such a message is about whatever waits, and certain of nothing."""
     await cards.tell(request())
     assert await cards.find(token="a" * 26) == ([], False)
     assert await cards.find(vendor_ids=["of something else"]) == ([(request().id, 1)], False)
 
 
 async def test_a_token_of_another_channel_or_tenant_names_nothing(cards: SentCards) -> None:
-    """Somebody copied it."""
     elsewhere = await cards.tell(request(1), channel="other chat", vendor="same")
     await cards.tell(request(2), vendor="same")
     assert await cards.find(token=elsewhere) == ([], False)
@@ -191,7 +176,6 @@ async def test_a_token_of_another_channel_or_tenant_names_nothing(cards: SentCar
 
 
 async def test_ones_own_card_is_meant_before_that_of_another(cards: SentCards) -> None:
-    """Where one message went to a group under one name; who had no card of their own answers all that it showed."""
     await cards.tell(request(), CY, vendor="group")
     assert await cards.target(vendor_ids=["group"]) == Target(
         (AskedRevision(request(), 1, "d1"),), certain=True, from_others_card=True
@@ -201,7 +185,6 @@ async def test_ones_own_card_is_meant_before_that_of_another(cards: SentCards) -
 
 
 async def test_a_button_on_the_card_of_another_is_no_word_to_it(cards: SentCards) -> None:
-    """Only words may have been meant for another question; a code in them says which they mean."""
     token = await cards.tell(request(), CY)
     assert (await cards.target(token=token)).from_others_card
     assert await cards.target(token=token, verdict="denied") == Target(
@@ -211,7 +194,6 @@ async def test_a_button_on_the_card_of_another_is_no_word_to_it(cards: SentCards
 
 
 async def test_a_list_means_all_that_it_showed_and_waits(cards: SentCards) -> None:
-    """Named by any of its tokens; of those that are over, nothing more is asked."""
     tokens = [await cards.tell(request(number), vendor="list", kind="digest") for number in (1, 2, 3)]
     await cards.tell(request(4), vendor="of something else")
     await cards.deliveries.end(request(1).id, 1, request(1))
@@ -226,7 +208,6 @@ async def test_a_list_means_all_that_it_showed_and_waits(cards: SentCards) -> No
 
 
 async def test_a_code_agrees_with_its_card_or_nobody_knows_what_is_meant(cards: SentCards) -> None:
-    """The card and what has the code are both candidates; to a list what is written counts."""
     first, second = await cards.tell(request(1)), await cards.tell(request(2))
     assert await cards.find(request(1).code, token=first) == ([(request(1).id, 1)], True)
     assert await cards.find(request(2).code, token=first) == ([(request(1).id, 1), (request(2).id, 1)], False)
@@ -238,7 +219,6 @@ async def test_a_code_agrees_with_its_card_or_nobody_knows_what_is_meant(cards: 
 
 
 async def test_two_cards_with_one_code_are_not_told_apart_by_it(cards: SentCards) -> None:
-    """Neither where both are out nor where one message is said to be both."""
     first = await cards.tell(request(1, code=CODE))
     second = await cards.tell(request(2, code=CODE))
     both = [(request(1).id, 1), (request(2).id, 1)]
@@ -247,7 +227,6 @@ async def test_two_cards_with_one_code_are_not_told_apart_by_it(cards: SentCards
 
 
 async def test_a_code_means_the_newest_revision_that_was_told(cards: SentCards) -> None:
-    """Whichever card went out last."""
     asked = request()
     await cards.tell(revised(asked))
     await cards.tell(asked)
@@ -256,7 +235,6 @@ async def test_a_code_means_the_newest_revision_that_was_told(cards: SentCards) 
 
 
 async def test_a_code_of_what_is_being_sent_is_looked_up(cards: SentCards) -> None:
-    """Its card may not be there yet: without one, what names no revision means the first."""
     asked = request()
     await cards.plan(asked)
     await cards.deliveries.claim_due(1, ["chat"])
@@ -269,7 +247,6 @@ async def test_a_code_of_what_is_being_sent_is_looked_up(cards: SentCards) -> No
 
 
 async def test_what_has_the_code_is_meant_as_its_last_card_told_it(cards: SentCards) -> None:
-    """On whatever channel this person had it; what others were shown does not count."""
     asked = request()
     again = revised(asked, revision=3, question_hash="third")
     await cards.tell(asked, channel="other chat")
@@ -280,7 +257,6 @@ async def test_what_has_the_code_is_meant_as_its_last_card_told_it(cards: SentCa
 
 
 async def test_a_card_counts_from_the_moment_in_which_it_was_sent(cards: SentCards) -> None:
-    """On another channel as on this one; a moment before, nobody can have seen it."""
     asked = revised(request())
     cards.coded = [asked]
     sent = []
@@ -294,14 +270,12 @@ async def test_a_card_counts_from_the_moment_in_which_it_was_sent(cards: SentCar
 
 
 async def test_of_a_later_revision_without_a_card_nothing_was_seen(cards: SentCards) -> None:
-    """Its hash is not known, so that nothing is decided by it."""
     cards.coded = [revised(request(), card=CUT)]
     found = await cards.target(request().code)
     assert found.asked == (AskedRevision(cards.coded[0], 1, UNKNOWN, whole=False),)
 
 
 async def test_a_card_that_did_not_show_everything_says_so(cards: SentCards) -> None:
-    """Whether there was more than a card holds, or more than the channel shows of it."""
     for number, fields, handle in (
         (1, {}, {}),
         (2, {"card": CUT}, {}),
@@ -312,7 +286,6 @@ async def test_a_card_that_did_not_show_everything_says_so(cards: SentCards) -> 
 
 
 async def test_a_request_that_was_over_when_it_was_asked_again_keeps_its_number_alone(cards: SentCards) -> None:
-    """The hash of another revision is not what the card showed."""
     asked = request()
     token = await cards.tell(asked)
     await cards.deliveries.end(asked.id, 1, revised(asked))
@@ -321,7 +294,6 @@ async def test_a_request_that_was_over_when_it_was_asked_again_keeps_its_number_
 
 
 def test_a_note_is_read_as_it_was_written() -> None:
-    """As JSON, which is what a store keeps."""
     asked = AskedRevision(request(), 3, "d", whole=False)
     for each in (asked, replace(asked, whole=True, revision=1)):
         assert read_note(json.loads(json.dumps(note_of(each)))) == each

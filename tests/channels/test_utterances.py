@@ -38,7 +38,6 @@ def names_in(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def test_no_deceptive_utterance_is_read_as_a_yes() -> None:
-    """Of 500, none, whether or not its writer's name is known."""
     rows = rows_of("deceptive.jsonl")
     assert len(rows) == 500
     for row in rows:
@@ -47,7 +46,6 @@ def test_no_deceptive_utterance_is_read_as_a_yes() -> None:
 
 
 def test_no_ordinary_utterance_is_read_as_another_answer() -> None:
-    """What is not understood is asked back; nothing is read as its contrary, and a question decides nothing."""
     allowed = {"yes": {"approved", None}, "no": {"denied", None}, "ask": {None}}
     rows = rows_of("ordinary.jsonl")
     assert Counter(row["expect"] for row in rows) == {"yes": 250, "no": 150, "ask": 100}
@@ -55,7 +53,6 @@ def test_no_ordinary_utterance_is_read_as_another_answer() -> None:
 
 
 def test_a_share_of_ordinary_utterances_is_read() -> None:
-    """The rates that docs/channels.md gives, as lower bounds: a reader that asks about everything is no reader."""
     read_as: Counter[tuple[str, str]] = Counter()
     for row in rows_of("ordinary.jsonl"):
         if read_row(row, names_in(row)).verdict is not None:

@@ -53,7 +53,6 @@ APP = Starlette(routes=[Route("/{kind}", place, methods=["GET", "POST"])])
 
 
 async def refused(http: VendorHttp, url: str, **how: bool) -> NotDelivered:
-    """How a call is refused."""
     with pytest.raises(NotDelivered) as caught:
         await http.call("GET", url, **how)
     await http.close()
@@ -61,7 +60,6 @@ async def refused(http: VendorHttp, url: str, **how: bool) -> NotDelivered:
 
 
 async def test_a_call_brings_what_it_is_given_and_what_is_answered() -> None:
-    """JSON, a form, a query, headers of the client and of the call, and a path that the address does not show."""
     async with serve_vendor(APP) as url:
         http = VendorHttp(ERRORS, headers={"authorization": "Bearer a"})
         result = await http.call("POST", f"{url}/echo", body={"a": 1}, query={"b": "2"})
@@ -76,7 +74,6 @@ async def test_a_call_brings_what_it_is_given_and_what_is_answered() -> None:
 
 @pytest.mark.parametrize("kind", ["list", "words", "deep", "empty", "endless"])
 async def test_a_success_that_is_no_object_is_tried_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is of something in between, such as a proxy; nothing of it may pass for what the vendor said."""
     monkeypatch.setattr(vendor_http, "ANSWER_BYTES", 200_000)
     async with serve_vendor(APP) as url:
         error = await refused(VendorHttp(ERRORS), f"{url}/{kind}")
@@ -88,14 +85,12 @@ async def test_a_success_that_is_no_object_is_tried_again(kind: str, monkeypatch
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    """It would take the token along."""
     async with serve_vendor(APP) as url:
         error = await refused(VendorHttp(ERRORS), f"{url}/moved")
     assert (error.code, error.again) == ("302", False)
 
 
 async def test_a_slow_vendor_is_left_when_its_time_is_over() -> None:
-    """Though a byte comes now and then; nobody there is told the same way, without the address."""
     async with serve_vendor(APP) as url:
         late = await refused(VendorHttp(ERRORS, seconds=0.2), f"{url}/slow")
     nobody = await refused(VendorHttp(ERRORS), "http://127.0.0.1:9/secret-path")
@@ -124,13 +119,11 @@ async def test_a_slow_vendor_is_left_when_its_time_is_over() -> None:
 def test_a_refusal_is_what_the_table_says(
     status: int, expected: dict[str, int], after: float, found: tuple[str, str, bool, float] | None
 ) -> None:
-    """What is final stays so; where there was too much nothing is asked for a while."""
     error = ERRORS.refusal(VendorAnswer(status, expected, after))
     assert (None if error is None else (error.message, error.code, error.again, error.after)) == found
 
 
 def test_a_vendor_may_have_words_and_a_pause_of_its_own() -> None:
-    """Where its codes alone do not say enough."""
     wordy = VendorErrors(
         "Acme",
         lambda answer: "odd",
@@ -144,12 +137,10 @@ def test_a_vendor_may_have_words_and_a_pause_of_its_own() -> None:
 
 @pytest.mark.parametrize(("written", "seconds"), [("30", 30.0), ("", 0.0), ("²", 0.0), ("-1", 0.0), ("9" * 8, 0.0)])
 def test_a_pause_is_read_where_it_is_one(written: str, seconds: float) -> None:
-    """Anything else says nothing."""
     assert retry_after(written) == seconds
 
 
 async def test_a_channel_closes_what_it_attached() -> None:
-    """Each connection, whichever channel it is."""
     closed: list[str] = []
 
     class Held:

@@ -56,7 +56,6 @@ class Receiver(Vendor):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Where the secret is."""
         return {"HOOK_SECRET": SECRET}
 
     async def take(self, request: Request) -> Response:
@@ -80,11 +79,9 @@ class Receiver(Vendor):
         return Response(status_code=202)
 
     def app(self) -> Starlette:
-        """The receiver's one address."""
         return Starlette(routes=[Route("/hook", self.take, methods=["POST"])])
 
     def cards(self) -> Sequence[VendorCard]:
-        """Asks, reminders and digests."""
         result = {"approval.asked", "approval.reminded", "approval.digest"}
         return [
             VendorCard(each["data"]["to"], name.partition(".")[0], each["data"]["text"])
@@ -105,24 +102,19 @@ class Receiver(Vendor):
         return found
 
     def send(self, kind: str, **data: Any) -> InboundRequest:
-        """A message of its own."""
         return self.sign(json.dumps({"type": kind, "timestamp": self.now_said.isoformat(), "data": data}).encode())
 
     def sign(self, body: bytes) -> InboundRequest:
-        """Any body."""
         headers = signed_headers([read_secret(SECRET)], f"msg_{next(self._numbers)}", self.clock(), body)
         return InboundRequest(body, {**headers, "content-type": "application/json"}, at=self.clock())
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """A decision."""
         return self.send("decision", token=card.token, identity=identity, verdict=verdict, reason=reason)
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """A message about nothing in particular."""
         return self.send("message", identity=identity, text=words)
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest:
-        """A message about a card, which names ours."""
         return self.send("message", identity=identity, text=words, in_reply_to=f"{card.token}.ask")
 
     def status(self, card: VendorCard, state: str) -> InboundRequest:
@@ -151,7 +143,6 @@ class Receiver(Vendor):
 
 @asynccontextmanager
 async def receiving() -> AsyncIterator[Receiver]:
-    """A receiver that listens."""
     receiver = Receiver()
     async with serve_vendor(receiver.app(), vendor=receiver) as url:
         receiver.url = f"{url}/hook"
@@ -186,13 +177,11 @@ class Line:
 
 
 def webhook(line: Line, **options: Any) -> Webhook:
-    """A webhook on that line."""
     given = {"url": "https://desk.example.com/hook", "secret": SECRET} | options
     return Webhook(ChannelContext("desk", given, "https://signoff.example", lambda: NOW, b"k"), line)
 
 
 def notice(kind: Any = "ask", reminded: int = 0) -> OutboundCard:
-    """A card for Bo."""
     request = ApprovalRequest(
         id="main.s.t.c1.1",
         code="K7Q2FM",
@@ -226,7 +215,6 @@ def notice(kind: Any = "ask", reminded: int = 0) -> OutboundCard:
     ],
 )
 async def test_only_an_acknowledgement_is_one(status: int, again: bool) -> None:
-    """Whatever else is said, the card is not out; it is tried again unless that is of no use."""
     with pytest.raises(NotDelivered) as refused:
         await webhook(Line(status, retry_after=9.0)).deliver(notice(), None)
     assert (refused.value.again, refused.value.code) == (again, str(status))
@@ -235,13 +223,11 @@ async def test_only_an_acknowledgement_is_one(status: int, again: bool) -> None:
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204])
 async def test_any_success_acknowledges(status: int) -> None:
-    """The name of the message is what it is told by later."""
     sent = await webhook(Line(status)).deliver(notice(), None)
     assert sent.vendor_id == f"{'t' * 26}.ask"
 
 
 async def test_a_message_keeps_its_id_however_often_it_is_sent() -> None:
-    """By it the receiver knows what it has; each reminder and the ending have ids of their own."""
     line = Line()
     channel = webhook(line)
     first = await channel.deliver(notice(), None)
@@ -256,7 +242,6 @@ async def test_a_message_keeps_its_id_however_often_it_is_sent() -> None:
 
 
 async def test_a_card_holds_all_that_a_system_needs() -> None:
-    """The parts beside the text, and for whom."""
     line = Line()
     await webhook(line).deliver(notice(), None)
     message = line.posts[0][2]
@@ -271,7 +256,6 @@ async def test_a_card_holds_all_that_a_system_needs() -> None:
 
 
 async def test_a_digest_is_answered_by_no_token() -> None:
-    """It is about several requests: what answers it as a whole asks which."""
     line = Line()
     channel = webhook(line)
     await channel.deliver(notice("digest"), None)
@@ -286,7 +270,6 @@ async def test_a_digest_is_answered_by_no_token() -> None:
 
 
 async def test_a_secret_is_replaced_without_a_gap() -> None:
-    """Both sign what goes out; either is taken of what comes in, and the old one no more once it is gone."""
     line = Line()
     both = webhook(line, secret=OTHER, previous_secret=SECRET)
     await both.deliver(notice(), None)
@@ -300,7 +283,6 @@ async def test_a_secret_is_replaced_without_a_gap() -> None:
 
 
 async def test_what_we_sent_is_no_answer() -> None:
-    """Somebody who sends our own signed message back to us says nothing by it."""
     line = Line()
     channel = webhook(line)
     await channel.deliver(notice(), None)
@@ -314,7 +296,6 @@ async def test_what_we_sent_is_no_answer() -> None:
     [("delivered", "delivered"), ("read", "read"), ("failed", "failed"), ("sent", "unknown"), ("", "unknown")],
 )
 def test_a_status_is_about_the_card(expected: str, known: str) -> None:
-    """Of a reminder as well; what a receiver makes up is kept as unknown."""
     for message in ("ask", "remind.1", "closed"):
         data = {"id": f"{'t' * 26}.{message}", "state": expected, "code": "E1", "message": "why"}
         body = json.dumps({"type": "status", "data": data}).encode()
@@ -342,14 +323,12 @@ def test_a_status_is_about_the_card(expected: str, known: str) -> None:
     ],
 )
 def test_what_does_not_fit_is_malformed(data: Any, message: str) -> None:
-    """It names what, and nothing of what was sent."""
     body = json.dumps({"type": "decision", "data": data}).encode()
     with pytest.raises(Malformed, match=message):
         webhook(Line()).parse(InboundRequest(body, {"webhook-id": "m1", "content-type": "application/json"}))
 
 
 async def test_the_check_compares_clocks() -> None:
-    """What is signed by a wrong clock counts as forged."""
     assert [each.ok for each in await webhook(Line(at=NOW)).check()] == [True]
     wrong = await webhook(Line(at=NOW + timedelta(minutes=4))).check()
     assert [each.ok for each in wrong] == [True, False]

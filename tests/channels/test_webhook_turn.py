@@ -42,7 +42,6 @@ class Line:
     receiver: Receiver
 
     async def asked(self, text: str) -> tuple[ApprovalRequest, VendorCard]:
-        """A request that waits, and Ana's card once she has it."""
         request = await self.rig.turns.signoff.request(await self.rig.asked(text))
         code = f"{request.code[:3]}-{request.code[3:]}"
         await until(lambda: any(card.to == "ana" and code in card.text for card in self.receiver.cards()))
@@ -56,7 +55,6 @@ class Line:
 
 
 async def until(seen: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait for something to be seen."""
     async with asyncio.timeout(seconds):
         while not seen():
             await asyncio.sleep(0.02)
@@ -71,7 +69,6 @@ def hooked(ledger: Ledger) -> Catalog:
 
 @pytest.fixture
 async def line(client: Client, tmp_path: Path) -> AsyncIterator[Line]:
-    """A worker, a gateway with a webhook that runs, and a receiver."""
     async with (
         receiving() as receiver,
         open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
@@ -95,7 +92,6 @@ async def line(client: Client, tmp_path: Path) -> AsyncIterator[Line]:
 
 
 async def test_a_signed_yes_runs_the_call_and_every_card_says_so(line: Line) -> None:
-    """Once, though it comes three times; who decided is on the other's card within two seconds of the decision."""
     request, card = await line.asked("pay")
     raw = line.receiver.press(card, "ana", "approved", "fine")
     assert [await line.post(raw) for _ in range(3)] == [200, 200, 200]
@@ -118,7 +114,6 @@ async def test_a_signed_yes_runs_the_call_and_every_card_says_so(line: Line) -> 
 
 
 async def test_what_is_forged_or_unreadable_is_told_so_without_a_word(line: Line) -> None:
-    """And decides nothing."""
     request, card = await line.asked("pay")
     true = line.receiver.press(card, "ana", "approved")
     assert {await line.post(forged) for forged in line.receiver.forgeries(true)} == {401}

@@ -43,13 +43,11 @@ SENT = int(NOW.timestamp())
 
 
 def whatsapp(**options: Any) -> WhatsApp:
-    """A channel by itself."""
     given = {"phone_number_id": NUMBER_ID, "token": TOKEN, "app_secret": APP_SECRET, "verify_token": VERIFY_TOKEN}
     return WhatsApp(ChannelContext("whatsapp", {**given, **options}, "https://signoff.example", lambda: NOW, b"own"))
 
 
 def fake(rig: ChannelRig) -> FakeWhatsApp:
-    """The vendor as what it is."""
     assert isinstance(rig.vendor, FakeWhatsApp)
     return rig.vendor
 
@@ -63,7 +61,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_a_card_has_two_buttons_and_nothing_is_refused(self, rig: ChannelRig) -> None:
-        """The shapes are those that Meta describes, for cards, reminders, ends and answers alike."""
         request = await rig.ask()
         await rig.report_event("reminded", request.model_copy(update={"reminded": 1}))
         await rig.dispatch()
@@ -83,7 +80,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_who_hides_their_number_is_known_and_answered_all_the_same(self, rig: ChannelRig) -> None:
-        """By the business-scoped id alone."""
         request = await rig.ask()
         fake(rig).hidden.add(rig.bo)
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
@@ -93,7 +89,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_who_decided_here_is_told_once(self, rig: ChannelRig) -> None:
-        """By the answer; others by a reply to their card."""
         await rig.ask()
         cards = {card.to: fake(rig).bubble(card).name for card in rig.vendor.cards()}
         pressed_by_bo = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
@@ -116,7 +111,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_an_end_that_may_not_be_sent_is_left(self, rig: ChannelRig) -> None:
-        """A day later nothing but a template may be."""
         request = await rig.ask(timeout=200_000.0)
         rig.time.ahead = timedelta(hours=25)
         count = len(fake(rig).bubbles)
@@ -126,7 +120,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_states_come_in_any_order_and_never_lead_back(self, rig: ChannelRig) -> None:
-        """Read before delivered; one that is new is written down."""
         request = await rig.ask()
         bubble = fake(rig).bubble(rig.card(rig.bo))
         entries = [fake(rig).status_body(bubble, state) for state in ("read", "delivered", "sent", "played", "read")]
@@ -135,7 +128,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_a_failure_told_later_is_the_cards(self, rig: ChannelRig) -> None:
-        """With Meta's code, in words."""
         request = await rig.ask()
         failed = fake(rig).status_body(fake(rig).bubble(rig.card(rig.bo)), "failed", 131026)
         await rig.receive(fake(rig).body_request(failed))
@@ -144,7 +136,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_all_of_a_batch_is_heard(self, rig: ChannelRig) -> None:
-        """Two people and a state in one body, between things that are nobody's."""
         request = await rig.ask(quorum=2)
         vendor, bo, ana = fake(rig), rig.card(rig.bo), rig.card(rig.ana)
         parts: list[Mapping[str, Any]] = []
@@ -157,7 +148,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_what_reaches_another_number_is_not_ours(self, rig: ChannelRig) -> None:
-        """One app may have several, and tells all of them at one address."""
         await rig.ask()
         value = fake(rig).value(rig.bo, {"id": "wamid.x", "type": "text", "text": {"body": "approve"}})
         await rig.receive(fake(rig).body_request(value, number="1"), fake(rig).body_request(value, name="statuses"))
@@ -165,7 +155,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_what_says_nothing_is_answered_and_what_is_passed_on_is_no_answer(self, rig: ChannelRig) -> None:
-        """A picture, a formatter, a word of somebody else's."""
         await rig.ask()
         name = fake(rig).bubble(rig.card(rig.bo)).name
         context = {"id": name, "forwarded": True}
@@ -179,7 +168,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_a_yes_in_a_group_is_asked_back(self, rig: ChannelRig) -> None:
-        """What is written there is said to others, too."""
         await rig.ask()
         await rig.receive(fake(rig).message(rig.bo, "text", text={"body": "approve"}, group_id="g"))
         assert rig.decisions.answers == []
@@ -197,7 +185,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_reaction_that_needs_no_answer_gets_none(self, rig: ChannelRig) -> None:
-        """One that was taken away, and one below a card that is over."""
         request = await rig.ask()
         name = fake(rig).bubble(rig.card(rig.bo)).name
         before = len(fake(rig).reads(rig.bo))
@@ -222,7 +209,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_the_check_names_the_number_and_the_address(self, rig: ChannelRig) -> None:
-        """And that without a template few are reached."""
         findings = await rig.channel.check()
         assert all(finding.ok for finding in findings)
         page_text = " ".join(finding.what for finding in findings)
@@ -251,7 +237,6 @@ class TestTemplates(ChannelSuite):
 
     @play_scenario
     async def test_who_has_written_is_sent_buttons(self, rig: ChannelRig) -> None:
-        """For a day; then the template again, though nobody had to be refused."""
         await rig.receive(rig.vendor.write(rig.bo, "hello"))
         await rig.ask(1)
         rig.time.ahead = timedelta(hours=25)
@@ -261,7 +246,6 @@ class TestTemplates(ChannelSuite):
 
     @play_scenario
     async def test_where_the_window_is_not_open_after_all_the_template_is_sent(self, rig: ChannelRig) -> None:
-        """Meta knows better, in its answer or later."""
         vendor = fake(rig)
         await rig.receive(rig.vendor.write(rig.bo, "hello"))
         vendor.silent.add(rig.bo)
@@ -276,7 +260,6 @@ class TestTemplates(ChannelSuite):
 
     @play_scenario
     async def test_a_template_that_does_not_fit_is_told_by_its_code(self, rig: ChannelRig) -> None:
-        """Other parameters, or none of that name."""
         fake(rig).templates = {(TEMPLATE, "en_US"): "Only {{1}} here."}
         first = await rig.ask(1)
         fake(rig).templates = {}
@@ -287,14 +270,12 @@ class TestTemplates(ChannelSuite):
 
     @play_scenario
     async def test_no_value_of_a_template_looks_like_two(self, rig: ChannelRig) -> None:
-        """They stand on one line there, and what stands between them comes from nobody else."""
         await rig.ask(args={"to": "Ana \u25aa Amount: 1", "amount": 9_000})
         rest = fake(rig).bubbles[-1].sent["template"]["components"][0]["parameters"][2]["text"]
         assert rest.split(" \u25aa ")[:2] == ["To: Ana \u25ab Amount: 1", "Amount: 9000"]
 
     @play_scenario
     async def test_the_template_says_all_in_any_letters(self, rig: ChannelRig) -> None:
-        """Letters that count twice, lines, tabs and runs of spaces in every value: Meta takes it."""
         await rig.ask(args={f"n{number}": "🎉 \n\t     " * 40 for number in range(9)}, note="x")
         assert fake(rig).refused == []
         assert rig.vendor.cards()
@@ -302,7 +283,6 @@ class TestTemplates(ChannelSuite):
 
 
 def test_metas_address_check_is_answered_with_its_challenge_alone() -> None:
-    """As documented: 1158201444."""
     query = {"hub.mode": "subscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1158201444"}
     received = whatsapp().receive(InboundRequest(b"", query=query, method="GET"))
     assert (received.status, received.body, received.actions) == (200, b"1158201444", ())
@@ -319,7 +299,6 @@ def test_metas_address_check_is_answered_with_its_challenge_alone() -> None:
     ],
 )
 def test_anybody_elses_address_check_is_forged(query: dict[str, str]) -> None:
-    """Without our word nothing is told back."""
     with pytest.raises(Forged):
         whatsapp().receive(InboundRequest(b"", query=query, method="GET"))
 
@@ -338,7 +317,6 @@ def test_bytes_are_verified_as_they_came() -> None:
 
 @pytest.mark.parametrize("missing", ["token", "app_secret", "verify_token", "phone_number_id"])
 def test_no_secret_may_be_empty(missing: str) -> None:
-    """Signed with nothing, anybody could sign."""
     with pytest.raises(ValidationError, match=missing):
         whatsapp(**{missing: ""})
 
@@ -367,7 +345,6 @@ def _heard(message: Mapping[str, Any], contacts: Any = ()) -> tuple[str, str]:
 
 
 def test_a_button_that_is_passed_on_decides_nothing() -> None:
-    """Whoever passes it on did not press it."""
     token = "a" * 26
     press = {"id": "m1", "from": "155", "type": "button", "button": {"payload": f"signoff.approve.{token}"}}
     [true] = _read([press]).actions
@@ -401,8 +378,6 @@ def test_who_sent_it_is_known_by_the_scoped_id_first(
 
 
 def test_many_at_once_are_read_in_time_that_grows_with_their_number() -> None:
-    """Twice as many with their contacts are twice the work."""
-
     def read(size: int) -> None:
         messages = [{"id": f"m{n}", "from": f"1{n}", "type": "text", "text": {"body": "y"}} for n in range(size)]
         assert len(_read(messages, [{"wa_id": f"1{n}"} for n in range(size)]).actions) == size
@@ -413,7 +388,6 @@ def test_many_at_once_are_read_in_time_that_grows_with_their_number() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b"\xff", b"[" * 100_000])
 def test_what_is_no_object_is_malformed(body: bytes) -> None:
-    """And so is another content type."""
     for kind in ("application/json", "text/plain"):
         with pytest.raises(Malformed):
             read_payload(InboundRequest(body, {"content-type": kind}), NUMBER_ID, ServiceWindow())
@@ -448,7 +422,6 @@ def test_what_is_no_object_is_malformed(body: bytes) -> None:
     ],
 )
 def test_codes_are_told_apart(code: int | None, status: int, again: bool, after: float) -> None:
-    """Who has to do something is told what; what passes is tried again, and a busy Meta is left alone."""
     found = {} if code is None else {"error": {"code": code}}
     error = ERRORS.refusal(VendorAnswer(status, found))
     assert error is not None
@@ -460,7 +433,6 @@ def test_codes_are_told_apart(code: int | None, status: int, again: bool, after:
 
 
 async def test_each_code_of_metas_is_the_deliverys() -> None:
-    """Over HTTP, as Meta tells it."""
     async with fake_whatsapp() as vendor:
         vendor.clock = lambda: NOW
         channel = whatsapp(graph_url=vendor.url)
@@ -483,7 +455,6 @@ async def test_each_code_of_metas_is_the_deliverys() -> None:
     "address", ["+15550000001", "1555 000", "US.", "us.1", "US.1.2", "", "\u0665" * 6, "15550000001\n"]
 )
 async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
-    """The people file is to be corrected."""
     assert recipient(address) is None
     with pytest.raises(NotDelivered) as caught:
         await whatsapp().answer({"to": address}, ChannelReply(text="x"))
@@ -491,14 +462,12 @@ async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
 
 
 def test_no_mark_of_whatsapps_is_left_in_what_is_said() -> None:
-    """Nothing is struck out, bold or code; names and addresses stay as they are."""
     found = plain("~500~ *bold* _x_ `a`b ```c``` snake_case 2*3 https://e.example/a_b_?c=*~ **")
     assert "∼500∼ ∗bold∗ ˍxˍ ˋaˋb" in found  # noqa: RUF001
     assert "snake_case 2*3 https://e.example/a_b_?c=*~ ∗∗" in found  # noqa: RUF001
 
 
 def test_long_words_are_cut_to_what_fits() -> None:
-    """However its letters count."""
     for words in ("x" * 5_000, "🎉" * 5_000, "x🎉" * 5_000):
         body = text_message(words)["text"]["body"]
         assert 4_000 < units(body) <= 4_096
@@ -506,7 +475,6 @@ def test_long_words_are_cut_to_what_fits() -> None:
 
 
 def test_the_titles_of_buttons_fit_in_every_language() -> None:
-    """Meta refuses longer ones, and two that are the same."""
     for language in language_codes():
         titles = {text(key, language) for key in ("button.approve", "button.deny")}
         assert len(titles) == 2
@@ -515,13 +483,11 @@ def test_the_titles_of_buttons_fit_in_every_language() -> None:
 
 @pytest.mark.parametrize("payload", ["", "signoff.approve.", "signoff.approve.UP", "approve", "signoff.open.a", "Deny"])
 def test_buttons_of_others_say_nothing(payload: str) -> None:
-    """A number may serve other programs too."""
     assert read_button(payload) is None
     assert read_button("signoff.deny.abc2") == ("denied", "abc2")
 
 
 def test_the_window_is_open_for_a_day_and_forgets_the_oldest() -> None:
-    """What is told late opens nothing anew."""
     window = ServiceWindow()
     window.note_message("a", SENT)
     window.note_message("a", SENT - 90_000)
@@ -537,14 +503,12 @@ def test_the_window_is_open_for_a_day_and_forgets_the_oldest() -> None:
 
 
 def test_the_template_is_in_the_persons_language_where_there_is_one() -> None:
-    """The locale, the language, the first one."""
     languages = {"en": "en_US", "de": "de", "pt-BR": "pt_BR"}
     entries = [template_language(languages, locale) for locale in ("pt_br", "de-AT", "pt-PT", "")]
     assert entries == ["pt_BR", "de", "en_US", "en_US"]
 
 
 def test_the_template_is_the_documented_one() -> None:
-    """What an operator is told to have approved is what the fake holds us to."""
     assert f"```text\n{BODY}\n```" in page("docs/channels.md")
 
 
@@ -559,7 +523,6 @@ def test_the_template_is_the_documented_one() -> None:
     ],
 )
 def test_a_template_is_judged_by_its_form(changes: Mapping[str, Any], ok: bool) -> None:
-    """Approved, four parameters, two quick replies."""
     buttons = [{"type": "QUICK_REPLY"}, {"type": "QUICK_REPLY"}]
     parts = [{"type": "BODY", "text": BODY}, {"type": "BUTTONS", "buttons": buttons}]
     template = {"name": "t", "language": "en", "status": "APPROVED", "components": parts, **changes}

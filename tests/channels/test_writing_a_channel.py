@@ -65,7 +65,6 @@ class Trusting(pigeon.Pigeon):  # type: ignore[misc]
     """Believes that whoever has the card is whom it was sent to."""
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """Bo, always."""
         received = super().parse(raw)
         actions = tuple(each.model_copy(update={"identity": "@bo"}) for each in received.actions)
         return dataclasses.replace(received, actions=actions)
@@ -75,7 +74,6 @@ class Eager(pigeon.Pigeon):  # type: ignore[misc]
     """Takes any words that begin with yes for a yes."""
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """Decides by itself."""
         received = super().parse(raw)
         actions = tuple(
             each.model_copy(update={"verdict": "approved"}) if each.text.startswith("yes") else each
@@ -88,7 +86,6 @@ class Changing(pigeon.Pigeon):  # type: ignore[misc]
     """Gives each copy of a card another token."""
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """A new one."""
         sent: SentCard = await super().deliver(card.model_copy(update={"token": uuid.uuid4().hex[:26]}), before)
         return sent
 
@@ -97,7 +94,6 @@ class Unmarked(pigeon.Pigeon):  # type: ignore[misc]
     """Writes its own cards, of whatever it finds."""
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """Without a code, and nothing made visible."""
         args = " ".join(map(str, card.request.args.inline.values()))
         text = f"{card.request.card.effect} {args} {card.link}"
         message = {"to": card.address, "text": text[:4_000], "token": card.token, "buttons": {}}
@@ -118,7 +114,6 @@ class Hopeful(pigeon.Pigeon):  # type: ignore[misc]
     """Takes a vendor that is down for one that has the card."""
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """Whatever happens."""
         try:
             sent: SentCard = await super().deliver(card, before)
         except NotDelivered:
@@ -130,7 +125,6 @@ class Pushing(pigeon.Pigeon):  # type: ignore[misc]
     """Does not hand on for how long the vendor is busy."""
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """Tried again as soon as may be."""
         try:
             sent: SentCard = await super().deliver(card, before)
         except NotDelivered as error:
@@ -142,7 +136,6 @@ class English(pigeon.Pigeon):  # type: ignore[misc]
     """Speaks to everybody in one language."""
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """Whoever it is."""
         person = card.person.model_copy(update={"locale": "en"})
         sent: SentCard = await super().deliver(card.model_copy(update={"person": person}), before)
         return sent
@@ -158,7 +151,6 @@ class Undated(pigeon.Pigeon):  # type: ignore[misc]
     """Leaves out when people wrote."""
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """Without the vendor's time."""
         received = super().parse(raw)
         actions = tuple(each.model_copy(update={"said_at": None}) for each in received.actions)
         return dataclasses.replace(received, actions=actions)
@@ -168,7 +160,6 @@ class Arriving(pigeon.Pigeon):  # type: ignore[misc]
     """Takes the arrival of words for the time at which they were written."""
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """The time of the request."""
         received = super().parse(raw)
         actions = tuple(each.model_copy(update={"said_at": raw.at}) for each in received.actions)
         return dataclasses.replace(received, actions=actions)
@@ -178,7 +169,6 @@ class Smoothing(pigeon.Pigeon):  # type: ignore[misc]
     """Drops the marks around struck text."""
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """Only the letters."""
         received = super().parse(raw)
         actions = tuple(each.model_copy(update={"text": each.text.replace("~", "")}) for each in received.actions)
         return dataclasses.replace(received, actions=actions)
@@ -198,7 +188,6 @@ class Nameless(pigeon.Pigeon):  # type: ignore[misc]
     """Does not tell the vendor's ids of its replies."""
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
-        """Sent all the same."""
         await super().answer(where, reply)
 
 
@@ -206,7 +195,6 @@ class Adrift(pigeon.Pigeon):  # type: ignore[misc]
     """Drops the message below which people write."""
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """The token of a button, too."""
         received = super().parse(raw)
         actions = tuple(each.model_copy(update={"vendor_ids": (), "token": ""}) for each in received.actions)
         return dataclasses.replace(received, actions=actions)
@@ -216,7 +204,6 @@ class Regressing(pigeon.Pigeon):  # type: ignore[misc]
     """Reports every state as delivered."""
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """Whatever the vendor says."""
         received = super().parse(raw)
         statuses = tuple(each.model_copy(update={"state": "delivered"}) for each in received.statuses)
         return dataclasses.replace(received, statuses=statuses)
@@ -226,7 +213,6 @@ class Wordless(pigeon.Pigeon):  # type: ignore[misc]
     """Drops the reason beside a button."""
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """No text."""
         received = super().parse(raw)
         actions = tuple(each.model_copy(update={"text": ""}) if each.verdict else each for each in received.actions)
         return dataclasses.replace(received, actions=actions)
@@ -271,7 +257,6 @@ class Wordless(pigeon.Pigeon):  # type: ignore[misc]
 def test_the_suite_fails_a_channel_that_leaves_something_out(
     broken: type[Any], test: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each defect by the test that is about it."""
     monkeypatch.setattr(pigeon, "CHANNEL", broken)
     play = vars(loft.ChannelSuite)[test]
     with pytest.raises((AssertionError, UnicodeError, LookupError, TypeError, ValueError)):
@@ -279,7 +264,6 @@ def test_the_suite_fails_a_channel_that_leaves_something_out(
 
 
 def test_the_guide_shows_the_example_to_the_letter() -> None:
-    """The channel and its test, both of them as they run; the channel stays a page or two long."""
     guide = page("docs/writing-a-channel.md")
     for name in ("post/pigeon.py", "test_pigeon.py"):
         text = (FOLDER / name).read_text(encoding="utf-8")
@@ -288,7 +272,6 @@ def test_the_guide_shows_the_example_to_the_letter() -> None:
 
 
 def test_the_guide_names_every_test_of_the_suite() -> None:
-    """What is asked of a channel can be read without reading the suite."""
     guide = page("docs/writing-a-channel.md")
     tests = [name for name in vars(loft.ChannelSuite) if name.startswith("test_")]
     assert len(tests) > 30

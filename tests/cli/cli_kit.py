@@ -13,8 +13,6 @@ from signoff.cli.main import invoke
 
 
 class Ran(NamedTuple):
-    """What one command line came to."""
-
     code: int
     out: str
     err: str

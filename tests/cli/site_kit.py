@@ -26,7 +26,6 @@ class Site:
     port: int
 
     def env(self, process: str, **more: str) -> dict[str, str]:
-        """What a process is told; each has its own state folder."""
         plain = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
         return plain | {
             "SIGNOFF_PROFILE": "production",

@@ -44,7 +44,6 @@ async def shown(served_cli: Cli, card: dict[str, Any]) -> ApprovalRequest:
 
 
 async def test_an_argument_is_changed_before_it_is_approved(served_cli: Cli) -> None:
-    """`--set` gives the value the type of the schema; the output and `show` say what was changed."""
     card = await waiting_request(served_cli, "pay 2000")
     ran = await served_cli("approve", card["code"], "--set", "amount=1500", "--set", "to=Bo")
     assert (ran.code, ran.err) == (0, "")
@@ -68,14 +67,12 @@ async def test_an_argument_is_changed_before_it_is_approved(served_cli: Cli) -> 
 async def test_what_does_not_fit_is_one_sentence_and_changes_nothing(
     served_cli: Cli, setting: str, code: int, expected: str
 ) -> None:
-    """Wrong types, unknown names and no change at all: exit code 1, and the request waits."""
     card = await waiting_request(served_cli, "pay 2100")
     assert assert_one_sentence(await served_cli("approve", card["code"], "--set", setting), code) == expected
     assert (await shown(served_cli, card)).state == "pending"
 
 
 async def test_what_the_policy_denies_is_denied_to_people_too(served_cli: Cli) -> None:
-    """Changed arguments go through the gates: a sum that nobody may pay stays unpaid."""
     card = await waiting_request(served_cli, "pay 2200")
     ran = await served_cli("approve", card["code"], "--set", "amount=9000", "--json")
     assert (ran.code, ran.data["code"]) == (1, "not_allowed")
@@ -83,13 +80,11 @@ async def test_what_the_policy_denies_is_denied_to_people_too(served_cli: Cli) -
 
 
 async def test_bad_invocations_say_what_is_meant(served_cli: Cli) -> None:
-    """`--set` without a value, or for several requests: exit code 2."""
     assert (await served_cli("approve", "K7Q-2FM", "--set", "amount")).code == 2
     assert (await served_cli("approve", "K7Q-2FM", "K7Q-2FN", "--set", "amount=5")).code == 2
 
 
 async def test_an_editor_changes_the_arguments(served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The editor gets JSON without secrets and opens again until what is written fits."""
     card = await waiting_request(served_cli, "pay 2300")
     clean_env.setenv("EDITOR", editor(tmp_path, ("2300", '"x"'), ('"x"', "1300")))
     clean_env.delenv("VISUAL", raising=False)
@@ -107,7 +102,6 @@ async def test_an_editor_changes_the_arguments(served_cli: Cli, clean_env: pytes
 async def test_what_an_editor_makes_no_json_of_is_told(
     served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """In a whole sentence, and the editor opens again on what was written."""
     card = await waiting_request(served_cli, "pay 2350")
     clean_env.setenv("EDITOR", editor(tmp_path, ("2350", '"2350'), ('"2350', "1350")))
     clean_env.delenv("VISUAL", raising=False)
@@ -119,7 +113,6 @@ async def test_what_an_editor_makes_no_json_of_is_told(
 async def test_an_editor_left_alone_decides_nothing(
     served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nothing saved, or no editor at all: one sentence, and the request waits."""
     card = await waiting_request(served_cli, "pay 2400")
     clean_env.delenv("VISUAL", raising=False)
     clean_env.setenv("EDITOR", "true")
@@ -131,7 +124,6 @@ async def test_an_editor_left_alone_decides_nothing(
 
 
 async def test_only_a_doubt_can_have_happened(served_cli: Cli) -> None:
-    """`happened` for a call that is merely asked about is malformed."""
     card = await waiting_request(served_cli, "pay 2500")
     ran = await served_cli("happened", card["code"], "--result", "paid", "--json")
     assert (ran.code, ran.data["code"]) == (1, "malformed")
@@ -161,19 +153,16 @@ ARGS = {"class": "economy", "refundable": False, "tags": ["a"], "to": {"no": "1"
     ],
 )
 def test_a_value_is_read_by_the_schema(setting: dict[str, str], changed: dict[str, Any]) -> None:
-    """Choices by their words, booleans, lists, nested names; text stays text."""
     assert set_values(ARGS, setting, compile_schema(SCHEMA)).args == {**ARGS, **changed}
 
 
 @pytest.mark.parametrize("setting", [{"class": "first"}, {"refundable": "1"}])
 def test_a_value_that_cannot_be_read_is_told(setting: dict[str, str]) -> None:
-    """What is no choice and no boolean changes nothing."""
     typed = set_values(ARGS, setting, compile_schema(SCHEMA))
     assert problem_words(typed).startswith(f"`{next(iter(setting))}` ")
 
 
 def test_a_list_that_is_no_json_is_refused() -> None:
-    """What begins like JSON has to be JSON."""
     with pytest.raises(Refused, match="`tags` is not JSON"):
         set_values(ARGS, {"tags": "["}, compile_schema(SCHEMA))
     with pytest.raises(Refused, match="`tags` is nested too deeply"):
@@ -181,7 +170,6 @@ def test_a_list_that_is_no_json_is_refused() -> None:
 
 
 def test_a_name_that_is_not_there_offers_the_nearest() -> None:
-    """A typo in a path is told with what is near."""
     with pytest.raises(NotFound, match=r"did you mean `to.no`"):
         set_values(ARGS, {"to.nr": "x"}, compile_schema(SCHEMA))
 
@@ -206,7 +194,6 @@ async def doubted(served_cli: Cli, text: str) -> dict[str, Any]:
 
 @pytest.mark.failure("Did this happen?")
 async def test_somebody_says_from_a_terminal_what_happened(served_cli: Cli, failure: Failure) -> None:
-    """`show` asks and names the three commands; `happened` gives the agent its result, and nothing runs."""
     card = await doubted(served_cli, "pay 2600")
     shown_text = (await served_cli("show", card["id"])).out
     assert shown_text.startswith("Did this happen? Pay 2600 EUR to Ana")
@@ -224,7 +211,6 @@ async def test_somebody_says_from_a_terminal_what_happened(served_cli: Cli, fail
 
 
 async def test_a_doubt_is_given_up_from_a_terminal(served_cli: Cli) -> None:
-    """`deny` gives up: the agent reads that nobody knows."""
     card = await doubted(served_cli, "pay 2700")
     ran = await served_cli("deny", card["code"], "--reason", "cannot find out")
     assert (ran.code, ran.out.strip()) == (0, "given up: Pay 2700 EUR to Ana")
@@ -266,7 +252,6 @@ def test_an_edit_to_null_is_refused_where_the_schema_takes_none() -> None:
 
 
 def test_a_box_of_the_form_makes_a_field_null() -> None:
-    """The text of the field stays as it was; a text that is written into a null field counts."""
     args: dict[str, Any] = {"name": "x", "id": "k"}
     fields = fields_of(args, NULLABLE)
     [name] = [field for field in fields if field.dotted == "name"]

@@ -19,7 +19,6 @@ actors:
 
 
 async def test_ask_begins_where_it_is_told(served_cli: Cli, cli_server: ServerHandle) -> None:
-    """The turn is begun with both."""
     asked = await served_cli("ask", "hello", "--route", "vip", "--step", "first", "--no-wait", "--json")
     assert asked.code == 0, asked.err
     client = await cli_server.connect()
@@ -32,7 +31,6 @@ async def test_ask_begins_where_it_is_told(served_cli: Cli, cli_server: ServerHa
 async def test_ask_refuses_a_place_that_the_actor_does_not_have(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, cli_server: ServerHandle, task_queue: str
 ) -> None:
-    """Before anything is begun, with the places that there are."""
     (tmp_path / "m.yaml").write_text(ROUTED)
     async with gateway_alone(clean_env, cli_server, task_queue, manifest=tmp_path / "m.yaml"):
         unknown = assert_one_sentence(await cli("ask", "hello", "--tool", "look_up"))

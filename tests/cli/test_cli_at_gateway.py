@@ -26,7 +26,6 @@ def people(tmp_path: Path, clean_env: pytest.MonkeyPatch) -> Path:
 async def test_a_token_lists_reads_freezes_and_thaws(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, people: Path
 ) -> None:
-    """The same commands as beside the store, each as whose token it is; a role is not to be had by naming somebody."""
     here(clean_env, site, "gateway")
     clean_env.setenv("SIGNOFF_PEOPLE", str(people))
     await cli("keys", "create")
@@ -101,7 +100,6 @@ async def test_a_token_lists_reads_freezes_and_thaws(
 async def test_without_a_gateway_who_holds_the_store_freezes(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, people: Path
 ) -> None:
-    """As nobody known, and the record says so; a mistyped tenant is refused."""
     here(clean_env, site, "gateway")
     clean_env.setenv("SIGNOFF_PEOPLE", str(people))
     for words in (("freeze", "main", "--reason", "drill"), ("thaw", "main")):
@@ -122,7 +120,6 @@ async def test_without_a_gateway_who_holds_the_store_freezes(
 async def test_a_broken_manifest_stands_in_no_freeze_s_way(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Who is in the tenant is not known then, which is said."""
     manifest = tmp_path / "broken.yaml"
     manifest.write_text("version: [1", encoding="utf-8")
     clean_env.setenv("SIGNOFF_MANIFEST", str(manifest))

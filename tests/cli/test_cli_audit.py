@@ -33,14 +33,12 @@ def records(*entries: AuditEntry) -> None:
 
 
 def touched(statement: str) -> None:
-    """What somebody with the store's file could do."""
     with sqlite3.connect(STORE) as connection:
         connection.execute(statement)
     connection.close()
 
 
 def write(name: str, text: str) -> None:
-    """Write a file."""
     Path(name).write_text(text)
 
 
@@ -55,7 +53,6 @@ async def audit(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
 
 
 async def test_verify_counts_what_is_whole(audit: Cli) -> None:
-    """Exit code 0, how much there is, and since when nothing vouches for it."""
     ran = await audit("audit", "verify")
     assert ran.code == 0, ran.err
     assert "6 records in 3 streams" in ran.out
@@ -66,14 +63,12 @@ async def test_verify_counts_what_is_whole(audit: Cli) -> None:
 
 
 async def test_verify_of_an_empty_store_says_that_nothing_is_there(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """Nothing recorded is not a fault, and is not called a verified record either."""
     ran = await cli("audit", "verify")
     assert (ran.code, ran.out.strip()) == (0, "nothing is recorded yet")
     assert "nothing is recorded of `t`" in assert_one_sentence(await cli("audit", "show", "t"))
 
 
 async def test_verify_names_the_first_fault_and_fails(audit: Cli) -> None:
-    """Exit code 1, and one line for people and one object for programs."""
     touched("UPDATE audit_records SET subject = 'bob' WHERE subject = 'eve'")
     ran = await audit("audit", "verify")
     assert (ran.code, ran.out.strip()) == (1, f"changed: record 2 of `{TURN}` was changed after it was written")
@@ -82,7 +77,6 @@ async def test_verify_names_the_first_fault_and_fails(audit: Cli) -> None:
 
 
 async def test_a_kept_checkpoint_finds_what_the_store_has_forgotten(audit: Cli) -> None:
-    """The file of `checkpoint --out` tells when the store was taken back to before it."""
     assert (await audit("audit", "checkpoint", "--out", "kept.json")).code == 0
     assert (await audit("audit", "verify", "--checkpoint", "kept.json")).code == 0
     for table in ("audit_records", "audit_heads", "audit_checkpoints"):
@@ -93,7 +87,6 @@ async def test_a_kept_checkpoint_finds_what_the_store_has_forgotten(audit: Cli) 
 
 
 async def test_an_export_is_verified_elsewhere_with_the_public_keys_alone(audit: Cli, tmp_path: Path) -> None:
-    """A folder with the export and the public keys needs neither store nor gateway."""
     await audit("audit", "checkpoint")
     assert (await audit("audit", "export", "--out", "audit.jsonl")).out == "9 lines written to audit.jsonl\n"
     await audit("keys", "export", "--out", "public.json")
@@ -112,13 +105,11 @@ async def test_an_export_is_verified_elsewhere_with_the_public_keys_alone(audit:
 
 
 async def test_export_prints_the_lines_of_one_turn(audit: Cli) -> None:
-    """Standard output is the export and nothing else."""
     ran = await audit("audit", "export", "--turn", "t-0001")
     assert [json.loads(line)["type"] for line in ran.out.splitlines()] == ["export", "record", "record", "end"]
 
 
 async def test_show_tells_a_turn_as_a_timeline(audit: Cli) -> None:
-    """By its id or the beginning of it; the words say who did what, and whether it is as it was written."""
     ran = await audit("audit", "show", "t-0001")
     assert ran.code == 0, ran.err
     lines = ran.out.splitlines()
@@ -132,14 +123,12 @@ async def test_show_tells_a_turn_as_a_timeline(audit: Cli) -> None:
 
 
 async def test_show_says_when_a_turn_is_not_as_it_was_written(audit: Cli) -> None:
-    """A timeline that was cut is shown with that said, and the command fails."""
     touched(f"DELETE FROM audit_records WHERE stream = '{TURN}' AND seq = 2")
     ran = await audit("audit", "show", "main.s.t-0001")
     assert (ran.code, "its end was cut off" in ran.out) == (1, True)
 
 
 async def test_checkpoint_needs_something_to_state_and_a_key(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """Without the private key nobody states anything; without a record there is nothing to state."""
     assert "signoff keys create" in assert_one_sentence(await cli("audit", "checkpoint"))
     await cli("keys", "create")
     for table in ("audit_records", "audit_heads"):
@@ -148,7 +137,6 @@ async def test_checkpoint_needs_something_to_state_and_a_key(cli: Cli, clean_env
 
 
 async def test_a_turn_is_exported_for_the_published_checker(audit: Cli) -> None:
-    """One turn a trace, which `agentack` reads; all of the record is none, and a changed record no evidence."""
     ran = await audit("audit", "export", "--format", "agentack", "--turn", "t-0001", "--out", "trace.jsonl")
     assert (ran.code, ran.out.strip()) == (0, "1 lines written to trace.jsonl")
     (event,) = read_jsonl("trace.jsonl")
@@ -161,7 +149,6 @@ async def test_a_turn_is_exported_for_the_published_checker(audit: Cli) -> None:
 
 
 async def test_what_operators_do_is_recorded_with_it(audit: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """A freeze of the store and its thaw are in the tenant's own stream, once each; who it was is not known."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     for _ in range(2):
         await audit("store", "freeze", "main", "--reason", "a second leak")

@@ -73,7 +73,6 @@ async def receiver(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterat
 
 
 async def test_list_shows_kinds_order_and_whom_they_reach(receiver: Receiver, cli: Cli) -> None:
-    """One that is not there says why; nothing is sent."""
     rows = {row["name"]: row for row in (await cli("channels", "list", "--json")).data}
     assert list(rows) == ["desk", "lost"]
     assert rows["desk"]["reaches"] == ["ana"]
@@ -88,7 +87,6 @@ async def test_list_shows_kinds_order_and_whom_they_reach(receiver: Receiver, cl
 
 
 async def test_check_asks_each_vendor(receiver: Receiver, cli: Cli) -> None:
-    """What is well, what is not and what to do; one alone by its name."""
     shown = await cli("channels", "check", "desk")
     assert shown.code == 0
     assert "acknowledges what is signed" in shown.out
@@ -105,7 +103,6 @@ async def test_check_asks_each_vendor(receiver: Receiver, cli: Cli) -> None:
 
 
 async def test_test_sends_a_card_that_says_what_it_is(receiver: Receiver, cli: Cli, tmp_path: Path) -> None:
-    """To the channels of that person, and it is written down who was sent what."""
     shown = await cli("channels", "test", "ana", "--channel", "desk")
     assert shown.code == 0, shown.err
     assert "✓ desk: sent to U-ana" in shown.out
@@ -118,7 +115,6 @@ async def test_test_sends_a_card_that_says_what_it_is(receiver: Receiver, cli: C
 
 
 async def test_a_card_that_does_not_get_out_is_told(receiver: Receiver, cli: Cli) -> None:
-    """With what the vendor said; so is a channel that is not there."""
     receiver.status = 410
     shown = await cli("channels", "test", "ana")
     assert shown.code == 1
@@ -127,7 +123,6 @@ async def test_a_card_that_does_not_get_out_is_told(receiver: Receiver, cli: Cli
 
 
 async def test_who_and_what_is_not_known_is_told_in_a_sentence(receiver: Receiver, cli: Cli) -> None:
-    """With what is near."""
     message = assert_one_sentence(await cli("channels", "check", "dsek"))
     assert message == "there is no channel `dsek`; did you mean `desk`?"
     message = assert_one_sentence(await cli("channels", "test", "anna"))
@@ -139,7 +134,6 @@ async def test_who_and_what_is_not_known_is_told_in_a_sentence(receiver: Receive
 async def test_a_manifest_without_channels_says_that_all_is_in_the_inbox(
     cli: Cli, clean_env: pytest.MonkeyPatch
 ) -> None:
-    """That is no mistake."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     shown = await run_in_thread("channels", "list")
     assert (shown.code, shown.out.startswith("the manifest declares no channels")) == (0, True)

@@ -46,7 +46,6 @@ async def doctor(cli: Cli, name: str) -> dict[str, Any]:
 async def test_the_role_of_another_process_is_refused(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, postgres_server: str
 ) -> None:
-    """Before anything is accepted; `doctor` finds it where the gateway's keys are."""
     urls = await made_roles(postgres_server)
     await given_roles(urls, site.folder)
     await ready_site(cli, clean_env, site)
@@ -102,7 +101,6 @@ async def test_the_public_keys_of_another_gateway_are_refused(
 async def test_wrong_settings_are_one_sentence(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, process: str, wrong: str
 ) -> None:
-    """Each process says what is wrong and what mends it, and `doctor` does so before it is started."""
     await ready_site(cli, clean_env, site)
     here(clean_env, site, process)
     await make_wrong(clean_env, site, wrong)
@@ -162,7 +160,6 @@ async def test_a_wrong_provider_is_found_beforehand(cli: Cli, clean_env: pytest.
 
 
 async def test_a_taken_port_is_named_by_its_setting(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
-    """The codec server's port is another setting than the gateway's."""
     await ready_site(cli, clean_env, site)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -18,7 +18,6 @@ PIN = "4711-very-secret"
 
 
 async def test_ask_watches_an_automatic_call_to_its_end(served_cli: Cli) -> None:
-    """A call that a rule lets through needs nobody, and the terminal says by which rule it ran."""
     ran = await served_cli("ask", "pay 5")
     assert (ran.code, ran.err) == (0, "")
     assert "pay: ran by rule auto_approve_if" in ran.out
@@ -27,14 +26,12 @@ async def test_ask_watches_an_automatic_call_to_its_end(served_cli: Cli) -> None
 
 
 async def test_ask_as_json_is_the_finished_turn(served_cli: Cli) -> None:
-    """`ask --json` prints one TurnView, with the asker's roles from the directory."""
     ran = await served_cli("ask", "look", "--as", "ana", "--json")
     view = TurnView.model_validate(ran.data)
     assert (ran.code, view.state, view.requester.roles) == (0, "complete", ("approvers",))
 
 
 async def test_a_request_is_listed_shown_and_approved_by_its_code(served_cli: Cli) -> None:
-    """Inbox, card and approval from a terminal; the receipt names the person and the channel, the turn finishes."""
     card = WaitingCard.model_validate(await waiting_request(served_cli, "pay 500"))
     code = show_code(card.code)
     listed = await served_cli("inbox")
@@ -53,7 +50,6 @@ async def test_a_request_is_listed_shown_and_approved_by_its_code(served_cli: Cl
 
 
 async def test_the_decision_is_bound_to_what_was_shown(served_cli: Cli) -> None:
-    """Revision, hash and reason go with the answer."""
     card = await waiting_request(served_cli, "pay 600")
     assert (await served_cli("approve", card["code"], "--as", "ana", "--reason", "fine")).code == 0
     request = ApprovalRequest.model_validate((await served_cli("show", card["id"], "--json")).data)
@@ -64,7 +60,6 @@ async def test_the_decision_is_bound_to_what_was_shown(served_cli: Cli) -> None:
 
 
 async def test_a_denial_reaches_the_agent_with_its_reason(served_cli: Cli) -> None:
-    """A denied call does not run; who denied it and why is in the turn."""
     card = await waiting_request(served_cli, "pay 700")
     denied = await served_cli("deny", card["code"], "--reason", "too expensive")
     assert (denied.code, denied.out.strip()) == (0, "denied: Pay 700 EUR to Ana")
@@ -82,7 +77,6 @@ async def test_denial_without_a_reason_quotes_nobody(served_cli: Cli) -> None:
 
 
 async def test_the_second_answer_is_told_who_was_first(served_cli: Cli) -> None:
-    """A decided request stays decided: exit code 1, and the receipt names the first person."""
     card = await waiting_request(served_cli, "pay 800")
     assert (await served_cli("deny", card["code"], "--reason", "no")).code == 0
     late = await served_cli("approve", card["code"], "--as", "ana")
@@ -91,7 +85,6 @@ async def test_the_second_answer_is_told_who_was_first(served_cli: Cli) -> None:
 
 
 async def test_nobody_approves_their_own_request(served_cli: Cli) -> None:
-    """An approver who asked is refused; nothing is decided."""
     asked = await served_cli("ask", "pay 900", "--as", "ana", "--no-wait", "--json")
     view = await served_cli("show", asked.data["turn"], "--json")
     while not view.data["calls"] or view.data["calls"][0]["approval"] is None:
@@ -103,7 +96,6 @@ async def test_nobody_approves_their_own_request(served_cli: Cli) -> None:
 
 
 async def test_requests_are_withdrawn_from_a_terminal(served_cli: Cli) -> None:
-    """Who asked takes them back, by name and with a reason; nobody else can, and each has its own receipt."""
     cards = [await waiting_request(served_cli, f"pay {amount}") for amount in (910, 920)]
     codes = [card["code"] for card in cards]
     stranger = await served_cli("withdraw", codes[0], "--as", "rui")
@@ -120,7 +112,6 @@ async def test_requests_are_withdrawn_from_a_terminal(served_cli: Cli) -> None:
 
 
 async def test_a_turn_is_stopped_from_a_terminal(served_cli: Cli) -> None:
-    """What waits is withdrawn, and the turn ends cancelled."""
     card = await waiting_request(served_cli, "pay 930")
     ran = await served_cli("cancel", card["turn"])
     assert (ran.code, ran.out.strip()) == (0, f"turn {card['turn']} is asked to stop")
@@ -133,7 +124,6 @@ async def test_a_turn_is_stopped_from_a_terminal(served_cli: Cli) -> None:
 
 
 async def test_a_turn_is_stopped_as_somebody(served_cli: Cli) -> None:
-    """The record says who; somebody unknown is told so, and stops nothing."""
     card = await waiting_request(served_cli, "pay 940")
     assert "`nobody`" in assert_one_sentence(await served_cli("cancel", card["turn"], "--as", "nobody"))
     assert (await served_cli("show", card["id"], "--json")).data["state"] == "pending"
@@ -144,7 +134,6 @@ async def test_a_turn_is_stopped_as_somebody(served_cli: Cli) -> None:
 
 
 async def test_turns_are_listed_newest_first(served_cli: Cli) -> None:
-    """`turns --json` prints TurnRows; a state narrows them."""
     first = (await served_cli("ask", "look", "--json")).data["turn"]
     second = (await served_cli("ask", "pay 5", "--json")).data["turn"]
     rows = [TurnRow.model_validate(row) for row in (await served_cli("turns", "--limit", "100", "--json")).data]
@@ -155,14 +144,12 @@ async def test_turns_are_listed_newest_first(served_cli: Cli) -> None:
 
 
 async def test_watch_as_json_is_one_view_a_line(served_cli: Cli) -> None:
-    """Programs follow a turn line by line; the last line has the result."""
     turn = (await served_cli("ask", "pay 5", "--json")).data["turn"]
     lines = (await served_cli("watch", turn, "--json")).out.splitlines()
     assert TurnView.model_validate_json(lines[-1]).result is not None
 
 
 async def test_a_dry_run_asks_nobody(served_cli: Cli) -> None:
-    """`--dry-run` judges and reports; no request opens and no secret is repeated."""
     ran = await served_cli("ask", "pay 500", "--dry-run")
     assert ran.code == 0
     assert "[dry-run] pay would be called" in ran.out
@@ -170,7 +157,6 @@ async def test_a_dry_run_asks_nobody(served_cli: Cli) -> None:
 
 
 async def test_no_output_ever_shows_a_secret_argument(served_cli: Cli) -> None:
-    """What a tool declares secret is hidden in cards, turns, lists and every JSON."""
     card = await waiting_request(served_cli, "pay 1000")
     names = (card["code"], card["turn"])
     outputs = [await served_cli("show", name, *flags) for name in names for flags in ((), ("--json",))]
@@ -183,19 +169,16 @@ async def test_no_output_ever_shows_a_secret_argument(served_cli: Cli) -> None:
 
 
 async def test_a_turn_is_found_by_the_beginning_of_its_id(served_cli: Cli) -> None:
-    """The first characters are enough where they fit one turn only."""
     turn = (await served_cli("ask", "look", "--json")).data["turn"]
     assert (await served_cli("show", turn[:-2], "--json")).data["turn"] == turn
 
 
 async def test_who_has_nothing_to_decide_is_told_how_to_begin(served_cli: Cli) -> None:
-    """An empty inbox says what would fill it; as JSON it is an empty list."""
     assert "nothing waits for rui" in (await served_cli("inbox", "--as", "rui")).out
     assert (await served_cli("inbox", "--as", "rui", "--json")).data == []
 
 
 async def test_who_looks_into_the_wrong_inbox_is_told_whose_it_is(served_cli: Cli) -> None:
-    """Where others are asked, the option that says who one is; once nothing waits, what begins a turn."""
     card = await waiting_request(served_cli, "pay 1150")
     text = (await served_cli("inbox", "--as", "rui")).out
     assert "nothing waits for rui; " in text
@@ -204,7 +187,6 @@ async def test_who_looks_into_the_wrong_inbox_is_told_whose_it_is(served_cli: Cl
 
 
 async def test_unknown_names_offer_the_nearest(served_cli: Cli) -> None:
-    """A person, an actor, a request or a turn that is not there: one sentence with what is near, exit code 1."""
     card = await waiting_request(served_cli, "pay 1100")
     mistyped = card["turn"][:-1] + ("0" if card["turn"][-1] != "0" else "1")
     message = assert_one_sentence(await served_cli("inbox", "--as", "aprover"))
@@ -219,7 +201,6 @@ async def test_unknown_names_offer_the_nearest(served_cli: Cli) -> None:
 
 
 async def test_a_refmake_used_answer_changes_nothing(served_cli: Cli) -> None:
-    """A stranger to the request is refused with a receipt, and the request still waits."""
     card = await waiting_request(served_cli, "pay 1200")
     refused = await served_cli("approve", card["code"], "--as", "rui", "--json")
     assert (refused.code, refused.data["code"]) == (1, "not_allowed")
@@ -230,7 +211,6 @@ async def test_a_refmake_used_answer_changes_nothing(served_cli: Cli) -> None:
 async def test_without_a_worker_nothing_that_was_accepted_is_lost(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str, failure: Failure
 ) -> None:
-    """The turn's id is told although nobody answers yet; once asked, it is answered also while the worker is away."""
     async with gateway_alone(clean_env, cli_server, task_queue):
         message = assert_one_sentence(await cli("ask", "pay 500", "--json"))
         failure.assert_seen(message)

@@ -43,7 +43,6 @@ class Dev:
     lines: list[str] = field(default_factory=list)
 
     async def start(self, *arguments: str) -> None:
-        """Start it and return when it is ready."""
         ports = ("--port", str(self.ports[0]), "--temporal-port", str(self.ports[1]), "--no-ui")
         self.lines = []
         self.process = await asyncio.create_subprocess_exec(
@@ -97,7 +96,6 @@ async def until(look: Callable[[], Any], seconds: float = 60) -> Any:
 async def test_one_scrape_shows_turns_and_what_the_sdk_measures(
     dev: Dev, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a strict parser of OpenMetrics; the SDK of the worker and of the gateway are one in this process."""
     port = free_port()
     monkeypatch.setenv("SIGNOFF_METRICS_PORT", str(port))
     await dev.start()
@@ -129,7 +127,6 @@ async def test_one_scrape_shows_turns_and_what_the_sdk_measures(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 async def test_dev_takes_up_where_it_stopped(dev: Dev, cli: Cli, number: signal.Signals) -> None:
-    """Stopped by Ctrl-C or by kill -9: what waited is approvable, what expired timed out, what finished is there."""
     await dev.start()
     done = (await cli("ask", "pay 5", "--json")).data["turn"]
     stays = await waiting_request(cli, "pay 500")
@@ -166,7 +163,6 @@ async def test_dev_takes_up_where_it_stopped(dev: Dev, cli: Cli, number: signal.
 
 
 async def test_dev_says_what_runs_and_answers(dev: Dev, cli: Cli) -> None:
-    """Addresses, the model and why, the gates; the inbox's door answers; nothing is left behind after Ctrl-C."""
     await dev.start()
     assert dev.process is not None
     children = psutil.Process(dev.process.pid).children(recursive=True)
@@ -221,7 +217,6 @@ async def test_worker_counts_one_tool_in_the_singular(
 
 
 async def test_dev_uses_a_running_server(dev: Dev, cli: Cli, server: ServerHandle) -> None:
-    """With --address no server is started; the one that runs goes on when dev stops."""
     await dev.start("--address", server.address, "--json")
     assert dev.process is not None
     assert psutil.Process(dev.process.pid).children(recursive=True) == []

@@ -38,7 +38,6 @@ from signoff.worker import deployment_config, worker_deployment
 async def test_a_sound_installation_has_nothing_to_repair(
     cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle
 ) -> None:
-    """Every check passes: exit code 0."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     ran = await cli("doctor", "--address", server.address, "--json")
     assert [check["name"] for check in ran.data if not check["ok"]] == []
@@ -52,7 +51,6 @@ async def test_a_sound_installation_has_nothing_to_repair(
 async def test_only_development_needs_the_temporal_program(
     cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle
 ) -> None:
-    """An image of the production profile has none: its server is another's."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     clean_env.setattr("signoff.cli.local.doctor.find_temporal", lambda explicit: None)
     for profile, ok in (("development", False), ("production", True)):
@@ -64,7 +62,6 @@ async def test_only_development_needs_the_temporal_program(
 async def test_turns_of_another_store_are_named(
     cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, tmp_path: Path
 ) -> None:
-    """A turn that goes on and was begun with a store that is not here: no worker touches it, and here is why."""
     queue = f"doctor-{uuid.uuid4().hex}"
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     clean_env.setenv("SIGNOFF_TASK_QUEUE", queue)
@@ -90,7 +87,6 @@ async def test_turns_of_another_store_are_named(
 async def test_where_turns_go_is_told_of_a_deployment(
     cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, store: Store, failure: Failure
 ) -> None:
-    """Nobody was there, nothing is current, one is current and another is ramping."""
     queue = f"doctor-{uuid.uuid4().hex}"
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     clean_env.setenv("SIGNOFF_DEPLOYMENT", queue)
@@ -149,7 +145,6 @@ async def test_a_version_of_no_deployment_is_an_error_at_start(cli: Cli, clean_e
 
 
 async def test_everything_wrong_is_named_at_once(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """One line a check, each with its remedy; exit code 1, no traceback."""
     clean_env.setenv("SIGNOFF_TEMPORAL_BINARY", "/nowhere/temporal")
     clean_env.setenv("SIGNOFF_STORE_URL", "sqlite:///missing/folder/x.db")
     ran = await cli("doctor", "--address", f"127.0.0.1:{free_port()}")
@@ -163,7 +158,6 @@ async def test_everything_wrong_is_named_at_once(cli: Cli, clean_env: pytest.Mon
 
 
 async def test_without_a_gateway_a_freeze_has_a_way(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """Whoever looks for help on the worst day reads the command that needs none."""
     clean_env.setenv("SIGNOFF_PUBLIC_URL", f"http://127.0.0.1:{free_port()}")
     checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
     gateway = next(check for check in checks if check["name"] == "gateway")
@@ -200,7 +194,6 @@ async def test_doctor_lists_plugins_and_tells_why_one_is_not_loaded(cli: Cli, cl
 
 @pytest.mark.parametrize(("name", "value"), [("PROFILE", "produktion"), ("TENANT_LIMITS", "starts=many")])
 async def test_wrong_settings_are_said_first(cli: Cli, clean_env: pytest.MonkeyPatch, name: str, value: str) -> None:
-    """Where settings cannot be read nothing else can be checked."""
     clean_env.setenv(f"SIGNOFF_{name}", value)
     checks = (await cli("doctor", "--json")).data
     assert [(check["name"], check["ok"]) for check in checks] == [("python", True), ("settings", False)]
@@ -210,7 +203,6 @@ async def test_wrong_settings_are_said_first(cli: Cli, clean_env: pytest.MonkeyP
 async def test_second_logins_are_told_with_their_remedy(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Approvers without a login where groups give roles, and refused logins, until these are declared."""
     issuer, store_url = "https://login.example.com", f"sqlite:///{tmp_path}/doctor.db"
     people = tmp_path / "people.yaml"
     declared = "- {{id: ana, roles: [approvers]{}}}\n- {{id: rui, roles: [board]}}\n"
@@ -241,13 +233,11 @@ async def test_second_logins_are_told_with_their_remedy(
 
 
 async def keys_check(cli: Cli) -> tuple[bool, str]:
-    """What the check of keys says."""
     checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
     return next((check["ok"], check["message"]) for check in checks if check["name"] == "keys")
 
 
 async def test_keys_are_checked_where_they_are_needed(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """The gateway's file if it is here, else the workers'; production needs one of them."""
     assert await keys_check(cli) == (True, "none yet; the first start of the gateway makes one")
     clean_env.setenv("SIGNOFF_PROFILE", "production")
     ok, output = await keys_check(cli)
@@ -268,7 +258,6 @@ async def test_keys_are_checked_where_they_are_needed(cli: Cli, clean_env: pytes
 async def test_missing_search_attributes_are_created_with_fix(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, failure: Failure
 ) -> None:
-    """Without --fix the command that creates them is told; with it they are there afterwards."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     options = ServerOptions(tmp_path / "own" / "temporal.db", port=free_port(), ui_port=None)
     async with run_server(options) as own:
@@ -288,7 +277,6 @@ async def test_missing_search_attributes_are_created_with_fix(
 async def test_the_role_at_the_store_is_said_in_production(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """On SQLite there is one role, and what that means is one sentence; development promises nothing of it."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     clean_env.setenv("SIGNOFF_STORE_URL", f"sqlite:///{tmp_path}/doctor.db")
     outputs = {}
@@ -305,7 +293,6 @@ async def test_the_role_at_the_store_is_said_in_production(
 async def test_doctor_says_as_whom_it_is_connected(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, postgres_server: str
 ) -> None:
-    """On PostgreSQL the address is the owner's, a worker's or a gateway's."""
     urls = await made_roles(postgres_server)
     await given_roles(urls, tmp_path)
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
@@ -320,6 +307,5 @@ async def test_doctor_says_as_whom_it_is_connected(
 
 
 def test_a_worker_with_the_owners_role_is_told() -> None:
-    """As the owner it could answer for anybody; SQLite has no roles to choose from."""
     assert [role_problem("postgresql", role) != "" for role in ("owner", "worker")] == [True, False]
     assert role_problem("sqlite", "owner") == ""

@@ -34,7 +34,6 @@ MANIFESTS = {
 
 @pytest.mark.parametrize("case", MANIFESTS)
 async def test_a_wrong_manifest_is_one_sentence_with_its_line(cli: Cli, tmp_path: Path, case: str) -> None:
-    """File, line and what is wrong; exit code 1."""
     text, message = MANIFESTS[case]
     (tmp_path / "signoff.yaml").write_text(text)
     command = ("manifest", "validate") if case != "nobody can approve" else ("doctor",)
@@ -46,7 +45,6 @@ async def test_a_wrong_manifest_is_one_sentence_with_its_line(cli: Cli, tmp_path
 
 
 async def test_without_a_manifest_the_remedy_is_named(cli: Cli) -> None:
-    """Where there is no manifest, the option and the variable that name one are told."""
     message = assert_one_sentence(await cli("tools", "list"))
     assert message == "there is no manifest `signoff.yaml` here: name one with --manifest or SIGNOFF_MANIFEST"
     mistyped = assert_one_sentence(await cli("tools", "list", "--manifest", "sign-off.yaml"))
@@ -54,7 +52,6 @@ async def test_without_a_manifest_the_remedy_is_named(cli: Cli) -> None:
 
 
 async def test_without_a_server_the_remedy_is_named(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """No server answers: one sentence that names the address and what starts one."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     port = free_port()
     message = assert_one_sentence(await cli("worker", "--address", f"127.0.0.1:{port}"))
@@ -65,7 +62,6 @@ async def test_without_a_server_the_remedy_is_named(cli: Cli, clean_env: pytest.
 async def test_without_a_gateway_the_remedy_is_named(
     cli: Cli, clean_env: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
-    """No gateway answers: one sentence that names the address and what starts one."""
     port = free_port()
     clean_env.setenv("SIGNOFF_PORT", str(port))
     message = assert_one_sentence(await cli(*command))
@@ -83,13 +79,11 @@ async def test_without_a_gateway_the_remedy_is_named(
 async def test_an_address_or_a_token_that_cannot_be_one_is_named(
     cli: Cli, clean_env: pytest.MonkeyPatch, variable: str, value: str, message: str
 ) -> None:
-    """Before anything is sent."""
     clean_env.setenv(variable, value)
     assert message in assert_one_sentence(await cli("inbox"))
 
 
 async def test_a_taken_port_names_the_setting(cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle) -> None:
-    """Also the port of Temporal's UI, which `dev` opens after the server."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -116,7 +110,6 @@ async def test_a_taken_port_names_the_setting(cli: Cli, clean_env: pytest.Monkey
 async def test_a_wrong_setting_names_its_variable(
     cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, variable: str, value: str, message: str
 ) -> None:
-    """What is wrong with a setting, and where it was set."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     clean_env.setenv(variable, value)
     assert message in assert_one_sentence(await cli("worker", "--address", server.address))
@@ -138,7 +131,6 @@ async def test_a_wrong_setting_names_its_variable(
     ],
 )
 async def test_a_bad_invocation_ends_with_2(cli: Cli, clean_env: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
-    """Unknown commands, missing arguments and odd values: usage on standard error, exit code 2, nothing done."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     ran = await cli(*command)
     assert (ran.code, ran.out) == (2, "")
@@ -162,14 +154,12 @@ async def test_as_and_user_name_each_other_where_a_command_has_only_one(
 
 
 async def test_a_mistyped_command_offers_the_nearest(cli: Cli) -> None:
-    """`inbx` is near `inbox`."""
     assert "Did you mean 'inbox'?" in (await cli("inbx")).err
 
 
 async def test_an_unexpected_error_names_the_file_with_its_traceback(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A bug is one sentence too; the traceback is in a file that only its owner reads."""
     clean_env.setattr("signoff.client.client.find_token", lambda given: 1 / 0)
     message = assert_one_sentence(await cli("inbox"))
     assert message == "something unexpected went wrong (ZeroDivisionError); the details are in `.signoff/errors.log`"
@@ -179,7 +169,6 @@ async def test_an_unexpected_error_names_the_file_with_its_traceback(
 
 
 def test_a_group_of_errors_says_the_one_that_is_ours(clean_env: pytest.MonkeyPatch) -> None:
-    """Errors of parallel work are not hidden in a group."""
     group = ExceptionGroup("both", [ValueError("x"), ExceptionGroup("inner", [StoreUnavailable("the store is away")])])
     assert sentence(group) == "the store is away"
     assert sentence(ConfigError("wrong")) == "wrong"
@@ -188,7 +177,6 @@ def test_a_group_of_errors_says_the_one_that_is_ours(clean_env: pytest.MonkeyPat
 def test_where_the_state_folder_cannot_be_written_the_log_goes_elsewhere(
     clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Reporting an error never fails itself."""
     clean_env.setenv("SIGNOFF_STATE_DIR", "/proc/nowhere")
     clean_env.setattr(errors.tempfile, "gettempdir", lambda: str(tmp_path))
     message = sentence(KeyError("x"))
@@ -198,14 +186,12 @@ def test_where_the_state_folder_cannot_be_written_the_log_goes_elsewhere(
 
 @pytest.mark.parametrize("name", COMMANDS)
 async def test_every_command_explains_itself(cli: Cli, name: str) -> None:
-    """Each command of the table is there, and has help."""
     ran = await cli(name, "--help")
     assert ran.code == 0
     assert ran.out.startswith(f"Usage: signoff {name} ")
 
 
 async def test_help_lists_every_command(cli: Cli) -> None:
-    """`signoff --help` names each command with what it does."""
     listed = (await cli("--help")).out
     assert [
         name for name, (_, words) in COMMANDS.items() if f"  {name}" not in listed or words[:30] not in listed

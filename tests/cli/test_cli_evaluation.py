@@ -25,7 +25,6 @@ CASE = """- name: pay
 async def test_a_turn_is_recorded_and_played_without_server_or_store(
     served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """One by rule, one approved: as it was, and by a policy that asks about both."""
     clean_env.syspath_prepend(str(PROJECT))
     ran = await served_cli("ask", "pay 5", "--json")
     asked = await waiting_request(served_cli, "pay 80")
@@ -59,7 +58,6 @@ async def test_a_turn_is_recorded_and_played_without_server_or_store(
 
 
 async def test_a_turn_that_nobody_knows_or_that_waits_is_no_case(served_cli: Cli) -> None:
-    """One sentence each."""
     assert "nothing is recorded of `nobody`" in assert_one_sentence(await served_cli("eval", "record", "nobody"))
     waiting = await waiting_request(served_cli, "pay 80")
     assert "the turn has not ended" in assert_one_sentence(await served_cli("eval", "record", waiting["turn"]))
@@ -83,7 +81,6 @@ async def test_a_model_that_does_not_answer_is_a_misfit(cli: Cli, tmp_path: Path
 
 
 async def test_each_misfit_is_a_line_and_the_exit_code_2(cli: Cli, tmp_path: Path) -> None:
-    """What cannot be read, and what today's manifest cannot play; the rest is played."""
     path = tmp_path / "cases.yaml"
     path.write_text(CASE + CASE.replace("clerk", "clrk") + CASE.replace("ending", "endng"))
     manifest = ("--manifest", str(MANIFEST))
@@ -100,9 +97,6 @@ async def test_each_misfit_is_a_line_and_the_exit_code_2(cli: Cli, tmp_path: Pat
 
 
 async def test_a_case_takes_under_five_seconds(clean_env: pytest.MonkeyPatch) -> None:
-    """The travel desk's cases in a process of their own, its start and imports counted; by the processor's clock, which
-    no other work of the machine moves.
-    """
     folder = ROOT / "examples" / "travel_desk"
     cases = folder / "cases.yaml"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -8,7 +8,6 @@ from signoff.contracts.audit import CloudEvent, EventList
 
 
 async def test_events_are_listed_and_followed(served_cli: Cli) -> None:
-    """The newest by themselves, others by number or turn; whoever follows sees what happens, and ends when told."""
     card = await waiting_request(served_cli, "pay 140")
     listed = EventList.model_validate((await served_cli("events", "list", "--json")).data)
     asked = next(each for each in listed.events if each.type == "approval.requested" and each.subject == card["id"])
@@ -32,7 +31,6 @@ async def test_events_are_listed_and_followed(served_cli: Cli) -> None:
 
 
 async def test_the_newest_are_listed_and_a_number_ahead_has_none(served_cli: Cli) -> None:
-    """`--limit` counts from the end; where nothing happened it is said."""
     await waiting_request(served_cli, "pay 150")
     listed = EventList.model_validate((await served_cli("events", "list", "--limit", "1", "--json")).data)
     assert [each.number for each in listed.events] == [listed.next]

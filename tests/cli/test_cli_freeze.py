@@ -18,7 +18,6 @@ from signoff.temporal.embedded_server import ServerHandle
 
 
 async def test_several_requests_are_approved_by_one_command(served_cli: Cli) -> None:
-    """Each gets its own receipt; one that is unknown makes the exit code 1 and keeps no other from counting."""
     cards = [await waiting_request(served_cli, f"pay {amount}") for amount in (100, 200)]
     ran = await served_cli("approve", cards[0]["code"], "ZZZ-ZZZ", cards[1]["id"], "--json")
     receipts = [Receipt.model_validate(each) for each in ran.data]
@@ -30,7 +29,6 @@ async def test_several_requests_are_approved_by_one_command(served_cli: Cli) -> 
 
 
 async def test_several_requests_are_denied_with_one_reason(served_cli: Cli) -> None:
-    """One line a request, in the order given."""
     cards = [await waiting_request(served_cli, f"pay {amount}") for amount in (110, 120)]
     ran = await served_cli("deny", *(card["code"] for card in cards), "--reason", "not today")
     assert (ran.code, ran.err) == (0, "")
@@ -41,7 +39,6 @@ async def test_several_requests_are_denied_with_one_reason(served_cli: Cli) -> N
 
 
 async def test_a_grant_is_given_listed_used_and_revoked(served_cli: Cli) -> None:
-    """The next payment like it runs by the grant; once that is taken back people are asked again."""
     card = await waiting_request(served_cli, "pay 300")
     wish = ("--remember", "--where", "args.amount <= 300", "--for", "2h", "--uses", "5", "--everywhere")
     approved = await served_cli("approve", card["code"], *wish)
@@ -68,7 +65,6 @@ async def test_a_grant_is_given_listed_used_and_revoked(served_cli: Cli) -> None
 
 
 async def test_a_wish_that_cannot_be_kept_says_why(served_cli: Cli) -> None:
-    """The command fails with the reason, and the request waits on."""
     card = await waiting_request(served_cli, "pay 400")
     wrong = await served_cli("approve", card["code"], "--remember", "--where", "args.amount < 5")
     assert (wrong.code, "not true of the arguments" in wrong.out) == (1, True)
@@ -80,7 +76,6 @@ async def test_a_wish_that_cannot_be_kept_says_why(served_cli: Cli) -> None:
 
 
 async def test_freeze_withdraws_what_waits_and_thaw_lets_calls_be_asked_again(served_cli: Cli) -> None:
-    """One command denies everything in a tenant, and one lifts that."""
     card = await waiting_request(served_cli, "pay 500")
     stranger = await served_cli("freeze", "main", "--reason", "drill", "--as", "rui")
     assert "takes the role `admin`" in assert_one_sentence(stranger)
@@ -100,7 +95,6 @@ async def test_freeze_withdraws_what_waits_and_thaw_lets_calls_be_asked_again(se
 
 
 async def test_a_freeze_needs_a_reason_and_somebody_of_the_tenant(served_cli: Cli) -> None:
-    """Neither an empty reason nor a stranger's tenant is taken."""
     assert (await served_cli("freeze", "main", "--reason", " ")).code == 2
     assert "there is no person" in assert_one_sentence(await served_cli("freeze", "elsewhere", "--reason", "drill"))
     assert "there is no grant" in assert_one_sentence(await served_cli("grants", "revoke", "g0"))
@@ -109,7 +103,6 @@ async def test_a_freeze_needs_a_reason_and_somebody_of_the_tenant(served_cli: Cl
 async def test_grants_of_another_tenant(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, cli_server: ServerHandle, task_queue: str
 ) -> None:
-    """Listed and taken back where they are remembered, by that tenant's people alone."""
     people = tmp_path / "people.yaml"
     people.write_text(
         "- {id: zoe, tenant: acme, roles: [admin]}\n- {id: kim, tenant: acme}\n- {id: ana, roles: [admin]}\n",

@@ -38,7 +38,6 @@ def handled(tmp_path: Path) -> Path:
 
 
 async def test_a_handler_is_imported_by_the_check(cli: Cli, handled: Path) -> None:
-    """One that is not there is a finding with file and line; the nearest name is offered."""
     assert (await cli("policy", "check", str(handled))).code == 0
     message = assert_one_sentence(await cli("policy", "check", str(handled.with_name("wrong.yaml"))))
     assert re.search(r"wrong\.yaml:\d+: `handler` of the policy of tool `pay`: module", message)
@@ -46,7 +45,6 @@ async def test_a_handler_is_imported_by_the_check(cli: Cli, handled: Path) -> No
 
 
 async def test_cases_are_judged_by_the_handler_too(cli: Cli, handled: Path) -> None:
-    """What it answers is what is compared; where it breaks, a person is asked."""
     rows = (await cli("policy", "test", str(handled), str(handled.with_name("cases.yaml")), "--json")).data
     assert [(row["passed"], RuleReference.model_validate(row["verdict"]["rule"]).label) for row in rows] == [
         (True, f"handler:{REFERENCE}"),
@@ -56,7 +54,6 @@ async def test_cases_are_judged_by_the_handler_too(cli: Cli, handled: Path) -> N
 
 
 async def test_explaining_a_call_asks_the_handler(cli: Cli, handled: Path) -> None:
-    """The verdict, what it said and who would be asked, of the policy and of the tool."""
     call = ("pay", "--args", '{"amount": 500, "to": "Ana", "pin": "x"}', "--manifest", str(handled))
     text = (await cli("policy", "explain", *call)).out
     assert "ask: `handler` says ask" in text

@@ -43,7 +43,6 @@ class Stranger:
 
 @contextlib.asynccontextmanager
 async def stranger(answer: bytes) -> AsyncIterator[tuple[Stranger, str]]:
-    """A stranger, and its address."""
     port, server = free_port(), Stranger(answer)
     async with await asyncio.start_server(server.serve, "127.0.0.1", port):
         yield server, f"http://127.0.0.1:{port}"
@@ -65,13 +64,11 @@ async def hook(given: bytes, *options: str, **env: str) -> tuple[int | None, str
 
 
 def http(status: str, body: bytes = b"", *headers: str) -> bytes:
-    """An answer over HTTP."""
     lines = (f"HTTP/1.1 {status}", f"content-length: {len(body)}", "connection: close", *headers)
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
 async def test_an_answer_is_printed_as_it_is(tmp_path: Path) -> None:
-    """The token and what the hook was told are sent on, to the address of its host."""
     async with stranger(http("200 OK", b'{"hookSpecificOutput": {"a": 1}}')) as (server, url):
         ran = await hook(GATE, "codex", "--hold", "0", "--user", "ana", "--url", url, SIGNOFF_TOKEN="secret")
     assert ran == (0, '{"hookSpecificOutput": {"a": 1}}\n', "")
@@ -116,18 +113,15 @@ async def test_whatever_is_no_answer_blocks(answer: bytes, words: str) -> None:
     ],
 )
 async def test_a_mistake_in_the_settings_blocks(options: tuple[str, ...], env: dict[str, str], words: str) -> None:
-    """Nobody may think that calls are gated which are not."""
     code, out, err = await hook(GATE, *options, **env)
     assert (code, out, words in err) == (BLOCKED, "", True), err
 
 
 async def test_garbage_from_the_agent_blocks() -> None:
-    """It is sent on, as the gateway alone says what it is."""
     async with stranger(http("422 Unprocessable", b'{"code": "malformed", "message": "not JSON"}')) as (_, url):
         assert await hook(b"\xff{", "codex", "--url", url) == (BLOCKED, "", "signoff: not JSON; nothing was run\n")
 
 
 async def test_a_report_that_is_not_taken_blocks_nothing() -> None:
-    """What ran has run: the agent is told, and goes on."""
     code, out, err = await hook(REPORT, "codex", "--url", "http://127.0.0.1:1")
     assert (code, out, "no gateway answers" in err) == (REPORTED_IN_VAIN, "", True)

@@ -24,7 +24,6 @@ TURN = "0355QgOLoRCXrtjscGr3gX"
 
 
 async def test_init_writes_a_project_and_no_second_one(cli: Cli, tmp_path: Path) -> None:
-    """What is there is never written over; another folder is made."""
     ran = await cli("init", "--json")
     assert (ran.code, ran.err, ran.data["files"]) == (0, "", list(FILES))
     assert (await cli("manifest", "validate")).code == 0
@@ -45,7 +44,6 @@ async def run_pytest(folder: Path, file: str) -> subprocess.CompletedProcess[str
 
 
 async def test_the_test_that_it_writes_passes(cli: Cli, tmp_path: Path) -> None:
-    """By pytest alone; with a looser rule it fails."""
     await cli("init")
     passed = await run_pytest(tmp_path, "test_discounts.py")
     assert (passed.returncode, "2 passed" in passed.stdout) == (0, True), passed.stdout
@@ -56,7 +54,6 @@ async def test_the_test_that_it_writes_passes(cli: Cli, tmp_path: Path) -> None:
 
 
 async def test_a_tool_of_ones_own_takes_a_function_an_entry_and_a_line_of_the_script(cli: Cli, tmp_path: Path) -> None:
-    """The README's three steps: the manifest is right, and the script calls each tool for its own words."""
     await cli("init")
     tool = 'async def refund_order(order: str, euros: int) -> str:\n    """Refund an order."""\n    return order\n'
     (tmp_path / "refunds.py").write_text(tool, encoding="utf-8")
@@ -76,7 +73,6 @@ async def test_a_tool_of_ones_own_takes_a_function_an_entry_and_a_line_of_the_sc
 
 
 async def test_a_tool_of_ones_own_is_written_whole(cli: Cli, tmp_path: Path) -> None:
-    """From its name and parameters: a manifest that is right, a script that calls it, and tests that pass."""
     ran = await cli("init", "--tool", EXAMPLE_SIGNATURE)
     assert (ran.code, ran.err) == (0, "")
     assert 'signoff ask "refund_order A7 30.5"' in ran.out
@@ -97,13 +93,11 @@ async def test_a_tool_of_ones_own_is_written_whole(cli: Cli, tmp_path: Path) -> 
     ],
 )  # fmt: skip
 async def test_what_is_no_tool_with_its_parameters_is_refused(cli: Cli, tmp_path: Path, signature: str) -> None:
-    """In one sentence that shows how it is written, and nothing is."""
     assert EXAMPLE_SIGNATURE in assert_one_sentence(await cli("init", "--tool", signature))
     assert os.listdir(tmp_path) == []
 
 
 def test_the_readme_shows_what_is_written() -> None:
-    """Tool and manifest, to the letter."""
     shown = {block.file: block.text for block in blocks(ROOT / "README.md") if block.file}
     assert shown == {name: FILES[name] for name in ("discounts.py", "signoff.yaml")}
 
@@ -120,7 +114,6 @@ def typed() -> list[list[str]]:
 async def test_the_readme_is_typed_word_for_word_in_an_empty_folder(
     clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Without a key, outside the clone: asked, listed, approved, watched; code and turn are those that were shown."""
     program = Path(sys.executable).with_name("signoff")
     ports = {f"SIGNOFF_{name}": str(free_port()) for name in ("PORT", "TEMPORAL_PORT", "UI_PORT")}
     env = {**os.environ, **ports}

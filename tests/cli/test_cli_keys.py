@@ -26,22 +26,18 @@ PRIVATE, PUBLIC = Path(".signoff/signing-keys.json"), Path(".signoff/public-keys
 
 
 def mode(path: Path) -> int:
-    """Who may read and write a file."""
     return stat.S_IMODE(path.stat().st_mode)
 
 
 def lose(path: Path) -> None:
-    """Delete a file."""
     path.unlink()
 
 
 def written(path: Path) -> Any:
-    """A file as JSON."""
     return json.loads(path.read_text())
 
 
 async def test_create_makes_both_files_and_says_where(keys: Cli) -> None:
-    """The private one 0600; nothing that is printed holds a private key."""
     made = await keys("keys", "create")
     assert (made.code, made.err) == (0, "")
     [key] = read_private(PRIVATE).keys
@@ -55,7 +51,6 @@ async def test_create_makes_both_files_and_says_where(keys: Cli) -> None:
 
 
 async def test_rotation_by_the_commands(keys: Cli) -> None:
-    """Create, create, retire the older: the newest signs, the older still checks, then only what is older."""
     first = (await keys("keys", "create", "--json")).data["id"]
     second = (await keys("keys", "create", "--json")).data["id"]
     rows = [row for row in (await keys("keys", "list", "--json")).data if row["for"] == "signing"]
@@ -73,7 +68,6 @@ async def test_rotation_by_the_commands(keys: Cli) -> None:
 
 
 async def test_the_last_key_in_use_stays(keys: Cli) -> None:
-    """A gateway without a key could not start; an unknown key is named."""
     only = (await keys("keys", "create", "--json")).data["id"]
     refused = await keys("keys", "retire", only)
     assert refused.code == 1
@@ -83,7 +77,6 @@ async def test_the_last_key_in_use_stays(keys: Cli) -> None:
 
 
 async def test_export_gives_workers_what_they_need(keys: Cli) -> None:
-    """Printed or written, it is the public file."""
     await keys("keys", "create")
     printed = await keys("keys", "export")
     assert json.loads(printed.out) == written(PUBLIC) == (await keys("keys", "export", "--json")).data
@@ -94,7 +87,6 @@ async def test_export_gives_workers_what_they_need(keys: Cli) -> None:
 
 
 async def test_a_worker_lists_its_public_keys(keys: Cli) -> None:
-    """Where no private file is, the public ones are listed and none of them signs."""
     made = (await keys("keys", "create", "--json")).data["id"]
     lose(PRIVATE)
     rows = [row for row in (await keys("keys", "list", "--json")).data if row["for"] == "signing"]
@@ -105,7 +97,6 @@ async def test_a_worker_lists_its_public_keys(keys: Cli) -> None:
 
 
 async def test_development_makes_its_keys_on_the_first_start(keys: Cli, store: Store) -> None:
-    """So that what its inbox sends is signed; a worker that runs already takes the public key up."""
     place = find_installation(MANIFEST)
     before = FileVerifier(place.settings.public_keys)
     assert before.key_ids == ()
@@ -119,7 +110,6 @@ ENCRYPTION = Path(".signoff/encryption-keys.json")
 
 
 async def test_the_first_create_makes_an_encryption_key_too(keys: Cli) -> None:
-    """Once: a second signing key leaves it alone. Nothing that is printed holds it."""
     made = await keys("keys", "create")
     [key] = read_encryption_keys(ENCRYPTION).keys
     assert f"encryption key {key.id} is made" in made.out
@@ -132,7 +122,6 @@ async def test_the_first_create_makes_an_encryption_key_too(keys: Cli) -> None:
 
 
 async def test_another_encryption_key_encrypts_when_everybody_has_it(keys: Cli) -> None:
-    """It is made beside the old one, which goes on decrypting; the list says which is which."""
     await keys("keys", "create")
     made = await keys("keys", "create", "--encryption", "--json")
     old, new = read_encryption_keys(ENCRYPTION).keys
@@ -144,7 +133,6 @@ async def test_another_encryption_key_encrypts_when_everybody_has_it(keys: Cli) 
 
 
 async def test_keys_in_a_vault_are_made_elsewhere(keys: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """A command that cannot write there says what to do."""
     clean_env.setenv("SIGNOFF_ENCRYPTION_KEYS", "env:KEYS")
     refused = await keys("keys", "create", "--encryption")
     assert refused.code == 1

@@ -46,7 +46,6 @@ def changed(tmp_path: Path) -> Path:
 
 
 async def test_validate_counts_what_it_checked(manifest: Cli) -> None:
-    """A manifest that is right says so."""
     ran = await manifest("manifest", "validate")
     assert (ran.code, "is right: 1 actor, 3 tools, 0 global rules" in ran.out) == (0, True)
     assert (await manifest("manifest", "validate", "--json")).data["tools"] == ["hurry", "look", "pay"]
@@ -54,7 +53,6 @@ async def test_validate_counts_what_it_checked(manifest: Cli) -> None:
 
 @pytest.mark.row("F55")
 async def test_validate_notes_what_is_right_but_odd(cli: Cli, tmp_path: Path) -> None:
-    """A tool that nobody has, and a specialist that two have; a reference that leads nowhere is an error instead."""
     path = tmp_path / "odd.yaml"
     path.write_text(ODD)
     ran = await cli("manifest", "validate", "--manifest", str(path), "--json")
@@ -84,7 +82,6 @@ async def test_validate_refuses_a_missing_program_of_a_tool_as_a_start_does(cli:
 
 
 async def test_tree_shows_tools_by_scope_and_by_actor(manifest: Cli) -> None:
-    """Each tool stands under its scope with its gate and who has it, and under each actor that has it."""
     data = (await manifest("manifest", "tree", "--json")).data
     assert [row["tool"] for row in data["scopes"]["generalist"]] == ["hurry", "look", "pay"]
     assert data["scopes"]["specialist"] == []
@@ -97,7 +94,6 @@ async def test_tree_shows_tools_by_scope_and_by_actor(manifest: Cli) -> None:
 
 
 async def test_tree_shows_where_an_actor_may_stand(cli: Cli, tmp_path: Path) -> None:
-    """Its routes and their steps in order, each with the tools that it names."""
     path = tmp_path / "routed.yaml"
     routes = "routes: {trip: {mode: only, tools: [idle], steps: {ask: {}, buy: {tools: [idle]}}}}"
     path.write_text(ODD.replace("desk: {tools: [mine]}", f"desk: {{tools: [mine, idle], {routes}}}"))
@@ -118,7 +114,6 @@ async def test_tree_shows_where_an_actor_may_stand(cli: Cli, tmp_path: Path) -> 
     ],
 )
 async def test_validate_says_whose_model_cannot_be_had(cli: Cli, tmp_path: Path, model: str, message: str) -> None:
-    """By the name of the actor."""
     path = tmp_path / "odd.yaml"
     path.write_text(ODD.replace("back: {", f"back: {{model: '{model}', "))
     found = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(path)))
@@ -127,13 +122,11 @@ async def test_validate_says_whose_model_cannot_be_had(cli: Cli, tmp_path: Path,
 
 
 async def test_diff_of_equal_manifests_is_nothing(manifest: Cli) -> None:
-    """Exit code 0; a comment is no difference."""
     ran = await manifest("manifest", "diff", str(MANIFEST), str(MANIFEST))
     assert (ran.code, ran.out.strip()) == (0, "nothing differs")
 
 
 async def test_diff_says_what_changed_and_what_it_means(manifest: Cli, changed: Path) -> None:
-    """Exit code 1; a rule's change leaves approvals as they are."""
     ran = await manifest("manifest", "diff", str(MANIFEST), str(changed))
     assert ran.code == 1
     assert "~ tool `pay`: requires_approval.auto_approve_if; its definition is the same" in ran.out
@@ -166,7 +159,6 @@ async def test_diff_with_what_cannot_be_read_is_a_bad_invocation(manifest: Cli, 
 async def test_the_gate_of_ci_fails_where_calls_that_wait_lose_something(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str, code: int
 ) -> None:
-    """`--waiting`: a tighter rule is a difference that costs nothing; another effect or version, or no tool, does."""
     monkeypatch.syspath_prepend(str(tmp_path))
     await cli("init", str(tmp_path))
     manifest, new = tmp_path / "signoff.yaml", tmp_path / "new.yaml"
@@ -180,7 +172,6 @@ async def test_the_gate_of_ci_fails_where_calls_that_wait_lose_something(
 
 @pytest.mark.parametrize("part", ["manifest", "tool", "actor", "policies", "people"])
 async def test_schema_is_json_schema_for_each_kind_of_file(manifest: Cli, part: str) -> None:
-    """What is printed is JSON Schema 2020-12 that can be checked with."""
     schema = (await manifest("manifest", "schema", "--part", part)).data
     Draft202012Validator.check_schema(schema)
     assert not Draft202012Validator(schema).is_valid(3)
@@ -188,12 +179,10 @@ async def test_schema_is_json_schema_for_each_kind_of_file(manifest: Cli, part: 
 
 
 async def test_show_prints_the_normal_form(manifest: Cli) -> None:
-    """Byte for byte what `normal_text` makes."""
     assert (await manifest("manifest", "show")).out == normal_text(load_manifest(MANIFEST))
 
 
 async def test_a_wrong_manifest_is_one_sentence_and_exit_code_1(cli: Cli, tmp_path: Path) -> None:
-    """For each command that reads one."""
     (tmp_path / "wrong.yaml").write_text("version: 1\ntols: {}\n")
     for command in ("validate", "tree", "show"):
         message = assert_one_sentence(await cli("manifest", command, "--manifest", str(tmp_path / "wrong.yaml")))
@@ -211,7 +200,6 @@ async def test_unknown_key_message_names_the_help_that_lists_every_key(cli: Cli,
 
 
 async def test_tree_shows_what_peers_would_be_told_of(cli: Cli, tmp_path: Path) -> None:
-    """Only what is exposed to them, with its schemas and whether people are asked."""
     path = tmp_path / "peers.yaml"
     path.write_text(ODD.replace("scope: generalist}", "scope: generalist, peerExposed: true, requiresApproval: true}"))
     ran = await cli("manifest", "tree", "--peers", "--manifest", str(path))
@@ -227,7 +215,6 @@ async def test_tree_shows_what_peers_would_be_told_of(cli: Cli, tmp_path: Path) 
 async def test_a_command_that_reads_the_manifest_loads_neither_temporal_nor_a_database(
     command: tuple[str, ...],
 ) -> None:
-    """Their libraries cost more processor time than all the rest of such a command."""
     code = (
         "import sys; from signoff.cli.main import invoke; "
         f"code = invoke({[*command, '--manifest', str(MANIFEST)]!r}); "

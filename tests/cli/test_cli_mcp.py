@@ -33,12 +33,10 @@ async def upstream(tmp_path: Path, clean_env: pytest.MonkeyPatch) -> AsyncIterat
 
 @pytest.fixture
 def cli() -> Cli:
-    """The command line."""
     return run_in_thread
 
 
 async def test_an_import_is_what_the_manifest_lacked(upstream: Upstream, cli: Cli) -> None:
-    """An actor may name the tools before they are there; each of them asks."""
     assert "signoff mcp import" not in assert_one_sentence(await cli("manifest", "validate"))
     ran = await cli("mcp", "import", "up")
     assert (ran.code, ran.err) == (0, "")
@@ -55,7 +53,6 @@ async def test_an_import_is_what_the_manifest_lacked(upstream: Upstream, cli: Cl
 async def test_what_changed_is_shown_and_checked_without_writing(
     upstream: Upstream, cli: Cli, failure: Failure
 ) -> None:
-    """For CI by the exit code; `doctor` finds it too, with the remedy."""
     await cli("mcp", "import", "up")
     path = upstream.folder / "mcp" / "up.yaml"
     before = path.read_bytes()
@@ -89,7 +86,6 @@ async def test_what_changed_is_shown_and_checked_without_writing(
 
 
 async def test_mistakes_are_one_sentence(upstream: Upstream, cli: Cli, tmp_path: Path) -> None:
-    """A server that nobody declared, one that is away, a manifest without any."""
     assert assert_one_sentence(await cli("mcp", "import", "upp")) == "there is no MCP server `upp`; did you mean `up`?"
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text("version: 1\nmcp_servers: {up: {command: no-such-program-here}}\n")

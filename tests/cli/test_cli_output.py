@@ -29,7 +29,6 @@ run(body, as_json=True)
 
 
 def test_json_is_alone_on_standard_output_whatever_libraries_print() -> None:
-    """What is printed meanwhile, by Python or below it, goes to standard error; the exit code is the body's."""
     ran = subprocess.run(
         [
             sys.executable,
@@ -47,7 +46,6 @@ def test_json_is_alone_on_standard_output_whatever_libraries_print() -> None:
 
 
 async def test_text_is_printed_as_it_is(cli: Cli, tmp_path: Path) -> None:
-    """Square brackets are no markup: what somebody wrote is what is read."""
     manifest = tmp_path / "signoff.yaml"
     text = MANIFEST.read_text().replace('"Look at {place}"', '"Look [bold]at[/bold] {place} :smile:"')
     manifest.write_text(f"path: ['{MANIFEST.parent}']\n{text}")
@@ -56,7 +54,6 @@ async def test_text_is_printed_as_it_is(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_the_program_ends_with_the_exit_code_of_its_command(tmp_path: Path) -> None:
-    """0, 1 and 2 reach the shell, also through `python -m`."""
     codes = [
         subprocess.run(
             [sys.executable, "-m", "signoff.cli.main", *arguments], cwd=tmp_path, capture_output=True, check=False
@@ -67,7 +64,6 @@ def test_the_program_ends_with_the_exit_code_of_its_command(tmp_path: Path) -> N
 
 
 def test_addresses_that_are_called_are_not_written_down(tmp_path: Path) -> None:
-    """A bot's token, or the right to answer for a while, stands in the address; what goes wrong is still told."""
     http = [logging.getLogger(name) for name in ("httpx2", "httpcore2", "httpcore2.http11")]
     with log_to_file(tmp_path, "gateway.log") as path:
         for log in http:
@@ -80,7 +76,6 @@ def test_addresses_that_are_called_are_not_written_down(tmp_path: Path) -> None:
 
 
 def test_a_traceback_reaches_the_file_and_not_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a process that serves did not expect: one line for people, all of it in a file that is its owner's alone."""
     log = logging.getLogger("signoff.gateway.transport.middleware")
     with log_to_file(tmp_path, "gateway.log") as path:
         try:
@@ -105,7 +100,6 @@ def test_no_message_begins_a_line_of_its_own_in_the_log(tmp_path: Path) -> None:
 
 
 def test_no_error_begins_an_entry_of_the_log(tmp_path: Path) -> None:
-    """What an error repeats of what a stranger sent. Without the indentation of tracebacks it forged an entry."""
     with log_to_file(tmp_path, "gateway.log") as path:
         try:
             raise ValueError("/x\n2026-11-22 ERROR forged\x1b[2J\u2028end")

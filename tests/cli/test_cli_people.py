@@ -41,18 +41,15 @@ def people(cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def write(path: Path, text: str) -> None:
-    """Change a file."""
     path.write_text(text)
 
 
 async def cli_of(*arguments: str) -> tuple[int, list[str]]:
-    """Exit code and findings of a check."""
     ran = await run_in_thread(*arguments, "--json")
     return ran.code, ran.data["findings"]
 
 
 def manifest_with(folder: Path, old: str, new: str) -> Path:
-    """The desk's manifest with other words in it."""
     text = MANIFEST.read_text()
     assert old in text
     path = folder / "signoff.yaml"
@@ -75,13 +72,11 @@ async def test_list_shows_everybody(people: Path, cli: Cli, clean_env: pytest.Mo
 
 
 async def test_list_without_a_file_is_the_manifest_s(people: Path, cli: Cli) -> None:
-    """One reader, one shape."""
     assert [row["id"] for row in (await cli("people", "list", "--json")).data] == ["guest", "approver", "ana", "rui"]
     assert "finance" not in (await cli("people", "list")).out
 
 
 async def test_people_are_known_by_the_file_that_says_so(people: Path, cli: Cli, tmp_path: Path) -> None:
-    """The one that the manifest names is named, and not the manifest."""
     inline = "\npeople:\n  - id: ana\n    name: Ana Sousa\n    roles: [approvers]\n  - id: rui\n    name: Rui\n"
     manifest = manifest_with(tmp_path, inline, "\npeople: people.yaml\n")
     rows = {
@@ -95,7 +90,6 @@ async def test_people_are_known_by_the_file_that_says_so(people: Path, cli: Cli,
 async def test_who_is_known_by_login_alone_is_listed_and_signed_out(
     people: Path, cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """With what says so, and until when, or why it does not count; a sign-out is once, and written down."""
     folder = tmp_path / "keys"
     clean_env.setenv("SIGNOFF_STATE_DIR", str(tmp_path / "state"))
     clean_env.setenv("SIGNOFF_PUBLIC_KEYS", str(folder / "public.json"))
@@ -129,7 +123,6 @@ async def test_who_is_known_by_login_alone_is_listed_and_signed_out(
 
 
 def test_the_built_in_people_exist_in_development_only(people: Path) -> None:
-    """In production there is nobody whom nobody declared, wherever the people are read from."""
     catalog = load_manifest(MANIFEST)
     for file in (None, people):
         for profile, built_in in (("production", []), ("development", ["guest", "approver"])):
@@ -138,7 +131,6 @@ def test_the_built_in_people_exist_in_development_only(people: Path) -> None:
 
 
 async def test_check_says_that_all_is_right(people: Path, cli: Cli) -> None:
-    """Exit code 0: of the file named, else of those in force."""
     ran = await cli("people", "check", str(people))
     assert (ran.code, ran.out.strip()) == (0, f"{people}: 4 persons, nothing to report")
     ran = await cli("people", "check", "--json")
@@ -156,7 +148,6 @@ async def test_check_says_that_all_is_right(people: Path, cli: Cli) -> None:
     ],
 )
 async def test_check_finds_who_is_asked_in_vain(people: Path, approvers: str, person: str, finding: str) -> None:
-    """Each role or person that a policy names and nobody is, with the tool and the nearest name."""
     write(people, f"{PEOPLE}{person}\n")
     manifest = manifest_with(people.parent, "      timeout: 12s", f"      approvers: ['{approvers}', 'role:approvers']")
     code, found = await cli_of("people", "check", str(people), "--manifest", str(manifest))
@@ -169,7 +160,6 @@ async def test_check_finds_who_is_asked_in_vain(people: Path, approvers: str, pe
 
 
 async def test_check_looks_at_rules_and_at_every_tenant(people: Path) -> None:
-    """A global rule asks the default approvers; a tenant has to have its own."""
     write(people, f"{PEOPLE}- {{id: ana, tenant: other, roles: [finance]}}\n")
     rule = "policies: [{name: careful, rule: 'true', effect: require_approval}]\nactors:"
     manifest = manifest_with(people.parent, "actors:", rule)
@@ -181,7 +171,6 @@ async def test_check_looks_at_rules_and_at_every_tenant(people: Path) -> None:
 
 
 async def test_check_finds_delegations_of_no_use(people: Path) -> None:
-    """One that ended, and one to somebody who may not act; an inactive person's do not matter."""
     write(
         people,
         PEOPLE.replace("2100", "2020")
@@ -198,7 +187,6 @@ async def test_check_finds_delegations_of_no_use(people: Path) -> None:
 
 
 async def test_check_points_into_a_broken_file(people: Path, cli: Cli) -> None:
-    """One sentence with file and line, exit code 1; a wrong invocation is 2."""
     write(people, "- id: ana\n  rolls: [finance]\n")
     message = assert_one_sentence(await cli("people", "check", str(people)))
     assert message.startswith(f"{people}:2: unknown key `rolls` of a person")
@@ -212,7 +200,6 @@ async def test_check_points_into_a_broken_file(people: Path, cli: Cli) -> None:
 async def test_a_broken_file_in_force_can_be_checked_and_replaced(
     people: Path, cli: Cli, clean_env: pytest.MonkeyPatch
 ) -> None:
-    """The file that the settings name is not read when another is to be checked."""
     broken = people.with_name("broken.yaml")
     write(broken, "- ana\n")
     clean_env.setenv("SIGNOFF_PEOPLE", str(broken))

@@ -15,12 +15,10 @@ from site_kit import Site, here, ready_site, token
 
 
 def lose(path: Path) -> None:
-    """Delete a file."""
     path.unlink()
 
 
 async def test_each_process_names_what_it_lacks(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> None:
-    """A gateway without key and login, a worker without public keys, `dev` at all: refused in one sentence each."""
     here(clean_env, site, "gateway")
     assert "signoff keys create" in assert_one_sentence(await cli("gateway"))
     await cli("keys", "create")
@@ -50,7 +48,6 @@ async def test_each_process_names_what_it_lacks(cli: Cli, clean_env: pytest.Monk
 async def test_validate_and_doctor_refuse_the_installation_that_no_worker_starts_with(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, tmp_path: Path, setting: dict[str, str], words: str
 ) -> None:
-    """In the worker's own words."""
     await ready_site(cli, clean_env, site)
     (tmp_path / "nobody.yaml").write_text("version: 1\n")
     here(clean_env, site, "worker")
@@ -117,7 +114,6 @@ async def test_doctor_refuses_a_file_of_public_keys_that_holds_none(
 async def test_a_worker_with_private_keys_for_public_ones_does_not_start(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
 ) -> None:
-    """The wrong one of the two files is refused by name."""
     here(clean_env, site, "gateway")
     made = (await cli("keys", "create", "--json")).data
     clean_env.setenv("SIGNOFF_PUBLIC_KEYS", made["signing_keys"])
@@ -128,7 +124,6 @@ async def test_a_worker_with_private_keys_for_public_ones_does_not_start(
 async def test_a_worker_that_has_no_private_key_runs_what_people_approve(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
 ) -> None:
-    """Two processes: the gateway signs, the worker checks with the exported file; a rotation needs no new worker."""
     here(clean_env, site, "gateway")
     first = (await cli("keys", "create", "--json")).data["id"]
     tokens = {name: await token(cli, name) for name in ("ana", "rui")}
@@ -154,7 +149,6 @@ async def test_a_worker_that_has_no_private_key_runs_what_people_approve(
 async def test_with_a_token_the_command_line_speaks_to_the_gateway(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
 ) -> None:
-    """Ask, list, show, approve, deny and watch from a machine that has a token and an address, and nothing else."""
     here(clean_env, site, "gateway")
     await cli("keys", "create")
     tokens = {name: await token(cli, name) for name in ("ana", "rui")}
@@ -215,7 +209,6 @@ async def test_with_a_token_the_command_line_speaks_to_the_gateway(
 
 
 async def test_a_token_is_sent_nowhere_in_the_open(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """Plain HTTP to another machine is refused before anything is sent."""
     clean_env.setenv("SIGNOFF_TOKEN", "sgf_secret")
     text = assert_one_sentence(await cli("inbox", "--url", "http://approvals.example.com"))
     assert "is not https" in text
@@ -225,7 +218,6 @@ async def test_a_token_is_sent_nowhere_in_the_open(cli: Cli, clean_env: pytest.M
 
 
 async def waits(run_as: Callable[..., Awaitable[Ran]], turn: str) -> dict[str, Any]:
-    """The card of a turn in Ana's inbox."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for card in (await run_as("ana", "inbox", "--json")).data:

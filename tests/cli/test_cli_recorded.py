@@ -11,7 +11,6 @@ from served_stack import MANIFEST
 
 
 async def acts(cli: Cli) -> list[dict[str, Any]]:
-    """What the tenant's own stream says."""
     ran = await cli("audit", "show", "admin/main", "--json")
     assert ran.code == 0, ran.err
     return [json.loads(record["data"]) for record in ran.data["records"]]
@@ -25,7 +24,6 @@ def place(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
 
 
 async def test_tokens_are_recorded_by_id(place: Cli) -> None:
-    """Whose, what for, and by which account; ending one twice is recorded once."""
     made = (await place("token", "create", "ana", "--scope", "read", "--json")).data
     for _ in range(2):
         assert (await place("token", "revoke", made["id"])).code == 0
@@ -38,7 +36,6 @@ async def test_tokens_are_recorded_by_id(place: Cli) -> None:
 
 
 async def test_keys_are_recorded_by_id(place: Cli) -> None:
-    """Made and retired, once each; nothing of the private file is there."""
     made = [(await place("keys", "create", "--json")).data for _ in range(2)]
     ids = [each["id"] for each in made]
     for _ in range(2):
@@ -55,7 +52,6 @@ async def test_keys_are_recorded_by_id(place: Cli) -> None:
 
 
 async def test_a_key_is_made_where_the_store_is_away(place: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """It says that nothing was recorded."""
     clean_env.setenv("SIGNOFF_STORE_URL", "sqlite:///nowhere/signoff.db")
     ran = await place("keys", "create")
     assert (ran.code, "not recorded: the folder `nowhere`" in ran.out) == (0, True), ran.out

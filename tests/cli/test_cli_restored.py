@@ -26,7 +26,6 @@ async def waiting_turn(cli: Cli, server: ServerHandle, text: str) -> str:
 async def test_restored_lists_turns_whose_question_the_store_lacks(
     served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, cli_server: ServerHandle
 ) -> None:
-    """None for the store that asked; for one of before, each with what has it asked anew."""
     turn, second = [await waiting_turn(served_cli, cli_server, text) for text in ("pay 70", "pay 71")]
     # Every one is listed, however few a list for people would look through.
     clean_env.setattr("signoff.engine.turn_list.TURNS_SEEN", 1)

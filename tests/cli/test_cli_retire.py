@@ -16,7 +16,6 @@ def now() -> str:
 
 
 async def test_turns_that_ended_are_retired_and_those_that_wait_stay(served_cli: Cli) -> None:
-    """One has ended, one waits; the record is whole before and after, and says who took what out."""
     assert (await served_cli("keys", "create")).code == 0
     over = (await served_cli("ask", "pay 5", "--json")).data["turn"]
     waits = (await waiting_request(served_cli, "pay 70"))["turn"]
@@ -48,14 +47,12 @@ async def test_nothing_is_retired_of_a_record_that_was_touched(served_cli: Cli) 
 
 
 async def test_retire_needs_a_day_that_is_over_and_a_key(cli: Cli) -> None:
-    """One sentence for each."""
     assert (await cli("audit", "retire", "--before", "soon")).code == 2
     assert (await cli("audit", "retire", "--before", "2999-01-01")).code == 2
     assert "signoff keys create" in assert_one_sentence(await cli("audit", "retire", "--before", "2026-01-01"))
 
 
 async def test_retire_needs_the_server(served_cli: Cli) -> None:
-    """Without it nobody knows whether a turn has ended."""
     assert (await served_cli("keys", "create")).code == 0
     text = assert_one_sentence(await served_cli("audit", "retire", "--before", now(), "--address", "127.0.0.1:1"))
     assert "127.0.0.1:1" in text

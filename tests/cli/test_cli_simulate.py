@@ -42,7 +42,6 @@ def became(rows: list[dict[str, Any]]) -> dict[str, str]:
 async def test_simulate_says_what_people_denied_that_a_policy_would_let_run(
     served_cli: Cli, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    """One denied, one approved, one by rule: under another limit two run, and the denied one is named."""
     monkeypatch.syspath_prepend(str(PROJECT))
     denied = await waiting_request(served_cli, "pay 70")
     await served_cli("deny", denied["id"], "--reason", "no", "--as", "ana")
@@ -68,6 +67,5 @@ async def test_simulate_says_what_people_denied_that_a_policy_would_let_run(
 
 
 async def test_simulate_needs_a_duration(served_cli: Cli) -> None:
-    """One sentence about what to write instead."""
     ran = await served_cli("policy", "simulate", str(MANIFEST), "--since", "ages")
     assert "is not a duration" in assert_one_sentence(ran)

@@ -67,7 +67,6 @@ def loaded_by(*commands: Sequence[str], **environment: str) -> tuple[list[tuple[
 
 
 def test_a_person_s_command_loads_nothing_of_the_engine() -> None:
-    """The gateway is asked, which shows that each command was run to where it needed whatever it loads."""
     commands = [(*each, "--url", "http://127.0.0.1:1") for each in PERSONS]
     found, result = loaded_by(*commands, SIGNOFF_TOKEN="s")
     assert result.count("no gateway answers at http://127.0.0.1:1") == len(PERSONS), result
@@ -79,7 +78,6 @@ def test_a_person_s_command_loads_nothing_of_the_engine() -> None:
 
 
 def test_a_hook_loads_no_shapes() -> None:
-    """It runs before each call of a coding agent, which waits for it."""
     [(code, loaded)], printed = loaded_by(["hook", "codex", "--url", "http://127.0.0.1:1"])
     assert (code, "no gateway answers" in printed) == (2, True)
     assert loaded.isdisjoint({*ENGINE, "pydantic_settings", "httpx2", "rich"})
@@ -87,7 +85,6 @@ def test_a_hook_loads_no_shapes() -> None:
 
 
 def test_what_runs_no_command_loads_typer_alone() -> None:
-    """Neither shapes nor settings: an interpreter and the table of commands."""
     for code, loaded in loaded_by(["--version"], ["--help"])[0]:
         assert (code, "typer" in loaded) == (0, True)
         assert loaded.isdisjoint({*ENGINE, "pydantic", "pydantic_settings", "httpx2", "rich"})
@@ -101,7 +98,6 @@ def test_a_worker_and_a_gateway_load_what_clients_do_without() -> None:
 
 
 def test_every_command_of_a_person_is_in_the_list(capsys: pytest.CaptureFixture[str]) -> None:
-    """Those that speak HTTP and nothing else, each of which takes `--url`."""
     persons = {name for name, (module, _) in COMMANDS.items() if module.startswith("signoff.cli.http.")}
     # A coding agent's is none of a person's.
     assert persons - {"hook"} == {arguments[0] for arguments in PERSONS}
@@ -111,7 +107,6 @@ def test_every_command_of_a_person_is_in_the_list(capsys: pytest.CaptureFixture[
 
 
 def test_loading_leaves_the_collector_as_it_was() -> None:
-    """Off within, and afterwards what it was before, also when an import fails."""
     assert gc.isenabled()
     with suppress(ImportError), pause_collector():
         within = gc.isenabled()

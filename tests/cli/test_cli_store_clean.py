@@ -37,7 +37,6 @@ def age(days: int) -> None:
 
 
 def rows() -> dict[str, int]:
-    """How many rows there are."""
     with sqlite3.connect(STORE) as connection:
         found = {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TIMES}
     connection.close()
@@ -55,9 +54,6 @@ async def forget(server: ServerHandle, turn: str) -> None:
 
 
 async def test_turns_that_the_server_has_forgotten_are_removed(served_cli: Cli, cli_server: ServerHandle) -> None:
-    """One was approved and has run, one waits: what the first has left goes once the server has forgotten it, and the
-    record says who removed what.
-    """
     asked = await waiting_request(served_cli, "pay 60")
     assert (await served_cli("approve", asked["code"])).code == 0
     assert (await served_cli("watch", asked["turn"])).code == 0
@@ -85,7 +81,6 @@ async def test_turns_that_the_server_has_forgotten_are_removed(served_cli: Cli, 
 
 
 async def test_clean_needs_a_day_that_is_over_and_the_server(served_cli: Cli) -> None:
-    """One sentence for each."""
     assert (await served_cli("store", "clean", "--before", "soon")).code == 2
     text = assert_one_sentence(await served_cli("store", "clean", "--before", days_ago(0.5)))
     assert "younger than a day" in text

@@ -11,7 +11,6 @@ from signoff.temporal.embedded_server import ServerHandle
 
 
 async def test_a_conversation_is_said_listed_and_read(served_cli: Cli) -> None:
-    """What a message led to is printed once it is answered or waits; the session goes on with the next."""
     first = await served_cli("chat", "pay 420", "--session", "talk1")
     assert (first.code, first.err) == (0, "")
     (waits,) = [line for line in first.out.splitlines() if "Pay 420 EUR to Ana: waiting for role:approvers" in line]
@@ -34,7 +33,6 @@ async def test_a_conversation_is_said_listed_and_read(served_cli: Cli) -> None:
 
 
 async def test_lines_of_standard_input_are_messages(served_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after another, in one session; empty lines say nothing."""
     monkeypatch.setattr("sys.stdin", io.StringIO("pay 5\n\npay 6\n"))
     ran = await served_cli("chat", "--session", "talk2", "--json")
     replies = [from_json(line) for line in ran.out.splitlines()]
@@ -52,7 +50,6 @@ async def test_lines_of_standard_input_are_messages(served_cli: Cli, monkeypatch
     ],
 )
 async def test_what_says_nothing_is_no_invocation(cli: Cli, words: tuple[str, ...], expected: str) -> None:
-    """Refused before anything is reached."""
     ran = await cli(*words)
     assert (ran.code, ran.out, expected in " ".join(ran.err.split())) == (2, "", True)
 
@@ -60,7 +57,6 @@ async def test_what_says_nothing_is_no_invocation(cli: Cli, words: tuple[str, ..
 async def test_what_a_tenant_may_not_begin_is_one_sentence(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str
 ) -> None:
-    """By both commands that begin something, with the time at which there is room."""
     clean_env.setenv("SIGNOFF_TENANT_LIMITS", "starts=1/hour")
     async with gateway_alone(clean_env, cli_server, task_queue):
         assert (await cli("ask", "pay 5", "--no-wait")).code == 0
@@ -70,7 +66,6 @@ async def test_what_a_tenant_may_not_begin_is_one_sentence(
 
 
 async def test_a_conversation_that_cannot_be(served_cli: Cli) -> None:
-    """One sentence for an unknown actor, person or session."""
     assert "there is no actor" in assert_one_sentence(await served_cli("chat", "pay 5", "--actor", "nobody"))
     assert "there is no person" in assert_one_sentence(await served_cli("chat", "pay 5", "--as", "nobody"))
     assert "nothing" in assert_one_sentence(await served_cli("sessions", "nothing"))

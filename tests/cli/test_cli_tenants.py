@@ -67,7 +67,6 @@ class Receiver:
         return Response(status_code=204)
 
     def cards(self, identity: str) -> list[dict[str, Any]]:
-        """The cards that went to one identity."""
         asked = [each["data"] for each in self.told if each["type"] == "approval.asked"]
         return [each for each in asked if each["to"] == identity]
 
@@ -79,7 +78,6 @@ class Receiver:
 
 @contextlib.asynccontextmanager
 async def receiving() -> AsyncIterator[Receiver]:
-    """A receiver that listens."""
     port = free_port()
     receiver = Receiver(f"http://127.0.0.1:{port}/hook")
     async with running_app(Starlette(routes=[Route("/hook", receiver.take, methods=["POST"])]), port):
@@ -102,20 +100,17 @@ class Installation:
         return f"http://127.0.0.1:{self.site.port}"
 
     async def run(self, tenant: str, person: str, *words: str) -> Ran:
-        """A command of a person."""
         with self.signed_in(tenant, person):
             return await self.cli(*words)
 
     @contextlib.contextmanager
     def signed_in(self, tenant: str, person: str) -> Iterator[None]:
-        """Whose token commands take."""
         self.env.setenv("SIGNOFF_TOKEN", self.tokens[tenant, person])
         self.env.setenv("SIGNOFF_PUBLIC_URL", self.address)
         yield
         self.env.delenv("SIGNOFF_TOKEN")
 
     async def asks(self, tenant: str, amount: int, session: str = "talk") -> dict[str, Any]:
-        """Rui asks for a payment; the card that waits for it."""
         asked = await self.run(tenant, "rui", "ask", f"pay {amount}", "--no-wait", "--session", session, "--json")
         assert asked.code == 0, asked.err
         assert asked.data["tenant"] == tenant
@@ -155,7 +150,6 @@ def write_manifest(path: Path, sections: str) -> None:
 
 @pytest.fixture
 async def two(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> AsyncIterator[Installation]:
-    """A worker and a gateway of two tenants."""
     async with receiving() as receiver:
         file = str(manifest(site.folder, receiver))
         here(clean_env, site, "gateway")
@@ -177,7 +171,6 @@ async def two(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> AsyncItera
 
 
 async def until(seen: Callable[[], bool]) -> None:
-    """Wait for something to be seen."""
     async with asyncio.timeout(60):
         while not seen():
             await asyncio.sleep(0.02)
@@ -281,7 +274,6 @@ async def open_every_door(two: Installation, tenant: str, theirs: str, names: li
 
 @pytest.mark.row("V07")
 async def test_two_tenants_do_everything_and_nothing_of_each_other(two: Installation) -> None:
-    """A day of both, then every door of each tried by the other's administrator, and each freezes itself alone."""
     names = {tenant: await play_a_day(two, tenant) for tenant in TENANTS}
     for tenant, theirs in (TENANTS, TENANTS[::-1]):
         await open_every_door(two, tenant, theirs, names[theirs])
@@ -300,7 +292,6 @@ async def test_two_tenants_do_everything_and_nothing_of_each_other(two: Installa
 
 
 async def test_operators_commands_take_a_tenant(two: Installation) -> None:
-    """Tokens, people, cards to try, policies on the past, cases, explained calls and exports, of one tenant."""
     for tenant in TENANTS:
         card = await two.asks(tenant, AMOUNTS[tenant])
         assert (await two.run(tenant, "ana", "deny", card["code"], "--reason", "no")).code == 0
@@ -335,7 +326,6 @@ async def test_operators_commands_take_a_tenant(two: Installation) -> None:
 
 
 async def test_a_person_of_another_tenant_alone_is_named_with_it(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    """The sentence tells the option that is missing."""
     write_manifest(Path("one.yaml"), "people:\n  - {id: zoe, tenant: acme}\n")
     clean_env.setenv("SIGNOFF_MANIFEST", "one.yaml")
     assert "add `--tenant acme`" in assert_one_sentence(await cli("token", "create", "zoe", "--scope", "read"))

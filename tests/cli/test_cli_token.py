@@ -11,7 +11,6 @@ def served_cli(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
 
 
 async def test_a_token_is_shown_once(served_cli: Cli) -> None:
-    """Printed when it is made; lists name it by its id, with whose it is and what it may do."""
     made = await served_cli("token", "create", "approver", "--scope", "read", "--scope", "decide", "--expires", "12h")
     assert made.code == 0, made.err
     secret, found = made.out.splitlines()
@@ -27,7 +26,6 @@ async def test_a_token_is_shown_once(served_cli: Cli) -> None:
 
 
 async def test_a_token_is_revoked(served_cli: Cli) -> None:
-    """By its id; the list says so."""
     made = (await served_cli("token", "create", "guest", "--scope", "start", "--json")).data
     assert made["token"].startswith("sgf_")
     revoked = await served_cli("token", "revoke", made["id"])
@@ -37,13 +35,11 @@ async def test_a_token_is_revoked(served_cli: Cli) -> None:
 
 
 async def test_an_empty_list_says_how_to_make_one(served_cli: Cli) -> None:
-    """One sentence for people, an empty list for programs."""
     assert "signoff token create" in (await served_cli("token", "list")).out
     assert (await served_cli("token", "list", "--json")).data == []
 
 
 async def test_wrong_words_are_refused(served_cli: Cli) -> None:
-    """A person nobody knows is one sentence; a wrong scope or lifetime, or none, a bad invocation."""
     assert "did you mean `approver`" in assert_one_sentence(
         await served_cli("token", "create", "aprover", "--scope", "read")
     )

@@ -42,7 +42,6 @@ async def metered(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
 
 @pytest.mark.row("F21")
 async def test_each_tool_is_shown_with_its_failures_and_times(metered: Cli) -> None:
-    """As a table for people, as JSON for programs; of a time, and of one tenant."""
     ran = await metered("tools", "metrics")
     assert ran.code == 0, ran.err
     assert ran.out.split("\n")[1].split("  ")[0] == "pay"
@@ -54,7 +53,6 @@ async def test_each_tool_is_shown_with_its_failures_and_times(metered: Cli) -> N
 
 
 async def test_without_a_run_there_is_nothing_to_show(metered: Cli) -> None:
-    """A tenant of nothing, and a time that cannot be read."""
     assert "nothing ran" in (await metered("tools", "metrics", "--tenant", "nobody")).out
     message = assert_one_sentence(await metered("tools", "metrics", "--since", "soon"))
     assert "--since: `soon` is not a duration" in message

@@ -32,7 +32,6 @@ def tools(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
 
 
 async def test_tools_list_is_the_gate_inventory(tools: Cli) -> None:
-    """Each tool with auto, asks or may be denied, its rules and who decides."""
     rows = {row["tool"]: row for row in (await tools("tools", "list", "--json")).data}
     assert {name: row["needs"] for name, row in rows.items()} == {
         "hurry": "asks",
@@ -44,7 +43,6 @@ async def test_tools_list_is_the_gate_inventory(tools: Cli) -> None:
 
 
 async def test_tools_explain_says_what_a_tool_is(tools: Cli) -> None:
-    """What it takes, what is secret, what it needs, where it is declared."""
     shown = await tools("tools", "explain", "pay")
     assert "string, secret" in shown.out
     assert "signoff.yaml:" in shown.out
@@ -54,7 +52,6 @@ async def test_tools_explain_says_what_a_tool_is(tools: Cli) -> None:
 
 @pytest.mark.row("P18")
 async def test_tools_explain_shows_the_six_layers_of_context(tools: Cli) -> None:
-    """In their order, with who says what is in them, and which two never change."""
     layers = (await tools("tools", "explain", "pay", "--json")).data["context"]
     assert [each["name"] for each in layers] == [
         "identity",
@@ -75,7 +72,6 @@ async def test_tools_explain_shows_the_six_layers_of_context(tools: Cli) -> None
 async def test_tools_explain_shows_what_an_actor_may_do_unasked(
     cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Its bounds, who is asked by its escalation, and the rule among those of the tool."""
     manifest = tmp_path / "signoff.yaml"
     bounds = "autonomy: {unasked_if: \"'read' in tool.tags\"}, escalation: {approvers: ['role:leads']}"
     manifest.write_text(
@@ -97,7 +93,6 @@ async def test_tools_explain_shows_what_an_actor_may_do_unasked(
     ("amount", "kind", "gate"), [(5, "run", "approval"), (500, "ask", "approval"), (9000, "settled", "approval")]
 )
 async def test_tools_explain_judges_given_arguments(tools: Cli, amount: int, kind: str, gate: str) -> None:
-    """With arguments the gates say what would become of the call, without showing a secret."""
     ran = await tools("tools", "explain", "pay", "--args", PAY % amount, "--json")
     assert (ran.data["call"]["kind"], ran.data["call"]["gate"]) == (kind, gate)
     assert "4711" not in ran.out
@@ -132,14 +127,12 @@ async def test_tools_explain_asks_the_permission_check(
 
 
 async def test_tools_explain_names_wrong_arguments(tools: Cli) -> None:
-    """A call with wrong arguments ends at the schema gate, which names the field."""
     ran = await tools("tools", "explain", "pay", "--args", '{"amount": "much"}')
     assert "input_invalid at gate schema" in ran.out
     assert "`amount`" in ran.out
 
 
 async def test_tools_explain_names_every_gate_in_its_order(tools: Cli) -> None:
-    """Without arguments each gate passes or is open; with them one decides, and those behind it are not asked."""
     order = list(get_args(GateName))
     asked = (await tools("tools", "explain", "pay", "--json")).data["gates"]
     assert [each["gate"] for each in asked] == order
@@ -160,19 +153,16 @@ async def test_tools_explain_names_every_gate_in_its_order(tools: Cli) -> None:
 
 
 async def test_an_unknown_tool_offers_the_nearest(tools: Cli) -> None:
-    """`payy` is near `pay`, for tools and for policies."""
     for command in (("tools", "explain", "payy"), ("policy", "explain", "payy", "--args", "{}")):
         assert assert_one_sentence(await tools(*command)) == "there is no tool `payy`; did you mean `pay`?"
 
 
 async def test_policy_check_compiles_every_policy(tools: Cli) -> None:
-    """Exit code 0 and one hash a tool."""
     ran = await tools("policy", "check", str(MANIFEST), "--json")
     assert (ran.code, sorted(ran.data["policies"]), ran.data["findings"]) == (0, ["hurry", "look", "pay"], [])
 
 
 async def test_policy_check_points_into_the_expression(tools: Cli, tmp_path: Path) -> None:
-    """A field that is no argument is found before anything runs, with file and line."""
     wrong = tmp_path / "wrong.yaml"
     text = MANIFEST.read_text().replace("args.amount < 10", "args.amuont < 10")
     wrong.write_text(f"path: ['{PROJECT}']\n{text}")
@@ -182,13 +172,11 @@ async def test_policy_check_points_into_the_expression(tools: Cli, tmp_path: Pat
 
 
 async def test_policy_test_runs_the_cases(tools: Cli) -> None:
-    """All cases as expected: exit code 0."""
     ran = await tools("policy", "test", str(MANIFEST), str(PROJECT / "cases.yaml"))
     assert (ran.code, ran.out.strip()) == (0, "3 of 3 cases are as expected")
 
 
 async def test_policy_test_shows_what_failed_and_why(tools: Cli, tmp_path: Path) -> None:
-    """A case that fails: exit code 1, its sentence, what was expected, what came and why."""
     cases = tmp_path / "cases.yaml"
     cases.write_text((PROJECT / "cases.yaml").read_text().replace("expect: auto", "expect: deny"))
     ran = await tools("policy", "test", str(MANIFEST), str(cases))
@@ -200,7 +188,6 @@ async def test_policy_test_shows_what_failed_and_why(tools: Cli, tmp_path: Path)
 
 @pytest.mark.parametrize("text", ["{}", "[]", "- 5", "- {name: x, tool: payy, expect: ask}", "- {nam: x}"])
 async def test_policy_test_refuses_odd_cases(tools: Cli, tmp_path: Path, text: str) -> None:
-    """Cases that are none are one sentence, exit code 1: nothing passes by being unreadable."""
     cases = tmp_path / "cases.yaml"
     cases.write_text(text)
     ran = await tools("policy", "test", str(MANIFEST), str(cases))
@@ -230,7 +217,6 @@ actors:
 
 @pytest.mark.row("F19")
 async def test_tools_explain_says_which_layer_won_and_why_no_other(tools: Cli, tmp_path: Path) -> None:
-    """On a route, at a step, with what was collected there."""
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text(LAYERED % PROJECT)
     explain = ("tools", "explain", "look", "--manifest", str(manifest))
@@ -260,7 +246,6 @@ async def test_tools_explain_says_which_layer_won_and_why_no_other(tools: Cli, t
 
 @pytest.mark.row("F31")
 async def test_tools_list_selects_by_scope(tools: Cli, tmp_path: Path) -> None:
-    """What an actor, a route or a step has as its own, what is registered, or all of it."""
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text(LAYERED % PROJECT)
 
@@ -279,7 +264,6 @@ async def test_tools_list_selects_by_scope(tools: Cli, tmp_path: Path) -> None:
 
 
 async def test_policy_explain_shows_rule_engines_and_inputs(tools: Cli) -> None:
-    """Verdict, rule, each engine's answer and the context it was judged by; secrets stay hidden."""
     ran = await tools("policy", "explain", "pay", "--args", PAY % 500, "--ctx", '{"user": {"tier": "gold"}}', "--json")
     data = ran.data
     assert (data["verdict"], data["rule"]["name"]) == ("ask", "auto_approve_if")
@@ -290,6 +274,5 @@ async def test_policy_explain_shows_rule_engines_and_inputs(tools: Cli) -> None:
 
 
 async def test_policy_explain_refuses_arguments_no_policy_would_see(tools: Cli) -> None:
-    """Arguments that do not fit the schema have no verdict."""
     message = assert_one_sentence(await tools("policy", "explain", "pay", "--args", '{"amount": 5}'))
     assert "these are no arguments of `pay`" in message

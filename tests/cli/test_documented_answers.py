@@ -36,7 +36,6 @@ async def payables(
 
 
 async def waiting(cli: Cli, turn: str) -> str:
-    """The code of the turn's request, once it waits."""
     async with asyncio.timeout(60):
         while True:
             for card in (await cli("inbox", "--as", "ana", "--json")).data:
@@ -46,7 +45,6 @@ async def waiting(cli: Cli, turn: str) -> str:
 
 
 async def test_the_walk_through_comes_to_what_the_page_says(payables: Cli) -> None:
-    """1 of 2, changed and 1 of 2 again, then paid by who stands in; the record tells it."""
     ask, *commands = documented()
     asked = await payables(*ask, "--json")
     turn = asked.data["turn"]

@@ -49,7 +49,6 @@ async def until_found(cli: Cli, name: str, words: str) -> str:
 
 @pytest.mark.failure("the variable ... is not known: did you mean ...")
 async def test_a_misspelt_variable(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
-    """Spelt as the sentence says it counts."""
     await ready_site(cli, clean_env, site)
     clean_env.setenv("SIGNOFF_STORE_URI", os.environ["SIGNOFF_STORE_URL"])
     text = assert_one_sentence(await cli("gateway"))
@@ -64,7 +63,6 @@ async def test_a_misspelt_variable(cli: Cli, clean_env: pytest.MonkeyPatch, site
 async def test_a_gateway_that_lacks_something(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure
 ) -> None:
-    """A new machine: each sentence names the next thing, and then the gateway runs."""
     here(clean_env, site, "gateway")
     failure.assert_seen(text := assert_one_sentence(await cli("gateway")))
     failure.follow("signoff keys create")
@@ -80,7 +78,6 @@ async def test_a_gateway_that_lacks_something(
 
 @pytest.mark.failure("other users may read or change it: `chmod 600 ...`")
 async def test_open_keys(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
-    """What the sentence ends with mends it."""
     await ready_site(cli, clean_env, site)
     (site.folder / "encryption-keys.json").chmod(0o644)
     text = assert_one_sentence(await cli("gateway"))
@@ -94,7 +91,6 @@ async def test_open_keys(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, fa
 async def test_public_keys_of_another_gateway(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure
 ) -> None:
-    """Exported anew they are."""
     await ready_site(cli, clean_env, site)
     await signed_record(site)
     public = site.folder / "worker" / "public-keys.json"
@@ -111,7 +107,6 @@ async def test_public_keys_of_another_gateway(
 
 
 async def signed_record(site: Site) -> None:
-    """Has the site's gateway sign a record, as it does every minute."""
     async with open_store(site.env("gateway")["SIGNOFF_STORE_URL"]) as store:
         await AuditLog(store).append([admin_entry("main", "tested", "", system_clock())])
         signer = Signer(read_private(site.folder / "gateway" / "signing-keys.json"))
@@ -122,7 +117,6 @@ async def signed_record(site: Site) -> None:
 async def test_signing_keys_that_are_gone(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure
 ) -> None:
-    """Made anew they are others; brought back they are known."""
     await ready_site(cli, clean_env, site)
     await signed_record(site)
     private = site.folder / "gateway" / "signing-keys.json"
@@ -139,7 +133,6 @@ async def test_signing_keys_that_are_gone(
 async def test_encryption_keys_of_another_process(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, site: Site, failure: Failure
 ) -> None:
-    """A turn that was begun under another key is found, until its file is here."""
     await ready_site(cli, clean_env, site)
     keys, theirs = site.folder / "encryption-keys.json", site.folder / "theirs.json"
     async with site.running("gateway"), site.running("worker"):
@@ -158,7 +151,6 @@ async def test_encryption_keys_of_another_process(
 async def test_the_role_of_another_process(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, postgres_server: str, failure: Failure
 ) -> None:
-    """With the worker's address no gateway starts; with its own it does."""
     urls = await made_roles(postgres_server)
     await given_roles(urls, site.folder)
     here(clean_env, site, "gateway")
@@ -187,7 +179,6 @@ async def roles_made_by_words(site: Site, urls: RoleUrls, *commands: tuple[str, 
 async def test_a_role_without_rights(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, postgres_server: str, failure: Failure
 ) -> None:
-    """`signoff store roles` gives it what a worker needs."""
     urls = await made_roles(postgres_server)
     await roles_made_by_words(site, urls, ("migrate",))
     here(clean_env, site, "worker")
@@ -204,7 +195,6 @@ async def test_a_role_without_rights(
 async def test_tables_that_are_still_to_be_made(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, postgres_server: str, failure: Failure
 ) -> None:
-    """Neither a worker nor a gateway makes or changes them: the owner does, then their rights are given anew."""
     urls = await made_roles(postgres_server)
     here(clean_env, site, "worker")
     clean_env.setenv("SIGNOFF_STORE_URL", urls.worker)
@@ -217,7 +207,6 @@ async def test_tables_that_are_still_to_be_made(
 
 @pytest.mark.failure("the store's tables are of a newer version")
 async def test_a_newer_store(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
-    """The backup of before the upgrade is one that this program knows."""
     await ready_site(cli, clean_env, site)
     file, backup = site.folder / "signoff.db", site.folder / "backup.db"
     shutil.copy(file, backup)
@@ -231,7 +220,6 @@ async def test_a_newer_store(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site
 
 @pytest.mark.failure("no Temporal server answers at ...")
 async def test_no_server(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, tmp_path: Path, failure: Failure) -> None:
-    """Once it is started all is well."""
     await ready_site(cli, clean_env, site)
     port = free_port()
     clean_env.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{port}")
@@ -243,7 +231,6 @@ async def test_no_server(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, tm
 
 @pytest.mark.failure("there is no namespace ...: create it with ...")
 async def test_no_namespace(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
-    """The command of the sentence makes it."""
     await ready_site(cli, clean_env, site)
     clean_env.setenv("TEMPORAL_NAMESPACE", f"space-{uuid.uuid4().hex[:8]}")
     text = assert_one_sentence(await cli("gateway"))
@@ -271,7 +258,6 @@ async def typed(line: str, **variables: str) -> None:
 
 @pytest.mark.failure("port ... of ... is taken")
 async def test_a_taken_port(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
-    """Free again, or by the other port of the setting that is named, the gateway starts."""
     await ready_site(cli, clean_env, site)
     with socket.create_server(("127.0.0.1", site.port)):
         text = assert_one_sentence(await cli("gateway"))
@@ -286,7 +272,6 @@ async def test_a_taken_port(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site,
 async def test_no_gateway(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str, failure: Failure
 ) -> None:
-    """A tenant is frozen all the same; a gateway that is started answers."""
     clean_env.setenv("SIGNOFF_PORT", str(free_port()))
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     failure.assert_seen(assert_one_sentence(await cli("inbox")))
@@ -354,7 +339,6 @@ async def test_no_token(
 async def test_refused_sign_ins_are_counted(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, site: Site, failure: Failure
 ) -> None:
-    """The record has when and at which way in; whoever has a token is served meanwhile."""
     async with (
         production_gateway(cli, clean_env, cli_server, site) as url,
         httpx2.AsyncClient(base_url=url, timeout=60) as http,
@@ -383,7 +367,6 @@ async def held_body(url: str) -> asyncio.StreamWriter:
 async def test_more_bodies_than_a_gateway_receives(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str, failure: Failure
 ) -> None:
-    """Another gateway over the same store answers whom the first one turns away."""
     async with contextlib.AsyncExitStack() as stack, httpx2.AsyncClient(timeout=60) as http:
         await stack.enter_async_context(gateway_alone(clean_env, cli_server, task_queue))
         first = load_settings().public_url
@@ -404,7 +387,6 @@ async def test_more_bodies_than_a_gateway_receives(
 async def test_a_body_that_does_not_end(
     cli: Cli, clean_env: pytest.MonkeyPatch, cli_server: ServerHandle, task_queue: str, failure: Failure
 ) -> None:
-    """It is given up, and counted; the next one comes whole."""
     async with gateway_alone(clean_env, cli_server, task_queue), httpx2.AsyncClient(timeout=60) as http:
         url = load_settings().public_url
         # For this one alone: of a whole body, too, a busy machine may take the head a moment before the rest.
@@ -446,7 +428,6 @@ def late() -> datetime:
 
 @pytest.mark.failure("the clock of the store is ... s ahead of this machine's")
 async def test_clocks_that_differ(served_cli: Cli, clean_env: pytest.MonkeyPatch, failure: Failure) -> None:
-    """Set right, they are one."""
     with clean_env.context() as wrong:
         wrong.setattr(doctor_command, "store_clock_lead", partial(doctor_command.store_clock_lead, clock=late))
         failure.assert_seen((await found(served_cli, "clocks"))[1])
@@ -458,7 +439,6 @@ async def test_clocks_that_differ(served_cli: Cli, clean_env: pytest.MonkeyPatch
 async def test_turns_of_another_store(
     served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, failure: Failure
 ) -> None:
-    """With the store that they began with they are looked after again."""
     await waiting_request(served_cli, "pay 90")
     with clean_env.context() as wrong:
         wrong.setenv("SIGNOFF_STORE_URL", f"sqlite:///{tmp_path}/new.db")
@@ -477,7 +457,6 @@ async def test_a_store_that_is_away(
     postgres_server: str,
     failure: Failure,
 ) -> None:
-    """The gateway says so and is not ready; once it is back what waited is approved and runs, nothing is repeated."""
     urls = await made_roles(postgres_server)
     clean_env.setenv("SIGNOFF_STORE_URL", urls.owner)
     database = urls.owner.rpartition("/")[2]

@@ -78,7 +78,6 @@ async def test_production_under_plain_http_is_reported(
 async def test_production_start_warns_of_plain_http(
     cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The port is taken, so the process stops after its checks."""
     await ready_site(cli, clean_env, site)
     here(clean_env, site, "gateway")
     clean_env.setenv("SIGNOFF_PUBLIC_URL", "http://approvals.example.com")

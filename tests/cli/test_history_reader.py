@@ -1,5 +1,3 @@
-"""Turns as evaluations read them: out of the history, the store, and the record."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,12 +25,10 @@ ONE = {"amount": 1, "to": "Ana"}
 
 
 def free(name: str, answer: Any = "paid", **fields: Any) -> Tool:
-    """A tool that asks nobody."""
     return pay_tool(Ledger(), False, name=name, handler=Ledger().handler(name, answer), **fields)
 
 
 async def case_of(turns: RunningTurns, key: TurnKey, catalog: Catalog) -> tuple[EvaluationCase, dict[str, str]]:
-    """The case of a turn, and what the record says of its specialists."""
     history = await read_history(turns.client, key.workflow_id)
     assert history is not None
     specialists = specialist_results(await AuditLog(turns.store).stream(key.workflow_id))
@@ -40,7 +36,6 @@ async def case_of(turns: RunningTurns, key: TurnKey, catalog: Catalog) -> tuple[
 
 
 async def same(case: EvaluationCase, catalog: Catalog) -> PlayResult:
-    """The case played, without any difference."""
     played = await play(case, catalog)
     assert find_differences(case, played, catalog.actors["desk"]) == ()
     return played
@@ -77,14 +72,12 @@ async def test_a_specialists_call_is_answered_from_its_log(client: Client, store
 def test_only_whole_results_that_a_worker_wrote_down_are_taken(
     kind: Any, differing: dict[str, Any], found: dict[str, str]
 ) -> None:
-    """Whoever runs under a turn's id writes entries of its own, and a cut result is none that a model read."""
     facts = {"record": "specialist_execution", "code": "ok", "result": "paid", "approval": "main.s.t.c1.1"} | differing
     entry = AuditEntry(stream="turn/main/s/t", key="k", kind=kind, at=datetime(2026, 11, 24, tzinfo=UTC), data=facts)
     assert specialist_results([record_from_entry(entry)]) == found
 
 
 async def test_what_lies_in_the_store_is_part_of_a_case(client: Client, store: Store, task_queue: str) -> None:
-    """Arguments, results and words that are too long for a history, of a call that people let pass."""
     long = "é" * INLINE_BYTES
     catalog = catalog_of([pay_tool(Ledger(), handler=Ledger().handler("pay", long))])
     script = [calls(("pay", {"amount": 1, "to": long})), respond(long)]
@@ -103,5 +96,4 @@ async def test_what_lies_in_the_store_is_part_of_a_case(client: Client, store: S
 
 
 async def test_a_workflow_that_nobody_knows_has_no_history(client: Client) -> None:
-    """The server keeps histories for a while only."""
     assert await read_history(client, "turn/main/none/none") is None

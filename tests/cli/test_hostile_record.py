@@ -66,7 +66,6 @@ async def terminal(clean_env: pytest.MonkeyPatch, tmp_path: Path, *arguments: st
 async def test_every_reader_shows_the_honest_entries_and_obeys_none_of_the_others(
     rig: GatewayRig, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Each entry has its line everywhere, made visible; the stream is whole, as it was written so."""
     count = len(HOSTILE) + 2
     async with browser(rig) as page:
         answer = await page.get(f"/audit/{TURN}")
@@ -103,7 +102,6 @@ async def test_every_reader_shows_the_honest_entries_and_obeys_none_of_the_other
 async def test_an_entry_that_cannot_be_read_is_shown_as_the_one_that_was_changed(
     data: str, rig: GatewayRig, store: Store, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """By its number, in one sentence, and all others stay."""
     changed = update(AUDIT_RECORDS).where(AUDIT_RECORDS.c.seq == 3).values(data=data)
     await store.run(lambda connection: connection.execute(changed).rowcount)
     async with browser(rig) as page:

@@ -49,7 +49,6 @@ async def chosen(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
 async def test_a_call_is_judged_by_what_tools_had_changed_before_it(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """In its own turn, and in earlier ones of its session; not by what is changed later."""
     project = ApprovalPolicy(auto_approve_if="ctx.project == 'moon'", require_approval_if="ctx.project == 'mars'")
     choose = pay_tool(Ledger(), RUNS, name="choose", handler=chosen, updates=("project",))
     catalog = build_catalog(
@@ -73,8 +72,6 @@ async def test_a_call_is_judged_by_what_tools_had_changed_before_it(
 
 
 async def test_a_call_that_stood_in_for_another_is_not_known(client: Client, store: Store, task_queue: str) -> None:
-    """No model proposed it, which is said."""
-
     async def fails(args: dict[str, Any], ctx: ToolContext) -> ToolFailure:
         return ToolFailure("the bank is closed")
 

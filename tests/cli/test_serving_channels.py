@@ -37,7 +37,6 @@ routing: {default: [chat]}
 async def test_the_channels_of_a_manifest_run_beside_the_gateway(
     client: Client, clean_env: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is misconfigured is named with what it lacks, and the others hear what comes in at their own address."""
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text(MANIFEST, encoding="utf-8")
     clean_env.setenv("SIGNOFF_PLUGINS", '["telegram", "gone:pager"]')
@@ -76,7 +75,6 @@ async def test_the_channels_of_a_manifest_run_beside_the_gateway(
 async def test_a_channel_that_lacked_something_runs_once_it_has_it(
     client: Client, clean_env: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Failure
 ) -> None:
-    """The variable that the line names is set, and the gateway started again: nothing is said of it any more."""
     manifest = tmp_path / "signoff.yaml"
     lacking = 'kind: webhook, url: "https://ours.example.com", secret: "env:NO_SUCH_VARIABLE"'
     manifest.write_text(MANIFEST.replace("kind: carrier_pigeon", lacking), encoding="utf-8")

@@ -1,5 +1,3 @@
-"""One call, as the terminal tells of it."""
-
 from typing import Any
 
 from signoff.cli.terminal.tables import call_line
@@ -15,7 +13,6 @@ def summary(code: Any, **fields: Any) -> str:
 
 
 def test_what_stood_in_for_a_tool_that_failed_is_named() -> None:
-    """The tool that a call names failed; what came of the other one is on a line of its own."""
     for code in ("ok", "execution_failed", "denied"):
         line = summary(code, fallback="look", primary_error="no\nline")
         assert line == "  book: execution failed: no line; look was tried in its place"
@@ -23,8 +20,6 @@ def test_what_stood_in_for_a_tool_that_failed_is_named() -> None:
 
 
 def test_a_call_whose_tool_asks_nobody_ran_by_no_rule() -> None:
-    """Only a rule that somebody wrote is named: a tool without a policy has none that let it run."""
-
     def line(rule: RuleReference | None) -> str:
         outcome = CallOutcome(call="c1.1", tool="book", code="ok", value=Content(inline="booked"))
         return call_line(CallView(call="c1.1", tool="book", state="ok", outcome=outcome, rule=rule)).plain

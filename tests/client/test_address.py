@@ -1,5 +1,3 @@
-"""Where the client finds its gateway, and what it takes for a token."""
-
 import os
 from pathlib import Path
 
@@ -32,7 +30,6 @@ def leave_word(folder: Path, pid: int) -> None:
     ],
 )
 def test_the_settings_name_the_gateway(clean_env: pytest.MonkeyPatch, variables: dict[str, str], found: str) -> None:
-    """As the gateway itself reads them; an empty variable counts as not given."""
     for name, value in variables.items():
         clean_env.setenv(name, value)
     assert find_gateway() == found
@@ -42,7 +39,6 @@ def test_the_settings_name_the_gateway(clean_env: pytest.MonkeyPatch, variables:
     ("variable", "meant"), [("SIGNOFF_PUBLC_URL", "SIGNOFF_PUBLIC_URL"), ("SIGNOFF_TOKN", "SIGNOFF_TOKEN")]
 )
 def test_a_misspelt_variable_is_named(clean_env: pytest.MonkeyPatch, variable: str, meant: str) -> None:
-    """In place of a gateway that nobody meant; also where an address is given. Other programs' are left alone."""
     clean_env.setenv("SIGNOFF_REQUIRE_ALL", "1")
     assert find_gateway() == "http://127.0.0.1:8300"
     clean_env.setenv(variable, "x")
@@ -51,13 +47,11 @@ def test_a_misspelt_variable_is_named(clean_env: pytest.MonkeyPatch, variable: s
 
 
 def test_every_setting_is_known_without_loading_settings() -> None:
-    """The list of names is that of the settings."""
     assert set(SETTING_NAMES) == set(Settings.model_fields)
     assert len(SETTING_NAMES) == len(Settings.model_fields)
 
 
 def test_the_file_of_settings_counts_below_variables(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """`signoff.toml` in the working folder; one that is no TOML is named."""
     (tmp_path / "signoff.toml").write_text('public_url = "https://a.example"\n', encoding="utf-8")
     assert find_gateway() == "https://a.example"
     clean_env.setenv("SIGNOFF_PUBLIC_URL", "https://b.example")
@@ -68,7 +62,6 @@ def test_the_file_of_settings_counts_below_variables(clean_env: pytest.MonkeyPat
 
 
 def test_the_dev_that_runs_here_is_found(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """On whatever port; not one whose process is gone, nor where settings name another."""
     leave_word(tmp_path / ".signoff", os.getpid())
     assert find_gateway() == "http://127.0.0.1:9000"
     clean_env.setenv("SIGNOFF_PORT", "8301")
@@ -79,7 +72,6 @@ def test_the_dev_that_runs_here_is_found(clean_env: pytest.MonkeyPatch, tmp_path
 
 
 def test_no_file_of_a_folder_says_where_a_token_is_sent(clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With a token what somebody left in the state folder counts for nothing, and of settings this machine alone."""
     leave_word(tmp_path / ".signoff", os.getpid())
     assert find_gateway(token="sgf_x") == "http://127.0.0.1:8300"
     settings = tmp_path / "signoff.toml"
@@ -96,7 +88,6 @@ def test_no_file_of_a_folder_says_where_a_token_is_sent(clean_env: pytest.Monkey
 
 
 def test_a_token_goes_over_https_or_to_this_machine(clean_env: pytest.MonkeyPatch) -> None:
-    """Anybody on the way could read it; the message repeats none of it."""
     assert find_gateway("http://localhost:8300", token="sgf_x") == "http://localhost:8300"
     with pytest.raises(ConfigError, match="is not https") as refused:
         find_gateway("http://approvals.example.com", token="sgf_x")
@@ -105,13 +96,11 @@ def test_a_token_goes_over_https_or_to_this_machine(clean_env: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("url", ["approvals", "ftp://a.example", "http://a.example:many", "http://"])
 def test_what_is_no_address_is_named(clean_env: pytest.MonkeyPatch, url: str) -> None:
-    """With an example of one."""
     with pytest.raises(ConfigError, match=r"looks like https://"):
         find_gateway(url)
 
 
 def test_a_token_comes_from_the_environment(clean_env: pytest.MonkeyPatch) -> None:
-    """Unless it is given; what cannot be one is not repeated."""
     assert find_token() == ""
     clean_env.setenv("SIGNOFF_TOKEN", " sgf_a\n")
     assert (find_token(), find_token("sgf_b"), find_token("")) == ("sgf_a", "sgf_b", "")

@@ -30,13 +30,11 @@ async def client(clean_env: pytest.MonkeyPatch, server: ServerHandle, task_queue
 
 
 async def asked(client: Client, text: str, **more: str) -> ApprovalRequest:
-    """The request of a new turn, once it waits."""
     turn = await client.start(text, **more)
     return await anext(aiter(turn.pending()))
 
 
 async def test_a_program_starts_decides_and_reads_the_result(client: Client) -> None:
-    """A request is yielded once it waits; once it is approved the turn runs to its end, and the iteration ends."""
     turn = await client.start("pay 420", actor="clerk", user="rui")
     receipts: list[Receipt] = []
     async for request in turn.pending():
@@ -48,7 +46,6 @@ async def test_a_program_starts_decides_and_reads_the_result(client: Client) -> 
 
 
 async def test_what_waits_is_listed_for_people_and_entries(client: Client) -> None:
-    """By a person, by an entry of policies, and whole; an entry that nothing asks has nothing."""
     request = await asked(client, "pay 430", user="rui")
     for approver in ("ana", "role:approvers", ""):
         assert request.id in [card.id for card in await client.inbox(approver)]
@@ -60,7 +57,6 @@ async def test_what_waits_is_listed_for_people_and_entries(client: Client) -> No
 
 
 async def test_an_answer_counts_for_what_was_read(client: Client) -> None:
-    """Whoever read one revision does not approve the next; a name means what is asked now."""
     request = await asked(client, "pay 440", user="rui")
     stale = request.model_copy(update={"question_hash": "0" * 64})
     assert (await client.approve(stale, by="ana")).code == "stale"
@@ -72,7 +68,6 @@ async def test_an_answer_counts_for_what_was_read(client: Client) -> None:
 
 @pytest.mark.row("B68")
 async def test_a_part_is_answered_by_a_part(client: Client) -> None:
-    """What a turn's envelope carries is all that an answer needs; the second one is told who was first."""
     request = await asked(client, "pay 490", user="rui")
     view = await client.view(request.turn)
     part = ApprovalRequestPart.model_validate(view.parts[0].content.inline)
@@ -83,7 +78,6 @@ async def test_a_part_is_answered_by_a_part(client: Client) -> None:
 
 
 async def test_the_same_delivery_is_one_answer(client: Client) -> None:
-    """Sent again, as after a lost connection, it gets the same receipt."""
     request = await asked(client, "pay 450", user="rui")
     first = await client.approve(request, by="ana", delivery="d1")
     again = await client.approve(request, by="ana", delivery="d1")
@@ -91,7 +85,6 @@ async def test_the_same_delivery_is_one_answer(client: Client) -> None:
 
 
 async def test_arguments_are_tried_and_changed(client: Client) -> None:
-    """A preview reads texts by the schema and changes nothing; a secret that is left stays as it is."""
     request = await asked(client, "pay 460", user="rui")
     tried = await client.preview(request, {"amount": "300"})
     assert (tried.args, tried.changed) == ({"amount": 300, "to": "Ana", "pin": "hidden, 16 characters"}, True)
@@ -110,14 +103,12 @@ async def test_arguments_are_tried_and_changed(client: Client) -> None:
 
 
 async def test_a_secret_that_is_changed_is_sent_as_it_was_written(client: Client) -> None:
-    """A mask in its place would keep the old one."""
     request = await asked(client, "pay 470", user="rui")
     tried = await client.preview(request, {"pin": "0815"})
     assert (tried.args["pin"], tried.changed) == ("0815", True)
 
 
 async def test_a_turn_is_found_followed_and_stopped(client: Client) -> None:
-    """By the beginning of its id; views come until it is over."""
     started = await client.start("pay 480", user="rui")
     turn = await client.turn(started.key.turn[:-1])
     assert turn.key == started.key
@@ -135,7 +126,6 @@ async def test_a_turn_is_found_followed_and_stopped(client: Client) -> None:
 
 
 async def test_the_same_turn_with_other_words_is_a_conflict(client: Client) -> None:
-    """With the same words it is the same turn."""
     first = await client.start("look", turn="same")
     assert (await client.start("look", turn="same")).key == first.key
     with pytest.raises(Conflict):
@@ -143,7 +133,6 @@ async def test_the_same_turn_with_other_words_is_a_conflict(client: Client) -> N
 
 
 async def test_a_conversation_goes_on(client: Client) -> None:
-    """A message begins a session; both are listed and read."""
     reply = await client.say("talk", "pay 5", user="rui")
     # The turn begins after the message is taken in.
     async with asyncio.timeout(60):
@@ -156,7 +145,6 @@ async def test_a_conversation_goes_on(client: Client) -> None:
 
 
 async def test_answers_are_remembered_and_a_tenant_is_frozen(client: Client) -> None:
-    """A grant is listed and taken back; a freeze refuses what is new until it is lifted."""
     request = await asked(client, "pay 490", user="rui")
     await client.approve(request, by="ana", remember=GrantRequest(where="args.amount <= 490", uses=3))
     (grant,) = [each for each in await client.grants() if each.approval_id == request.id]
@@ -172,16 +160,12 @@ async def test_answers_are_remembered_and_a_tenant_is_frozen(client: Client) -> 
 
 
 async def test_an_answer_that_no_gateway_would_take_is_refused_here(client: Client) -> None:
-    """Too long a reason, named."""
     request = await asked(client, "pay 500", user="rui")
     with pytest.raises(Refused, match="`reason`"):
         await client.deny(request, by="ana", reason="x" * 3_000)
 
 
 async def test_a_program_reads_events_as_documented(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
-    """The example of docs/events.md, over a real gateway: what was dispatched is reported once, and the next reading
-    goes on behind it.
-    """
     (example,) = [each for each in blocks(ROOT / "docs" / "events.md", "python") if not each.file]
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(example.text, "events.md", "exec"), names)

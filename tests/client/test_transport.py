@@ -19,7 +19,6 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 @asynccontextmanager
 async def answering(answer: Answer) -> AsyncIterator[Client]:
-    """A client of a server that answers everything so."""
     routes = [Route("/{path:path}", answer, methods=["GET", "POST", "DELETE"])]
     async with serve_vendor(Starlette(routes=routes)) as url, Client(url, "") as client:
         yield client
@@ -37,8 +36,6 @@ async def answering(answer: Answer) -> AsyncIterator[Client]:
     ],
 )
 async def test_what_a_gateway_refuses_is_an_error_of_ours(status: int, code: str, error: type[Exception]) -> None:
-    """With the gateway's own sentence; who is nobody is told where a token goes."""
-
     async def answer(request: Request) -> Response:
         return JSONResponse({"code": code, "message": "no"}, status_code=status)
 
@@ -51,8 +48,6 @@ async def test_what_a_gateway_refuses_is_an_error_of_ours(status: int, code: str
 
 @pytest.mark.parametrize("body", ["<html>", '{"turns": {}}', '{"turns": [{"tenant": 1}]}', "[]"])
 async def test_what_is_no_gateway_is_told_as_that(body: str) -> None:
-    """Whatever else answers at the address."""
-
     async def answer(request: Request) -> Response:
         return PlainTextResponse(body)
 
@@ -62,7 +57,6 @@ async def test_what_is_no_gateway_is_told_as_that(body: str) -> None:
 
 
 async def test_where_nothing_answers_the_remedy_is_named() -> None:
-    """By `connect` at once, and by each method."""
     url = f"http://127.0.0.1:{free_port()}"
     for attempt in (Client.connect(url), Client(url, "").turns()):
         with pytest.raises(ServerUnavailable, match="`signoff dev` or `signoff gateway` starts one"):
@@ -70,7 +64,6 @@ async def test_where_nothing_answers_the_remedy_is_named() -> None:
 
 
 async def test_a_stream_that_is_no_stream_of_turns_ends_in_an_error() -> None:
-    """A problem that the gateway tells, an end before any view, and garbage."""
     found = iter(
         (
             'event: problem\ndata: {"code": "unavailable", "message": "no worker answered"}\n\n',

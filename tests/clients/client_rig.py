@@ -49,27 +49,22 @@ class ClientRig:
             yield f"http://127.0.0.1:{port}"
 
     async def show(self, call: str) -> dict[str, Any]:
-        """The call as the gateway knows it."""
         return await self.agent.show(call)
 
     async def settled(self, call: str) -> dict[str, Any]:
-        """The call once its turn is over."""
         await self.agent.rig.turns.signoff.result(TurnKey(*call.split(".")))
         return await self.show(call)
 
     async def request(self, call: Call) -> ApprovalRequest:
-        """What people are asked about a call."""
         return await self.agent.rig.request(approval_of(call.id))
 
     async def decide(self, call: Call, **fields: Any) -> None:
-        """Answers a call, once people are asked."""
         await until(lambda: bool(call.id))
         answer = await self.agent.decide(call.id, **fields)
         assert answer.json()["status"] == "accepted", answer.text
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Returns once it holds."""
     for pause in pauses():
         if condition():
             return

@@ -29,7 +29,6 @@ def client_catalog(ledger: Ledger) -> Catalog:
 
 @pytest.fixture(scope="session")
 async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ClientRig]:
-    """One for all tests; each asks for calls of its own."""
     folder = tmp_path_factory.mktemp("clients")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,

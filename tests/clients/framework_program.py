@@ -34,7 +34,6 @@ class Case:
     """The file that says under which key each call was proposed."""
 
     def spoken(self) -> list[list[dict[str, Any]]]:
-        """The calls as the program reads them, each with an id."""
         return [
             [
                 {"name": name, "args": args, "id": f"{self.ids}-{turn}-{at}", "message": f"{self.conversation}-{turn}"}
@@ -44,7 +43,6 @@ class Case:
         ]
 
     async def first_key(self) -> str:
-        """The key of the first call, once it is proposed."""
         return await asyncio.to_thread(self._first_key)
 
     def _first_key(self) -> str:
@@ -60,8 +58,6 @@ class Case:
 
 @dataclass
 class FrameworkProgram:
-    """The program, which plays one case at a time."""
-
     name: str
     process: Process
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -53,8 +53,6 @@ async def hang(order: str, euro: float) -> str:
 
 
 class InterruptException(Exception):
-    """Strands' own, by name."""
-
     __module__ = "strands.interrupt"
 
 
@@ -91,8 +89,6 @@ def _words(error: ActivityError) -> str:
 
 @workflow.defn
 class Refunds:
-    """Refunds orders, all at once, and says what came of each."""
-
     @workflow.run
     async def run(self, orders: list[tuple[str, float]], kind: str = "refund", queue: str = "") -> list[str]:
         """`kind` is the activity; `local` is a refund as a local activity, `slow` one that hangs and is tried again."""
@@ -125,8 +121,6 @@ class Refunds:
 
 @workflow.defn
 class Impatient:
-    """Starts a refund and cancels it when it is told to."""
-
     def __init__(self) -> None:
         self._cancel = False
 
@@ -173,8 +167,6 @@ class Stubborn:
 
 @workflow.defn
 class Renewed:
-    """Starts a refund and goes on as a new run without it, which refunds."""
-
     def __init__(self) -> None:
         self._go_on = False
 
@@ -225,8 +217,6 @@ class Interrupted:
 
 @workflow.defn
 class Parent:
-    """Has a child that refunds."""
-
     @workflow.run
     async def run(self, order: str) -> str:
         """What came of it."""
@@ -235,8 +225,6 @@ class Parent:
 
 @workflow.defn
 class Trusting:
-    """Refunds, and handles nothing that may go wrong."""
-
     @workflow.run
     async def run(self, order: str) -> str:
         """What came of it."""
@@ -245,8 +233,6 @@ class Trusting:
 
 @workflow.defn
 class Forgetful:
-    """Starts a refund and ends without it."""
-
     @workflow.run
     async def run(self, order: str) -> str:
         """Waits until it is asked about."""
@@ -257,8 +243,6 @@ class Forgetful:
 
 @workflow.defn
 class Twice:
-    """Refunds, waits for a word, and refunds again."""
-
     def __init__(self) -> None:
         self._go_on = False
 
@@ -282,8 +266,6 @@ class Twice:
 
 @workflow.defn
 class Asks:
-    """Asks from its own code."""
-
     @workflow.run
     async def run(self, order: str) -> dict[str, Any]:
         """What it was told."""

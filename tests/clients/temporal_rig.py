@@ -34,13 +34,10 @@ NEVER = timedelta(days=1)
 
 @dataclass
 class Workers:
-    """Other people's workers, before the gateway."""
-
     rig: ClientRig
     client: Client
 
     def gated(self, url: str = "", **fields: Any) -> Gated:
-        """The plugin."""
         given: dict[str, Any] = {"look_up": NEVER, "patience": timedelta(minutes=5)} | fields
         dangerous = [refund, *(GatedActivity(each, tool="refund") for each in _REFUNDS)]
         return Gated(self.rig.gate(url), dangerous, **given)
@@ -49,7 +46,6 @@ class Workers:
     async def work(
         self, *plugins: Gated, queue: str = "", client: Client | None = None, interceptors: Sequence[Interceptor] = ()
     ) -> AsyncIterator[str]:
-        """A worker; its queue."""
         queue = queue or f"gated-{uuid.uuid4().hex}"
         with ThreadPoolExecutor(2) as threads:
             async with Worker(
@@ -70,7 +66,6 @@ class Workers:
         )
 
     async def asked(self, handle: WorkflowHandle[Any, Any], number: int = 1, **fields: Any) -> Call:
-        """The call that a workflow asks for, once it does: by the run as it was begun."""
         run = handle.result_run_id or (await handle.describe()).run_id
         key = f"{handle.id}:{run}:{number}"
         told = {"workflow": {"id": handle.id, "signal": "signoff.call"}, "state": key}
@@ -82,22 +77,18 @@ class Workers:
 
 
 def order() -> str:
-    """An order that no other test refunds."""
     return f"o-{uuid.uuid4().hex[:8]}"
 
 
 def ran(name: str) -> list[float]:
-    """What was refunded for it."""
     return [euro for each, euro in RAN if each == name]
 
 
 async def has_ran(name: str) -> bool:
-    """Whether something was refunded for it."""
     return bool(ran(name))
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Returns once it holds."""
     for pause in pauses():
         if await condition():
             return
@@ -120,7 +111,6 @@ async def until_asked(handle: WorkflowHandle[Any, Any], times: int = 1) -> None:
 
 
 async def asked_call(rig: ClientRig, handle: WorkflowHandle[Any, Any], client: Client) -> Call:
-    """The call that a workflow has asked for, which its history names."""
     for event in (await handle.fetch_history()).events:
         for payload in event.activity_task_completed_event_attributes.result.payloads:
             [answer] = await client.data_converter.decode([payload])

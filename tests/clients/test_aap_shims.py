@@ -20,8 +20,6 @@ Args = dict[str, Any]
 
 
 class PydanticAiProgram:
-    """An agent of Pydantic AI, which is installed here."""
-
     async def play(self, rig: ClientRig, case: Case, *, url: str = "", shim: float = 30.0) -> dict[str, Any]:
         """What a program of another framework answers."""
         turns, ran = case.spoken(), []
@@ -48,7 +46,6 @@ class PydanticAiProgram:
 
 @pytest.fixture(scope="module", params=["pydantic_ai", "openai", "langchain"])
 async def program(request: pytest.FixtureRequest) -> AsyncIterator[FrameworkProgram | PydanticAiProgram]:
-    """One program a framework."""
     if request.param == "pydantic_ai":
         yield PydanticAiProgram()
         return
@@ -81,7 +78,6 @@ async def test_a_shim_runs_what_people_approve(rig: ClientRig, program: Framewor
 async def test_a_gateway_that_cannot_be_reached_means_no(
     rig: ClientRig, program: FrameworkProgram | PydanticAiProgram
 ) -> None:
-    """Nothing is run, and the model is told so."""
     async with rig.serve() as url:
         pass
     played = await program.play(rig, Case(((("refund", SMALL),),)), url=url, shim=0.0)

@@ -35,7 +35,6 @@ def run_blocking(call: Call) -> Call:
 
 
 async def test_what_a_rule_permits_is_run_and_reported(rig: ClientRig) -> None:
-    """Its text is the result, and the record has it."""
     call = await run(rig.call(SMALL, key="client-1"))
     assert (bool(call), call.text, call.is_reported, call.is_edited) == (True, "refunded 20", True, False)
     ended = await rig.show(call.id)
@@ -44,7 +43,6 @@ async def test_what_a_rule_permits_is_run_and_reported(rig: ClientRig) -> None:
 
 
 async def test_the_same_without_an_event_loop(rig: ClientRig) -> None:
-    """A thread of a program that has none."""
     call = await to_thread(run_blocking, rig.call(SMALL, key="client-2"))
     assert (bool(call), call.text) == (True, "refunded 20")
     assert (await rig.settled(call.id))["code"] == "ok"
@@ -52,7 +50,6 @@ async def test_the_same_without_an_event_loop(rig: ClientRig) -> None:
 
 @pytest.mark.parametrize("blocking", [False, True])
 async def test_what_people_approve_is_run_as_they_approved_it(rig: ClientRig, blocking: bool) -> None:
-    """With the arguments that they changed, and the model is told."""
     call = rig.call(LARGE, key=f"client-3-{blocking}", says="charged twice")
     running = asyncio.create_task(to_thread(run_blocking, call) if blocking else run(call))
     await rig.decide(call, edited_args={"order": "A7", "euro": 150}, reason="half of it")
@@ -63,7 +60,6 @@ async def test_what_people_approve_is_run_as_they_approved_it(rig: ClientRig, bl
 
 
 async def test_what_people_deny_is_not_run(rig: ClientRig) -> None:
-    """Their reason is for the model; whoever runs it all the same gets no arguments."""
     call = rig.call(LARGE, key="client-4")
     running = asyncio.create_task(run(call))
     await rig.decide(call, verdict="denied", reason="not twice")
@@ -90,21 +86,18 @@ async def test_what_people_deny_is_not_run(rig: ClientRig) -> None:
 async def test_what_is_refused_is_a_text_for_the_model(
     rig: ClientRig, tool: str, args: dict[str, Any], words: str
 ) -> None:
-    """By rules, by nobody's answer, by what cannot be sent: never an exception, and never run."""
     call = await run(rig.call(args, tool))
     assert not call
     assert words in call.text
 
 
 async def test_what_signoff_runs_is_not_run_here(rig: ClientRig) -> None:
-    """Its result is told, and nothing is reported."""
     call = await run(rig.call({"amount": 20}, "pay", key="client-6"))
     assert (bool(call), call.state, call.text, call.result) == (False, "ended", "paid", "paid")
     assert not call.is_reported
 
 
 async def test_the_same_key_again_runs_nothing(rig: ClientRig) -> None:
-    """Another process finds that it was used, later its result."""
     call = rig.call(SMALL, key="client-7")
     async with call:
         again = await run(rig.call(SMALL, key="client-7"))
@@ -115,13 +108,11 @@ async def test_the_same_key_again_runs_nothing(rig: ClientRig) -> None:
 
 
 async def test_of_twenty_with_one_key_one_runs(rig: ClientRig) -> None:
-    """At once, from as many tasks."""
     calls = await asyncio.gather(*(run(rig.gate(patience=60).call("refund", SMALL, key="client-8")) for _ in range(20)))
     assert sum(map(bool, calls)) == 1
 
 
 async def test_without_a_key_equal_calls_are_one_until_it_is_used(rig: ClientRig) -> None:
-    """What was broken off is found again; the next one after it is another call."""
     args = {"order": "without-a-key", "euro": 200}
     first, again = (rig.call(args, key=None, wait=0) for _ in range(2))
     await first.settle()
@@ -135,7 +126,6 @@ async def test_without_a_key_equal_calls_are_one_until_it_is_used(rig: ClientRig
 
 
 async def test_a_key_may_be_anything(rig: ClientRig) -> None:
-    """What a header cannot carry is the same call all the same."""
     first = await run(rig.call(SMALL, key="rückzahlung " * 30))
     again = await run(rig.call(SMALL, key="rückzahlung " * 30))
     assert (bool(first), bool(again), first.id) == (True, False, again.id)
@@ -152,7 +142,6 @@ async def test_a_key_may_be_anything(rig: ClientRig) -> None:
 async def test_an_error_in_the_block_is_reported_and_goes_on(
     rig: ClientRig, error: BaseException, code: str, words: str
 ) -> None:
-    """What failed, failed; what was interrupted may have happened."""
     call = rig.call(SMALL)
 
     def fail() -> None:
@@ -165,7 +154,6 @@ async def test_an_error_in_the_block_is_reported_and_goes_on(
 
 
 async def test_a_block_that_is_left_without_a_result_is_in_doubt(rig: ClientRig) -> None:
-    """Nobody knows what it did."""
     async with rig.call(SMALL) as call:
         assert call
     assert call.text == "It may have happened or not: its block was left without a result"
@@ -177,7 +165,6 @@ async def test_a_block_that_is_left_without_a_result_is_in_doubt(rig: ClientRig)
 
 
 async def test_a_failure_without_an_exception_is_reported_as_one(rig: ClientRig) -> None:
-    """For frameworks that make a text of it."""
     async with rig.call(SMALL) as call:
         call.result = "Error: closed"
         call.fail("closed")
@@ -185,7 +172,6 @@ async def test_a_failure_without_an_exception_is_reported_as_one(rig: ClientRig)
 
 
 async def test_a_task_that_is_cancelled_in_its_block_reports_in_doubt(rig: ClientRig) -> None:
-    """Although it is cancelled, and again while it reports."""
     call, entered = rig.call(SMALL), asyncio.Event()
 
     async def hang() -> None:
@@ -207,7 +193,6 @@ async def test_a_task_that_is_cancelled_in_its_block_reports_in_doubt(rig: Clien
 
 @pytest.mark.parametrize("withdraw", [False, True])
 async def test_a_task_that_is_cancelled_while_it_waits_runs_nothing(rig: ClientRig, withdraw: bool) -> None:
-    """People are still asked, and whoever comes back with the key finds the call; or it is withdrawn."""
     key = f"client-9-{withdraw}"
     call = rig.call(LARGE, key=key, withdraw=withdraw)
     task = asyncio.create_task(run(call))
@@ -224,7 +209,6 @@ async def test_a_task_that_is_cancelled_while_it_waits_runs_nothing(rig: ClientR
 
 
 async def test_a_call_that_is_not_waited_for_says_where_it_waits(rig: ClientRig) -> None:
-    """Asked again later it is the same call; withdrawn it is none."""
     first = await run(rig.call(LARGE, key="client-10", wait=0))
     assert (bool(first), first.state) == (False, "waiting")
     assert first.status.code in first.text
@@ -241,7 +225,6 @@ async def test_a_call_that_is_not_waited_for_says_where_it_waits(rig: ClientRig)
 
 
 async def test_a_program_that_dies_in_its_block_leaves_the_call_in_doubt(rig: ClientRig) -> None:
-    """By the time within which the gateway waits for its report."""
     program = f"""
         import os
         from signoff_client import Gate
@@ -258,7 +241,6 @@ async def test_a_program_that_dies_in_its_block_leaves_the_call_in_doubt(rig: Cl
 
 
 async def test_a_token_that_is_refused_runs_nothing(rig: ClientRig) -> None:
-    """Nor does one of a person for whom the agent may not act."""
     rig_of_none = ClientRig(rig.agent, rig.app, "signoff_nobody", rig.url)
     refused = await run(rig_of_none.gate(patience=60).call("refund", SMALL))
     assert (bool(refused), refused.state) == (False, "refused")
@@ -270,7 +252,6 @@ async def test_a_token_that_is_refused_runs_nothing(rig: ClientRig) -> None:
 
 @pytest.mark.parametrize("blocking", [False, True])
 async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig, blocking: bool) -> None:
-    """Before it is asked, and while people are."""
     async with rig.serve() as url:
         waiting = rig.gate(url).call("refund", LARGE, key=f"client-14-{blocking}")
         task = asyncio.create_task(to_thread(run_blocking, waiting) if blocking else run(waiting))
@@ -283,7 +264,6 @@ async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig, blockin
 
 
 async def test_a_gateway_that_comes_back_is_found_again(rig: ClientRig) -> None:
-    """A call that waits goes on to wait, and is run once it is approved."""
     async with rig.serve() as url:
         call = rig.gate(url, patience=100).call("refund", LARGE, key="client-15")
         task = asyncio.create_task(run(call))
@@ -295,7 +275,6 @@ async def test_a_gateway_that_comes_back_is_found_again(rig: ClientRig) -> None:
 
 
 async def test_a_gateway_that_is_away_when_the_block_is_left_makes_no_error(rig: ClientRig) -> None:
-    """The effect has happened; that nobody could be told is logged, and the call in doubt by its time."""
     async with rig.serve() as url:
         call = rig.gate(url).call("quick", SMALL, key="client-16")
         await call.__aenter__()
@@ -331,7 +310,6 @@ class LostAnswers:
 
 
 async def test_an_answer_that_is_lost_is_asked_for_again(rig: ClientRig) -> None:
-    """The same call, the same permit, the same outcome: each of the verbs may be sent twice."""
     proxy = LostAnswers(rig.app)
     async with rig.serve(proxy) as url:
         call = rig.gate(url, patience=100).call("refund", LARGE, key="client-17")
@@ -345,7 +323,6 @@ async def test_an_answer_that_is_lost_is_asked_for_again(rig: ClientRig) -> None
 
 
 async def test_a_result_that_is_no_json_is_reported_as_its_text(rig: ClientRig) -> None:
-    """One that is too large is cut; the program has it as it is."""
     for result, told in ((Path("a"), "PosixPath('a')"), (2**60, str(2**60)), ("ä" * 50_000, "... (cut)")):
         async with rig.call(SMALL) as call:
             call.result = result
@@ -354,7 +331,6 @@ async def test_a_result_that_is_no_json_is_reported_as_its_text(rig: ClientRig) 
 
 
 async def test_a_call_is_found_by_its_id(rig: ClientRig) -> None:
-    """By another program than has proposed it; what is no id, or another's, is refused."""
     proposed = rig.call(LARGE, wait=0)
     await proposed.settle()
     await rig.decide(proposed, edited_args={"order": "A7", "euro": 150})
@@ -368,7 +344,6 @@ async def test_a_call_is_found_by_its_id(rig: ClientRig) -> None:
 
 
 async def test_a_try_that_has_a_name_is_handed_the_permit_again(rig: ClientRig) -> None:
-    """For a program that began to use it and died; another try is not."""
     proposed = rig.call(SMALL, wait=0)
     await proposed.settle()
     lost = rig.gate().find(proposed.id, attempt="the-workflow-itself")

@@ -16,13 +16,11 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 async def program() -> AsyncIterator[FrameworkProgram]:
-    """One for both."""
     async with framework_program("claude") as started:
         yield started
 
 
 async def proposed(rig: ClientRig, case: Case) -> Call:
-    """The first call of a case, as its agent proposes it."""
     call = rig.call(case.turns[0][0][1], "Bash", key=await case.first_key(), wait=0)
     await call.settle()
     return call
@@ -31,7 +29,6 @@ async def proposed(rig: ClientRig, case: Case) -> Call:
 async def test_the_shell_runs_what_people_made_of_its_command(
     rig: ClientRig, program: FrameworkProgram, tmp_path: Path
 ) -> None:
-    """What a rule denies beside it is not run, although the agent may use the shell unasked; the model is told both."""
     commands = [f"echo one; touch {tmp_path}/proposed", f"sudo -n true; touch {tmp_path}/denied"]
     case = Case((tuple(("Bash", {"command": each}) for each in commands),))
     playing = asyncio.create_task(program.play(rig, case, tool="Bash"))
@@ -46,7 +43,6 @@ async def test_the_shell_runs_what_people_made_of_its_command(
 
 
 async def test_a_gate_that_fails_blocks_the_call(rig: ClientRig, program: FrameworkProgram, tmp_path: Path) -> None:
-    """A wait that is no number ends the hook with an error: the call is blocked, and not run."""
     case = Case(((("Bash", {"command": f"ls; touch {tmp_path}/ran"}),),))
     broken: float = "soon"  # type: ignore[assignment]
     text = (await program.play(rig, case, tool="Bash", wait=broken))["text"]

@@ -38,7 +38,6 @@ def install(folder: Path) -> Path:
 
 
 async def test_the_wheel_runs_a_call_in_an_empty_environment(rig: ClientRig, tmp_path: Path) -> None:
-    """It needs httpx2 and nothing of Signoff's; it is typed, and holds every module of its folder."""
     python = await to_thread(install, tmp_path)
     command = (str(python), "-I", "-c", PROGRAM, rig.url, rig.token, json.dumps(SMALL))
     version, text, call, is_reported, others = json.loads(await to_thread(run, *command, cwd=tmp_path))

@@ -11,7 +11,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 
 
 def example(rig: ClientRig) -> dict[str, Any]:
-    """The names of the first example, whose gate is that of the test."""
     scope: dict[str, Any] = {}
     text = blocks(PAGE, "python")[0].text
     text = text.replace("https://signoff.example.com", rig.url).replace("TOKEN", rig.token)
@@ -20,7 +19,6 @@ def example(rig: ClientRig) -> dict[str, Any]:
 
 
 async def test_the_example_runs_what_people_approve(rig: ClientRig) -> None:
-    """It waits for them, runs with what they made of it, and reports; what a rule denies it does not run."""
     refund_order = example(rig)["refund_order"]
     task = asyncio.create_task(refund_order("toolu-1", "D1", 200))
     waiting = rig.call({"order": "D1", "euro": 200}, key="toolu-1", user="guest", wait=0)
@@ -32,7 +30,6 @@ async def test_the_example_runs_what_people_approve(rig: ClientRig) -> None:
 
 
 async def test_the_guarded_example_needs_no_key(rig: ClientRig) -> None:
-    """Equal calls are joined while they wait; after the first was used it is another call."""
     refund = example(rig)["refund"]
     assert await refund("D2", 20) == "refunded 20 EUR for D2"
     assert await refund("D2", 20) == "refunded 20 EUR for D2"

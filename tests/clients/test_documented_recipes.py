@@ -108,7 +108,6 @@ def arguments_of(name: str) -> list[ast.arguments]:
 
 
 def takes(given: ast.Call, arguments: ast.arguments) -> bool:
-    """Return whether arguments like these can be given."""
     places = [each.arg for each in (*arguments.posonlyargs, *arguments.args) if each.arg != "self"]
     names = {*places, *(each.arg for each in arguments.kwonlyargs)}
     fits = arguments.vararg is not None or len(given.args) <= len(places)

@@ -23,7 +23,6 @@ class Clock:
         self.now = 0.0
 
     def __call__(self) -> float:
-        """The seconds that have passed."""
         return self.now
 
 
@@ -48,7 +47,6 @@ def carry(
 
 
 def exchange_of(clock: Clock, *, patience: float = 0.0, **fields: Any) -> CallExchange:
-    """An exchange about one call."""
     return CallExchange(Proposal("refund", {"euro": 1}, **fields), patience, clock)
 
 
@@ -70,7 +68,6 @@ STRANGE = [
 
 @pytest.mark.parametrize("reply", STRANGE)
 def test_an_answer_that_is_none_means_no(reply: Reply | Failure) -> None:
-    """To the proposal and while it waits."""
     for before in ([], [Reply(201, WAITING)]):
         clock = Clock()
         status, _ = carry(exchange_of(clock).obtain(), clock, [*before, reply])
@@ -89,7 +86,6 @@ def test_an_answer_that_is_none_means_no(reply: Reply | Failure) -> None:
     ],
 )
 def test_a_permit_whose_use_is_not_answered_means_no(reply: Reply | Failure) -> None:
-    """Nothing is known then of who used it: nothing is run, and nothing reported."""
     clock = Clock()
     status, asked = carry(exchange_of(clock).obtain(), clock, [Reply(200, PERMITTED), reply])
     assert status.state == "unreachable"
@@ -97,7 +93,6 @@ def test_a_permit_whose_use_is_not_answered_means_no(reply: Reply | Failure) -> 
 
 
 def test_another_call_s_answer_means_no() -> None:
-    """What is said while it waits is of this call or of none."""
     clock = Clock()
     other = Reply(200, PERMITTED | {"id": "main.a.c"})
     status, asked = carry(exchange_of(clock).obtain(), clock, [Reply(201, WAITING), other])
@@ -106,7 +101,6 @@ def test_another_call_s_answer_means_no() -> None:
 
 
 def test_a_call_that_people_are_asked_about_again_waits_again() -> None:
-    """The rules have changed between the yes and the use."""
     clock = Clock()
     again = Reply(409, {"code": "waiting", "message": "asked again"})
     replies = [Reply(200, PERMITTED), again, Reply(200, WAITING), Reply(200, PERMITTED), Reply(200, PERMIT)]
@@ -116,7 +110,6 @@ def test_a_call_that_people_are_asked_about_again_waits_again() -> None:
 
 
 def test_a_permit_that_is_out_of_date_is_looked_at_again_and_not_for_ever() -> None:
-    """It is being judged anew, and people may be asked; who says so again and again has nothing that may run."""
     stale = Reply(409, {"code": "stale", "message": "it is judged again"})
     clock = Clock()
     replies = [Reply(200, PERMITTED), stale, Reply(200, WAITING), Reply(200, PERMITTED), Reply(200, PERMIT)]
@@ -134,7 +127,6 @@ def test_a_permit_that_is_out_of_date_is_looked_at_again_and_not_for_ever() -> N
 
 
 def test_waiting_is_one_held_request_after_another() -> None:
-    """For as long as was asked for; a gateway that does not hold is not asked without pause."""
     clock = Clock()
     status, asked = carry(exchange_of(clock, wait=70).obtain(), clock, [Reply(201, WAITING)], takes=30)
     holds = [each.hold for each in asked if isinstance(each, Request)]
@@ -162,7 +154,6 @@ def test_a_gateway_that_gives_no_answer_is_tried_again_for_as_long_as_patience_l
 
 
 def test_patience_begins_anew_with_each_request() -> None:
-    """A wait of hours outlives more than one restart."""
     clock = Clock()
     replies = [
         Reply(201, WAITING),
@@ -175,7 +166,6 @@ def test_patience_begins_anew_with_each_request() -> None:
 
 
 def test_a_report_that_is_not_taken_as_it_is_is_sent_as_text() -> None:
-    """Once; and one that contradicts what is recorded is told."""
     clock = Clock()
     exchange = exchange_of(clock)
     problem, asked = carry(exchange.report("ok", {"a": 2**60}), clock, [Reply(403, {"message": "no"}), Reply(200)])
@@ -191,7 +181,6 @@ def test_a_report_that_is_not_taken_as_it_is_is_sent_as_text() -> None:
 
 @pytest.mark.parametrize(("status", "times"), [(400, 2), (403, 2), (499, 2), (399, 1), (500, 1), (501, 1)])
 def test_a_report_that_is_refused_is_sent_in_words_once(status: int, times: int) -> None:
-    """Whatever is wrong with it may be its size; what is no refusal is not answered by other words."""
     clock = Clock()
     exchange = exchange_of(clock)
     exchange.id = "main.a.b"
@@ -203,7 +192,6 @@ def test_a_report_that_is_refused_is_sent_in_words_once(status: int, times: int)
 
 @pytest.mark.parametrize("code", ["sign_in", "scope", "not_found", "not_used", "conflict"])
 def test_a_report_that_other_words_would_not_mend_is_sent_once(code: str) -> None:
-    """The first outcome stands, or the call is of somebody else."""
     clock = Clock()
     exchange = exchange_of(clock)
     exchange.id = "main.a.b"
@@ -217,7 +205,6 @@ def test_a_report_that_other_words_would_not_mend_is_sent_once(code: str) -> Non
 
 
 def test_a_call_is_asked_for_and_used_under_the_names_that_were_given() -> None:
-    """The key of the call, and that of the try: sent again, it is the same call and the same try."""
     clock = Clock()
     exchange = exchange_of(clock, key="k")
     handed, asked = carry(exchange.obtain(), clock, [Reply(201, PERMITTED), Reply(200, PERMIT)])
@@ -232,7 +219,6 @@ def test_a_call_is_asked_for_and_used_under_the_names_that_were_given() -> None:
 
 
 def test_a_call_that_is_settled_is_not_proposed_again() -> None:
-    """Its permit is used; one that cannot be used is told as it is."""
     clock = Clock()
     exchange = exchange_of(clock)
     settled, asked = carry(exchange.settle(), clock, [Reply(201, PERMITTED)])
@@ -248,7 +234,6 @@ def test_a_call_that_is_settled_is_not_proposed_again() -> None:
 def test_a_permit_that_was_used_is_asked_for_by_the_same_try_alone(
     is_repeated: bool, state: str, requests: int
 ) -> None:
-    """Whoever has not tried before does not ask for it."""
     clock = Clock()
     exchange = exchange_of(clock)
     exchange.is_repeated = is_repeated
@@ -259,7 +244,6 @@ def test_a_permit_that_was_used_is_asked_for_by_the_same_try_alone(
 
 
 def test_a_call_that_another_program_has_proposed_is_read() -> None:
-    """By its id; what can be no id is put into no address."""
     clock = Clock()
     exchange = exchange_of(clock)
     exchange.is_found, exchange.id = True, "main.a.b"
@@ -273,7 +257,6 @@ def test_a_call_that_another_program_has_proposed_is_read() -> None:
 
 
 def test_arguments_that_are_no_json_are_told_and_nothing_is_sent() -> None:
-    """By what is wrong with them."""
     clock = Clock()
     exchange = CallExchange(Proposal("refund", {"euro": {1}}), 0.0, clock)
     with pytest.raises(StopIteration) as ended:
@@ -283,7 +266,6 @@ def test_arguments_that_are_no_json_are_told_and_nothing_is_sent() -> None:
 
 
 def test_a_withdrawal_is_of_a_call_that_is_known() -> None:
-    """A call that is over, or whose gateway does not answer, is not out of the world."""
     clock = Clock()
     exchange = exchange_of(clock)
     with pytest.raises(StopIteration) as ended:
@@ -300,7 +282,6 @@ def test_a_withdrawal_is_of_a_call_that_is_known() -> None:
 
 @pytest.mark.parametrize(("takes", "pauses"), [(0.0, [1.0, 1.0, 0.5]), (0.25, [0.75, 0.75]), (1.0, [])])
 def test_a_gateway_that_does_not_hold_is_looked_at_once_a_second(takes: float, pauses: list[float]) -> None:
-    """However long each look takes; the last one is no longer than is waited."""
     clock = Clock()
     _, asked = carry(exchange_of(clock, wait=2.5).settle(), clock, [Reply(201, WAITING), Reply(200, WAITING)], takes)
     assert [each.seconds for each in asked if isinstance(each, Pause)] == pauses
@@ -309,14 +290,12 @@ def test_a_gateway_that_does_not_hold_is_looked_at_once_a_second(takes: float, p
 
 
 def test_a_call_that_need_not_be_waited_for_is_looked_at_not_once() -> None:
-    """It is told as it is after the proposal."""
     clock = Clock()
     status, asked = carry(exchange_of(clock, wait=0).settle(), clock, [Reply(201, WAITING)])
     assert (status.state, len(asked)) == ("waiting", 1)
 
 
 def test_pauses_double_and_are_not_those_of_every_client() -> None:
-    """Each is half of its bound or more, at most a quarter of a minute, and none is beyond what patience lasts."""
     clock = Clock()
     seen: list[float] = []
     _, asked = carry(exchange_of(clock, patience=120).settle(), clock, [Failure("gone")])
@@ -354,7 +333,6 @@ REPLIES = st.builds(Failure, st.text(max_size=3)) | st.builds(
 
 @given(st.lists(REPLIES, min_size=1, max_size=8))
 def test_whatever_is_answered_nothing_runs_without_a_permit(replies: list[Reply | Failure]) -> None:
-    """Only an answer 200 to `use` with arguments and a key lets a call run, with these arguments; nothing raises."""
     clock = Clock()
     exchange, answered, asked = exchange_of(clock, wait=200).obtain(), [], []
     reply: Reply | Failure | None = None

@@ -28,7 +28,6 @@ EDITED = {"order": "A7", "euro": 150}
 
 @pytest.fixture(scope="module", params=FRAMEWORKS)
 async def program(request: pytest.FixtureRequest) -> AsyncIterator[FrameworkProgram]:
-    """One program a framework, for all cases."""
     async with framework_program(request.param) as started:
         yield started
 
@@ -41,7 +40,6 @@ async def first_call(rig: ClientRig, case: Case) -> Call:
 
 
 async def test_permitted_is_run_and_reported(rig: ClientRig, program: FrameworkProgram) -> None:
-    """What a rule permits is run at once, and its result recorded."""
     case = Case(((("refund", SMALL),),))
     played = await program.play(rig, case)
     assert played == {"text": "refunded 20 EUR for A7", "ran": [["A7", 20]]}
@@ -67,7 +65,6 @@ async def test_edited_is_run_as_it_was_approved(rig: ClientRig, program: Framewo
 
 
 async def test_denied_is_told_to_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
-    """By people and by a rule; calls beside it go on."""
     case = Case(((("refund", LARGE), ("refund", HUGE), ("refund", {"order": "B2", "euro": 10})),))
     playing = asyncio.create_task(program.play(rig, case))
     await rig.decide(await first_call(rig, case), verdict="denied", reason="not twice")
@@ -83,13 +80,11 @@ async def test_denied_is_told_to_the_model(rig: ClientRig, program: FrameworkPro
 
 
 async def test_timed_out_is_told_to_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
-    """Silence is no consent."""
     played = await program.play(rig, Case(((("refund", LARGE),),)), tool="brief")
     assert (played["text"].startswith("Not run: nobody answered in time"), played["ran"]) == (True, [])
 
 
 async def test_cancelled_is_told_to_the_model(rig: ClientRig, program: FrameworkProgram) -> None:
-    """Whoever withdraws it ends the wait."""
     case = Case(((("refund", LARGE),),))
     playing = asyncio.create_task(program.play(rig, case))
     assert await (await first_call(rig, case)).withdraw()
@@ -98,7 +93,6 @@ async def test_cancelled_is_told_to_the_model(rig: ClientRig, program: Framework
 
 
 async def test_used_again_is_not_run_again(rig: ClientRig, program: FrameworkProgram) -> None:
-    """The same call of the same conversation is told its result, as where a program was lost before it kept it."""
     if program.name == "claude":
         # The SDK never asks again about a call that has run: an id that comes again is another call's.
         return
@@ -111,7 +105,6 @@ async def test_used_again_is_not_run_again(rig: ClientRig, program: FrameworkPro
 async def test_a_repeated_id_in_another_conversation_is_asked_and_run(
     rig: ClientRig, program: FrameworkProgram
 ) -> None:
-    """Models that number their calls from 0 in each conversation."""
     for _ in range(2):
         case = Case(((("refund", LARGE),),), ids="functions.refund")
         playing = asyncio.create_task(program.play(rig, case))
@@ -120,7 +113,6 @@ async def test_a_repeated_id_in_another_conversation_is_asked_and_run(
 
 
 async def test_waiting_runs_nothing_and_is_found_again(rig: ClientRig, program: FrameworkProgram) -> None:
-    """After the gate's `wait` the agent goes on without; once it is approved another run has it."""
     case = Case(((("refund", LARGE),),))
     played = await program.play(rig, case, wait=0)
     assert played["ran"] == []
@@ -135,7 +127,6 @@ async def test_waiting_runs_nothing_and_is_found_again(rig: ClientRig, program: 
 
 
 async def test_a_failure_of_the_tool_is_not_taken_for_a_refund(rig: ClientRig, program: FrameworkProgram) -> None:
-    """It is recorded as what the framework makes of it."""
     case = Case(((("refund", {"order": "closed", "euro": 20}),),))
     played = await program.play(rig, case)
     call = await first_call(rig, case)
@@ -146,7 +137,6 @@ async def test_a_failure_of_the_tool_is_not_taken_for_a_refund(rig: ClientRig, p
 
 
 async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig, program: FrameworkProgram) -> None:
-    """Stopped while people are asked, and before it is."""
     case = Case(((("refund", LARGE),),))
     async with rig.serve() as url:
         playing = asyncio.create_task(program.play(rig, case, url=url))

@@ -23,8 +23,6 @@ LISTED = CallReader(GatedActivity("node", tool="refund", args_at="args.0"))
 
 @dataclass
 class Money:
-    """An argument with fields."""
-
     order: str
     euro: float
 
@@ -43,7 +41,6 @@ class Money:
     ],
 )
 def test_a_call_is_read_out_of_an_input(reader: CallReader, values: list[Any], call: ToolCall | None) -> None:
-    """By names, by fields, and from where a framework puts it; what is written there is read again."""
     assert reader.read(values) == call
     if call is not None and call.args:
         changed = {**call.args, "order": "B2"}
@@ -67,20 +64,17 @@ def test_a_call_is_read_out_of_an_input(reader: CallReader, values: list[Any], c
     ],
 )
 def test_an_input_without_a_call_is_an_error(reader: CallReader, values: list[Any], words: str) -> None:
-    """It is nothing that people could be asked about."""
     with pytest.raises(ValueError, match=words):
         reader.read(values)
 
 
 @pytest.mark.parametrize("args", [{"euro": 20}, {"order": "A7", "euro": 20, "memo": "x"}])
 def test_arguments_that_an_activity_has_no_place_for_are_not_put_there(args: dict[str, Any]) -> None:
-    """An activity has its arguments in their order, and no others."""
     with pytest.raises(ValueError, match="cannot be run with just"):
         NAMED.write(["A7", 20], args)
 
 
 def test_values_cross_as_the_converter_writes_them() -> None:
-    """And come back as the activity is handed them; what is no JSON is refused."""
     plain = to_json(CONVERTER, Money("A7", 20))
     assert plain == {"order": "A7", "euro": 20}
     assert from_json(CONVERTER, {**plain, "euro": 15}, Money("A7", 20), Money) == Money("A7", 15)
@@ -102,7 +96,6 @@ def test_names_are_those_of_the_function() -> None:
 
 
 def test_what_is_wrong_is_told_when_the_plugin_is_made() -> None:
-    """A function that is no activity, and one that is named twice."""
     gate = Gate("http://127.0.0.1:1")
     with pytest.raises(ValueError, match="is no activity"):
         Gated(gate, [argument_names])
@@ -121,7 +114,6 @@ async def test_a_mistyped_name_ends_the_worker_at_its_start(client: Client) -> N
 async def test_the_activity_of_another_worker_is_not_taken_for_a_mistyped_one(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Workflows and activities may have workers of their own: it is said, and the worker runs."""
     gated = Gated(Gate("http://127.0.0.1:1"), ["book_flight"])
     worker = Worker(client, task_queue="elsewhere", activities=[refund], plugins=[gated])
     running = asyncio.create_task(worker.run())

@@ -1,5 +1,3 @@
-"""A guarded function runs where a call of its name may; and what a gate cannot be made of is told at once."""
-
 import asyncio
 from asyncio import to_thread
 from typing import Any
@@ -11,7 +9,6 @@ from signoff_client import Gate, NotRun
 
 
 async def test_a_guarded_function_runs_with_what_was_approved(rig: ClientRig) -> None:
-    """Where a rule permits it, and where people do; they read its effect as the agent's words."""
     gate = rig.gate()
 
     @gate.guard(effect="Refund {euro} EUR for {order}", key=lambda order, euro: f"guard-{order}-{euro}")
@@ -32,7 +29,6 @@ async def test_a_guarded_function_runs_with_what_was_approved(rig: ClientRig) ->
 
 
 async def test_a_guarded_function_without_an_event_loop(rig: ClientRig) -> None:
-    """The same decorator."""
     keys = iter(("guard-2", "guard-3"))
 
     @rig.gate().guard(key=lambda order, euro: next(keys))
@@ -45,8 +41,6 @@ async def test_a_guarded_function_without_an_event_loop(rig: ClientRig) -> None:
 
 
 async def test_a_guarded_function_that_is_not_run_raises_or_explains(rig: ClientRig) -> None:
-    """An error is not taken for a result; a function that answers a model may have it as text."""
-
     async def refund(order: str, euro: float = 2_000) -> str:
         raise AssertionError("run all the same")
 
@@ -58,8 +52,6 @@ async def test_a_guarded_function_that_is_not_run_raises_or_explains(rig: Client
 
 
 async def test_an_error_of_a_guarded_function_is_its_own(rig: ClientRig) -> None:
-    """It is reported, and raised as it was; what Signoff runs is not run here."""
-
     @rig.gate().guard(tool="refund", key=lambda order, euro: "guard-5")
     async def fails(order: str, euro: float) -> str:
         raise LookupError("no such order")
@@ -95,7 +87,6 @@ def named(order: str) -> None:
     ],
 )
 def test_what_cannot_be_guarded_is_told_at_once(function: Any, effect: str, words: str) -> None:
-    """Not when it is called."""
     with pytest.raises(ValueError, match=words):
         Gate("https://signoff.example.com", "token").guard(effect)(function)
 
@@ -113,7 +104,6 @@ def test_what_cannot_be_guarded_is_told_at_once(function: Any, effect: str, word
     ],
 )
 def test_a_gate_that_can_be_none_is_told_at_once(url: str, token: str, words: str) -> None:
-    """An address that is none, a token that anybody could read; the token stands in no message."""
     with pytest.raises(ValueError, match=words) as raised:
         Gate(url, token)
     assert "secret" not in str(raised.value).replace(url, "")
@@ -121,6 +111,5 @@ def test_a_gate_that_can_be_none_is_told_at_once(url: str, token: str, words: st
 
 
 def test_a_gate_of_this_machine_needs_no_tls() -> None:
-    """Nor a token, in development."""
     assert Gate("http://127.0.0.1:8300")
     assert Gate("http://localhost:8300/", "t")

@@ -1,5 +1,3 @@
-"""What is sent to a gateway: keys that a header carries, results as text."""
-
 import json
 from typing import Any
 
@@ -12,7 +10,6 @@ from signoff_client.messages import Proposal, clip, encode_outcome, safe_key, sa
 
 @given(st.text(max_size=300))
 def test_any_key_is_one_that_a_header_carries(key: str) -> None:
-    """The same for the same."""
     made = safe_key(key)
     assert made == safe_key(key)
     assert 1 <= len(made) <= 200
@@ -24,7 +21,6 @@ def test_any_key_is_one_that_a_header_carries(key: str) -> None:
     ("value", "text"), [("a", "a"), ({"a": 1}, '{"a": 1}'), (None, "null"), ({1}, "{1}"), ("\ud800", "\ud800")]
 )
 def test_a_result_is_text(value: Any, text: str) -> None:
-    """For the model, and for a report that takes nothing else."""
     assert to_text(value) == text
     assert clip(to_text(value)).encode()
 
@@ -38,7 +34,6 @@ def test_a_key_that_a_header_carries_is_sent_as_it_is() -> None:
 
 
 def test_a_proposal_says_what_was_given_and_nothing_else() -> None:
-    """A field that nobody gave is not sent: the gateway has its own defaults, and what it forbids it refuses."""
     assert json.loads(Proposal("refund", {"euro": 1}).encode()) == {"tool": "refund", "args": {"euro": 1}}
     callback = {"url": "https://x", "secret": "s"}
     whole = Proposal(
@@ -83,12 +78,10 @@ def test_a_proposal_that_is_no_json_cannot_be_sent(value: Any) -> None:
     ],
 )
 def test_a_report_tells_what_json_carries_and_else_its_text(result: Any, told: Any) -> None:
-    """What has run has run: its report is never an error."""
     assert json.loads(encode_outcome("ok", result)) == {"code": "ok", "result": told}
 
 
 def test_text_is_cut_where_a_gateway_would_not_keep_it() -> None:
-    """At its length, and not before."""
     assert clip("e" * 10_000) == "e" * 10_000
     assert clip("e" * 10_001) == "e" * 10_000 + " ... (cut)"
     assert to_text({"a": "\u00e4"}) == '{"a": "\u00e4"}'

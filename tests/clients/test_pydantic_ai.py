@@ -37,8 +37,6 @@ class _Noting(Gate):
 
 
 class Run:
-    """An agent that calls these tools at once and then repeats what it was answered; what its own tool has run."""
-
     def __init__(self, gate: Gate, *calls: tuple[str, dict[str, Any]], ids: str = "") -> None:
         self.ids = ids or uuid.uuid4().hex
         self.asked: list[str] = []
@@ -67,11 +65,9 @@ class Run:
         return "done"
 
     async def play(self) -> Any:
-        """The run's output."""
         return (await self.agent.run("refund it")).output
 
     async def same(self, rig: ClientRig, args: dict[str, Any]) -> Call:
-        """The first call of the run, to be answered."""
         await until(lambda: bool(self.asked))
         return rig.call(args, key=self.asked[0], wait=0)
 
@@ -86,7 +82,6 @@ class Run:
 
 
 async def test_permitted_is_approved_run_and_reported(rig: ClientRig) -> None:
-    """What a rule permits is run at once; what needs nobody's approval is not asked about."""
     run = Run(rig.gate(), ("refund", SMALL), ("harmless", {}))
     assert await run.play() == "refunded 20; done"
     call = await run.same(rig, SMALL)
@@ -95,7 +90,6 @@ async def test_permitted_is_approved_run_and_reported(rig: ClientRig) -> None:
 
 
 async def test_edited_runs_with_what_people_made_of_it(rig: ClientRig) -> None:
-    """The tool's own arguments are replaced."""
     run = Run(rig.gate(), ("refund", LARGE))
     task = asyncio.create_task(run.play())
     call = await run.same(rig, LARGE)
@@ -106,7 +100,6 @@ async def test_edited_runs_with_what_people_made_of_it(rig: ClientRig) -> None:
 
 
 async def test_denied_is_told_to_the_model(rig: ClientRig) -> None:
-    """By people, by a rule, by the deadline, by a withdrawal; nothing is run, parallel calls go on."""
     run = Run(rig.gate(), ("refund", LARGE), ("refund", HUGE), ("refund", {"order": "B2", "euro": 10}))
     task = asyncio.create_task(run.play())
     call = await run.same(rig, LARGE)
@@ -119,7 +112,6 @@ async def test_denied_is_told_to_the_model(rig: ClientRig) -> None:
 
 
 async def test_cancelled_is_told_to_the_model(rig: ClientRig) -> None:
-    """Whoever withdraws it ends the wait."""
     run = Run(rig.gate(), ("refund", LARGE))
     task = asyncio.create_task(run.play())
     call = await run.same(rig, LARGE)
@@ -130,7 +122,6 @@ async def test_cancelled_is_told_to_the_model(rig: ClientRig) -> None:
 
 
 async def test_timed_out_is_told_to_the_model(rig: ClientRig) -> None:
-    """Silence is no consent."""
     run = Run(rig.gate(), ("brief", LARGE))
     run.agent.tool_plain(run.refund, name="brief", requires_approval=True)
     assert (await run.play()).startswith("Not run: nobody answered in time")
@@ -138,7 +129,6 @@ async def test_timed_out_is_told_to_the_model(rig: ClientRig) -> None:
 
 
 async def test_waiting_stays_deferred_and_is_found_again(rig: ClientRig) -> None:
-    """By another run, in another process, that has the same call."""
     first = Run(rig.gate(wait=0), ("refund", LARGE))
     played = await first.agent.run("refund it")
     output = played.output
@@ -154,7 +144,6 @@ async def test_waiting_stays_deferred_and_is_found_again(rig: ClientRig) -> None
 
 
 async def test_used_again_is_not_run_again(rig: ClientRig) -> None:
-    """A program that lost the result of a call, and resumes the conversation before it, gets that result."""
     first = Run(rig.gate(), ("refund", SMALL))
     messages = (await first.agent.run("refund it")).all_messages()
     again = Run(rig.gate(), ("refund", SMALL))
@@ -173,12 +162,10 @@ async def test_a_repeated_id_in_another_conversation_is_asked_and_run(rig: Clien
 
 
 async def test_what_signoff_runs_is_not_run_by_the_agent(rig: ClientRig) -> None:
-    """Its result is the tool's."""
     assert await Run(rig.gate(), ("pay", {"amount": 20})).play() == "paid"
 
 
 async def test_an_error_of_the_tool_is_reported_as_one(rig: ClientRig) -> None:
-    """And is the agent's, as ever."""
     run = Run(rig.gate(), ("refund", {"order": "closed", "euro": 20}))
     with pytest.raises(ValueError, match="closed"):
         await run.play()
@@ -188,7 +175,6 @@ async def test_an_error_of_the_tool_is_reported_as_one(rig: ClientRig) -> None:
 
 
 async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig) -> None:
-    """Stopped before it is asked, and while people are."""
     async with rig.serve() as url:
         waiting = Run(rig.gate(url), ("refund", LARGE))
         task = asyncio.create_task(waiting.play())
@@ -202,7 +188,6 @@ async def test_a_gateway_that_cannot_be_reached_means_no(rig: ClientRig) -> None
 
 
 async def test_the_documented_agent_runs_what_is_permitted_alone(rig: ClientRig) -> None:
-    """The example of docs/external-calls.md as it stands."""
     for args, text in ((SMALL, "refunded 20 EUR for A7"), (HUGE, "Not run: a rule denies it")):
         model = FunctionModel(Run(rig.gate(), ("refund", args))._answer)
         assert (await pydantic_ai_agent.run(model, rig.gate(), "refund it", text)).startswith(text)

@@ -9,7 +9,6 @@ from signoff_client.status import CallStatus, explain, read_permit, read_status
 
 
 def test_an_answer_is_of_one_call() -> None:
-    """Of the one that was asked about, where that is known."""
     permitted = Reply(200, {"id": "main.a.b", "state": "permitted", "args": {"euro": 1}})
     assert read_status(permitted).state == "permitted"
     assert read_status(permitted, "main.a.b").state == "permitted"
@@ -35,7 +34,6 @@ def test_what_can_be_no_id_names_no_call(call: str) -> None:
     ],
 )
 def test_a_permit_that_is_not_handed_out_is_none(code: str, words: str) -> None:
-    """Each reason is one for the model."""
     status = read_permit(Reply(409, {"code": code, "message": "why"}), CallStatus("permitted", "main.a.b"))
     assert explain(status).startswith(words)
 
@@ -66,7 +64,6 @@ TOLD = {
     ],
 )
 def test_an_answer_says_all_that_the_gateway_does(told: str, state: str) -> None:
-    """Arguments are there with a permit alone: what runs is what was permitted."""
     body = CALL | TOLD | {"state": told, "args": {"euro": 1}, "result": [1], "more": "nothing"}
     for status in (200, 201):
         read = read_status(Reply(status, body))
@@ -79,7 +76,6 @@ def test_an_answer_says_all_that_the_gateway_does(told: str, state: str) -> None
 
 @pytest.mark.parametrize("args", [None, [], "euro", 1])
 def test_a_permitted_call_without_arguments_is_none(args: Any) -> None:
-    """Nothing can be run by it."""
     read = read_status(Reply(200, CALL | {"state": "permitted", "args": args}), "main.a.b")
     assert (read.state, read.id, read.args) == ("unreachable", "main.a.b", {})
     assert "no gateway of this version" in read.reason
@@ -100,7 +96,6 @@ def test_a_permitted_call_without_arguments_is_none(args: Any) -> None:
     ],
 )
 def test_what_is_no_answer_names_the_call_that_was_asked_about(reply: Reply | Failure, state: str, reason: str) -> None:
-    """The call is still the same, and can be asked about later."""
     read = read_status(reply, "main.a.b")
     assert (read.state, read.id, read.reason) == (state, "main.a.b", reason)
     again = read_permit(reply, CallStatus("permitted", "main.a.b", args={"euro": 1}))
@@ -108,7 +103,6 @@ def test_what_is_no_answer_names_the_call_that_was_asked_about(reply: Reply | Fa
 
 
 def test_a_permit_is_the_arguments_of_the_answer_that_hands_it_out() -> None:
-    """Not those that were read before: they may have changed meanwhile."""
     before = CallStatus("permitted", "main.a.b", tool="refund", decided_by="Ana", note="old", args={"euro": 1})
     handed = read_permit(Reply(200, {"args": {"euro": 2}, "key": "k", "note": "once"}), before)
     assert (handed.state, handed.args, handed.key, handed.note) == ("permitted", {"euro": 2}, "k", "once")
@@ -117,7 +111,6 @@ def test_a_permit_is_the_arguments_of_the_answer_that_hands_it_out() -> None:
 
 
 def test_an_answer_to_a_use_that_tells_of_a_call_is_no_permit() -> None:
-    """Such as that of a proxy which answers another request."""
     before = CallStatus("permitted", "main.a.b", args={"euro": 1})
     for state in ("permitted", "ended", "waiting"):
         assert read_permit(Reply(201, CALL | {"state": state, "args": {"euro": 1}}), before).state == "unreachable"
@@ -127,7 +120,6 @@ def test_an_answer_to_a_use_that_tells_of_a_call_is_no_permit() -> None:
 
 @pytest.mark.parametrize(("code", "state"), [("used", "used"), ("waiting", "waiting"), ("lapsed", "denied")])
 def test_a_permit_that_is_refused_says_why(code: str, state: str) -> None:
-    """In the gateway's own words; a conflict without any words is no answer."""
     before = CallStatus("permitted", "main.a.b", tool="refund")
     read = read_permit(Reply(409, {"code": code, "message": "why"}), before)
     assert (read.state, read.source, read.reason, read.tool, read.id) == (state, code, "why", "refund", "main.a.b")
@@ -155,5 +147,4 @@ def test_a_permit_that_is_refused_says_why(code: str, state: str) -> None:
     ],
 )
 def test_a_model_is_told_what_a_status_means(status: CallStatus, words: str) -> None:
-    """What is not known to have happened well is never told as that."""
     assert explain(status) == words

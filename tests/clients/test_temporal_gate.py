@@ -47,7 +47,6 @@ async def has_seen(handle: WorkflowHandle[Any, Any]) -> bool:
 
 
 async def test_what_a_rule_permits_runs_at_once_and_is_reported(workers: Workers) -> None:
-    """What is not dangerous is not asked about."""
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(name, 20.0)])
@@ -60,7 +59,6 @@ async def test_what_a_rule_permits_runs_at_once_and_is_reported(workers: Workers
 
 @pytest.mark.parametrize("kind", ["refund", "money", "local"])
 async def test_what_people_approve_runs_as_they_approved_it(workers: Workers, kind: str) -> None:
-    """With the arguments that they changed, by name and by field; while they are asked nothing is held or polled."""
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(name, 200.0)], kind)
@@ -78,7 +76,6 @@ async def test_what_people_approve_runs_as_they_approved_it(workers: Workers, ki
 
 @pytest.mark.parametrize("kind", ["refund", "local"])
 async def test_what_people_deny_does_not_run(workers: Workers, kind: str) -> None:
-    """The workflow is told as of an activity that failed, with their reason; what a rule denies as well."""
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(name, 200.0), (name, 2_000.0)], kind)
@@ -91,7 +88,6 @@ async def test_what_people_deny_does_not_run(workers: Workers, kind: str) -> Non
 
 
 async def test_a_denial_that_nobody_handles_fails_the_workflow(workers: Workers) -> None:
-    """At once, as it is never tried again."""
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Trusting.run, "closed")
         call = await workers.asked(handle, order="closed")
@@ -105,7 +101,6 @@ async def test_a_denial_that_nobody_handles_fails_the_workflow(workers: Workers)
 
 
 async def test_what_nobody_answers_does_not_run(workers: Workers) -> None:
-    """The workflow is told when the deadline has passed."""
     name = order()
     brief = Gated(workers.rig.gate(), {refund: "brief"}, look_up=NEVER)
     async with workers.work(brief) as queue:
@@ -115,7 +110,6 @@ async def test_what_nobody_answers_does_not_run(workers: Workers) -> None:
 
 
 async def test_several_are_asked_about_at_once(workers: Workers) -> None:
-    """Each is told its own answer."""
     first, second = order(), order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(first, 200.0), (second, 300.0)])
@@ -130,7 +124,6 @@ async def test_several_are_asked_about_at_once(workers: Workers) -> None:
 
 @pytest.mark.parametrize("run", [Impatient.run, Refunds.run, Forgetful.run])
 async def test_cancelling_withdraws(workers: Workers, run: Any) -> None:
-    """The activity, the workflow that awaits it, and a workflow that ends without it: nobody is asked any more."""
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, run, [(name, 200.0)] if run == Refunds.run else name)
@@ -163,7 +156,6 @@ async def test_an_approval_is_for_one_execution(workers: Workers) -> None:
 
 
 async def test_histories_without_a_gate_replay_with_it(workers: Workers) -> None:
-    """A workflow that began before there was a gate goes on as it began, and its next dangerous activity is gated."""
     name = order()
     async with workers.work() as queue:
         handle = await workers.start(queue, Twice.run, name, 200.0)
@@ -189,7 +181,6 @@ async def test_histories_without_a_gate_replay_with_it(workers: Workers) -> None
 
 
 async def test_a_gateway_that_cannot_be_reached_means_no(workers: Workers) -> None:
-    """It is tried again for a while, then the activity is denied: before people are asked, and after their answer."""
     name, brief = order(), timedelta(seconds=1)
     gone = workers.gated(f"http://127.0.0.1:{free_port()}", patience=brief)
     async with workers.work(gone) as queue:
@@ -211,7 +202,6 @@ async def test_a_gateway_that_cannot_be_reached_means_no(workers: Workers) -> No
 
 
 async def test_what_arrives_without_a_permit_is_refused(workers: Workers) -> None:
-    """The workflow's worker has no gate, the activity's has: nothing is run that nobody was asked about."""
     name = order()
     async with workers.work() as queue, workers.work(workers.gated()) as other:
         handle = await workers.start(queue, Refunds.run, [(name, 20.0)], "refund", other)
@@ -221,7 +211,6 @@ async def test_what_arrives_without_a_permit_is_refused(workers: Workers) -> Non
 
 
 async def test_a_signal_that_is_lost_is_not_waited_for_for_ever(workers: Workers) -> None:
-    """The workflow looks after a while, and again."""
     name = order()
     lost = workers.gated(look_up=timedelta(seconds=1))
     async with workers.work(lost) as queue:
@@ -235,7 +224,6 @@ async def test_a_signal_that_is_lost_is_not_waited_for_for_ever(workers: Workers
 
 
 async def test_a_workflow_asks_from_its_own_code(workers: Workers) -> None:
-    """It goes on with what was approved, or is told why not; the agent's words are beside the call."""
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Asks.run, name)
@@ -255,7 +243,6 @@ async def test_a_workflow_asks_from_its_own_code(workers: Workers) -> None:
 
 
 async def test_a_workflow_says_in_whose_name_it_asks(workers: Workers) -> None:
-    """One for whom the agent may not act is refused."""
     name = order()
     gated = workers.gated(user=lambda: str(workflow.memo_value("user")))
     async with workers.work(gated) as queue:
@@ -275,14 +262,12 @@ async def test_a_workflow_says_in_whose_name_it_asks(workers: Workers) -> None:
 
 
 async def test_a_workflow_without_a_gate_cannot_ask(workers: Workers) -> None:
-    """It is told to install one."""
     async with workers.work() as queue:
         handle = await workers.start(queue, Asks.run, "A7")
         assert "this worker has no gate" in (await handle.result())["error"]
 
 
 async def test_the_example_gates_its_activity(workers: Workers) -> None:
-    """The worker of docs/external-calls.md, with a workflow that knows of no gate."""
     name = order()
     async with temporal_worker.make_worker(workers.client, workers.rig.gate(), Refunds) as worker:
         handle = await workers.start(worker.task_queue, Refunds.run, [(name, 200.0)])
@@ -294,7 +279,6 @@ async def test_the_example_gates_its_activity(workers: Workers) -> None:
 
 @contextlib.asynccontextmanager
 async def killable(server: ServerHandle, workers: Workers, queue: str) -> AsyncIterator[Process]:
-    """A worker in a process of its own."""
     here = Path(__file__).parent
     paths = (here, here.parent, here.parents[1] / "clients" / "python")
     command = (sys.executable, here / "programs" / "gated_worker.py", server.address, queue)
@@ -311,7 +295,6 @@ async def killable(server: ServerHandle, workers: Workers, queue: str) -> AsyncI
 
 @pytest.mark.timeout(300)
 async def test_a_worker_that_is_killed_changes_nothing(server: ServerHandle, workers: Workers, tmp_path: Path) -> None:
-    """While people are asked another one goes on; in the midst of the effect nobody runs it again."""
     name, queue, begun = order(), f"gated-{uuid.uuid4().hex}", tmp_path / "begun"
     async with killable(server, workers, queue) as process:
         asked = await workers.start(queue, Refunds.run, [(name, 200.0)])
@@ -330,7 +313,6 @@ async def test_a_worker_that_is_killed_changes_nothing(server: ServerHandle, wor
 
 
 async def test_an_interrupted_activity_resumes_with_its_permit_in_another_worker(workers: Workers) -> None:
-    """The workflow is told the framework's own error, and people are asked once."""
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Interrupted.run, name)

@@ -13,12 +13,10 @@ from signoff_client.temporal.messages import Answer, ToldCalls, answer_from_stat
 
 
 def signal(told: Any) -> RawValue:
-    """What a signal carries."""
     return RawValue(Payload(data=json.dumps(told).encode()))
 
 
 def test_a_signal_is_of_the_call_that_it_names() -> None:
-    """Another call that waits is told nothing by it."""
     calls = ToldCalls({"a": "", "b": ""})
     calls.take(signal({"state": "permitted", "callback": {"state": "a"}}))
     assert calls.states == {"a": "permitted", "b": ""}
@@ -26,7 +24,6 @@ def test_a_signal_is_of_the_call_that_it_names() -> None:
 
 @pytest.mark.parametrize("key", ["c", 7, None, ["a"]])
 def test_a_signal_of_a_call_that_nobody_waits_for_changes_nothing(key: Any) -> None:
-    """Anybody who may signal the workflow can send one."""
     calls = ToldCalls({"a": ""})
     calls.take(signal({"state": "permitted", "callback": {"state": key}}))
     assert calls.states == {"a": ""}
@@ -37,7 +34,6 @@ def test_a_signal_of_a_call_that_nobody_waits_for_changes_nothing(key: Any) -> N
     [[], "text", None, {}, {"state": "permitted"}, {"callback": {"state": "a"}}, {"state": "permitted", "callback": 1}],
 )
 def test_a_signal_that_cannot_be_read_is_about_any_call_and_permits_none(told: Any) -> None:
-    """The workflow looks for itself then."""
     calls = ToldCalls({"a": "", "b": ""})
     calls.take(signal(told))
     assert set(calls.states) == {"a", "b"}
@@ -46,7 +42,6 @@ def test_a_signal_that_cannot_be_read_is_about_any_call_and_permits_none(told: A
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"{"])
 def test_a_signal_that_is_encrypted_wakes_and_permits_nothing(data: bytes) -> None:
-    """Its keys may not be here; an empty one is no other."""
     calls = ToldCalls({"a": ""})
     calls.take(RawValue(Payload(data=data)))
     assert calls.states["a"] not in ("", "permitted")
@@ -56,7 +51,6 @@ def test_a_signal_that_is_encrypted_wakes_and_permits_nothing(data: bytes) -> No
 
 
 def test_an_answer_says_of_a_call_what_the_gateway_does() -> None:
-    """With the words for a model."""
     status = CallStatus("denied", "main.s.t", "refund", code="PLUM", source="human", by="Bo", reason="no", result=[1])
     answer = answer_from_status(status)
     assert answer == Answer("denied", "main.s.t", explain(status), "PLUM", "human", "Bo", [1])
@@ -75,7 +69,6 @@ def test_an_answer_says_of_a_call_what_the_gateway_does() -> None:
     ],
 )
 def test_what_is_not_run_is_never_tried_again(state: str, code: str, kind: str) -> None:
-    """A doubt and a failure are no denial; only a denial is nothing for whoever watches the worker."""
     error = not_run(Answer(state, "main.s.t", "Not run: no.", code, "human", "Bo"))
     assert (error.message, error.type, error.non_retryable) == ("Not run: no.", kind, True)
     assert error.details == ({"id": "main.s.t", "state": state, "source": "human", "by": "Bo"},)
@@ -84,12 +77,10 @@ def test_what_is_not_run_is_never_tried_again(state: str, code: str, kind: str) 
 
 @pytest.mark.parametrize("result", [None, "done", {}, {"refund": 1}, {"not_kept": "x", "refund": 1}, ["not_kept"]])
 def test_a_result_that_was_kept_is_as_it_was(result: Any) -> None:
-    """Whatever a tool gives."""
     assert kept_result(Answer("ended", code="ok", result=result)) == result
 
 
 def test_a_result_that_was_not_kept_is_a_doubt() -> None:
-    """It has run, so it is neither run again nor told as nothing."""
     with pytest.raises(ApplicationError, match=r"run before.*: 3 refunds") as caught:
         kept_result(Answer("ended", code="ok", result={"not_kept": "3 refunds"}))
     assert (caught.value.type, caught.value.non_retryable) == ("ToolInDoubt", True)

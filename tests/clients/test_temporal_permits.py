@@ -36,7 +36,6 @@ IN_DOUBT: Final = "ToolInDoubt: "
 
 
 async def permits(handle: WorkflowHandle[Any, Any]) -> list[Use]:
-    """The permits with which a workflow has started activities."""
     found = []
     async for event in handle.fetch_history_events():
         fields = event.activity_task_scheduled_event_attributes.header.fields
@@ -56,7 +55,6 @@ async def until_permitted(handle: WorkflowHandle[Any, Any]) -> Use:
 
 
 async def test_people_are_asked_anew_where_what_permitted_it_was_taken_back(workers: Workers) -> None:
-    """Between the permit and the start: the activity does not run on the old permit, and runs once on the new one."""
     http, name, queue = workers.rig.agent.http, order(), f"gated-{uuid.uuid4().hex}"
     first = workers.rig.call({"order": name, "euro": 1}, "alike", wait=0)
     await first.settle()
@@ -82,7 +80,6 @@ async def test_people_are_asked_anew_where_what_permitted_it_was_taken_back(work
 
 @pytest.mark.parametrize("why", ["lapsed", "withdrawn"])
 async def test_a_permit_that_is_over_when_the_activity_starts_runs_nothing(workers: Workers, why: str) -> None:
-    """It lapsed, or was withdrawn, while no worker took the activity."""
     name, queue = order(), f"gated-{uuid.uuid4().hex}"
     gated = Gated(workers.rig.gate(), {refund: "fleeting" if why == "lapsed" else "refund"}, look_up=NEVER)
     async with workers.work(gated) as own:
@@ -98,7 +95,6 @@ async def test_a_permit_that_is_over_when_the_activity_starts_runs_nothing(worke
 
 
 async def test_another_queue_asks_where_the_workflows_own_cannot(workers: Workers) -> None:
-    """For activities, and for a workflow's own code."""
     name, queue = order(), f"gated-{uuid.uuid4().hex}"
     cut_off = workers.gated(f"http://127.0.0.1:{free_port()}", task_queue=queue)
     async with workers.work(cut_off) as own, workers.work(workers.gated(), queue=queue):
@@ -112,7 +108,6 @@ async def test_another_queue_asks_where_the_workflows_own_cannot(workers: Worker
 
 
 async def test_a_reset_before_what_has_run_does_not_run_it_again(workers: Workers) -> None:
-    """Its result is that of before, and what comes after is asked about."""
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Twice.run, name, 200.0)
@@ -142,7 +137,6 @@ async def _plain(handle: WorkflowHandle[Any, Any], payloads: Sequence[Payload]) 
 
 
 async def test_a_reset_while_people_are_asked_asks_the_same(workers: Workers) -> None:
-    """Nothing runs unasked; their answer counts for the new run, once."""
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(name, 200.0)])
@@ -157,7 +151,6 @@ async def test_a_reset_while_people_are_asked_asks_the_same(workers: Workers) ->
 
 
 async def test_a_reset_while_it_runs_does_not_run_it_twice(workers: Workers, tmp_path: Path) -> None:
-    """Nobody knows what becomes of the first one."""
     begun = tmp_path / "begun"
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(str(begun), 20.0)], "hang")
@@ -170,7 +163,6 @@ async def test_a_reset_while_it_runs_does_not_run_it_twice(workers: Workers, tmp
 
 
 async def test_attempts_of_one_activity_have_one_permit(workers: Workers, tmp_path: Path) -> None:
-    """One that ran out of time is not run by the next attempt."""
     begun = tmp_path / "begun"
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(str(begun), 20.0)], "slow")
@@ -182,7 +174,6 @@ async def test_attempts_of_one_activity_have_one_permit(workers: Workers, tmp_pa
 
 
 async def test_a_new_run_asks_anew(workers: Workers) -> None:
-    """A workflow that continues as new withdraws what it asked, and an answer to that runs nothing."""
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Renewed.run, name)
@@ -201,7 +192,6 @@ async def test_a_new_run_asks_anew(workers: Workers) -> None:
 
 
 async def test_a_child_asks_by_its_own_name(workers: Workers) -> None:
-    """And is told itself."""
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Parent.run, name)
@@ -225,7 +215,6 @@ async def _is_there(handle: WorkflowHandle[Any, Any]) -> bool:
 
 @pytest.mark.parametrize("how", [each.name for each in workflow.ActivityCancellationType])
 async def test_cancelling_before_the_start_withdraws_whatever_its_type(workers: Workers, how: str) -> None:
-    """The error is that of a cancelled activity."""
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Impatient.run, name, "refund", how)
@@ -243,7 +232,6 @@ async def test_cancelling_before_the_start_withdraws_whatever_its_type(workers: 
 async def test_cancelling_in_the_midst_is_recorded_as_what_it_was(
     workers: Workers, tmp_path: Path, how: str, code: str
 ) -> None:
-    """What was broken off is in doubt; what was abandoned goes on, and its outcome is its own."""
     begun = tmp_path / "begun"
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Impatient.run, str(begun), "hang", how)
@@ -257,7 +245,6 @@ async def test_cancelling_in_the_midst_is_recorded_as_what_it_was(
 
 
 async def test_who_is_denied_is_asked_about_by_every_name(workers: Workers) -> None:
-    """A workflow that catches a denial gains nothing by another activity of the same tool."""
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Stubborn.run, name)
@@ -270,7 +257,6 @@ async def test_who_is_denied_is_asked_about_by_every_name(workers: Workers) -> N
 
 
 async def test_an_activity_that_somebody_starts_directly_is_refused(workers: Workers) -> None:
-    """Without a workflow, by a credential of Temporal alone."""
     name = order()
     async with workers.work(workers.gated()) as queue:
         started = await workers.client.start_activity(
@@ -290,7 +276,6 @@ class Forger(Interceptor):
     use: Use
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
-        """The workflows that do so."""
         header = {HEADER: PayloadConverter.default.to_payload(self.use)}
 
         class Outbound(WorkflowOutboundInterceptor):
@@ -306,7 +291,6 @@ class Forger(Interceptor):
 
 @pytest.mark.parametrize("tool", ["refund", "quick"])
 async def test_a_permit_that_was_stolen_runs_what_was_approved_once(workers: Workers, tool: str) -> None:
-    """Whatever input comes with it; the permit of another tool runs nothing."""
     name, other = order(), order()
     call = workers.rig.call({"order": name, "euro": 20}, tool, wait=0)
     await call.settle()
@@ -328,7 +312,6 @@ async def test_a_permit_that_was_stolen_runs_what_was_approved_once(workers: Wor
 
 @pytest.mark.parametrize("forged", [True, False])
 async def test_a_signal_that_anybody_sends_permits_nothing(workers: Workers, forged: bool) -> None:
-    """One that says so, and one that cannot be read: the gateway is asked, and people are still waited for."""
     name = order()
     async with workers.work(workers.gated()) as queue:
         handle = await workers.start(queue, Refunds.run, [(name, 200.0)])
@@ -369,7 +352,6 @@ class StrictCodec(PayloadCodec):
 async def test_a_worker_with_keys_of_its_own_shows_what_runs_and_keeps_it_secret(
     workers: Workers, plain_client: Client
 ) -> None:
-    """Its codec cannot read what the gateway encrypts, and need not; no argument is in the clear in its history."""
     name = order()
     converter = dataclasses.replace(DataConverter.default, payload_codec=StrictCodec())
     own: Any = {**plain_client.config(), "data_converter": converter}

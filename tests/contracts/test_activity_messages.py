@@ -16,7 +16,6 @@ def reply(args: Content, call: str = "c1.1", **fields: Any) -> ModelReply:
 
 
 def test_an_answer_of_words_alone_stands_in_its_call() -> None:
-    """It is not sent a second time; one that is sent counts as it is."""
     message = reply(Content(inline={"text": "done"}))
     assert message.answer == Response(text=Content(inline="done"))
     other = Response(text=Content(inline="other"))

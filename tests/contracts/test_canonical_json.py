@@ -26,7 +26,6 @@ VALUES = st.recursive(
 @example(["\ud800"])
 @example({"a": 1.0, "b": -0.0, "c": 1e21})
 def test_every_value_is_written_as_the_standard_writes_it(value: Any) -> None:
-    """Byte for byte; and what the standard cannot write is refused, not written somehow."""
     try:
         expected = rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, ValueError):
@@ -48,7 +47,6 @@ def test_what_is_no_json_is_refused(odd: Any) -> None:
 
 
 def test_kinds_derived_from_the_plain_ones_are_written_as_those() -> None:
-    """An enumeration's member is its text."""
     assert canonical_json({"a": Colour.RED}) == rfc8785.dumps({"a": Colour.RED}) == canonical_json({"a": "red"})
 
 

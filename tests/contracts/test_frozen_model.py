@@ -8,7 +8,6 @@ from signoff.contracts.person import Person, Principal
 
 
 def test_a_shape_remembers_values_and_not_which_were_given() -> None:
-    """The set of given fields is dropped, also after a copy of a copy, and never shared by accident."""
     person = Person.model_validate_json('{"id": "guest", "tier": "trusted"}')
     copied = person.model_copy(update={"name": "Guest"})
     assert person.model_fields_set == set()
@@ -34,7 +33,6 @@ class _Aliased(FrozenModel):
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_record_is_copied_with_other_values_in_its_own_fields_only(deep: bool) -> None:
-    """A field that was renamed, or an alias, is not silently added beside the one that was meant."""
     person = Person(id="guest")
     assert person.model_copy(update={"tier": "trusted"}, deep=deep) == Person(id="guest", tier="trusted")
     assert person.model_copy(update={}, deep=deep) == person.model_copy(deep=deep) == person

@@ -68,7 +68,6 @@ def test_every_field_of_a_draft_that_a_decision_has_is_carried() -> None:
 
 
 def test_an_answer_counts_as_of_when_it_came_in() -> None:
-    """A channel's author says when that was; nobody fetches the receipt of another's key."""
     draft, earlier = DecisionDraft(verdict="denied", delivery_id="k1"), NOW - timedelta(hours=1)
     by_mail = decision_from_draft(draft, DecisionAuthor(ANA, "email", "channel", earlier), NOW)
     other = decision_from_draft(draft, DecisionAuthor(Person(id="bo"), "email", "channel"), NOW)
@@ -97,7 +96,6 @@ def test_an_answer_counts_as_of_when_it_came_in() -> None:
     ],
 )
 def test_an_unclear_answer_is_none(change: dict[str, Any], named: str) -> None:
-    """Unknown fields, of what is to be remembered too, other verdicts and whatever says who one is."""
     with pytest.raises(ValidationError, match=named):
         DecisionDraft.model_validate(FULL | change)
 
@@ -114,7 +112,6 @@ def test_a_hundred_thousand_unknown_fields_cost_a_few_errors() -> None:
 
 @pytest.mark.parametrize("body", BODIES)
 def test_every_body_is_closed(body: type[BaseModel]) -> None:
-    """No model that a request is read into passes over what it does not know."""
     assert issubclass(body, RequestBody)
     with pytest.raises(ValidationError, match="nobody_knows"):
         body.model_validate({"nobody_knows": 1})
@@ -122,14 +119,12 @@ def test_every_body_is_closed(body: type[BaseModel]) -> None:
 
 @pytest.mark.parametrize("words", ["", "  ", "half \ud800 of a pair"])
 def test_words_have_to_say_something_that_can_be_carried(words: str) -> None:
-    """In a session and in a turn alike."""
     for body in (SayBody, TurnBody):
         with pytest.raises(ValidationError):
             body.model_validate({"text": words})
 
 
 def test_a_batch_has_an_end() -> None:
-    """At most a hundred answers at once, and never none."""
     for decisions in ([], [FULL] * 101):
         with pytest.raises(ValidationError, match="decisions"):
             BatchBody.model_validate({"decisions": decisions})

@@ -19,13 +19,11 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results.md"
 
 
 def test_every_code_has_a_type_of_its_own() -> None:
-    """Whoever adds a code adds its type."""
     assert set(RESULT_TYPES) == set(get_args(CallCode))
     assert sorted(RESULT_TYPES.values()) == sorted(get_args(ResultType))
 
 
 def test_the_one_table_says_what_the_code_does() -> None:
-    """In the order of the code, and nothing besides."""
     rows = re.findall(r"^\| `(Tool\w+)` \| `(\w+)` \|", RESULTS.read_text(encoding="utf-8"), re.MULTILINE)
     assert rows == [(each, code) for code, each in RESULT_TYPES.items()]
 
@@ -33,7 +31,6 @@ def test_the_one_table_says_what_the_code_does() -> None:
 @pytest.mark.row("N32")
 @pytest.mark.row("X12")
 def test_a_denial_says_literally_that_it_is_one() -> None:
-    """The value that the model reads, the outcome and the part of the conversation."""
     denied = ToolDenied(source="human", tool="pay", call_id="c1.1")
     value = denied.model_dump(mode="json")
     assert list(value.items())[:2] == [("type", "ToolDenied"), ("code", "denied")]
@@ -43,7 +40,6 @@ def test_a_denial_says_literally_that_it_is_one() -> None:
 
 
 def test_nobody_claims_another_type() -> None:
-    """It follows from the code; a result of a code that is not known here has failed."""
     claimed = CallOutcome.model_validate({"call": "c", "tool": "pay", "code": "denied", "type": "ToolResult"})
     assert claimed.type == "ToolDenied"
     assert type_from_code("of_tomorrow") == "ToolFailed"

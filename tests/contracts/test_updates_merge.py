@@ -22,7 +22,6 @@ CALLERS = st.builds(
 @pytest.mark.row("P18")
 @given(UPDATES, CALLERS)
 def test_what_a_caller_says_stands(updates: Updates, caller: dict[str, Any]) -> None:
-    """Field by field of data, and name by name of everything else; nothing is lost that only tools say."""
     extra = apply_updates(updates, caller)
     found = caller.get("data", {})
     assert {name: extra[name] for name in caller if name != "data"} == {
@@ -39,7 +38,6 @@ def test_what_a_caller_says_stands(updates: Updates, caller: dict[str, Any]) -> 
 
 @given(UPDATES, UPDATES, CALLERS)
 def test_what_is_not_free_would_change_nothing(held: Updates, new: Updates, caller: dict[str, Any]) -> None:
-    """So leaving it out changes only what is kept for later turns."""
     assert apply_updates(merge_updates(held, free_updates(new, caller)), caller) == apply_updates(
         merge_updates(held, new), caller
     )
@@ -48,14 +46,12 @@ def test_what_is_not_free_would_change_nothing(held: Updates, new: Updates, call
 
 @given(UPDATES, UPDATES, UPDATES)
 def test_later_ones_win_and_batches_may_be_taken_in_any_portions(a: Updates, b: Updates, c: Updates) -> None:
-    """By top-level name; nothing inside a value is merged."""
     assert merge_updates(merge_updates(a, b), c) == merge_updates(a, merge_updates(b, c))
     assert merge_updates(a, b).data == {**a.data, **b.data}
     assert merge_updates(a, NO_UPDATES) == merge_updates(NO_UPDATES, a) == a
 
 
 def test_a_size_is_that_of_the_json() -> None:
-    """In bytes, not in characters; also of half a character, which a history may hold."""
     assert NO_UPDATES.size == len("[{},{}]")
     assert Updates(data={"a": "ü"}).size == len('[{"a":"x"},{}]') + 1
     assert Updates(context={"a": "\ud800"}).size == len('[{},{"a":"x"}]') + 2

@@ -42,7 +42,6 @@ def test_the_file_names_every_record_on_the_wire_with_its_defaults() -> None:
 
 
 def test_what_holds_its_default_is_not_written_at_any_depth() -> None:
-    """Nulls and empties were half of each message."""
     task = ModelTask(ctx=CTX, completion=1, messages=(user_message("go"),))
     assert written(task) == {
         "ctx": {"actor": "desk", "session": "s", "turn": "t", "user": {"user": "guest"}},
@@ -52,7 +51,6 @@ def test_what_holds_its_default_is_not_written_at_any_depth() -> None:
 
 
 def test_what_is_left_out_is_read_as_it_was() -> None:
-    """Of every kind of part, which a reader tells by its `kind`, and of values that look like defaults."""
     parts = (
         CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 0, "to": ""})),
         ResultPart(call="c1.1", tool="pay", code="ok", value=Content(inline=None)),
@@ -69,7 +67,6 @@ def test_what_is_left_out_is_read_as_it_was() -> None:
 
 @pytest.mark.parametrize("shape", [Receipt, TurnView, CallOutcome])
 def test_receipts_and_views_are_written_whole(shape: type[BaseModel]) -> None:
-    """Others read these, who do not know our defaults."""
     assert not issubclass(shape, ActivityMessage)
     receipt = Receipt(status="accepted")
     ours, sdks = DATA_CONVERTER.payload_converter, PydanticPayloadConverter()
@@ -77,7 +74,6 @@ def test_receipts_and_views_are_written_whole(shape: type[BaseModel]) -> None:
 
 
 def test_a_turns_result_holds_what_there_is() -> None:
-    """As docs/temporal.md says: it lies in every history, and was half made of what is empty."""
     outcome = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
     result = TurnResult(state="complete", calls=(outcome,))
     told = {"call": "c1.1", "tool": "pay", "code": "ok", "value": {"inline": "paid"}}

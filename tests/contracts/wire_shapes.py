@@ -23,12 +23,10 @@ _PLACES = re.compile(r"\b(signoff\.[a-z_.]+|datetime|typing)\.")
 
 
 def messages() -> list[type[ActivityMessage]]:
-    """The messages themselves, by name."""
     return sorted(ActivityMessage.__subclasses__(), key=lambda each: each.__name__)
 
 
 def reachable() -> list[type[BaseModel]]:
-    """The messages and every record within one of them, by name."""
     found: dict[str, type[BaseModel]] = {}
     waiting: list[type[BaseModel]] = list(messages())
     while waiting:
@@ -63,7 +61,6 @@ def _field(field: FieldInfo) -> str:
 
 
 def text() -> str:
-    """The file's content."""
     return json.dumps(described(), indent=1, ensure_ascii=False) + "\n"
 
 

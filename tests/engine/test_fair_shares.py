@@ -25,7 +25,6 @@ async def fair_client(tmp_path: Path) -> AsyncIterator[Client]:
 
 
 async def test_turns_of_tenants_are_taken_in_turn(fair_client: Client, store: Store, task_queue: str) -> None:
-    """No worker was there while one tenant began hundreds, and another three after them."""
     order: list[str] = []
 
     def react(request: CompletionRequest) -> Completion:

@@ -35,7 +35,6 @@ class _Silent(Interceptor):
         self.names = names
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
-        """Stand before the calls."""
         return _SilentCalls(next, self.names)
 
 
@@ -45,7 +44,6 @@ class _SilentCalls(OutboundInterceptor):
         self.names = names
 
     async def describe_workflow(self, input: DescribeWorkflowInput) -> Any:
-        """Refuse where it is told to."""
         if input.id in self.names:
             raise RPCError("not for you", RPCStatusCode.PERMISSION_DENIED, b"")
         return await super().describe_workflow(input)
@@ -94,7 +92,6 @@ async def _age(store: Store) -> None:
 
 
 async def _rows(store: Store) -> list[int]:
-    """How many questions, tickets and blobs there are."""
     counts = [select(func.count()).select_from(table) for table in (QUESTIONS, TICKETS, BLOBS)]
     return [await store.run(partial(lambda connection, query: connection.scalar(query), query=each)) for each in counts]
 
@@ -104,9 +101,6 @@ def _cleanup(store: Store, client: Client, **given: Any) -> StoreCleanup:
 
 
 async def test_what_the_server_has_forgotten_goes_and_nothing_else(client: Client, store: Store, place: str) -> None:
-    """Of three old turns one runs, one has closed and one is gone: the last is counted, then removed; a young one that
-    the server has never known stays.
-    """
     names = {
         what: TurnKey("main", f"{place}-{what}", f"{place}-{what}") for what in ("runs", "closed", "gone", "young")
     }
@@ -130,7 +124,6 @@ async def test_what_the_server_has_forgotten_goes_and_nothing_else(client: Clien
 
 
 async def test_a_turn_that_the_server_does_not_speak_of_stays(client: Client, store: Store, place: str) -> None:
-    """Any other answer than that there is no such turn keeps it; many in a row end the run."""
     turns = [TurnKey("main", f"{place}-{number}", f"{place}-{number}") for number in range(7)]
     for turn in turns:
         await _turn(store, turn)
@@ -157,7 +150,6 @@ async def test_a_turn_that_the_server_does_not_speak_of_stays(client: Client, st
 
 
 async def test_nothing_goes_by_the_word_of_another_server(client: Client, store: Store, place: str) -> None:
-    """To a server that knows none of a store's turns all of them are unknown: that is no word on them."""
     await _turn(store, TurnKey("main", place, place))
     await _age(store)
     with pytest.raises(Refused, match="TEMPORAL_ADDRESS"):
@@ -166,13 +158,11 @@ async def test_nothing_goes_by_the_word_of_another_server(client: Client, store:
 
 
 async def test_the_last_day_is_not_removed(client: Client, store: Store) -> None:
-    """Within a day a rule could still run, in somebody's name, a call whose ticket is gone."""
     with pytest.raises(Refused, match="younger than a day"):
         await StoreCleanup(store, client, datetime.now(UTC) - timedelta(hours=23)).run()
 
 
 async def test_blobs_stay_while_a_turn_or_the_session_may_name_them(client: Client, store: Store, place: str) -> None:
-    """A turn of the session that kept none, or the session's own workflow, is known to the server: they stay."""
     session = SessionKey("main", place)
     blob = await store.put_blob(BIG, session)
     await _age(store)
@@ -193,6 +183,5 @@ async def test_blobs_stay_while_a_turn_or_the_session_may_name_them(client: Clie
 
 
 def test_a_removal_adds_up_what_tenants_had() -> None:
-    """What is shown is the sum."""
     removal = StoreRemoval({}, {"a": RemovedRows(1, 2), "b": RemovedRows(1)}, 0, 0)  # type: ignore[arg-type]
     assert removal.rows == RemovedRows(2, 2)

@@ -47,7 +47,6 @@ async def test_a_withdrawal_sent_again_while_the_first_waits_is_one(
 
 
 async def test_a_message_that_no_worker_takes_leaves_no_error_in_the_log(client: Client, task_queue: str) -> None:
-    """Nobody takes the SDK's error out of the start that failed with it; asyncio wrote a traceback of it each time."""
     loop, left = asyncio.get_running_loop(), list[dict[str, Any]]()
     key = SessionKey("main", task_queue)
     hasty = TurnClient(client, task_queue=task_queue, patience=timedelta(seconds=0.3))

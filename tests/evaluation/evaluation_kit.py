@@ -60,7 +60,6 @@ def a_call(amount: float = 20, verdict: str = "run", call: str = "c1.1", **field
 
 
 def a_case(*calls: dict[str, Any], **fields: Any) -> EvaluationCase:
-    """A case of one completion with these calls, and a second one that answered."""
     given: dict[str, Any] = {
         "name": "pay what is owed",
         "recorded": {"turn": "turn/main/s1/t1", "instructions": instructions_hash(ACTOR)},

@@ -10,7 +10,6 @@ from signoff.evaluation.case_file import read_cases, write_cases
 
 
 def written(folder: Path, text: str) -> Path:
-    """A file of cases."""
     path = folder / "cases.yaml"
     path.write_text(text, encoding="utf-8")
     return path
@@ -31,7 +30,6 @@ def test_a_case_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_what_is_forbidden_is_written_out() -> None:
-    """A reviewer sees it, and can take it away; other defaults are left out."""
     text = write_cases([a_case(a_call())])
     assert "  forbid: [new, missing, changed, verdict, terms, ending]\n" in text
     assert "prompt_hash_mismatch" not in text
@@ -51,7 +49,6 @@ def test_what_is_forbidden_is_written_out() -> None:
 def test_what_is_wrong_in_a_case_is_a_sentence_with_its_line(
     tmp_path: Path, old: str, new: str, line: int, words: str
 ) -> None:
-    """The cases beside it are read all the same."""
     case = write_cases([a_case(a_call())])
     assert old in case
     found, problems = read_cases(written(tmp_path, case.replace(old, new, 1) + case))
@@ -62,13 +59,11 @@ def test_what_is_wrong_in_a_case_is_a_sentence_with_its_line(
 
 
 def test_a_case_without_completions_is_none(tmp_path: Path) -> None:
-    """There is nothing to play."""
     _, problems = read_cases(written(tmp_path, write_cases([a_case(completions=[])])))
     assert "case 1 has no completion to play" in problems[0]
 
 
 @pytest.mark.parametrize("text", ["", "name: a case\n", "[]\n"])
 def test_a_file_that_is_no_list_of_cases_is_refused(tmp_path: Path, text: str) -> None:
-    """It says how one is made."""
     with pytest.raises(ConfigError, match="signoff eval record"):
         read_cases(written(tmp_path, text))

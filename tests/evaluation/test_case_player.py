@@ -26,12 +26,10 @@ SMALL, LARGE = ("pay", {"amount": 20}), ("pay", {"amount": 70})
 
 
 def verdicts(played: PlayResult) -> list[str]:
-    """What the gates say, call by call."""
     return [each.verdict for each in played.calls]
 
 
 async def played_with(case: EvaluationCase, catalog: Catalog, *script: Completion) -> tuple[PlayResult, list[str]]:
-    """The case played with a script, and what the script was answered to its calls."""
     results: list[str] = []
     model = steps(script)
 
@@ -44,7 +42,6 @@ async def played_with(case: EvaluationCase, catalog: Catalog, *script: Completio
 
 
 async def test_recorded_calls_are_judged_by_todays_policy() -> None:
-    """Those that would run, be asked and be denied, with rule and people."""
     case = a_case(a_call(20), a_call(70, "ask", "c1.2"), a_call(900, "deny", "c1.3"))
     policy = ApprovalPolicy(
         auto_approve_if="args.amount < 10.0", deny_if="args.amount > 500.0", approvers=("user:ana",)
@@ -62,7 +59,6 @@ async def test_recorded_calls_are_judged_by_todays_policy() -> None:
 
 @pytest.mark.row("V16")
 async def test_a_models_calls_are_answered_from_the_record_by_tool_and_arguments_digest() -> None:
-    """`1` and `1.0` have one digest, as has another order of names; other arguments are unrecorded, and counted."""
     case = a_case(a_call(20, args={"amount": 20, "pin": "1"}), a_call(70, "ask", "c1.2"))
     script = (calls(("pay", {"pin": "1", "amount": 20.0})), calls(LARGE), calls(("pay", {"amount": 21})), respond("ok"))
     played, results = await played_with(case, a_catalog(), *script)
@@ -73,7 +69,6 @@ async def test_a_models_calls_are_answered_from_the_record_by_tool_and_arguments
 
 
 async def test_equal_calls_get_their_own_answers_and_then_the_last_one_again() -> None:
-    """In the order of the record."""
     answers = [a_call(call=f"c1.{n}", result={"code": "ok", "value": f"answer {n}"}) for n in (1, 2)]
     _, results = await played_with(a_case(*answers), a_catalog(), calls(SMALL, SMALL), calls(SMALL), respond("ok"))
     assert results == ["ok answer 1", "ok answer 2", "ok answer 2"]
@@ -92,7 +87,6 @@ async def test_what_people_said_is_taken_from_the_record() -> None:
 
 
 async def test_a_call_that_the_gates_end_is_answered_by_them() -> None:
-    """As a worker would tell the model."""
     played, results = await played_with(a_case(a_call()), a_catalog(), calls(("fly", {})), respond("ok"))
     assert verdicts(played) == ["not_available"]
     assert results == ["not_available Unknown tool: fly; use one of the tools you were given"]
@@ -100,14 +94,12 @@ async def test_a_call_that_the_gates_end_is_answered_by_them() -> None:
 
 
 async def test_the_gates_are_those_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Caps of a turn count across completions, by the same tally."""
     monkeypatch.setattr(pipeline, "MAX_CALLS_PER_TOOL", 2)
     played, _ = await played_with(a_case(a_call()), a_catalog(), calls(SMALL, LARGE), calls(LARGE), respond("ok"))
     assert verdicts(played) == ["run", "ask", "too_many_calls"]
 
 
 async def test_the_model_gets_todays_instructions_and_tools() -> None:
-    """Not those that the turn had withheld, and what was said before with its answers."""
     seen: list[CompletionRequest] = []
 
     def react(request: CompletionRequest) -> Completion:
@@ -128,7 +120,6 @@ async def test_the_model_gets_todays_instructions_and_tools() -> None:
 
 
 async def test_an_answer_that_cannot_be_read_goes_back_once() -> None:
-    """As in a turn; the second time its words are taken."""
     wrong = calls(("respond", {"state": "complete"}), text="words")
     played, results = await played_with(a_case(a_call()), a_catalog(), wrong, respond("done", "clarifying"))
     assert results[0].startswith("input_invalid respond was not understood")
@@ -148,7 +139,6 @@ async def test_a_model_that_never_answers_is_stopped_at_its_actors_limit() -> No
 
 
 async def test_secret_arguments_are_hidden_and_found_all_the_same() -> None:
-    """A model proposes the secret, the case holds that there was one."""
     recorded = a_call(args={"amount": 20, "pin": HIDDEN})
     catalog = a_catalog(a_tool(secrets=("pin",)))
     played, results = await played_with(
@@ -159,13 +149,11 @@ async def test_secret_arguments_are_hidden_and_found_all_the_same() -> None:
 
 
 def misses(case: EvaluationCase, catalog: Catalog) -> str:
-    """The one misfit of a case."""
     [misfit] = find_misfits(case, catalog)
     return misfit
 
 
 def test_a_case_that_todays_catalog_cannot_play_is_a_misfit() -> None:
-    """An actor, route or tool of the turn's own that it lacks, and a secret that no schema takes hidden."""
     assert misses(a_case(actor="dsk"), a_catalog()) == "there is no actor `dsk`; did you mean `desk`?"
     assert "has no route and step `tri/buy`" in misses(a_case(route="tri", step="buy"), a_catalog(routes=(TRIP,)))
     assert "can have no tool `fly` for one turn" in misses(a_case(transient=["fly"]), a_catalog())
@@ -197,7 +185,6 @@ def answers(call: HandlerCall, context: dict[str, Any]) -> str:
     ],
 )
 async def test_what_a_permission_check_said_is_taken_from_the_record(recorded: dict[str, Any], verdict: str) -> None:
-    """It may reach anywhere, and is not called."""
     catalog = a_catalog(a_tool(check_permissions=refuses))
     assert verdicts(await play(a_case(recorded), catalog)) == [verdict]
 
@@ -213,7 +200,6 @@ async def test_what_a_permission_check_said_is_taken_from_the_record(recorded: d
     ],
 )
 async def test_what_a_policys_handler_said_is_taken_from_the_record(recorded: dict[str, Any], verdict: str) -> None:
-    """It may reach anywhere, and is not called; today's rules still tighten what it said."""
     policy = ApprovalPolicy(
         auto_approve_if="args.amount < 50.0", handler=f"{__name__}:answers", approvers=("user:ana",)
     )
@@ -239,7 +225,6 @@ async def test_a_handler_that_abstained_is_not_taken_for_one_that_let_it_pass() 
     ],
 )
 async def test_what_was_not_to_be_had_is_so_again(gate: str, fields: dict[str, Any]) -> None:
-    """Whether a tool was there then is no question of today's catalog."""
     recorded = a_call(20, "not_available", gate=gate, result={"code": "not_available", "value": "gone"})
     catalog = a_catalog(a_tool(**fields))
     assert verdicts(await play(a_case(recorded), catalog)) == ["not_available"]
@@ -247,12 +232,10 @@ async def test_what_was_not_to_be_had_is_so_again(gate: str, fields: dict[str, A
 
 
 async def test_a_requester_of_whom_nobody_was_sure_is_asked_about_again() -> None:
-    """It is a fact of that turn."""
     assert verdicts(await play(a_case(a_call(20, "ask", rule={"kind": "requester"})), a_catalog())) == ["ask"]
 
 
 async def test_a_call_is_judged_in_its_time_and_context() -> None:
-    """Hours of then, and what tools had changed by then."""
     policy = ApprovalPolicy(auto_approve_if="ctx.now.hour < 12", approvers=("user:ana",))
     early, late = "2026-11-24T10:00:00+00:00", "2026-11-24T20:00:00+00:00"
     completions = [{"at": at, "calls": [a_call(20, call=f"c{n}.1")]} for n, at in enumerate((early, late), 1)]

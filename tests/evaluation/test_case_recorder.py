@@ -1,5 +1,3 @@
-"""Cases made of turns: what each call came to, and nothing of what is secret."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,12 +36,10 @@ def part(call: str = "c1.1", **args: Any) -> CallPart:
 
 
 def outcome(code: Any = "ok", value: Any = "paid", **fields: Any) -> CallOutcome:
-    """What the call came to."""
     return CallOutcome(**{"call": "c1.1", "tool": "pay", "code": code, "value": Content(inline=value), **fields})
 
 
 def denied(source: Any, reason: str = "no", **fields: Any) -> CallOutcome:
-    """A denial."""
     refusal = ToolDenied(source=source, tool="pay", call_id="c1.1", decided_by="ana", reason=reason)
     return outcome("denied", {"code": "denied"}, denied=refusal, **{"gate": "approval", **fields})
 
@@ -51,7 +47,6 @@ def denied(source: Any, reason: str = "no", **fields: Any) -> CallOutcome:
 def case_of(
     *outcomes: CallOutcome, gate_decision: GateDecision | None = None, call: CallPart | None = None, **fields: Any
 ) -> EvaluationCase:
-    """The case of a turn of one call, whose result only its outcome tells, and an answer."""
     given = TurnInput(
         engine=ENGINE,
         session_id="s1",
@@ -81,19 +76,16 @@ def case_of(
 
 
 def call_of(case: EvaluationCase) -> RecordedCall:
-    """Its one call."""
     [call] = case.completions[0].calls
     return call
 
 
 def recorded_verdict(gate_decision: GateDecision | None, *outcomes: CallOutcome) -> tuple[str, str, str]:
-    """What is recorded of a call: verdict, gate, and what people said."""
     call = call_of(case_of(*outcomes, gate_decision=gate_decision))
     return call.verdict, call.gate, "" if call.decision is None else f"{call.decision.verdict} by {call.decision.by}"
 
 
 def ruled(kind: Any, **fields: Any) -> GateDecision:
-    """What the gates said with the completion."""
     return GateDecision(call="c1.1", kind=kind, rule=RuleReference(name="auto_approve_if"), **fields)
 
 
@@ -131,19 +123,16 @@ APPROVED = outcome(decided_by="ana", approval_id="main.s1.t1.c1.1")
 def test_what_became_of_a_call_is_recorded(
     gate_decision: GateDecision | None, ended: CallOutcome, recorded: tuple[str, str, str]
 ) -> None:
-    """What the gates said, which of them ended it, and what people said."""
     assert recorded_verdict(gate_decision, ended) == recorded
 
 
 def test_who_was_asked_is_recorded() -> None:
-    """And how many of them had to approve."""
     question = QuestionReference(question_hash="h", effect="Pay", approvers=("role:finance",), quorum=2)
     call = call_of(case_of(APPROVED, gate_decision=ruled("ask", question=question)))
     assert (call.approvers, call.quorum, call.rule) == (["role:finance"], 2, RuleReference(name="auto_approve_if"))
 
 
 def test_a_case_holds_its_turn_but_no_proof_of_who_asked() -> None:
-    """Hashes of catalog and instructions, who asked as rules see them, the words; no signature, no nonce."""
     case = case_of(outcome(), says="Ana is owed this.")
     assert (case.recorded.turn, case.recorded.catalog, case.recorded.instructions) == (
         "turn/main/s1/t1",
@@ -163,7 +152,6 @@ def test_a_case_holds_its_turn_but_no_proof_of_who_asked() -> None:
 
 
 def test_secrets_are_hidden_wherever_they_stand() -> None:
-    """In arguments by their names, in all words by their value."""
     pin = "4711-secret"
     case = case_of(
         outcome(),
@@ -180,7 +168,6 @@ def test_secrets_are_hidden_wherever_they_stand() -> None:
 
 
 def test_what_the_model_read_is_its_answer() -> None:
-    """Before what the turn's result says, which may be cut; results of earlier turns have the same ids, and are not."""
     parts = (ResultPart(call="c1.1", tool="pay", code="ok", value=Content(inline="heard"), note="changed"),)
     old = (ResultPart(call="c1.1", tool="pay", code="ok", value=Content(inline="old")),)
     earlier = (user_message("first"), Message(role="assistant", parts=(part(),)), Message(role="tool", parts=old))
@@ -197,21 +184,18 @@ def test_what_the_model_read_is_its_answer() -> None:
 
 @pytest.mark.row("B41")
 def test_a_specialists_answer_is_taken_from_the_record() -> None:
-    """What the worker wrote down goes before what a turn says of itself."""
     result = call_of(case_of(outcome(value="said"), specialists={"c1.1": "recorded"})).result
     assert result is not None
     assert result.value == "recorded"
 
 
 def test_a_turn_without_end_is_refused() -> None:
-    """There is nothing to compare with."""
     given = TurnInput(engine=ENGINE, session_id="s1", turn_id="t1", actor="desk", messages=(), principal=GUEST)
     with pytest.raises(Refused, match="has not ended"):
         case_from_history(TurnHistory(given, (), None), CATALOG)
 
 
 async def test_what_was_recorded_plays(tmp_path: Any) -> None:
-    """Through its file."""
     path = tmp_path / "cases.yaml"
     path.write_text(write_cases([case_of(outcome(), gate_decision=ruled("run"), call=part(pin="4711-secret"))]))
     [[placed], problems] = read_cases(path)

@@ -15,19 +15,16 @@ from signoff.testing.scripted_model import calls, respond, steps
 async def differences(
     case: EvaluationCase, catalog: Catalog, *proposed: Any, state: str = "complete"
 ) -> list[Difference]:
-    """The differences of a case, played with these calls if any are given."""
     model = CaseModel("script", steps([calls(*proposed), respond("ok", state)])) if proposed else None
     played = await play(case, catalog, model)
     return list(find_differences(case, played, catalog.actors["desk"]))
 
 
 def summary(found: list[Difference]) -> list[tuple[str, str, str, str]]:
-    """Kind, tool, what was and what is."""
     return [(each.kind, each.tool, each.was, each.now) for each in found]
 
 
 async def test_the_same_again_is_no_difference() -> None:
-    """By the record, and by a model that proposes the same in another order."""
     case = a_case(a_call(20), a_call(70, "ask", "c1.2", approvers=["role:finance"], quorum=1))
     assert await differences(case, a_catalog()) == []
     assert await differences(case, a_catalog(), ("pay", {"amount": 70}), ("pay", {"amount": 20})) == []
@@ -35,7 +32,6 @@ async def test_the_same_again_is_no_difference() -> None:
 
 @pytest.mark.row("V16")
 async def test_new_missing_and_changed_calls_are_told() -> None:
-    """A call of the same tool with other arguments is a changed one."""
     case = a_case(a_call(20), a_call(30, call="c1.2", tool="look"))
     catalog = a_catalog(a_tool(), a_tool("look"), a_tool("fly"))
     found = await differences(case, catalog, ("pay", {"amount": 25}), ("fly", {"amount": 1}))
@@ -48,13 +44,11 @@ async def test_new_missing_and_changed_calls_are_told() -> None:
 
 
 async def test_argument_that_differs_by_its_type_alone_is_named() -> None:
-    """Python's `==` takes `True` for `1`."""
     found = await differences(a_case(a_call(True)), a_catalog(), ("pay", {"amount": 1}))
     assert ("changed", "pay", "amount=True", "amount=1") in summary(found)
 
 
 async def test_a_verdict_that_differs_is_told_with_the_rule_that_says_so() -> None:
-    """As is a tool that is no more."""
     case = a_case(a_call(70, "ask", call="c1.1"))
     [freed] = await differences(case, a_catalog(a_tool(requires_approval=False)))
     assert (freed.kind, freed.was, freed.now, freed.why) == (
@@ -69,7 +63,6 @@ async def test_a_verdict_that_differs_is_told_with_the_rule_that_says_so() -> No
 
 
 async def test_other_people_or_another_number_of_them_is_a_difference() -> None:
-    """Where the record says who was asked."""
     asked = a_call(70, "ask", approvers=["role:finance"], quorum=1)
     two = a_tool(requires_approval=ASKS.model_copy(update={"quorum": 2}))
     assert summary(await differences(a_case(asked), a_catalog(two))) == [
@@ -79,7 +72,6 @@ async def test_other_people_or_another_number_of_them_is_a_difference() -> None:
 
 
 async def test_another_ending_is_a_difference() -> None:
-    """Of the state; words differ each time."""
     case = a_case(a_call(20))
     assert summary(await differences(case, a_catalog(), ("pay", {"amount": 20}), state="clarifying")) == [
         ("ending", "", "complete", "clarifying")
@@ -87,7 +79,6 @@ async def test_another_ending_is_a_difference() -> None:
 
 
 async def test_what_a_case_does_not_forbid_is_told_and_passes() -> None:
-    """Kind by kind."""
     case = a_case(a_call(70, "ask"), forbid=["new"])
     [found] = await differences(case, a_catalog(a_tool(requires_approval=False)))
     assert (found.kind, found.forbidden) == ("verdict", False)
@@ -98,7 +89,6 @@ async def test_what_a_case_does_not_forbid_is_told_and_passes() -> None:
 @pytest.mark.row("V16")
 @pytest.mark.parametrize(("mismatch", "seen"), [("warn", [False]), ("error", [True]), ("ignore", [])])
 async def test_prompt_hash_mismatch_warns_is_an_error_or_is_ignored(mismatch: str, seen: list[bool]) -> None:
-    """`promptHashMismatch: warn|error|ignore`, in either spelling of the key."""
     case = EvaluationCase.model_validate(
         {**a_case(a_call(20)).model_dump(exclude={"prompt_hash_mismatch"}), "promptHashMismatch": mismatch}
     )

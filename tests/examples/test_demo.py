@@ -19,14 +19,12 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_an_expectation_that_fails_says_both_sides() -> None:
-    """What was expected and what was seen are in the one sentence that the user reads."""
     expect("rows", 1, 1)
     with pytest.raises(Unexpected, match="rows: expected 1, seen 2"):
         expect("rows", 1, 2)
 
 
 async def test_looking_again_waits_for_a_worker_that_is_away() -> None:
-    """An unavailable worker is looked for again; what is never seen is an error that tells what was."""
     answers: Iterator[int] = iter((1, 2, 3))
     away = iter((True,))
 
@@ -41,7 +39,6 @@ async def test_looking_again_waits_for_a_worker_that_is_away() -> None:
 
 
 def test_event_ids_come_from_the_history_as_temporal_prints_it() -> None:
-    """The id to reset to is read from `temporal workflow show --output json`."""
     history = '{"events": [{"eventId": "1", "eventType": "A"}, {"eventId": "4", "eventType": "B"}]}'
     assert event_ids(history, "B") == [4]
 
@@ -60,7 +57,6 @@ def test_event_ids_come_from_the_history_as_temporal_prints_it() -> None:
     ],
 )
 async def test_a_story_plays_by_one_command(story: str, expected: list[str]) -> None:
-    """Exit code 0, and every thing it says it saw; in databases, over HTTP and in the verified record."""
     code, output, complaint = await _demo(story)
     assert code == 0, complaint
     seen = " ".join(each["seen"] for each in json.loads(output))
@@ -76,7 +72,6 @@ async def _demo(story: str) -> tuple[int | None, str, str]:
 
 
 def test_hours_are_seconds_where_two_people_wait(tmp_path: Path) -> None:
-    """The story plays on a copy of the example that differs in its clock alone; the others on the example itself."""
     quick = load_manifest(story_manifest(Story.TWO_PEOPLE, tmp_path)).policy("release_payment").policy
     slow = load_manifest(story_manifest(Story.EDIT, tmp_path)).policy("release_payment").policy
     assert quick is not None

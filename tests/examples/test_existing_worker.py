@@ -37,7 +37,6 @@ signoff watch "$(signoff turns --json | python -c 'import json, sys; print(json.
 async def test_three_lines_add_signoff_to_a_worker(
     clean_env: pytest.MonkeyPatch, tmp_path: Path, server: ServerHandle, task_queue: str
 ) -> None:
-    """Its own workflow goes on as before, and a turn that people approve runs to its end beside it."""
     (tmp_path / "signoff.yaml").symlink_to(MANIFEST)
     clean_env.syspath_prepend(str(MANIFEST.parent))
     async with gateway_alone(clean_env, server, task_queue, tmp_path / "signoff.yaml"):
@@ -58,7 +57,6 @@ async def test_three_lines_add_signoff_to_a_worker(
 
 
 def test_it_is_three_lines() -> None:
-    """One to make the plugin, one to name it; what stood there before stands there still."""
     text = (Path(__file__).parents[2] / "examples" / "existing_worker" / "orders.py").read_text(encoding="utf-8")
     assert sum("plugin" in line.lower() for line in text.partition('"""\n')[2].splitlines()) == 3
 
@@ -66,7 +64,6 @@ def test_it_is_three_lines() -> None:
 async def test_documented_commands_suffice_on_a_server_without_search_attributes(
     clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The page's own block in a shell. The commands of other terminals run in the background."""
     shown = blocks_below(OWN_PROGRAM, "A Temporal worker that you have")
     program, commands = shown[0], next(each for each in shown if each.startswith("signoff init"))
     options = ServerOptions(tmp_path / "temporal" / "temporal.db", port=free_port(), ui_port=None)

@@ -20,7 +20,6 @@ async def test_the_program_books_a_flight(
     task_queue: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Against a gateway and a worker of the travel desk, found by the environment."""
     clean_env.setenv("TRAVEL_DESK_DB", str(tmp_path / "books.db"))
     manifest = EXAMPLES / "travel_desk" / "signoff.yaml"
     async with gateway_alone(clean_env, server, task_queue, manifest), worker_alone(server, task_queue):

@@ -45,13 +45,11 @@ def next_call(*messages: Message) -> Any:
     ],
 )
 def test_words_become_a_call(words: str, tool: str, args: dict[str, Any]) -> None:
-    """Each sentence of the stories proposes the call it means."""
     call = next_call(user_message(words))
     assert (call.tool, call.args) == (tool, args)
 
 
 def test_what_it_does_not_understand_is_asked_back() -> None:
-    """A payment without an amount is no payment."""
     call = next_call(user_message("pay Nordwind"))
     assert (call.tool, call.args["state"]) == ("respond", "clarifying")
 
@@ -67,14 +65,12 @@ def test_what_it_does_not_understand_is_asked_back() -> None:
     ],
 )
 def test_a_result_is_told_in_words(tool: str, code: str, value: Any, note: str, expected: str) -> None:
-    """People read a sentence, also of what was changed."""
     part = ResultPart(call="c1.1", tool=tool, code=code, value=Content(inline=value), note=note)
     assert next_call(user_message("go"), Message(role="tool", parts=(part,))).args["text"] == expected
 
 
 @pytest.mark.parametrize(("amount", "kind"), [(12000.0, "ask"), (50000.0, "ask"), (50000.5, "settled")])
 def test_payments_ask_two_of_finance_and_have_a_limit(amount: float, kind: str) -> None:
-    """No amount is paid by rule; above 50,000 nobody is even asked."""
     ctx = CallContext(user=CLERK, actor="payables", session="s", turn="t", tenant="main")
     call = CallPart(call="c1.1", tool="release_payment", args=Content(inline=PAYMENT | {"amount": amount}))
     found = judge(CATALOG, ctx, call, PAYMENT | {"amount": amount}, Tally(), dry_run=False)
@@ -90,7 +86,6 @@ def test_payments_ask_two_of_finance_and_have_a_limit(amount: float, kind: str) 
 async def test_a_second_run_with_the_same_key_pays_nothing(
     database: Path, tool: str, args: dict[str, Any], table: str
 ) -> None:
-    """Both tools are idempotent: one row a key, another key another row."""
     found = CATALOG.registry.resolve(tool)
     assert found is not None
     for key in ("k1", "k1", "k2"):

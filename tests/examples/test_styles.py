@@ -56,7 +56,6 @@ def judged(style: str, person: str, tool: str, args: dict[str, Any]) -> LocalGat
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_style_is_short_and_right(style: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Under thirty lines of YAML and Python together, and `signoff manifest validate` has nothing to say."""
     files = sorted(path for path in (HERE / style).iterdir() if path.suffix in (".yaml", ".py"))
     lines = [line for path in files for line in path.read_text().splitlines() if line.strip()]
     assert [path.name for path in files] == ["desk.py", "signoff.yaml"]
@@ -78,7 +77,6 @@ def test_a_style_is_short_and_right(style: str, capsys: pytest.CaptureFixture[st
     ],
 )
 def test_every_style_is_the_same_desk(style: str, person: str, tool: str, args: dict[str, Any], kind: str) -> None:
-    """The same calls run, and people are asked about the same ones, however it is written down."""
     assert judged(style, person, tool, args).kind == kind
 
 
@@ -86,7 +84,6 @@ def test_every_style_is_the_same_desk(style: str, person: str, tool: str, args: 
 async def test_a_style_runs_a_turn_through_approval(
     style: str, client: Client, store: Store, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A booking waits for a person and is then made; a large refund is denied and nobody is asked."""
     monkeypatch.setenv("TRAVEL_DESK_DB", str(tmp_path / "travel.db"))
     async with running_turns(client, store, task_queue, CATALOGS[style], model) as turns:
         given = {"context": {"data": {"destination": "Lisbon"}}, **place(style, "book_flight")}
@@ -106,20 +103,17 @@ async def test_a_style_runs_a_turn_through_approval(
 
 
 def test_what_beach_says_of_dispatch_is_kept() -> None:
-    """The search is the one actor's own and runs inline; the rest is for everybody and routed."""
     tools = {tool.name: (tool.scope, tool.routing) for tool in CATALOGS["beach"].tools()}
     assert tools.pop("flight_search") == ("specialist", "bypass")
     assert set(tools.values()) == {("generalist", "routed")}
 
 
 def test_the_manifest_over_a_registry_in_code_changes_nothing_of_it() -> None:
-    """One immutable registry, and the manifest's is the same to its hash."""
     assert CATALOGS["adr"].registry.hash == registry.hash
     assert list(registry.list()) == ["book_flight", "cancel_booking", "flight_search", "refund"]
 
 
 def test_a_falai_desk_has_at_each_place_what_it_needs_there() -> None:
-    """Booking comes with its step and the collected city; changes are a place of their own."""
     there = {"data": {"destination": "Lisbon"}}
 
     def seen(**where: Any) -> list[str]:
@@ -141,7 +135,6 @@ def test_a_falai_desk_registers_its_tools_for_reuse_by_id() -> None:
 
 
 def test_an_ethos_desk_has_a_budget_a_toolset_and_a_reducer() -> None:
-    """The model reads the three cheapest journeys, at most 2,000 characters of them."""
     catalog = CATALOGS["ethos"]
     search = catalog.registry.resolve("flight_search")
     assert search is not None

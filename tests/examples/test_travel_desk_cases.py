@@ -58,7 +58,6 @@ async def ran(capsys: pytest.CaptureFixture[str], command: str) -> tuple[int, st
 
 
 def test_the_page_has_an_example_of_each_change() -> None:
-    """An unchanged desk, another policy, a tool less, and another instruction without and with a model."""
     changes = [each.change for each in EXAMPLES]
     assert [bool(change) for change in changes] == [False, True, True, True, True]
     assert len({*changes}) == 4
@@ -69,7 +68,6 @@ def test_the_page_has_an_example_of_each_change() -> None:
 async def test_what_the_page_shows_is_what_is_printed(
     number: int, clean_env: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """To the letter; and a difference that is forbidden is exit code 1."""
     example = EXAMPLES[number]
     changed_example(tmp_path, example.change)
     code, printed = await ran(capsys, example.command)
@@ -82,7 +80,6 @@ async def test_what_the_page_shows_is_what_is_printed(
 async def test_another_instruction_is_an_error_where_a_case_says_so(
     clean_env: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`prompt_hash_mismatch: error` in place of the warning, `ignore` tells nothing."""
     example = EXAMPLES[3]
     example_folder = changed_example(tmp_path, example.change)
     cases = example_folder / "cases.yaml"

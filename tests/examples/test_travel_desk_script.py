@@ -33,14 +33,12 @@ def asked(*messages: Message) -> Any:
     ],
 )
 def test_words_become_a_call(words: str, tool: str, args: dict[str, Any]) -> None:
-    """Each sentence of the documents proposes the call it means."""
     call = asked(user_message(words))
     assert call.tool == tool
     assert args.items() <= call.args.items()
 
 
 def test_what_it_does_not_understand_is_asked_back() -> None:
-    """Anything else gets help, not a call."""
     call = asked(user_message("sing"))
     assert (call.tool, call.args["state"]) == ("respond", "clarifying")
 
@@ -65,7 +63,6 @@ def test_what_it_does_not_understand_is_asked_back() -> None:
     ],
 )
 def test_a_result_is_told_in_words(tool: str, code: str, value: Any, expected: str) -> None:
-    """People read a sentence, whatever became of the call."""
     part = ResultPart(call="c1.1", tool=tool, code=code, value=Content(inline=value))
     call = asked(user_message("go"), Message(role="tool", parts=(part,)))
     assert call.args["text"] == expected

@@ -70,7 +70,6 @@ def rows(path: Path, table: str = "bookings") -> int:
 def test_policies_decide_as_the_example_says(
     catalog: Catalog, person: str, tool: str, args: dict[str, Any], expected: str
 ) -> None:
-    """Cheap bookings of the trusted run, the rest asks, cancelling asks, large refunds are denied."""
     user = principal_of(catalog.people.find(person), catalog.people)
     ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=user)
     found = judge(catalog, ctx, CallPart(call="c1.1", tool=tool, args=Content(inline=args)), args, Tally())
@@ -78,7 +77,6 @@ def test_policies_decide_as_the_example_says(
 
 
 async def test_search_finds_by_city_and_price(catalog: Catalog) -> None:
-    """The dear and the cheap journey are there, cheapest first."""
     assert [each["price"] for each in await run(catalog, "flight_search", {"destination": "lisbon"})] == [420.0, 515.0]
     assert await run(catalog, "flight_search", {"destination": "Lisbon", "maxPrice": 400}) == []
     assert [each["price"] for each in await run(catalog, "flight_search", {"destination": "Porto"})] == [39.0]
@@ -86,7 +84,6 @@ async def test_search_finds_by_city_and_price(catalog: Catalog) -> None:
 
 @pytest.mark.row("N19")
 async def test_two_bookings_with_one_key_make_one_row(catalog: Catalog, database: Path) -> None:
-    """The idempotency key makes a repeated booking the same booking; another key makes another one."""
     first = await run(catalog, "book_flight", BOOKING)
     assert first == await run(catalog, "book_flight", BOOKING)
     assert (first["booking"], first["currency"], rows(database)) == ("TD-1", "EUR", 1)
@@ -97,7 +94,6 @@ async def test_two_bookings_with_one_key_make_one_row(catalog: Catalog, database
 async def test_row_is_there_while_the_tool_still_sleeps(
     catalog: Catalog, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a sleep after the write, a killed booking leaves its row behind."""
     monkeypatch.setenv("TRAVEL_DESK_SLEEP_AFTER_WRITE", "3600")
     task = asyncio.create_task(run(catalog, "book_flight", BOOKING))
     async with asyncio.timeout(60):
@@ -117,7 +113,6 @@ def _written(path: Path) -> bool:
 
 
 async def test_cancel_and_refund_act_once(catalog: Catalog, database: Path) -> None:
-    """Only a booked flight can be cancelled, only a cancelled one refunded, never more than was paid."""
     booking = (await run(catalog, "book_flight", BOOKING))["booking"]
     assert isinstance(await run(catalog, "refund", {"booking": booking, "amount": 20}), ToolFailure)
     assert await run(catalog, "cancel_booking", {"booking": booking}) == {"booking": booking, "state": "cancelled"}
@@ -130,7 +125,6 @@ async def test_cancel_and_refund_act_once(catalog: Catalog, database: Path) -> N
 
 
 def test_people_are_the_built_in_ones_and_two_more(catalog: Catalog) -> None:
-    """Guest and approver come by themselves; the traveller is trusted, the manager decides."""
     assert [person.id for person in catalog.people.all()] == ["guest", "approver", "traveller", "manager"]
     assert catalog.people.find("traveller").tier == "trusted"
     assert catalog.people.find("manager").roles == ("approvers",)

@@ -22,7 +22,6 @@ def nest(depth: int) -> Any:
     [None, True, 0, 2**53 - 1, -(2**53) + 1, 1.5, "é", {}, [], {"a": [1, {"b": None}]}, nest(32), [0] * 1_999, ("a",)],
 )
 def test_json_of_bearable_size_is_within_bounds(value: Any) -> None:
-    """The largest value allowed has nothing said against it."""
     assert bounds_problem(value) == ""
 
 
@@ -45,12 +44,10 @@ def test_json_of_bearable_size_is_within_bounds(value: Any) -> None:
     ],
 )
 def test_what_engines_may_read_differently_is_out_of_bounds(value: Any, why: str) -> None:
-    """Each border is one step beyond what is allowed, and it is named."""
     assert why in bounds_problem(value)
 
 
 def test_data_that_holds_itself_is_out_of_bounds() -> None:
-    """A cycle ends at the depth allowed."""
     loop: list[Any] = []
     loop.append(loop)
     assert "deeper" in bounds_problem(loop)

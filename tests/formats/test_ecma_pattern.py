@@ -13,7 +13,6 @@ EMAIL = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za
 
 
 def taken(pattern: str, text: str) -> bool:
-    """Whether a schema with the pattern takes the text."""
     schema: dict[str, Any] = {"type": "object", "properties": {"a": {"pattern": pattern}}}
     return not compile_schema(schema).check({"a": text})
 

@@ -41,12 +41,10 @@ def at(text: str) -> datetime:
     ],
 )
 def test_a_window_is_read_by_the_clocks_of_its_zone(hours: str, moment: str, open_then: bool) -> None:
-    """Its first minute is in it, its end is not; days go round the week, nights into the next day."""
     assert parse_opening_hours(hours).holds(at(moment)) is open_then
 
 
 def test_one_of_several_windows_is_enough() -> None:
-    """And none is no time at all."""
     both = ("Mo 08:00-09:00 UTC", "Tu 10:00-11:00 UTC")
     assert is_open(both, at("2026-01-06T10:00"))
     assert not is_open(both, at("2026-01-05T10:00"))
@@ -74,7 +72,6 @@ def test_one_of_several_windows_is_enough() -> None:
     ],
 )
 def test_a_mistake_is_named(hours: str, mistake: str) -> None:
-    """Whoever wrote it reads which part is wrong and what would be right."""
     with pytest.raises(ValueError, match=r".") as found:
         parse_opening_hours(hours)
     assert mistake in str(found.value)

@@ -44,25 +44,21 @@ SCHEMA: dict[str, Any] = {
     ],
 )
 def test_problem_names_the_path_and_what_is_expected(args: Any, path: str, message: str) -> None:
-    """Each wrong argument is named by its path, with what the schema wants."""
     assert (path, message) in compile_schema(SCHEMA).check(args)
 
 
 @pytest.mark.row("B05")
 def test_valid_arguments_have_no_problem() -> None:
-    """What fits the schema passes."""
     assert compile_schema(SCHEMA).check({"n": 5, "word": "abc", "maybe": None, "items": [{"price": 1.5}]}) == []
 
 
 def test_every_missing_argument_is_told_once() -> None:
-    """Two missing arguments are two problems."""
     schema = compile_schema({"type": "object", "required": ["a", "aa"], "properties": {}})
     assert sorted(schema.check({})) == [("a", "is required"), ("aa", "is required")]
 
 
 @given(st.sampled_from(sorted(SCHEMA["properties"])), st.booleans())
 def test_messages_never_repeat_a_value(name: str, nested: bool) -> None:
-    """A secret given as the wrong value is in no message."""
     args = {name: [{"price": SECRET}, SECRET] if nested else SECRET}
     problems = compile_schema(SCHEMA).check(args)
     assert problems
@@ -83,7 +79,6 @@ def test_messages_never_repeat_a_value(name: str, nested: bool) -> None:
     ],
 )
 def test_unusable_schema_is_refused_at_build(schema: Any, words: str) -> None:
-    """A schema that could not check is an error when the tool is registered, never at the first call."""
     with pytest.raises(RegistrationError) as caught:
         compile_schema(schema, tool_name="t")
     assert words in caught.value.message
@@ -91,13 +86,11 @@ def test_unusable_schema_is_refused_at_build(schema: Any, words: str) -> None:
 
 
 def test_endless_reference_makes_data_invalid() -> None:
-    """A schema that recurses without end rejects instead of failing."""
     schema = compile_schema({"type": "object", "allOf": [{"$ref": "#"}]})
     assert schema.check({}) == [("", "cannot be checked against the schema")]
 
 
 def test_data_that_looks_like_a_reference_is_data() -> None:
-    """A `$ref` inside a default or an enum is no reference."""
     value = {"$ref": "https://example.org/x"}
     schema = compile_schema({"type": "object", "properties": {"a": {"default": value}, "b": {"enum": [value]}}})
     assert schema.check({"b": value}) == []

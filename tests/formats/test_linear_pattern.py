@@ -32,7 +32,6 @@ def of(schema: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_a_pattern_that_backtracks_does_not_hold_a_worker(schema: dict[str, Any], args: dict[str, Any]) -> None:
-    """Wherever it stands, also where a part of the schema names its dialect."""
     began = time.process_time()
     problems = compile_schema(schema).check(args)
     assert time.process_time() - began < 1.0
@@ -53,14 +52,12 @@ def test_a_pattern_that_backtracks_does_not_hold_a_worker(schema: dict[str, Any]
     ],
 )
 def test_what_cannot_be_matched_so_is_refused(schema: dict[str, Any], says: str) -> None:
-    """At build, with the tool, the pattern and the remedy."""
     with pytest.raises(RegistrationError) as caught:
         compile_schema(schema, tool_name="t")
     assert says in caught.value.message
 
 
 def test_data_are_no_patterns() -> None:
-    """What stands in a schema as a value stays what it is, and an argument may be called like a keyword."""
     value = {"pattern": "(?=a)", "$schema": "x"}
     schema = compile_schema(
         {"type": "object", "properties": {"pattern": {"const": value}, "$schema": {"type": "null"}}}
@@ -79,7 +76,6 @@ OBJECTS = st.dictionaries(NAMES, st.integers(0, 2) | st.text("ab1", max_size=3),
     st.sampled_from([False, True, {"type": "string"}, {"pattern": "^a"}]),
 )
 def test_all_else_is_as_the_standard_has_it(args: dict[str, Any], pattern: str, others: Any) -> None:
-    """The same data are valid as by `jsonschema` alone."""
     schema = {
         "type": "object",
         "properties": {"a": {"pattern": "b"}},

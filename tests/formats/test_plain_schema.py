@@ -42,7 +42,6 @@ SCHEMAS = st.recursive(
 
 
 def is_valid(schema: Any) -> bool:
-    """What the metaschema says."""
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError:
@@ -52,19 +51,16 @@ def is_valid(schema: Any) -> bool:
 
 @given(SCHEMAS)
 def test_what_is_plainly_valid_is_valid(schema: Any) -> None:
-    """For right and wrong schemas of any shape; those it does not know are left to the metaschema."""
     assert is_valid(schema) or not plainly_valid(schema)
 
 
 @pytest.mark.parametrize("keyword", sorted(_FITS))
 @given(value=values(SCHEMAS))
 def test_each_keyword_takes_no_value_that_the_metaschema_refuses(keyword: str, value: Any) -> None:
-    """The same, for every keyword that is looked at."""
     assert is_valid({keyword: value}) or not plainly_valid({keyword: value})
 
 
 def test_the_usual_schemas_are_plainly_valid() -> None:
-    """What `@tool` makes of a typed function, nested types included, needs no second look."""
     usual = {
         "type": "object",
         "properties": {
@@ -84,6 +80,5 @@ def test_the_usual_schemas_are_plainly_valid() -> None:
     "schema", [{"pattern": "("}, {"properties": {"a": {"type": "strin"}}}, {"required": ["a", "a"]}]
 )
 def test_what_is_not_plain_is_still_checked(schema: dict[str, Any]) -> None:
-    """A schema that the quick look leaves alone is refused by the metaschema as ever."""
     with pytest.raises(RegistrationError, match=r"not valid JSON Schema|RE2 cannot read"):
         compile_schema({"type": "object", **schema}, tool_name="t")

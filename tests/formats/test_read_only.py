@@ -42,7 +42,6 @@ CHANGES: list[Callable[[Any], Any]] = [
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_nothing_changes_it_at_any_depth(change: Callable[[Any], Any]) -> None:
-    """Every way of changing an object or a list raises, and says what to do."""
     value = read_only(PLAIN)
     with pytest.raises(TypeError, match="cannot be changed; copy it first"):
         change(value)
@@ -58,7 +57,6 @@ def test_what_lies_in_a_tuple_is_read_only_as_well() -> None:
 
 
 def test_it_reads_like_the_data_it_was_made_of() -> None:
-    """JSON, canonical JSON, equality, copies and pickles are those of the plain data; the original is not touched."""
     value = read_only(PLAIN)
     assert json.dumps(value) == json.dumps(PLAIN)
     assert canonical_json(value) == canonical_json(PLAIN)
@@ -73,7 +71,6 @@ def test_it_reads_like_the_data_it_was_made_of() -> None:
 
 
 def test_a_writable_copy_is_changed_at_every_depth_and_leaves_the_other_as_it_was() -> None:
-    """Libraries that rewrite a schema get one that they may rewrite."""
     kept = read_only({"a": {"b": [{"c": 1}]}})
     copied = writable_copy(kept)
     copied["a"]["b"][0]["c"] = 2

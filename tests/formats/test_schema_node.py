@@ -20,7 +20,6 @@ NAMES = st.sampled_from(["a", "b", "a/b", "~", "~1", "%25", "%", "", "0", "1", "
 
 
 def nested(levels: int, key: str = "items") -> dict[str, Any]:
-    """A schema within a schema, so many times."""
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(levels):
         schema = {key: schema}
@@ -36,7 +35,6 @@ def nested(levels: int, key: str = "items") -> dict[str, Any]:
     st.lists(NAMES | st.sampled_from(["~01", "~00", "%20", "-1", "01", "9" * 9]), max_size=4),
 )
 def test_a_pointer_leads_where_the_reference_library_finds_it(root: Any, parts: list[str]) -> None:
-    """Also through lists, escapes and percent signs; what it does not find leads nowhere here."""
     reference = "#" + "".join(f"/{part}" for part in parts)
     registry: Registry[Any] = Registry().with_resource(
         "", Resource.from_contents(root, default_specification=DRAFT202012)
@@ -54,7 +52,6 @@ def test_a_pointer_leads_where_the_reference_library_finds_it(root: Any, parts: 
 
 
 def test_an_anchor_is_found_by_its_name() -> None:
-    """Wherever it stands; what is no local reference leads nowhere."""
     schema = {
         "properties": {"a": {"$ref": "#money"}},
         "$defs": {"x": {"items": {"$anchor": "money", "type": "number"}}},
@@ -85,13 +82,11 @@ def test_an_anchor_is_found_by_its_name() -> None:
     ],
 )
 def test_a_type_is_the_one_beside_null(schema: Any, kind: str, has_null: bool) -> None:
-    """Whatever stands there."""
     node = SchemaNode.of(schema)
     assert (node.kind, node.has_null) == (kind, has_null)
 
 
 def test_a_circle_of_references_ends() -> None:
-    """Followed so often and no further; a chain of as many is followed to its end."""
     circle = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
     assert SchemaNode.of(circle).resolve().keywords == {}
     assert read_schema(circle) == ANY
@@ -103,14 +98,12 @@ def test_a_circle_of_references_ends() -> None:
 
 @pytest.mark.parametrize("key", ["items", "not", "additionalProperties", "strange"])
 def test_no_depth_is_too_deep_to_be_walked(key: str) -> None:
-    """The walk recurses nowhere, and sees the last of them."""
     nodes = list(SchemaNode.of(nested(DEEP, key)).walk())
     assert len(nodes) == DEEP + 1
     assert nodes[-1].kind == "string"
 
 
 def test_a_walk_sees_every_schema_in_order_and_no_data() -> None:
-    """Under names that are keywords elsewhere, in lists, under keywords that nobody knows."""
     schema = {
         "title": "top",
         "properties": {"const": {"title": "a"}, "$ref": {"title": "b"}},
@@ -126,7 +119,6 @@ def test_a_walk_sees_every_schema_in_order_and_no_data() -> None:
 
 @pytest.mark.parametrize("name", ["const", "enum", "default", "examples"])
 def test_a_remote_reference_under_a_property_of_any_name_is_found(name: str) -> None:
-    """A property that is called like a keyword of data is a property."""
     schema = {"type": "object", "properties": {name: {"$ref": "https://a.example/b"}}}
     with pytest.raises(RegistrationError, match=r"remote `\$ref`"):
         compile_schema(schema)
@@ -135,7 +127,6 @@ def test_a_remote_reference_under_a_property_of_any_name_is_found(name: str) -> 
 
 
 def test_what_is_not_understood_may_be_secret() -> None:
-    """A reference that leads nowhere hides the argument that has it."""
     schema = {"properties": {"a": {"$ref": "#nowhere"}, "b": {"type": "string"}}}
     assert secret_paths(schema) == {("a",)}
     anchored = {"properties": {"a": {"$ref": "#key"}}, "$defs": {"k": {"$anchor": "key", "writeOnly": True}}}
@@ -155,7 +146,6 @@ def test_references_are_counted_from_the_top_alone() -> None:
 
 
 def test_a_keyword_is_left_out_of_every_schema_and_of_no_data() -> None:
-    """Names of properties are kept, and what values are compared with."""
     schema = {
         "$schema": "x",
         "properties": {"$schema": {"$schema": "x", "type": "string"}},

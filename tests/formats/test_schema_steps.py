@@ -55,7 +55,6 @@ def test_a_tree_of_unions_is_checked_in_bounded_steps() -> None:
     ("items", "equal"), [([1, 1.0], True), ([True, 1], False), ([{"a": 1, "b": 2}, {"b": 2, "a": 1}], True)]
 )
 def test_equal_items_are_found_as_the_specification_has_it(items: list[Any], equal: bool) -> None:
-    """Numbers by their value, truth by itself, objects in any order."""
     schema = compile_schema({"type": "object", "properties": {"of": {"type": "array", "uniqueItems": True}}})
     assert bool(schema.check({"of": items})) is equal
 
@@ -69,7 +68,6 @@ def test_many_objects_are_compared_in_one_pass() -> None:
 
 
 def test_names_are_bounded_alone_and_together() -> None:
-    """Each value's whole path stands on a card: a name of 58 KiB above 1,500 values stopped the gateway for 32 s."""
     assert bounds_problem({"x" * MAX_NAME_CHARS: 1}) == ""
     assert "a name of more than" in bounds_problem({"x" * (MAX_NAME_CHARS + 1): 1})
     within = MAX_PATHS_CHARS // (MAX_NAME_CHARS * 2)

@@ -4,7 +4,6 @@ from signoff.formats.stack_trace import trace_without_words
 
 
 def test_a_trace_names_the_class_and_the_lines_and_quotes_nothing() -> None:
-    """Neither the error's own words nor those of the one that it came of."""
     token = "-".join(("sgf", "41", "secret"))
 
     def inner() -> None:

@@ -8,7 +8,6 @@ EXAMPLE = "; write limits as in `starts=100/minute, waiting=2000, deliveries=600
 
 
 def test_a_tenant_has_its_own_limits_and_for_the_rest_those_of_all() -> None:
-    """Of what is named for one tenant alone the others know nothing, and what is `off` has no limit."""
     limits = parse_tenant_limits(
         " starts=100/minute, waiting=2000,deliveries = 5 / second ; acme: starts=7/day, waiting=off;beta:deliveries=off"
     )
@@ -24,7 +23,6 @@ def test_a_tenant_has_its_own_limits_and_for_the_rest_those_of_all() -> None:
 
 
 def test_one_tenant_alone_can_have_limits() -> None:
-    """And without words nobody has any."""
     limits = parse_tenant_limits("acme: waiting=3")
     assert (limits.of("main"), limits.of("acme")) == (TenantLimit(), TenantLimit(waiting=3))
     assert parse_tenant_limits("  ") == NO_LIMITS
@@ -52,7 +50,6 @@ def test_one_tenant_alone_can_have_limits() -> None:
     ],
 )
 def test_wrong_words_are_named_with_what_may_stand_there(text: str, what: str) -> None:
-    """One sentence."""
     with pytest.raises(ValueError, match="write limits as in") as refused:
         parse_tenant_limits(text)
     assert str(refused.value).startswith(what + EXAMPLE)

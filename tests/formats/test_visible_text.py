@@ -33,13 +33,11 @@ ANY_TEXT = st.text(alphabet=st.characters(), max_size=80) | st.text(
     ],
 )
 def test_what_hides_is_shown_and_what_reads_stays(text: str, shown: str) -> None:
-    """Letters of any language stay; controls, direction marks, blanks, line ends and forged marks are shown."""
     assert one_line(text, 500) == VisibleLine(shown, len(text))
 
 
 @given(text=ANY_TEXT, limit=st.integers(2, 40))
 def test_any_text_becomes_one_short_clean_line(text: str, limit: int) -> None:
-    """No text gives a longer line, an invisible character, a broken mark or something that is not UTF-8."""
     line = one_line(text, limit)
     assert len(line.text) <= limit
     assert line.length == len(text)
@@ -50,7 +48,6 @@ def test_any_text_becomes_one_short_clean_line(text: str, limit: int) -> None:
 
 @given(text=ANY_TEXT)
 def test_different_texts_read_differently(text: str) -> None:
-    """A line that is not cut can be read back, but for the kind of its line ends."""
     marks = one_line(text, 2_000)
     plain = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
     read = marks.text.replace("⏎", "\n")
@@ -71,7 +68,6 @@ def test_different_texts_read_differently(text: str) -> None:
     ],
 )
 def test_a_cut_falls_between_characters(text: str, limit: int, shown: str) -> None:
-    """The limit counts what is shown, a mark is never cut in half, and the full length is told."""
     assert one_line(text, limit) == VisibleLine(shown, len(text), cut=shown != text)
 
 
@@ -98,7 +94,6 @@ def test_a_cut_falls_between_characters(text: str, limit: int, shown: str) -> No
     ],
 )
 def test_numbers_read_the_same_everywhere(value: float, shown: str) -> None:
-    """A number has one form, without separators of any locale; equal numbers have equal forms."""
     assert number(value) == shown
 
 
@@ -107,7 +102,6 @@ def test_numbers_read_the_same_everywhere(value: float, shown: str) -> None:
     [(True, "yes"), (False, "no"), (None, "⟦none⟧"), ("", "⟦empty⟧"), ("None", "None"), (7, "7")],
 )
 def test_what_is_not_there_cannot_be_written_as_text(value: object, shown: str) -> None:
-    """Null and the empty string are marks, which no string can forge."""
     assert scalar_line(value, 50).text == shown
 
 
@@ -121,12 +115,10 @@ def test_what_is_not_there_cannot_be_written_as_text(value: object, shown: str) 
     ],
 )
 def test_a_scalar_tells_its_length(value: object, line: VisibleLine) -> None:
-    """Marks stand for nothing, so their length is none; whatever else comes is shown as Python writes it."""
     assert scalar_line(value, 50) == line
 
 
 @given(st.text())
 def test_a_whole_line_is_a_line_that_is_not_cut(text: str) -> None:
-    """Whatever it holds; plain text is left as it is."""
     assert whole_line(text) == one_line(text, 10 * len(text) + 2).text
     assert whole_line("GET /v1?a=1 ~") == "GET /v1?a=1 ~"

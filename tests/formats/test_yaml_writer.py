@@ -1,5 +1,3 @@
-"""What is written is read back as it was."""
-
 from typing import Any
 
 import pytest
@@ -12,14 +10,12 @@ from signoff.formats.yaml_writer import write_yaml
     "value", ["1e3", "0x1f", "~", "", "no", "12:30", "010", "a: b", "# a", "x\n y\n", " a", 1.5, 7]
 )
 def test_a_text_is_read_back_as_a_text_and_a_number_as_a_number(value: Any) -> None:
-    """Also one that another version of YAML takes for something else."""
     found = parse_yaml(write_yaml({"key": [value], "1e3": value}), "a.yaml").data
     assert found == {"key": [value], "1e3": value}
     assert type(found["1e3"]) is type(value)
 
 
 def test_what_no_reader_would_see_is_escaped_where_that_is_wanted() -> None:
-    """Letters of other scripts as well, as nobody can tell which of them look like others."""
     text = "pay \u202eand\u200b möhre"
     assert write_yaml({"a": text}, ascii_only=True).isascii()
     assert "möhre" in write_yaml({"a": text})
@@ -27,6 +23,5 @@ def test_what_no_reader_would_see_is_escaped_where_that_is_wanted() -> None:
 
 
 def test_nothing_is_written_as_an_alias() -> None:
-    """A review reads every value in its place."""
     shared = {"type": "string"}
     assert "&" not in write_yaml({"a": shared, "b": shared})

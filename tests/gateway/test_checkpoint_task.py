@@ -1,5 +1,3 @@
-"""The gateway's checkpoints of the record."""
-
 import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
@@ -18,7 +16,6 @@ AT = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 async def recorded(store: Store, name: str) -> None:
-    """Write one record."""
     await AuditLog(store).append([admin_entry("main", name, "ana", AT)])
 
 
@@ -30,7 +27,6 @@ async def numbers(store: Store) -> list[int]:
 
 
 async def test_what_is_recorded_is_covered_soon_and_at_the_end(store: Store) -> None:
-    """A checkpoint after each spell in which something was written, and a last one when the gateway stops."""
     async with keep_checkpoints(store, SIGNER, every=0.02):
         await recorded(store, "freeze")
         async with asyncio.timeout(60):
@@ -43,7 +39,6 @@ async def test_what_is_recorded_is_covered_soon_and_at_the_end(store: Store) -> 
 
 
 async def test_without_a_key_nothing_is_stated(store: Store) -> None:
-    """A development gateway without keys runs without checkpoints."""
     async with keep_checkpoints(store, None, every=0.001):
         await recorded(store, "freeze")
         await asyncio.sleep(0.02)
@@ -51,7 +46,6 @@ async def test_without_a_key_nothing_is_stated(store: Store) -> None:
 
 
 async def test_a_store_that_is_away_does_not_stop_the_gateway(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """It is said once a try, and tried again."""
     await recorded(store, "freeze")
     await store.close()
     with caplog.at_level(logging.WARNING):

@@ -20,7 +20,6 @@ CLAIM = (
 
 
 def a_false_answer(turn: TurnKey) -> AuditEntry:
-    """An answer of root's that only a workflow under the turn's id tells of."""
     return AuditEntry(
         stream=turn.workflow_id,
         key="attempt/forged",

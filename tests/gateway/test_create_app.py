@@ -1,5 +1,3 @@
-"""The gateway as an application that opens and closes all that it needs."""
-
 from pathlib import Path
 
 import httpx2
@@ -20,7 +18,6 @@ def settings_of(tmp_path: Path, **given: object) -> Settings:
 
 
 async def test_an_application_opens_what_it_needs_and_closes_it(server: ServerHandle, tmp_path: Path) -> None:
-    """By any ASGI server's lifespan: ready with its manifest's tools, signing, and its store closed after it."""
     app = signoff.create_app(settings_of(tmp_path), temporal=await server.connect())
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
@@ -36,7 +33,6 @@ async def test_an_application_opens_what_it_needs_and_closes_it(server: ServerHa
 
 
 async def test_an_application_without_its_manifest_does_not_start(server: ServerHandle, tmp_path: Path) -> None:
-    """What is missing is named as it starts, not at the first request."""
     app = signoff.create_app(settings_of(tmp_path, manifest=tmp_path / "none.yaml"), temporal=await server.connect())
     with pytest.raises(ConfigError, match=r"none\.yaml"):
         async with app.router.lifespan_context(app):

@@ -37,13 +37,11 @@ class DelegationRig:
     ledger: Ledger
 
     def people(self, text: str) -> None:
-        """Put another file in place."""
         new = self.file.with_suffix(".new")
         new.write_text(text)
         new.replace(self.file)
 
     async def asked(self, text: str = "both", **fields: Any) -> tuple[TurnKey, str]:
-        """A turn with a call that waits for two of finance, and the request's id."""
         answer = await self.http.post("/v1/turns", json={"text": text, "actor": "desk", **fields})
         body = answer.json()
         key = TurnKey(body["tenant"], body["session"], body["turn"])
@@ -52,7 +50,6 @@ class DelegationRig:
         return key, request.id
 
     async def decide(self, approval: str, person: str) -> dict[str, Any]:
-        """The receipt of a person's approval over the API."""
         answer = await self.http.post(
             f"/v1/approvals/{approval}/decide?as={person}", json={"verdict": "approved", "revision": 1}
         )
@@ -86,7 +83,6 @@ async def rig(client: Client, store: Store, task_queue: str, tmp_path: Path) -> 
 
 
 async def test_a_delegation_written_while_all_runs_lets_somebody_stand_in(rig: DelegationRig) -> None:
-    """Listed for them, counted once for the seat it is, and the vote says whose."""
     key, approval = await rig.asked()
     assert (await rig.decide(approval, "bo"))["code"] == "not_allowed"
     assert approval not in await rig.listed("bo")
@@ -113,7 +109,6 @@ async def test_a_delegation_written_while_all_runs_lets_somebody_stand_in(rig: D
 
 
 async def test_who_is_taken_out_decides_nothing_any_more(rig: DelegationRig) -> None:
-    """Asked when the answer arrives: a request made while they could is closed to them now, whatever the door."""
     key, approval = await rig.asked()
     rig.people(PLAIN.replace("cy, roles: [finance]", "cy, active: false"))
     receipt = await rig.turns.signoff.decide(yes(key, subject="cy"))
@@ -124,7 +119,6 @@ async def test_who_is_taken_out_decides_nothing_any_more(rig: DelegationRig) -> 
 
 
 async def test_nobody_stands_in_for_who_asked(rig: DelegationRig) -> None:
-    """Ana asks and has delegated to Bo: neither of them decides."""
     rig.people(STANDS_IN)
     key, approval = await rig.asked(user="ana")
     assert (await rig.decide(approval, "ana"))["code"] == "self_approval"

@@ -36,7 +36,6 @@ class Waiter:
 
     @contextlib.asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """The request is held while the block runs."""
         task = asyncio.create_task(self.send())
         for pause in pauses():
             if self.streams:

@@ -92,8 +92,6 @@ async def test_every_json_route_refuses_a_double_name_and_numbers_without_a_valu
 
 
 def by_malformed(read: Callable[[InboundRequest], object]) -> Callable[[bytes], str]:
-    """The refusal of a channel's reader."""
-
     def refuse(body: bytes) -> str:
         with pytest.raises(Malformed) as caught:
             read(InboundRequest(body=body, headers={"content-type": "application/json", "webhook-id": "m1"}))
@@ -154,7 +152,6 @@ def test_policy_decision_point_that_answers_twice_permits_nothing() -> None:
 
 
 def test_hook_command_takes_an_event_with_two_names_for_one_that_can_block() -> None:
-    """After a report a failure does not block the call."""
     assert hook._event(b'{"hook_event_name": "PreToolUse", "hook_event_name": "PostToolUse"}') == ""
 
 

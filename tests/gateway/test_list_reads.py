@@ -30,7 +30,6 @@ class SlowReads:
         self.most = 0
 
     async def __call__(self, *args: Any, **fields: Any) -> list[Any]:
-        """Read nothing, slowly."""
         self.begun, self.now = self.begun + 1, self.now + 1
         self.most = max(self.most, self.now)
         try:
@@ -41,7 +40,6 @@ class SlowReads:
 
 
 async def until(condition: Any) -> None:
-    """Wait for a condition."""
     async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)

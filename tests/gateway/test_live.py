@@ -5,7 +5,6 @@ from signoff.gateway.live import Live, event
 
 
 async def test_many_onlookers_share_one_source() -> None:
-    """The source starts once for all who follow, everyone gets the newest at once, and it ends with the last one."""
     started, ended, more = [], [], asyncio.Event()
 
     async def source() -> AsyncGenerator[str, None]:
@@ -35,8 +34,6 @@ async def test_many_onlookers_share_one_source() -> None:
 
 
 async def test_a_finished_source_ends_the_stream_after_its_last_event() -> None:
-    """Nobody misses the last event, and a closed gateway ends what would go on."""
-
     async def short() -> AsyncGenerator[str, None]:
         yield event("a", 1)
         yield event("a", 2)

@@ -26,7 +26,6 @@ async def locked(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
 
 
 async def asked(locked: GatewayRig) -> str:
-    """A request of guest's."""
     headers = bearer(await token_of(locked, "guest"))
     response = await locked.http.post("/v1/turns", json={"text": "pay", "actor": "desk"}, headers=headers)
     turn = response.json()["id"]
@@ -37,7 +36,6 @@ async def asked(locked: GatewayRig) -> str:
 
 
 async def test_an_operator_withdraws_over_the_api(locked: GatewayRig) -> None:
-    """By name and with the reason; who may only read it is refused."""
     approval = await asked(locked)
     url = f"/v1/approvals/{approval}/withdraw"
     refused = await locked.http.post(url, json={}, headers=bearer(await token_of(locked, "aki")))
@@ -50,7 +48,6 @@ async def test_an_operator_withdraws_over_the_api(locked: GatewayRig) -> None:
 
 
 async def test_an_operator_withdraws_on_the_card(locked: GatewayRig) -> None:
-    """The button is the operator's, and not who may only read it's."""
     approval = await asked(locked)
     for person, offered in (("aki", False), ("olga", True)):
         async with browser(locked) as page:

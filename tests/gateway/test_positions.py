@@ -27,7 +27,6 @@ def till_catalog(ledger: Ledger) -> Catalog:
 
 @pytest.fixture(scope="module")
 async def till(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
-    """A gateway and a worker for that catalog."""
     queue = f"till-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{tmp_path_factory.mktemp('till')}/signoff.db") as store,
@@ -37,7 +36,6 @@ async def till(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Asyn
 
 
 async def ended(till: GatewayRig, name: str) -> dict[str, Any]:
-    """The turn, once it is over."""
     while True:
         view: dict[str, Any] = (await till.http.get(f"/v1/turns/{name}")).json()
         if view.get("result"):
@@ -55,7 +53,6 @@ async def ended(till: GatewayRig, name: str) -> dict[str, Any]:
     ],
 )
 async def test_a_turn_begins_where_it_is_told(till: GatewayRig, where: dict[str, str], code: str) -> None:
-    """What only a step has is called there, and nowhere else."""
     before = len(till.ledger.rows)
     view = await ended(till, ".".join(await till.start("small", **where)))
     assert [call["outcome"]["code"] for call in view["calls"]] == [code]
@@ -63,7 +60,6 @@ async def test_a_turn_begins_where_it_is_told(till: GatewayRig, where: dict[str,
 
 
 async def test_a_message_of_a_session_is_answered_where_it_is_told(till: GatewayRig) -> None:
-    """Each message by itself: the next one, which names no route, is answered outside of all."""
     path = f"/v1/sessions/{fresh()}/messages"
     codes = []
     for where in ({"actor": "desk", "route": "till", "step": "pay"}, {}):
@@ -77,7 +73,6 @@ async def test_a_message_of_a_session_is_answered_where_it_is_told(till: Gateway
     "where", [{"route": "tlil"}, {"route": "till", "step": "gone"}, {"step": "pay"}, {"route": "gone", "step": "pay"}]
 )
 async def test_a_place_that_the_actor_does_not_have_is_not_found(till: GatewayRig, where: dict[str, str]) -> None:
-    """404 with those it has, before anything is begun; for turns and for messages."""
     for path in ("/v1/turns", f"/v1/sessions/{fresh()}/messages"):
         answer = await till.http.post(path, json={"text": "small", "actor": "desk", **where})
         assert answer.status_code == 404
@@ -86,7 +81,6 @@ async def test_a_place_that_the_actor_does_not_have_is_not_found(till: GatewayRi
 
 
 async def test_a_session_that_cannot_go_on_there_ends_that_turn_alone(till: GatewayRig) -> None:
-    """The gateway does not know whom a session talks to: the session says what is wrong, and takes the next message."""
     session = fresh()
     path = f"/v1/sessions/{session}"
     for found in ({"text": "hello", "actor": "desk"}, {"text": "small", "route": "gone"}, {"text": "hello"}):
@@ -102,14 +96,12 @@ async def test_a_session_that_cannot_go_on_there_ends_that_turn_alone(till: Gate
 
 
 async def test_an_actor_without_routes_stands_anywhere(till: GatewayRig) -> None:
-    """There a route is a word for rules."""
     answer = await till.http.post("/v1/turns", json={"text": "hello", "actor": "plain", "route": "vip"})
     assert answer.status_code == 201
     assert (await ended(till, answer.json()["id"]))["state"] == "complete"
 
 
 async def test_the_same_turn_elsewhere_is_another_one(till: GatewayRig) -> None:
-    """Where it begins is part of what is asked: the id is taken then."""
     given = {"text": "hello", "actor": "desk", "turn": fresh()}
     assert (await till.http.post("/v1/turns", json=given)).status_code == 201
     assert (await till.http.post("/v1/turns", json={**given, "route": "till"})).status_code == 409
@@ -118,7 +110,6 @@ async def test_the_same_turn_elsewhere_is_another_one(till: GatewayRig) -> None:
 @pytest.mark.row("F34")
 @pytest.mark.parametrize(("brought", "code"), [(["refund"], "ok"), ([], "not_available")])
 async def test_a_turn_brings_a_tool_of_its_own(till: GatewayRig, brought: list[str], code: str) -> None:
-    """Where the route stands alone a tool of the catalog is there for the turn that was begun with it, and no other."""
     given = {"text": "refund", "actor": "desk", "route": "alone", "transient": brought}
     answer = await till.http.post("/v1/turns", json=given)
     assert answer.status_code == 201, answer.text
@@ -128,7 +119,6 @@ async def test_a_turn_brings_a_tool_of_its_own(till: GatewayRig, brought: list[s
 
 @pytest.mark.row("F34")
 async def test_a_message_brings_a_tool_for_its_own_turn(till: GatewayRig) -> None:
-    """The next message of the session, which names none, is answered without it: the layer is cleared each time."""
     path = f"/v1/sessions/{fresh()}/messages"
     codes = []
     for brought in (["refund"], []):
@@ -140,7 +130,6 @@ async def test_a_message_brings_a_tool_for_its_own_turn(till: GatewayRig) -> Non
 
 
 async def test_a_tool_that_the_actor_cannot_have_is_not_found(till: GatewayRig) -> None:
-    """Neither one that is nowhere nor one of another place; for turns and for messages, before anything is begun."""
     for path in ("/v1/turns", f"/v1/sessions/{fresh()}/messages"):
         for name in ("look_down", "small"):
             answer = await till.http.post(path, json={"text": "hello", "actor": "desk", "transient": [name]})

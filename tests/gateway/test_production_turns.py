@@ -60,7 +60,6 @@ async def asked(rig: GatewayRig, text: str = "pay", **fields: Any) -> str:
 
 
 async def answered(rig: GatewayRig, approval: str, person: str = "ana", **body: Any) -> httpx2.Response:
-    """A person's answer over the API, with that person's token, to what they were shown."""
     headers = bearer(await token_of(rig, person))
     shown = (await rig.http.get(f"/v1/approvals/{approval}", headers=headers)).json()
     given = {"verdict": "approved", "question_hash": shown["question_hash"], **body}
@@ -68,20 +67,17 @@ async def answered(rig: GatewayRig, approval: str, person: str = "ana", **body: 
 
 
 def key_of(approval: str) -> TurnKey:
-    """The turn of a request."""
     found = parse_approval_id(approval)
     assert found is not None
     return found.turn
 
 
 async def ended(rig: GatewayRig, approval: str) -> str:
-    """The code of the turn's one call."""
     result = await asyncio.wait_for(rig.turns.signoff.result(key_of(approval)), 60)
     return result.calls[0].code
 
 
 async def test_a_turn_of_signed_people_runs(rig: GatewayRig) -> None:
-    """Guest asks, Ana approves, each with a token; the tool runs once, on signatures it checked itself."""
     approval = await asked(rig)
     receipt = (await answered(rig, approval)).json()
     assert (receipt["status"], receipt["decided_by"]) == ("accepted", "ana")
@@ -102,7 +98,6 @@ async def test_a_turn_of_signed_people_runs(rig: GatewayRig) -> None:
 
 
 async def test_a_signed_turn_costs_at_most_10_kb_of_history(plain_client: Client, rig: GatewayRig) -> None:
-    """A hosted Temporal keeps, and bills, every byte of it for as long as the namespace retains it."""
     approval = await asked(rig)
     assert (await answered(rig, approval)).json()["status"] == "accepted"
     assert await ended(rig, approval) == "ok"
@@ -117,7 +112,6 @@ async def test_a_signed_turn_costs_at_most_10_kb_of_history(plain_client: Client
 
 
 async def test_two_people_make_a_quorum(rig: GatewayRig) -> None:
-    """Each with a signature of their own."""
     approval = await asked(rig, "both")
     assert (await answered(rig, approval, "ana")).json()["status"] == "counted"
     again = await answered(rig, approval, "ana")
@@ -151,7 +145,6 @@ async def forged_answers(rig: GatewayRig, approval: str) -> dict[str, Decision]:
 
 
 async def test_forged_answers_are_refused_through_both_doors(rig: GatewayRig) -> None:
-    """As an update each gets the receipt `assurance`, as a signal nothing; the request waits on, and counts it all."""
     approval = await asked(rig)
     forged = await forged_answers(rig, approval)
     for name, decision in forged.items():
@@ -181,7 +174,6 @@ async def test_a_turn_that_the_gateway_did_not_start_runs_no_tool(rig: GatewayRi
 
 
 async def test_the_same_start_is_the_same_turn_across_a_rotation(rig: GatewayRig) -> None:
-    """A retry that another key, or the same one later, signs is no conflict."""
     body = TurnBody(text="hello", actor="desk", turn=fresh())
     rotated = dataclasses.replace(rig.deps, signer=FOREIGN, clock=lambda: NOW + timedelta(minutes=1))
     assert await start(rig.deps, body, "api") == await start(rotated, body, "api")
@@ -213,7 +205,6 @@ class Blind(TurnClient):
 
 
 async def test_what_json_cannot_carry_is_not_signed(rig: GatewayRig) -> None:
-    """A receipt `malformed`, and nothing is sent."""
     approval = await asked(rig, "book")
     shown = (await rig.request(approval)).question_hash
     edited = {**FLIGHT, "cost": 2**60}
@@ -224,7 +215,6 @@ async def test_what_json_cannot_carry_is_not_signed(rig: GatewayRig) -> None:
 
 
 async def test_whoever_asked_withdraws_by_name(rig: GatewayRig) -> None:
-    """The gateway signs the wish, so the turn knows whose it was."""
     approval = await asked(rig)
     headers = bearer(await token_of(rig, "guest"))
     done = await rig.http.post(f"/v1/approvals/{approval}/withdraw", json={}, headers=headers)
@@ -234,7 +224,6 @@ async def test_whoever_asked_withdraws_by_name(rig: GatewayRig) -> None:
 
 
 async def test_no_key_is_in_a_history_or_in_an_answer(rig: GatewayRig) -> None:
-    """Neither what workflows are given nor what the gateway says holds a private key."""
     private = new_key(NOW)
     signer = Signer(PrivateKeys(keys=(private,)))
     deps = dataclasses.replace(rig.deps, signer=signer)
@@ -252,7 +241,6 @@ async def test_no_key_is_in_a_history_or_in_an_answer(rig: GatewayRig) -> None:
 
 
 async def test_links_lead_to_temporals_ui_only_where_it_is_known(rig: GatewayRig) -> None:
-    """In production nobody is led to a port of their own machine; a setting says where the UI is."""
     key = TurnKey("main", "s", "t")
     known = dataclasses.replace(
         rig.deps, settings=rig.deps.settings.model_copy(update={"temporal_ui": "https://t.example/"})

@@ -28,7 +28,6 @@ async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
 
 
 def turn_of(approval: str) -> TurnKey:
-    """The turn of a request."""
     named = parse_approval_id(approval)
     assert named is not None
     return named.turn
@@ -48,7 +47,6 @@ async def update(rig: GatewayRig, approval: str, verdict: str, **fields: Any) ->
 
 
 async def settled(rig: GatewayRig, approval: str) -> str:
-    """The state of a request once the store has settled it."""
     async with asyncio.timeout(30):
         while (state := (await rig.request(approval)).state) == "pending":
             await asyncio.sleep(0.02)

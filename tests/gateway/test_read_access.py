@@ -31,20 +31,17 @@ async def locked(gateway: GatewayRig) -> GatewayRig:
 
 
 async def got(rig: GatewayRig, person: str, path: str, tenant: str = "main") -> httpx2.Response:
-    """What the API answers to a person."""
     headers = bearer(await token_of(rig, person, tenant=tenant))
     return await rig.http.get(path, headers=headers)
 
 
 async def opened(rig: GatewayRig, person: str, path: str) -> httpx2.Response:
-    """The page that a person is shown."""
     async with browser(rig) as page:
         await sign_in(page, await token_of(rig, person))
         return await page.get(path)
 
 
 def turn_of(approval: str) -> str:
-    """How addresses name the turn of a request."""
     found = parse_approval_id(approval)
     assert found is not None
     return ".".join(found.turn)
@@ -74,28 +71,24 @@ def test_the_rule(person: Person, reads: bool, stops: bool) -> None:
 
 
 def test_what_several_asked_for_is_stopped_by_none_of_them_alone() -> None:
-    """It would stop what the others asked for."""
     both = Audience("main", frozenset(("guest", "ana")))
     assert not may_stop(Person(id="guest"), both, development=False)
     assert may_stop(ADMIN, both, development=False)
 
 
 def test_the_right_to_read_comes_by_delegation_too() -> None:
-    """Who stands in for somebody who is asked has their entries among their rights."""
     stands_in = rights(EVE, (Person(id="ana", roles=("finance",)),))
     assert may_read(EVE, stands_in, ABOUT, development=False)
 
 
 @pytest.mark.parametrize("development", [True, False])
 def test_who_reads_the_record(development: bool) -> None:
-    """The two roles, and in development everybody."""
     assert [reads_all(person, development=development) for person in (ADMIN, AUDITOR)] == [True, True]
     assert reads_all(EVE, development=development) is development
 
 
 @pytest.mark.parametrize("path", ["/v1/turns/{turn}", "/v1/turns/{turn}/events", "/v1/approvals/{approval}"])
 async def test_the_api_shows_a_turn_to_whom_it_concerns(locked: GatewayRig, gateway: GatewayRig, path: str) -> None:
-    """To others it is not there, in the very words of what is not there."""
     approval = await gateway.asked("pay")
     turn = turn_of(approval)
     wanted = path.format(turn=turn, approval=approval)
@@ -111,7 +104,6 @@ async def test_the_api_shows_a_turn_to_whom_it_concerns(locked: GatewayRig, gate
 
 
 async def test_pages_show_a_turn_to_whom_it_concerns(locked: GatewayRig, gateway: GatewayRig) -> None:
-    """The conversation, the card, and what follows them live."""
     approval = await gateway.asked("pay")
     turn = turn_of(approval)
     for path in (f"/turns/{turn}", f"/live/turns/{turn}", f"/approvals/{approval}", f"/approvals/{approval}?part=card"):
@@ -127,7 +119,6 @@ async def test_pages_show_a_turn_to_whom_it_concerns(locked: GatewayRig, gateway
 
 
 async def test_lists_hold_what_one_may_read(locked: GatewayRig, gateway: GatewayRig, nothing_waits: None) -> None:
-    """Newer turns of others take none of the places of one's own."""
     approval = await gateway.asked("pay")
     own = await gateway.start("hello", user="bo")
     for _ in range(3):
@@ -160,7 +151,6 @@ async def test_lists_hold_what_one_may_read(locked: GatewayRig, gateway: Gateway
 
 
 async def test_who_may_stop_a_turn(locked: GatewayRig, gateway: GatewayRig) -> None:
-    """404 to who may not read it, 403 to who may only read it."""
     approval = await gateway.asked("pay")
     url = f"/v1/turns/{turn_of(approval)}/cancel"
 
@@ -177,7 +167,6 @@ async def test_who_may_stop_a_turn(locked: GatewayRig, gateway: GatewayRig) -> N
 
 
 async def test_who_may_stop_a_turn_on_its_page(locked: GatewayRig, gateway: GatewayRig) -> None:
-    """The form that an approver could post stops nothing."""
     approval = await gateway.asked("pay")
     turn = turn_of(approval)
     async with browser(locked) as page:
@@ -191,7 +180,6 @@ async def test_who_may_stop_a_turn_on_its_page(locked: GatewayRig, gateway: Gate
 
 
 async def test_sessions_show_themselves_to_whom_they_concern(locked: GatewayRig, gateway: GatewayRig) -> None:
-    """Its owner, and who reads all; the turns of it as well. Whom one of its turns asks reads that turn alone."""
     named = SessionKey("main", f"s{uuid.uuid4().hex[:10]}")
     session = ".".join(own_session(named, Person(id="guest"), development=False))
     response = await gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": "pay", "actor": "desk"})
@@ -227,7 +215,6 @@ async def test_pages_name_nobody_to_a_stranger(locked: GatewayRig, path: str) ->
 
 
 async def test_in_development_everything_is_visible(gateway: GatewayRig) -> None:
-    """As every page there says."""
     approval = await gateway.asked("pay")
     assert (await gateway.http.get(f"/v1/turns/{turn_of(approval)}")).status_code == 200
     gateway.http.cookies.set("signoff_person", "bo")

@@ -8,7 +8,6 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def test_an_item_is_found_for_a_minute() -> None:
-    """Not before it was kept, as clocks are set back; kept again it is the later one."""
     items: RecentItems[str] = RecentItems()
     items.keep("a", "first", NOW)
     assert items.find("a", NOW) == "first"
@@ -21,7 +20,6 @@ def test_an_item_is_found_for_a_minute() -> None:
 
 
 def test_of_too_many_the_oldest_is_forgotten() -> None:
-    """What was kept anew is no old one."""
     items: RecentItems[int] = RecentItems()
     for number in range(MOST):
         items.keep(str(number), number, NOW)

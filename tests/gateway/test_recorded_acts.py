@@ -21,29 +21,24 @@ from signoff.store.store import Store
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway whose record begins with the test."""
     async with gateway_rig(client, store, f"acts-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
 async def acts(rig: GatewayRig, tenant: str = "main") -> list[Record]:
-    """The records that belong to no turn."""
     return await AuditLog(rig.deps.store).stream(f"admin/{tenant}")
 
 
 def names(records: list[Record]) -> list[tuple[str, str]]:
-    """Who did what."""
     return [(record.subject, record.facts["act"]) for record in records]
 
 
 async def taken_back(rig: GatewayRig, path: str) -> httpx2.Response:
-    """Delete something as the approver."""
     headers = {"content-type": "application/json"}
     return await rig.http.delete(path, params={"as": "approver"}, headers=headers)
 
 
 async def test_signing_in_and_out_is_recorded_without_the_secret(rig: GatewayRig) -> None:
-    """By which token, how strongly; a page that was never signed in is not signed out."""
     locked = locked_rig(rig)
     secret = await token_of(locked, "ana")
     async with browser(locked) as page:
@@ -58,7 +53,6 @@ async def test_signing_in_and_out_is_recorded_without_the_secret(rig: GatewayRig
 
 
 async def test_refused_sign_ins_are_recorded_so_many_a_minute(rig: GatewayRig) -> None:
-    """On the page and over the API; of a flood, some and a count; never what was sent."""
     now = [datetime(2030, 1, 1, tzinfo=UTC)]
     locked = locked_rig(rig, clock=lambda: now[0])
     async with browser(locked) as page:
@@ -77,7 +71,6 @@ async def test_refused_sign_ins_are_recorded_so_many_a_minute(rig: GatewayRig) -
 
 
 async def test_a_link_that_was_opened_is_recorded_once(rig: GatewayRig) -> None:
-    """Whoever's mail it was, however often they, or a scanner, look."""
     approval = await rig.asked("easy")
     link = ApprovalLink(
         approval=approval, revision=1, person="ana", channel="email", expires=datetime(2100, 1, 1, tzinfo=UTC)
@@ -99,7 +92,6 @@ async def test_a_link_that_was_opened_is_recorded_once(rig: GatewayRig) -> None:
 
 @pytest.mark.usefixtures("nothing_waits")
 async def test_the_kill_switch_is_recorded_over_the_api(rig: GatewayRig) -> None:
-    """A freeze that stands already, and a thaw of nothing, are none."""
     for _ in range(2):
         frozen = await rig.http.post("/v1/freezes?as=approver", json={"reason": "a leak"})
         assert frozen.status_code == 200, frozen.text
@@ -111,7 +103,6 @@ async def test_the_kill_switch_is_recorded_over_the_api(rig: GatewayRig) -> None
 
 
 async def test_a_remembered_answer_is_recorded_when_it_is_made_and_taken_back(rig: GatewayRig) -> None:
-    """Who gave it, how long and how often it counts; what it is about by hash alone."""
     wish: dict[str, Any] = {"scope": "tenant", "where": "args.amount < 500.0", "uses": 3, "seconds": 600}
     approval = await rig.asked("alike")
     answer = await rig.decide(approval, **{"verdict": "approved", "as": "approver", "remember": wish})

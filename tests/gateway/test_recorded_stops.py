@@ -29,7 +29,6 @@ async def stops(gateway: GatewayRig, approval: str) -> list[Record]:
 
 
 async def test_who_stops_a_turn_is_recorded_and_who_may_not_as_well(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """An approver may read it and not stop it; who asked for it may."""
     approval = await gateway.asked("pay")
     url = f"/v1/turns/{approval.rsplit('.', 2)[0]}/cancel"
     for person, status in (("approver", 403), ("guest", 202)):
@@ -44,7 +43,6 @@ async def test_who_stops_a_turn_is_recorded_and_who_may_not_as_well(gateway: Gat
 
 
 async def test_who_may_not_read_a_turn_leaves_no_mark_in_it(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """To somebody of another tenant it is not there."""
     approval = await gateway.asked("pay")
     headers = bearer(await token_of(locked, "zoe", tenant="acme")) | {"content-type": "application/json"}
     url = f"/v1/turns/{approval.rsplit('.', 2)[0]}/cancel"

@@ -28,7 +28,6 @@ async def gateway_that_wrote_nothing(gateway: GatewayRig) -> AsyncIterator[Gatew
 
 
 async def of_turn(gateway: GatewayRig, approval_id: str) -> list[Record]:
-    """The records of the turn of a request."""
     key = parse_approval_id(approval_id)
     assert key is not None
     return await AuditLog(gateway.deps.store).stream(key.turn.workflow_id)
@@ -40,7 +39,6 @@ def facts(records: list[Record], kind: str) -> list[dict[str, Any]]:
 
 
 async def until_outcome(gateway: GatewayRig, approval_id: str) -> list[Record]:
-    """The records once the call's outcome is among them."""
     async with asyncio.timeout(60):
         while True:
             records = await of_turn(gateway, approval_id)
@@ -50,7 +48,6 @@ async def until_outcome(gateway: GatewayRig, approval_id: str) -> list[Record]:
 
 
 async def test_a_decided_call_is_recorded_from_request_to_outcome(gateway: GatewayRig) -> None:
-    """A stranger's attempt, the approval, the end of the request, the execution by its right, and what came of it."""
     approval = await gateway.asked("login")
     await gateway.decide(approval, **{"verdict": "approved", "as": "bo"})
     accepted = await gateway.decide(approval, **{"verdict": "approved", "as": "approver", "reason": "fine"})
@@ -68,7 +65,6 @@ async def test_a_decided_call_is_recorded_from_request_to_outcome(gateway: Gatew
 
 
 async def test_an_attempt_after_the_end_is_recorded(gateway: GatewayRig) -> None:
-    """The turn is over and sees nothing any more; the gateway does."""
     approval = await gateway.asked("pay")
     await gateway.decide(approval, **{"verdict": "denied", "reason": "no", "as": "approver"})
     late = await gateway.decide(approval, **{"verdict": "approved", "as": "approver"})
@@ -81,7 +77,6 @@ async def test_an_attempt_after_the_end_is_recorded(gateway: GatewayRig) -> None
 
 @pytest.mark.parametrize("raw", [b"{", b"[]", b'{"verdict":"perhaps"}', b"\xff" * 70_000])
 async def test_what_is_no_decision_is_recorded_by_its_hash(gateway: GatewayRig, raw: bytes) -> None:
-    """Malformed bodies are kept as attempts on the request they named; nothing of them is."""
     approval = await gateway.asked("pay")
     answered = await gateway.http.post(
         f"/v1/approvals/{approval}/decide", content=raw, headers={"content-type": "application/json"}

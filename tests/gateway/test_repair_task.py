@@ -35,7 +35,6 @@ class Away(TurnClient):
     """A client whose server does not answer."""
 
     async def decide(self, decision: Decision) -> Receipt:
-        """Nobody there."""
         raise ServerUnavailable("the Temporal server did not answer")
 
 
@@ -45,7 +44,6 @@ class Heard(TurnClient):
     given: tuple[tuple[str, str], ...] = ()
 
     async def decide(self, decision: Decision) -> Receipt:
-        """Give it, and keep it."""
         self.given += ((decision.subject, decision.verdict),)
         return await super().decide(decision)
 
@@ -70,7 +68,6 @@ async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
 
 
 def key_of(approval: str) -> TurnKey:
-    """The turn of a request."""
     key = parse_approval_id(approval)
     assert key is not None
     return key.turn
@@ -88,7 +85,6 @@ async def answered(deps: GatewayDeps, approval: str, person: str) -> Receipt:
 
 
 async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and_once(rig: GatewayRig) -> None:
-    """Each counts when it is given; the turn is given both when the server is back, and never again."""
     approval = await rig.asked("both")
     away = dataclasses.replace(rig.deps, client=Away(rig.turns.client))
     receipts = [await answered(away, approval, person) for person in ("ana", "bo")]
@@ -127,7 +123,6 @@ async def test_a_turn_that_takes_no_answer_keeps_no_others_waiting(rig: GatewayR
 
 
 async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(client: Client, store: Store) -> None:
-    """A withdrawal, for which nothing waits at the server: it counts at once, and ends the call at last."""
     queue = f"stopped-{uuid.uuid4().hex[:12]}"
     async with gateway_rig(client, store, queue, dispatches=False) as rig:
         approval = await rig.asked("pay")
@@ -150,7 +145,6 @@ async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(clie
 
 
 async def test_the_question_of_a_terminated_turn_is_ended(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its turn could not say so itself; what another turn asks, and what was asked just now, waits on."""
     gone, waits = await rig.asked("pay"), await rig.asked("pay")
     sweep = RequestSweep(rig.deps, None)
     await rig.turns.client.get_workflow_handle(key_of(gone).workflow_id).terminate("a drill")
@@ -169,7 +163,6 @@ async def test_the_question_of_a_terminated_turn_is_ended(rig: GatewayRig, monke
 
 
 async def test_cards_of_what_is_over_are_closed(rig: GatewayRig) -> None:
-    """However it ended, and by whatever way that was missed: the cards of what waits stay open."""
     cards = DeliveryQueue(rig.deps.store)
     over, again, waits = await rig.asked("pay"), await rig.asked("trip"), await rig.asked("pay")
     for approval in (over, again, waits):

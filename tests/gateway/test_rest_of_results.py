@@ -42,7 +42,6 @@ def _path(key: TurnKey, call: str) -> str:
 
 @pytest.mark.row("V15")
 async def test_a_cut_result_is_read_in_pieces_by_who_may_read_the_turn(gateway: GatewayRig) -> None:
-    """Each piece names the next one; together they are the whole; a stranger to the turn gets none of it."""
     key = await gateway.start("go")
     result = await gateway.turns.signoff.result(key)
     assert [each.truncated for each in result.calls] == [True, False]
@@ -68,7 +67,6 @@ async def test_a_cut_result_is_read_in_pieces_by_who_may_read_the_turn(gateway: 
 
 
 async def test_what_was_not_cut_has_no_rest(gateway: GatewayRig) -> None:
-    """A short result, a call that is not there, a start that is no number, and one behind the end."""
     key = await gateway.start("go")
     await gateway.turns.signoff.result(key)
     for call in ("c1.2", "c9.9"):

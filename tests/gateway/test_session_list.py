@@ -19,7 +19,6 @@ from signoff.store.store import Store
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway of the test's own."""
     async with gateway_rig(client, store, f"sessions-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
@@ -34,7 +33,6 @@ async def begun(rig: GatewayRig, text: str, **fields: Any) -> str:
 
 
 async def rows(rig: GatewayRig, of: str, until: int, **more: Any) -> list[dict[str, Any]]:
-    """The rows of some sessions, once so many are listed."""
     late = time.monotonic() + 60
     while time.monotonic() < late:
         answer = await rig.http.get("/v1/sessions", params={"limit": 500}, **more)
@@ -47,7 +45,6 @@ async def rows(rig: GatewayRig, of: str, until: int, **more: Any) -> list[dict[s
 
 
 async def test_a_list_tells_whose_they_are_and_what_waits(rig: GatewayRig) -> None:
-    """Newest first, with what was said first and the codes of what waits, until that is answered."""
     quiet, asks = await begun(rig, "hello  there"), await begun(rig, "pay")
     while not (found := await rows(rig, f"{quiet} {asks}", 2))[0]["codes"]:
         await asyncio.sleep(0.05)
@@ -67,7 +64,6 @@ async def test_a_list_tells_whose_they_are_and_what_waits(rig: GatewayRig) -> No
 
 
 async def test_only_whom_a_session_concerns_sees_it(rig: GatewayRig) -> None:
-    """Whose it is; neither whom it asks, nor anybody else, and nobody of another tenant."""
     own, asks = await begun(rig, "hello", user="bo"), await begun(rig, "pay", user="guest")
     while not (await rows(rig, asks, 1))[0]["codes"]:
         await asyncio.sleep(0.05)
@@ -90,7 +86,6 @@ async def test_only_whom_a_session_concerns_sees_it(rig: GatewayRig) -> None:
 
 
 async def test_a_session_alone_is_one_of_the_caller_s_tenant(rig: GatewayRig) -> None:
-    """Nobody need know what their tenant is called to talk in it."""
     tenant, session = fresh(), fresh()
     locked = locked_rig(rig, people=[Person(id="kim", tenant=tenant)])
     headers = bearer(await token_of(locked, "kim", tenant=tenant))

@@ -26,7 +26,6 @@ REFUSED = "the tenant `main` has begun as many turns as it may (1/hour): try aga
 
 
 def limited(rig: GatewayRig, limits: str, store: Store | None = None) -> GatewayRig:
-    """A gateway over the same worker with limits of tenants."""
     deps = dataclasses.replace(
         rig.deps,
         store=store or rig.deps.store,
@@ -46,18 +45,15 @@ async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
 
 
 async def started(rig: GatewayRig, **fields: str) -> httpx2.Response:
-    """The answer to the start of a turn."""
     return await rig.http.post("/v1/turns", json={"text": "hello", "actor": "desk", **fields})
 
 
 async def let_the_hour_pass(store: Store) -> None:
-    """As if all had begun an hour ago."""
     earlier = update(COUNTED_ACTS).values(at=COUNTED_ACTS.c.at - 3_600_000)
     await store.run(lambda connection: connection.execute(earlier).close())
 
 
 async def test_of_fifty_starts_at_two_gateways_ten_begin(client: Client, store_url: str) -> None:
-    """The others are told when to come again, and leave nothing in the store; after the time it goes on."""
     queue = f"limits-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(store_url) as first,
@@ -82,7 +78,6 @@ async def test_of_fifty_starts_at_two_gateways_ten_begin(client: Client, store_u
 
 
 async def test_a_noisy_tenant_is_refused_and_the_other_goes_on(rig: GatewayRig) -> None:
-    """Each is counted by itself; one may have a limit of its own."""
     assert [(await started(rig, tenant="main")).status_code for _ in range(3)] == [201, 429, 429]
     assert (await started(rig, tenant="acme")).status_code == 201
     own = limited(rig, "starts=1/hour; acme: starts=2/hour")
@@ -92,21 +87,18 @@ async def test_a_noisy_tenant_is_refused_and_the_other_goes_on(rig: GatewayRig) 
 
 
 async def test_a_start_that_is_sent_again_is_the_same_start(rig: GatewayRig) -> None:
-    """Whoever lost the answer is given it again, though the tenant has none left; as with a message."""
     turn = fresh()
     assert [(await started(rig, turn=turn)).status_code for _ in range(2)] == [201, 201]
     assert (await started(rig, turn=fresh())).status_code == 429
 
 
 async def test_what_cannot_begin_is_not_counted(rig: GatewayRig) -> None:
-    """An unknown actor or person takes nothing away from who asks rightly."""
     for wrong in ({"actor": "nobody"}, {"user": "nobody"}):
         assert (await started(rig, **wrong)).status_code == 404
     assert (await started(rig)).status_code == 201
 
 
 async def test_messages_count_with_turns(rig: GatewayRig) -> None:
-    """A message begins a turn as well, in a session that is new or not; sent again it is the same one."""
     session = fresh()
     message = {"text": "hello", "actor": "desk", "id": "a"}
     answers = [await rig.http.post(f"/v1/sessions/{session}/messages", json=message) for _ in range(2)]
@@ -119,7 +111,6 @@ async def test_messages_count_with_turns(rig: GatewayRig) -> None:
 
 
 async def test_late_results_count_with_turns(rig: GatewayRig) -> None:
-    """One may begin a turn in place of the one that has ended."""
     session = fresh()
     await limited(rig, "").http.post(
         f"/v1/sessions/{session}/messages", json={"text": "hello", "actor": "desk", "id": "a"}
@@ -131,7 +122,6 @@ async def test_late_results_count_with_turns(rig: GatewayRig) -> None:
 
 
 async def test_the_inbox_says_why_nothing_begins(rig: GatewayRig) -> None:
-    """By the form of a new conversation and by that of one that goes on; the words are kept."""
     async with browser(rig) as page:
         form = {**hidden((await page.get("/new")).text, "/sessions"), "actor": "desk", "user": "guest"}
         sent = await page.post("/sessions", data={**form, "text": "hello"})
@@ -148,7 +138,6 @@ async def test_the_inbox_says_why_nothing_begins(rig: GatewayRig) -> None:
 
 
 async def test_the_description_tells_of_the_refusal(rig: GatewayRig) -> None:
-    """Of every route that begins something, with the header that says when there is room."""
     paths = (await rig.http.get("/openapi.json")).json()["paths"]
     for path in ("/v1/turns", "/v1/sessions/{session}/messages", "/v1/sessions/{session}/results"):
         assert "Retry-After" in paths[path]["post"]["responses"]["429"]["headers"], path

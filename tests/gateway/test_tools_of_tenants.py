@@ -11,7 +11,6 @@ from signoff.registry.actor import Actor
 
 
 async def test_nobody_learns_of_another_tenants_tools(gateway: GatewayRig) -> None:
-    """Neither the list, nor the form, nor the name that is offered in place of a near one, nor the API."""
     ledger = Ledger()
     tools = [pay_tool(ledger, name="merge", tenants=("acme",)), pay_tool(ledger, name="pay", tenants=("main", "acme"))]
     actor = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(pay_tool(ledger, name="merge"),))

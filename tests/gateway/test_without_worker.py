@@ -19,7 +19,6 @@ from signoff.testing.scripted_model import ScriptedModel
 
 @pytest.fixture(scope="module")
 async def nobody(gateway: GatewayRig) -> AsyncIterator[httpx2.AsyncClient]:
-    """A gateway whose turns no worker takes."""
     away = TurnClient(gateway.turns.client, task_queue=f"nobody-{fresh()}")
     app = build_app(dataclasses.replace(gateway.deps, client=away))
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
@@ -27,7 +26,6 @@ async def nobody(gateway: GatewayRig) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 async def test_turns_are_taken_while_no_worker_is_there(nobody: httpx2.AsyncClient) -> None:
-    """A start is 201, stored in Temporal; what needs a worker says so in one sentence, and nobody was asked yet."""
     turn = fresh()
     started = await nobody.post("/v1/turns", json={"text": "pay", "actor": "desk", "turn": turn})
     assert started.status_code == 201
@@ -41,7 +39,6 @@ async def test_turns_are_taken_while_no_worker_is_there(nobody: httpx2.AsyncClie
 
 
 async def test_what_was_asked_is_shown_and_answered_while_no_worker_is_there(client: Client, store: Store) -> None:
-    """From the store alone: the card is whole, the answer is taken (202) and counts once a worker is back."""
     queue = f"stopped-{uuid.uuid4().hex[:12]}"
     async with gateway_rig(client, store, queue) as rig:
         approval = await rig.asked("pay")

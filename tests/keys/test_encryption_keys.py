@@ -1,5 +1,3 @@
-"""Encryption keys: who encrypts when, what is refused, and what stays in force."""
-
 import asyncio
 import json
 import logging
@@ -26,7 +24,6 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the keys are to be."""
     return tmp_path / "encryption-keys.json"
 
 
@@ -43,7 +40,6 @@ async def ring_at(path: Path, now: datetime) -> EncryptionKeyRing:
 
 
 async def test_the_first_key_encrypts_at_once_and_the_next_when_everybody_has_it(path: Path) -> None:
-    """A second one is known for ten minutes before it is used."""
     first, second = (create_encryption_key(path, NOW) for _ in range(2))
     assert (await (await ring_at(path, NOW)).writer())[0] == first
     assert (await (await ring_at(path, NOW + ROTATION_DELAY - timedelta(seconds=1))).writer())[0] == first
@@ -64,7 +60,6 @@ async def test_a_clock_that_is_behind_all_keys_encrypts_with_the_oldest(path: Pa
 
 
 async def test_a_key_that_comes_later_is_found(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that reads of an unknown key looks at the file once more."""
     monkeypatch.setattr(encryption_keys, "_ASK_SECONDS", 0.0)
     create_encryption_key(path, NOW)
     keys = await ring_at(path, NOW)
@@ -74,7 +69,6 @@ async def test_a_key_that_comes_later_is_found(path: Path, monkeypatch: pytest.M
 
 
 async def test_unknown_keys_are_not_looked_for_without_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever names keys that nobody has makes a process read its file once a second at most."""
     create_encryption_key(path, NOW)
     keys = await ring_at(path, NOW)
     read: list[Path] = []
@@ -89,7 +83,6 @@ async def test_unknown_keys_are_not_looked_for_without_end(path: Path, monkeypat
 async def test_keys_that_cannot_be_read_any_more_stay_in_force(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And the log says why."""
     monkeypatch.setattr(encryption_keys, "RENEW_SECONDS", 0.0)
     first = create_encryption_key(path, NOW)
     keys = await ring_at(path, NOW)
@@ -100,7 +93,6 @@ async def test_keys_that_cannot_be_read_any_more_stay_in_force(
 
 
 async def test_a_source_that_does_not_answer_holds_up_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every task of every turn encrypts, and a vault may take ten seconds not to answer."""
     made = encryption_keys.new_encryption_key(NOW)
     content = encryption_keys.EncryptionKeys(keys=(made,)).model_dump_json()
     asked, answers = asyncio.Event(), asyncio.Event()
@@ -128,7 +120,6 @@ async def test_a_source_that_does_not_answer_holds_up_one_alone(monkeypatch: pyt
 
 
 async def test_only_a_key_that_was_there_introduces_another(path: Path) -> None:
-    """So it can be told apart from one that a stranger names."""
     first, second = (create_encryption_key(path, NOW) for _ in range(2))
     keys = await ring_at(path, NOW)
     (introduction,) = second.introductions
@@ -157,7 +148,6 @@ def test_of_two_first_keys_one_counts(path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_others_may_read_is_refused(path: Path) -> None:
-    """Who could read the keys may have done so."""
     create_encryption_key(path, NOW)
     path.chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
@@ -169,7 +159,6 @@ def test_what_others_may_read_is_refused(path: Path) -> None:
     ["", "{", "[]", '{"keys": []}', '{"keys": [{"id": "1"}]}', "\x00", '{"keys": [{"secret": "c2VjcmV0"}]}'],
 )
 def test_what_is_no_file_of_keys_is_one_sentence(text: str) -> None:
-    """Which repeats nothing of it."""
     with pytest.raises(ConfigError) as caught:
         parse_encryption_keys(text, "`keys.json`")
     assert "`keys.json` holds no keys (" in caught.value.message
@@ -178,7 +167,6 @@ def test_what_is_no_file_of_keys_is_one_sentence(text: str) -> None:
 
 
 def test_a_key_under_another_ones_id_is_refused(path: Path) -> None:
-    """Payloads name their key by its id alone."""
     made = [create_encryption_key(path, NOW) for _ in range(2)]
     content = json.loads(path.read_text())
     content["keys"][1]["id"] = made[0].id
@@ -187,12 +175,10 @@ def test_a_key_under_another_ones_id_is_refused(path: Path) -> None:
 
 
 def test_two_first_starts_make_one_key(path: Path) -> None:
-    """The second must not put its key over the one that the first encrypts with."""
     assert ensure_encryption_keys(path, NOW) == ensure_encryption_keys(path, NOW + timedelta(days=1))
 
 
 async def test_keys_come_from_a_secret_too() -> None:
-    """As one variable or one entry of a vault, with the content of the file."""
     made = encryption_keys.new_encryption_key(NOW)
     content = encryption_keys.EncryptionKeys(keys=(made,)).model_dump_json()
     keys = EncryptionKeyRing("env:KEYS", SecretProvider(environment={"KEYS": content}), clock=lambda: NOW)

@@ -26,7 +26,6 @@ vault, no_vault, maker = Vault(), object(), Vault
 
 @pytest.fixture
 def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SecretProvider:
-    """A provider with the source that the settings name."""
     (tmp_path / "vault_of_ours.py").write_text(SOURCE, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "vault_of_ours", raising=False)
@@ -36,7 +35,6 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SecretProvider:
 async def test_each_kind_of_reference_is_read_and_hidden(
     provider: SecretProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A variable, a file without the line end behind it, and a source of one's own; a bare name is a variable's."""
     monkeypatch.setenv("OURS", "from-a-variable")
     (tmp_path / "secret").write_text("from-a-file\n", encoding="utf-8")
     read = {name: await provider.read(name) for name in ("env:OURS", "OURS", f"file:{tmp_path}/secret", "secret:key")}
@@ -48,7 +46,6 @@ async def test_each_kind_of_reference_is_read_and_hidden(
 
 
 async def test_a_secret_is_hidden_without_the_spaces_around_it() -> None:
-    """A variable may end with a line end, which its reader strips: what is told then lacks it."""
     provider = SecretProvider(environment={"OURS": " from-a-variable\n"})
     assert await provider.read("OURS") == " from-a-variable\n"
     assert provider.redact("sent from-a-variable as it is") == "sent [hidden] as it is"
@@ -68,7 +65,6 @@ async def test_a_secret_is_hidden_without_the_spaces_around_it() -> None:
 async def test_what_is_not_there_is_told_by_its_reference(
     provider: SecretProvider, reference: str, message: str
 ) -> None:
-    """Also what is no text: nothing is made of it."""
     with pytest.raises(SecretMissing) as caught:
         await provider.read(reference)
     assert caught.value.message.startswith(message)
@@ -76,7 +72,6 @@ async def test_what_is_not_there_is_told_by_its_reference(
 
 
 async def test_a_source_that_fails_is_told_without_its_words(provider: SecretProvider) -> None:
-    """Its error may quote what it asked with; what can be tried again is no missing secret."""
     with pytest.raises(Unavailable) as caught:
         await provider.read("secret:slow")
     assert caught.value.message == "the secret `slow` cannot be read now: TimeoutError"
@@ -84,8 +79,6 @@ async def test_a_source_that_fails_is_told_without_its_words(provider: SecretPro
 
 
 async def test_a_source_that_never_answers_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A turn, a channel or a start does not wait for it without end."""
-
     class Stuck:
         async def read(self, name: str, tenant: str) -> str | None:
             await module.asyncio.Event().wait()
@@ -97,7 +90,6 @@ async def test_a_source_that_never_answers_is_left(monkeypatch: pytest.MonkeyPat
 
 
 async def test_without_a_source_there_are_no_such_references() -> None:
-    """The error says which setting names one."""
     with pytest.raises(SecretMissing, match="no source of secrets is named in SIGNOFF_SECRETS"):
         await SecretProvider().read("secret:key")
 
@@ -112,7 +104,6 @@ async def test_without_a_source_there_are_no_such_references() -> None:
     ],
 )
 def test_what_is_no_source_is_found_at_the_start(provider: SecretProvider, named: str, message: str) -> None:
-    """In one sentence that names the setting."""
     with pytest.raises(ConfigError, match=message) as caught:
         provider_of_secrets(Settings(secrets=named))
     assert caught.value.message.startswith("`secrets`: ")
@@ -120,7 +111,6 @@ def test_what_is_no_source_is_found_at_the_start(provider: SecretProvider, named
 
 
 def test_a_source_is_named_as_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A setting that names none is refused before anything is imported."""
     monkeypatch.setenv("SIGNOFF_SECRETS", "vault")
     with pytest.raises(ConfigError, match=r"named as `package\.module:name`"):
         load_settings()
@@ -140,8 +130,6 @@ async def test_a_file_of_any_size_is_not_read(tmp_path: Path, size: int) -> None
 
 
 async def test_only_so_many_secrets_are_remembered() -> None:
-    """Those read longest ago are forgotten; one that is read again is not."""
-
     class Minting:
         async def read(self, name: str, tenant: str) -> str | None:
             return f"minted-{name}"
@@ -164,7 +152,6 @@ async def test_what_is_too_short_is_not_looked_for() -> None:
 
 
 def test_a_document_is_hidden_in_its_parts_as_well() -> None:
-    """A handler reads a service account's key out of its JSON, and quotes that alone."""
     document = json.dumps({"type": "service_account", "keys": [{"private": "BEGIN abc"}]})
     assert set(parts_of(document)) == {document, "service_account", "BEGIN abc"}
     assert list(parts_of("[" * 100_000)) == ["[" * 100_000]

@@ -10,7 +10,6 @@ from signoff.keys.tls_trust import load_trust
 
 
 def test_authorities_are_read_once_for_each_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the environment, which may have changed since, else certifi's."""
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
     usual = load_trust()
@@ -31,7 +30,6 @@ def test_authorities_are_read_once_for_each_setting(tmp_path: Path, monkeypatch:
 async def test_a_client_over_plain_http_reads_no_authorities(
     url: str, reads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading them takes 20 ms of every command of a person."""
     read: list[object] = []
     monkeypatch.setattr("ssl.SSLContext.load_verify_locations", lambda *given, **more: read.append(given))
     async with Client(url, ""):

@@ -1,5 +1,3 @@
-"""What a login claims to be called, in one spelling, and whose names these are."""
-
 from typing import Any
 
 import pytest
@@ -35,7 +33,6 @@ from signoff.people.directory import FixedDirectory
     ],
 )
 def test_a_name_has_one_spelling(written: str, name: str) -> None:
-    """Case, compatibility forms, tags, invisible marks and the two ways of writing a domain are no difference."""
     assert normalise_address(written) == name
     assert normalise_address(name) == name
 
@@ -50,12 +47,10 @@ def test_a_name_has_one_spelling(written: str, name: str) -> None:
     ],
 )  # fmt: skip
 def test_every_claim_that_names_somebody_is_read(claims: dict[str, Any], names: tuple[str, ...]) -> None:
-    """Each name once, whether or not anybody verified it; what is no text names nobody."""
     assert claimed_names(claims) == names
 
 
 def test_a_login_of_too_many_names_is_refused() -> None:
-    """What was cut off could be the one that tells who it is."""
     many = [f"a{number}@x.de" for number in range(LOGIN_NAMES)]
     assert len(claimed_names({"emails": many})) == LOGIN_NAMES
     with pytest.raises(Refused) as caught:
@@ -64,7 +59,6 @@ def test_a_login_of_too_many_names_is_refused() -> None:
 
 
 def test_names_are_found_among_ids_and_addresses_of_their_own_tenant() -> None:
-    """Also of people who are not active: no login makes another person of them."""
     ana = Person(id="Ana", active=False, identities={"email": ("ana+work@x.de",), "slack": ("T1:bo",)})
     names = DeclaredNames(FixedDirectory([ana, Person(id="cy", tenant="other")]))
     assert names.find(("nobody", "ana@x.de"), "main") == names.find(("ana",), "main") == ana

@@ -26,12 +26,10 @@ MAPPING = ClaimsMapping(roles={"fin": ("finance", "approvers"), "staff": (), "ad
 
 
 def claims(sub: str = "7", **more: Any) -> dict[str, Any]:
-    """Verified claims of a login."""
     return {"iss": ISSUER, "sub": sub, "aud": "signoff", **more}
 
 
 def mailed(address: str, **more: Any) -> dict[str, Any]:
-    """Claims with an address that the provider verified."""
     return claims(**{"email": address, "email_verified": True, **more})
 
 
@@ -42,26 +40,22 @@ def directory() -> ClaimsDirectory:
 
 
 def refusal(directory: ClaimsDirectory, given: dict[str, Any]) -> Refused:
-    """How a login is refused."""
     with pytest.raises(Refused) as caught:
         directory.admit(given)
     return caught.value
 
 
 def test_a_declared_login_is_that_person_whatever_the_claims_say(directory: ClaimsDirectory) -> None:
-    """Roles, name and locale are the declaration's; no group adds one."""
     assert directory.admit(claims("42", groups=["adm"], name="Root", email="bo@example.com")) is ANA
 
 
 def test_a_verified_address_is_that_person(directory: ClaimsDirectory) -> None:
-    """In either case of letters, and only if the provider says that it verified it."""
     assert directory.admit(mailed("BO@Example.com")) is BO
     for claimed in (False, None, "true", 1):
         assert refusal(directory, mailed("bo@example.com", email_verified=claimed)).code == "not_allowed"
 
 
 def test_an_address_given_to_somebody_else_opens_nothing(directory: ClaimsDirectory) -> None:
-    """Where a person's login at this provider is written down, another one with their address is not them."""
     assert refusal(directory, mailed("ana@example.com", groups=["fin"])).code == "not_allowed"
     elsewhere = {**mailed("ana@example.com"), "iss": "https://other.example.com"}
     assert directory.admit(elsewhere) is ANA
@@ -106,13 +100,11 @@ def test_international_domain_is_one_address_in_both_of_its_spellings() -> None:
 
 
 def test_who_is_not_active_gets_no_second_person(directory: ClaimsDirectory) -> None:
-    """Not by their login, and not by the groups they are still in."""
     assert refusal(directory, mailed("gone@example.com", groups=["adm"])).code == "not_allowed"
     assert [person.id for person in directory.all()] == ["ana", "bo", "gone"]
 
 
 def test_groups_make_a_person(directory: ClaimsDirectory) -> None:
-    """Each role once, in the order of the groups; groups that nobody mapped give nothing."""
     made = directory.admit(claims(groups=["fin", "adm", "root", 5], name="Cy\u202e Young", locale="de_DE"))
     assert (made.name, made.roles, made.locale, made.tier) == (
         "Cy Young",
@@ -128,7 +120,6 @@ def test_groups_make_a_person(directory: ClaimsDirectory) -> None:
 
 @pytest.mark.parametrize("groups", [None, [], ["root"], "root", {"fin": 1}, 5])
 def test_nobody_is_made_without_a_mapped_group(directory: ClaimsDirectory, groups: Any) -> None:
-    """Nor at all where nothing is mapped, which is the default."""
     assert refusal(directory, claims(groups=groups)).code == "not_allowed"
     closed = ClaimsDirectory(FixedDirectory([ANA, BO]))
     assert refusal(closed, claims(groups=["fin"], roles=["admin"])).code == "not_allowed"
@@ -136,7 +127,6 @@ def test_nobody_is_made_without_a_mapped_group(directory: ClaimsDirectory, group
 
 
 def test_the_directory_knows_whom_it_admitted(directory: ClaimsDirectory) -> None:
-    """Beside those declared, in their tenant alone, as of the last sign-in."""
     assert isinstance(directory, Directory)
     made = directory.admit(claims(groups=["fin"]))
     assert directory.find(made.id) == directory.by_identity("oidc", f"{ISSUER}#7") == made
@@ -153,7 +143,6 @@ def test_the_directory_knows_whom_it_admitted(directory: ClaimsDirectory) -> Non
 
 
 def test_a_declared_person_may_take_the_id_of_a_login() -> None:
-    """Then they are what is declared, and may be made inactive."""
     own_id = id_from_login(f"{ISSUER}#7")
     off = ClaimsDirectory(FixedDirectory([Person(id=own_id, active=False)]), MAPPING)
     assert refusal(off, claims(groups=["fin"])).code == "not_allowed"
@@ -164,7 +153,6 @@ def test_a_declared_person_may_take_the_id_of_a_login() -> None:
     [{"iss": ISSUER}, {"sub": "7"}, claims(" "), claims("x" * 256), {"iss": "a#b", "sub": "7"}, {"iss": 1, "sub": 2}],
 )
 def test_claims_that_name_nobody_are_refused(directory: ClaimsDirectory, broken: dict[str, Any]) -> None:
-    """Without issuer and subject there is no login; an issuer cannot be written so as to be another's."""
     assert refusal(directory, broken).code == "malformed"
     with pytest.raises(Refused):
         login_from_claims(broken)
@@ -172,7 +160,6 @@ def test_claims_that_name_nobody_are_refused(directory: ClaimsDirectory, broken:
 
 @pytest.mark.parametrize("wrong", [{"roles": {"fin": ("finance team",)}}, {"tenants": {"one": "a/b"}}])
 def test_a_mapping_names_roles_that_can_be(wrong: dict[str, Any]) -> None:
-    """A role that no policy could name is a mistake of whoever set it up."""
     with pytest.raises(ConfigError, match="can be neither a role nor a tenant"):
         ClaimsMapping(**wrong)
 
@@ -188,7 +175,6 @@ def two_tenants() -> ClaimsDirectory:
 
 
 def test_a_login_is_matched_to_people_of_the_tenant_that_its_claim_names_alone(two_tenants: ClaimsDirectory) -> None:
-    """By login, by address and by groups alike."""
     assert two_tenants.admit(claims("42", org="main")) is ANA
     assert two_tenants.admit(claims("42", org="acme")) is OTHER_ANA
     assert two_tenants.admit(mailed("bo@example.com", org="main")) is BO
@@ -199,7 +185,6 @@ def test_a_login_is_matched_to_people_of_the_tenant_that_its_claim_names_alone(t
 
 
 def test_a_login_of_another_tenant_by_now_is_of_the_first_no_more(two_tenants: ClaimsDirectory) -> None:
-    """Nor is one whose claim names none any more."""
     made = two_tenants.admit(claims(groups=["fin"], org="acme"))
     moved = two_tenants.admit(claims(groups=["fin"], org="main"))
     assert (two_tenants.find(made.id, "acme"), two_tenants.find(made.id)) == (None, moved)
@@ -209,7 +194,6 @@ def test_a_login_of_another_tenant_by_now_is_of_the_first_no_more(two_tenants: C
 
 @pytest.mark.parametrize("named", [None, "", "nowhere", "Acme", ["acme"], ["acme", "main"], {"acme": 1}, 5, True])
 def test_a_claim_that_names_no_known_tenant_is_refused(two_tenants: ClaimsDirectory, named: Any) -> None:
-    """A list too: nobody here may choose which of several it is. Declared people as well as others."""
     for given in (claims("42", org=named), claims(groups=["fin"], org=named)):
         found = refusal(two_tenants, given)
         assert (found.code, found.message) == (
@@ -220,7 +204,6 @@ def test_a_claim_that_names_no_known_tenant_is_refused(two_tenants: ClaimsDirect
 
 
 def test_values_of_the_claim_may_mean_tenants_and_then_no_other_value_does() -> None:
-    """Some providers name an organisation by a number."""
     mapping = BY_CLAIM.model_copy(update={"tenants": {"9f1c": "acme", "77": "new"}})
     directory = ClaimsDirectory(FixedDirectory([ANA, BO, OTHER_ANA]), mapping)
     assert directory.admit(claims("42", org="9f1c")) is OTHER_ANA

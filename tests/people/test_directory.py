@@ -1,5 +1,3 @@
-"""What a turn may be told of the person who asked for it."""
-
 import pytest
 
 from signoff.contracts.errors import Refused
@@ -16,7 +14,6 @@ def test_the_directory_says_what_policies_read_of_a_user() -> None:
 
 @pytest.mark.parametrize("name", ["user.costCentre", "user.tier", "user"])
 def test_nobody_says_it_of_himself(name: str) -> None:
-    """A field of the user in what was given is refused by name, whether or not the directory knows it."""
     with pytest.raises(Refused) as raised:
         turn_context(ANA, {name: "x"})
     assert f"`{name}`" in raised.value.message

@@ -40,26 +40,21 @@ END = datetime(2030, 1, 31, 17, tzinfo=UTC)
 
 
 class Clock:
-    """Seconds that go on when told."""
-
     def __init__(self) -> None:
         self.seconds = 0.0
 
     def __call__(self) -> float:
-        """The present."""
         return self.seconds
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A good file."""
     file = tmp_path / "people.yaml"
     file.write_text(GOOD)
     return file
 
 
 def test_every_key_of_a_person_is_read(path: Path) -> None:
-    """What is written is what the directory knows; an end in another zone is kept in UTC."""
     ana, bo, other = load_people(path)
     assert ana == Person(
         id="ana",
@@ -128,7 +123,6 @@ def test_every_key_of_a_person_is_read(path: Path) -> None:
     ],
 )
 def test_each_mistake_is_one_sentence_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
-    """File, line, what is wrong, and what to write instead."""
     file = tmp_path / "people.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -142,7 +136,6 @@ def test_each_mistake_is_one_sentence_with_its_line(tmp_path: Path, text: str, l
 
 
 def test_both_spellings_mean_the_same(tmp_path: Path) -> None:
-    """As everywhere in the manifest; both at once are one too many."""
     file = tmp_path / "people.yaml"
     file.write_text("- id: ana\n- id: bo\n  roles: []\n  Roles: []\n")
     with pytest.raises(ConfigError, match=r"people\.yaml:4: unknown key `Roles`.*did you mean `roles`"):
@@ -150,14 +143,12 @@ def test_both_spellings_mean_the_same(tmp_path: Path) -> None:
 
 
 def test_a_directory_made_in_code_is_checked_alike() -> None:
-    """A time without a zone, which no file can hold, is refused too."""
     ana = Person(id="ana", delegations=(Delegation(to="bo", until=datetime(2030, 1, 1)),))
     with pytest.raises(ConfigError, match="without a zone"):
         FixedDirectory([ana, Person(id="bo")])
 
 
 def test_entries_and_logins_of_one_human_have_one_id(tmp_path: Path) -> None:
-    """By each entry that names the first, and by the ids that their logins had before they were written down."""
     file = tmp_path / "people.yaml"
     file.write_text(
         "- {id: ana, identities: {oidc: ['https://x#1']}}\n"
@@ -172,7 +163,6 @@ def test_entries_and_logins_of_one_human_have_one_id(tmp_path: Path) -> None:
 
 
 def test_a_person_is_known_by_who_they_are_elsewhere(path: Path) -> None:
-    """Of their own tenant, on that channel alone; letter case counts except in e-mail addresses."""
     directory = FixedDirectory(load_people(path))
     for address in ("ana@example.com", "ANA@EXAMPLE.COM", "Ana@Example.com"):
         found = directory.by_identity("email", address)
@@ -187,14 +177,12 @@ def test_a_person_is_known_by_who_they_are_elsewhere(path: Path) -> None:
 
 
 def test_an_address_in_other_letters_is_another_address() -> None:
-    """A letter that only lower-cases to an ASCII one (KELVIN SIGN) does not make somebody else's address ours."""
     directory = FixedDirectory([Person(id="kim", identities={"email": ("kim@example.com",)})])
     assert "\u212aim@example.com".lower() == "kim@example.com"
     assert directory.by_identity("email", "\u212aim@example.com") is None
 
 
 def test_delegators_are_those_whose_delegation_holds() -> None:
-    """To this person, of this tenant, by an active one, strictly before the end; each once, as declared."""
     until = (Delegation(to="bo", until=END), Delegation(to="bo", until=END + timedelta(hours=1)))
     people = [
         Person(id="cy", delegations=until[:1]),
@@ -216,7 +204,6 @@ def test_delegators_are_those_whose_delegation_holds() -> None:
 
 
 def test_built_in_people_stand_beside_any_directory(path: Path) -> None:
-    """They are added where their ids are free, and can be taken off again."""
     declared = FileDirectory(path)
     both = DevelopmentDirectory(declared)
     assert isinstance(both, Directory)
@@ -230,7 +217,6 @@ def test_built_in_people_stand_beside_any_directory(path: Path) -> None:
 
 
 def test_a_change_is_seen_within_a_second(path: Path) -> None:
-    """Looked at once a second at most: what is asked in between costs no look, and then the new file counts."""
     clock = Clock()
     directory = FileDirectory(path, clock=clock)
     path.write_text(GOOD.replace("finance, admin", "finance"))
@@ -243,14 +229,12 @@ def test_a_change_is_seen_within_a_second(path: Path) -> None:
 
 
 def load_people_of(text: str, folder: Path) -> tuple[Person, ...]:
-    """The people of a text."""
     other = folder / "other.yaml"
     other.write_text(text)
     return load_people(other)
 
 
 def test_every_question_is_answered_from_the_new_file(path: Path) -> None:
-    """`find`, `all`, `by_identity`, `person_id` and `delegators` look alike."""
     asked = (
         lambda d: d.find("bo"),
         lambda d: d.all("main"),
@@ -272,7 +256,6 @@ def test_every_question_is_answered_from_the_new_file(path: Path) -> None:
 def test_a_broken_new_file_keeps_the_last_good_one(
     path: Path, caplog: pytest.LogCaptureFixture, broken: str | None
 ) -> None:
-    """One sentence is logged, once, however long it stays broken; a good file counts again."""
     clock = Clock()
     directory = FileDirectory(path, clock=clock)
     caplog.set_level(logging.INFO)
@@ -293,7 +276,6 @@ def test_a_broken_new_file_keeps_the_last_good_one(
 
 
 def test_a_file_of_the_same_size_and_time_put_in_its_place_is_another(path: Path) -> None:
-    """Renaming another file over it is the safe way to change it, and is seen whatever its time says."""
     clock = Clock()
     directory = FileDirectory(path, clock=clock)
     new = path.with_name("new.yaml")
@@ -309,7 +291,6 @@ def test_a_file_of_the_same_size_and_time_put_in_its_place_is_another(path: Path
 
 
 def test_an_unchanged_file_is_not_read_again(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Looks cost one `stat`."""
     clock = Clock()
     directory = FileDirectory(path, clock=clock)
     caplog.set_level(logging.INFO)
@@ -320,13 +301,11 @@ def test_an_unchanged_file_is_not_read_again(path: Path, caplog: pytest.LogCaptu
 
 
 def test_the_first_file_must_be_right(tmp_path: Path) -> None:
-    """Nothing starts without its people."""
     with pytest.raises(ConfigError, match="there is no such file"):
         FileDirectory(tmp_path / "nowhere.yaml")
 
 
 def test_the_file_that_a_manifest_names_is_followed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The catalog is closed, but who exists is not part of it."""
     monkeypatch.setattr("signoff.people.people_file.CHECK_SECONDS", 0.0)
     manifest = path.with_name("signoff.yaml")
     manifest.write_text("version: 1\npeople: people.yaml\n")

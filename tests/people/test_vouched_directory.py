@@ -1,5 +1,3 @@
-"""People whom nobody declared: what the gateway signs of them, and when it counts."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,12 +26,10 @@ def vouched(person: Person = CY, names: tuple[str, ...] = ("cy@example.com", "cy
 
 
 def why(row: VouchedPerson, *declared: Person, now: datetime = NOW, verifier: Verifier | None = None) -> str:
-    """Why it does not count."""
     return vouching_problem(row, FixedDirectory(declared), verifier or SIGNER.verifier(), now)
 
 
 def test_what_the_gateway_signed_counts_until_it_is_over() -> None:
-    """From the sign-in on, not a moment longer than was signed."""
     assert why(vouched()) == ""
     assert why(vouched(), now=NOW + WEEK - timedelta(milliseconds=1)) == ""
     assert why(vouched(), now=NOW + WEEK) == "over"
@@ -56,12 +52,10 @@ def test_what_the_gateway_signed_counts_until_it_is_over() -> None:
     ],
 )
 def test_a_row_that_was_changed_counts_for_nobody(change: dict[str, Any]) -> None:
-    """Whoever can write rows has no key."""
     assert why(vouched().model_copy(update=change)) == "not signed by the gateway"
 
 
 def test_other_keys_and_retired_ones_sign_nobody() -> None:
-    """A key vouches for what it signed before it was retired."""
     other = Signer(PrivateKeys(keys=(new_key(NOW),)))
     assert why(vouched(), verifier=other.verifier()) == "not signed by the gateway"
     assert why(vouched(), verifier=Verifier()) == "not signed by the gateway"
@@ -84,7 +78,6 @@ def test_other_keys_and_retired_ones_sign_nobody() -> None:
     ],
 )
 def test_what_no_login_says_counts_for_nobody(person: Person) -> None:
-    """Even signed: a login makes one person, under its own id, who stands in for nobody."""
     assert why(vouched(person)) == "not what a login says of anybody"
 
 
@@ -100,13 +93,11 @@ def test_what_no_login_says_counts_for_nobody(person: Person) -> None:
     ],
 )
 def test_who_is_declared_is_what_the_declaration_says(declared: Person) -> None:
-    """By id, by login, or by any name that came with the login, however it is spelt; inactive ones as well."""
     assert why(vouched(), declared) == "this person is declared"
     assert why(vouched(), declared.model_copy(update={"tenant": "acme"})) == ""
 
 
 def test_the_directory_knows_them_beside_those_declared() -> None:
-    """By id and by login, in their own tenant; only declared people are stood in for."""
     people = VouchedDirectory(FixedDirectory([ANA, Person(id="ana2")]), [CY])
     assert isinstance(people, Directory)
     assert (people.find(CY.id), people.find("ana"), people.find(CY.id, "acme")) == (CY, ANA, None)

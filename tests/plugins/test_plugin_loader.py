@@ -26,7 +26,6 @@ def test_entry_points_of_the_project_are_those_that_the_loader_and_the_settings_
 
 
 def test_every_plugin_folder_is_held_by_the_import_contracts() -> None:
-    """The linter cannot name the folders by a pattern: `loader` and `plugin` stand beside them."""
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     about = [each for each in linter["contracts"] if "plugin" in each["name"]]
     folders = sorted(f"signoff.plugins.{path.parent.name}" for path in ROOT.glob("src/signoff/plugins/*/__init__.py"))
@@ -56,7 +55,6 @@ def test_plugin_of_another_distribution_adds_its_channel(install: Install) -> No
 
 
 def test_plugin_that_the_settings_do_not_name_is_never_imported(install: Install, tmp_path: Path) -> None:
-    """Its kind is refused with the entry to add."""
     mark = tmp_path / "imported"
     install("acme-beeper", f"open({str(mark)!r}, 'w')")
     with pytest.raises(ConfigError, match="add the plugin `acme-beeper:beeper`, which is installed, to SIGNOFF"):
@@ -67,7 +65,6 @@ def test_plugin_that_the_settings_do_not_name_is_never_imported(install: Install
 def test_entry_point_of_a_distribution_that_the_settings_do_not_name_is_not_believed(
     install: Install, tmp_path: Path
 ) -> None:
-    """Two distributions offer one name; the settings name one of them."""
     mark = tmp_path / "imported"
     install("evil-beeper", f"open({str(mark)!r}, 'w')")
     plugins = Plugins([install("acme-beeper")])
@@ -103,7 +100,6 @@ def test_misspelt_entry_point_is_answered_with_the_nearest(install: Install) -> 
 
 @pytest.mark.parametrize("kind", ["email", "telegram", "inbox", "api", "link"])
 def test_plugin_cannot_offer_a_channel_that_exists(install: Install, kind: str) -> None:
-    """Nor take the name of the inbox or the API, by which receipts say where an answer came from."""
     name = install("acme-beeper", code(kind=kind))
     expected = f"the distribution `acme-beeper` offers the channel `{kind}`, which exists already"
     assert problems(name) == [expected]

@@ -39,7 +39,6 @@ def of_degree(degree: int) -> str:
 
 @pytest.mark.parametrize(("degree", "power"), [(3, "third"), (5, "5th")])
 def test_what_grows_too_fast_is_refused_by_its_power(degree: int, power: str) -> None:
-    """With the power that is allowed, and what to do in its place."""
     problem = growth_problem(tree(of_degree(degree)), VARIABLES)
     assert problem == (
         f"its cost grows with the {power} power of the size of the data, at most the second is allowed; "
@@ -49,17 +48,14 @@ def test_what_grows_too_fast_is_refused_by_its_power(degree: int, power: str) ->
 
 
 def test_powers_are_named_as_people_name_them() -> None:
-    """The small ones by a word."""
     assert [bounded_expression._ordinal(power) for power in (2, 3, 4, 11)] == ["second", "third", "4th", "11th"]
 
 
 def test_only_what_grows_faster_than_its_data_is_bounded() -> None:
-    """One pass over everything is not, a pass for each item is."""
     assert [is_bounded(tree(of_degree(degree)), VARIABLES) for degree in (0, 1, 2)] == [False, False, True]
 
 
 def test_without_an_evaluator_both_engines_say_what_is_missing() -> None:
-    """An error, which asks or denies, and never an answer."""
     why = "this program has no process for it; call `signoff.policypool.install()` at its start"
     task = BoundedTask("true", (), {})
     assert NoEvaluator().evaluate(task) == (EngineOutcome("error", why), EngineOutcome("error", why))
@@ -81,7 +77,6 @@ def test_without_an_evaluator_both_engines_say_what_is_missing() -> None:
     ],
 )
 def test_data_that_are_too_large_are_not_evaluated(cost: Cost, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the step and the byte: what is just within the limits is evaluated."""
     monkeypatch.setattr(bounded_expression, "cost_of", lambda *given: cost)
     monkeypatch.setattr(bounded_expression._PROGRAM, "evaluator", Always())
     found = bounded_outcomes(tree("true"), BoundedTask("true", (), {}))
@@ -89,15 +84,11 @@ def test_data_that_are_too_large_are_not_evaluated(cost: Cost, note: str, monkey
 
 
 def test_what_cannot_be_counted_is_an_error_by_the_kind_of_what_was_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It never raises: a policy that cannot be evaluated asks a person."""
     monkeypatch.setattr(bounded_expression._PROGRAM, "evaluator", None)
     found = bounded_outcomes(tree("true"), BoundedTask("true", (), {}))
     assert found == failed_outcomes("it cannot be evaluated (AttributeError)")
 
 
 class Always:
-    """Finds everything true."""
-
     def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
-        """Both engines agree."""
         return EngineOutcome("true"), EngineOutcome("true")

@@ -43,7 +43,6 @@ def test_false_never_asks_and_true_always_asks() -> None:
 
 
 def test_needs_person_says_whether_anything_can_pass_alone() -> None:
-    """Only a rule that approves can make a person unneeded."""
     assert compiled(auto_approve_if="true").needs_person == "maybe"
     assert compiled(deny_if="args.flag").needs_person == "always"
     assert compiled(require_approval_if="args.flag").needs_person == "always"
@@ -52,7 +51,6 @@ def test_needs_person_says_whether_anything_can_pass_alone() -> None:
 @pytest.mark.row("Q5")
 @pytest.mark.row("B69")
 def test_a_verdict_explains_itself() -> None:
-    """A verdict carries its rule, the rule's text, one sentence, the policy's hash and both engines' answers."""
     policy = compiled(auto_approve_if=CHEAP)
     verdict = policy.judge(arguments(), context())
     assert (verdict.verdict, verdict.rule, verdict.rule_text) == ("auto", RuleReference(name="auto_approve_if"), CHEAP)
@@ -70,7 +68,6 @@ def test_a_verdict_explains_itself() -> None:
 @pytest.mark.row("B70")
 @pytest.mark.row("N29")
 def test_policies_see_the_pinned_context_and_nothing_else() -> None:
-    """The verdict follows the context handed over, and there is no clock or other name to ask."""
     policy = compiled(auto_approve_if=CHEAP)
     assert policy.judge(arguments(), context(tier="trusted")).verdict == "auto"
     assert policy.judge(arguments(), context(tier="guest")).verdict == "ask"
@@ -81,7 +78,6 @@ def test_policies_see_the_pinned_context_and_nothing_else() -> None:
 
 @pytest.mark.row("N29")
 def test_own_context_fields_are_declared_and_checked() -> None:
-    """The manifest's context adds typed fields below `ctx`; the standard ones cannot be declared again."""
     extra = {"user.costCentre": {"type": "string"}, "project.budget": {"type": "number"}}
     policy = compile_policy(
         ApprovalPolicy(auto_approve_if="ctx.user.costCentre == 'c1' && ctx.project.budget / 2.0 > 4.0"),
@@ -133,7 +129,6 @@ def test_own_context_fields_are_declared_and_checked() -> None:
     ],
 )
 def test_a_bad_policy_is_refused_with_its_remedy(text: str, says: str) -> None:
-    """A mistake is found at build, by tool, field, expression and remedy."""
     with pytest.raises(ConfigError) as caught:
         compiled(auto_approve_if=text)
     error = caught.value
@@ -146,14 +141,12 @@ def test_a_bad_policy_is_refused_with_its_remedy(text: str, says: str) -> None:
 
 
 def test_an_error_names_its_column_on_any_line() -> None:
-    """The column counts from 1 through the whole expression, newlines included."""
     with pytest.raises(ConfigError) as caught:
         compiled(deny_if="args.flag ||\nargs.totalCots < 50")
     assert caught.value.context["column"] == len("args.flag ||\n") + len("args") + 1
 
 
 def test_what_the_schema_leaves_open_is_reported() -> None:
-    """An untyped place is no error but a finding, and only where a policy reads it."""
     assert compiled(auto_approve_if="args.odd == 1").findings == ("`auto_approve_if`: not checked: `args.odd`",)
     assert compiled(auto_approve_if="args.meta.x.y == 1").findings == ("`auto_approve_if`: not checked: `args.meta.x`",)
     assert compiled(auto_approve_if=CHEAP).findings == ()
@@ -185,7 +178,6 @@ def test_a_schema_as_pydantic_writes_it_is_understood() -> None:
 
 
 def test_a_tool_without_arguments_has_none_to_name() -> None:
-    """A closed object without properties makes every argument a typo."""
     closed = {"type": "object", "properties": {}, "additionalProperties": False}
     policy = ApprovalPolicy(auto_approve_if="args.x == 1")
     with pytest.raises(ConfigError, match=r"no field `args.x`; declared are none"):
@@ -193,7 +185,6 @@ def test_a_tool_without_arguments_has_none_to_name() -> None:
 
 
 def test_the_hash_follows_what_the_policy_says() -> None:
-    """Spelling and defaults do not change the hash; a rule or a quorum does."""
     plain = compiled(auto_approve_if=CHEAP)
     assert plain.hash == compiled(autoApproveIf=f"  {CHEAP}\n", quorum=1, timeout="24h").hash
     assert plain.hash != compiled(auto_approve_if=CHEAP, quorum=2).hash
@@ -209,7 +200,6 @@ def test_shown_and_secret_arguments_must_exist() -> None:
 
 
 def test_route_to_names_the_people_who_are_asked() -> None:
-    """A list of roles and users that both engines agree on replaces `approvers`, each once."""
     policy = compiled(approvers=["role:finance"], route_to="['role:' + args.currency, 'user:ana', 'user:ana']")
     verdict = policy.judge(arguments(), context())
     assert (verdict.verdict, verdict.terms.approvers) == ("ask", ("role:EUR", "user:ana"))
@@ -231,21 +221,18 @@ def test_route_to_names_the_people_who_are_asked() -> None:
     ],
 )
 def test_a_route_that_gives_no_people_falls_back_and_says_so(text: str, args: dict[str, Any]) -> None:
-    """Anything but a list of approvers asks the named ones."""
     verdict = compiled(approvers=["role:finance"], route_to=text).judge(arguments(**args), context())
     assert (verdict.verdict, verdict.terms.approvers) == ("ask", ("role:finance",))
     assert "route_to" in verdict.why
 
 
 def test_a_route_must_be_a_list_of_strings() -> None:
-    """A route of another type is found at build."""
     for text in ("args.flag", "args.legs", "'role:x'", "[1]"):
         with pytest.raises(ConfigError, match="it must be a list of strings"):
             compiled(route_to=text)
 
 
 def test_named_approvers_are_carried_and_level_admin_is_short_for_a_role() -> None:
-    """`level: admin` without approvers asks `role:admin`; also a verdict that lets pass says whom."""
     assert compiled(approvers=["user:ana"], level="admin").judge({}, {}).terms.approvers == ("user:ana",)
     assert compiled(level="admin").judge({}, {}).terms.approvers == ("role:admin",)
     assert compiled(level="user").judge({}, {}).terms.approvers == ()
@@ -264,7 +251,6 @@ def test_named_approvers_are_carried_and_level_admin_is_short_for_a_role() -> No
     ],
 )
 def test_data_out_of_bounds_asks_and_denies(args: dict[Any, Any], why: str) -> None:
-    """Neither engine sees odd data: auto asks, deny denies, and the reason is told."""
     asked = compiled(auto_approve_if="true").judge(args, context())
     assert asked.verdict == "ask"
     assert why in asked.why
@@ -282,7 +268,6 @@ def disagreeing(rule: str, first: str, second: str, **fields: Any) -> CompiledPo
 @pytest.mark.row("N27")
 @pytest.mark.parametrize("pair", [("true", "false"), ("false", "true"), ("true", "1"), ("true", "1 / 0 == 1")])
 def test_engines_that_disagree_fall_to_the_safe_side(pair: tuple[str, str]) -> None:
-    """One engine alone never skips a person, and never lets a denial, a question or a hidden tool pass."""
     data = (arguments(), context())
     assert disagreeing("auto_approve_if", *pair).judge(*data).verdict == "ask"
     assert disagreeing("deny_if", *pair, auto_approve_if="true").judge(*data).verdict == "deny"
@@ -295,20 +280,17 @@ def test_engines_that_disagree_fall_to_the_safe_side(pair: tuple[str, str]) -> N
 
 
 def test_a_disagreement_is_told() -> None:
-    """The reason says that the engines answered differently, and each answer is kept."""
     verdict = disagreeing("auto_approve_if", "true", "false").judge(arguments(), context())
     assert "answered differently by the two engines" in verdict.why
     assert [each.kind for each in verdict.engines] == ["true", "false"]
 
 
 def test_engines_that_route_to_other_people_ask_the_named_ones() -> None:
-    """A route holds only when both engines give the same people."""
     policy = disagreeing("route_to", "['user:ana']", "['user:eve']", approvers=["role:finance"])
     assert policy.judge(arguments(), context()).terms.approvers == ("role:finance",)
 
 
 def test_the_second_engine_never_sees_what_the_first_rejects() -> None:
-    """After an error of the first engine the second is not run."""
     verdict = compiled(auto_approve_if="args.count / 0 == 1").judge(arguments(), context())
     assert [each.kind for each in verdict.engines] == ["error", "error"]
     assert "not run" in verdict.engines[1].note
@@ -317,7 +299,6 @@ def test_the_second_engine_never_sees_what_the_first_rejects() -> None:
 @given(json_values, json_values)
 @settings(max_examples=150, deadline=None)
 def test_judging_never_raises_and_auto_needs_the_exact_truth(cost: Any, tier: Any) -> None:
-    """Whatever stands in the data, the person is skipped only for a finite number below 50 and a trusted tier."""
     args: Any = {"totalCost": cost}
     verdict = compiled_cheap.judge(args, context(tier=tier))
     number = isinstance(cost, int | float) and not isinstance(cost, bool) and abs(cost) < 2**53
@@ -327,7 +308,6 @@ def test_judging_never_raises_and_auto_needs_the_exact_truth(cost: Any, tier: An
 @given(json_values, json_values)
 @settings(max_examples=60, deadline=None)
 def test_judging_survives_data_of_any_shape(args: Any, ctx: Any) -> None:
-    """Even data that no schema let through gives a verdict, never an exception and never `auto`."""
     assert compiled_cheap.judge(args, ctx).verdict == "ask"
     rules = compiled_rule.judge(actor=args, tool=TOOL, ctx=ctx)
     assert rules.effect in ("hide", "none")
@@ -366,7 +346,6 @@ scalars = (
 def test_random_comparisons_are_auto_only_when_cel_says_true(
     left: str, operator: str, right: str, data: dict[str, Any]
 ) -> None:
-    """Over untyped data of every scalar type, `auto` is given exactly where CEL's comparison is true."""
     text = f"{left} {operator} {right}"
     try:
         policy = compile_policy(ApprovalPolicy(auto_approve_if=text), tool=TOOL, input_schema=FLAT)
@@ -376,7 +355,6 @@ def test_random_comparisons_are_auto_only_when_cel_says_true(
 
 
 def test_eight_threads_judge_as_one() -> None:
-    """One compiled policy gives every thread the verdict on its own call."""
     policy = compiled(
         auto_approve_if=f"({CHEAP}) && args.recipients.all(r, r.startsWith('x'))", deny_if="args.count > 7"
     )
@@ -407,7 +385,6 @@ def test_eight_threads_judge_as_one() -> None:
 
 
 def test_compiling_and_judging_in_threads_at_once_is_safe() -> None:
-    """A policy compiled while others judge is the one that was asked for."""
     wrong: list[Any] = []
 
     def work(number: int) -> None:
@@ -427,7 +404,6 @@ def test_compiling_and_judging_in_threads_at_once_is_safe() -> None:
 
 
 def test_compiled_policies_are_frozen() -> None:
-    """Nobody changes a policy after it was hashed."""
     policy = compiled(auto_approve_if="true")
     with pytest.raises(FrozenInstanceError):
         policy.hash = ""  # type: ignore[misc]
@@ -450,7 +426,6 @@ def rules_of(*rules: tuple[str, str]) -> CompiledRules:
 
 @pytest.mark.row("B78")
 def test_the_designs_own_rule_hides_the_tool() -> None:
-    """`actor.scope != 'admin' && tool.tags.includes('destructive')`, word for word, with effect `hide`."""
     rules = rules_of(("hide", "actor.scope != 'admin' && tool.tags.includes('destructive')"))
     actor, admin = ({"name": "desk", "scope": scope, "tags": []} for scope in ("", "admin"))
     assert rules.judge(actor=actor, tool=TOOL, ctx=context()).effect == "hide"
@@ -461,7 +436,6 @@ def test_the_designs_own_rule_hides_the_tool() -> None:
 @pytest.mark.row("B13")
 @pytest.mark.row("V01")
 def test_a_rule_over_tags_hides_the_tool() -> None:
-    """A rule sees tool, actor and context, and names itself and its reason."""
     rules = rules_of(("hide", "tool.tags.includes('destructive') && !('trusted' in actor.tags)"))
     verdict = rules.judge(actor={"name": "desk", "tags": []}, tool=TOOL, ctx=context())
     assert verdict.effect == "hide"
@@ -474,7 +448,6 @@ def test_a_rule_over_tags_hides_the_tool() -> None:
 
 @pytest.mark.row("X11")
 def test_the_strictest_rule_that_applies_counts() -> None:
-    """hide stands above deny, deny above require_approval, whatever the order of writing."""
     everyone = {"name": "desk", "tags": ["t"]}
     for rules, effect in (
         ((("require_approval", "true"), ("deny", "true"), ("hide", "true")), "hide"),
@@ -490,7 +463,6 @@ def test_the_strictest_rule_that_applies_counts() -> None:
 @pytest.mark.row("V01")
 @pytest.mark.parametrize("effect", ["hide", "deny", "require_approval"])
 def test_a_rule_that_errs_applies(effect: str) -> None:
-    """A rule that cannot be evaluated is taken to apply."""
     rules = rules_of((effect, "actor.tags[3] == 'x'"))
     assert rules.judge(actor={"name": "desk", "tags": []}, tool=TOOL, ctx=context()).effect == effect
     assert rules.judge(actor={"name": "desk"}, tool=TOOL, ctx=context()).effect == effect
@@ -498,7 +470,6 @@ def test_a_rule_that_errs_applies(effect: str) -> None:
 
 
 def test_bad_rules_are_refused() -> None:
-    """Rules have no arguments to look at, names of their own, and are checked like policies."""
     for text, says in (
         ("args.x == 1", "args"),
         ("tool.tgas == []", "did you mean `tool.tags`"),
@@ -516,13 +487,11 @@ def test_bad_rules_are_refused() -> None:
     "name", ["auto_approve_if", "handler:rules:limits (admin)", "deny_if, handler:rules:limits", "grant:g"]
 )
 def test_a_global_rule_may_have_any_name(name: str) -> None:
-    """No name makes it anything but a global rule, as its kind says: see `RuleReference`."""
     (rule, _) = compile_rules([GlobalRule(name=name, rule="true", effect="hide")]).rules[0]
     assert rule.name == name
 
 
 def test_the_hash_of_rules_follows_their_content() -> None:
-    """Another effect or expression is another hash."""
     assert rules_of(("hide", "true")).hash == rules_of(("hide", " true ")).hash
     assert (
         len({rules_of(("hide", "true")).hash, rules_of(("deny", "true")).hash, rules_of(("hide", "false")).hash}) == 3
@@ -535,7 +504,6 @@ FOREIGN = {"name": "desk", "tags": [2**53]}
 
 
 def test_a_policy_reads_call_turn_tool_and_actor() -> None:
-    """Each by its name and with its own values; a number of the schema is one also where a whole one was given."""
     text = "tool.name == 'book_flight' && actor.name == 'desk' && args.totalCost / 8.0 == 1.5 && ctx.turn == 't1'"
     policy = compiled(auto_approve_if=text)
     given = arguments(totalCost=12)
@@ -569,7 +537,6 @@ def test_rules_over_calls_read_their_arguments() -> None:
 
 
 def test_a_verdict_tells_the_rule_and_every_answer_that_led_to_it() -> None:
-    """The rule by which people are asked, and the answers of both engines to each rule and term up to it."""
     policy = compiled(
         deny_if="args.flag",
         require_approval_if="args.count > 1",
@@ -595,7 +562,6 @@ def test_a_verdict_tells_the_rule_and_every_answer_that_led_to_it() -> None:
 
 
 def test_also_who_need_not_be_asked_is_told_whom_it_would_have_been() -> None:
-    """A gate after the policy may ask all the same: on the policy's terms, and by its route."""
     routed = compiled(auto_approve_if="true", route_to="['user:ana']", approvers=["role:finance"])
     assert routed.judge(arguments(), context()).terms.approvers == ("user:ana",)
     for requires in (True, False):
@@ -606,7 +572,6 @@ def test_also_who_need_not_be_asked_is_told_whom_it_would_have_been() -> None:
 
 
 def test_the_hash_is_one_of_what_the_policy_says_alone() -> None:
-    """Remembered answers hold for it: neither a new field nor a default may change it."""
     terms = [{"when": "args.count > 2", "quorum": 2}]
     policy = compiled(auto_approve_if=" args.flag ", terms=[{"when": " args.count > 2", "quorum": 2}])
     assert policy.hash == sha256_hex({"requires_approval": {"auto_approve_if": "args.flag", "terms": terms}})
@@ -615,13 +580,11 @@ def test_the_hash_is_one_of_what_the_policy_says_alone() -> None:
 
 @pytest.mark.parametrize("field", ["only", "secret"])
 def test_a_name_in_show_that_is_no_argument_is_told_by_its_field(field: str) -> None:
-    """An editor marks the line by it."""
     with pytest.raises(ConfigError) as refused:
         compiled(show={field: ["curency"]})
     assert (refused.value.context["field"], refused.value.context["value"]) == (f"show.{field}", "curency")
 
 
 def test_a_handler_alone_may_let_a_call_pass() -> None:
-    """So that nobody says of such a tool that people are always asked."""
     assert compiled(handler="desk.rules:judge").needs_person == "maybe"
     assert compiled(handler="desk.rules:judge", deny_if="args.flag").needs_person == "always"

@@ -102,12 +102,10 @@ def data(size: int) -> dict[str, Any]:
     ],
 )
 def test_the_degree_is_what_is_read_again_for_each_item(text: str, degree: int) -> None:
-    """A pass over all that is there is one, also over lists within lists; whatever multiplies two sizes is two."""
     assert growth(tree(text), VARIABLES).degree == degree
 
 
 def test_what_is_known_to_be_a_number_is_not_joined() -> None:
-    """`+` of numbers costs nothing and joins nothing; of anything else in a macro it may."""
     small = sizes_at_most(VARIABLES, nodes=1, text=1)
     assert cost_of(tree("args.l.all(x, x + args.n > 1)"), small).joins == 0
     assert cost_of(tree("args.t + args.u == 'x'"), small).joins == 0
@@ -116,7 +114,6 @@ def test_what_is_known_to_be_a_number_is_not_joined() -> None:
 
 
 def test_what_holds_one_thing_often_is_as_large_as_all_of_them() -> None:
-    """Comparing two such lists costs as much as their copies would: the factor grows with each level."""
     sixteen = "[args.any].map(x, [x, x, x, x]).map(x, [x, x, x, x])"
     once, often = cost("[args.any] == [args.any]", data(1_000)), cost(f"{sixteen} == {sixteen}", data(1_000))
     assert often.steps > 15 * once.steps
@@ -124,7 +121,6 @@ def test_what_holds_one_thing_often_is_as_large_as_all_of_them() -> None:
 
 
 def test_sizes_are_counted_where_they_lie() -> None:
-    """Length, values and bytes of text of a value; of items together, and of what lies under one name in each."""
     found = CountedExtent(([{"k": "äb", "v": [1, 2]}, {"k": "c", "z": None}],))
     assert (found.kind, found.length, found.nodes) == ("list", 2, 13)
     items = found.child(None)
@@ -152,7 +148,6 @@ class Work:
 
 @contextmanager
 def measured(work: Work) -> Iterator[dict[str, Any]]:
-    """Operators and evaluator that count what they do."""
     equal, visit = operators.equal, second_engine._Evaluator._visit_tree
 
     def counting(left: Any, right: Any) -> bool:
@@ -250,7 +245,6 @@ def bound(text: str) -> str:
 @settings(max_examples=150)
 @given(EXPRESSIONS, DATA)
 def test_no_evaluation_takes_more_than_its_cost(text: str, args: dict[str, Any]) -> None:
-    """Visits, comparisons and what is joined stay within what was worked out from the sizes before."""
     whole = bound(text)
     most, work = cost(whole, args), worked(whole, args)
     assert work.units <= most.units
@@ -260,7 +254,6 @@ def test_no_evaluation_takes_more_than_its_cost(text: str, args: dict[str, Any])
 @settings(max_examples=80)
 @given(EXPRESSIONS, DATA)
 def test_the_cost_over_data_is_within_the_cost_over_sizes(text: str, args: dict[str, Any]) -> None:
-    """What is counted in data is never more than what their sizes alone allow: that rates an expression at build."""
     whole, sizes = bound(text), counted_extents({"args": args})["args"]
     widest = sizes_at_most(VARIABLES, nodes=sizes.nodes + sizes.length, text=sizes.text + sizes.nodes)
     assert cost(whole, args).steps <= cost_of(tree(whole), widest).steps
@@ -269,7 +262,6 @@ def test_the_cost_over_data_is_within_the_cost_over_sizes(text: str, args: dict[
 @settings(max_examples=40)
 @given(EXPRESSIONS)
 def test_work_grows_with_no_higher_power_than_the_degree(text: str) -> None:
-    """Over data three times as large the work is at most three to the power of the degree."""
     whole = bound(text)
     degree = growth(tree(whole), VARIABLES).degree
     if degree <= POLICY_DEGREE:
@@ -394,7 +386,6 @@ EXACTLY = {
     ],
 )
 def test_each_form_costs_so_much(text: str, units: int, memory: int, joins: int) -> None:
-    """One that rises refuses expressions that were taken before, one that falls lets them run away."""
     assert cost(text, EXACTLY) == Cost(units, memory, joins)
 
 
@@ -412,12 +403,10 @@ def test_each_form_costs_so_much(text: str, units: int, memory: int, joins: int)
     ],
 )
 def test_each_form_grows_so_much(text: str, degree: int, factor: int) -> None:
-    """Over data of which only the schema is known: by which power of their size, and how many times it."""
     assert growth(tree(text), VARIABLES) == CostGrowth(degree, factor)
 
 
 def test_a_pattern_costs_by_its_size_for_each_byte_of_the_text() -> None:
-    """One that RE2 refuses has no size: it is an error before any text is read."""
     small, large, broken = (
         cost(f"args.t.matches('{pattern}')", EXACTLY).units - 2 * len(pattern) for pattern in ("a", "(a|b){60}", "(")
     )
@@ -426,7 +415,6 @@ def test_a_pattern_costs_by_its_size_for_each_byte_of_the_text() -> None:
 
 
 def test_a_cost_has_whole_steps() -> None:
-    """The last one begun included; sums and repeats are by each measure."""
     assert [Cost(units).steps for units in (0, 1, STEP, STEP + 1)] == [0, 1, 1, 2]
     assert Cost(1, 2, 3) + Cost(10, 20, 30) == Cost(11, 22, 33)
     assert Cost(1, 2, 3).times(4) == Cost(4, 8, 12)
@@ -434,7 +422,6 @@ def test_a_cost_has_whole_steps() -> None:
 
 
 def test_of_data_unknown_there_is_so_much_of_each_kind() -> None:
-    """Values for a list, bytes for a text, and of what has no size its place alone; below it as much again."""
     size = sizes_at_most(VARIABLES, nodes=5, text=7)["args"]
     assert (size.kind, size.length, size.nodes, size.text, size.level) == ("map", 5, 5, 7, 0)
     found = {name: size.child(name).at(2) for name in ("n", "t", "l", "any")}
@@ -455,7 +442,6 @@ def test_of_data_unknown_there_is_so_much_of_each_kind() -> None:
 
 
 def test_no_part_is_larger_than_the_whole() -> None:
-    """Of a value that was made, what lies within may be as long as all of its values and bytes."""
     whole = Extent("list", 2, 5, 7, 3)
     assert whole.child("x") == whole.child(None) == Extent("any", 12, 5, 7, 3)
     assert whole.at(4) == Extent("list", 2, 5, 7, 4)
@@ -464,7 +450,6 @@ def test_no_part_is_larger_than_the_whole() -> None:
 
 
 def test_what_is_counted_keeps_its_place() -> None:
-    """The level of a macro's variable goes with what lies below; kinds that differ are any, and nulls have none."""
     found = CountedExtent(("ab", None), 3)
     assert (found.kind, found.length, found.nodes, found.text, found.level) == ("text", 2, 2, 2, 3)
     assert CountedExtent(([{"k": 1}],), 3).child(None).child("k").level == 3
@@ -495,6 +480,5 @@ def test_what_is_counted_keeps_its_place() -> None:
     ],
 )
 def test_an_index_names_a_field_where_it_is_a_plain_text(index: str, name: str | None) -> None:
-    """Whatever has to be worked out first may name any of them."""
     (found,) = tree(f"args[{index}] == 1").find_data("member_index")
     assert _find_name(found.children[1]) == name

@@ -39,12 +39,10 @@ def summary(text: str, *reports: str, variables: Any = VARIABLES) -> tuple[str, 
     ],
 )
 def test_a_report_without_a_place(report: str, sentence: str) -> None:
-    """Its first line, at most two hundred characters; nothing said is nothing read."""
     assert read_error(report, ErrorPlace("true", VARIABLES)) == (sentence, 0)
 
 
 def test_columns_count_through_lines() -> None:
-    """The column is that of the whole text, line ends counted, from 1."""
     assert summary("ab", "1:2: Odd thing") == ("odd thing", 2)
     assert summary("ab\ncd\nef", "3:1: Odd thing") == ("odd thing", 7)
 
@@ -64,7 +62,6 @@ def test_a_long_message_is_cut(message: str, sentence: str) -> None:
 
 
 def test_the_slip_that_can_be_put_right_comes_first() -> None:
-    """Of several errors the one with a remedy, else the first."""
     found = summary("args.cuont > x", "1:12: undeclared reference to 'x'", "1:5: undefined field 'cuont'")
     assert found == ("no field `args.cuont`; did you mean `args.count`?", 5)
     assert summary("a b", "1:1: One", "1:3: Two") == ("one", 1)
@@ -100,12 +97,10 @@ def test_the_slip_that_can_be_put_right_comes_first() -> None:
     ],
 )
 def test_a_field_that_is_not_there(text: str, column: int, name: str, sentence: str) -> None:
-    """The nearest declared one of that place, or all of them."""
     assert summary(text, f"1:{column}: undefined field '{name}'") == (sentence, column)
 
 
 def test_twelve_fields_are_named_at_most() -> None:
-    """In order of the alphabet."""
     many = {"args": read_schema({"properties": {f"f{n:02}": {"type": "string"} for n in range(20)}})}
     listed = ", ".join(f"`f{n:02}`" for n in range(12))
     assert summary("args.zzz", "1:5: undefined field 'zzz'", variables=many)[0].endswith(f"declared are {listed}")
@@ -127,7 +122,6 @@ def test_twelve_fields_are_named_at_most() -> None:
     ],
 )
 def test_a_name_nothing_has(name: str, sentence: str) -> None:
-    """A variable, a function, a field without its variable, or what there is."""
     assert summary("true", f"1:1: undeclared reference to '{name}' (in container '')") == (sentence, 1)
 
 
@@ -150,13 +144,11 @@ def test_a_name_nothing_has(name: str, sentence: str) -> None:
     ],
 )
 def test_an_operator_that_does_not_fit(text: str, operator: str, types: str, sentence: str) -> None:
-    """Which operator on what, and what to write instead where that is known."""
     assert summary(text, f"1:1: found no matching overload for '{operator}' applied to '({types})'") == (sentence, 1)
 
 
 @pytest.mark.parametrize("text", ["args['my-field'] == ''", "args.my-field == ''", "args.`my-field` == ''"])
 def test_an_argument_cel_cannot_spell(text: str) -> None:
-    """However it is written, it has to be renamed."""
     sentence = "CEL cannot spell the argument `my-field`; rename it or leave it out of the policy"
     assert summary(text, "1:1: undeclared reference to 'field'") == (sentence, 1)
     assert summary("args.my-fields", "1:1: Odd") == ("odd", 1)

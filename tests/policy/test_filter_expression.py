@@ -1,5 +1,3 @@
-"""Filters let through only what both engines call true."""
-
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ ACTOR: dict[str, Any] = {"name": "desk", "tags": []}
 
 
 def problem(source: str, ctx: dict[str, Any] | None = None, **context: Any) -> str:
-    """What a filter has against the tool."""
     found = compile_filter(source, owner="actor `desk`: route `r`", field="tool_filter", context_schema=context)
     return found.problem(actor=ACTOR, tool=TOOL, ctx=ctx or {"channel": "slack"})
 
@@ -29,18 +26,15 @@ def problem(source: str, ctx: dict[str, Any] | None = None, **context: Any) -> s
     ],
 )
 def test_only_what_is_true_of_a_tool_lets_it_through(source: str, words: str) -> None:
-    """False keeps it back, and so does an error."""
     assert problem(source) == words
 
 
 def test_what_is_no_boolean_keeps_back() -> None:
-    """A field whose type nobody declared may hold anything."""
     assert problem("ctx.flag", {"flag": 1}, flag={}) == "could not be evaluated"
     assert problem("ctx.flag", {"flag": True}, flag={}) == ""
 
 
 def test_data_that_engines_cannot_read_keep_back() -> None:
-    """Half a character, and numbers beyond what both count alike."""
     assert "cannot be asked" in problem("true", {"channel": "\ud800"})
     assert "cannot be asked" in problem("true", {"channel": 2**60})
     found = compile_filter("true", owner="actor `desk`", field="tool_filter")
@@ -49,19 +43,16 @@ def test_data_that_engines_cannot_read_keep_back() -> None:
 
 
 def test_what_is_no_data_at_all_keeps_back_and_says_what_went_wrong() -> None:
-    """It is asked where a model waits for its tools, so it never raises."""
     found = compile_filter("true", owner="actor `desk`", field="tool_filter")
     nobody: Any = 5
     assert found.problem(actor=nobody, tool=TOOL, ctx={}) == "cannot be asked (TypeError)"
 
 
 def test_a_declared_number_is_one_also_where_it_was_written_without_a_point() -> None:
-    """JSON has one kind of number, CEL two: the declared schema says which is meant."""
     assert problem("ctx.limit + 0.5 > 1.0", {"limit": 1}, limit={"type": "number"}) == ""
 
 
 def test_a_wrong_filter_is_found_at_build() -> None:
-    """With whose it is and where."""
     with pytest.raises(ConfigError, match=r"actor `desk`: route `r`: `tool_filter`.*tgas") as caught:
         problem("'money' in tool.tgas")
     assert caught.value.context["field"] == "tool_filter"

@@ -35,7 +35,6 @@ UNCHECKED = compile_policy(True, tool=TOOL, input_schema={"properties": ANYTHING
     ],
 )
 def test_only_an_agreed_true_holds(where: str, args: dict[str, Any], holds: bool) -> None:
-    """False, an error, no boolean, or data out of bounds: people are asked."""
     assert compile_where(where, POLICY).holds(args) is holds
 
 
@@ -50,7 +49,6 @@ def test_only_an_agreed_true_holds(where: str, args: dict[str, Any], holds: bool
     ],
 )
 def test_a_predicate_is_checked_against_the_schema(where: str, says: str) -> None:
-    """Typos, unguarded optional arguments, other types and anything but `args` are refused with the reason."""
     with pytest.raises(ConfigError) as caught:
         compile_where(where, POLICY)
     assert says in caught.value.message
@@ -81,7 +79,6 @@ def test_a_predicate_is_checked_against_the_schema(where: str, says: str) -> Non
     ],
 )
 def test_nothing_hidden_is_read(where: str, hidden: str) -> None:
-    """However an expression comes to the arguments as a whole or to the hidden one, it is refused with its name."""
     compile_where(where, UNCHECKED)
     with pytest.raises(ConfigError) as caught:
         compile_where(where, UNCHECKED, (hidden,))
@@ -115,7 +112,6 @@ def test_a_name_behind_a_point_is_refused(where: str) -> None:
     ],
 )
 def test_what_is_not_hidden_may_be_read(where: str, hidden: str, taken: bool) -> None:
-    """Arguments that are named one by one; of a list that holds something hidden nothing."""
     if taken:
         compile_where(where, UNCHECKED, (hidden,))
         return
@@ -124,7 +120,6 @@ def test_what_is_not_hidden_may_be_read(where: str, hidden: str, taken: bool) ->
 
 
 def refused(where: str, policy: CompiledPolicy = UNCHECKED, hidden: tuple[str, ...] = ()) -> ConfigError:
-    """Why a predicate is not taken."""
     with pytest.raises(ConfigError) as caught:
         compile_where(where, policy, hidden)
     return caught.value
@@ -148,14 +143,12 @@ def refused(where: str, policy: CompiledPolicy = UNCHECKED, hidden: tuple[str, .
     ],
 )
 def test_what_a_predicate_may_not_do_is_told_with_its_text(where: str, why: str) -> None:
-    """Who approves reads why, in words that name the part; the fields of the error lead a form to it."""
     error = refused(where, hidden=("to",) if "hidden" in why else ())
     assert error.message == f"what to remember: `where`: {why} (in `{where}`)"
     assert error.context == {"tool_name": "book_flight", "field": "where", "value": where, "column": 0}
 
 
 def test_a_predicate_has_a_length() -> None:
-    """Five hundred characters are taken; of one that is longer the beginning is told."""
     fits = f"args.to == '{'x' * (PREDICATE_CHARS - 13)}'"
     assert len(fits) == PREDICATE_CHARS
     assert not compile_where(fits, POLICY).holds({"amount": 5, "to": "Ana"})
@@ -165,7 +158,6 @@ def test_a_predicate_has_a_length() -> None:
 
 
 def test_a_refused_predicate_of_three_hundred_characters_is_told_whole() -> None:
-    """It is cut from there on."""
     start, end = "args.to == 'h' || args.memo == '", "'"
     whole = f"{start}{'x' * (300 - len(start) - len(end))}{end}"
     assert refused(whole, hidden=("to",)).message.endswith(f"(in `{whole}`)")
@@ -174,12 +166,10 @@ def test_a_refused_predicate_of_three_hundred_characters_is_told_whole() -> None
 
 
 def test_a_number_is_what_the_schema_declares() -> None:
-    """However it was written: half of 5 is 2.5 where the schema says number."""
     assert compile_where("args.amount / 2.0 == 2.5", POLICY).holds({"amount": 5, "to": "Ana"})
 
 
 def test_steps_grow_with_what_a_predicate_goes_through() -> None:
-    """They are counted over these very arguments; what no engine is given costs none."""
     through = compile_where("args.lines.all(line, line == 'x')", UNCHECKED)
     few, many = ({**dict.fromkeys(ANYTHING, "x"), "lines": ["x"] * count} for count in (1, 50))
     assert 0 < through.steps(few) < through.steps(many)

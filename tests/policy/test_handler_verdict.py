@@ -16,12 +16,10 @@ ASKS = {"require_approval_if": "true"}
 
 
 def policy(**fields: Any) -> CompiledPolicy:
-    """A compiled policy with a handler."""
     return compiled(**{"handler": "desk.rules:judge"} | fields)
 
 
 def after(judge: CompiledPolicy, answer: HandlerVerdict) -> Any:
-    """The verdict once the handler has answered."""
     verdict = judge.judge(arguments(), context())
     return apply_handler_verdict(judge, verdict, answer)
 
@@ -48,7 +46,6 @@ def after(judge: CompiledPolicy, answer: HandlerVerdict) -> Any:
     ],
 )
 def test_an_answer_is_a_word_or_an_answer(value: Any, answer: HandlerVerdict | None) -> None:
-    """Whatever else comes is none; above all nothing that is merely true."""
     assert read_answer(value) == answer
 
 
@@ -56,7 +53,6 @@ def test_an_answer_is_a_word_or_an_answer(value: Any, answer: HandlerVerdict | N
     ("rules", "verdict"), [(AUTO, "auto"), (ASKS, "ask"), ({"deny_if": "true"}, "deny"), ({}, "ask")]
 )
 def test_a_handler_that_abstains_leaves_it_to_the_rules(rules: dict[str, str], verdict: str) -> None:
-    """Also where it is alone: what no rule lets pass is asked about. It is on record as heard."""
     judge = policy(**rules)
     found, before = after(judge, HandlerVerdict("abstain")), judge.judge(arguments(), context())
     assert (found.verdict, found.rule, found.why) == (verdict, before.rule, before.why)
@@ -66,7 +62,6 @@ def test_a_handler_that_abstains_leaves_it_to_the_rules(rules: dict[str, str], v
 @pytest.mark.row("B71")
 @pytest.mark.parametrize("word", ["auto", "ask", "deny"])
 def test_a_handler_alone_decides(word: Any) -> None:
-    """No rule stands beside it; the verdict names it and what it said."""
     alone = policy()
     found = after(alone, HandlerVerdict(word))
     assert (found.verdict, found.rule, found.rule_text) == (word, JUDGES, word)
@@ -94,27 +89,23 @@ def test_a_handler_alone_decides(word: Any) -> None:
     ],
 )
 def test_beside_rules_a_handler_only_tightens(rules: Any, word: Any, verdict: str, rule: str) -> None:
-    """What the rules deny or ask it cannot let pass. Who is asked is no such rule."""
     found = after(policy(**rules), HandlerVerdict(word))
     assert (found.verdict, found.rule.label) == (verdict, rule)
 
 
 def test_a_handler_that_agrees_is_named_beside_the_rule() -> None:
-    """Both let it pass, and both are told."""
     found = after(policy(**AUTO), HandlerVerdict("auto", reason="known payee"))
     assert found.why == "`auto_approve_if` is true, so nobody need be asked; known payee"
     assert (found.rule_text, found.terms.approvers) == ("auto: known payee", ())
 
 
 def test_a_handler_that_asks_too_says_so_after_the_rule() -> None:
-    """Two reasons to ask are another question than one of them alone."""
     found = after(policy(**ASKS), HandlerVerdict("ask", reason="new payee"))
     assert found.why == "`require_approval_if` is true, so a person is asked; new payee"
     assert (found.rule_text, len(found.engines)) == ("ask: new payee", 2)
 
 
 def test_what_a_handler_turns_into_a_question_is_routed() -> None:
-    """As if a rule had asked; where a rule had, it was routed already."""
     routed = {"route_to": "['user:ana', args.currency == 'EUR' ? 'role:eu' : 'role:us']"}
     turned = after(policy(**AUTO, **routed), HandlerVerdict("ask"))
     assert turned.terms.approvers[0] == "user:ana"
@@ -127,14 +118,12 @@ def test_what_a_handler_turns_into_a_question_is_routed() -> None:
 
 @pytest.mark.parametrize("rules", [{}, AUTO])
 def test_what_a_handler_lets_pass_still_knows_whom_to_ask(rules: Any) -> None:
-    """A global rule or a permission check may ask all the same."""
     found = after(policy(**rules, route_to="['role:finance']"), HandlerVerdict("auto"))
     assert (found.verdict, found.terms.approvers) == ("auto", ("role:finance",))
 
 
 @pytest.mark.parametrize("rules", [{}, AUTO, ASKS, {**AUTO, "approvers": ("role:finance",)}])
 def test_the_level_admin_asks_administrators(rules: Any) -> None:
-    """In place of whom the policy names; another question than at the level user."""
     found = after(policy(**rules), HandlerVerdict("ask", "admin"))
     assert (found.verdict, found.terms.approvers, found.level) == ("ask", ("role:admin",), "admin")
     assert found.rule.label.endswith(f"{RULE} (admin)")
@@ -142,14 +131,12 @@ def test_the_level_admin_asks_administrators(rules: Any) -> None:
 
 
 def test_the_level_of_another_answer_means_nothing() -> None:
-    """Nobody is asked, so nobody's level counts."""
     for answer in (HandlerVerdict("auto", "admin"), HandlerVerdict("deny", "admin")):
         found = after(policy(), answer)
         assert (found.level, found.terms.approvers, found.rule_text) == ("user", (), answer.verdict)
 
 
 def test_no_answer_is_another_question_than_a_handlers_own() -> None:
-    """So that no answer remembered for the one is used for the other."""
     found = after(policy(**AUTO), HandlerVerdict("ask", reason="it broke", failed=True))
     assert (found.verdict, found.rule.label, found.why) == ("ask", f"{RULE} (failed)", "it broke")
 
@@ -159,12 +146,10 @@ def test_no_answer_is_another_question_than_a_handlers_own() -> None:
     [({}, "maybe"), (AUTO, "maybe"), (ASKS, "always"), ({"deny_if": "false"}, "always")],
 )
 def test_whether_people_are_needed_is_known_beforehand(rules: Any, needs: str) -> None:
-    """A handler beside rules that never let a call pass cannot let it pass either."""
     assert policy(**rules).needs_person == needs
 
 
 def test_a_policy_without_handler_hears_nothing() -> None:
-    """Its verdict stays what it is; the reference is in the hash of one that has one."""
     plain = policy(handler=None, **AUTO)
     verdict = plain.judge(arguments(), context())
     assert apply_handler_verdict(plain, verdict, HandlerVerdict("deny")) is verdict

@@ -47,26 +47,22 @@ def kinds(text: str, args: dict[str, Any]) -> tuple[str, str]:
     ],
 )
 def test_both_engines_say_the_same(args: dict[str, Any], kind: str) -> None:
-    """True, false, or an error where the receiver is neither a list nor a text beside a text."""
     assert kinds("args.a.includes(args.b)", args) == (kind, kind)
 
 
 @given(st.lists(JSON, max_size=4), JSON)
 def test_of_a_list_it_is_in(items: list[Any], item: Any) -> None:
-    """Whatever is looked for in a list, `includes` says what `in` says, in each engine."""
     args = {"a": items, "b": item}
     assert kinds("args.a.includes(args.b)", args) == kinds("args.b in args.a", args)
 
 
 @given(st.text(max_size=5), st.text(max_size=2))
 def test_of_a_text_it_is_contains(text: str, part: str) -> None:
-    """Of two texts it says what `contains` says, in each engine."""
     args = {"a": text, "b": part}
     assert kinds("args.a.includes(args.b)", args) == kinds("args.a.contains(args.b)", args)
 
 
 def test_an_error_within_is_absorbed_as_anywhere() -> None:
-    """`||` and `&&` take an error of `includes` like any other."""
     assert kinds("args.a.includes(1) || true", {"a": 3}) == ("true", "true")
     assert kinds("args.a.includes(1) && false", {"a": 3}) == ("false", "false")
     assert kinds("args.none.includes(1)", {"a": [1]}) == ("error", "error")

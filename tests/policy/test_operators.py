@@ -52,7 +52,6 @@ def fresh() -> ModuleType:
 
 
 def call(name: str, *args: Any) -> Any:
-    """The operator of that name, applied."""
     return fresh().FUNCTIONS[name](*args)
 
 
@@ -76,12 +75,10 @@ KINDS = [
 
 @pytest.mark.parametrize(("value", "kind"), KINDS)
 def test_every_value_has_its_kind(value: Any, kind: str) -> None:
-    """A boolean is no number though Python thinks so, a timestamp no string."""
     assert imported.kind_of(value) == kind
 
 
 def test_nothing_but_the_specified_is_replaced() -> None:
-    """The table holds these operators, each able to run."""
     table = fresh().FUNCTIONS
     joined = ["_&&_", "_||_"]
     texts = ["includes", "join", "lowerAscii", "split", "upperAscii"]
@@ -109,7 +106,6 @@ YES, NO, WRONG, OTHER = celtypes.BoolType(True), celtypes.BoolType(False), CELEv
     ],
 )
 def test_what_decides_absorbs_errors(left: Any, right: Any, conjunction: str, disjunction: str) -> None:
-    """`false && error` is false and `true || error` true, either way round; no error holds the text of another."""
     for one, two in ((left, right), (right, left)):
         assert summary(imported.logical_and(one, two)) == conjunction
         assert summary(imported.logical_or(one, two)) == disjunction
@@ -157,7 +153,6 @@ EQUAL = [
 
 @pytest.mark.parametrize(("left", "right", "same"), EQUAL)
 def test_equality(left: Any, right: Any, same: bool) -> None:
-    """Numbers by value, containers by what they hold, different kinds never; `!=` is its opposite."""
     for one, two in ((left, right), (right, left)):
         assert call("_==_", one, two) == BOOL(same)
         assert isinstance(call("_==_", one, two), BOOL)
@@ -181,7 +176,6 @@ ORDER = [
 
 @pytest.mark.parametrize(("low", "high"), ORDER)
 def test_order(low: Any, high: Any) -> None:
-    """The four comparisons of an ordered pair, and of a value with itself."""
     found = [
         [bool(call(name, *pair)) for name in ("_<_", "_<=_", "_>_", "_>=_")]
         for pair in ((low, high), (high, low), (low, low))
@@ -192,7 +186,6 @@ def test_order(low: Any, high: Any) -> None:
 
 @pytest.mark.parametrize("name", ["_<_", "_<=_", "_>_", "_>=_"])
 def test_nan_is_in_no_order(name: str) -> None:
-    """Neither less nor more nor equal."""
     assert call(name, NAN, DOUBLE(1)) == BOOL(False)
     assert call(name, NAN, NAN) == BOOL(False)
 
@@ -242,7 +235,6 @@ OVERLOADS = [
 
 @pytest.mark.parametrize(("name", "args"), [(name, args) for name, *args in OVERLOADS])
 def test_what_the_specification_lacks_is_an_error(name: str, args: list[Any]) -> None:
-    """No operator makes do with kinds it is not defined for."""
     with pytest.raises(TypeError, match=r"^no such overload$"):
         call(name, *args)
 
@@ -331,7 +323,6 @@ VALUES = [
 
 @pytest.mark.parametrize(("name", "args", "result"), VALUES)
 def test_what_an_operator_gives(name: str, args: tuple[Any, ...], result: Any) -> None:
-    """The value and its kind."""
     found = call(name, *args)
     assert found == result
     assert imported.kind_of(found) == imported.kind_of(result)
@@ -340,7 +331,6 @@ def test_what_an_operator_gives(name: str, args: tuple[Any, ...], result: Any) -
 
 @pytest.mark.parametrize(("left", "right"), [(DOUBLE(0.0), DOUBLE(0.0)), (NAN, DOUBLE(0.0))])
 def test_what_is_no_number_by_division(left: Any, right: Any) -> None:
-    """Nothing divided by nothing, and NaN by anything."""
     assert math.isnan(call("_/_", left, right))
 
 
@@ -369,7 +359,6 @@ WRONG = [
 
 @pytest.mark.parametrize(("name", "args", "error", "words"), WRONG)
 def test_what_cannot_be_had_is_an_error(name: str, args: tuple[Any, ...], error: type[Exception], words: str) -> None:
-    """Out of range, not there, not convertible: in words that hold no argument."""
     with pytest.raises(error, match=words) as failed:
         call(name, *args)
     assert failed.value.args == (words,)
@@ -380,14 +369,12 @@ def test_what_cannot_be_had_is_an_error(name: str, args: tuple[Any, ...], error:
     OF_TWO,
 )
 def test_an_error_stays_the_error_it_was(name: str) -> None:
-    """An operator whose argument failed gives that failure on, whichever argument it was."""
     assert call(name, ERROR, INT(1)) is ERROR
     assert call(name, INT(1), ERROR) is ERROR
     assert call("size", ERROR) is ERROR
 
 
 def test_pythons_own_results_become_cels() -> None:
-    """What Python's operators return is wrapped; what is CEL's already is left."""
     wrap = imported._as_cel
     plain: list[tuple[Any, type]] = [
         (1.5, DOUBLE),
@@ -404,7 +391,6 @@ def test_pythons_own_results_become_cels() -> None:
 
 
 def test_no_value_goes_to_a_log(caplog: pytest.LogCaptureFixture) -> None:
-    """celpy writes what it evaluates, which is a call's arguments, wherever somebody listens at that level."""
     caplog.set_level(logging.DEBUG)
     data = {"args": as_celpy({"iban": "DE89 secret", "n": [0, 1]})}
     for text in ("args.iban + 'x' == 'y'", "args.n.exists(n, 10 / n > 5 || args.iban > n)", "args.iban.gone"):

@@ -84,7 +84,6 @@ def read(text: str) -> tuple[str, str, str, str]:
     ],
 )
 def test_the_longest_path_of_a_chain_is_read(text: str, used: str) -> None:
-    """An index in it is an expression of its own, and any item stands for all."""
     assert read(text)[0] == used
 
 
@@ -110,7 +109,6 @@ def test_the_longest_path_of_a_chain_is_read(text: str, used: str) -> None:
     ],
 )
 def test_the_variable_of_a_macro_is_an_item_of_its_list(text: str, used: str) -> None:
-    """Within the macro alone, where it hides a variable of the same name."""
     assert read(text)[0] == used
 
 
@@ -127,7 +125,6 @@ def test_the_variable_of_a_macro_is_an_item_of_its_list(text: str, used: str) ->
     ],
 )
 def test_has_guards_a_place_and_reads_what_holds_it(text: str, used: str, guarded: str) -> None:
-    """What stands in an index of it is read as well."""
     assert read(text)[:2] == (used, guarded)
 
 
@@ -158,7 +155,6 @@ def test_has_guards_a_place_and_reads_what_holds_it(text: str, used: str, guarde
     ],
 )
 def test_what_may_be_absent_is_found_unless_has_asks_for_it(text: str, missing: str) -> None:
-    """Every such place, up to the first name that may be absent, in order of the alphabet."""
     assert read(text)[2] == missing
 
 
@@ -188,18 +184,15 @@ def test_what_may_be_absent_is_found_unless_has_asks_for_it(text: str, missing: 
     ],
 )
 def test_what_no_schema_describes_is_told(text: str, loose: str) -> None:
-    """Up to the name where the schema ends: free names, places of any type, names that are nowhere declared."""
     assert read(text)[3] == loose
 
 
 def test_a_path_is_written_as_in_an_expression() -> None:
-    """Any item is the first one."""
     assert spell(("args",)) == "args"
     assert spell(("args", "grid", "[]", "[]", "city")) == "args.grid[0][0].city"
 
 
 def test_findings_and_errors_name_the_place() -> None:
-    """What is not checked is a finding of the policy; what may be absent refuses it."""
     loose = compile_policy(
         ApprovalPolicy(auto_approve_if="args.grid[0][0].citty == 'x' && args.odd == 1"), tool=TOOL, input_schema=SCHEMA
     )

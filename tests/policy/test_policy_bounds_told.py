@@ -23,20 +23,17 @@ from signoff.policy.facts import ToolFacts
     ],
 )
 def test_what_is_out_of_bounds_is_told_in_a_few_words(value: Any, why: str) -> None:
-    """People read these words in errors and verdicts."""
     assert bounds_problem(value) == why
 
 
 @pytest.mark.parametrize(("within", "why"), [(998, ""), (999, ""), (1_000, "more than 2000 values")])
 def test_values_that_wait_beside_a_list_count(within: int, why: str) -> None:
-    """The list outside, its 1,000 items and what lies in the last of them together are at most 2,000."""
     assert bounds_problem([*[0] * 999, [0] * within]) == why
     assert bounds_problem([[0] * within, *[0] * 999]) == why
     assert bounds_problem([*[0] * 999, {str(name): 0 for name in range(within)}]) == why
 
 
 def test_thirty_two_levels_are_counted_through_objects_and_lists() -> None:
-    """The innermost value is a level of its own."""
     value: Any = 1
     for _ in range(15):
         value = {"a": [value]}
@@ -45,12 +42,10 @@ def test_thirty_two_levels_are_counted_through_objects_and_lists() -> None:
 
 
 def test_too_many_names_are_told_before_an_odd_one() -> None:
-    """Nothing within an object that is too large is looked at."""
     assert bounds_problem(dict.fromkeys(range(2_000))) == "more than 2000 values"
 
 
 def test_a_policy_sees_six_facts_of_a_tool() -> None:
-    """Names as policies write them, JSON types only; a tool outside any set or plugin has empty ones."""
     tool = ToolFacts("pay", "acme", "local", ("money", "final"), "bank", "acme-tools")
     assert tool.as_cel() == {
         "name": "pay",

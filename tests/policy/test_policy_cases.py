@@ -19,7 +19,6 @@ def case(**changes: Any) -> dict[str, Any]:
 
 @pytest.mark.row("V02")
 def test_cases_tell_what_would_have_been_approved() -> None:
-    """Each case meets its tool's policy; a failed one keeps the actual verdict and why."""
     good, bad = run_cases([case(), case(name="dear", args=arguments(totalCost=60))], POLICIES)
     assert good.passed
     assert not bad.passed
@@ -41,7 +40,6 @@ def test_cases_tell_what_would_have_been_approved() -> None:
     ],
 )
 def test_an_odd_case_is_refused(data: dict[str, Any], says: str) -> None:
-    """A case that could pass by accident of spelling is an error that names the case."""
     with pytest.raises(ConfigError) as caught:
         run_cases([case(), data], POLICIES)
     assert says in caught.value.message
@@ -49,7 +47,6 @@ def test_an_odd_case_is_refused(data: dict[str, Any], says: str) -> None:
 
 @pytest.mark.row("V02")
 def test_a_verdict_is_told_in_words_and_json() -> None:
-    """Both forms carry the rule, each engine's answer and the approvers; the JSON is JSON."""
     verdict = POLICIES["book_flight"].judge(arguments(totalCost=60), context())
     text = explain_text(verdict)
     assert text.startswith("ask: `auto_approve_if` is false")
@@ -62,7 +59,6 @@ def test_a_verdict_is_told_in_words_and_json() -> None:
 
 
 def test_a_case_is_judged_for_the_actor_that_its_context_names() -> None:
-    """Terms and rules read `actor.name`; where a case names none it is nobody's."""
     policies = {"book_flight": compiled(auto_approve_if="actor.name == 'desk'", deny_if="actor.name == ''")}
     nobody = {name: value for name, value in context().items() if name != "actor"}
     found = run_cases([case(), case(ctx=context() | {"actor": "clerk"}), case(ctx=nobody)], policies)
@@ -71,7 +67,6 @@ def test_a_case_is_judged_for_the_actor_that_its_context_names() -> None:
 
 @pytest.mark.parametrize(("field", "value"), [("quorum", "2"), ("now", "tomorrow")])
 def test_a_case_that_cannot_be_read_shows_what_was_written(field: str, value: Any) -> None:
-    """With its field."""
     with pytest.raises(ConfigError) as caught:
         run_cases([case(**{field: value})], POLICIES)
     assert (caught.value.context["field"], caught.value.context["value"]) == (field, value)

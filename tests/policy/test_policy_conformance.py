@@ -26,7 +26,6 @@ TRUE = {"value": {"t": "bool", "v": True}}
 @pytest.mark.row("B69")
 @pytest.mark.parametrize("case", OWN, ids=[case["name"] for case in OWN])
 def test_each_written_case_has_its_verdict(case: dict[str, Any]) -> None:
-    """A policy gives each call the verdict that its sentence says, by the rule that it names."""
     policy = compiled(ApprovalPolicy.model_validate(case["policy"]))
     verdict = policy.judge(arguments(**case["args"]), context(**case.get("user", {})))
     assert (verdict.verdict, verdict.rule.label) == (case["expect"], case["rule"]), verdict.why
@@ -65,7 +64,6 @@ def _first(case: dict[str, Any], data: dict[str, Any]) -> EngineOutcome:
 
 
 def _second(case: dict[str, Any], data: dict[str, Any]) -> tuple[EngineOutcome, Any]:
-    """What celpy makes of it, and its own value."""
     try:
         program = second_program(case["expr"])
         value = program.runner.evaluate(data)
@@ -95,7 +93,6 @@ def _bound(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @pytest.mark.row("N27")
 def test_the_engines_agree_on_true_only_where_the_specification_says_true() -> None:
-    """No case of the specification that is not `true` is `true` in both engines, and celpy alone knows 95 % of them."""
     wrong: list[str] = []
     asked = core = good = 0
     for case in map(json.loads, SPECIFICATION.read_text().splitlines()):

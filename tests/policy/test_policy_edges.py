@@ -23,7 +23,6 @@ def rule(name: str, expression: str, effect: Any = "deny", reason: str = "") -> 
 
 
 def ruled(rules: CompiledRules, ctx: Any = None, actor: Any = ACTOR) -> RulesVerdict:
-    """What the rules say of the sample tool."""
     return rules.judge(actor=actor, tool=TOOL, ctx=context() if ctx is None else ctx)
 
 
@@ -31,7 +30,6 @@ def ruled(rules: CompiledRules, ctx: Any = None, actor: Any = ACTOR) -> RulesVer
 
 
 def test_no_rule_and_no_rule_that_applies() -> None:
-    """Nothing is said in two ways; each rule that was asked has both engines' answers."""
     assert ruled(compile_rules([])) == RulesVerdict("none", None, "there are no global rules")
     found = ruled(compile_rules([rule("a", "actor.name == 'x'"), rule("b", "'x' in actor.tags")]))
     assert (found.effect, found.rule, found.why) == ("none", None, "no global rule applies")
@@ -39,7 +37,6 @@ def test_no_rule_and_no_rule_that_applies() -> None:
 
 
 def test_the_first_rule_that_applies_is_told() -> None:
-    """With its reason if it has one, and the answers up to it."""
     rules = [
         rule("a", "actor.name == 'x'"),
         rule("b", "tool.name == 'book_flight'", reason="because"),
@@ -61,14 +58,12 @@ def test_the_first_rule_that_applies_is_told() -> None:
     ],
 )
 def test_a_rule_that_cannot_be_asked_applies(ctx: Any, actor: Any, why: str) -> None:
-    """Data out of bounds on either side errs on the safe side and says why."""
     found = ruled(compile_rules([rule("a", "false", "hide")]), ctx, actor)
     assert found.effect == "hide"
     assert found.why == f"rule `a` could not be evaluated ({why})"
 
 
 def test_numbers_of_the_context_are_what_they_were_declared() -> None:
-    """A declared number is a number however it came, for both engines."""
     rules = compile_rules([rule("a", "ctx.limit == 5.0")], context_schema={"limit": {"type": "number"}})
     found = ruled(rules, {**context(), "limit": 5})
     assert (found.effect, found.why) == ("deny", "rule `a` is true")
@@ -90,7 +85,6 @@ def test_numbers_of_the_context_are_what_they_were_declared() -> None:
     ],
 )
 def test_a_route_leads_to_people_or_to_those_named(routed: list[str], asked: tuple[str, ...]) -> None:
-    """Up to a hundred people, each once; anything else asks those the policy names, and says so."""
     found = compiled(route_to="args.recipients", approvers=["role:boss"]).judge(arguments(recipients=routed), context())
     assert found.terms.approvers == asked
     assert ("`route_to` gave no list of people" in found.why) == (asked == ("role:boss",))
@@ -100,14 +94,12 @@ def test_a_route_leads_to_people_or_to_those_named(routed: list[str], asked: tup
 
 
 def problem(**fields: Any) -> ConfigError:
-    """The error of a policy that does not compile."""
     with pytest.raises(ConfigError) as caught:
         compiled(**fields)
     return caught.value
 
 
 def test_an_error_points_at_its_column() -> None:
-    """Owner, rule, column, what to do, the expression; the parts for programs beside."""
     text = "true && args.totlCost > 5"
     found = problem(deny_if=text)
     assert found.message.startswith("tool `book_flight`: `deny_if` column ")
@@ -121,7 +113,6 @@ def test_an_error_points_at_its_column() -> None:
 
 
 def test_an_error_of_the_whole_has_no_column() -> None:
-    """What is wrong everywhere points nowhere."""
     found = problem(deny_if="args.count")
     assert (
         found.message == "tool `book_flight`: `deny_if`: the result is int, it must be true or false (in `args.count`)"
@@ -131,14 +122,12 @@ def test_an_error_of_the_whole_has_no_column() -> None:
 
 @pytest.mark.parametrize(("size", "shown"), [(300, 300), (301, 300)])
 def test_a_long_expression_is_cut_in_an_error(size: int, shown: int) -> None:
-    """Three hundred characters are shown."""
     text = "args.count + size('" + "x" * (size - 21) + "')"
     assert len(text) == size
     assert problem(deny_if=text).message.endswith(f"(in `{text[:shown]}{'' if size == shown else '...'}`)")
 
 
 def test_a_context_field_that_is_there_already() -> None:
-    """The error names the path, for people and programs."""
     with pytest.raises(ConfigError, match="declared already") as caught:
         context_shape({"user.name": {"type": "string"}})
     assert caught.value.message == "context `user.name` is declared already; choose another name"
@@ -158,7 +147,6 @@ def test_a_context_field_that_is_there_already() -> None:
     ],
 )
 def test_a_note_holds_no_argument(error: Exception, note: str) -> None:
-    """Known words at the beginning go out, of anything else the type's name."""
     assert second_engine._note(error) == note
 
 
@@ -173,7 +161,6 @@ def test_a_note_holds_no_argument(error: Exception, note: str) -> None:
     ],
 )
 def test_has_asks_for_presence_not_for_worth(text: str, outcome: EngineOutcome) -> None:
-    """What is there is there, whatever it is; only a map can be asked."""
     data = {"args": as_celpy({"zero": 0, "none": None, "text": "x"})}
     found = second_program(text).run(data)
     assert (found.kind, found.note) == (outcome.kind, outcome.note)
@@ -203,7 +190,6 @@ def test_has_asks_for_presence_not_for_worth(text: str, outcome: EngineOutcome) 
     ],
 )
 def test_a_schema_is_read_as_far_as_it_is_plain(schema: Any, kind: str, nullable: bool) -> None:
-    """One type is a type, several are anything; references are JSON pointers within the schema."""
     root = {
         "type": "object",
         "properties": {"x": schema},
@@ -221,7 +207,6 @@ def test_a_schema_is_read_as_far_as_it_is_plain(schema: Any, kind: str, nullable
     [({"only": ["currency", "zzz"]}, "show.only", "zzz"), ({"secret": ["yyy"]}, "show.secret", "yyy")],
 )
 def test_a_card_shows_arguments_that_there_are(show: Any, field: str, name: str) -> None:
-    """The error names the tool, the field and every argument there is."""
     found = problem(show=show)
     there = "`count`, `currency`, `flag`, `in`, `legs`, `meta`, `my-field`, `note`, `numbers`, `odd`, `optional`"
     assert found.message == (
@@ -232,7 +217,6 @@ def test_a_card_shows_arguments_that_there_are(show: Any, field: str, name: str)
 
 
 def test_a_tool_without_arguments_has_none_to_show() -> None:
-    """Then the list of what there is says so."""
     policy = ApprovalPolicy.model_validate({"show": {"secret": ["pin"]}})
     closed = {"type": "object", "additionalProperties": False}
     with pytest.raises(ConfigError, match=r"which is no argument; there are none$"):
@@ -251,12 +235,10 @@ def test_a_tool_without_arguments_has_none_to_show() -> None:
     ],
 )
 def test_a_note_of_the_first_engine_quotes_no_data(text: str, note: str) -> None:
-    """What follows a colon between blanks may be an argument's value; only types are let through."""
     assert first_engine._note(text) == note
 
 
 def test_rules_over_arguments_see_those_of_the_call() -> None:
-    """By the tool's own schema, where numbers are as it says; what cannot be read applies the rule."""
     rules = compile_rules([rule("a", "args.totalCost > 50.0")], with_args=True)
     shape = read_schema(SCHEMA)
 

@@ -60,18 +60,15 @@ def test_an_error_is_told_in_each_engines_words(text: str, first: str, second: s
     ],
 )
 def test_what_is_no_answer_is_told_by_its_type(text: str, first: str, second: str) -> None:
-    """Neither true nor false, and the value itself is not told."""
     assert both(text) == (("other", first), ("other", second))
 
 
 def test_an_answer_has_no_note() -> None:
-    """True and false speak for themselves."""
     assert both("args.yes") == (("true", ""), ("true", ""))
     assert both("args.n == 4") == (("false", ""), ("false", ""))
 
 
 def test_lists_and_texts_come_back_as_plain_values() -> None:
-    """What a route gives can be compared between the engines."""
     for text, value in (("['a', 'b' + args.s]", ["a", "bx"]), ("args.l", [1, 2]), ("args.s", "x")):
         one = first_program(text, ["args"]).run({"args": DATA})
         two = second_program(text).run({"args": as_celpy(DATA)})
@@ -81,7 +78,6 @@ def test_lists_and_texts_come_back_as_plain_values() -> None:
 
 
 def test_data_that_is_not_there_is_an_error_in_words() -> None:
-    """A variable that nobody gave, and data that are no mapping."""
     assert first_program("args.s == 'x'", ["args"]).run({}) == EngineOutcome(
         "error", 'No value with name "args" found in Activation'
     )
@@ -112,7 +108,6 @@ def test_data_that_is_not_there_is_an_error_in_words() -> None:
     ],
 )
 def test_has_of_what_has_no_fields_is_an_error(text: str, note: str) -> None:
-    """Only a field of a map can be asked for; what fails before it keeps its own words, also within a condition."""
     program = second_program(text)
     found = program.run({"args": as_celpy(DATA)})
     assert (found.kind, found.note) == ("error", note)
@@ -125,7 +120,6 @@ def test_has_of_what_has_no_fields_is_an_error(text: str, note: str) -> None:
     ("text", "kind"), [("has(args.m.k)", "true"), ("has(args.m.z)", "false"), ("!has(args.z)", "true")]
 )
 def test_has_asks_both_engines_alike(text: str, kind: str) -> None:
-    """A field is there or not, at any depth."""
     assert both(text) == ((kind, ""), (kind, ""))
 
 
@@ -145,7 +139,6 @@ def test_has_asks_both_engines_alike(text: str, kind: str) -> None:
     ],
 )
 def test_a_round_that_gives_no_boolean_is_an_error_unless_another_decides(text: str, expected: EngineOutcome) -> None:
-    """As CEL has it; celpy's own macros pass such a value on as theirs, and give nothing for no rounds at all."""
     assert second_program(text).run({}) == expected
 
 
@@ -180,7 +173,6 @@ def test_each_round_of_a_macro_costs_what_its_body_has(monkeypatch: pytest.Monke
     ],
 )
 def test_a_macro_sees_its_item_and_everything_around(text: str, kind: str) -> None:
-    """The item's name holds within the macro alone, over what else is called so."""
     assert both(text) == ((kind, ""), (kind, ""))
 
 
@@ -188,7 +180,6 @@ def test_a_macro_sees_its_item_and_everything_around(text: str, kind: str) -> No
 
 
 def test_brackets_and_links_of_one_child_are_dropped() -> None:
-    """A tree is as deep as its operators; brackets mean what they mean and cost no depth."""
     plain, wrapped = second_program("args.n + 1 == 4"), second_program("((((args.n)) + (1)) == ((4)))")
     assert plain.tree == wrapped.tree
     assert plain.tree.data == "relation"
@@ -197,21 +188,18 @@ def test_brackets_and_links_of_one_child_are_dropped() -> None:
 
 
 def test_a_tree_keeps_every_place() -> None:
-    """Each node still knows where it stands in the text."""
     tree = second_program("args.n == (args.l[0])").tree
     assert (tree.meta.line, tree.meta.column) == (1, 1)
     assert all(each.meta.line == 1 for each in subtrees(tree))
 
 
 def test_a_text_that_cannot_be_read_raises() -> None:
-    """Nothing is a program that the second engine did not read whole, and it prints nothing."""
     for text in ("1 +", "a b", ")", ""):
         with pytest.raises(CELParseError):
             second_program(text)
 
 
 def test_other_operators_may_be_handed_over() -> None:
-    """An expression runs with the functions it is given, and with CEL's own when given none."""
     odd = {**FUNCTIONS, "_==_": lambda *_: celtypes.BoolType(True)}
     assert second_program("1 == 2", odd).run({}) == EngineOutcome("true")
     assert second_program("1 == 2").run({}) == EngineOutcome("false")
@@ -233,7 +221,6 @@ def test_other_operators_may_be_handed_over() -> None:
     ],
 )
 def test_plain_values_become_cels(plain: Any, kind: type) -> None:
-    """By their type, within lists and maps too."""
     assert type(as_celpy(plain)) is kind
     assert as_celpy(plain) == (list(plain) if isinstance(plain, tuple) else plain)
     assert type(as_celpy({"inner": [plain]})[celtypes.StringType("inner")][0]) is kind
@@ -241,7 +228,6 @@ def test_plain_values_become_cels(plain: Any, kind: type) -> None:
 
 
 def test_null_stays_null() -> None:
-    """Nothing is nothing in both."""
     assert as_celpy(None) is None
     assert as_celpy([None]) == celtypes.ListType([None])
 
@@ -250,12 +236,10 @@ def test_null_stays_null() -> None:
 
 
 def test_the_evaluators_are_named_with_their_versions() -> None:
-    """So that a verdict can be read again by what gave it."""
     assert f"cel-expr-python {version('cel-expr-python')}, cel-python {version('cel-python')}" == EVALUATORS
 
 
 def test_facts_hold_the_data_for_both() -> None:
-    """Plain as they came for the first, CEL's values for the second."""
     found = facts({"args": {"n": 1}, "ctx": {}})
     assert found.plain == {"args": {"n": 1}, "ctx": {}}
     assert sorted(found.celpy) == ["args", "ctx"]
@@ -263,7 +247,6 @@ def test_facts_hold_the_data_for_both() -> None:
 
 
 def test_an_expression_answers_for_its_rule() -> None:
-    """Each answer names the rule and the engine, and the second's is not run after an error of the first."""
     expression = compiled(auto_approve_if="args.count / 0 == 1").expressions["auto_approve_if"]
     data = facts({"args": arguments(), "ctx": context(), "tool": {}})
     assert expression.outcomes(data)[1] == EngineOutcome("error", "not run, the first engine has an error")
@@ -275,13 +258,11 @@ def test_an_expression_answers_for_its_rule() -> None:
 
 @pytest.mark.parametrize("rule", ["route_to", "deny_if"])
 def test_a_result_of_no_known_type_is_a_finding(rule: str) -> None:
-    """What the schema leaves open is told by rule, and judged at the call."""
     found = compiled(ApprovalPolicy.model_validate({rule: "args.meta.x"})).findings
     assert found == (f"`{rule}`: not checked: the type of the result", f"`{rule}`: not checked: `args.meta.x`")
 
 
 def test_an_optional_argument_is_guarded_or_refused() -> None:
-    """The sentence shows what to write."""
     with pytest.raises(ConfigError) as caught:
         compiled(deny_if="args.flag && args.optional == 'x'")
     assert caught.value.message == (

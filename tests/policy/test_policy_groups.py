@@ -13,12 +13,10 @@ FINANCE, LEGAL = ApproverGroup(of=("role:finance",)), ApproverGroup(of=("role:le
 
 
 def policy(**fields: Any) -> ApprovalPolicy:
-    """A policy as a manifest writes it."""
     return ApprovalPolicy.model_validate(fields)
 
 
 def test_a_group_names_one_or_several_and_how_many_of_them() -> None:
-    """All of them are asked, and as many people are needed as the groups want together."""
     read = policy(approvers=[{"of": "role:finance"}, {"of": ["role:legal", "user:ana", "role:legal"], "quorum": 2}])
     assert read.groups == (FINANCE, LEGAL)
     assert read.named_approvers == ("role:finance", "role:legal", "user:ana")
@@ -27,13 +25,11 @@ def test_a_group_names_one_or_several_and_how_many_of_them() -> None:
 
 
 def test_a_plain_list_keeps_its_meaning() -> None:
-    """Any of those named fills any place of the quorum."""
     read = policy(approvers=["role:finance", "role:legal"], quorum=2)
     assert (read.groups, read.people_needed) == ((), 2)
 
 
 def test_others_than_the_policy_names_are_in_none_of_its_groups() -> None:
-    """Whom a handler asks in their place are as many people, of its own list."""
     terms = terms_of(policy(approvers=[{"of": "role:finance"}, {"of": "role:legal"}]), ("role:admin",))
     assert (terms.approvers, terms.groups, terms.quorum) == (("role:admin",), (), 2)
 
@@ -65,7 +61,6 @@ def test_others_than_the_policy_names_are_in_none_of_its_groups() -> None:
     ],
 )
 def test_groups_that_cannot_be_filled_are_refused(fields: dict[str, Any], field: str, words: str) -> None:
-    """At build, naming the field and the remedy."""
     with pytest.raises(ConfigError) as caught:
         policy(**fields)
     assert caught.value.context["field"] == field
@@ -73,7 +68,6 @@ def test_groups_that_cannot_be_filled_are_refused(fields: dict[str, Any], field:
 
 
 def test_a_group_may_be_as_large_as_any_quorum() -> None:
-    """And a strange key of one is named by itself."""
     assert policy(approvers=[{"of": "role:a", "quorum": 50}]).people_needed == 50
     with pytest.raises(ConfigError) as caught:
         policy(approvers=[{"of": "role:a", "quorum": 51}])

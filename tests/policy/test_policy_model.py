@@ -9,7 +9,6 @@ from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, RequiresA
 
 
 def test_the_defaults_are_those_of_the_policy_document() -> None:
-    """A policy that says nothing asks one person, for a day, and its grant holds a quarter of an hour."""
     policy = ApprovalPolicy()
     assert (policy.level, policy.approvers, policy.quorum, policy.veto) == ("user", (), 1, True)
     assert (policy.timeout, policy.grant_ttl) == (86_400.0, 86_400.0)
@@ -20,7 +19,6 @@ def test_the_defaults_are_those_of_the_policy_document() -> None:
 
 @pytest.mark.row("B69")
 def test_both_spellings_of_a_field_are_one() -> None:
-    """camelCase and snake_case name the same field."""
     camel = ApprovalPolicy.model_validate({"autoApproveIf": "true", "grantTtl": "1h", "minAssurance": "mfa"})
     snake = ApprovalPolicy(auto_approve_if="true", grant_ttl=3_600, min_assurance="mfa")
     both = ApprovalPolicy.model_validate(
@@ -54,7 +52,6 @@ def test_both_spellings_of_a_field_are_one() -> None:
     ],
 )
 def test_a_mistake_names_its_field_and_remedy(data: dict[str, Any], says: str, field: str) -> None:
-    """What a developer writes wrong is one config error."""
     with pytest.raises(ConfigError) as caught:
         ApprovalPolicy.model_validate(data)
     assert says in caught.value.message
@@ -62,7 +59,6 @@ def test_a_mistake_names_its_field_and_remedy(data: dict[str, Any], says: str, f
 
 
 def test_a_handler_is_named_by_an_import_reference() -> None:
-    """`module:function`; whether there is one is seen when the catalog is built."""
     assert ApprovalPolicy.model_validate({"handler": "desk.rules:judge"}).handler == "desk.rules:judge"
     for wrong in ("desk", "desk:", ":judge", "desk:judge()", "desk judge:x", "desk:a:b", "desk:judge\n"):
         with pytest.raises(ConfigError, match="is not `module:function`; name the function"):
@@ -70,7 +66,6 @@ def test_a_handler_is_named_by_an_import_reference() -> None:
 
 
 def test_time_may_remind_escalate_and_put_off() -> None:
-    """Each alone and all together, in both spellings, in seconds."""
     plain = ApprovalPolicy()
     assert (plain.remind_after, plain.escalate_after, plain.escalate_to, plain.on_timeout) == (None, None, (), "deny")
     assert ApprovalPolicy.model_validate({"remindAfter": "1h"}).remind_after == 3_600.0
@@ -82,7 +77,6 @@ def test_time_may_remind_escalate_and_put_off() -> None:
 
 
 def test_silence_is_never_consent() -> None:
-    """`on_timeout: approve` is refused for good; its harmless value is taken."""
     with pytest.raises(ConfigError, match="never allowed"):
         ApprovalPolicy.model_validate({"onTimeout": "approve"})
     assert ApprovalPolicy.model_validate({"onTimeout": "deny", "handler": None}) == ApprovalPolicy()
@@ -93,7 +87,6 @@ def test_silence_is_never_consent() -> None:
     [("24h", 86_400.0), ("15m", 900.0), ("1d2h", 93_600.0), ("90s", 90.0), (" 1h30m ", 5_400.0), (0.5, 0.5), (7, 7.0)],
 )
 def test_durations_are_seconds_or_text(value: Any, expected: float) -> None:
-    """A duration is read to float seconds."""
     assert seconds(value) == expected
 
 
@@ -101,13 +94,11 @@ def test_durations_are_seconds_or_text(value: Any, expected: float) -> None:
     "value", ["", "h", "1", "1h1d", "-1h", "1.5h", "1 h", "٣h", None, [], float("nan"), float("inf"), -1]
 )
 def test_what_is_no_duration_is_refused(value: Any) -> None:
-    """Nothing is guessed."""
     with pytest.raises(ValueError, match=r"."):
         seconds(value)
 
 
 def test_a_rule_needs_a_name_an_expression_and_an_effect() -> None:
-    """A global rule is closed and complete."""
     assert GlobalRule(name="a", rule="true", effect="hide").reason == ""
     for data in (
         {"name": "a", "rule": "true"},
@@ -119,8 +110,6 @@ def test_a_rule_needs_a_name_an_expression_and_an_effect() -> None:
 
 
 def test_a_policy_in_a_union_leaves_the_other_member_its_turn() -> None:
-    """`bool | ApprovalPolicy` takes both, and a bad policy in it is still a config error."""
-
     class Holder(BaseModel):
         requires_approval: RequiresApproval
 
@@ -139,7 +128,6 @@ def test_a_policy_in_a_union_leaves_the_other_member_its_turn() -> None:
 def test_arguments_of_what_only_reads_may_be_edited_unless_the_policy_says_otherwise(
     edit: Any, read_only: str, writes: str
 ) -> None:
-    """YAML reads a bare `off` as false: both are the same; and `true` is no way to edit."""
     policy = ApprovalPolicy(edit=edit)
     assert (policy.edit_mode(read_only=True), policy.edit_mode(read_only=False)) == (read_only, writes)
     with pytest.raises(ConfigError, match="edit"):

@@ -39,7 +39,6 @@ def judged(policy: CompiledPolicy, at: datetime | None, zone: ZoneInfo = LISBON)
     ],
 )
 def test_the_record_is_by_the_clocks_of_the_zone(at: datetime, zone: str, there: tuple[Any, ...]) -> None:
-    """Across midnight, summer time and the date line; the instant itself is text in UTC."""
     found = now_record(at, ZoneInfo(zone))
     assert (found["date"], found["hour"], found["minute"], found["weekday"]) == there
     assert found["at"] == f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -48,7 +47,6 @@ def test_the_record_is_by_the_clocks_of_the_zone(at: datetime, zone: str, there:
 
 
 def test_the_machines_own_zone_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two workers in two countries judge alike."""
     there = now_record(SATURDAY, LISBON)
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
@@ -60,7 +58,6 @@ def test_the_machines_own_zone_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_weekend_wants_two() -> None:
-    """One line of a policy, by the clocks of the manifest: late on Saturday in Lisbon it is one."""
     policy = compiled(**TWO)
     assert judged(policy, FRIDAY).terms.quorum == 1
     assert judged(policy, SATURDAY).terms.quorum == 2
@@ -81,7 +78,6 @@ def test_the_weekend_wants_two() -> None:
 def test_without_an_instant_a_rule_that_reads_it_errs_on_the_safe_side(
     fields: dict[str, Any], verdict: str, quorum: int
 ) -> None:
-    """Asks, denies, wants two: whoever cannot say when lets nothing through by the clock."""
     found = judged(compiled(**fields), None)
     assert (found.verdict, found.terms.quorum) == (verdict, quorum)
 
@@ -97,20 +93,17 @@ def test_without_an_instant_a_rule_that_reads_it_errs_on_the_safe_side(
     ],
 )
 def test_a_policy_knows_whether_it_reads_the_instant(text: str, reads: bool) -> None:
-    """By what it touches, not by the word."""
     assert compiled(auto_approve_if=text).reads_now is reads
     assert compiled(terms=[{"when": text, "quorum": 2}]).reads_now is reads
 
 
 @pytest.mark.parametrize("text", ["ctx.now > 5", "ctx.now.second == 1", "ctx.now.hour == '9'", "now.hour == 9"])
 def test_the_record_is_closed(text: str) -> None:
-    """A field that it lacks, or of another type, is a typo."""
     with pytest.raises(ConfigError):
         compiled(auto_approve_if=text)
 
 
 def test_what_says_which_tools_there_are_does_not_read_the_instant() -> None:
-    """Hide rules and filters: the model was told of its tools at another moment; the remedy is named."""
     with pytest.raises(ConfigError, match=r"^global rules: .*use the tool's `hours`") as caught:
         compile_rules([GlobalRule(name="night", rule="ctx.now.hour > 20", effect="hide")])
     assert (caught.value.context["field"], caught.value.context["value"]) == ("night", "ctx.now.hour > 20")
@@ -139,20 +132,17 @@ def test_the_instant_is_found_however_it_is_spelt(text: str) -> None:
 
 
 def test_the_instant_is_not_read_behind_the_name_of_a_macro() -> None:
-    """A macro's variable called `ctx` hides the context from what reads the tree, and not from the first engine."""
     with pytest.raises(ConfigError, match=r"the name `\.ctx` begins with a point"):
         compile_rules([GlobalRule(name="night", rule="[0].exists(ctx, .ctx.now.hour > 20)", effect="hide")])
 
 
 def test_the_word_in_a_text_reads_no_instant() -> None:
-    """A string that spells `ctx.now` is a string: a search of the text refused it."""
     (hidden,) = compile_rules([GlobalRule(name="odd", rule="ctx.user.tier == 'ctx.now'", effect="hide")]).rules
     assert not hidden[1].reads_now
     assert not compile_filter("ctx.user.tier == 'ctx.now'", owner="actor `a`", field="filter").expression.reads_now
 
 
 def test_cases_are_judged_at_their_instant() -> None:
-    """By the clocks of the manifest; how many people are needed can be expected too."""
     case = {"name": "a weekend", "tool": "pay", "args": arguments(), "ctx": context(), "expect": "ask"}
     policies = {"pay": compiled(**TWO)}
     for now, quorum, passed in (
@@ -166,14 +156,12 @@ def test_cases_are_judged_at_their_instant() -> None:
 
 @pytest.mark.parametrize(("field", "value"), [("now", "noon"), ("now", "2026-11-21T10:00:00"), ("quorum", "2")])
 def test_an_odd_case_names_the_field(field: str, value: str) -> None:
-    """A time without a zone is no instant."""
     with pytest.raises(ConfigError) as caught:
         read_case({"name": "x", "tool": "pay", "expect": "ask", field: value})
     assert caught.value.context["field"] == field
 
 
 def test_the_two_refund_rules_are_one_policy_without_a_function() -> None:
-    """Two people over 1,000, and the weekend asks where a rule lets small ones pass."""
     small = "args.totalCost <= 50.0"
     policy = compiled(
         auto_approve_if=small,

@@ -20,7 +20,6 @@ INF = math.inf
 
 @pytest.mark.parametrize("key", [INT(2), DOUBLE(1.5), BOOL(True), TEXT("1")])
 def test_a_key_that_is_not_there(key: Any) -> None:
-    """It is not in the map, and asking for what lies there is an error that does not say the key."""
     assert find(NUMBERED, key) == (False, None)
     assert call("_in_", key, NUMBERED) == BOOL(False)
     with pytest.raises(KeyError) as failed:
@@ -30,7 +29,6 @@ def test_a_key_that_is_not_there(key: Any) -> None:
 
 @pytest.mark.parametrize("key", [INT(1), UINT(1), DOUBLE(1.0)])
 def test_a_number_finds_its_key_whatever_its_type(key: Any) -> None:
-    """Keys are compared as `==` compares."""
     assert find(NUMBERED, key) == (True, TEXT("one"))
     assert call("_[_]", NUMBERED, key) == TEXT("one")
 
@@ -49,7 +47,6 @@ def test_a_number_finds_its_key_whatever_its_type(key: Any) -> None:
     ],
 )
 def test_division_by_a_zero_that_has_a_sign(left: float, right: float, result: float) -> None:
-    """As IEEE 754 has it, and as the first engine has it."""
     found = call("_/_", DOUBLE(left), DOUBLE(right))
     assert (found, type(found)) == (result, DOUBLE)
 
@@ -57,7 +54,6 @@ def test_division_by_a_zero_that_has_a_sign(left: float, right: float, result: f
 @pytest.mark.parametrize("left", [0.0, -0.0, math.nan])
 @pytest.mark.parametrize("right", [0.0, -0.0])
 def test_nothing_by_nothing_is_no_number(left: float, right: float) -> None:
-    """Whatever the signs."""
     found = call("_/_", DOUBLE(left), DOUBLE(right))
     assert math.isnan(found)
     assert type(found) is DOUBLE
@@ -66,7 +62,6 @@ def test_nothing_by_nothing_is_no_number(left: float, right: float) -> None:
 @pytest.mark.parametrize("kind", [INT, UINT])
 @pytest.mark.parametrize("name", ["_/_", "_%_"])
 def test_whole_numbers_cannot_be_divided_by_zero(kind: Any, name: str) -> None:
-    """No infinity there."""
     with pytest.raises(ZeroDivisionError):
         call(name, kind(1), kind(0))
 
@@ -91,7 +86,6 @@ def test_whole_numbers_cannot_be_divided_by_zero(kind: Any, name: str) -> None:
     ],
 )
 def test_a_conversion_at_the_end_of_its_range(name: str, value: Any, result: Any) -> None:
-    """The last value that can be had."""
     found = call(name, value)
     assert found == result
     assert type(found) is type(result)
@@ -110,14 +104,12 @@ def test_a_conversion_at_the_end_of_its_range(name: str, value: Any, result: Any
     ],
 )
 def test_a_conversion_beyond_its_range(name: str, value: Any) -> None:
-    """An error, never another number."""
     with pytest.raises(ValueError, match=r"range|overflow"):
         call(name, value)
 
 
 @pytest.mark.parametrize("name", ["int", "uint", "double", "bool"])
 def test_a_conversion_gives_an_error_on(name: str) -> None:
-    """What failed before is still a failure."""
     earlier = CELEvalError("divide by zero")
     assert second_program(f"{name}(1 / 0) == {name}('1')").run({}).kind == "error"
     with pytest.raises(TypeError, match=r"^no such overload$"):
@@ -156,7 +148,6 @@ AGREED = [
 
 @pytest.mark.parametrize(("text", "kind"), AGREED)
 def test_both_engines_say_so(text: str, kind: str) -> None:
-    """What is read here of the specification is what Google's own engine does."""
     # The first engine holds what is written out against its types; what comes from data it does not.
     data = {"one": 1, "d": 1.0, "yes": True, "none": None}
     assert first_program(text, ["args"]).run({"args": data}).kind == kind

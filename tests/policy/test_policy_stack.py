@@ -1,5 +1,3 @@
-"""A policy over others asks for whatever any of them asks for."""
-
 from typing import Any
 
 import pytest
@@ -19,7 +17,6 @@ SMALL = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
 def compiled(given: RequiresApproval) -> CompiledPolicy:
-    """A policy of the one tool."""
     return compile_policy(given, tool=TOOL, input_schema=SCHEMA)
 
 
@@ -31,7 +28,6 @@ def over(own: RequiresApproval, *below: RequiresApproval, fits: bool = True) -> 
 
 
 def policy_of(found: CompiledPolicy) -> ApprovalPolicy:
-    """The policy that has to be there."""
     assert found.policy is not None
     return found.policy
 
@@ -53,7 +49,6 @@ def policy_of(found: CompiledPolicy) -> ApprovalPolicy:
 def test_the_strictest_verdict_counts(
     own: RequiresApproval, below: RequiresApproval, amount: float, verdict: str
 ) -> None:
-    """Deny before ask before auto, whosever it is."""
     found = over(own, below)
     judged = found.judge({"amount": amount}, {})
     assert judged.verdict == verdict
@@ -63,14 +58,12 @@ def test_the_strictest_verdict_counts(
 @pytest.mark.parametrize(("tags", "verdict"), [((), "deny"), (("trusted",), "auto")])
 @pytest.mark.parametrize("upper", [True, False])
 def test_every_policy_is_asked_about_the_same_actor(upper: bool, tags: tuple[str, ...], verdict: str) -> None:
-    """A rule about the actor counts wherever its policy stands."""
     about = ApprovalPolicy(deny_if="!('trusted' in actor.tags)", auto_approve_if="true")
     found = over(about, SMALL) if upper else over(SMALL, about)
     assert found.judge({"amount": 1.0}, {}, {"name": "desk", "tags": list(tags)}).verdict == verdict
 
 
 def test_arguments_that_the_other_tool_would_not_take_are_not_approved_by_its_rule() -> None:
-    """Its rule was written for its own arguments."""
     assert over(False, SMALL, fits=True).judge({"amount": 1.0}, {}).verdict == "auto"
     judged = over(False, SMALL, fits=False).judge({"amount": 1.0}, {})
     assert (judged.verdict, judged.terms.approvers) == ("ask", DEFAULT)
@@ -78,7 +71,6 @@ def test_arguments_that_the_other_tool_would_not_take_are_not_approved_by_its_ru
 
 
 def test_nothing_is_added_by_what_never_asks() -> None:
-    """Then the policy is the same one."""
     own = compiled(SMALL)
     assert stack_policies(own, [UnderlyingPolicy(compiled(False), lambda args: True)], DEFAULT) is own
 
@@ -91,7 +83,6 @@ def test_stacked_policies_require_a_reason_if_one_of_them_does(near: bool) -> No
 
 
 def test_each_field_is_the_strictest() -> None:
-    """Of who may answer, how many, how fast, and what they may do."""
     near = ApprovalPolicy(approvers=("role:a",), timeout=60, allow_remember=True, min_assurance="mfa", remind_after=20)
     far = ApprovalPolicy(approvers=("role:b", "role:a"), quorum=2, veto=True, edit="off", timeout=30, confirm="type")
     found = over(near, far)
@@ -117,7 +108,6 @@ def test_each_field_is_the_strictest() -> None:
 def test_people_see_what_either_shows_and_nothing_that_either_masks(
     near: dict[str, Any], far: dict[str, Any], strictest: dict[str, Any]
 ) -> None:
-    """A shadow cannot keep from them what the other's approvers decide by, nor tell them what it hides."""
     shape = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
     own, below = (
         compile_policy(ApprovalPolicy(show=ShownArguments(**each)), tool=TOOL, input_schema=shape)
@@ -163,7 +153,6 @@ WIDE: dict[str, Any] = {"escalate_to": ("role:everybody",)}
 def test_each_field_is_the_strictest_whichever_policy_has_it(
     field: str, one: dict[str, Any], other: dict[str, Any], strictest: Any
 ) -> None:
-    """And the whole is a policy that somebody could have written."""
     for near, far in ((one, other), (other, one)):
         found = policy_of(over(ApprovalPolicy(**NAMED | near), ApprovalPolicy(**NAMED | far)))
         assert getattr(found, field) == strictest
@@ -172,20 +161,17 @@ def test_each_field_is_the_strictest_whichever_policy_has_it(
 
 @pytest.mark.parametrize(("after", "kept"), [(20, 20), (29, 29), (30, None), (40, None)])
 def test_people_are_reminded_only_while_they_are_waited_for(after: float, kept: float | None) -> None:
-    """The nearer policy's reminder, unless another one's deadline comes before it."""
     near = ApprovalPolicy(timeout=60, remind_after=after)
     assert policy_of(over(near, ApprovalPolicy(timeout=30))).remind_after == kept
     assert policy_of(over(ApprovalPolicy(timeout=60), near)).remind_after is None
 
 
 def test_a_stack_needs_people_as_often_as_any_of_its_policies() -> None:
-    """Never, maybe, always: in that order."""
     for own, below, needs in ((False, SMALL, "maybe"), (SMALL, True, "always"), (True, SMALL, "always")):
         assert over(own, below).needs_person == over(False, own, below).needs_person == needs
 
 
 def test_a_verdict_is_the_nearest_ones_of_those_that_count_and_shows_what_every_policy_answered() -> None:
-    """So that people read the rule which is nearest to what they see, and an auditor all the rules."""
     args = {"amount": 1.0}
     rules = [ApprovalPolicy(auto_approve_if=f"args.amount < {limit}") for limit in ("50.0", "60.0")]
     alone = [compiled(each).judge(args, {}) for each in rules]
@@ -196,14 +182,12 @@ def test_a_verdict_is_the_nearest_ones_of_those_that_count_and_shows_what_every_
 
 
 def test_the_hash_of_a_stack_is_that_of_all_its_policies_in_their_order() -> None:
-    """Approvals and records name it, so it stays what it is until one of the policies changes."""
     hashes = [compiled(each).hash for each in (SMALL, True)]
     assert over(SMALL, True).hash == sha256_hex({"stacked": hashes})
     assert len({over(*each).hash for each in ((SMALL, True), (True, SMALL), (SMALL, SMALL))}) == 3
 
 
 def test_escalation_is_kept_only_where_all_agree_on_it() -> None:
-    """Those to whom it escalates may decide as well, so they are not added to those of the other."""
     wide = ApprovalPolicy(escalate_after=60, **WIDE)
     assert policy_of(over(wide, wide)).escalate_to == ("role:everybody",)
     assert policy_of(over(False, wide)).escalate_to == ("role:everybody",)
@@ -251,7 +235,6 @@ ORDER = ("auto", "ask", "deny")
 @pytest.mark.row("X03")
 @given(own=POLICIES, below=st.lists(POLICIES, max_size=3), amount=st.sampled_from([1.0, 20.0, 70.0]))
 def test_no_stack_is_looser_than_any_of_its_policies(own: Any, below: list[Any], amount: float) -> None:
-    """For every policy under it, whatever the arguments."""
     judged = over(own, *below).judge({"amount": amount}, {}).verdict
     each = [compiled(policy).judge({"amount": amount}, {}).verdict for policy in (own, *below)]
     assert judged == max(each, key=ORDER.index)

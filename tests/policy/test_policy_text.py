@@ -19,7 +19,6 @@ from signoff.policy.syntax import normalise, text_problem, tree_problem
     ],
 )
 def test_what_is_rewritten_before_reading(written: str, read: str) -> None:
-    """Line ends, and blanks around; nothing within."""
     assert normalise(written) == read
 
 
@@ -49,7 +48,6 @@ DEEP = "(" * POLICY_NESTING
     ],
 )
 def test_what_is_refused_unread_and_where(text: str, expected: tuple[str, int]) -> None:
-    """One sentence and the column from 1; nothing and no column for a text that may be read."""
     assert text_problem(text) == expected
 
 
@@ -74,19 +72,16 @@ def test_what_is_refused_unread_and_where(text: str, expected: tuple[str, int]) 
     ],
 )
 def test_what_is_refused_once_read(text: str, problem: str) -> None:
-    """Too deep a chain, too many macros within each other, messages; side by side is not deep."""
     assert tree_problem(second_program(text).tree) == problem
 
 
 @pytest.mark.parametrize("macro", ["all", "exists", "exists_one", "filter", "map"])
 def test_every_macro_counts(macro: str) -> None:
-    """Three of a kind within each other are one too many, whichever it is."""
     tree = second_program(f"a.{macro}(x, x.{macro}(y, y.{macro}(z, z)))").tree
     assert tree_problem(tree) == "macros stand more than 2 deep; split it"
 
 
 def test_a_text_with_its_own_line_ends_is_a_policy() -> None:
-    """What an editor on Windows writes means the same, a comment ends with its line."""
     text = "args.count < 3 // few\r\n&& args.flag\r\n"
     assert verdict_of(arguments(count=2, flag=True), auto_approve_if=text) == "auto"
     assert verdict_of(arguments(count=2, flag=False), auto_approve_if=text) == "ask"
@@ -101,7 +96,6 @@ def test_a_text_with_its_own_line_ends_is_a_policy() -> None:
     ],
 )
 def test_a_refusal_points_at_its_column(text: str, message: str, column: int) -> None:
-    """The column stands in the sentence and beside it, for people and for editors."""
     with pytest.raises(ConfigError) as caught:
         compiled(deny_if=text)
     assert message in caught.value.message
@@ -113,7 +107,6 @@ def test_a_refusal_points_at_its_column(text: str, message: str, column: int) ->
     "text", ["&&".join(["args.flag"] * 97), "args.recipients.all(a, [a].all(b, [b].all(c, true)))"]
 )
 def test_what_is_too_deep_points_nowhere(text: str) -> None:
-    """No single place is to blame, so the column is 0 and the sentence names none."""
     with pytest.raises(
         ConfigError, match=r"^tool `book_flight`: `deny_if`: (more than 96|macros stand more)"
     ) as caught:
@@ -122,7 +115,6 @@ def test_what_is_too_deep_points_nowhere(text: str) -> None:
 
 
 def test_an_error_of_a_global_rule_names_no_tool() -> None:
-    """Rules stand above the tools; field and value say where to look."""
     with pytest.raises(ConfigError) as caught:
         compile_rules([GlobalRule(name="night", rule="actor.nme == 'x'", effect="deny")])
     assert caught.value.message.startswith("global rules: `night` column ")
@@ -131,6 +123,5 @@ def test_an_error_of_a_global_rule_names_no_tool() -> None:
 
 
 def test_tags_are_asked_of_the_tool_at_hand() -> None:
-    """The question in JavaScript's words has the answer of CEL's."""
     for text in ("tool.tags.includes('money')", "'money' in tool.tags"):
         assert compiled(auto_approve_if=text).judge(arguments(), context()).verdict == "auto"

@@ -25,7 +25,6 @@ NO_ROUTE = "; `route_to` gave no list of people that both engines agree on, so t
 
 
 def answers(rule: str, first: str, second: str, notes: tuple[str, str] = ("", "")) -> tuple[EngineAnswer, ...]:
-    """Both engines' answers to one rule."""
     one: Any = first
     two: Any = second
     return (EngineAnswer(rule, ONE, one, notes[0]), EngineAnswer(rule, TWO, two, notes[1]))
@@ -49,7 +48,6 @@ def split(policy: CompiledPolicy, rule: str, second: str) -> CompiledPolicy:
     ("requires", "verdict", "why"), [(False, "auto", "the tool never asks"), (True, "ask", "the tool always asks")]
 )
 def test_a_tool_without_a_policy(requires: bool, verdict: Any, why: str) -> None:
-    """Who decided, why, and nobody named; no engine was asked."""
     policy = compiled(requires)
     assert policy.judge({"x": BAD}, {}) == PolicyVerdict(
         verdict, REQUIRES_APPROVAL, "", why, policy.hash, EVALUATORS, ()
@@ -60,7 +58,6 @@ def test_a_tool_without_a_policy(requires: bool, verdict: Any, why: str) -> None
 
 
 def test_a_policy_without_rules_asks() -> None:
-    """What nobody said may pass does not pass."""
     policy = compiled(approvers=["role:a"])
     assert policy.judge(arguments(), context()) == PolicyVerdict(
         "ask",
@@ -110,7 +107,6 @@ CLEAR = (*answers("deny_if", "false", "false"), *answers("require_approval_if", 
     ],
 )
 def test_the_rule_that_decides_is_told(count: int, verdict: Any, rule: str, why: str, engines: Any) -> None:
-    """Deny before ask before auto; the answers up to the deciding rule are kept, and a denial asks nobody."""
     policy = compiled(approvers=["role:a"], **RULES)
     asked = NO_TERMS if verdict == "deny" else BY_A
     assert policy.judge(arguments(count=count), context()) == PolicyVerdict(
@@ -120,7 +116,6 @@ def test_the_rule_that_decides_is_told(count: int, verdict: Any, rule: str, why:
 
 @pytest.mark.parametrize("rule", ["deny_if", "require_approval_if"])
 def test_rules_that_do_not_hold_do_not_let_pass(rule: str) -> None:
-    """Where nothing says that a call may pass, a person is asked, though no rule objects."""
     verdict = of({rule: "args.count > 5"}).judge(arguments(), context())
     assert (verdict.verdict, verdict.rule, verdict.rule_text) == ("ask", REQUIRES_APPROVAL, "")
     assert verdict.why == "the policy has no rule that lets it pass without a person"
@@ -142,7 +137,6 @@ def test_rules_that_do_not_hold_do_not_let_pass(rule: str) -> None:
     ],
 )
 def test_how_an_unclear_answer_is_told(first: str, second: str, reading: str) -> None:
-    """A failure before a wrong type before a disagreement, in the words of the engine that had it."""
     for rule, meaning in (("auto_approve_if", "a person is asked"), ("deny_if", "the call is denied")):
         policy = split(of({rule: first}), rule, second)
         verdict = policy.judge(arguments(meta={"x": "text"}), context())
@@ -157,7 +151,6 @@ class Unreadable(dict[str, Any]):
     """Data that fail when they are looked at, with a message that holds them."""
 
     def items(self) -> Any:
-        """Fails."""
         raise RuntimeError("hunter2")
 
 
@@ -171,7 +164,6 @@ class Unreadable(dict[str, Any]):
     ],
 )
 def test_data_no_engine_may_see(args: Any, ctx: Any, problem: str) -> None:
-    """Both engines stand for an error with the same words, and the named people are asked."""
     policy = compiled(auto_approve_if="true", approvers=["role:a"], route_to="['role:b']")
     assert policy.judge(args, ctx) == PolicyVerdict(
         "ask",
@@ -187,7 +179,6 @@ def test_data_no_engine_may_see(args: Any, ctx: Any, problem: str) -> None:
 
 
 def test_numbers_are_what_the_schema_says() -> None:
-    """A declared number is a double and an integer stays one, in arguments and context, for both engines."""
     text = "args.totalCost / 2.0 == 24.5 && args.count / 2 == 1 && ctx.limit / 2.0 == 2.5"
     policy = compile_policy(
         ApprovalPolicy(auto_approve_if=text),
@@ -199,7 +190,6 @@ def test_numbers_are_what_the_schema_says() -> None:
 
 
 def test_a_policy_reads_the_tool_it_was_compiled_for() -> None:
-    """Name, scope, routing, tags, toolset and plugin are those of the tool."""
     facts = ToolFacts("book_flight", "travel", "local", ("money",), "set", "plug")
     text = (
         "tool.name == 'book_flight' && tool.scope == 'travel' && tool.routing == 'local' && tool.tags == ['money'] "
@@ -214,7 +204,6 @@ def test_a_policy_reads_the_tool_it_was_compiled_for() -> None:
 
 
 def test_a_route_is_told_with_the_rule_that_asked() -> None:
-    """The people of the route, after the deciding rule's answers those of the route, and no word of a fallback."""
     policy = compiled(approvers=["role:a"], require_approval_if="args.count > 1", route_to="['user:' + args.currency]")
     verdict = policy.judge(arguments(), context())
     assert verdict.terms.approvers == ("user:EUR",)
@@ -241,7 +230,6 @@ def test_a_route_is_told_with_the_rule_that_asked() -> None:
     ],
 )
 def test_both_engines_name_the_same_people_or_nobody(first: str, second: str, people: Any) -> None:
-    """In the same order; else those the policy names are asked, the answers are kept, and the reason says so."""
     policy = split(compiled(approvers=["role:a"], route_to=first), "route_to", second)
     verdict = policy.judge(arguments(), context())
     assert verdict.terms.approvers == (people or ("role:a",))
@@ -266,7 +254,6 @@ def test_a_route_is_asked_only_when_somebody_may_be() -> None:
 
 
 def test_the_hash_is_of_what_was_said() -> None:
-    """The spelled fields in their plain form, expressions as they are read; what was left out does not count."""
     policy = compiled(autoApproveIf="  tool.tags.includes('money') ", quorum=2, timeout="1h", show={"secret": ["note"]})
     content = {
         "auto_approve_if": "tool.tags.includes('money')",
@@ -279,7 +266,6 @@ def test_the_hash_is_of_what_was_said() -> None:
 
 
 def test_the_hash_of_rules_is_of_each_rule() -> None:
-    """Strictest first, each with its name, expression, effect and reason."""
     rules = [
         GlobalRule(name="b", rule=" tool.tags.includes('x')", effect="deny", reason="r"),
         GlobalRule(name="a", rule="true", effect="hide"),
@@ -293,7 +279,6 @@ def test_the_hash_of_rules_is_of_each_rule() -> None:
 
 
 def test_findings_are_told_rule_by_rule() -> None:
-    """Everything that could not be checked, in the order of judging."""
     policy = compiled(auto_approve_if="args.odd == 1", deny_if="args.meta.a == 1", route_to="args.meta.b")
     assert policy.findings == (
         "`deny_if`: not checked: `args.meta.a`",
@@ -322,7 +307,6 @@ def test_findings_are_told_rule_by_rule() -> None:
     ],
 )
 def test_a_rule_with_an_unclear_answer_applies_and_says_so(expression: str, reading: str) -> None:
-    """The rule's own name, how it was read, then its reason."""
     rule = GlobalRule(name="night", rule=expression, effect="require_approval", reason="at night")
     rules = compile_rules([rule], {"free": {"type": "object"}})
     found = rules.judge(actor=ACTOR, tool=TOOL, ctx={**context(), "free": {"x": "text"}})
@@ -331,7 +315,6 @@ def test_a_rule_with_an_unclear_answer_applies_and_says_so(expression: str, read
 
 
 def test_engines_that_disagree_on_a_rule_apply_it() -> None:
-    """One engine's objection is enough, whichever it is."""
     rule = GlobalRule(name="r", rule="ctx.tenant == 'main'", effect="deny")
     rules = compile_rules([rule])
     for second, ctx, kinds in (
@@ -345,7 +328,6 @@ def test_engines_that_disagree_on_a_rule_apply_it() -> None:
 
 
 def test_a_rule_reads_tool_actor_and_context() -> None:
-    """Each is what was handed over."""
     text = "actor.name == 'desk' && actor.tags == ['money'] && tool.name == 'book_flight' && ctx.user.name == 'T'"
     rule = GlobalRule(name="r", rule=text, effect="hide")
     found = compile_rules([rule]).judge(actor=ACTOR, tool=TOOL, ctx=context())
@@ -353,7 +335,6 @@ def test_a_rule_reads_tool_actor_and_context() -> None:
 
 
 def test_a_context_path_that_cannot_be_written() -> None:
-    """The path is the field, what was declared there the value."""
     with pytest.raises(ConfigError) as caught:
         compile_rules([], {"cost-centre": {"type": "string"}})
     assert caught.value.message.startswith("`cost-centre` is not a context path; ")
@@ -363,7 +344,6 @@ def test_a_context_path_that_cannot_be_written() -> None:
 
 @pytest.mark.parametrize(("limit", "effect"), [(5, "deny"), (6, "none")])
 def test_a_declared_number_is_a_number_to_a_rule(limit: int, effect: str) -> None:
-    """A whole number of the context can be divided as the declaration says, in both engines."""
     rule = GlobalRule(name="r", rule="ctx.limit / 2.0 == 2.5", effect="deny")
     rules = compile_rules([rule], context_schema={"limit": {"type": "number"}})
     found = rules.judge(actor=ACTOR, tool=TOOL, ctx={**context(), "limit": limit})
@@ -372,7 +352,6 @@ def test_a_declared_number_is_a_number_to_a_rule(limit: int, effect: str) -> Non
 
 
 def test_an_error_of_a_route_names_tool_and_field() -> None:
-    """For programs as for people."""
     with pytest.raises(ConfigError) as caught:
         compiled(route_to="args.count")
     assert caught.value.message == (
@@ -388,6 +367,5 @@ def test_an_error_of_a_route_names_tool_and_field() -> None:
 
 
 def test_a_schema_that_is_no_object_leaves_the_card_unchecked() -> None:
-    """Where the arguments' names are not known, none can be refused."""
     policy = ApprovalPolicy.model_validate({"show": {"secret": ["pin"], "only": ["x"]}})
     assert compile_policy(policy, tool=TOOL, input_schema={"$ref": "other"}).policy == policy

@@ -34,7 +34,6 @@ def refused(build: Any, *args: Any) -> tuple[str, Any, Any]:
 
 
 def test_a_case_is_read_whole() -> None:
-    """Name, tool, arguments, context, expectation; the middle two may be left out."""
     assert read_case(CASE) == PolicyCase("cheap", "book_flight", {}, {}, "auto")
     whole = {**CASE, "args": {"a": 1}, "ctx": {"b": 2}, "expect": "deny"}
     assert read_case(whole) == PolicyCase("cheap", "book_flight", {"a": 1}, {"b": 2}, "deny")
@@ -59,19 +58,16 @@ def test_a_case_is_read_whole() -> None:
     ],
 )
 def test_an_odd_case(changes: dict[Any, Any], expected: tuple[str, Any, Any]) -> None:
-    """Which case, which key, what is allowed."""
     assert refused(read_case, {**CASE, **changes}, 3) == expected
 
 
 @pytest.mark.parametrize("key", ["name", "tool", "expect"])
 def test_a_case_lacks_something(key: str) -> None:
-    """The first case is number one."""
     short = {name: value for name, value in CASE.items() if name != key}
     assert refused(read_case, short) == (f"case 1: `{key}` must be a text that is not empty", key, None)
 
 
 def test_cases_are_numbered_from_one() -> None:
-    """A list of cases is judged in order, and a fault names its place."""
     policies = {"book_flight": compiled(auto_approve_if="ctx.user.tier == 'trusted' && args.totalCost < 50")}
     good = {**CASE, "args": arguments(), "ctx": context()}
     assert [each.verdict.verdict for each in run_cases([good, {**good, "ctx": context(tier="x")}], policies)] == [
@@ -86,7 +82,6 @@ def test_cases_are_numbered_from_one() -> None:
     [("book_flihgt", "did you mean `book_flight`?"), ("zzz", "the manifest declares no such tool")],
 )
 def test_a_case_of_no_tool(tool: str, hint: str) -> None:
-    """The nearest tool, or that there is none."""
     result = (f"case `cheap`: unknown tool `{tool}`; {hint}", "tool", tool)
     assert refused(run_cases, [{**CASE, "tool": tool}], {"book_flight": compiled(), "x": compiled()}) == result
 
@@ -113,7 +108,6 @@ BARE = PolicyVerdict("auto", REQUIRES_APPROVAL, "", "nobody asks", "hash", "two 
 
 
 def test_an_explanation_has_a_line_for_each_part() -> None:
-    """Verdict, rule, engines, approvers, hash; what there is not has no line."""
     assert explain_text(FULL).split("\n") == [
         "ask: it is so",
         "rule: auto_approve_if: args.totalCost < 50",
@@ -132,7 +126,6 @@ def test_an_explanation_has_a_line_for_each_part() -> None:
 
 
 def test_an_explanation_as_json_has_every_field() -> None:
-    """Plain types under the verdict's own names."""
     assert explain_json(FULL) == {
         "verdict": "ask",
         "rule": {"kind": "policy", "name": "auto_approve_if"},
@@ -264,7 +257,6 @@ def test_an_explanation_as_json_has_every_field() -> None:
     ],
 )
 def test_a_mistake_in_a_policy(data: dict[str, Any], expected: tuple[str, Any, Any]) -> None:
-    """One sentence with its remedy."""
     assert refused(ApprovalPolicy.model_validate, data) == expected
 
 
@@ -279,14 +271,12 @@ def test_a_mistake_in_a_policy(data: dict[str, Any], expected: tuple[str, Any, A
     ],
 )
 def test_a_mistake_in_a_duration(value: Any, words: str) -> None:
-    """What is wrong and what to write."""
     with pytest.raises(ValueError, match=r".") as caught:
         seconds(value)
     assert str(caught.value) == words
 
 
 def test_the_longest_duration_is_a_leap_year() -> None:
-    """366 days, in any spelling; each unit has its size."""
     assert seconds("366d") == seconds(366 * DAY) == 366 * DAY
     assert seconds("1d1h1m1s") == DAY + 3_661
     assert isinstance(seconds(1), float)
@@ -296,7 +286,6 @@ def test_the_longest_duration_is_a_leap_year() -> None:
 
 
 def test_rules_are_judged_strictest_first() -> None:
-    """Hide before deny before asking, in order of writing within; the hash depends on them all."""
     rules = [
         GlobalRule(name="c", rule="true", effect="require_approval"),
         GlobalRule(name="b", rule="true", effect="deny", reason="r"),
@@ -314,14 +303,12 @@ def test_rules_are_judged_strictest_first() -> None:
 
 
 def test_two_rules_of_one_name() -> None:
-    """Each rule needs a name of its own."""
     rules = [GlobalRule(name=name, rule="true", effect="hide") for name in ("a", "b", "b")]
     text = "global rule `b` stands twice; give each rule a name of its own"
     assert refused(compile_rules, rules)[:2] == (text, "b")
 
 
 def test_a_rule_sees_declared_context_only() -> None:
-    """The manifest's own fields may be read, others are refused by name."""
     rule = GlobalRule(name="r", rule="ctx.project == 'x'", effect="deny")
     found = compile_rules([rule], context_schema={"project": {"type": "string"}})
     facts = compiled().tool
@@ -334,15 +321,12 @@ def test_a_rule_sees_declared_context_only() -> None:
 
 
 class CELParseError(Exception):
-    """Named as celpy's own."""
-
     def __init__(self, column: Any) -> None:
         super().__init__("x")
         self.column = column
 
 
 def test_an_expression_only_one_engine_reads() -> None:
-    """Where it stops reading, if it says so."""
     here = "the second engine cannot read it here; write it more plainly"
     assert single_engine_problem(CELParseError(7)) == (here, 7)
     assert single_engine_problem(CELParseError(None)) == (here, 0)

@@ -43,7 +43,6 @@ def leg(nullable: bool = False) -> DataShape:
     ],
 )
 def test_one_type_is_a_shape(schema: Any, shape: DataShape) -> None:
-    """`null` beside it makes it nullable; several types, none and unknown ones are not checked."""
     assert read_schema(schema) == shape
 
 
@@ -74,7 +73,6 @@ def test_one_type_is_a_shape(schema: Any, shape: DataShape) -> None:
     ],
 )
 def test_lists_objects_and_maps(schema: Any, shape: DataShape) -> None:
-    """An object that declares nothing and is not closed is a map; a list says what its items are."""
     assert read_schema(schema) == shape
 
 
@@ -98,7 +96,6 @@ def test_lists_objects_and_maps(schema: Any, shape: DataShape) -> None:
     ],
 )
 def test_values_that_are_listed_tell_their_type(schema: Any, shape: DataShape) -> None:
-    """Where no type is declared."""
     assert read_schema(schema) == shape
 
 
@@ -121,7 +118,6 @@ def test_values_that_are_listed_tell_their_type(schema: Any, shape: DataShape) -
     ],
 )
 def test_a_union_with_null_is_a_nullable_shape(union: str, options: Any, shape: DataShape) -> None:
-    """Fields, required ones and items are kept; a union of several types is not checked."""
     assert read_schema({union: options}) == shape
 
 
@@ -138,7 +134,6 @@ def test_a_union_with_null_is_a_nullable_shape(union: str, options: Any, shape: 
     ],
 )
 def test_all_of_one_is_that_one(schema: Any, shape: DataShape) -> None:
-    """Unless the schema says beside it what it is."""
     assert read_schema(schema) == shape
 
 
@@ -155,7 +150,6 @@ def test_all_of_one_is_that_one(schema: Any, shape: DataShape) -> None:
     ],
 )
 def test_a_reference_is_found_wherever_it_stands(holder: Callable[[Any], Any]) -> None:
-    """It leads from the root of the schema, however deep it is written."""
     ref = {"$ref": "#/$defs/Leg"}
     defs = {"Leg": LEG, "Again": ref}
     referred = read_schema({"type": "object", "properties": {"here": holder(ref)}, "$defs": defs})
@@ -183,7 +177,6 @@ def test_a_reference_is_found_wherever_it_stands(holder: Callable[[Any], Any]) -
     ],
 )
 def test_a_reference_is_a_pointer_within_the_schema(reference: str, shape: DataShape) -> None:
-    """Names are unescaped once, and what is not there is not checked."""
     defs = {
         "deep": {"down": {"type": "string"}},
         "~1": {"type": "integer"},
@@ -196,7 +189,6 @@ def test_a_reference_is_a_pointer_within_the_schema(reference: str, shape: DataS
 
 
 def test_a_schema_that_holds_itself_ends() -> None:
-    """After sixteen steps what lies deeper is not checked."""
     shape: DataShape | None = read_schema({"type": "object", "properties": {"next": {"$ref": "#"}}})
     for _ in range(8):
         assert shape is not None
@@ -220,7 +212,6 @@ def test_a_schema_that_holds_itself_ends() -> None:
 )
 @pytest.mark.parametrize(("steps", "kind"), [(16, "int"), (17, "any")])
 def test_a_schema_is_read_sixteen_steps_deep(wrap: Callable[[Any], Any], steps: int, kind: str) -> None:
-    """Whatever a step is: an item, a field, a map's value, one of a union."""
     schema: Any = {"type": "integer"}
     for _ in range(steps):
         schema = wrap(schema)
@@ -229,7 +220,6 @@ def test_a_schema_is_read_sixteen_steps_deep(wrap: Callable[[Any], Any], steps: 
 
 @pytest.mark.parametrize(("steps", "kind"), [(16, "int"), (17, "any")])
 def test_sixteen_references_are_followed(steps: int, kind: str) -> None:
-    """One to the next; the one after is not checked."""
     chain = {f"d{step}": {"$ref": f"#/$defs/d{step + 1}"} for step in range(1, steps)}
     schema = {"$ref": "#/$defs/d1", "$defs": {**chain, f"d{steps}": {"type": "integer"}}}
     assert read_schema(schema).kind == kind
@@ -243,7 +233,6 @@ def innermost(shape: DataShape) -> DataShape:
 
 
 def test_a_step_leads_to_a_field_or_an_item() -> None:
-    """And nowhere where nothing is declared."""
     legs = DataShape("list", items=leg())
     assert legs.step("[]") == leg()
     assert leg().step("n") == INT
@@ -299,11 +288,9 @@ NUMBERS = DataShape("object", fields={"n": NUMBER, "i": INT, "l": DataShape("lis
     ],
 )
 def test_numbers_become_what_their_schema_says(value: Any, shape: DataShape | None, pinned: Any) -> None:
-    """A `number` is a float and an `integer` an int, wherever they lie; nothing else changes."""
     assert typed(pin_numbers(value, shape)) == typed(pinned)
 
 
 def test_an_integer_that_no_float_can_hold_is_an_error() -> None:
-    """Rather than infinity."""
     with pytest.raises(OverflowError):
         pin_numbers(10**400, NUMBER)

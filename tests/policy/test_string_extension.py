@@ -12,7 +12,6 @@ ANY = DataShape("map")
 
 
 def answers(text: str, args: Any) -> list[str]:
-    """What each engine says."""
     expression = Compiler({"args": ANY}, "a test").compile("deny_if", text)
     return [each.kind for each in expression.evaluate_here(facts({"args": args}))]
 

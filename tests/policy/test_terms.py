@@ -1,5 +1,3 @@
-"""Stricter terms for some calls: when they apply, what they combine to, and that they loosen nothing."""
-
 from dataclasses import replace
 from typing import Any
 
@@ -22,17 +20,14 @@ FINANCE, COUNSEL = ApproverGroup(of=("role:finance",)), ApproverGroup(of=("role:
 
 
 def policy(*terms: Any, **fields: Any) -> CompiledPolicy:
-    """A compiled policy with these terms."""
     return compiled(ApprovalPolicy.model_validate({**BASE, "terms": list(terms), **fields}))
 
 
 def on(judge: CompiledPolicy, **args: Any) -> Terms:
-    """The terms of the verdict on a call with these arguments."""
     return judge.judge(arguments(**args), context(), {"name": "desk", "tags": ["night"]}).terms
 
 
 def test_a_term_applies_where_its_condition_does_not_say_false() -> None:
-    """True applies it, false does not; whom nothing asks of differently is asked as the policy says."""
     judge = policy(LARGE)
     assert (on(judge, count=2).quorum, on(judge, count=2).applied) == (1, ())
     assert on(judge, count=3).quorum == 2
@@ -41,12 +36,10 @@ def test_a_term_applies_where_its_condition_does_not_say_false() -> None:
 
 @pytest.mark.parametrize("when", ["ctx.user.roles[9] == 'x'", "args.count / (args.count - args.count) > 1"])
 def test_what_cannot_be_known_to_be_false_applies(when: str) -> None:
-    """An error asks for more."""
     assert on(policy({"when": when, "quorum": 2})).quorum == 2
 
 
 def test_engines_that_differ_apply_a_term() -> None:
-    """One engine alone must not let one person do where two were wanted."""
     judge = policy(LARGE)
     name = "terms.0.when"
     wrong = replace(judge.expressions[name], second=second_program("args.count > 1"))
@@ -55,20 +48,17 @@ def test_engines_that_differ_apply_a_term() -> None:
 
 
 def test_data_that_cannot_be_read_apply_every_term() -> None:
-    """Out of bounds, nothing is known to be false."""
     found = policy(LARGE, LEGAL).judge({"count": float("nan")}, context()).terms
     assert (found.quorum, found.groups) == (2, (FINANCE, COUNSEL))
 
 
 def test_conditions_see_the_actor_and_its_tags() -> None:
-    """Beside arguments, context and tool."""
     judge = policy({"when": "'night' in actor.tags && actor.name == 'desk' && tool.name != ''", "quorum": 2})
     assert on(judge).quorum == 2
     assert judge.judge(arguments(), context(), {"name": "desk", "tags": []}).terms.quorum == 1
 
 
 def test_whom_a_term_asks_is_asked_beside_those_of_the_policy() -> None:
-    """One of finance and one of legal, never legal in the place of finance."""
     found = on(policy(LEGAL), currency="USD")
     assert (found.approvers, found.groups, found.quorum) == (
         ("role:finance", "role:legal"),
@@ -79,7 +69,6 @@ def test_whom_a_term_asks_is_asked_beside_those_of_the_policy() -> None:
 
 
 def test_several_terms_combine_to_the_strictest() -> None:
-    """Largest quorum, strongest assurance, shortest spans, every group once with its larger quorum, in any order."""
     terms: list[Any] = [
         {"when": "true", "quorum": 2, "min_assurance": "session", "timeout": "2h"},
         {"when": "true", "approvers": [{"of": "role:legal", "quorum": 2}], "escalate_after": "10m"},
@@ -95,19 +84,16 @@ def test_several_terms_combine_to_the_strictest() -> None:
 
 
 def test_a_deadline_before_the_escalation_leaves_none() -> None:
-    """To nobody, as nobody waits any more."""
     found = on(policy({"when": "true", "timeout": "30m"}))
     assert (found.timeout, found.escalate_after, found.escalate_to, found.on_timeout) == (1_800, None, (), "deny")
 
 
 def test_terms_stand_also_where_a_rule_lets_the_call_pass() -> None:
-    """A global rule or a permission check may ask all the same, and asks two."""
     verdict = policy(LARGE, auto_approve_if="true").judge(arguments(count=3), context())
     assert (verdict.verdict, verdict.terms.quorum) == ("auto", 2)
 
 
 def test_whom_a_route_names_is_asked_on_the_same_terms() -> None:
-    """The route replaces the policy's own people, a term is added."""
     found = on(policy(LEGAL, route_to="['user:ana']"), currency="USD")
     assert found.groups == (ApproverGroup(of=("user:ana",)), COUNSEL)
 
@@ -126,7 +112,6 @@ def test_who_has_a_place_in_a_group_is_escalated_to_nobody() -> None:
 
 @pytest.mark.parametrize("word", ["ask", "auto"])
 def test_a_handler_may_add_terms(word: Any) -> None:
-    """Of its own, beside those of the policy; none of what it says takes a term away."""
     judge = policy(LEGAL, handler="desk.rules:judge", require_approval_if="true")
     verdict = judge.judge(arguments(currency="USD"), context())
     found = apply_handler_verdict(
@@ -137,7 +122,6 @@ def test_a_handler_may_add_terms(word: Any) -> None:
 
 
 def test_a_handler_that_asks_administrators_keeps_the_terms() -> None:
-    """They are asked in the place of the policy's people; legal is asked as well."""
     judge = policy(LEGAL, handler="desk.rules:judge", require_approval_if="true")
     verdict = judge.judge(arguments(currency="USD"), context())
     found = apply_handler_verdict(judge, verdict, HandlerVerdict("ask", "admin")).terms
@@ -151,7 +135,6 @@ def test_what_a_handler_gives_for_terms_is_a_term() -> None:
 
 
 def test_terms_are_part_of_the_hash_as_they_are_read() -> None:
-    """Another condition, quorum or word is another policy; how a condition is spaced is not."""
     same = policy({**LARGE, "when": "  args.count > 2\n"})
     assert policy(LARGE).hash == same.hash
     for change in ({"quorum": 3}, {"when": "args.count > 3"}, {"reason": "else"}):
@@ -159,7 +142,6 @@ def test_terms_are_part_of_the_hash_as_they_are_read() -> None:
 
 
 def test_the_hash_of_a_policy_has_its_conditions_where_they_stand() -> None:
-    """The same two conditions the other way round are another policy."""
     first, second = {"when": "args.count > 2", "quorum": 2}, {"when": "args.count > 3", "quorum": 3}
     swapped = {**first, "when": second["when"]}, {**second, "when": first["when"]}
     assert policy(first, second).hash != policy(*swapped).hash
@@ -183,21 +165,18 @@ def test_the_hash_of_a_policy_has_its_conditions_where_they_stand() -> None:
     ],
 )
 def test_a_term_that_changes_nothing_or_loosens_is_refused(term: dict[str, Any], field: str, words: str) -> None:
-    """At build, naming the field and the remedy."""
     with pytest.raises(ConfigError) as caught:
         ApprovalPolicy.model_validate({**BASE, "terms": [{"when": "true", **term}]})
     assert (caught.value.context["field"], words in caught.value.message) == (field, True)
 
 
 def test_a_quorum_that_the_policy_has_already_is_refused() -> None:
-    """Two where two are asked anyway."""
     with pytest.raises(ConfigError, match="larger than the policy's 2") as caught:
         ApprovalPolicy(quorum=2, terms=(TermRule(when="true", quorum=2),))
     assert caught.value.context["field"] == "terms.0.quorum"
 
 
 def test_a_term_escalates_to_nobody_where_the_policy_names_nobody() -> None:
-    """The remedy is named."""
     with pytest.raises(ConfigError) as caught:
         ApprovalPolicy(terms=(TermRule(when="true", escalate_after=60),))
     assert caught.value.message.endswith("a term escalates to nobody; name them in the policy's own `escalate_to`")
@@ -205,7 +184,6 @@ def test_a_term_escalates_to_nobody_where_the_policy_names_nobody() -> None:
 
 
 def test_a_typo_in_a_condition_names_the_term() -> None:
-    """As in any rule, with its column."""
     with pytest.raises(ConfigError, match=r"terms\.0\.when"):
         policy({"when": "args.cuont > 2", "quorum": 2})
 
@@ -222,7 +200,6 @@ def test_a_typo_in_a_condition_names_the_term() -> None:
     ],
 )
 def test_terms_exceed_a_question_that_asked_for_less(more: dict[str, Any], asks_more: bool) -> None:
-    """In any one of them; whom silence leads to asks for nothing more of those who answered."""
     rules = ApprovalPolicy.model_validate(BASE)
     asked = a_question(approvers=("role:finance",))
     applied: list[AppliedTerm] = [Term.model_validate(more).as_applied()] if more else []
@@ -256,7 +233,6 @@ def test_a_term_that_adds_a_group_leaves_the_groups_of_the_policy() -> None:
     ids=["the-same", "in-another-order", "one-is-new", "another-one", "of-other-size"],
 )
 def test_terms_exceed_a_question_that_asked_other_groups(asked: tuple[ApproverGroup, ...], asks_more: bool) -> None:
-    """Though as many people were asked for in all."""
     terms = Terms(groups=(FINANCE, COUNSEL), quorum=2)
     assert terms.are_stricter_than(a_question(groups=asked, quorum=2)) is asks_more
 
@@ -279,14 +255,12 @@ def test_who_is_asked_is_reminded_while_they_alone_are_waited_for(term: dict[str
 
 
 def test_what_the_deadline_does_is_the_policys() -> None:
-    """Where there is somebody to whom it leads."""
     rules = ApprovalPolicy.model_validate(BASE | {"on_timeout": "escalate"})
     assert terms_of(rules, rules.named_approvers).on_timeout == "escalate"
     assert terms_of(ApprovalPolicy.model_validate(BASE), ("role:finance",)).on_timeout == "deny"
 
 
 def test_an_escalation_at_the_deadline_is_none() -> None:
-    """Nobody waits any more then."""
     term = Term.model_validate({"timeout": 3_600}).as_applied()
     terms = terms_of(ApprovalPolicy.model_validate(BASE), ("role:finance",), [term])
     assert (terms.escalate_after, terms.escalate_to) == (None, ())

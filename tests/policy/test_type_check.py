@@ -82,7 +82,6 @@ def type_of(text: str) -> str:
     ],
 )
 def test_a_field_has_the_type_of_its_schema(name: str, kind: str) -> None:
-    """Of what CEL can say exactly; a list of lists, what may be null and is no scalar, and numbers are dynamic."""
     assert type_of(f"args.{name}") == kind
 
 
@@ -94,13 +93,11 @@ def test_a_field_has_the_type_of_its_schema(name: str, kind: str) -> None:
     ],
 )
 def test_only_what_may_be_null_is_compared_with_null(name: str, nullable: bool) -> None:
-    """Otherwise the comparison is a mistake that is found at build."""
     assert type_of(f"args.{name} == null") == ("BOOL" if nullable else "error")
 
 
 @pytest.mark.parametrize("holder", ["args.leg", "args.leg0", "args.outer.inner.leg", "args.legs[0]"])
 def test_fields_of_an_object_are_known_wherever_it_stands(holder: str) -> None:
-    """By name and type; those CEL cannot spell are left out, and no others."""
     assert type_of(f"{holder}.n") == "INT"
     assert type_of(f"{holder}.ok") == "BOOL"
     assert type_of(f"{holder}.m") == "error"
@@ -133,7 +130,6 @@ def test_fields_of_an_object_are_known_wherever_it_stands(holder: str) -> None:
     ],
 )
 def test_each_variable_has_its_own_fields(text: str, kind: str) -> None:
-    """Free names only where the schema leaves them free; a number compares with whole and broken ones."""
     assert type_of(text) == kind
 
 
@@ -164,7 +160,6 @@ def test_each_variable_has_its_own_fields(text: str, kind: str) -> None:
     ],
 )
 def test_names_that_cel_can_spell(name: str, spoken: bool) -> None:
-    """Letters, digits and _ without a digit first; four words are taken."""
     assert is_cel_name(name) is spoken
 
 

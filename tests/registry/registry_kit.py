@@ -26,7 +26,6 @@ async def handler(args: dict[str, Any], ctx: ToolContext) -> Any:
 
 
 async def nothing(context: HookContext, data: dict[str, Any]) -> list[str]:
-    """Chooses no tool."""
     return []
 
 
@@ -44,12 +43,10 @@ def a_tool(name: str = "book_flight", **fields: Any) -> Tool:
 
 
 def an_actor(name: str = "desk", **fields: Any) -> Actor:
-    """An actor with every tool."""
     return Actor(**{"name": name, "model": "scripted:nowhere:model", **fields})
 
 
 def pinned(actor: str = "desk", tier: str = "standard", **fields: Any) -> CallContext:
-    """A pinned context of a guest of that tier."""
     return a_call_context(**{"actor": actor, "user": Principal(user="guest", tier=tier)} | fields)
 
 
@@ -59,5 +56,4 @@ def a_call(tool: str = "book_flight", malformed: str = "") -> CallPart:
 
 
 def a_context(**fields: Any) -> ToolContext:
-    """What a handler is told."""
     return a_tool_context(**{"user": Principal(user="guest"), "idempotency_key": "key"} | fields)

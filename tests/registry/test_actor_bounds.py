@@ -28,7 +28,6 @@ PATH = EscalationPath(approvers=("role:leads",), escalate_after=3600.0, escalate
 
 
 def tool(name: str, policy: ApprovalPolicy | bool = False, **fields: Any) -> Tool:
-    """A tool with an effect."""
     given: dict[str, Any] = {"input_schema": ANY, "effect": "Do it", "requires_approval": policy} | fields
     return a_tool(name, **given)
 
@@ -39,13 +38,11 @@ def catalog_with(*tools: Tool, **fields: Any) -> Catalog:
 
 
 def judged(catalog: Catalog, name: str, actor: str = "desk", **args: Any) -> LocalGateDecision:
-    """What the gates say of a call."""
     return judge(catalog, pinned(actor), a_call(name), args, Tally())
 
 
 @pytest.mark.row("P19")
 def test_an_actor_may_do_unasked_what_its_bounds_name_and_no_more() -> None:
-    """Tools that never ask: what is read runs, what is written asks, what is denied does not exist as a call."""
     tools = [tool("look", tags=("read",)), tool("write"), tool("wipe")]
     known = catalog_with(*tools, autonomy=READING)
     assert [judged(known, name).kind for name in ("look", "write")] == ["run", "ask"]
@@ -77,7 +74,6 @@ def test_an_actor_may_do_unasked_what_its_bounds_name_and_no_more() -> None:
     ],
 )
 def test_bounds_see_the_arguments_of_a_call(bounds: dict[str, str], args: dict[str, Any], kind: str) -> None:
-    """What is not surely within them asks, or is denied; another actor's calls are not looked at."""
     known = catalog_with(tool("pay"), autonomy=Autonomy(**bounds))
     found = judged(known, "pay", **args)
     assert ("denied" if found.code == "denied" else found.kind) == kind
@@ -90,7 +86,6 @@ def test_bounds_see_the_arguments_of_a_call(bounds: dict[str, str], args: dict[s
 
 
 def test_bounds_over_arguments_loosen_nothing_and_are_of_the_catalog() -> None:
-    """A policy's own question and denial stay; other bounds are another catalog; nobody to ask is an error at build."""
     free = Autonomy(unasked_if="args.amount < 50 || true", deny_if="args.amount < 0")
     asks = catalog_with(tool("pay", True), autonomy=free)
     asked = judged(asks, "pay", amount=1)
@@ -107,7 +102,6 @@ def test_bounds_over_arguments_loosen_nothing_and_are_of_the_catalog() -> None:
 
 @pytest.mark.parametrize("near", ["args.amount > 0", "tool.name == 'pay' && args.amount > 0"])
 def test_a_shadow_does_not_escape_bounds_over_arguments(near: str) -> None:
-    """By the tool that it shadows as by itself."""
     route = Route(name="r", tools=(tool("pay"),))
     known = catalog_with(tool("pay"), routes=(route,), shadowing="allow", autonomy=Autonomy(deny_if=near))
     ctx = pinned("desk", route="r")
@@ -126,7 +120,6 @@ def test_a_shadow_does_not_escape_bounds_over_arguments(near: str) -> None:
     ],
 )
 def test_no_autonomy_loosens_a_policy(bounds: str, policy: ApprovalPolicy | bool, kind: str) -> None:
-    """Whatever an actor is let do: who the policy asks about is asked about, and what it denies is denied."""
     pay = tool("pay", policy, input_schema=ANY | {"required": ["amount"]})
     known = catalog_with(pay, autonomy=Autonomy(unasked_if=bounds))
     assert judged(known, "pay", amount=60).kind == kind
@@ -134,7 +127,6 @@ def test_no_autonomy_loosens_a_policy(bounds: str, policy: ApprovalPolicy | bool
 
 @pytest.mark.row("P19")
 def test_bounds_that_cannot_be_evaluated_ask() -> None:
-    """A field that the turn lacks: neither engine says true."""
     fields = {"context": {"project": {"type": "string"}}}
     actor = an_actor(autonomy=Autonomy(unasked_if="ctx.project == 'x'"))
     known = build_catalog(tools=[tool("write")], actors=[actor], **fields)
@@ -144,7 +136,6 @@ def test_bounds_that_cannot_be_evaluated_ask() -> None:
 
 @pytest.mark.row("P19")
 def test_its_requests_go_to_those_it_names_and_escalate_where_no_policy_says_who_decides() -> None:
-    """A policy that names its people keeps them and its own escalation."""
     named = ApprovalPolicy(approvers=("role:finance",))
     own = ApprovalPolicy(escalate_after=60.0, escalate_to=("role:duty",), quorum=2)
     tools = [tool("plain", True), tool("named", named), tool("own", own), tool("free")]
@@ -165,7 +156,6 @@ def test_its_requests_go_to_those_it_names_and_escalate_where_no_policy_says_who
 
 @pytest.mark.row("P19")
 def test_bounds_are_the_actors_alone_in_variants_and_normal_form() -> None:
-    """They are compiled anew with each catalog, and are no rules that somebody declared."""
     known = catalog_with(tool("write"), autonomy=READING, escalation=PATH)
     assert derive(known).hash == known.hash
     assert normal_form(known)["policies"] == {}
@@ -195,7 +185,6 @@ def test_bounds_are_the_actors_alone_in_variants_and_normal_form() -> None:
     ],
 )
 def test_a_mistake_names_the_actors_file_and_the_remedy(tmp_path: Path, lines: str, line: int, words: str) -> None:
-    """As any policy's: when the manifest is loaded, and not at the first call."""
     (tmp_path / "actors").mkdir()
     (tmp_path / "signoff.yaml").write_text("version: 1\ndefaults: {model: 'scripted:x:y'}\n")
     (tmp_path / "actors" / "desk.yaml").write_text(f"tools: []\n{lines}")
@@ -207,7 +196,6 @@ def test_a_mistake_names_the_actors_file_and_the_remedy(tmp_path: Path, lines: s
 
 @pytest.mark.row("P19")
 def test_an_agent_is_one_file_that_says_what_it_may_do_unasked_and_who_is_asked(tmp_path: Path) -> None:
-    """One file: its tools by name, its autonomy bounds and its escalation; read once."""
     (tmp_path / "actors").mkdir()
     (tmp_path / "signoff.yaml").write_text("version: 1\ndefaults: {model: 'scripted:x:y'}\n")
     (tmp_path / "actors" / "desk.yaml").write_text(
@@ -220,7 +208,6 @@ def test_an_agent_is_one_file_that_says_what_it_may_do_unasked_and_who_is_asked(
 
 @pytest.mark.row("P19")
 def test_an_escalation_to_nobody_there_is_is_refused_at_start() -> None:
-    """Nobody could answer what goes there."""
     known = catalog_with(tool("plain", True), escalation=PATH)
     people = [Person(id="ana", roles=("approvers", "leads"))]
     with pytest.raises(ConfigError, match="actor `desk`: `escalation` names `role:heads`, which no active person is"):

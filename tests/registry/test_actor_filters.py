@@ -40,7 +40,6 @@ ALWAYS = a_tool("own", always_include=True)
 
 
 def catalog(*policies: GlobalRule, more: tuple[Tool, ...] = (), **fields: Any) -> Catalog:
-    """A catalog of all tools with one actor of these fields."""
     return build_catalog(tools=(*TOOLS, *more), actors=(an_actor(**fields),), policies=policies)
 
 
@@ -53,14 +52,12 @@ def seen(found: Catalog, **ctx: Any) -> list[str]:
 
 
 def ruled(found: Catalog, name: str, **ctx: Any) -> LocalGateDecision:
-    """The decision on one call."""
     return judge(found, pinned(**ctx), a_call(name), GOOD, Tally())
 
 
 @pytest.mark.row("X08")
 @pytest.mark.row("E33")
 def test_none_is_no_filter_and_an_empty_one_lets_nothing_through() -> None:
-    """Of each of them; an empty list of tools leaves nothing, an empty filter all that it is not about."""
     assert set(seen(catalog())) == EVERY
     assert seen(catalog(tools=())) == []
     assert set(seen(catalog(allowed_plugins=()))) == EVERY - {"chart", "mcp__maps__route"}
@@ -70,21 +67,18 @@ def test_none_is_no_filter_and_an_empty_one_lets_nothing_through() -> None:
 
 @pytest.mark.row("E05")
 def test_a_toolset_is_exactly_that_of_the_actor() -> None:
-    """Tools without one, or with another, are not there."""
     own = ("look", "book", "wipe")
     assert seen(catalog(tools=own, toolset="travel")) == ["book"]
 
 
 @pytest.mark.row("E31")
 def test_a_toolset_is_for_built_in_tools_alone() -> None:
-    """What comes from a server or a plugin has filters of its own; `always_include` goes past a toolset."""
     assert set(seen(catalog(toolset="travel"))) == (EVERY - OWN) | {"book"}
     assert set(seen(catalog(more=(ALWAYS,), toolset="travel"))) == (EVERY - OWN) | {"book", ALWAYS.name}
 
 
 @pytest.mark.row("E13")
 def test_the_list_is_the_boundary_unless_a_filter_speaks_for_a_server_or_plugin() -> None:
-    """Without a filter nothing unlisted comes in; with one, its tools do, after those that are listed."""
     assert seen(catalog(tools=("look", "book"))) == ["look", "book"]
     found = catalog(tools=("look", "book"), allowed_mcp_servers=("github",))
     assert seen(found) == ["look", "book", "mcp__github__open__issue", "mcp__github__search"]
@@ -96,14 +90,12 @@ def test_the_list_is_the_boundary_unless_a_filter_speaks_for_a_server_or_plugin(
 
 @pytest.mark.row("E02")
 def test_servers_and_plugins_are_let_through_by_name() -> None:
-    """The server is the second part of the name, the plugin a field of the tool."""
     assert set(seen(catalog(allowed_mcp_servers=("github",)))) == OWN | GITHUB | {"chart"}
     assert set(seen(catalog(allowed_plugins=("maps",)))) == EVERY
 
 
 @pytest.mark.row("E36")
 def test_a_servers_tools_are_let_through_by_their_bare_names() -> None:
-    """A bare name may hold two underscores; a server that is not named keeps all of its tools."""
     found = catalog(allowed_mcp_tools={"github": ("open__issue",)})
     assert set(seen(found)) == EVERY - {"mcp__github__search"}
     assert set(seen(catalog(allowed_mcp_tools={"github": ()}))) == EVERY - GITHUB
@@ -111,7 +103,6 @@ def test_a_servers_tools_are_let_through_by_their_bare_names() -> None:
 
 
 def test_all_filters_at_once_let_through_what_passes_each() -> None:
-    """An actor may have every one of them."""
     found = catalog(
         toolset="travel",
         allowed_plugins=("maps",),
@@ -123,7 +114,6 @@ def test_all_filters_at_once_let_through_what_passes_each() -> None:
 
 @pytest.mark.row("E37")
 def test_what_is_both_passes_both_filters() -> None:
-    """One of the two is not enough, also where neither the tool nor anything else is listed."""
     both: dict[str, Any] = {"allowed_mcp_servers": ("maps",), "allowed_plugins": ("maps",)}
     for tools in (None, ()):
         assert "mcp__maps__route" in seen(catalog(tools=tools, **both))
@@ -134,7 +124,6 @@ def test_what_is_both_passes_both_filters() -> None:
 
 @pytest.mark.row("E12")
 def test_what_a_surface_excludes_does_not_exist_there() -> None:
-    """Whatever kind of tool it is, by that channel and no other."""
     out = Surface(exclude=("book", "chart", "mcp__github__search"))
     found = catalog(surfaces={"whatsapp": out})
     assert set(seen(found, channel="whatsapp")) == EVERY - set(out.exclude)
@@ -146,7 +135,6 @@ def test_what_a_surface_excludes_does_not_exist_there() -> None:
 
 
 def test_to_another_agents_turn_there_is_only_what_is_exposed() -> None:
-    """Any other tool reads like one that does not exist, whatever lists it; the framework's own reads on there, too."""
     own = a_tool("own", scope="specialist", justification="only the desk does this")
     tools = [a_tool("told", peer_exposed=True), a_tool("kept"), own]
     found = build_catalog(tools=tools, actors=[an_actor()])
@@ -161,7 +149,6 @@ def test_to_another_agents_turn_there_is_only_what_is_exposed() -> None:
 
 
 def test_a_surface_tells_nothing_of_what_is_hidden_or_not_the_actors() -> None:
-    """A hidden tool reads like one that does not exist, there too."""
     hide = GlobalRule(name="h", rule="'destructive' in tool.tags", effect="hide")
     out = {"whatsapp": Surface(exclude=("wipe", "look"))}
     found = catalog(hide, tools=("book",), surfaces=out)
@@ -173,7 +160,6 @@ def test_a_surface_tells_nothing_of_what_is_hidden_or_not_the_actors() -> None:
 
 @pytest.mark.row("X25")
 def test_the_order_of_strength() -> None:
-    """What is always included needs no toolset; lists, rules, surfaces and filters stand above that."""
     more: dict[str, Any] = {"more": (ALWAYS,)}
     for fields in ({}, {"toolset": "travel"}, {"toolset": "travel", "tools": ("look", "own")}):
         assert ALWAYS.name in seen(catalog(**more, **fields))
@@ -216,7 +202,6 @@ MAPPING = "must be a mapping, or left out"
 
 
 def unknown(name: str, instead: str) -> str:
-    """What is said of a name that no tool has."""
     return f"names `{name}`, which no tool has; {instead}"
 
 
@@ -265,7 +250,6 @@ def unknown(name: str, instead: str) -> str:
     ],
 )
 def test_a_filter_that_means_nothing_is_refused(fields: dict[str, Any], field: str, value: Any, words: str) -> None:
-    """A slip of the pen must not let through what it was to leave out, nor a text be read as its letters."""
     with pytest.raises(ConfigError) as refused:
         catalog(**fields)
     assert refused.value.context == {"actor": "desk", "field": field, "value": value}
@@ -273,18 +257,15 @@ def test_a_filter_that_means_nothing_is_refused(fields: dict[str, Any], field: s
 
 
 def test_a_filter_over_what_no_tool_has_at_all_says_so() -> None:
-    """There is nothing to choose from, so nothing is offered."""
     with pytest.raises(ConfigError, match=r"names `maps`, which no tool has; known: none$"):
         build_catalog(tools=(a_tool("book"),), actors=(an_actor(allowed_plugins=("maps",)),))
 
 
 def test_a_filter_over_a_servers_tools_speaks_for_that_server_alone() -> None:
-    """Those it names come in unlisted; another server's still need the list."""
     assert seen(catalog(tools=("look",), allowed_mcp_tools={"github": ("search",)})) == ["look", "mcp__github__search"]
 
 
 def test_every_filter_is_in_the_hash_and_no_filter_is_not_an_empty_one() -> None:
-    """Two catalogs whose actors see different tools are two catalogs."""
     given: list[dict[str, Any]] = [
         {},
         {"toolset": "travel"},
@@ -298,7 +279,6 @@ def test_every_filter_is_in_the_hash_and_no_filter_is_not_an_empty_one() -> None
 
 
 def test_filters_know_the_actors_own_tools() -> None:
-    """They may be excluded by name, and their plugins let through."""
     mine = a_tool("mine", plugin="own")
     found = catalog(own_tools=(mine,), allowed_plugins=("own",), surfaces={"w": Surface(exclude=("mine",))})
     assert "mine" in [offer.name for offer in found.offered_tools("desk", pinned())]

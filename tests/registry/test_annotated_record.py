@@ -33,7 +33,6 @@ PRIVACY = st.sampled_from(["public", "private", "secret", "Public", "", "hidden"
 
 @pytest.mark.row("B35")
 def test_a_field_has_a_value_and_what_is_to_be_known_of_it() -> None:
-    """Tier, temporal hint and namespaced slots, each reader its own namespaces."""
     fare = RECORD.fields["fare"]
     assert (fare.value, fare.annotations.tier, fare.annotations.temporal) == (120, "anchored", "local")
     assert select_slots(RECORD, ("acme",)).fields["fare"].annotations.slots == {"acme.icon": "bus"}
@@ -43,14 +42,12 @@ def test_a_field_has_a_value_and_what_is_to_be_known_of_it() -> None:
 
 
 def test_the_model_reads_public_fields_and_the_record_hides_secret_ones() -> None:
-    """Without any filter of the developer's."""
     assert for_model(RECORD).values == {"fare": 120}
     assert for_record(RECORD).values == {"fare": 120, "margin": 0.3, "passport": HIDDEN}
 
 
 @given(st.dictionaries(st.text(), st.tuples(st.text(min_size=9), PRIVACY)))
 def test_what_is_not_known_to_be_public_is_kept_back(fields: dict[str, tuple[str, Any]]) -> None:
-    """A privacy that nobody knows is the strictest."""
     record = AnnotatedRecord({n: RecordField(v, Annotations(privacy=p)) for n, (v, p) in fields.items()})
     assert set(for_model(record).fields) == {name for name, (_, privacy) in fields.items() if privacy == "public"}
     recorded = for_record(record).values
@@ -60,7 +57,6 @@ def test_what_is_not_known_to_be_public_is_kept_back(fields: dict[str, tuple[str
 
 
 def test_fields_are_kept_left_out_and_hidden_by_name() -> None:
-    """What filters are made of; the record itself stays what it is."""
     assert RECORD.only(("fare", "nothing")).values == {"fare": 120}
     assert list(RECORD.without(("fare",)).fields) == ["margin", "passport"]
     assert RECORD.mask(("fare",)).values == {"fare": HIDDEN, "margin": 0.3, "passport": "X123"}
@@ -69,7 +65,6 @@ def test_fields_are_kept_left_out_and_hidden_by_name() -> None:
 
 
 def test_a_copy_shares_nothing_that_can_be_changed() -> None:
-    """Values and slots are plain JSON of its own."""
     seats, slot = [1, 2], {"deep": [1]}
     record = AnnotatedRecord({"seats": RecordField(seats, Annotations(slots={"acme.x": slot}))})
     other = copy_record(record)
@@ -81,12 +76,10 @@ def test_a_copy_shares_nothing_that_can_be_changed() -> None:
 
 @pytest.mark.parametrize("fields", [None, [1], {"a": 1}, {1: RecordField(1)}, {"a": RecordField(1, None)}])
 def test_what_is_no_record_is_not_copied(fields: Any) -> None:
-    """A handler can make anything; nobody is given it."""
     with pytest.raises(TypeError):
         copy_record(AnnotatedRecord(fields))
 
 
 def test_the_output_schema_is_about_the_whole_record() -> None:
-    """Before any view is made of it."""
     assert declared_value(ToolResult(RECORD)) == RECORD.values
     assert declared_value(ToolResult(RECORD, {"own": 1})) == {"own": 1}

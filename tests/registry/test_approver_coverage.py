@@ -22,7 +22,6 @@ PEOPLE = FixedDirectory(
 
 
 def check(people: FixedDirectory = PEOPLE, **policy: Any) -> None:
-    """Check one tool with this policy."""
     asks: RequiresApproval = ApprovalPolicy(**policy)
     check_approver_coverage(catalog_of([pay_tool(Ledger(), asks)]), people)
 
@@ -49,7 +48,6 @@ def missing(asks: RequiresApproval, people: FixedDirectory = PEOPLE) -> str:
     ],
 )
 def test_what_people_can_meet_is_taken(policy: dict[str, Any]) -> None:
-    """Enough active people of one tenant, those of the escalation counted, or a list that only each call tells."""
     assert missing(ApprovalPolicy(**policy)) == ""
 
 
@@ -103,7 +101,6 @@ def test_what_people_can_meet_is_taken(policy: dict[str, Any]) -> None:
     ],
 )
 def test_what_nobody_could_meet_names_tool_field_and_remedy(policy: dict[str, Any], field: str, says: str) -> None:
-    """One sentence; the field is in the error's context."""
     with pytest.raises(ConfigError) as caught:
         check(**policy)
     assert caught.value.message == says
@@ -128,7 +125,6 @@ def test_what_nobody_could_meet_names_tool_field_and_remedy(policy: dict[str, An
     ],
 )
 def test_groups_are_filled_by_different_people_of_one_tenant(policy: dict[str, Any], field: str, says: str) -> None:
-    """Enough people in all are not enough where one group has too few, also once one of it has written the change."""
     people = [Person(id=name, roles=("finance",)) for name in ("ana", "bo", "cy")]
     people += [Person(id="lea", roles=("legal",)), Person(id="eve", tenant="other"), Person(id="lia", roles=("legal",))]
     few = FixedDirectory(people[:-1])
@@ -141,18 +137,15 @@ def test_groups_are_filled_by_different_people_of_one_tenant(policy: dict[str, A
 @pytest.mark.row("E62")
 @pytest.mark.row("V18")
 def test_without_any_people_nobody_can_decide() -> None:
-    """An empty directory is told apart from nothing: the tool that asks is named."""
     with pytest.raises(ConfigError, match="no active person is one of them"):
         check(FixedDirectory([]), approvers=["role:finance"])
 
 
 def test_a_tool_that_never_asks_needs_nobody() -> None:
-    """Nobody is needed for what runs by itself."""
     assert (missing(False, FixedDirectory([])), missing(True, FixedDirectory([])) == "") == ("", False)
 
 
 def test_roles_that_come_by_login_are_somebody_s() -> None:
-    """How many have them is not known before they sign in; what no login gives must be somebody's all the same."""
     asks = ApprovalPolicy(approvers=("role:finance",), quorum=3, escalate_after=60, escalate_to=("role:board",))
     catalog = catalog_of([pay_tool(Ledger(), asks)])
     check_approver_coverage(catalog, FixedDirectory([]), by_login=("finance", "board"))
@@ -163,7 +156,6 @@ def test_roles_that_come_by_login_are_somebody_s() -> None:
 
 
 def test_two_entries_of_one_human_are_no_quorum() -> None:
-    """They can never both approve, so a tool that asks two is a mistake."""
     catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy(approvers=("role:finance",), quorum=2))])
     ana, bo = (Person(id=name, roles=("finance",)) for name in ("ana", "bo"))
     with pytest.raises(ConfigError, match="at most 1 of one tenant"):

@@ -23,7 +23,6 @@ async def look() -> str:
 
 
 def test_without_a_reader_the_catalog_is_what_it_was() -> None:
-    """No tool, no other hash; with one there is a tool more, and the hash tells which actor has it."""
     plain = build_catalog(tools=[a_tool()], actors=[an_actor()])
     reader = build_catalog(tools=[a_tool()], actors=[an_actor(read_rest=True)])
     assert plain.registry.list() == ("book_flight",)
@@ -37,7 +36,6 @@ def test_without_a_reader_the_catalog_is_what_it_was() -> None:
 
 @pytest.mark.parametrize("tools", [None, (), ("book_flight",)])
 def test_only_its_reader_sees_it_and_runs_it(tools: tuple[str, ...] | None) -> None:
-    """Whatever its list says; another actor of the same catalog is neither offered it nor let through."""
     actors = [an_actor("reader", tools=tools, read_rest=True), an_actor("other", tools=tools)]
     catalog = build_catalog(tools=[a_tool()], actors=actors)
     for actor, sees in (("reader", True), ("other", False)):
@@ -51,14 +49,12 @@ def test_only_its_reader_sees_it_and_runs_it(tools: tuple[str, ...] | None) -> N
     "args", [{}, {"handle": "x", "start": 0}, {**ARGS, "start": -1}, {**ARGS, "start": "0"}, {**ARGS, "path": "/etc"}]
 )
 def test_its_arguments_are_checked_as_any_others(args: dict[str, object]) -> None:
-    """A handle of the right length and a start from 0, and nothing else."""
     catalog = build_catalog(actors=[an_actor(read_rest=True)])
     assert judge(catalog, pinned(), a_call(READ_REST), ARGS, Tally()).kind == "run"
     assert judge(catalog, pinned(), a_call(READ_REST), args, Tally()).code == "input_invalid"
 
 
 def test_its_name_is_reserved() -> None:
-    """Nobody registers another one, and no actor lists it: there is one way to have it."""
     for actors in ([], [an_actor(read_rest=True)]):
         with pytest.raises(RegistrationError, match="has a reserved name") as raised:
             build_catalog(tools=[a_tool(READ_REST)], actors=actors)
@@ -68,7 +64,6 @@ def test_its_name_is_reserved() -> None:
 
 
 async def test_it_is_declared_as_any_tool_and_reads_nothing_by_itself() -> None:
-    """The declaration stands the checks of all tools; only a worker has a store to read from."""
     assert ToolRegistry([READ_REST_TOOL]).size == 1
     with pytest.raises(ConfigError, match="only a worker can run it"):
         await READ_REST_TOOL.handler(ARGS, a_context())
@@ -78,7 +73,6 @@ async def test_it_is_declared_as_any_tool_and_reads_nothing_by_itself() -> None:
 def test_the_manifest_says_what_becomes_of_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str
 ) -> None:
-    """Readers, direct returns and text from outside, in both spellings and in those of other designs."""
     (tmp_path / "result_handlers.py").write_text(CODE)
     monkeypatch.syspath_prepend(str(tmp_path))
     keys = {

@@ -1,5 +1,3 @@
-"""The calls of a completion as the gates get them."""
-
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from signoff.registry.gates.call_parts import call_parts
 
 
 def proposed(args: Any, count: int = 1) -> list[ProposedCall]:
-    """So many calls with these arguments."""
     return [ProposedCall("pay", args, f"p{number}") for number in range(count)]
 
 
@@ -34,7 +31,6 @@ def proposed(args: Any, count: int = 1) -> list[ProposedCall]:
     ],
 )
 def test_arguments_are_one_object_or_said_to_be_none(args: Any, parsed: dict[str, Any], why: str) -> None:
-    """As text or parsed; what cannot be carried is not."""
     [part] = call_parts(proposed(args), 3)
     assert (part.call, part.provider_call, part.args.inline) == ("c3.1", "p0", parsed)
     assert why in part.malformed
@@ -42,7 +38,6 @@ def test_arguments_are_one_object_or_said_to_be_none(args: Any, parsed: dict[str
 
 
 def test_calls_beyond_the_limits_are_surplus_and_at_last_left_out() -> None:
-    """By number, and by what their arguments take together; what is left out takes no room."""
     parts = call_parts(proposed({}, CALLS_KEPT_PER_COMPLETION + 1), 1)
     assert len(parts) == CALLS_KEPT_PER_COMPLETION
     assert [part.surplus for part in parts].index(True) == CALLS_PER_COMPLETION

@@ -46,7 +46,6 @@ ALLOWED = Callbacks(
     ],
 )
 def test_an_address_is_one_of_those_declared_or_below_one(url: str, allowed: bool) -> None:
-    """Of the same scheme, host and port, and by no spelling of a path that another reader takes for another one."""
     assert ALLOWED.allows(Callback(url=url)) is allowed
 
 
@@ -63,7 +62,6 @@ def test_an_address_is_one_of_those_declared_or_below_one(url: str, allowed: boo
     ],
 )
 def test_a_workflow_is_one_of_those_declared(workflow: str, signal: str, allowed: bool) -> None:
-    """And so is its signal; never one of Signoff's own."""
     assert ALLOWED.allows(Callback(workflow=WorkflowSignal(id=workflow, signal=signal))) is allowed
 
 
@@ -81,7 +79,6 @@ def test_a_workflow_is_one_of_those_declared(workflow: str, signal: str, allowed
     ],
 )
 def test_what_is_wrong_is_told_at_start(fields: dict[str, Any], words: str) -> None:
-    """With the field and the remedy."""
     agent = ExternalAgent(acts_for=("user:guest",), callbacks=Callbacks(**fields))
     with pytest.raises(ConfigError, match=words):
         build_catalog(tools=[refund_tool()], actors=[Actor(name="coder", model="", external=agent)])

@@ -20,7 +20,6 @@ ASK_RULE = GlobalRule(name="r", rule="true", effect="require_approval")
 @pytest.mark.row("B45")
 @pytest.mark.row("N23")
 def test_offered_tools_come_in_the_actors_order_with_respond_last() -> None:
-    """The model is told of the actor's tools in its order; no list is every tool by name."""
     tools = [a_tool("b"), a_tool("a"), a_tool("c")]
     actors = [an_actor(tools=("c", "a")), an_actor("every"), an_actor("none", tools=())]
     catalog = build_catalog(tools=tools, actors=actors)
@@ -31,7 +30,6 @@ def test_offered_tools_come_in_the_actors_order_with_respond_last() -> None:
 
 @pytest.mark.row("B46")
 def test_respond_is_given_to_everybody_and_never_listed() -> None:
-    """`respond` is no tool of the registry, and an actor that lists it is refused."""
     catalog = build_catalog(tools=[a_tool()], actors=[an_actor()])
     assert catalog.registry.resolve("respond") is None
     assert "respond" not in [row.tool for row in inventory(catalog)]
@@ -70,7 +68,6 @@ def test_respond_is_given_to_everybody_and_never_listed() -> None:
     ],
 )
 def test_mistakes_are_found_at_build(parts: dict[str, Any], words: str) -> None:
-    """Whatever does not fit together is a `ConfigError` before any turn, with the nearest name where there is one."""
     with pytest.raises(ConfigError) as caught:
         build_catalog(**{"tools": [a_tool()], **parts})
     assert words in caught.value.message
@@ -78,7 +75,6 @@ def test_mistakes_are_found_at_build(parts: dict[str, Any], words: str) -> None:
 
 
 def test_unknown_names_offer_the_nearest() -> None:
-    """Asking for an actor or a tool that does not exist names those that do."""
     catalog = build_catalog(tools=[a_tool()], actors=[an_actor()])
     with pytest.raises(ConfigError, match="no actor `dsk`; did you mean `desk`"):
         catalog.actor("dsk")
@@ -89,7 +85,6 @@ def test_unknown_names_offer_the_nearest() -> None:
 
 
 def test_hash_changes_with_every_declaration_and_nothing_else() -> None:
-    """Tools, actors, policies, rules, approvers and context are in the hash; order and people are not."""
     base: dict[str, Any] = {"tools": [a_tool(), a_tool("b")], "actors": [an_actor(), an_actor("x")]}
     plain = build_catalog(**base).hash
     same = [
@@ -112,7 +107,6 @@ def test_hash_changes_with_every_declaration_and_nothing_else() -> None:
 
 
 def test_inventory_says_who_is_asked_and_by_which_rule() -> None:
-    """Each tool is listed with its need for people, its expressions and its approvers."""
     maybe = ApprovalPolicy(auto_approve_if="args.totalCost < 50.0", deny_if="args.totalCost > 900.0", level="admin")
     tools = [a_tool("a"), a_tool("b", requires_approval=True), a_tool("c", requires_approval=maybe)]
     rows = inventory(build_catalog(tools=tools, actors=[an_actor(tools=("a",)), an_actor("all")]))
@@ -127,7 +121,6 @@ def test_inventory_says_who_is_asked_and_by_which_rule() -> None:
 @pytest.mark.row("P18")
 @pytest.mark.row("B76")
 def test_pinned_context_takes_declared_extras_and_nothing_over_the_standard_fields() -> None:
-    """Extras appear under their dotted names when declared and valid; `user.tier` stays the gateway's."""
     fields = context_fields({"user.costCentre": {"type": "string"}, "project.code": {"type": "integer"}})
     extra = {"user.costCentre": "K1", "project.code": "no integer", "user.tier": "trusted", "user": {}, "other": 1}
     seen = context_mapping(pinned(extra=extra), fields)
@@ -146,7 +139,6 @@ def test_pinned_context_takes_declared_extras_and_nothing_over_the_standard_fiel
 
 @pytest.mark.row("V07")
 def test_directory_is_per_tenant() -> None:
-    """A person is found by exact id in their own tenant only."""
     directory = FixedDirectory([Person(id="ana"), Person(id="ana", tenant="other", tier="trusted")])
     assert directory.find("ana").tier == "standard"
     assert directory.find("ana", "other").tier == "trusted"
@@ -157,7 +149,6 @@ def test_directory_is_per_tenant() -> None:
 
 
 def test_built_in_people_ask_and_decide_unless_declared() -> None:
-    """`guest` asks and `approver` decides; declaring one of them replaces it."""
     directory = development_directory([Person(id="guest", tier="trusted")])
     assert directory.find("guest").tier == "trusted"
     assert directory.find("approver").roles == ("approvers",)
@@ -165,7 +156,6 @@ def test_built_in_people_ask_and_decide_unless_declared() -> None:
 
 
 def test_principal_is_the_person_without_their_tenant() -> None:
-    """A turn runs for the person as the directory knows them."""
     person = Person(id="ana", name="Ana", tier="trusted", roles=("x",), locale="de")
     known = FixedDirectory([person])
     assert principal_of(person, known) == Principal(user="ana", name="Ana", tier="trusted", roles=("x",), locale="de")

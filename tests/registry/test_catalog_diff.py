@@ -62,7 +62,6 @@ def with_book(**fields: Any) -> list[Any]:
 def test_a_tools_change_says_which_fields_and_whether_approvals_hold(
     changed: dict[str, Any], fields: tuple[str, ...] | None, stale: bool
 ) -> None:
-    """What an approval is bound to makes it stale; policy and words do not. Where it is declared is no change."""
     found = differences(tools=with_book(**changed))
     if fields is None:
         fields = ("requires_approval.quorum", "requires_approval.timeout")
@@ -98,13 +97,10 @@ def test_a_tools_change_says_which_fields_and_whether_approvals_hold(
     ],
 )
 def test_every_part_of_a_catalog_is_compared(changed: dict[str, Any], words: str) -> None:
-    """Tools, actors, rules, approvers, context, part types and people, each in one line."""
     assert words in [change.words for change in differences(**changed).changes]
 
 
 def test_a_tool_of_an_actors_own_is_compared_like_any_other() -> None:
-    """It is named with its place; its definition is its own, and where it stands is the actor's matter."""
-
     def own(**fields: Any) -> list[Any]:
         step = Step(name="pay", tools=(a_tool("settle", **fields), "look"))
         return [an_actor(routes=(Route(name="buy", steps=(step,)),))]
@@ -122,7 +118,6 @@ def test_a_tool_of_an_actors_own_is_compared_like_any_other() -> None:
 
 
 def test_a_rule_among_others_changes_their_order_only_where_it_does() -> None:
-    """One more rule between two is one addition."""
     between = [RULES[0], GlobalRule(name="m", rule="true", effect="hide"), RULES[1]]
     assert [change.words for change in differences(policies=between).changes] == ["+ policy `m`"]
 
@@ -142,7 +137,6 @@ CHOICES = st.fixed_dictionaries(
 
 @given(CHOICES, CHOICES)
 def test_hashes_are_equal_exactly_where_nothing_differs(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """For random catalogs: no difference without another hash, and no other hash without a difference."""
     old, new = (
         build_catalog(
             tools=[

@@ -1,5 +1,3 @@
-"""Another catalog out of one that is there; the old one is what it was."""
-
 import dataclasses
 import inspect
 from typing import Any
@@ -40,7 +38,6 @@ async def shown(delivery: Any) -> None:
 
 
 def a_catalog() -> Catalog:
-    """A catalog with something in every part."""
     reducers = ReducerRegistry()
     reducers.register("book", shorter)
     return build_catalog(
@@ -65,7 +62,6 @@ def a_catalog() -> Catalog:
 
 @pytest.mark.row("X01")
 def test_a_derived_catalog_is_another_and_the_old_one_stays() -> None:
-    """Tools are added, replaced and removed in a new catalog; the old has its tools and its hash."""
     old = a_catalog()
     before = normal_text(old)
     new = derive(old, add=[a_tool("buy")], replace=[a_tool("look", title="Look")], remove=["sell"])
@@ -76,7 +72,6 @@ def test_a_derived_catalog_is_another_and_the_old_one_stays() -> None:
 
 
 def test_deriving_nothing_carries_everything_over() -> None:
-    """Rules, approvers, people, context, part types and reducers are those of the old one."""
     old = a_catalog()
     new = derive(old)
     assert normal_text(new) == normal_text(old)
@@ -89,7 +84,6 @@ def test_deriving_nothing_carries_everything_over() -> None:
 
 @pytest.mark.row("B21")
 def test_what_is_taken_out_is_gone_and_what_is_unknown_is_refused() -> None:
-    """A removed tool resolves to nothing, its reducer goes with it; an actor that lists it must change with it."""
     old = a_catalog()
     with pytest.raises(ConfigError, match="actor `desk` lists the unknown tool `book`"):
         derive(old, remove=["book"])
@@ -116,7 +110,6 @@ def test_what_is_taken_out_is_gone_and_what_is_unknown_is_refused() -> None:
     ],
 )
 def test_replacing_is_always_said_so(change: dict[str, Any], words: str) -> None:
-    """A name that is taken is fatal unless it is replaced; the error carries the tool's name."""
     with pytest.raises(ConfigError) as caught:
         derive(a_catalog(), **change)
     assert words in caught.value.message
@@ -126,7 +119,6 @@ def test_replacing_is_always_said_so(change: dict[str, Any], words: str) -> None
 @pytest.mark.row("N17")
 @pytest.mark.row("F25")
 def test_many_tools_are_registered_together_or_not_at_all() -> None:
-    """One wrong tool among many: there is no new catalog, and nothing of it in the old one."""
     old = a_catalog()
     wrong = a_tool("third", description="")
     with pytest.raises(ConfigError, match="`third` needs a `description`"):
@@ -136,7 +128,6 @@ def test_many_tools_are_registered_together_or_not_at_all() -> None:
 
 @pytest.mark.row("F01")
 def test_the_registry_is_asked_by_name() -> None:
-    """Every registered tool, whether one is, and the tool itself, to be used by any actor."""
     catalog = a_catalog()
     registered = {tool.name: tool for tool in catalog.tools()}
     assert list(registered) == ["book", "look", "read_rest", "sell"]
@@ -147,7 +138,6 @@ def test_the_registry_is_asked_by_name() -> None:
 @pytest.mark.row("E51")
 @pytest.mark.row("B84")
 def test_what_is_declared_before_there_is_a_catalog_is_a_list_and_its_order_decides_who_is_late() -> None:
-    """Tools wait in an ordinary list and are checked in its order, each by every check, when the catalog is built."""
     waiting: list[Tool] = [a_tool("one")]
     waiting += [a_tool("two", scope="specialist"), a_tool("three", description="")]
     with pytest.raises(ConfigError, match="`two` is a specialist and needs a real `justification`"):
@@ -160,7 +150,6 @@ def test_what_is_declared_before_there_is_a_catalog_is_a_list_and_its_order_deci
 
 @pytest.mark.row("B29")
 def test_names_may_show_their_scope_and_need_not() -> None:
-    """`email_search` or `search`: a convention of those who write tools, for either scope."""
     private = {"scope": "specialist", "justification": "only the desk may"}
     catalog = build_catalog(tools=[a_tool("email_search"), a_tool("search", **private), a_tool("email", **private)])
     assert [(tool.name, tool.scope) for tool in catalog.tools()] == [

@@ -1,5 +1,3 @@
-"""Channels as a manifest declares them, and each mistake in them."""
-
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +26,17 @@ routing: {default: [own-1, mail], fallbackAfter: 15m, all: true, digest_over: 2}
 
 
 def a_catalog(*channels: DeclaredChannel, notify: Any = None, default: tuple[str, ...] = ()) -> Catalog:
-    """A catalog with one tool that asks."""
     tool = a_tool("pay", requires_approval=ApprovalPolicy(notify=notify))
     return build_catalog(tools=[tool], channels=channels, routing=RoutingRules(default))
 
 
 def written(folder: Path, text: str) -> Path:
-    """A manifest."""
     path = folder / "signoff.yaml"
     path.write_text(text)
     return path
 
 
 def test_a_manifest_declares_channels_and_routing(tmp_path: Path) -> None:
-    """Each with its kind and the options of that kind, as they are; secrets stay references."""
     found = load_manifest(written(tmp_path, GOOD)).channels
     assert dict(found.declared) == {"mail": MAIL, "own-1": DeclaredChannel("own-1", "pager.of_ours")}
     assert found.routing == RoutingRules(("own-1", "mail"), 900.0, all=True, digest_over=2)
@@ -59,7 +54,6 @@ def test_without_channels_there_is_the_inbox_alone(tmp_path: Path) -> None:
     ("notify", "reached"), [(None, ("mail",)), ((), ()), (("chat",), ("chat",)), (("chat", "mail"), ("chat", "mail"))]
 )
 def test_a_policy_says_more_than_the_default(notify: Any, reached: tuple[str, ...]) -> None:
-    """None leaves it to the rules; an empty list is nobody but the inbox."""
     catalog = a_catalog(MAIL, CHAT, notify=notify, default=("mail",))
     policy = catalog.policy("pay").policy
     assert policy is not None
@@ -91,7 +85,6 @@ def test_a_policy_says_more_than_the_default(notify: Any, reached: tuple[str, ..
     ],
 )
 def test_each_mistake_is_one_sentence_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
-    """File, line, what is wrong and what to do; a secret that was written out is in no message."""
     with pytest.raises(ConfigError) as caught:
         load_manifest(written(tmp_path, "version: 1\n" + text))
     assert words in caught.value.message
@@ -100,7 +93,6 @@ def test_each_mistake_is_one_sentence_with_its_line(tmp_path: Path, text: str, l
 
 
 def test_a_policy_names_channels_that_are_there(tmp_path: Path) -> None:
-    """An unknown one is an error of the tool, in code and with its line in a manifest."""
     with pytest.raises(
         ConfigError, match=r"`notify` of tool `pay` names the unknown channel `mial`; did you mean `mail`"
     ):
@@ -125,7 +117,6 @@ def test_a_policy_names_channels_that_are_there(tmp_path: Path) -> None:
     ],
 )
 def test_what_code_declares_is_checked_too(channel: DeclaredChannel, words: str) -> None:
-    """By the same rules."""
     with pytest.raises(ConfigError, match=words) as caught:
         build_catalog(channels=[channel])
     assert caught.value.context["channel"] == channel.name
@@ -134,7 +125,6 @@ def test_what_code_declares_is_checked_too(channel: DeclaredChannel, words: str)
 
 
 def test_a_channel_is_part_of_what_a_catalog_is() -> None:
-    """Its hash, its normal form and its differences; what a secret is, is nowhere."""
     one, other = a_catalog(MAIL), a_catalog(DeclaredChannel("mail", "email", {**MAIL.options, "host": "mx2"}), CHAT)
     assert len({a_catalog().hash, one.hash, other.hash, a_catalog(MAIL, default=("mail",)).hash}) == 4
     assert normal_form(one)["channels"] == {"mail": {"kind": "email", "options": dict(MAIL.options)}}
@@ -147,14 +137,12 @@ def test_a_channel_is_part_of_what_a_catalog_is() -> None:
 
 
 def people(folder: Path, reach: str) -> Path:
-    """A file with one person."""
     path = folder / "people.yaml"
     path.write_text(f"- id: ana\n  reach: {reach}\n")
     return path
 
 
 def test_a_person_says_how_they_are_reached(tmp_path: Path) -> None:
-    """Every key; what is left out is as for everybody."""
     full = (
         "{channels: [chat, mail], quietFrom: '22:00', quiet_to: 07:00, timezone: Europe/Lisbon, quiet_days: [sat, sun]}"
     )
@@ -185,7 +173,6 @@ def test_a_person_says_how_they_are_reached(tmp_path: Path) -> None:
     ],
 )
 def test_each_mistake_of_a_person_is_one_sentence(tmp_path: Path, reach: str, words: str) -> None:
-    """With the line of the file of people."""
     with pytest.raises(ConfigError) as caught:
         load_people(people(tmp_path, reach))
     assert words in caught.value.message, caught.value.message

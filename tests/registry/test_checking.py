@@ -1,5 +1,3 @@
-"""Arguments under a tool's own check: what is told of a correction, what of a misfit, and what a call is run with."""
-
 import dataclasses
 from typing import Any
 
@@ -23,7 +21,6 @@ MISFIT = "The arguments do not fit the schema: `totalCost` must be of type numbe
 
 
 def ruled(tool: Tool, args: Any = GOOD) -> LocalGateDecision:
-    """The decision on one call by an actor that has the tool."""
     return judge(build_catalog(tools=(tool,), actors=(an_actor(),)), pinned(), a_call(), args, Tally())
 
 
@@ -42,14 +39,12 @@ def corrects(to: dict[str, Any], why: str = "", **fields: Any) -> Tool:
     ],
 )
 def test_a_correction_names_what_it_changed_added_or_took_away(to: dict[str, Any], why: str, note: str) -> None:
-    """Model and people read which arguments are others now, and the reason where the check gives one."""
     found = ruled(corrects(to, why, input_schema=OPEN))
     assert (found.kind, found.corrected, found.note) == ("run", to, note)
 
 
 @pytest.mark.parametrize(("changed", "more"), [(10, ""), (11, " and 1 more"), (13, " and 3 more")])
 def test_a_correction_of_many_arguments_names_the_first_ten(changed: int, more: str) -> None:
-    """The rest is counted: a note is read by people, and has to be short."""
     names = [f"n{index:02}" for index in range(changed)]
     found = ruled(corrects(dict.fromkeys(names, 1), input_schema=OPEN), {})
     named = ", ".join(f"`{name}`" for name in names[:10])
@@ -57,13 +52,11 @@ def test_a_correction_of_many_arguments_names_the_first_ten(changed: int, more: 
 
 
 def test_a_correction_that_changes_nothing_is_said_to() -> None:
-    """A check that corrects always is not asked for ever, and what it did is told as it is."""
     found = ruled(a_tool(validate_input=lambda args: Correction(args)))
     assert (found.kind, found.note) == ("run", "The arguments were corrected (none changed).")
 
 
 def test_what_is_kept_of_a_correction_is_a_copy_all_the_way_down() -> None:
-    """A list inside of what a check keeps cannot be changed by way of a judgement."""
     kept: dict[str, Any] = {"stops": ["LIS"]}
     found = ruled(corrects(kept, input_schema=OPEN), {"stops": []})
     found.args({})["stops"].append("OPO")
@@ -81,13 +74,11 @@ def test_what_is_kept_of_a_correction_is_a_copy_all_the_way_down() -> None:
     ],
 )
 def test_a_correction_that_is_no_arguments_is_a_problem_of_the_whole(to: Any, expected: str) -> None:
-    """It has no path, and the model is told to correct them itself."""
     message = f"the arguments of `book_flight` are not valid: {expected}. Correct them and call it again"
     assert ruled(a_tool(validate_input=lambda args: Correction(to(args)))).message == message
 
 
 def test_a_misfit_is_told_whatever_the_tools_own_check_says() -> None:
-    """Also where the check finds nothing, and beside what was corrected."""
     misfit = {"flight": "tp", "totalCost": "much"}
     fine = ruled(a_tool(validation="warn", validate_input=lambda args: []), misfit)
     assert (fine.kind, fine.corrected, fine.note) == ("run", None, MISFIT)
@@ -98,7 +89,6 @@ def test_a_misfit_is_told_whatever_the_tools_own_check_says() -> None:
 
 
 def test_what_a_call_is_run_with_is_what_it_was_judged_with() -> None:
-    """Asked again later, the check corrects to the same; without one, or where it finds nothing, they are as given."""
     wanted = {"flight": "TP 9", "totalCost": 1}
     tool = corrects(wanted)
     assert final_arguments(tool, GOOD) == ruled(tool).args(GOOD) == wanted
@@ -108,8 +98,6 @@ def test_what_a_call_is_run_with_is_what_it_was_judged_with() -> None:
 
 
 def test_a_check_that_changes_its_argument_changes_nothing() -> None:
-    """Only a `Correction` changes arguments, as that is judged again and told of; all the way down."""
-
     def check(args: dict[str, Any]) -> list[SchemaProblem]:
         args["flight"] = "TP 9"
         args["stops"].append("OPO")
@@ -123,7 +111,6 @@ def test_a_check_that_changes_its_argument_changes_nothing() -> None:
 
 
 def test_words_about_names_of_any_length_are_short() -> None:
-    """Whether a schema, a tool's own check or a correction tells of a model's names, each is cut."""
     long = "k" * MAX_NAME_CHARS
     lists = {"type": "object", "additionalProperties": {"type": "integer"}}
     misfit = ruled(a_tool(input_schema=lists, validation="warn"), {long: "x"})
@@ -142,8 +129,6 @@ def test_words_about_names_of_any_length_are_short() -> None:
 
 
 def test_names_of_a_typed_functions_arguments_are_cut_too() -> None:
-    """Its check tells of keys within, which are the model's."""
-
     @tool(scope="generalist")
     async def count(votes: dict[str, int]) -> str:
         """Count the votes."""

@@ -26,7 +26,6 @@ from signoff.registry.registry import ToolRegistry
     ],
 )
 def test_what_may_be_repeated_is_tried_three_times_by_nature(fields: dict[str, Any], tries: int) -> None:
-    """A tool with effects is tried once; the others as often as they say."""
     assert a_tool(**fields).tries == tries
 
 
@@ -48,7 +47,6 @@ def test_what_may_be_repeated_is_tried_three_times_by_nature(fields: dict[str, A
     ],
 )
 def test_what_could_act_twice_or_leads_nowhere_is_refused(fields: dict[str, Any], words: str) -> None:
-    """At build, with the field and what to do instead."""
     with pytest.raises(RegistrationError) as refused:
         ToolRegistry([a_tool(**fields), a_tool("other")])
     assert words in refused.value.message
@@ -58,7 +56,6 @@ def test_what_could_act_twice_or_leads_nowhere_is_refused(fields: dict[str, Any]
 
 @pytest.mark.parametrize(("field", "allowed"), [("mode", "`sequential`"), ("on_failure", "`abort_siblings`")])
 def test_an_actor_says_in_known_words_how_its_calls_run(field: str, allowed: str) -> None:
-    """Anything else is an error that names what is allowed."""
     with pytest.raises(ConfigError) as refused:
         build_catalog(actors=[an_actor(**{field: "sometimes"})])
     assert f"`{field}` `sometimes`" in refused.value.message
@@ -67,7 +64,6 @@ def test_an_actor_says_in_known_words_how_its_calls_run(field: str, allowed: str
 
 @pytest.mark.parametrize("given", [0, -1, True, 1.5, "80000", 2**20 + 1])
 def test_a_total_of_results_that_cannot_be_meant_is_refused(given: Any) -> None:
-    """It is a whole number above 0, and no more than one result may be long."""
     with pytest.raises(ConfigError, match=r"needs `result_chars` to be a whole number from 1 to 1048576") as refused:
         build_catalog(actors=[an_actor(result_chars=given)])
     assert (refused.value.context["actor"], refused.value.context["field"]) == ("desk", "result_chars")
@@ -87,7 +83,6 @@ def test_a_total_of_results_that_cannot_be_meant_is_refused(given: Any) -> None:
 def test_how_calls_run_is_in_the_catalogs_hash_and_in_no_definition(
     tool: dict[str, Any], actor: dict[str, Any]
 ) -> None:
-    """Another way to run is another catalog; what people approved stays what they approved."""
     plain = build_catalog(tools=[a_tool(read_only=True), a_tool("other")], actors=[an_actor()])
     other = build_catalog(tools=[a_tool(read_only=True, **tool), a_tool("other")], actors=[an_actor(**actor)])
     assert plain.hash != other.hash
@@ -95,7 +90,6 @@ def test_how_calls_run_is_in_the_catalogs_hash_and_in_no_definition(
 
 
 def test_a_manifest_says_the_same(tmp_path: Path) -> None:
-    """Every field of it, in either spelling of its key."""
     (tmp_path / "market.py").write_text("async def rates(args: dict, context: object) -> int:\n    return 1\n")
     (tmp_path / "signoff.yaml").write_text(
         f"""

@@ -96,7 +96,6 @@ REFUSED: dict[tuple[str, str], type[Exception]] = {
 @pytest.mark.row("P18")
 @pytest.mark.parametrize(("below", "above"), ATTEMPTS)
 def test_no_layer_says_anything_over_one_above_it(below: str, above: str) -> None:
-    """It is refused, or what stands above reads as if nobody had tried."""
     plain = layered_text()
     assert plain["hard constraints"][1] == "ask"
     if (below, above) in REFUSED:
@@ -108,7 +107,6 @@ def test_no_layer_says_anything_over_one_above_it(below: str, above: str) -> Non
 
 @pytest.mark.row("P18")
 def test_every_layer_is_tried_from_every_one_below_it() -> None:
-    """Fifteen pairs of six layers, in the order in which they are shown."""
     pairs = {(below, above) for at, below in enumerate(NAMES) for above in NAMES[:at]}
     assert set(ATTEMPTS) == pairs
     ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=principal_of(*_guest()))
@@ -141,7 +139,6 @@ def test_each_layer_does_say_what_is_its_own() -> None:
 
 @pytest.mark.row("P18")
 def test_the_first_two_layers_do_not_change_after_they_are_loaded() -> None:
-    """Neither who asked nor what holds can be set on what was loaded, and no tool declares that it changes the user."""
     catalog = catalog_of(CONTEXT, ("project", "city"))
     user = principal_of(*_guest())
     with pytest.raises(ValidationError):

@@ -30,13 +30,11 @@ def refused(**fields: Any) -> tuple[str, str]:
 
 
 def shown(catalog: Catalog, route: str = "", step: str = "") -> list[str]:
-    """The activities of the tools that the model is shown."""
     return [tool.activity for tool in catalog.tool_view(pinned(route=route, step=step)).visible()]
 
 
 @pytest.mark.row("B01")
 def test_one_registry_declares_every_tool_and_each_tool_once() -> None:
-    """Two actors of one application have the same tool, which was registered once, when it was built."""
     known = build_catalog(tools=[a_tool("email_search")], actors=[an_actor("inbox"), an_actor("outbox")])
     [mine], [theirs] = (known.tool_view(pinned(name)).visible() for name in ("inbox", "outbox"))
     assert mine is theirs is known.resolve("email_search")
@@ -46,7 +44,6 @@ def test_one_registry_declares_every_tool_and_each_tool_once() -> None:
 
 @pytest.mark.row("B03")
 def test_a_name_is_what_actor_configurations_reference() -> None:
-    """By exactly that identifier; a name that no tool has is an error with the nearest one."""
     known = build_catalog(tools=[a_tool("email_search"), a_tool("other")], actors=[an_actor(tools=("email_search",))])
     assert shown(known) == ["email_search"]
     with pytest.raises(ConfigError, match="did you mean `email_search`"):
@@ -55,7 +52,6 @@ def test_a_name_is_what_actor_configurations_reference() -> None:
 
 @pytest.mark.row("B04")
 def test_a_description_is_included_in_what_the_model_is_given() -> None:
-    """In its words; a tool without one is refused."""
     known = build_catalog(tools=[a_tool("email_search", description="Searches the mailbox.")], actors=[an_actor()])
     assert known.definitions(pinned())[0].description == "Searches the mailbox."
     assert refused(description=" ")[0] == "description"
@@ -63,8 +59,6 @@ def test_a_description_is_included_in_what_the_model_is_given() -> None:
 
 @pytest.mark.row("B07")
 def test_a_handler_is_async_and_takes_arguments_and_context() -> None:
-    """What is no `async (args, context)` is refused where the tool is declared."""
-
     def plain(args: dict[str, Any], context: Any) -> str:
         return "done"
 
@@ -79,7 +73,6 @@ def test_a_handler_is_async_and_takes_arguments_and_context() -> None:
 
 @pytest.mark.row("B08")
 def test_a_file_that_omits_the_scope_is_rejected_and_not_silently_defaulted(tmp_path: Path) -> None:
-    """`generalist` or `specialist`, required and prominent."""
     text = "version: 1\ntools:\n  email_search:\n    handler: registry_kit:handler\n    inputSchema: {type: object}\n"
     file = tmp_path / "signoff.yaml"
     file.write_text(text)
@@ -92,7 +85,6 @@ def test_a_file_that_omits_the_scope_is_rejected_and_not_silently_defaulted(tmp_
 
 @pytest.mark.row("B10")
 def test_a_bypass_needs_its_reason() -> None:
-    """`bypassRouting: {reason}` is required when `routing` is `bypass`."""
     assert refused(**WHY, routing="bypass")[0] == "bypass_routing"
     assert refused(**WHY, routing="bypass", bypass_routing=BypassRouting("todo"))[0] == "bypass_routing"
     reason = BypassRouting("It reads a local cache.")
@@ -102,7 +94,6 @@ def test_a_bypass_needs_its_reason() -> None:
 @pytest.mark.row("B11")
 @pytest.mark.parametrize("routing", ["routed", "bypass"])
 def test_every_specialist_needs_its_justification(routing: str) -> None:
-    """Routed or bypass."""
     fields: dict[str, Any] = {"scope": "specialist", "routing": routing}
     fields |= {"bypass_routing": BypassRouting("It reads a local cache.")} if routing == "bypass" else {}
     assert refused(**fields)[0] == "justification"
@@ -114,7 +105,6 @@ def test_every_specialist_needs_its_justification(routing: str) -> None:
     [(False, "run"), (True, "ask"), (ApprovalPolicy(auto_approve_if="args.totalCost < 50"), "run")],
 )
 def test_a_tool_requires_approval_never_always_or_by_a_policy(asks: Any, kind: str) -> None:
-    """`false | true | ApprovalPolicy`, and nothing else."""
     known = build_catalog(tools=[a_tool(requires_approval=asks)], actors=[an_actor()])
     assert judge(known, pinned(), a_call(), GOOD, Tally()).kind == kind
     assert refused(requires_approval="sometimes")[0] == "requires_approval"
@@ -122,7 +112,6 @@ def test_a_tool_requires_approval_never_always_or_by_a_policy(asks: Any, kind: s
 
 @pytest.mark.row("B23")
 def test_the_only_legal_routing_of_a_generalist_is_routed() -> None:
-    """Which it has without being told; a reason to bypass makes no difference."""
     assert ToolRegistry([a_tool("email_search", routing="routed")]).size == 1
     assert a_tool("email_search").routing == "routed"
     assert refused(bypass_routing=BypassRouting("It reads a local cache."))[0] == "bypass_routing"
@@ -130,14 +119,12 @@ def test_the_only_legal_routing_of_a_generalist_is_routed() -> None:
 
 @pytest.mark.row("B26")
 def test_a_generalist_that_bypasses_is_rejected_at_registration() -> None:
-    """With the remedy."""
     field, message = refused(routing="bypass", bypass_routing=BypassRouting("It reads a local cache."))
     assert (field, "use `routed` or make it a specialist" in message) == ("routing", True)
 
 
 @pytest.mark.row("B27")
 def test_a_specialist_that_is_peer_exposed_is_rejected_at_registration() -> None:
-    """`peerExposed: true` is for generalists alone."""
     field, message = refused(**WHY, peer_exposed=True)
     assert (field, "only generalists may" in message) == ("peer_exposed", True)
 
@@ -147,7 +134,6 @@ def test_a_specialist_that_is_peer_exposed_is_rejected_at_registration() -> None
     ("tenant", "tier", "kind"), [("acme", "trusted", "run"), ("acme", "standard", "ask"), ("main", "trusted", "ask")]
 )
 def test_a_policy_branches_on_identity_and_tenant(tenant: str, tier: str, kind: str) -> None:
-    """The same call of the same tool, for another tenant or another user."""
     policy = ApprovalPolicy(auto_approve_if="ctx.tenant == 'acme' && ctx.user.tier == 'trusted'")
     known = build_catalog(tools=[a_tool(requires_approval=policy)], actors=[an_actor()])
     assert judge(known, pinned(tier=tier, tenant=tenant), a_call(), GOOD, Tally()).kind == kind
@@ -155,7 +141,6 @@ def test_a_policy_branches_on_identity_and_tenant(tenant: str, tier: str, kind: 
 
 @pytest.mark.row("P05")
 def test_a_duplicate_throws_during_construction_with_the_name_in_its_context() -> None:
-    """Not last-wins, not first-wins, not a warning: there is no registry."""
     with pytest.raises(ConfigError) as caught:
         ToolRegistry([a_tool("get_weather", description="One."), a_tool("get_weather", description="Two.")])
     assert caught.value.context["tool_name"] == "get_weather"
@@ -163,7 +148,6 @@ def test_a_duplicate_throws_during_construction_with_the_name_in_its_context() -
 
 @pytest.mark.row("P06")
 def test_resolve_is_exact_and_case_sensitive() -> None:
-    """`resolve("Get_Weather")` is nothing when `get_weather` is registered."""
     registry = ToolRegistry([a_tool("get_weather")])
     assert registry.resolve("Get_Weather") is None
     assert registry.resolve("get_weather") is not None
@@ -171,14 +155,12 @@ def test_resolve_is_exact_and_case_sensitive() -> None:
 
 @pytest.mark.row("P07")
 def test_an_unknown_name_resolves_to_nothing_and_does_not_throw() -> None:
-    """Whatever is asked for."""
     registry = ToolRegistry([a_tool("get_weather")])
     assert [registry.resolve(name) for name in ("get_wether", "", "get_weather ", "respond")] == [None] * 4
 
 
 @pytest.mark.row("P08")
 def test_the_name_that_the_model_sees_is_the_name_that_the_registry_answers_to() -> None:
-    """For each tool that is offered, `respond` aside, which no registry has."""
     known = build_catalog(tools=[a_tool("get_weather"), a_tool("get-time")], actors=[an_actor()])
     offered = [each.name for each in known.definitions(pinned())][:-1]
     found = [known.registry.resolve(name) for name in offered]
@@ -192,7 +174,6 @@ def search(**fields: Any) -> Tool:
 
 @pytest.mark.row("F04")
 def test_a_tool_of_the_agent_is_available_to_all_routes_and_steps() -> None:
-    """`agent.addTool({id: "agent_search"})`, then two routes."""
     routes = (Route(name="one", steps=(Step(name="ask"),)), Route(name="two"))
     known = build_catalog(actors=[an_actor(own_tools=(a_tool("agent_search"),), routes=routes)])
     for place in (("", ""), ("one", ""), ("one", "ask"), ("two", "")):
@@ -201,7 +182,6 @@ def test_a_tool_of_the_agent_is_available_to_all_routes_and_steps() -> None:
 
 @pytest.mark.row("F05")
 def test_a_tool_of_a_route_is_there_in_that_route_and_its_steps_only() -> None:
-    """`supportRoute.addTool({id: "create_ticket"})`."""
     support = Route(name="support", tools=(a_tool("create_ticket"),), steps=(Step(name="ask"),))
     known = build_catalog(actors=[an_actor(routes=(support, Route(name="sales")))])
     there = [shown(known, *place) for place in (("support", ""), ("support", "ask"))]
@@ -211,7 +191,6 @@ def test_a_tool_of_a_route_is_there_in_that_route_and_its_steps_only() -> None:
 
 @pytest.mark.row("F06")
 def test_a_step_has_inline_tools_and_names_others_by_id() -> None:
-    """`tools` holds both, in their order; the next step has neither of its own."""
     ask = Step(name="ask", tools=(a_tool("inline_search"), "registered_search"))
     flow = Route(name="flow", mode="only", steps=(ask, Step(name="end")))
     known = build_catalog(tools=[a_tool("registered_search")], actors=[an_actor(routes=(flow,))])
@@ -221,7 +200,6 @@ def test_a_step_has_inline_tools_and_names_others_by_id() -> None:
 
 @pytest.mark.row("F08")
 def test_the_same_id_at_several_scopes_is_legal_and_the_nearest_shadows_the_others_inside_its_scope() -> None:
-    """`search` of the registry, the agent, the support route and its step `query`: each where it is the nearest."""
     query = Step(name="query", tools=(search(),))
     support = Route(name="support", tools=(ToolUse(tool=search()),), steps=(query, Step(name="end")))
     actor = an_actor(own_tools=(search(),), routes=(support, Route(name="sales")), shadowing="allow")
@@ -235,7 +213,6 @@ def test_the_same_id_at_several_scopes_is_legal_and_the_nearest_shadows_the_othe
 
 @pytest.mark.row("F22")
 def test_what_is_in_doubt_is_denied() -> None:
-    """Fail secure: a rule that cannot be evaluated hides or denies its tool; one that would let a call pass asks."""
     unsure = "ctx.session.size() > 100 || [1][5] == 1"
 
     def decided(**fields: Any) -> str:
@@ -258,7 +235,6 @@ def same(result: Result, given: ReducerInput) -> Result:
 
 @pytest.mark.row("E06")
 def test_a_catalog_is_constructed_with_or_without_reducers() -> None:
-    """Both constructor arguments are optional; backends are a worker's."""
     reducers = ReducerRegistry()
     reducers.register("look", same)
     assert dict(build_catalog(tools=[a_tool("look")], reducers=reducers).reducers) == {"look": same}
@@ -277,7 +253,6 @@ def test_a_catalog_is_constructed_with_or_without_reducers() -> None:
     ],
 )
 def test_no_filter_is_all_a_list_only_those_and_an_empty_list_none(filters: dict[str, Any], names: list[str]) -> None:
-    """The server is the second `__` segment; without plugins there are the built-in tools and those of servers."""
     tools = [
         a_tool("look"),
         a_tool("mcp__github__search"),

@@ -37,12 +37,10 @@ async def late(record: AnnotatedRecord) -> AnnotatedRecord:
 
 
 def a_destination(name: str = "cache", **fields: Any) -> Destination:
-    """One with a sink, for what a test says."""
     return Destination(**{"name": name, "filter": brief, "sink": sink, **fields})
 
 
 def a_catalog(*tools: Any, to: Any = (), **more: Any) -> Catalog:
-    """A catalog of these tools and destinations."""
     return build_catalog(tools=tools or [a_tool()], destinations=to, **more)
 
 
@@ -51,7 +49,6 @@ def a_catalog(*tools: Any, to: Any = (), **more: Any) -> Catalog:
     "name", ["llm-session", "ui-streaming", "cache", "formatter:html", "formatter:sms", "audit", "peer-response"]
 )
 def test_each_canonical_destination_can_be_declared(name: str) -> None:
-    """The six, formatters under names of their own; two are Signoff's and have no sink."""
     ours = name in ("llm-session", "audit")
     catalog = a_catalog(a_tool(peer_exposed=True), to=[a_destination(name, sink=None if ours else sink)])
     tool = catalog.tools()[0]
@@ -62,7 +59,6 @@ def test_each_canonical_destination_can_be_declared(name: str) -> None:
 @pytest.mark.row("B36")
 @pytest.mark.row("X24")
 def test_nothing_goes_anywhere_without_a_filter() -> None:
-    """Each destination has its own view; a tool's filter goes before the destination's; without one, nothing goes."""
     sold, result = a_tool("sold", filters={"cache": shorter, "ui-streaming": brief}), a_tool("told")
     to = [a_destination("cache", filter=identity), a_destination("ui-streaming", filter=None)]
     distribution = a_catalog(sold, result, to=to).distribution
@@ -76,7 +72,6 @@ def test_nothing_goes_anywhere_without_a_filter() -> None:
 @pytest.mark.row("X24")
 @pytest.mark.parametrize("name", ["llm-session", "audit", "formatter:html", "peer-response"])
 def test_only_ui_and_cache_may_have_the_whole_record(name: str) -> None:
-    """`identity` anywhere else is refused, for a destination and for a tool."""
     with pytest.raises(ConfigError, match="only `ui-streaming` and `cache` may have"):
         a_catalog(to=[a_destination(name, filter=identity, sink=None)])
     with pytest.raises(ConfigError, match="only `ui-streaming` and `cache` may have"):
@@ -84,12 +79,10 @@ def test_only_ui_and_cache_may_have_the_whole_record(name: str) -> None:
 
 
 def a_tool_checked(**fields: Any) -> None:
-    """Build a catalog of one such tool."""
     a_catalog(a_tool(**fields), to=[a_destination(), a_destination("peer-response")])
 
 
 def test_records_of_tools_that_peers_may_not_see_never_reach_them() -> None:
-    """Only generalists that are peer exposed, whatever filter there is."""
     plain, own, open_ = a_tool("plain"), a_tool("own", **WHY), a_tool("open", peer_exposed=True)
     distribution = a_catalog(plain, own, open_, to=[a_destination("peer-response")]).distribution
     assert [len(distribution.sinks(tool)) for tool in (plain, own, open_)] == [0, 0, 1]
@@ -110,13 +103,11 @@ def test_records_of_tools_that_peers_may_not_see_never_reach_them() -> None:
     ],
 )
 def test_a_wrong_destination_is_refused(destination: Destination, words: str) -> None:
-    """By name, with the remedy."""
     with pytest.raises(ConfigError, match=words):
         a_catalog(to=[destination])
 
 
 def test_what_does_not_fit_together_is_refused() -> None:
-    """Twice the same, a filter for nobody, a filter for peers that do not see the tool."""
     with pytest.raises(ConfigError, match="declared twice"):
         a_catalog(to=[a_destination(), a_destination()])
     with pytest.raises(ConfigError, match="`book_flight` has a filter for `cache`, which nobody receives"):
@@ -130,7 +121,6 @@ def test_what_does_not_fit_together_is_refused() -> None:
 
 
 def test_destinations_are_part_of_what_a_catalog_is() -> None:
-    """Its hash and normal form change with them; without any, they are what they were."""
     plain, other = a_catalog(), a_catalog(to=[a_destination(reads=("acme",))])
     assert plain.hash == build_catalog(tools=[a_tool()]).hash != other.hash
     assert normal_form(plain)["destinations"] == {}
@@ -176,7 +166,6 @@ def missed(told):
 
 
 def loaded(folder: Path, old: str = "", new: str = "") -> Catalog:
-    """The catalog of the manifest, one text of it exchanged."""
     (folder / "distributed.py").write_text(CODE)
     assert old in MANIFEST
     (folder / "signoff.yaml").write_text(MANIFEST.replace("FOLDER", str(folder)).replace(old, new, 1 if old else 0))
@@ -184,7 +173,6 @@ def loaded(folder: Path, old: str = "", new: str = "") -> Catalog:
 
 
 def test_a_manifest_declares_all_of_it(tmp_path: Path) -> None:
-    """Destinations, filters of tools and the observer."""
     found = loaded(tmp_path)
     tool, distribution = found.tools()[0], found.distribution
     assert list(distribution.destinations) == ["cache", "formatter:html", "audit"]
@@ -209,7 +197,6 @@ def test_a_manifest_declares_all_of_it(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_in_the_manifest_has_its_line(tmp_path: Path, old: str, new: str, line: int, words: str) -> None:
-    """File, line, what is wrong."""
     with pytest.raises(ConfigError, match=words) as refused:
         loaded(tmp_path, old, new)
     assert refused.value.context["line"] == line

@@ -1,5 +1,3 @@
-"""Data that answers bring: their schema is the actor's, and they join what was there as it says."""
-
 import copy
 from pathlib import Path
 from typing import Any
@@ -47,7 +45,6 @@ JSON = st.recursive(
     ],
 )
 def test_data_join_what_was_there_as_the_actor_says(how: DomainMerge, before: Any, new: Any, expected: Any) -> None:
-    """The new ones alone, lists joined, or objects made one at every depth; neither side is changed."""
     kept = copy.deepcopy((before, new))
     assert merge_data(before, new, how) == expected
     assert (before, new) == kept
@@ -55,7 +52,6 @@ def test_data_join_what_was_there_as_the_actor_says(how: DomainMerge, before: An
 
 @given(JSON, JSON, st.sampled_from(MERGES))
 def test_nothing_of_an_answer_is_lost(before: Any, new: Any, how: DomainMerge) -> None:
-    """With nothing before, the new stays; its fields are there after, and others unless they are replaced."""
     assert merge_data(None, new, how) == new
     after = merge_data(before, new, how)
     if isinstance(new, dict):
@@ -67,7 +63,6 @@ def test_nothing_of_an_answer_is_lost(before: Any, new: Any, how: DomainMerge) -
 
 @pytest.mark.row("B58")
 def test_the_schema_is_part_of_respond_and_what_does_not_fit_goes_back() -> None:
-    """One argument more, for this actor alone, with its definitions; parts of that type are not written."""
     catalog = build_catalog(actors=[an_actor(domain_data=TRIP, domain_merge="append"), an_actor("other")])
     form, other = catalog.respond("desk"), catalog.respond("other")
     answer = {"text": "x", "domainData": {"cities": ["Porto"], "budget": 40}}
@@ -93,14 +88,12 @@ def test_the_schema_is_part_of_respond_and_what_does_not_fit_goes_back() -> None
     ],
 )
 def test_a_wrong_schema_is_found_at_build(fields: dict[str, Any], words: str) -> None:
-    """Named with its actor."""
     with pytest.raises(ConfigError, match="actor `desk` cannot have that") as caught:
         build_catalog(actors=[an_actor(**fields)])
     assert words in caught.value.message
 
 
 def test_a_manifest_declares_it_and_the_hash_holds_it(tmp_path: Path) -> None:
-    """In both spellings; an actor without any is what it was."""
     text = "version: 1\ndefaults: {model: 'scripted:x:y'}\nactors:\n  desk:\n"
     hashes = []
     for more in (
@@ -119,7 +112,6 @@ def test_a_manifest_declares_it_and_the_hash_holds_it(tmp_path: Path) -> None:
 
 @pytest.mark.row("B58")
 async def test_an_answer_brings_the_data_after_it(client: Client, store: Store, task_queue: str) -> None:
-    """A first try that does not fit goes back to the model; the part holds what was there and what came."""
     actor = an_actor(model="scripted", domain_data=TRIP, domain_merge="append")
     wrong, right = (calls(("respond", {"text": "Noted.", "domainData": {"cities": [c]}})) for c in ("P", "Porto"))
     catalog = catalog_of([], actors=[actor])

@@ -29,7 +29,6 @@ async def no(args: dict[str, Any], context: HookContext) -> Permission:
 
 @pytest.mark.row("E01")
 async def test_a_catalog_is_asked_and_calls_run_by_the_designs_names() -> None:
-    """`get`, `available`, `for_toolset`, `definitions` and `execute_parallel`: one answer to what there is."""
     together = asyncio.Barrier(2)
     ran: list[str] = []
 
@@ -78,7 +77,6 @@ async def test_a_catalog_is_asked_and_calls_run_by_the_designs_names() -> None:
 
 @pytest.mark.row("E01")
 async def test_what_is_not_defined_does_not_run() -> None:
-    """Each tool of the catalog is called: what runs or asks is what `definitions` names, for each actor."""
     tools = [a_tool("seats"), a_tool("bags"), a_tool("fares", tenants=("elsewhere",))]
     actors = [an_actor(), an_actor("porto", tools=("bags",))]
     catalog = build_catalog(tools=tools, actors=actors)
@@ -90,7 +88,6 @@ async def test_what_is_not_defined_does_not_run() -> None:
 
 
 async def test_what_a_function_does_not_choose_does_not_run() -> None:
-    """`select` of the actor chooses nothing: nothing is shown for sure, and nothing runs."""
     catalog = build_catalog(tools=[a_tool()], actors=[an_actor(select=nothing)])
     ctx = a_call_context(user=GUEST)
     assert catalog.available(ctx) == ()
@@ -99,7 +96,6 @@ async def test_what_a_function_does_not_choose_does_not_run() -> None:
 
 
 async def test_a_tool_that_must_run_alone_does() -> None:
-    """Nothing of the completion runs beside it."""
     running: list[str] = []
 
     async def watch(args: dict[str, Any], context: ToolContext) -> int:
@@ -116,7 +112,6 @@ async def test_a_tool_that_must_run_alone_does() -> None:
 
 
 async def test_definitions_of_an_actor_that_is_not_there_are_refused() -> None:
-    """By name, with the nearest; `available` gives nothing."""
     catalog = build_catalog(tools=[a_tool(input_schema=SCHEMA)], actors=[an_actor()])
     ctx = a_call_context(actor="dsk", user=GUEST)
     assert catalog.available(ctx) == ()

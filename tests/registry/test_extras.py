@@ -22,7 +22,6 @@ def without(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
 
 @pytest.mark.parametrize("kind", sorted(CHANNEL_EXTRAS))
 def test_a_channel_without_its_extra_is_refused_with_the_command(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each module of the extra is looked for; a kind that needs none is taken."""
     declared = [DeclaredChannel("post", kind)]
     build_catalog(channels=declared)
     for module in EXTRAS[CHANNEL_EXTRAS[kind]]:
@@ -36,7 +35,6 @@ def test_a_channel_without_its_extra_is_refused_with_the_command(kind: str, monk
 
 
 def test_an_actor_without_the_extra_of_its_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the catalog is built, and where another model answers for a scripted one; a script needs nothing."""
     without(monkeypatch, "pydantic_ai")
     build_catalog(actors=[Actor(name="desk", description="", instructions="", model="scripted:x:y")])
     with pytest.raises(ConfigError) as caught:
@@ -60,7 +58,6 @@ def test_an_actor_without_the_extra_of_its_model_is_refused(monkeypatch: pytest.
     ],
 )
 def test_a_model_needs_the_extra_of_its_provider(model: str, extra: str) -> None:
-    """A provider that has none speaks OpenAI's protocol."""
     assert extra_of_model(model) == extra
 
 
@@ -71,14 +68,12 @@ def test_what_the_tests_install_lacks_nothing(extra: str) -> None:
 
 
 def test_a_package_that_is_missing_whole_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the module that is looked for lies within another."""
     without(monkeypatch, "google")
     monkeypatch.delitem(sys.modules, "google.genai", raising=False)
     assert missing_extra("google") == "needs an extra of Signoff: pip install 'signoff[google]'"
 
 
 def test_every_extra_is_one_of_the_distribution() -> None:
-    """What is told to install can be installed, and every kind is one that there is."""
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     assert [extra for extra in EXTRAS if f"\n{extra} = [" not in project] == []
     assert set(CHANNEL_EXTRAS) <= set(known_kinds(Plugins()))

@@ -1,5 +1,3 @@
-"""Tools out of typed functions."""
-
 import datetime as dt
 import functools
 import inspect
@@ -57,7 +55,6 @@ async def book(
 
 
 def test_schema_comes_from_the_signature() -> None:
-    """Names, types, defaults, aliases and argument words become the schema; the context is not an argument."""
     ToolRegistry([book])
     schema = book.input_schema
     assert schema["type"] == "object"
@@ -72,7 +69,6 @@ def test_schema_comes_from_the_signature() -> None:
 
 
 async def test_handler_gets_typed_values_and_the_context() -> None:
-    """JSON arguments arrive as the types the function names."""
     args = {"passenger": "A", "legs": [{"city": "Lisbon", "day": "2030-05-04"}], "totalCost": 3, "schema": [1]}
     result = await book.handler(args, a_context(idempotency_key="k"))
     assert result == {"days": [dt.date(2030, 5, 4)], "key": "k", "cost": 3.0, "schema": (1,)}
@@ -86,8 +82,6 @@ def test_own_check_finds_what_the_schema_cannot() -> None:
 
 
 def test_own_check_repeats_no_value() -> None:
-    """A developer's validator that quotes the value is not quoted to the model."""
-
     def never(value: str) -> str:
         raise ValueError(f"{value} is bad")
 
@@ -99,8 +93,6 @@ def test_own_check_repeats_no_value() -> None:
 
 
 async def test_mutable_default_is_fresh_every_time() -> None:
-    """Two calls do not share a default list."""
-
     @tool(scope="generalist")
     async def collect(items: list[int] = []) -> list[int]:  # noqa: B006
         """Collect."""
@@ -111,8 +103,6 @@ async def test_mutable_default_is_fresh_every_time() -> None:
 
 
 def test_fields_override_what_the_function_says() -> None:
-    """Name and description may be given; everything else is a field of the tool."""
-
     async def inner(amount: Decimal) -> None:
         """Pay."""
 
@@ -214,7 +204,6 @@ def _sync(a: int) -> None: ...
     ],
 )
 def test_function_without_a_clear_signature_is_refused(function: Any, words: str) -> None:
-    """A function whose arguments cannot be described is an error where it is declared."""
     with pytest.raises(RegistrationError) as caught:
         tool(scope="generalist")(function)
     assert words in caught.value.message
@@ -228,7 +217,6 @@ async def bare(city: str) -> str:
 
 
 async def test_a_bare_decorator_leaves_the_scope_to_the_manifest(tmp_path: Path) -> None:
-    """It works without brackets; in code alone a registry asks for the scope, which has no default (B08)."""
     assert (bare.name, bare.description) == ("bare", "Say hello to a city.")
     assert await bare.handler({"city": "Porto"}, a_context()) == "hello Porto"
     with pytest.raises(RegistrationError, match=r"`bare` has no `scope`; .*allowed: `generalist`, `specialist`"):
@@ -242,10 +230,7 @@ async def test_a_bare_decorator_leaves_the_scope_to_the_manifest(tmp_path: Path)
 
 
 class Booker:
-    """A class, and an object that is called."""
-
     async def __call__(self, city: str) -> str:
-        """Books."""
         return city
 
 
@@ -274,7 +259,6 @@ class Booker:
     ],
 )
 def test_a_decorator_used_wrongly_is_told_what_to_write(declare: Callable[[], object], words: str) -> None:
-    """Never by Python's own words about arguments."""
     with pytest.raises(ConfigError) as refused:
         declare()
     assert words in refused.value.message
@@ -286,12 +270,10 @@ async def bare_function(city: str) -> str:
 
 
 def test_the_decorator_tells_its_keywords() -> None:
-    """Whoever asks for its signature reads the fields."""
     assert {"scope", "read_only", "probe"} <= set(inspect.signature(tool).parameters)
 
 
 def test_docstring_sections_are_told_apart() -> None:
-    """Only the argument section names arguments; what follows it is not theirs."""
     words = parse_docstring("Do it.\n\nArgs:\n    a: One\n      more: of it.\n    *b: Two.\nReturns:\n    c: Three.")
     assert words.summary == "Do it."
     assert words.arguments == {"a": "One more: of it.", "b": "Two."}

@@ -45,13 +45,11 @@ def ruled(tool: Tool, args: Any = GOOD, *policies: GlobalRule, **fields: Any) ->
 
 
 def facts(found: LocalGateDecision) -> tuple[str, str, str]:
-    """What decided."""
     return found.kind, found.gate, found.code
 
 
 @pytest.mark.parametrize(("hour", "kind"), [(9, "run"), (21, "ask")])
 def test_a_rule_reads_the_instant_at_which_the_call_is_judged(hour: int, kind: str) -> None:
-    """The tool's policy and the global rules read the same one, and the decision keeps it for who is asked."""
     at = datetime(2026, 3, 2, hour, tzinfo=UTC)
     by_day = a_tool(requires_approval=ApprovalPolicy(auto_approve_if="ctx.now.hour < 18"))
     found = ruled(by_day, at=at)
@@ -66,7 +64,6 @@ def test_a_rule_reads_the_instant_at_which_the_call_is_judged(hour: int, kind: s
 
 @pytest.mark.row("E32")
 def test_a_tool_is_told_by_name_description_and_schema() -> None:
-    """And by nothing else; the schema is a copy of what was declared."""
     tool = a_tool(available=asked, check_permissions=asked, capabilities=Capabilities(storage=True))
     offer = build_catalog(tools=(tool,), actors=(an_actor(),)).offered_tools("desk", pinned())[0]
     assert offer.model_dump() == {
@@ -79,7 +76,6 @@ def test_a_tool_is_told_by_name_description_and_schema() -> None:
 
 @pytest.mark.row("E14")
 def test_what_is_not_available_is_neither_told_nor_run() -> None:
-    """By the text of the row, under the name of the gate; arguments and permission are not looked at any more."""
     tool = a_tool(available=asked, check_permissions=asked)
     found = ruled(tool, {}, unavailable=frozenset({"book_flight"}))
     assert facts(found) == ("settled", "available", "not_available")
@@ -93,7 +89,6 @@ def test_what_is_not_available_is_neither_told_nor_run() -> None:
 
 @pytest.mark.row("X23")
 def test_availability_only_removes() -> None:
-    """What is said to be available, or not, brings nothing in that the actor does not have."""
     catalog = build_catalog(tools=(a_tool("look"), a_tool("book")), actors=(an_actor(tools=("look",)),))
     away = GateFacts(unavailable=frozenset({"book", "nothing"}))
     assert judge(catalog, pinned(), a_call("book"), GOOD, Tally(), known=away).gate == "allowlist"
@@ -104,7 +99,6 @@ def test_availability_only_removes() -> None:
 @pytest.mark.row("F35")
 @pytest.mark.parametrize("policy", [False, True, ApprovalPolicy(auto_approve_if="true")])
 def test_a_permission_that_nobody_asked_for_lets_nothing_run(policy: Any) -> None:
-    """The pure gates stop with a question; a denial without override is final, an allowance approves nothing."""
     tool = a_tool(check_permissions=asked, requires_approval=policy)
     question = ruled(tool)
     assert (facts(question), question.awaits_permission) == (("settled", "permission", "refused"), True)
@@ -118,14 +112,12 @@ def test_a_permission_that_nobody_asked_for_lets_nothing_run(policy: Any) -> Non
 
 
 def test_invalid_arguments_are_never_shown_to_a_permission_check() -> None:
-    """`schema` stands before `permission`."""
     assert facts(ruled(a_tool(check_permissions=asked), {"flight": 1})) == ("settled", "schema", "input_invalid")
 
 
 @pytest.mark.row("X10")
 @pytest.mark.parametrize("policy", [False, True, ApprovalPolicy(auto_approve_if="true", approvers=["user:ana"])])
 def test_a_denial_that_may_be_overridden_asks_a_person(policy: Any) -> None:
-    """Whatever the policy says short of deny: no rule waives what the tool itself objects to."""
     tool = a_tool(check_permissions=asked, requires_approval=policy)
     found = ruled(tool, permission=Permission.deny("not yours", can_override=True))
     assert (found.kind, found.gate, found.objection) == ("ask", "approval", "not yours")
@@ -150,7 +142,6 @@ def test_whoever_is_asked_beside_the_policy_is_whom_it_routes_to() -> None:
 
 
 def test_what_a_rule_denies_nobody_overrides() -> None:
-    """The policy's own deny, and a global one, stand above people."""
     override = Permission.deny("not yours", can_override=True)
     tool = a_tool(check_permissions=asked, requires_approval=ApprovalPolicy(deny_if="args.totalCost > 1.0"))
     assert facts(ruled(tool, permission=override)) == ("settled", "approval", "denied")
@@ -159,7 +150,6 @@ def test_what_a_rule_denies_nobody_overrides() -> None:
 
 
 def test_without_anybody_to_ask_a_denial_is_final() -> None:
-    """Nobody is named and there are no default approvers: people who do not exist override nothing."""
     override = Permission.deny(can_override=True)
     found = ruled(a_tool(check_permissions=asked), permission=override, approvers=())
     assert facts(found) == ("settled", "permission", "denied")
@@ -172,7 +162,6 @@ NO_BOUND = RulesVerdict("none", None, "no bound reads the arguments")
 @pytest.mark.row("E16")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_capability_without_a_backend_is_not_available(kind: str) -> None:
-    """Each kind by itself, also beside backends for all others."""
     given: dict[str, Any] = {"network": ("api.example.com",), "secrets": ("TOKEN",), "fs_reach": ("/srv",)}
     given["process"] = ("git",)
     tool = a_tool(capabilities=Capabilities(**{kind: given.get(kind, True)}))
@@ -184,7 +173,6 @@ def test_a_capability_without_a_backend_is_not_available(kind: str) -> None:
 
 
 def test_a_dry_run_comes_after_what_would_have_stopped_the_call() -> None:
-    """It tells what would have been called, so it is not told of what would not."""
     tool = a_tool(check_permissions=asked, capabilities=Capabilities(storage=True))
     assert ruled(tool, dry_run=True, permission=Permission.deny()).gate == "permission"
     assert ruled(tool, dry_run=True, permission=Permission.allow()).gate == "capabilities"
@@ -194,7 +182,6 @@ def test_a_dry_run_comes_after_what_would_have_stopped_the_call() -> None:
 @pytest.mark.row("X09")
 @pytest.mark.row("V03")
 def test_a_misfit_is_refused_told_or_not_looked_at() -> None:
-    """As the tool's `validation` has it; what the tool's own check finds is always refused."""
     misfit: dict[str, Any] = {"flight": 1, "totalCost": "much"}
     strict = ruled(a_tool(), misfit)
     assert facts(strict) == ("settled", "schema", "input_invalid")
@@ -238,7 +225,6 @@ def test_a_misfit_is_refused_told_or_not_looked_at() -> None:
     ],
 )
 def test_a_wrong_field_of_a_gate_is_refused(fields: dict[str, Any], field: str, words: str) -> None:
-    """When the registry is made, naming tool, field and remedy."""
     with pytest.raises(RegistrationError) as refused:
         build_catalog(tools=(a_tool(**fields),))
     assert (refused.value.context["tool_name"], refused.value.context["field"]) == ("book_flight", field)
@@ -267,7 +253,6 @@ def upper(args: Any) -> list[SchemaProblem] | Correction:
 @pytest.mark.row("F37")
 @pytest.mark.row("V13")
 def test_corrected_arguments_are_judged_as_if_they_had_been_proposed() -> None:
-    """By the policy, the dry run and whoever runs them; what was done is told, without a value."""
     policy = ApprovalPolicy(auto_approve_if="args.flight == 'TP 531'")
     tool = a_tool(validate_input=upper, requires_approval=policy)
     found = ruled(tool, {"flight": "tp 531", "totalCost": 1})
@@ -289,14 +274,12 @@ def test_corrected_arguments_are_judged_as_if_they_had_been_proposed() -> None:
     ],
 )
 def test_a_correction_is_checked_like_a_proposal(corrected: Any, words: str) -> None:
-    """By the schema, by the limits of arguments, and by the check itself, once."""
     found = ruled(a_tool(validate_input=corrected))
     assert facts(found) == ("settled", "schema", "input_invalid")
     assert words in found.message
 
 
 def test_what_a_check_corrects_is_a_copy() -> None:
-    """Neither the proposal nor what the check keeps is changed by what is made of it later."""
     kept: dict[str, Any] = {"flight": "TP 9", "totalCost": 1}
     found = ruled(a_tool(validate_input=lambda args: [] if args == kept else Correction(kept)))
     found.args({})["flight"] = "other"
@@ -372,7 +355,6 @@ def test_what_is_advertised_is_what_may_run(world: tuple[Catalog, str, frozenset
 
 
 def test_an_occasion_is_what_is_pinned() -> None:
-    """Nothing of it can be changed by whoever is told."""
     ctx = pinned(channel="slack", route="r", step="s1")
     result = hook_context(ctx)
     assert result == HookContext(
@@ -383,12 +365,10 @@ def test_an_occasion_is_what_is_pinned() -> None:
 
 
 def summary(code: CallCode, gate: GateName, message: str, tool: Tool | None = None) -> LocalGateDecision:
-    """A call that a gate settled, with the tool it was about."""
     return settled_decision(a_call(), gate, code, message, tool)
 
 
 def test_what_is_missing_is_told_with_the_tool_it_is_missing_for() -> None:
-    """Gates 8 and 12: the record of the call says which tool it was, the model which of its needs are not met."""
     tool = a_tool(capabilities=Capabilities(network=("api.example.com",), storage=True))
     away = ruled(tool, unavailable=frozenset({tool.name}))
     assert away == summary("not_available", "available", "Tool book_flight is not currently available", tool)
@@ -399,7 +379,6 @@ def test_what_is_missing_is_told_with_the_tool_it_is_missing_for() -> None:
 
 
 def test_a_permission_is_asked_for_and_refused_in_words() -> None:
-    """Gate 10: the question names the tool whose check is to be asked; a denial says why and what to do instead."""
     tool = a_tool(check_permissions=asked)
     message = "nobody has asked whether `book_flight` is permitted"
     assert ruled(tool) == summary("refused", "permission", message, tool).model_copy(update={"awaits_permission": True})
@@ -421,7 +400,6 @@ def test_people_who_may_override_read_both_why_and_never_a_rule_that_is_not_the_
 
 
 def test_a_limited_tool_runs_only_where_somebody_has_looked_how_often_it_was_used() -> None:
-    """Gate 12: by the id of the call; what was found out is told as it is, another call's is not this one's."""
     tool = a_tool(usage_limit=UsageLimit(1, "user", 60.0))
     nobody = "nobody has looked how often `book_flight` was used; do without it"
     assert ruled(tool) == summary("not_available", "usage", nobody, tool)
@@ -434,7 +412,6 @@ def test_a_limited_tool_runs_only_where_somebody_has_looked_how_often_it_was_use
 
 
 def test_a_verdict_that_is_known_already_becomes_a_call_by_itself() -> None:
-    """As where a policy's handler was asked: nothing to override is nobody to ask."""
     tool = a_tool()
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),))
     verdict = catalog.policy(tool.activity).judge(GOOD, {})
@@ -443,7 +420,6 @@ def test_a_verdict_that_is_known_already_becomes_a_call_by_itself() -> None:
 
 
 def test_a_tool_that_waits_where_the_actor_stands_does_not_run() -> None:
-    """Gate 7: it reads like one that does not exist, until what it waits for is there."""
     step = Step(name="pay", tools=("book_flight",), requires=("quote",))
     actor = an_actor(tools=("look", "book_flight"), routes=(Route(name="trip", steps=(step,)),))
     schema = {"quote": {"type": "number"}}
@@ -457,7 +433,6 @@ def test_a_tool_that_waits_where_the_actor_stands_does_not_run() -> None:
 
 @pytest.mark.parametrize("effect", ["hide", "deny", "require_approval"])
 def test_the_strictest_rule_over_a_tool_or_what_it_shadows_counts(effect: Any) -> None:
-    """Gate 5: whichever of the two it speaks of, so no tag is left off to get by."""
     for near, far in (("money",), ()), ((), ("money",)):
         rule = GlobalRule(name="money", rule="'money' in tool.tags", effect=effect)
         route = Route(name="r", tools=(a_tool(tags=near),))
@@ -471,7 +446,6 @@ def test_the_strictest_rule_over_a_tool_or_what_it_shadows_counts(effect: Any) -
 
 
 def test_a_verdict_that_names_no_rule_asks_all_the_same() -> None:
-    """Gate 14: whatever a rule is called, what it decides counts, and why is told."""
     tool = a_tool()
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),))
     nameless = RulesVerdict("require_approval", None, "nobody knows why")

@@ -82,7 +82,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 def written(folder: Path, text: str) -> Path:
-    """The manifest with this text."""
     path = folder / "signoff.yaml"
     path.write_text(text)
     return path
@@ -90,7 +89,6 @@ def written(folder: Path, text: str) -> Path:
 
 @pytest.mark.row("E07")
 def test_a_manifest_says_all_that_the_gates_read(folder: Path) -> None:
-    """Every field of a tool and of an actor, in either spelling."""
     catalog = load_manifest(written(folder, WHOLE))
     tool, other = catalog.registry.resolve("find"), catalog.registry.resolve("mcp__github__search")
     assert tool is not None
@@ -136,7 +134,6 @@ def test_a_manifest_says_all_that_the_gates_read(folder: Path) -> None:
     ],
 )
 def test_each_mistake_is_named_with_its_place(folder: Path, before: str, after: str, words: str) -> None:
-    """File, line and what is wrong, and never a filter that lets through what it was to leave out."""
     assert before in WHOLE
     path = written(folder, WHOLE.replace(before, after, 1))
     with pytest.raises(ConfigError) as refused:
@@ -147,7 +144,6 @@ def test_each_mistake_is_named_with_its_place(folder: Path, before: str, after: 
 
 
 def test_a_check_of_ones_own_is_named_in_the_manifest(tmp_path: Path) -> None:
-    """It is the function that was written, and of arguments that it minds the model is told."""
     (tmp_path / "gate_code.py").write_text(CODE)
     (tmp_path / "signoff.yaml").write_text(WHOLE)
     tool = load_manifest(tmp_path / "signoff.yaml").registry.resolve("find")

@@ -18,19 +18,16 @@ GATES: tuple[GateName, ...] = get_args(GateName)
 
 
 def found(tool: Tool, args: Any = GOOD, **fields: Any) -> LocalGateDecision:
-    """The decision on one call of the one tool."""
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),))
     return judge(catalog, pinned(), a_call(), args, fields.pop("tally", Tally()), **fields)
 
 
 def answers(entries: tuple[GateTraceEntry, ...]) -> dict[str, str]:
-    """The answer of each gate."""
     return {each.gate: each.answer for each in entries}
 
 
 @pytest.mark.parametrize("with_arguments", [True, False])
 def test_a_call_that_an_early_gate_ends_names_that_gate(with_arguments: bool) -> None:
-    """What is decided without looking at the arguments is told in full, whether or not there are any."""
     ended = found(a_tool(), tally=Tally(calls=MAX_CALLS))
     entries = gate_trace(ended, with_arguments=with_arguments, needs="nobody reads this")
     assert tuple(each.gate for each in entries) == GATES
@@ -39,7 +36,6 @@ def test_a_call_that_an_early_gate_ends_names_that_gate(with_arguments: bool) ->
 
 
 def test_a_call_with_wrong_arguments_ends_at_the_schema() -> None:
-    """The gates before the schema pass, those after it are not asked."""
     ended = found(a_tool(), {"flight": "TP 531"})
     entries = gate_trace(ended, with_arguments=True)
     at = GATES.index("schema")
@@ -56,7 +52,6 @@ def test_a_call_with_wrong_arguments_ends_at_the_schema() -> None:
     ],
 )
 def test_what_the_last_gate_decides_is_told_with_the_rule(tool: Tool, words: str) -> None:
-    """A call that passes all gates is explained by its policy."""
     decision = found(tool)
     assert decision.verdict is not None
     entries = gate_trace(decision, with_arguments=True)
@@ -69,7 +64,6 @@ def test_what_the_last_gate_decides_is_told_with_the_rule(tool: Tool, words: str
 
 
 def test_without_arguments_nothing_is_said_of_the_gates_that_read_them() -> None:
-    """A call that only arguments could stop is open from the schema on; the policy's own words stand at the end."""
     entries = gate_trace(found(a_tool(), {}), with_arguments=False, needs="asks if totalCost > 400")
     at = GATES.index("schema")
     assert tuple(each.gate for each in entries) == GATES

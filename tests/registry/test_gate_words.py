@@ -41,12 +41,10 @@ def catalog(*tools: Tool, **fields: Any) -> Catalog:
 
 
 def proposed(tool: str = "book_flight", **fields: Any) -> CallPart:
-    """A call whose id is its own."""
     return CallPart(call="c7.3", tool=tool, args=Content(inline={}), **fields)
 
 
 def judged(found: Catalog, args: Any = GOOD, tally: Tally | None = None, **fields: Any) -> LocalGateDecision:
-    """The decision on one call of the desk's."""
     call = fields.pop("call", proposed())
     return judge(found, fields.pop("ctx", pinned()), call, args, tally or Tally(), **fields)
 
@@ -54,12 +52,10 @@ def judged(found: Catalog, args: Any = GOOD, tally: Tally | None = None, **field
 def settled(
     gate: GateName, code: CallCode, message: str, tool: Tool | None = None, call: CallPart | None = None
 ) -> LocalGateDecision:
-    """A call that a gate settled."""
     return settled_decision(call or proposed(), gate, code, message, tool)
 
 
 def action(args: Any, tool: str = "book_flight") -> str:
-    """The mark by which identical calls are told."""
     return sha256_hex([tool, args])[:16]
 
 
@@ -79,12 +75,10 @@ def action(args: Any, tool: str = "book_flight") -> str:
     ],
 )
 def test_shape(args: Any, message: str) -> None:
-    """Gate 1 says what to send instead."""
     assert judged(catalog(), args) == settled("shape", "input_invalid", message)
 
 
 def test_arguments_of_exactly_the_limit_have_a_shape() -> None:
-    """64 KiB of canonical JSON pass; what the model activity found malformed does not."""
     found = catalog(a_tool(input_schema=OPEN))
     assert judged(found, {"a": "x" * (ARGUMENTS_BYTES - 8)}).kind == "run"
     broken = proposed(malformed="the arguments are not valid JSON")
@@ -92,7 +86,6 @@ def test_arguments_of_exactly_the_limit_have_a_shape() -> None:
 
 
 def test_a_surplus_call() -> None:
-    """Gate 2: beyond what one completion may carry, whatever the tally says."""
     message = "too many calls in one completion; propose fewer at a time"
     assert judged(catalog(), call=proposed(surplus=True)) == settled("caps", "too_many_calls", message)
 
@@ -109,7 +102,6 @@ def test_a_surplus_call() -> None:
     ],
 )
 def test_calls_of_a_turn(limit: int, made: int, expected: str) -> None:
-    """Gate 2: the actor's own number, never more than the house's."""
     found = catalog(actors=(an_actor(limits=TurnLimits(calls=limit)),))
     gate_decision = judged(found, tally=Tally(calls=made))
     if not expected:
@@ -120,14 +112,12 @@ def test_calls_of_a_turn(limit: int, made: int, expected: str) -> None:
 
 
 def test_calls_of_an_unknown_actor_are_capped_too() -> None:
-    """Gate 2 counts before it is known who may do what."""
     gate_decision = judged(catalog(), ctx=pinned("gone"), tally=Tally(calls=MAX_CALLS))
     assert (gate_decision.gate, gate_decision.code) == ("caps", "too_many_calls")
 
 
 @pytest.mark.parametrize(("made", "runs"), [(MAX_CALLS_PER_TOOL - 1, True), (MAX_CALLS_PER_TOOL, False)])
 def test_calls_of_one_tool(made: int, runs: bool) -> None:
-    """Gate 2: twenty-five of one tool a turn; those of others do not count."""
     gate_decision = judged(catalog(), tally=Tally(per_tool={"book_flight": made, "search": 99}))
     if runs:
         assert gate_decision.kind == "run"
@@ -147,7 +137,6 @@ def test_calls_of_one_tool(made: int, runs: bool) -> None:
     ],
 )
 def test_identical_calls(identical: int, mark: str, runs: bool) -> None:
-    """Gate 2: the sixth time among the last calls, by name and arguments."""
     gate_decision = judged(catalog(), tally=Tally(recent=("another", *[mark] * identical)))
     if runs:
         assert gate_decision.kind == "run"
@@ -157,7 +146,6 @@ def test_identical_calls(identical: int, mark: str, runs: bool) -> None:
 
 
 def test_a_name_no_tool_has() -> None:
-    """Gate 3: the nearest visible name is offered, or what was given."""
     near = "Unknown tool: book_fligth; did you mean `book_flight`?"
     close, distant = proposed("book_fligth"), proposed("zzz")
     assert judged(catalog(), call=close) == settled("resolve", "not_available", near, call=close)
@@ -173,7 +161,6 @@ def test_an_external_agent_hears_of_the_manifest_of_the_gateway() -> None:
 
 
 def test_a_tool_of_others() -> None:
-    """Gate 6: a tool the actor lacks reads like one that does not exist, and is never offered."""
     found = catalog(a_tool(), a_tool("search"), actors=(an_actor(tools=("search",)),))
     message = "Unknown tool: book_flight; use one of the tools you were given"
     assert judged(found) == settled("allowlist", "not_available", message)
@@ -184,14 +171,12 @@ def test_a_tool_of_others() -> None:
     [("money is frozen", "money is frozen"), ("", "rule `no-money` is true")],
 )
 def test_a_rule_that_denies(reason: str, expected: str) -> None:
-    """Gate 5: its reason, or else which rule it was."""
     rule = GlobalRule(name="no-money", rule="tool.name == 'book_flight'", effect="deny", reason=reason)
     tool = a_tool()
     assert judged(catalog(tool, policies=[rule])) == denied_decision(proposed(), "tag_policy", expected, tool)
 
 
 def test_a_policy_that_denies() -> None:
-    """Gate 14: the verdict is kept, its reason told."""
     tool = a_tool(requires_approval=ApprovalPolicy(deny_if="args.totalCost > 100.0"))
     gate_decision = judged(catalog(tool))
     why = gate_decision.verdict.why
@@ -203,7 +188,6 @@ def test_a_policy_that_denies() -> None:
 
 @pytest.mark.parametrize(("count", "more"), [(1, ""), (PROBLEMS_SHOWN, ""), (PROBLEMS_SHOWN + 2, "; and 2 more")])
 def test_wrong_arguments(count: int, more: str) -> None:
-    """Gate 9: up to five problems, each with its path, and how many more there are."""
     problems = [SchemaProblem(f"f{n}", "must fly") for n in range(count)]
     tool = a_tool(validate_input=lambda args: problems)
     page_text = "; ".join(f"`f{n}` must fly" for n in range(min(count, PROBLEMS_SHOWN)))
@@ -219,14 +203,12 @@ def test_wrong_arguments(count: int, more: str) -> None:
     ],
 )
 def test_a_tools_own_check(check: Any, expected: str) -> None:
-    """Gate 9: a problem of the whole has no path; a check that fails is a problem of the whole."""
     tool = a_tool(validate_input=check)
     message = f"the arguments of `book_flight` are not valid: {expected}. Correct them and call it again"
     assert judged(catalog(tool)) == settled("schema", "input_invalid", message, tool=tool)
 
 
 def test_the_schema_is_asked_before_a_tools_own_check() -> None:
-    """What the schema refuses, the author's check need not understand; it is given the very arguments."""
     seen: list[Any] = []
 
     def check(args: Any) -> list[SchemaProblem]:
@@ -241,7 +223,6 @@ def test_the_schema_is_asked_before_a_tools_own_check() -> None:
 
 
 def test_a_dry_run() -> None:
-    """Gate 13: what would be called, in order, text in any language, long strings cut at any depth, secrets hidden."""
     tool = a_tool(input_schema={**OPEN, "properties": {"pin": {}}}, secrets=("pin",), requires_approval=True)
     args = {"pin": {"a": 1}, "to": "Zoë", "deep": [{"note": "n" * 501}, "m" * 500, 7, None]}
     shown = {
@@ -254,7 +235,6 @@ def test_a_dry_run() -> None:
 
 
 def test_what_runs_and_what_is_asked() -> None:
-    """The decision on a call that nothing objects to holds its tool and verdict, and no words."""
     free, gated = a_tool(), a_tool("gated", requires_approval=True)
     found = catalog(free, gated)
     run, ask = judged(found), judged(found, call=proposed("gated"))
@@ -265,7 +245,6 @@ def test_what_runs_and_what_is_asked() -> None:
 
 @pytest.mark.parametrize(("reason", "why"), [("look first", "look first"), ("", "rule `look` is true")])
 def test_a_rule_that_asks(reason: str, why: str) -> None:
-    """Gate 14: it tightens what would run, naming itself; a tool's own asking keeps its own words."""
     rule = GlobalRule(name="look", rule="tool.name != 'x'", effect="require_approval", reason=reason)
     verdict = judged(catalog(policies=[rule])).verdict
     assert (verdict.verdict, verdict.rule, verdict.rule_text, verdict.why) == (
@@ -282,14 +261,12 @@ def test_a_rule_that_asks(reason: str, why: str) -> None:
 
 
 def test_a_policy_sees_the_context() -> None:
-    """Gate 14: `ctx` is the pinned one."""
     tool = a_tool(requires_approval=ApprovalPolicy(auto_approve_if="ctx.user.tier == 'trusted'"))
     assert judged(catalog(tool), ctx=pinned(tier="trusted")).kind == "run"
     assert judged(catalog(tool)).kind == "ask"
 
 
 def test_a_tally_counts_every_call() -> None:
-    """One more call, one more of its tool, and whether it is the same as the last; denials are left alone."""
     found, call = catalog(), proposed()
     first = next_tally(Tally(denials=2), call, GOOD, judged(found))
     assert first == Tally(calls=1, per_tool={"book_flight": 1}, recent=(action(GOOD),), denials=2)
@@ -301,7 +278,6 @@ def test_a_tally_counts_every_call() -> None:
 
 
 def test_a_tally_counts_what_has_no_shape_by_what_was_wrong() -> None:
-    """Malformed calls have no arguments to compare, so the complaint stands for them."""
     call = proposed(malformed="not JSON")
     gate_decision = judged(catalog(), call=call)
     tally = next_tally(Tally(), call, {}, gate_decision)
@@ -314,7 +290,6 @@ def test_a_tally_counts_what_has_no_shape_by_what_was_wrong() -> None:
 
 
 def test_unspeakable_names_share_one_count() -> None:
-    """A name that could name no tool is counted as `?`."""
     call = proposed("no such name")
     tally = next_tally(Tally(), call, GOOD, judged(catalog(), call=call))
     assert (tally.per_tool, tally.recent) == ({"?": 1}, (action(GOOD, "?"),))
@@ -323,7 +298,6 @@ def test_unspeakable_names_share_one_count() -> None:
 
 
 def test_a_handler_that_has_not_been_asked_asks_people() -> None:
-    """What the rules alone say is kept beside; whoever does not ask the handler asks people, whatever they said."""
     policy = ApprovalPolicy(auto_approve_if="args.totalCost < 500.0", handler="test_gate_words:never_called")
     found = catalog(a_tool(requires_approval=policy))
     gate_decision = judged(found)
@@ -345,20 +319,17 @@ def test_a_handler_that_has_not_been_asked_asks_people() -> None:
 
 
 def test_a_handler_is_not_waited_for_where_the_rules_deny() -> None:
-    """It could only tighten, and a denial is as tight as it gets."""
     policy = ApprovalPolicy(deny_if="args.totalCost > 1.0", handler="test_gate_words:never_called")
     gate_decision = judged(catalog(a_tool(requires_approval=policy)))
     assert (gate_decision.kind, gate_decision.code, gate_decision.before_handler) == ("settled", "denied", None)
 
 
 async def never_called(call: object, context: object) -> str:
-    """A policy's handler."""
     raise AssertionError("the gates are pure: they ask nobody")
 
 
 @pytest.mark.parametrize(("reason", "expected"), [("", "rule `r` is true"), ("so it is", "so it is")])
 def test_a_denying_rule_gives_its_reason_or_says_what_it_found(reason: str, expected: str) -> None:
-    """A rule that could not say why is still named."""
     rule = GlobalRule(name="r", rule="'money' in tool.tags", effect="deny", reason=reason)
     gate_decision = judged(catalog(a_tool(tags=("money",)), policies=[rule]))
     assert (gate_decision.gate, gate_decision.code) == ("tag_policy", "denied")
@@ -366,7 +337,6 @@ def test_a_denying_rule_gives_its_reason_or_says_what_it_found(reason: str, expe
 
 
 def test_rules_over_an_actors_tags_know_them() -> None:
-    """The tags are those of the actor who asks; an actor this catalog lacks has none."""
     rule = GlobalRule(name="r", rule="'intern' in actor.tags || size(actor.tags) == 0", effect="hide")
     actors = (an_actor("desk", tags=("clerk",)), an_actor("till", tags=("intern",)))
     found = catalog(a_tool(), actors=actors, policies=[rule])
@@ -375,7 +345,6 @@ def test_rules_over_an_actors_tags_know_them() -> None:
 
 
 def test_a_model_is_told_of_tools_in_its_actors_order() -> None:
-    """An actor's own list is what it sees, in the order in which it was written."""
     tools = [a_tool(name) for name in ("a", "b", "c")]
     found = catalog(*tools, actors=(an_actor("desk", tools=("c", "a")), an_actor("till")))
     assert [tool.name for tool in found.tool_view(pinned("desk")).visible()] == ["c", "a"]
@@ -384,7 +353,6 @@ def test_a_model_is_told_of_tools_in_its_actors_order() -> None:
 
 @pytest.mark.parametrize("own", [REQUESTER_RULE, PERMISSION_RULE, IN_DOUBT_RULE, REQUIRES_APPROVAL])
 def test_a_global_rule_is_never_taken_for_a_question_of_the_gates_own(own: RuleReference) -> None:
-    """Whatever it is called: a yes to `permission` lets pass what a tool's own check denies, one to a rule does not."""
     rule = GlobalRule(name=own.label, rule="true", effect="require_approval")
     verdict = judged(catalog(policies=[rule])).verdict
     assert (verdict.verdict, verdict.rule) == ("ask", RuleReference(kind="global", name=own.label))

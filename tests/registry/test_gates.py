@@ -28,24 +28,20 @@ ASK = GlobalRule(name="look-first", rule="'look' in tool.tags", effect="require_
 
 
 def catalog(*tools: Tool, **fields: Any) -> Catalog:
-    """A catalog with one actor that has every tool."""
     return build_catalog(tools=tools or (a_tool(),), actors=(an_actor(),), **fields)
 
 
 def ruled(found: Catalog, name: str = "book_flight", args: Any = GOOD, **fields: Any) -> LocalGateDecision:
-    """The decision on one call."""
     tally = fields.pop("tally", Tally())
     return judge(found, fields.pop("ctx", pinned()), a_call(name, fields.pop("malformed", "")), args, tally, **fields)
 
 
 def facts(found: LocalGateDecision) -> tuple[str, str, str]:
-    """What decided."""
     return found.kind, found.gate, found.code
 
 
 @pytest.mark.row("B67")
 def test_automatic_call_runs_and_gated_call_asks() -> None:
-    """A tool that never asks runs; one that requires approval is asked for, with its verdict."""
     assert facts(ruled(catalog())) == ("run", "approval", "ok")
     asked = ruled(catalog(a_tool(requires_approval=True)))
     assert facts(asked) == ("ask", "approval", "ok")
@@ -66,14 +62,12 @@ def test_automatic_call_runs_and_gated_call_asks() -> None:
     ],
 )
 def test_shape_rejects_what_cannot_be_written_canonically(args: Any, words: str) -> None:
-    """Gate 1: arguments that no digest can be made of are invalid before anything else looks at them."""
     found = ruled(catalog(), args=args, tally=FULL)
     assert facts(found) == ("settled", "shape", "input_invalid")
     assert words in found.message
 
 
 def test_malformed_part_says_why() -> None:
-    """Gate 1: what the model activity could not read is told to the model."""
     found = ruled(catalog(), malformed="the arguments are not JSON")
     assert (facts(found), found.message) == (("settled", "shape", "input_invalid"), "the arguments are not JSON")
 
@@ -84,13 +78,11 @@ def test_malformed_part_says_why() -> None:
     [FULL, Tally(per_tool={"book_flight": MAX_CALLS_PER_TOOL}), Tally(per_tool={"book_flight": 99})],
 )
 def test_caps_stop_a_loop(tally: Tally) -> None:
-    """Gate 2: so many calls a turn and a tool, and no more."""
     assert facts(ruled(catalog(), tally=tally)) == ("settled", "caps", "too_many_calls")
 
 
 @pytest.mark.row("E48")
 def test_sixth_identical_call_is_too_many() -> None:
-    """Gate 2: five identical calls run, in any order of keys; another in between does not reset the count."""
     found, tally = catalog(), Tally()
     for turn in range(MAX_IDENTICAL_CALLS):
         args = dict(reversed(GOOD.items())) if turn % 2 else GOOD
@@ -109,14 +101,12 @@ def test_sixth_identical_call_is_too_many() -> None:
 
 
 def test_an_actor_may_have_a_lower_cap() -> None:
-    """Gate 2: the actor's own number of calls counts when it is the smaller one."""
     few = build_catalog(tools=[a_tool()], actors=[an_actor(limits=TurnLimits(calls=2))])
     assert ruled(few, tally=Tally(calls=1)).kind == "run"
     assert ruled(few, tally=Tally(calls=2)).gate == "caps"
 
 
 def test_tally_does_not_grow_by_unspeakable_names() -> None:
-    """A model that invents long names fills no history: they share one count."""
     tally = Tally()
     for index in range(3):
         call = a_call("no such name " * 50 + str(index))
@@ -135,7 +125,6 @@ UNKNOWN = [
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_unknown_name_is_soft_and_never_executed(name: str) -> None:
-    """Gate 3: a name no tool has is not available; the nearest one is offered, not run."""
     found = ruled(catalog(), name)
     assert facts(found) == ("settled", "resolve", "not_available")
     assert found.tool is None
@@ -146,7 +135,6 @@ def test_unknown_name_is_soft_and_never_executed(name: str) -> None:
 
 @pytest.mark.row("V01")
 def test_hidden_tool_reads_like_one_that_does_not_exist() -> None:
-    """Gate 5: a hidden tool is neither listed nor offered nor told apart from an unknown one."""
     found = catalog(a_tool(tags=("destructive",)), a_tool("search"), policies=[HIDE])
     hidden, unknown = ruled(found), ruled(found, "book_flightt")
     assert facts(hidden) == ("settled", "tag_policy", "not_available")
@@ -156,7 +144,6 @@ def test_hidden_tool_reads_like_one_that_does_not_exist() -> None:
 
 @pytest.mark.row("V01")
 def test_denied_by_rule_is_a_denial_with_its_reason() -> None:
-    """Gate 5: a deny rule settles the call as denied, before its arguments matter."""
     found = ruled(catalog(a_tool(tags=("money",)), policies=[DENY]), args={})
     assert facts(found) == ("settled", "tag_policy", "denied")
     assert found.message == "money is frozen"
@@ -164,7 +151,6 @@ def test_denied_by_rule_is_a_denial_with_its_reason() -> None:
 
 @pytest.mark.row("V01")
 def test_failing_hide_rule_hides() -> None:
-    """A rule that cannot be evaluated errs on the safe side."""
     rule = GlobalRule(name="r", rule="ctx.project == 'x'", effect="hide")
     found = catalog(policies=[rule], context={"project": {"type": "string"}})
     assert ruled(found).code == "not_available"
@@ -175,7 +161,6 @@ def test_failing_hide_rule_hides() -> None:
 @pytest.mark.row("N04")
 @pytest.mark.parametrize(("tools", "kind"), [(None, "run"), ((), "settled"), (("search",), "settled")])
 def test_actor_list_is_the_boundary(tools: Any, kind: str) -> None:
-    """Gate 6: no list is everything, an empty list nothing."""
     found = build_catalog(tools=[a_tool(), a_tool("search")], actors=[an_actor(tools=tools)])
     gate_decision = ruled(found)
     assert gate_decision.kind == kind
@@ -183,7 +168,6 @@ def test_actor_list_is_the_boundary(tools: Any, kind: str) -> None:
 
 
 def test_actor_of_another_deploy_sees_nothing() -> None:
-    """Gate 6: a waiting call whose actor this catalog lacks is not available, softly."""
     assert facts(ruled(catalog(), ctx=pinned("gone"))) == ("settled", "allowlist", "not_available")
 
 
@@ -191,7 +175,6 @@ def test_actor_of_another_deploy_sees_nothing() -> None:
 @pytest.mark.row("N07")
 @pytest.mark.parametrize("approval", [False, True, ApprovalPolicy(deny_if="args.totalCost > 0.0")])
 def test_arguments_are_validated_before_any_policy(approval: Any) -> None:
-    """Gate 9: wrong arguments go back to the model with the field's path; no policy and no person sees them."""
     found = ruled(catalog(a_tool(requires_approval=approval)), args={"flight": "TP", "totalCost": "hunter2"})
     assert facts(found) == ("settled", "schema", "input_invalid")
     assert "`totalCost` must be of type number" in found.message
@@ -200,7 +183,6 @@ def test_arguments_are_validated_before_any_policy(approval: Any) -> None:
 
 
 def test_own_check_of_a_tool_counts_as_validation() -> None:
-    """Gate 9: what the tool itself refuses is invalid, and a check that fails refuses."""
     refusing = a_tool(validate_input=lambda args: [SchemaProblem("flight", "must fly")])
     failing = a_tool(validate_input=lambda args: 1 / 0)
     assert "`flight` must fly" in ruled(catalog(refusing)).message
@@ -210,7 +192,6 @@ def test_own_check_of_a_tool_counts_as_validation() -> None:
 @pytest.mark.row("E17")
 @pytest.mark.row("N06")
 def test_dry_run_runs_nothing_and_asks_nobody() -> None:
-    """Gate 13: the model is told what would have been called; long text is cut, secrets are hidden."""
     schema = {"type": "object", "properties": {"note": {"type": "string"}, "pin": {"type": "string"}}}
     tool = a_tool(input_schema=schema, secrets=("pin",), requires_approval=True)
     found = ruled(catalog(tool), args={"note": "n" * 501, "pin": "1234"}, dry_run=True)
@@ -221,7 +202,6 @@ def test_dry_run_runs_nothing_and_asks_nobody() -> None:
 
 
 def test_a_dry_run_repeats_no_more_than_fits_into_a_ruling() -> None:
-    """All arguments together are cut as well, wherever their text lies; letters count as people read them."""
     schema = {"type": "object", "properties": {"notes": {"type": "array", "items": {"type": "object"}}}}
     tool = a_tool(input_schema=schema)
     start = "[dry-run] book_flight would be called with: "
@@ -240,7 +220,6 @@ def test_a_dry_run_repeats_no_more_than_fits_into_a_ruling() -> None:
     ("tier", "cost", "kind"), [("trusted", 49, "run"), ("trusted", 50, "ask"), ("standard", 49, "ask")]
 )
 def test_policy_sees_arguments_and_pinned_user(tier: str, cost: float, kind: str) -> None:
-    """Gate 14: the document's own expression decides by cost and by who asked."""
     policy = ApprovalPolicy(auto_approve_if="args.totalCost < 50 && ctx.user.tier == 'trusted'")
     found = ruled(
         catalog(a_tool(requires_approval=policy)), args={"flight": "x", "totalCost": cost}, ctx=pinned(tier=tier)
@@ -250,7 +229,6 @@ def test_policy_sees_arguments_and_pinned_user(tier: str, cost: float, kind: str
 
 
 def test_policy_denial_is_settled_with_its_verdict() -> None:
-    """Gate 14: a deny rule of the tool settles the call and keeps the verdict for the record."""
     found = ruled(catalog(a_tool(requires_approval=ApprovalPolicy(deny_if="args.totalCost > 100.0"))))
     assert facts(found) == ("settled", "approval", "denied")
     assert found.verdict.verdict == "deny"
@@ -271,7 +249,6 @@ ORDER = ["shape", "caps", "resolve", "tag_policy", "allowlist", "schema", "dry_r
 
 
 def test_gates_decide_in_the_one_order() -> None:
-    """A call wrong in every way is stopped by the gates in turn as each fault is mended."""
     found = build_catalog(
         tools=[a_tool(tags=("money",)), a_tool("quiet"), a_tool("search", requires_approval=True)],
         actors=[an_actor(tools=("book_flight", "search"))],
@@ -310,7 +287,6 @@ LISTS = st.none() | st.lists(st.sampled_from("abc"), unique=True).map(tuple)
 def test_what_is_not_advertised_never_passes(
     tags: Any, gated: Any, listed: Any, rules: set[str], name: str, args: Any, dry: bool
 ) -> None:
-    """Nothing not offered runs or asks, nothing gated or ruled runs, and each call is judged alike twice."""
     tools = [a_tool(each, tags=tags[i], requires_approval=gated[i]) for i, each in enumerate("abc")]
     policies = [RULES[rule] for rule in sorted(rules)]
     found = build_catalog(tools=tools, actors=[an_actor(tools=listed)], policies=policies)

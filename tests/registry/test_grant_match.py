@@ -1,5 +1,3 @@
-"""Which wishes to be remembered can be kept, in words for who has them, and to which calls a grant applies."""
-
 import dataclasses
 from datetime import UTC, datetime
 from typing import Any
@@ -35,7 +33,6 @@ CHEAP = GrantRequest(where="args.totalCost <= 500.0")
 
 
 def catalog(tool: Tool = TOOL) -> Catalog:
-    """A catalog of the one tool."""
     return build_catalog(tools=(tool,), actors=(an_actor(),))
 
 
@@ -67,7 +64,6 @@ def problem(asked: ApprovalRequest | None = None, args: Any = GOOD, tool: Tool =
 @pytest.mark.parametrize("wish", [None, EXACT, GrantRequest(where="  "), CHEAP, GrantRequest(scope="tenant")])
 @pytest.mark.parametrize("verdict", ["approved", "denied"])
 def test_a_wish_that_can_be_kept_has_no_problem(wish: GrantRequest | None, verdict: str) -> None:
-    """An answer without a wish, or with one that is true of the call and not too much, is taken."""
     assert problem(remember=wish, verdict=verdict) == ""
 
 
@@ -87,30 +83,25 @@ def test_a_wish_that_can_be_kept_has_no_problem(wish: GrantRequest | None, verdi
     ],
 )
 def test_a_wish_that_cannot_be_kept_says_why(asked: dict[str, Any], fields: dict[str, Any], words: str) -> None:
-    """Each reason is told by itself; without the wish the same answer is taken."""
     assert problem(request(**asked), **fields) == f"`remember`: {words}"
     assert problem(request(**asked), **fields, remember=None) == ""
 
 
 @pytest.mark.parametrize("rule", [REQUESTER_RULE, PERMISSION_RULE])
 def test_a_denial_is_remembered_whatever_was_asked(rule: RuleReference) -> None:
-    """Only a yes to a doubted requester or to an objection is for the one call: a no errs on the safe side."""
     assert problem(request(rule=rule), verdict="denied") == ""
 
 
 def test_a_yes_is_remembered_where_one_no_ends_nothing() -> None:
-    """That a denial needs company says nothing of approvals."""
     assert problem(request(veto=False), verdict="approved") == ""
 
 
 def test_too_much_is_not_remembered() -> None:
-    """The bounds of a wish are told before its predicate is even read."""
     wish = GrantRequest(where="args.", uses=MAX_REMEMBERED_USES + 1)
     assert problem(remember=wish).startswith("`remember.uses`: ")
 
 
 def test_arguments_without_a_canonical_form_are_not_remembered_exactly() -> None:
-    """What cannot be compared with later calls is not kept; a predicate over it can be."""
     odd = {**GOOD, "totalCost": 2**60}
     assert problem(args=odd) == "`remember`: these arguments cannot be compared with later ones"
 
@@ -124,7 +115,6 @@ def test_arguments_without_a_canonical_form_are_not_remembered_exactly() -> None
     ],
 )
 def test_a_predicate_that_does_not_fit_says_why(where: str, words: str) -> None:
-    """It has to be an expression over the tool's arguments, and true of the call that is answered."""
     result = problem(remember=GrantRequest(where=where))
     assert result.startswith("`remember.where`: ")
     assert words in result
@@ -132,7 +122,6 @@ def test_a_predicate_that_does_not_fit_says_why(where: str, words: str) -> None:
 
 @pytest.mark.parametrize("masked_by", ["tool", "question"])
 def test_a_predicate_reads_nothing_that_is_hidden(masked_by: str) -> None:
-    """Neither what the tool hides by now, nor what it hid when people were asked."""
     wish = GrantRequest(where="args.flight == 'TP 531'")
     assert problem(remember=wish) == ""
     hides = a_tool(requires_approval=ApprovalPolicy(allow_remember=True), secrets=("flight",))
@@ -145,7 +134,6 @@ def test_a_predicate_reads_nothing_that_is_hidden(masked_by: str) -> None:
 
 
 def test_what_is_hidden_from_one_question_is_so_whatever_was_asked_before() -> None:
-    """A predicate that was read for one question is read anew for one that hides more."""
     matcher = GrantMatcher(catalog())
     decision = Decision(
         approval_id="a", verdict="approved", subject="ana", remember=GrantRequest(where="args.flight == 'TP 531'")
@@ -257,7 +245,6 @@ def applies(found: LocalGateDecision, given: Grant, policy: Any = ALLOWED, args:
 )
 @pytest.mark.parametrize("verdict", ["approved", "denied"])
 def test_a_grant_applies_to_a_call_like_the_one_it_was_given_for(fields: dict[str, Any], verdict: Any) -> None:
-    """The same tool, rule and policy, arguments that it is for, and people who may still be asked."""
     found = judged()
     assert applies(found, grant(found, verdict=verdict, **fields))
 
@@ -278,7 +265,6 @@ def test_a_grant_applies_to_a_call_like_the_one_it_was_given_for(fields: dict[st
 )
 @pytest.mark.parametrize("verdict", ["approved", "denied"])
 def test_no_grant_applies_to_another_call(fields: dict[str, Any], verdict: Any) -> None:
-    """Another tenant, tool, session, person or other arguments: each alone is another call, also for a denial."""
     found = judged()
     assert not applies(found, grant(found, verdict=verdict, **fields))
 
@@ -288,7 +274,6 @@ def test_no_grant_applies_to_another_call(fields: dict[str, Any], verdict: Any) 
     [("approved", "somebody", False), ("denied", "somebody", True), ("approved", "guest", True)],
 )
 def test_an_approval_for_everybody_serves_no_other_agent(verdict: Any, requester: str, serves: bool) -> None:
-    """It serves a peer only whose own call was approved; a denial denies whoever asks."""
     found = judged()
     given = grant(found, verdict=verdict, requester=requester)
     assert applies(found, given)
@@ -307,7 +292,6 @@ def test_an_approval_for_everybody_serves_no_other_agent(verdict: Any, requester
     ],
 )
 def test_an_approval_has_to_hold_today_and_a_denial_has_not(fields: dict[str, Any]) -> None:
-    """Another reason to ask is another question, and who left approves nothing; a no errs on the safe side."""
     found = judged()
     assert not applies(found, grant(found, **fields))
     assert applies(found, grant(found, verdict="denied", **fields))
@@ -315,7 +299,6 @@ def test_an_approval_has_to_hold_today_and_a_denial_has_not(fields: dict[str, An
 
 @pytest.mark.parametrize("rule", [REQUESTER_RULE, PERMISSION_RULE])
 def test_no_approval_applies_where_each_call_is_asked_about(rule: RuleReference) -> None:
-    """Neither for a doubted requester nor over an objection, even where the grant names that very rule."""
     found = judged()
     assert found.verdict is not None
     doubted = found.model_copy(update={"verdict": dataclasses.replace(found.verdict, rule=rule)})
@@ -324,7 +307,6 @@ def test_no_approval_applies_where_each_call_is_asked_about(rule: RuleReference)
 
 
 def test_arguments_without_a_canonical_form_are_like_no_others() -> None:
-    """Two calls that cannot be compared are not the same call, whatever a grant says."""
     found = judged()
     odd = {**GOOD, "totalCost": 2**60}
     assert not applies(found, grant(found, like_exact=""), args=odd)
@@ -332,7 +314,6 @@ def test_arguments_without_a_canonical_form_are_like_no_others() -> None:
 
 
 def test_an_approval_takes_as_many_people_as_the_call_does() -> None:
-    """A grant of one is no way round a quorum of two; two entries of one human are one."""
     two = ApprovalPolicy(allow_remember=True, quorum=2)
     found = judged(two)
     assert not applies(found, grant(found), two)
@@ -342,7 +323,6 @@ def test_an_approval_takes_as_many_people_as_the_call_does() -> None:
 
 @pytest.mark.parametrize(("allowed", "holds"), [(False, False), (True, True)])
 def test_nobody_approves_in_advance_what_they_ask_for_themselves(allowed: bool, holds: bool) -> None:
-    """Unless the policy lets them."""
     policy = ApprovalPolicy(allow_remember=True, allow_self_approval=allowed)
     found = judged(policy)
     for own in ("ana", "ana-at-night"):
@@ -351,7 +331,6 @@ def test_nobody_approves_in_advance_what_they_ask_for_themselves(allowed: bool, 
 
 
 def test_people_are_those_of_the_tenant_of_the_call() -> None:
-    """Whom another tenant knows by an id is somebody else: not an approver here, nor the same human."""
     two = ApprovalPolicy(allow_remember=True, quorum=2)
     found = judged()
     north = grant(found, like_tenant="north", people=("dee",))
@@ -365,7 +344,6 @@ def test_people_are_those_of_the_tenant_of_the_call() -> None:
 
 
 def test_a_grant_answers_only_where_people_would_be_asked() -> None:
-    """Not for a call that runs or has ended, not for a tool that is not there, nor where nothing is remembered."""
     found = judged()
     given = grant(found)
     assert not applies(found.model_copy(update={"kind": "run"}), given)
@@ -376,7 +354,6 @@ def test_a_grant_answers_only_where_people_would_be_asked() -> None:
 
 
 def test_the_steps_of_a_grant_are_those_of_its_predicate() -> None:
-    """A grant without one, or with one that cannot be read any more, costs nothing and applies to nothing by it."""
     found = judged()
     matcher = GrantMatcher(catalog())
     cheap = grant(found, like_exact="", like_where="args.totalCost < 500.0")

@@ -26,8 +26,6 @@ from signoff.registry.tool_context import ToolContext
 
 @pytest.mark.row("X19")
 async def test_a_handler_that_takes_its_context_first_is_adapted() -> None:
-    """It registers as any other, keeps its name, and gets what it expects."""
-
     async def old(context: ToolContext, args: dict[str, Any]) -> str:
         return f"{context.call_id} {args['flight']}"
 
@@ -39,7 +37,6 @@ async def test_a_handler_that_takes_its_context_first_is_adapted() -> None:
 
 @pytest.mark.row("F02")
 async def test_a_tool_by_id_with_parameters_and_its_context_first_is_declared_as_it_is(tmp_path: Path) -> None:
-    """`id`, `parameters` and `description` in a manifest, the handler adapted; a second name is refused."""
     (tmp_path / "by_id.py").write_text(
         "from signoff.registry.handler_adapters import context_first\n\n\n"
         "@context_first\nasync def weather(context, args):\n    return f'{context.user_id}: {args[\"city\"]}'\n"
@@ -77,8 +74,6 @@ async def test_a_tool_by_id_with_parameters_and_its_context_first_is_declared_as
     ],
 )
 async def test_results_with_ok_are_adapted(given: Any, expected: Any) -> None:
-    """Value, data and cost, or code and words; a code that no outcome has is told in the words."""
-
     async def old(args: dict[str, Any], context: ToolContext) -> Any:
         return given
 
@@ -108,8 +103,6 @@ async def test_results_with_ok_are_adapted(given: Any, expected: Any) -> None:
     ],
 )
 async def test_results_with_success_are_adapted(given: Any, expected: Any) -> None:
-    """`success` is true unless it is exactly false, then updates and `meta` are kept; what is no mapping is data."""
-
     async def old(args: dict[str, Any], context: ToolContext) -> Any:
         return given
 
@@ -135,7 +128,6 @@ PER_CALL = (
 
 @pytest.mark.row("F16")
 async def test_a_manifest_names_the_factory_of_a_handler(tmp_path: Path) -> None:
-    """`per_call: module:factory`; its words are the tool's, and editors know the key."""
     (tmp_path / "factories.py").write_text(FACTORIES)
     (tmp_path / "signoff.yaml").write_text(PER_CALL)
     found = load_manifest(tmp_path / "signoff.yaml").registry.resolve("user_search")
@@ -160,7 +152,6 @@ async def test_a_manifest_names_the_factory_of_a_handler(tmp_path: Path) -> None
     ],
 )
 def test_a_factory_that_is_none_is_an_error_with_its_line(tmp_path: Path, old: str, new: str, words: str) -> None:
-    """In a manifest, and where it is named in code."""
     (tmp_path / "factories.py").write_text(FACTORIES)
     (tmp_path / "signoff.yaml").write_text(PER_CALL.replace(old, new, 1))
     with pytest.raises(ConfigError, match=words):

@@ -21,13 +21,11 @@ class Callable:
     """An object that is called like an asynchronous function."""
 
     async def __call__(self, args: Any) -> bool:
-        """Says yes."""
         return True
 
 
 @pytest.mark.parametrize("function", [one, functools.partial(one), Callable()])
 def test_whatever_is_awaited_with_its_arguments_is_a_hook(function: Any) -> None:
-    """A function, a partial of one, and an object with an async `__call__`."""
     assert ONE.objection(function) == ""
 
 
@@ -41,7 +39,6 @@ def test_whatever_is_awaited_with_its_arguments_is_a_hook(function: Any) -> None
     ],
 )
 def test_what_is_no_hook_is_told_with_the_form_it_has_to_have(function: Any, flaw: str) -> None:
-    """The words name the field, the form and what is wrong."""
     assert ONE.problem(function) == flaw
     assert ONE.objection(function) == f"needs `one` to be `async def (args)`, but it {flaw}"
     assert ONE.objection(function, "routes.talk.one").startswith("needs `routes.talk.one` to be")
@@ -57,8 +54,6 @@ def test_a_plain_hook_is_not_async_and_some_are_either() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.field)
 def test_every_kind_refuses_a_function_without_its_arguments(kind: Hook[Any]) -> None:
-    """Each kind of hook checks the signature at build, and has arguments to check."""
-
     async def nothing() -> None: ...
 
     def nothing_either() -> None: ...
@@ -69,5 +64,4 @@ def test_every_kind_refuses_a_function_without_its_arguments(kind: Hook[Any]) ->
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.parse is not ONE.parse], ids=lambda kind: kind.field)
 def test_no_kind_takes_a_truthy_object_for_an_answer(kind: Hook[Any]) -> None:
-    """What a forgotten `await` gives, a number, or a text is an answer to none of them."""
     assert [kind.parse(returned) for returned in (object(), 1, "yes", None)] == [None] * 4

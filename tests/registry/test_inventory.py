@@ -27,7 +27,6 @@ def catalog_with(rule: str = "", effect: str = "hide", **tool: object) -> Catalo
 
 
 def row_of(catalog: Catalog) -> InventoryRow:
-    """The one row."""
     (row,) = inventory(catalog)
     return row
 
@@ -49,7 +48,6 @@ def row_of(catalog: Catalog) -> InventoryRow:
     ],
 )
 def test_global_rules_show_in_the_inventory(rule: str, effect: str, needs: str) -> None:
-    """What holds whatever the context is said for sure, the rest as a possibility; the rule is named."""
     row = row_of(catalog_with(rule, effect))
     assert row.needs == needs
     assert row.rules == (() if needs == "auto" else (f"{effect} by `house`: {rule}",))
@@ -57,7 +55,6 @@ def test_global_rules_show_in_the_inventory(rule: str, effect: str, needs: str) 
 
 
 def test_a_rule_makes_no_tool_looser() -> None:
-    """A tool that always asks is not said to ask only maybe."""
     policy = ApprovalPolicy(deny_if="args.totalCost > 900.0", approvers=("role:finance",))
     row = row_of(catalog_with("actor.name == 'boss'", "require_approval", requires_approval=policy))
     assert (row.needs, row.approvers) == ("asks, may be denied", ("role:finance",))
@@ -66,7 +63,6 @@ def test_a_rule_makes_no_tool_looser() -> None:
 @pytest.mark.parametrize("rule", ["'destructive' in tool.tags", "ctx.user.tier == 'standard'", "actor.name == 'boss'"])
 @pytest.mark.parametrize("effect", ["hide", "deny", "require_approval"])
 def test_the_gates_do_nothing_that_the_inventory_does_not_say(rule: str, effect: str) -> None:
-    """Whatever becomes of a call is one of the things the row announces."""
     catalog = catalog_with(rule, effect)
     needs = row_of(catalog).needs
     announced = {"not_available": "hidden", "denied": "denied", "ask": "asks", "run": "auto"}
@@ -78,7 +74,6 @@ def test_the_gates_do_nothing_that_the_inventory_does_not_say(rule: str, effect:
 
 
 def test_a_tool_that_only_a_global_rule_asks_about_needs_deciders_too() -> None:
-    """The worker does not start when nobody could answer; the message names the tool and the remedy."""
     catalog = catalog_with("ctx.user.tier == 'standard'", "require_approval")
     with pytest.raises(ConfigError, match=r"tool `book_flight` asks `role:approvers`.*add one to `people`"):
         check_approver_coverage(catalog, FixedDirectory([]))
@@ -104,12 +99,10 @@ def test_a_tool_that_only_a_global_rule_asks_about_needs_deciders_too() -> None:
     ],
 )
 def test_each_rule_of_a_policy_is_named_by_its_field(policy: ApprovalPolicy, rules: tuple[str, ...]) -> None:
-    """A reader finds the line of the manifest; a stricter term that gives no reason is called so."""
     assert row_of(catalog_with(requires_approval=policy)).rules == rules
 
 
 def test_the_actors_of_a_row_are_those_who_may_use_the_tool() -> None:
-    """Who lists other tools may not; what an actor has as its own, at whatever step, is for nobody else."""
     booking = Route(name="booking", steps=(Step(name="pay", tools=(a_tool("charge"),)),))
     catalog = build_catalog(
         tools=[a_tool(), a_tool("search")],
@@ -128,7 +121,6 @@ def test_the_actors_of_a_row_are_those_who_may_use_the_tool() -> None:
 
 
 async def watch(call: object, context: object) -> str:
-    """A policy's handler."""
     return "deny"
 
 
@@ -142,7 +134,6 @@ async def watch(call: object, context: object) -> str:
     ],
 )
 def test_a_handler_shows_in_the_inventory(rules: dict[str, str], effect: str, needs: str) -> None:
-    """Alone it decides, beside rules it can only tighten them; it is named."""
     policy = ApprovalPolicy(handler="test_inventory:watch", **rules)
     rule = "'destructive' in tool.tags" if effect == "require_approval" else "'harmless' in tool.tags"
     row = row_of(catalog_with(rule, effect, requires_approval=policy))

@@ -33,7 +33,6 @@ def manifest(tmp_path: Path, *lines: str) -> Any:
 
 @pytest.mark.parametrize("key", ["usage_limit", "usageLimit"])
 def test_a_manifest_declares_them(tmp_path: Path, key: str) -> None:
-    """One window or several; a period as people write it."""
     one = "Mo-Fr 08:00-18:00 Europe/Lisbon"
     catalog = manifest(tmp_path, f"hours: {one}", f"{key}: {{count: 3, per: session, period: 1d}}")
     tool = catalog.tool("find")
@@ -59,7 +58,6 @@ def test_a_manifest_declares_them(tmp_path: Path, key: str) -> None:
     ],
 )
 def test_a_mistake_is_told_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
-    """By the sentence that says what would be right."""
     with pytest.raises(ConfigError, match=expected):
         manifest(tmp_path, line)
 
@@ -79,13 +77,11 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, line: str, expected: st
     ],
 )
 def test_a_wrong_declaration_is_refused(fields: dict[str, Any], expected: str) -> None:
-    """When the registry is made, not when the tool is called."""
     with pytest.raises(RegistrationError, match=expected):
         ToolRegistry([a_tool(**fields)])
 
 
 def test_they_are_part_of_the_hash_where_they_are_declared() -> None:
-    """A tool without them has the hash that it had; its definition, and so approvals of it, do not hang on them."""
     plain, hours, limit, more = (
         a_tool(**fields)
         for fields in (
@@ -113,6 +109,5 @@ def test_they_are_part_of_the_hash_where_they_are_declared() -> None:
     ],
 )  # fmt: skip
 def test_the_model_is_told_when_it_is_possible_again(limit: UsageLimit, again: tuple[int, int], words: str) -> None:
-    """How often, for whom, within what, and until when."""
     at = datetime(2026, 1, 5, 12, 0, *again, tzinfo=UTC)
     assert words in exhausted_message("pay", limit, at)

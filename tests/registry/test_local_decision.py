@@ -1,5 +1,3 @@
-"""A decision of the gates: what is sent of it, and how it is ended, denied and told in other words."""
-
 from datetime import UTC, datetime
 
 from registry_kit import a_call, a_tool
@@ -12,7 +10,6 @@ TOOL = a_tool()
 
 
 def test_a_settled_decision_ends_the_call_with_its_words() -> None:
-    """Gate, code and words are those of the outcome; the tool is kept for who records the call."""
     found = settled_decision(a_call(), "usage", "not_available", "used up", TOOL)
     assert (found.kind, found.gate, found.code, found.message) == ("settled", "usage", "not_available", "used up")
     assert found.tool is TOOL
@@ -21,7 +18,6 @@ def test_a_settled_decision_ends_the_call_with_its_words() -> None:
 
 
 def test_a_denial_is_an_outcome_that_says_who_denied_what() -> None:
-    """The value that the model reads is the denial itself, as JSON; the gate is the one that denied."""
     found = denied_decision(a_call(), "tag_policy", "money is frozen", TOOL)
     denied = ToolDenied(source="policy", tool="book_flight", call_id="c1.1", reason="money is frozen")
     assert (found.kind, found.gate, found.code, found.message) == ("settled", "tag_policy", "denied", denied.reason)
@@ -31,7 +27,6 @@ def test_a_denial_is_an_outcome_that_says_who_denied_what() -> None:
 
 
 def test_a_call_that_would_run_or_be_asked_is_settled_by_a_denial() -> None:
-    """Who denies it later denies it at the last gate; a time within the denial is written as JSON writes it."""
     at = datetime(2026, 3, 1, tzinfo=UTC)
     denied = ToolDenied(source="repeat", tool="book_flight", call_id="c1.1", decided_by="ana", decided_at=at)
     for kind in ("run", "ask"):
@@ -42,7 +37,6 @@ def test_a_call_that_would_run_or_be_asked_is_settled_by_a_denial() -> None:
 
 
 def test_an_outcome_is_told_in_other_words_and_a_denial_is_not() -> None:
-    """Only the words change; a denial keeps the reason that was given, and what has no outcome has no words."""
     found = settled_decision(a_call(), "usage", "not_available", "used up", TOOL)
     reworded = found.reword("used up today")
     assert reworded.message == "used up today"
@@ -55,7 +49,6 @@ def test_an_outcome_is_told_in_other_words_and_a_denial_is_not() -> None:
 
 
 def test_what_is_sent_has_nothing_of_what_it_was_made_of() -> None:
-    """The tool, its verdict and the rest stay in the process; every field of the record is sent."""
     found = settled_decision(a_call(), "usage", "not_available", "used up", TOOL)
     sent = found.to_send()
     assert type(sent) is GateDecision

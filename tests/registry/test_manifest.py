@@ -90,7 +90,6 @@ policies:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the handlers' module."""
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "kit_handlers.py").write_text(HANDLERS)
     (tmp_path / "code" / "kit_broken.py").write_text("1 / 0\n")
@@ -99,14 +98,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def load(folder: Path, text: str) -> Catalog:
-    """The catalog of one manifest text."""
     path = folder / "signoff.yaml"
     path.write_text(dedent(text))
     return load_manifest(path)
 
 
 def refusal(folder: Path, text: str) -> ConfigError:
-    """How a manifest text is refused."""
     with pytest.raises(ConfigError) as caught:
         load(folder, text)
     return caught.value
@@ -115,7 +112,6 @@ def refusal(folder: Path, text: str) -> ConfigError:
 @pytest.mark.row("V04")
 @pytest.mark.row("B48")
 async def test_manifest_composes_over_code(folder: Path) -> None:
-    """Actors, tools of all three kinds, people, context and rules, in either spelling."""
     catalog = load(folder, GOOD)
     actor, other = catalog.actor("desk"), catalog.actor("other")
     assert (actor.model, actor.tools, actor.limits.calls, actor.limits.active_seconds) == (
@@ -159,14 +155,12 @@ OTHERS = [(field, other) for field, others in SPELLINGS.items() for other in oth
 
 
 def manifest_of(tool: dict[str, Any]) -> str:
-    """A manifest with one tool; JSON is YAML."""
     return f"{HEAD}tools: {json.dumps({'raw': tool})}\n"
 
 
 @pytest.mark.row("X20")
 @pytest.mark.parametrize(("field", "other"), OTHERS)
 def test_each_alias_means_its_field(folder: Path, field: str, other: str) -> None:
-    """Alone, or beside the field with the same value; with another value it is an error that names both."""
     value = PLAIN[field]
     plain = load(folder, manifest_of(PLAIN)).hash
     renamed = {(other if key == field else key): each for key, each in PLAIN.items()}
@@ -180,14 +174,12 @@ def test_each_alias_means_its_field(folder: Path, field: str, other: str) -> Non
 
 
 def test_tags_and_toolset_are_two_things(folder: Path) -> None:
-    """Rules see both: neither is the other's alias."""
     tool = load(folder, manifest_of(PLAIN)).registry.resolve("raw")
     assert tool is not None
     assert (tool.tags, tool.toolset) == (("a",), "numbers")
 
 
 def test_inner_sections_take_camel_case_too(folder: Path) -> None:
-    """Limits, capabilities and whatever else lies in a section."""
     tool = load(folder, manifest_of({**PLAIN, "capabilities": {"fsReach": ["/data"]}})).registry.resolve("raw")
     assert tool is not None
     assert tool.capabilities.fs_reach == ("/data",)
@@ -196,7 +188,6 @@ def test_inner_sections_take_camel_case_too(folder: Path) -> None:
 @pytest.mark.row("N05")
 @pytest.mark.parametrize("given", [{}, {"name": "respond"}, {"id": "respond"}, {"id": "RESPOND"}])
 def test_respond_is_reserved_by_whatever_name_it_is_asked_for(folder: Path, given: dict[str, str]) -> None:
-    """As the key, as the name and as the alias of it, in any case; nor can an actor list it."""
     bare = {key: value for key, value in PLAIN.items() if key != "name"}
     key = "raw" if given else "respond"
     error = refusal(folder, f"{HEAD}tools: {json.dumps({key: {**bare, **given}})}\n")
@@ -208,7 +199,6 @@ def test_respond_is_reserved_by_whatever_name_it_is_asked_for(folder: Path, give
 @pytest.mark.row("F23")
 @pytest.mark.parametrize("name", ["a b", "a.b", "ä", "a" * 65, "", "a/b"])
 def test_a_name_is_checked_wherever_a_tool_is_declared(folder: Path, name: str) -> None:
-    """Letters, digits, `_` and `-`: in a manifest, in code and in a registry alike."""
     bare = {key: value for key, value in PLAIN.items() if key != "name"}
     assert "needs a name that matches" in refusal(folder, f"{HEAD}tools: {json.dumps({name: bare})}\n").message
     with pytest.raises(ConfigError, match="needs a name that matches"):
@@ -217,7 +207,6 @@ def test_a_name_is_checked_wherever_a_tool_is_declared(folder: Path, name: str) 
 
 @pytest.mark.row("P15")
 def test_the_manifest_stands_over_the_registry_and_does_not_replace_it(folder: Path) -> None:
-    """A tool of a manifest is one of the registry's own, with the definition that the same tool has in code."""
     loaded = load(folder, manifest_of(PLAIN)).registry.resolve("raw")
     assert loaded is not None
     own = ToolRegistry([dataclasses.replace(loaded)])
@@ -231,7 +220,6 @@ def test_the_manifest_stands_over_the_registry_and_does_not_replace_it(folder: P
 @pytest.mark.row("P13")
 @pytest.mark.row("Q1")
 def test_a_catalog_does_not_follow_its_manifest(folder: Path) -> None:
-    """A changed file is another catalog for the next process; this one has what it read."""
     catalog = load(folder, manifest_of(PLAIN))
     before = catalog.hash
     (folder / "signoff.yaml").write_text(manifest_of({**PLAIN, "title": "Another"}))
@@ -241,7 +229,6 @@ def test_a_catalog_does_not_follow_its_manifest(folder: Path) -> None:
 
 
 def test_a_policys_handler_and_a_tools_probe_are_functions_of_the_manifest(folder: Path) -> None:
-    """Found by their references when it is loaded; a tool without has none."""
     approval = "    requires_approval: {handler: 'kit_handlers:raw'}\n"
     catalog = load(folder, TOOL + approval + "    probe: kit_handlers:raw\n")
     tool = catalog.registry.resolve("search")
@@ -252,13 +239,11 @@ def test_a_policys_handler_and_a_tools_probe_are_functions_of_the_manifest(folde
 
 
 def test_same_manifest_has_the_same_hash(folder: Path) -> None:
-    """Comments, order of keys and spelling do not change the catalog."""
     assert load(folder, GOOD).hash == load(folder, "# words\n" + GOOD.replace("read_only", "readOnly")).hash
     assert load(folder, GOOD).hash != load(folder, GOOD.replace("args.n < 3", "args.n < 4")).hash
 
 
 def test_people_may_lie_in_their_own_file(folder: Path) -> None:
-    """A relative file name is read beside the manifest, and its mistakes name it."""
     (folder / "people.yaml").write_text("- id: ana\n- id: ben\n  tir: trusted\n")
     error = refusal(folder, "version: 1\npeople: people.yaml\n")
     assert "people.yaml:3: unknown key `tir` of a person" in error.message
@@ -404,7 +389,6 @@ BAD: dict[str, tuple[str, int | None, str]] = {
 @pytest.mark.row("B81")
 @pytest.mark.parametrize("case", BAD)
 def test_each_mistake_is_one_sentence_with_its_line(folder: Path, case: str) -> None:
-    """A wrong manifest is refused with file, line, what is wrong and what to do."""
     text, line, words = BAD[case]
     error = refusal(folder, text)
     assert words in error.message, error.message
@@ -415,7 +399,6 @@ def test_each_mistake_is_one_sentence_with_its_line(folder: Path, case: str) -> 
 
 
 def test_missing_manifest_is_one_sentence(tmp_path: Path) -> None:
-    """A file that is not there is named."""
     with pytest.raises(ConfigError, match=r"nowhere\.yaml: there is no such file"):
         load_manifest(tmp_path / "nowhere.yaml")
 
@@ -441,7 +424,6 @@ def test_missing_manifest_is_one_sentence(tmp_path: Path) -> None:
     ],
 )
 def test_yaml_has_no_traps(text: str, value: Any) -> None:
-    """Words, times, dates and odd numbers stay text; true, false, null and plain numbers are what they say."""
     data = parse_yaml(f"a: {text}\non: 1\n", "x").data
     assert data == {"a": value, "on": 1}
     assert type(data["a"]) is type(value)

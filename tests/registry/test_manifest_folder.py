@@ -53,13 +53,11 @@ def refusal(folder: Path) -> str:
 
 
 def load(folder: Path) -> Catalog:
-    """The catalog of a folder."""
     return load_manifest(folder)
 
 
 @pytest.mark.row("V04")
 def test_a_folder_is_the_manifest_that_one_file_would_be(tmp_path: Path) -> None:
-    """The same catalog, byte for byte; each tool knows its own file."""
     catalog = load(write(tmp_path / "folder"))
     one = write(tmp_path / "one") / "signoff.yaml"
     one.write_text(WHOLE)
@@ -70,7 +68,6 @@ def test_a_folder_is_the_manifest_that_one_file_would_be(tmp_path: Path) -> None
 
 @pytest.mark.row("P19")
 def test_an_agent_is_one_file_that_names_its_tools_and_bounds(tmp_path: Path) -> None:
-    """Tools by name alone, how far it may go, whom it passes to a person; read once, and nothing of it changes."""
     agent = "tools: [search]\nlimits: {calls: 7, cost: 0.5}\nsurfaces: {chat: {exclude: [search]}}\n"
     catalog = load(write(tmp_path, actors__desk_yaml=agent))
     actor = catalog.actor("desk")
@@ -84,12 +81,10 @@ def test_an_agent_is_one_file_that_names_its_tools_and_bounds(tmp_path: Path) ->
 
 
 def test_a_file_is_read_alone(tmp_path: Path) -> None:
-    """Named as a file, `signoff.yaml` is the whole manifest, whatever lies beside it."""
     assert load_manifest(write(tmp_path) / "signoff.yaml").registry.size == 0
 
 
 def test_all_sections_may_stand_in_both(tmp_path: Path) -> None:
-    """What the main file declares and what has a file of its own are one catalog; its own rules come first."""
     more = "tools:\n  own: {handler: 'folder_handlers:search', scope: generalist}\n"
     rules = "policies:\n  - {name: first, rule: \"'y' in tool.tags\", effect: deny}\n"
     actors = "actors:\n  other: {tools: [own, search]}\n"
@@ -147,18 +142,15 @@ def test_all_sections_may_stand_in_both(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_found_in_their_own_file(tmp_path: Path, changed: dict[str, str], words: str) -> None:
-    """File and line are those of the part; what stands twice names both places; no file is passed over in silence."""
     message = refusal(write(tmp_path, **changed))
     assert words in message
     assert not message.endswith(".")
 
 
 def test_a_folder_without_its_main_file_says_which(tmp_path: Path) -> None:
-    """An empty folder is no manifest."""
     assert refusal(tmp_path) == "signoff.yaml: there is no such file"
 
 
 def test_the_people_of_a_folder_may_be_named_as_well(tmp_path: Path) -> None:
-    """`people: people.yaml` beside that very file says nothing twice."""
     catalog = load(write(tmp_path, signoff_yaml=MAIN + "people: people.yaml\n"))
     assert catalog.people.find("ana").id == "ana"

@@ -32,12 +32,10 @@ STRUCTURAL = (
 
 
 def problems(data: Any) -> list[str]:
-    """What the schema has against a manifest's data."""
     return [error.message for error in SCHEMA.iter_errors(data)]
 
 
 def test_it_is_valid_json_schema() -> None:
-    """Of the dialect that it names, and closed."""
     schema = manifest_schema()
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -46,13 +44,11 @@ def test_it_is_valid_json_schema() -> None:
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.parent.name)
 def test_every_manifest_of_the_project_is_taken(path: Path) -> None:
-    """Examples, and what tests use."""
     assert len(MANIFESTS) >= 3
     assert problems(read_yaml(path).data) == []
 
 
 def test_the_documented_manifest_and_every_spelling_are_taken() -> None:
-    """The one of docs/manifest.md, and one with camelCase and other designs' words."""
     documented = page("docs/manifest.md").split("```yaml\n")[1].partition("```")[0]
     assert problems(parse_yaml(documented, "manifest.md").data) == []
     assert problems(parse_yaml(GOOD, "good").data) == []
@@ -60,7 +56,6 @@ def test_the_documented_manifest_and_every_spelling_are_taken() -> None:
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_the_loader_refuses_by_its_shape_the_schema_refuses(case: str) -> None:
-    """And nothing else: what needs imports, rules or two places at once is left to the loader."""
     try:
         data = parse_yaml(BAD[case][0], case).data
     except ConfigError:
@@ -83,7 +78,6 @@ def test_what_the_loader_refuses_by_its_shape_the_schema_refuses(case: str) -> N
     ],
 )
 def test_every_key_is_described_in_every_spelling(name: str) -> None:
-    """Editors show a sentence for each key, whichever way it is written."""
     models = (ManifestSection, ActorSection, ToolSection, ApprovalPolicy, GlobalRule, PersonSection)
     properties = manifest_schema()["$defs"][name]["properties"]
     nameless = sorted(key for key, schema in properties.items() if not schema.get("description"))
@@ -109,7 +103,6 @@ def test_every_key_is_described_in_every_spelling(name: str) -> None:
     ],
 )
 def test_each_file_of_a_folder_has_its_own_schema(part: Any, right: Any, wrong: Any) -> None:
-    """A tool's file, an actor's, the rules' and the people's."""
     schema = Draft202012Validator(manifest_schema(part))
     assert list(schema.iter_errors(right)) == []
     assert not schema.is_valid(wrong)

@@ -48,14 +48,12 @@ actors:
 
 
 def loaded(folder: Path, text: str = MANIFEST) -> Catalog:
-    """The catalog of a manifest."""
     file = folder / "signoff.yaml"
     file.write_text(text)
     return load_manifest(file)
 
 
 def summary(catalog: Catalog, route: str = "", step: str = "", **data: object) -> list[str]:
-    """The activities of the tools that are seen."""
     ctx = pinned(route=route, step=step, extra={"data": data})
     return [tool.activity for tool in catalog.tool_view(ctx).visible()]
 
@@ -63,7 +61,6 @@ def summary(catalog: Catalog, route: str = "", step: str = "", **data: object) -
 @pytest.mark.row("F05")
 @pytest.mark.row("F06")
 def test_a_manifest_declares_where_an_actor_may_stand(tmp_path: Path) -> None:
-    """Routes and steps in their order, with tools of their own, what they wait for and what they keep back."""
     catalog = loaded(tmp_path)
     assert summary(catalog) == summary(catalog, "talk") == ["greet@desk", "note", "pay"]
     position = catalog.tool_view(pinned(route="talk")).position
@@ -77,7 +74,6 @@ def test_a_manifest_declares_where_an_actor_may_stand(tmp_path: Path) -> None:
 
 
 def test_the_schema_for_editors_takes_it(tmp_path: Path) -> None:
-    """And refuses what has the wrong shape, wherever it lies."""
     loaded(tmp_path)
     schema = Draft202012Validator(manifest_schema())
     data = read_yaml(tmp_path / "signoff.yaml").data
@@ -89,7 +85,6 @@ def test_the_schema_for_editors_takes_it(tmp_path: Path) -> None:
 
 @pytest.mark.row("F10")
 def test_a_manifest_names_the_function_that_chooses_routes(tmp_path: Path) -> None:
-    """`routes: {select: module:function}`; editors know it; a mapping there is no route of that name."""
     text = MANIFEST.replace("    routes:\n", "    routes:\n      select: registry_kit:nothing\n")
     catalog = loaded(tmp_path, text)
     chosen = catalog.actors["desk"].route_select
@@ -136,7 +131,6 @@ def test_a_manifest_names_the_function_that_chooses_routes(tmp_path: Path) -> No
     ],
 )
 def test_mistakes_have_their_line(tmp_path: Path, old: str, new: str, words: str) -> None:
-    """Of the very place in the file."""
     assert old in MANIFEST
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, MANIFEST.replace(old, new, 1))

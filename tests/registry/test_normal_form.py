@@ -1,5 +1,3 @@
-"""The same declarations are the same bytes and the same hash, in every process."""
-
 import os
 import subprocess
 import sys
@@ -48,7 +46,6 @@ sys.stdout.buffer.write(normal_text(load_manifest(sys.argv[1])).encode())
 
 
 def written(folder: Path, text: str = MANIFEST) -> Path:
-    """The manifest in a folder with its handlers."""
     (folder / "normal_form_tools.py").write_text(CODE)
     path = folder / "signoff.yaml"
     path.write_text(text.replace("CODE", f"'{folder}'"))
@@ -56,14 +53,10 @@ def written(folder: Path, text: str = MANIFEST) -> Path:
 
 
 def test_the_hash_is_the_recorded_one(tmp_path: Path) -> None:
-    """A hash of this process is the hash of the process that recorded it."""
     assert load_manifest(written(tmp_path)).hash == HASH
 
 
 def test_every_process_writes_the_same_bytes(tmp_path: Path) -> None:
-    """Whatever the seed of hashes is, that of this process, which is another in each run, included; and wherever the
-    manifest lies.
-    """
     forms = set()
     for seed in ("0", "4711"):
         folder = tmp_path / seed
@@ -83,7 +76,6 @@ def test_every_process_writes_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_spelling_order_and_comments_are_not_in_the_form(tmp_path: Path) -> None:
-    """camelCase or snake_case, one key before the other, `8h` or seconds: one form."""
     other = MANIFEST.replace("requiresApproval", "requires_approval").replace("8h", "28800").replace("1.0,", "1,")
     head, tools, policies = other.partition("tools:\n  pay")[0], "tools:\n  pay", other.partition("tools:\n  pay")[2]
     tool, _, rules = policies.partition("policies:\n")
@@ -94,7 +86,6 @@ def test_spelling_order_and_comments_are_not_in_the_form(tmp_path: Path) -> None
 
 
 def test_the_form_has_what_is_declared_and_no_defaults(tmp_path: Path) -> None:
-    """Functions by their names, people with their roles, durations in seconds; nothing that was left out."""
     form = normal_form(load_manifest(written(tmp_path)))
     pay = form["tools"]["pay"]
     assert pay["handler"] == "normal_form_tools:pay"
@@ -109,8 +100,6 @@ def test_the_form_has_what_is_declared_and_no_defaults(tmp_path: Path) -> None:
 
 
 def test_objects_that_are_called_are_written_by_their_class() -> None:
-    """Nothing of a process, such as an address, is in the form."""
-
     class Handler:
         async def __call__(self, args: object, context: object) -> None:
             """Nothing."""

@@ -29,7 +29,6 @@ async def look(city: str) -> str:
 
 @pytest.mark.row("B02")
 def test_nothing_is_registered_that_nobody_registers(tmp_path: Path) -> None:
-    """No tool comes with the house, and declaring one puts it into no catalog; the house's own is asked for."""
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text("version: 1\n")
     assert look.name == "look"
@@ -44,7 +43,6 @@ def test_nothing_is_registered_that_nobody_registers(tmp_path: Path) -> None:
 
 @pytest.mark.row("P14")
 def test_a_wrong_setting_up_is_said_and_changes_no_rule(tmp_path: Path) -> None:
-    """Nothing is shadowed silently, what needs a person needs one however it is found, and unknown is unknown."""
     gated, free = a_tool(requires_approval=True), a_tool(requires_approval=False)
     with pytest.raises(ConfigError, match="already"):
         build_catalog(tools=[gated, free])
@@ -71,7 +69,6 @@ def kind(catalog: Catalog, actor: str, **where: Any) -> str:
 
 @pytest.mark.row("F58")
 def test_selection_is_the_same_each_time_and_kept_by_context() -> None:
-    """One name, one tool, whoever is asked and in whatever order; what is worked out for a place is kept for it."""
     tools = [a_tool(name) for name in ("b", "a", "c")]
     routes = (Route(name="r", mode="only", tools=("c",)), Route(name="s", tools=("b",)))
     one, other = (
@@ -87,8 +84,6 @@ def test_selection_is_the_same_each_time_and_kept_by_context() -> None:
 
 @pytest.mark.row("F58")
 def test_access_depends_on_the_context_and_a_tool_has_a_version() -> None:
-    """A permission is asked for the very call, as it may end between two; a new version makes another definition."""
-
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
         return Permission.allow()
 

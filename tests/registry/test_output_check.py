@@ -27,13 +27,11 @@ ROWS = {"type": "object", "properties": {"rows": {"type": "integer"}}, "required
     ],
 )
 def test_a_result_is_checked_against_its_schema(schema: Any, result: ToolResult, fits: bool) -> None:
-    """`structured` where there is one, else the value, as the JSON it becomes; what cannot be checked does not fit."""
     assert (output_problem(a_tool(output_schema=schema), result) == "") is fits
 
 
 @pytest.mark.row("B06")
 def test_a_misfit_is_told_with_its_places_and_without_its_values() -> None:
-    """The model reads that it has happened, what was expected where, and that it should not call again."""
     schema = {"type": "array", "items": {"type": "integer"}}
     found = output_problem(a_tool(output_schema=schema), ToolResult(["s3cret"] * 7))
     assert found == (
@@ -46,7 +44,6 @@ def test_a_misfit_is_told_with_its_places_and_without_its_values() -> None:
 
 
 def test_an_output_schema_is_its_tools_own() -> None:
-    """Changing the mapping that was handed in changes nothing afterwards."""
     schema: dict[str, Any] = {"type": "integer"}
     tool = a_tool(output_schema=schema)
     assert output_problem(tool, ToolResult(1)) == ""

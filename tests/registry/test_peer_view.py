@@ -15,7 +15,6 @@ ASKING = ApprovalPolicy(auto_approve_if="args.totalCost < 20.0")
 
 
 def test_a_peer_sees_schemas_and_whether_people_are_asked() -> None:
-    """Name, words, both schemas as they are checked, the approval flag, the definition."""
     tools = [
         a_tool("asked", peer_exposed=True, requires_approval=True),
         a_tool("free", peer_exposed=True, output_schema=OUTPUT, title="Free"),
@@ -39,21 +38,18 @@ def test_a_peer_sees_schemas_and_whether_people_are_asked() -> None:
 
 
 def test_a_rule_that_may_ask_is_told() -> None:
-    """It may reach any tool."""
     rule = GlobalRule(name="ice", rule="'ice' in tool.tags", effect="require_approval")
     (found,) = peer_view(build_catalog(tools=[a_tool(peer_exposed=True)], policies=[rule]))
     assert found.approval == "maybe"
 
 
 def test_an_actors_own_tools_are_nobody_elses() -> None:
-    """Wherever they are declared, and whatever they say."""
     own = an_actor(own_tools=(ToolUse(tool=a_tool("mine", peer_exposed=True)),))
     assert peer_view(build_catalog(tools=[a_tool("plain")], actors=[own])) == ()
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=6))
 def test_nothing_else_is_seen(kinds: list[tuple[bool, bool]]) -> None:
-    """Of any mix of tools exactly the generalists that are peer exposed, sorted."""
     tools = [
         a_tool(f"t{number}", **(OWN if special else {"peer_exposed": exposed}))
         for number, (special, exposed) in enumerate(kinds)

@@ -40,7 +40,6 @@ def _catalog(reducers: ReducerRegistry | None) -> Catalog:
 
 @pytest.mark.row("E38")
 def test_a_second_reducer_for_a_tool_is_an_error() -> None:
-    """Names are exact: another case is another tool."""
     reducers = ReducerRegistry()
     reducers.register("look", shout)
     with pytest.raises(RegistrationError, match=r"^Reducer already registered for tool 'look'$") as raised:
@@ -53,7 +52,6 @@ def test_a_second_reducer_for_a_tool_is_an_error() -> None:
 @pytest.mark.row("E38")
 @pytest.mark.row("N16")
 def test_a_registration_takes_out_itself_and_nothing_that_came_after_it() -> None:
-    """Called late or twice it leaves the replacement alone, also one with the same function."""
     reducers = ReducerRegistry()
     first = reducers.register("look", shout)
     first.unregister()
@@ -72,7 +70,6 @@ def test_a_registration_takes_out_itself_and_nothing_that_came_after_it() -> Non
     [(later, "but it is `async def`"), (None, "but it is no function"), (lambda result: result, "does not take")],
 )
 def test_what_is_no_reducer_is_refused(wrong: Any, words: str) -> None:
-    """Asynchronous ones, what is no function, and functions of other arguments: when they are registered."""
     with pytest.raises(RegistrationError, match=words):
         ReducerRegistry().register("look", wrong)
     with pytest.raises(RegistrationError, match="is no tool's name"):
@@ -81,7 +78,6 @@ def test_what_is_no_reducer_is_refused(wrong: Any, words: str) -> None:
 
 @pytest.mark.row("E43")
 def test_a_catalog_keeps_the_reducers_it_was_built_with() -> None:
-    """They are optional; what is registered or taken out afterwards changes nothing; their tools have to be there."""
     assert dict(_catalog(None).reducers) == {}
     reducers = ReducerRegistry()
     entry = reducers.register("look", shout)
@@ -96,7 +92,6 @@ def test_a_catalog_keeps_the_reducers_it_was_built_with() -> None:
 
 @pytest.mark.row("E21")
 def test_a_reducer_changes_the_text_and_nothing_else() -> None:
-    """It is told arguments and completion; data, cost and the code of a failure stay what they were (N11)."""
     given = ReducerInput({"b": 1, "a": 2}, 3)
     assert reduce_result(shout, ToolResult("abc", {"n": 1}, 0.5), given) == ToolResult(
         "ABC 3 ['a', 'b']", {"n": 1}, 0.5
@@ -117,8 +112,6 @@ def test_a_reducer_changes_the_text_and_nothing_else() -> None:
 def test_a_reducer_that_fails_leaves_the_result_as_it_was(
     result: Result, answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An exception, no result, one of the other class, one without text: the original, and a word in the log."""
-
     def wrong(result: Result, given: ReducerInput) -> Any:
         if isinstance(answer, BaseException):
             raise answer
@@ -129,7 +122,6 @@ def test_a_reducer_that_fails_leaves_the_result_as_it_was(
 
 
 def test_a_failure_is_never_made_a_success() -> None:
-    """Nor the other way round: what happened is for the tool to say."""
     failure, result = ToolFailure("it broke"), ToolResult("it is done")
     assert reduce_result(lambda *_: result, failure, NOTHING) is failure
     assert reduce_result(lambda *_: failure, result, NOTHING) is result
@@ -145,7 +137,6 @@ def _terminal(text: str, command: Any) -> str:
 @pytest.mark.row("E40")
 @pytest.mark.parametrize("command", ["git status --short", "git -C /repo status -s", ["git", "status", "--porcelain"]])
 def test_terminal_counts_changed_files(command: Any) -> None:
-    """Counts by kind, and the first five files."""
     lines = ["## main", " M a.py", "M  b.py", "?? c.py", " D d.py", "A  e.py", "R  f.py -> g.py", "?? h.py"]
     assert _terminal("\n".join(lines) + "\n" * 99, command).splitlines() == [
         "7 changed: modified=2, untracked=2, deleted=1, added=1, renamed=1",
@@ -160,7 +151,6 @@ def test_terminal_counts_changed_files(command: Any) -> None:
 
 @pytest.mark.row("E40")
 def test_terminal_reads_the_long_form_of_git_status() -> None:
-    """What git prints for people is counted as well; a clean tree, and another git command, stay as they are."""
     long = (
         "On branch main\nChanges not staged for commit:\n  (use this)\n\tmodified:   a.py\n\tdeleted:    b.py\n\n"
         "Untracked files:\n  (use that to include in what will be committed)\n\tc.py\n\n"
@@ -181,7 +171,6 @@ def test_terminal_reads_the_long_form_of_git_status() -> None:
 @pytest.mark.row("E40")
 @pytest.mark.parametrize("command", ["pytest -q", "cd app && npm run test", "go test ./...", "make test"])
 def test_terminal_keeps_failures_and_the_summary_of_a_test_run(command: str) -> None:
-    """Lines of failures, of errors, and of counts."""
     text = "collecting\n.....\nFAILED tests/a.py::test_x\nE   ValueError: no\nok  pkg\n== 1 failed, 5 passed in 3s ==\n"
     assert _terminal(text, command).splitlines() == [
         "FAILED tests/a.py::test_x",
@@ -193,7 +182,6 @@ def test_terminal_keeps_failures_and_the_summary_of_a_test_run(command: str) -> 
 @pytest.mark.row("E40")
 @pytest.mark.parametrize("command", ["npm ci", "pip install x", "uv pip install x", "yarn add x", "cargo add x"])
 def test_terminal_keeps_what_an_install_did(command: str) -> None:
-    """Lines of what was added, removed, warned of and wrong."""
     text = "fetching\nnpm warn old\nadded 3 packages\nremoved 1 package\nin 3 s\nError: disk full\n"
     assert _terminal(text, command).splitlines() == [
         "npm warn old",
@@ -206,7 +194,6 @@ def test_terminal_keeps_what_an_install_did(command: str) -> None:
 @pytest.mark.row("E40")
 @pytest.mark.parametrize("command", ["cat log", "pytest -q", ""])
 def test_terminal_keeps_both_ends_of_a_long_output(command: str) -> None:
-    """Over 8 KiB: 40 lines, how many are missing, 20 lines. Up to that, and in few lines, it stays whole."""
     lines = [f"line {number} {'é' * 40}" for number in range(200)]
     short = _terminal("\n".join(lines), command).splitlines()
     assert short == [*lines[:40], "[... 140 lines left out ...]", *lines[-20:]]
@@ -219,14 +206,12 @@ def test_terminal_keeps_both_ends_of_a_long_output(command: str) -> None:
 @pytest.mark.row("E42")
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
 def test_built_in_reducers_leave_errors_alone(name: str) -> None:
-    """However long they are."""
     failure = ToolFailure("FAILED\n" * 9000)
     assert BUILT_IN[name](failure, ReducerInput({"command": "pytest"})) is failure
 
 
 @pytest.mark.row("E41")
 def test_read_file_shows_the_first_lines_of_a_whole_file() -> None:
-    """Over 200 lines a hint and 200 lines; exactly 200, or a range that was asked for, is shown whole."""
     read, lines = BUILT_IN["read_file"], [f"{number}" for number in range(201)]
     long = ToolResult("\n".join(lines))
     short = read(long, ReducerInput({"path": "a"}))
@@ -243,7 +228,6 @@ def test_read_file_shows_the_first_lines_of_a_whole_file() -> None:
 
 @pytest.mark.row("E42")
 def test_kanban_list_counts_and_shows_the_newest_that_are_not_done() -> None:
-    """Over 10 items: counts by status, and five, the newest first; ten stay, and so does what is no such list."""
     kanban = BUILT_IN["kanban_list"]
     items = [
         {"id": n, "title": f"t{n}", "status": ["open", "done", "doing"][n % 3], "updatedAt": f"2030-01-{n + 1:02}"}
@@ -307,7 +291,6 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.row("E43")
 def test_the_manifest_names_a_reducer(manifest: Any) -> None:
-    """A built-in one by its name, one of your own by `module:function`."""
     assert dict(manifest("terminal").reducers) == {"look": BUILT_IN["terminal"]}
     assert [each.__name__ for each in manifest('"reducing_handlers:short"').reducers.values()] == ["short"]
 
@@ -328,7 +311,6 @@ def test_the_manifest_names_a_reducer(manifest: Any) -> None:
     ],
 )
 def test_a_wrong_reducer_in_the_manifest_is_told_with_its_line(manifest: Any, given: str, words: str) -> None:
-    """File and line, what is wrong, what is allowed."""
     with pytest.raises(ConfigError) as raised:
         manifest(given)
     assert words in str(raised.value)

@@ -22,13 +22,11 @@ from signoff.registry.tool import Tool
 
 @pytest.mark.row("P02")
 def test_face_is_exactly_resolve_list_size_and_hash() -> None:
-    """A registry has four public names and no other."""
     assert {name for name in dir(ToolRegistry) if not name.startswith("_")} == {"resolve", "list", "size", "hash"}
 
 
 @pytest.mark.row("P01")
 def test_a_function_makes_the_same_registry() -> None:
-    """`create_tool_registry` gives a `ToolRegistry` of the same tools, with the same hash."""
     made = create_tool_registry([a_tool()])
     assert type(made) is ToolRegistry
     assert made.hash == ToolRegistry([a_tool()]).hash
@@ -36,8 +34,6 @@ def test_a_function_makes_the_same_registry() -> None:
 
 @pytest.mark.row("P01")
 def test_registry_and_catalog_resolve_and_who_only_resolves_takes_either() -> None:
-    """Both are a `ToolResolver`; where an actor stands is resolved by anything that has `resolve` and nothing else."""
-
     class One:
         def resolve(self, name: str) -> Tool | None:
             return a_tool() if name == "book_flight" else None
@@ -58,14 +54,12 @@ def test_registry_and_catalog_resolve_and_who_only_resolves_takes_either() -> No
 
 @pytest.mark.row("P04")
 def test_a_registry_is_made_of_its_tools_alone() -> None:
-    """No flag makes one that is open, unsealed or for development."""
     assert list(inspect.signature(ToolRegistry).parameters) == ["tools"]
     assert list(inspect.signature(create_tool_registry).parameters) == ["tools"]
 
 
 @pytest.mark.row("P03")
 def test_nothing_on_a_registry_can_be_set() -> None:
-    """A registry takes neither another attribute nor another value of its own."""
     registry = ToolRegistry([a_tool()])
     with pytest.raises(AttributeError):
         registry.register = None  # type: ignore[attr-defined]
@@ -83,13 +77,11 @@ LOOKUPS = [
 
 @pytest.mark.parametrize(("name", "found"), LOOKUPS)
 def test_lookup_is_exact_and_unknown_is_none(name: str, found: str | None) -> None:
-    """A name resolves as it is written and no other way, to the tool that a model sees under it."""
     resolved = create_tool_registry([a_tool("get_weather")]).resolve(name)
     assert (resolved.name if resolved is not None else None) == found
 
 
 def test_list_is_sorted() -> None:
-    """Names come sorted, whatever the order of declaration."""
     assert ToolRegistry([a_tool("b"), a_tool("a"), a_tool("C")]).list() == ("C", "a", "b")
 
 
@@ -114,7 +106,6 @@ def test_no_turn_lists_the_registry(listed: tuple[str, ...] | None, monkeypatch:
 
 @pytest.mark.row("X04")
 def test_names_that_differ_by_case_only_are_refused() -> None:
-    """Two names one cannot tell apart by ear are an error at build."""
     with pytest.raises(ConfigError, match="differ by case only") as caught:
         ToolRegistry([a_tool("pay"), a_tool("Pay")])
     assert caught.value.context["tool_name"] == "Pay"
@@ -143,7 +134,6 @@ def test_the_schema_of_a_resolved_tool_cannot_be_changed(change: Callable[[Any],
 
 
 def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
-    """A schema deeper than Python's stack is an error of its tool, by name, and no crash."""
     schema: dict[str, Any] = {"type": "object"}
     for _ in range(100_000):
         schema = {"type": "object", "properties": {"a": schema}}
@@ -153,7 +143,6 @@ def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
 
 
 def test_changing_the_schema_handed_in_changes_no_tool() -> None:
-    """A registered schema is the registry's own."""
     schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
     tool = a_tool(input_schema=schema)
     registry = ToolRegistry([tool])
@@ -182,14 +171,12 @@ CHANGED: list[tuple[dict[str, Any], bool]] = [
 @pytest.mark.row("N08")
 @pytest.mark.parametrize(("fields", "changes"), CHANGED, ids=[next(iter(each[0])) + str(each[1]) for each in CHANGED])
 def test_definition_covers_what_a_tool_does_not_its_words(fields: dict[str, Any], changes: bool) -> None:
-    """An approval is bound to effect, schema, scope, flags, secrets and version; the registry's hash to everything."""
     plain, other = a_tool(), a_tool(**fields)
     assert (definition_hash(plain) != definition_hash(other)) is changes
     assert ToolRegistry([plain]).hash != ToolRegistry([other]).hash
 
 
 def test_hash_is_the_same_in_every_process_and_order() -> None:
-    """The hash depends on neither order, process nor hash seed."""
     code = (
         "from registry_kit import a_tool; from signoff.registry.registry import ToolRegistry;"
         "print(ToolRegistry([a_tool('b', tags=('x', 'y')), a_tool('a', secrets=('flight', 'totalCost'))]).hash)"

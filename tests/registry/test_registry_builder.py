@@ -11,7 +11,6 @@ from signoff.registry.registry import ToolRegistry, ToolRegistryBuilder
 @pytest.mark.row("V12")
 @pytest.mark.row("X01")
 def test_tools_are_registered_asked_for_and_built() -> None:
-    """`register`, `register_many`, `get_registered`, `is_registered`: the central registry, by the design's names."""
     builder = ToolRegistryBuilder()
     search = builder.register(a_tool("search"))
     builder.register_many([a_tool("book"), a_tool("cancel")])
@@ -23,7 +22,6 @@ def test_tools_are_registered_asked_for_and_built() -> None:
 
 @pytest.mark.row("F01")
 def test_building_twice_gives_equal_hashes() -> None:
-    """The same tools make the same registry, in whatever order they were registered; one that was built stays."""
     builder = ToolRegistryBuilder([a_tool("a"), a_tool("b")])
     first = builder.build()
     assert first.hash == builder.build().hash == ToolRegistryBuilder([a_tool("b"), a_tool("a")]).build().hash
@@ -35,7 +33,6 @@ def test_building_twice_gives_equal_hashes() -> None:
 
 @pytest.mark.row("F25")
 def test_many_are_registered_or_none() -> None:
-    """One wrong tool among many, and none of them is there; what was there before stays."""
     builder = ToolRegistryBuilder([a_tool("a")])
     with pytest.raises(RegistrationError) as caught:
         builder.register_many([a_tool("b"), a_tool("respond")])
@@ -44,7 +41,6 @@ def test_many_are_registered_or_none() -> None:
 
 
 def test_a_tool_is_registered_for_a_plugin_and_taken_out_again() -> None:
-    """`register(tool, plugin_id)` makes it the plugin's; `unregister` gives it back; a foreign plugin is refused."""
     builder = ToolRegistryBuilder()
     assert builder.register(a_tool("chart"), plugin_id="maps").plugin == "maps"
     resolved = builder.build().resolve("chart")
@@ -72,7 +68,6 @@ def test_a_name_that_is_taken_is_refused_when_it_is_registered() -> None:
 
 
 def test_what_was_asked_for_does_not_follow_the_builder() -> None:
-    """A map that was handed out is a picture of its moment, and nobody changes the builder through it."""
     builder = ToolRegistryBuilder([a_tool("a")])
     before = builder.get_registered()
     builder.unregister("a")

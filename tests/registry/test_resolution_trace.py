@@ -38,7 +38,6 @@ CATALOG = build_catalog(tools=[a_tool(), a_tool("pay")], actors=[DESK])
 def test_a_name_means_the_tool_of_the_nearest_level(
     place: tuple[str, str], name: str, tool: str, levels: list[str], line: str
 ) -> None:
-    """The levels are those that name it, nearest first, each once."""
     route, step = place
     facts = resolution_facts(CATALOG.tool_view(pinned(route=route, step=step)), name)
     assert (facts["route"], facts["step"], facts["tool"], facts["levels"]) == (route, step, tool, levels)
@@ -47,7 +46,6 @@ def test_a_name_means_the_tool_of_the_nearest_level(
 
 
 def test_every_layer_says_what_became_of_it_and_why() -> None:
-    """Also the one that does not name the tool."""
     facts = resolution_facts(CATALOG.tool_view(pinned()), "pay")
     assert facts["layers"] == [
         "actor `desk`: absent, does not name it",

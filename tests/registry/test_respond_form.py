@@ -42,7 +42,6 @@ def test_state_defaults_to_complete() -> None:
     ],
 )
 def test_bad_payload_is_told_what_is_wrong(args: Any, words: str) -> None:
-    """A payload that cannot be read is one sentence for the model; who is alone can pass to nobody."""
     message = ALONE.parse(args)
     assert isinstance(message, str)
     assert words in message
@@ -50,7 +49,6 @@ def test_bad_payload_is_told_what_is_wrong(args: Any, words: str) -> None:
 
 @pytest.mark.row("B61")
 def test_pass_to_is_there_exactly_where_the_state_is_passed() -> None:
-    """`passTo` is required with `passed`, refused with anything else, and names another actor."""
     assert AMONG.parse({"text": "ask them", "state": "passed", "passTo": "law"}) == ("passed", "ask them", "law", ())
     rule = "`passTo` goes with the state `passed` and with no other; it is one of `bank`, `law`"
     for state, more in (("passed", {}), ("complete", {"passTo": "law"}), ("awaiting", {"passTo": "law"})):
@@ -60,7 +58,6 @@ def test_pass_to_is_there_exactly_where_the_state_is_passed() -> None:
 
 @pytest.mark.row("B62")
 def test_parts_have_a_known_type_or_the_answer_is_not_taken() -> None:
-    """What is declared is known; what is neither known nor declared, or is not the model's to say, is told back."""
     parts = [{"type": "invoice", "content": {"n": 1}}, {"type": "citation", "content": "page 3"}]
     assert AMONG.parse({"text": "x", "parts": parts}) == (
         "complete",
@@ -76,7 +73,6 @@ def test_parts_have_a_known_type_or_the_answer_is_not_taken() -> None:
 
 @pytest.mark.row("X22")
 def test_the_type_of_a_part_may_stand_in_either_place() -> None:
-    """Beside its content or in its metadata, under either name; where both are there, they agree."""
     ours = {"text": "x", "parts": [{"type": "citation", "content": 1}]}
     for part in (
         {"partType": "citation", "content": 1},
@@ -98,14 +94,12 @@ def test_the_type_of_a_part_may_stand_in_either_place() -> None:
     ],
 )
 def test_a_part_that_cannot_be_read_is_told(part: Any, words: str) -> None:
-    """Nothing is guessed: two types, an unknown one, or other metadata go back."""
     assert words in str(ALONE.parse({"text": "x", "parts": [part]}))
 
 
 @pytest.mark.row("X21")
 @pytest.mark.row("Q6")
 def test_words_of_other_designs_are_taken_in_an_answer_and_never_said() -> None:
-    """The state of a turn under its other names; two that differ go back; the schema has ours alone."""
     for word in ("state", "turnState", "conversationState"):
         assert ALONE.parse({"text": "x", word: "awaiting"}) == ("awaiting", "x", "", ())
     assert "mean the same and differ" in str(ALONE.parse({"text": "x", "state": "complete", "turnState": "awaiting"}))
@@ -115,7 +109,6 @@ def test_words_of_other_designs_are_taken_in_an_answer_and_never_said() -> None:
 
 
 def test_a_catalog_offers_its_own_part_types_and_every_other_actor() -> None:
-    """What the model is told is what is checked."""
     actors = [Actor(name=name, model="scripted") for name in ("desk", "bank")]
     catalog = catalog_of([], actors=actors, part_types=["invoice"])
     offered = catalog.respond("desk").offer.parameters["properties"]
@@ -125,7 +118,6 @@ def test_a_catalog_offers_its_own_part_types_and_every_other_actor() -> None:
 
 
 def test_a_manifest_declares_part_types(tmp_path: Path) -> None:
-    """The same from a file, whose error names the key."""
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text("version: 1\npart_types: [invoice]\n")
     assert load_manifest(manifest).part_types == TYPES
@@ -135,7 +127,6 @@ def test_a_manifest_declares_part_types(tmp_path: Path) -> None:
 
 
 def test_a_manifest_says_which_parts_need_the_peers_word(tmp_path: Path) -> None:
-    """Beside those that always do; a type that nobody declared is an error that names it."""
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text("version: 1\npart_types: [invoice]\nrequires_peer_consumes: [invoice, citation]\n")
     assert load_manifest(manifest).requires_peer_consumes == {*WITHHELD_PART_TYPES, "invoice", "citation"}
@@ -157,14 +148,12 @@ def test_a_manifest_says_which_parts_need_the_peers_word(tmp_path: Path) -> None
     ],
 )
 def test_part_types_are_declared_once_and_named_plainly(declared: list[str], words: str) -> None:
-    """A part type that is known, reserved, said twice or no name is an error at the start."""
     with pytest.raises(ConfigError, match=words) as caught:
         catalog_of([], part_types=declared)
     assert caught.value.context["field"] == "part_types"
 
 
 def test_what_is_wrong_with_an_answer_is_told_in_few_words() -> None:
-    """A thousand misfits under a name of 50 KB: the first few, the name cut, and how many more there are."""
     data = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer"}}}
     form = respond_form(data=json.dumps(data))
     found = form.parse({"text": "x", "domainData": {"k" * 50_000: ["x"] * 1_000}})

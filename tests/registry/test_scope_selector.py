@@ -1,5 +1,3 @@
-"""Tools by the scope that names them."""
-
 import pytest
 from registry_kit import a_tool
 
@@ -39,12 +37,10 @@ def catalog() -> Catalog:
     ],
 )
 def test_a_scope_has_the_tools_that_its_layers_name(scope: str, where: dict[str, str], tools: set[str]) -> None:
-    """Of an actor, a route, a step, the registry, or all; what a route refers to is the route's as well."""
     assert tools_in_scope(catalog(), scope, **where) == tools
 
 
 def test_a_catalog_without_actors_has_its_registry() -> None:
-    """Nobody needs to have a tool for it to be registered."""
     lone = build_catalog(tools=[a_tool("search")], actors=[])
     assert tools_in_scope(lone, "all") == tools_in_scope(lone, "registered") == {"search"}
     assert tools_in_scope(lone, "agent") == frozenset()

@@ -28,7 +28,6 @@ GOOD = {"flight": "TP 9", "totalCost": 1}
 
 
 def own(name: str = "search", says: str = "own", **fields: Any) -> Tool:
-    """A tool to be declared at some place."""
     return a_tool(name, description=says, **fields)
 
 
@@ -44,7 +43,6 @@ def summary(catalog: Catalog, route: str = "", step: str = "", **fields: Any) ->
 
 
 def ruled(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> LocalGateDecision:
-    """What the gates say of a call."""
     return judge(catalog, pinned(route=route, step=step, **fields), a_call(name), GOOD, Tally())
 
 
@@ -81,13 +79,11 @@ def trip() -> Catalog:
 
 @pytest.mark.parametrize(("where", "tools"), PLACES)
 def test_tools_belong_to_the_actor_a_route_or_a_step(where: tuple[str, ...], tools: list[str]) -> None:
-    """Those of the actor are everywhere, those of a route in it and its steps, those of a step there alone."""
     assert sorted(summary(trip(), *where)) == sorted(tools)
 
 
 @pytest.mark.row("F33")
 def test_a_step_s_tools_are_seen_first_in_their_order() -> None:
-    """Then the route's, the actor's own and the registry's."""
     assert summary(trip(), "trip", "ask") == ["quote", "search", "seats", "greet", "note", "pay"]
     assert summary(trip(), "trip") == ["seats", *EVERYWHERE]
 
@@ -95,7 +91,6 @@ def test_a_step_s_tools_are_seen_first_in_their_order() -> None:
 @pytest.mark.row("F07")
 @pytest.mark.row("F32")
 def test_the_nearest_tool_of_a_name_wins_where_it_is_and_nowhere_else() -> None:
-    """Step inline, step reference, route, actor, registry."""
     steps = (
         Step(name="inline", tools=(own(),)),
         Step(name="reference", tools=("search",)),
@@ -116,7 +111,6 @@ def test_the_nearest_tool_of_a_name_wins_where_it_is_and_nowhere_else() -> None:
 @pytest.mark.row("X06")
 @pytest.mark.parametrize("tools", [("search", own()), (own(), "search")])
 def test_an_inline_tool_beats_a_reference_whatever_the_order(tools: Any) -> None:
-    """The list is read as a whole."""
     catalog = catalog_with(Route(name="r", steps=(Step(name="s", tools=tools),)))
     assert activity(catalog, "search", "r", "s") == "search@desk.r.s"
     assert trace(catalog, "search", "r", "s")[:2] == [("step_inline", "won"), ("step_reference", "lost")]
@@ -155,7 +149,6 @@ def test_no_two_tools_of_an_actor_have_one_activity() -> None:
 @pytest.mark.row("F29")
 @pytest.mark.row("X06")
 def test_a_reference_is_looked_up_in_the_registry_then_the_route_then_the_actor() -> None:
-    """And one that nothing answers to is an error, unless it may be missing."""
     step = Step(name="s", tools=("search", "seats", "greet"), mode="only")
     catalog = catalog_with(
         Route(name="r", tools=(own("seats"),), steps=(step,)), own_tools=(own("greet"), own("seats"))
@@ -176,7 +169,6 @@ def test_a_reference_is_looked_up_in_the_registry_then_the_route_then_the_actor(
 
 @pytest.mark.row("F09")
 def test_a_resolution_says_of_every_layer_whether_it_won_and_why_not() -> None:
-    """Frozen, and the same each time."""
     catalog = catalog_with(Route(name="r", tools=(own(),), steps=(Step(name="s", tools=("search", "pay")),)))
     view = catalog.tool_view(pinned(route="r", step="s"))
     found = view.resolution("search")
@@ -197,7 +189,6 @@ def test_a_resolution_says_of_every_layer_whether_it_won_and_why_not() -> None:
 @pytest.mark.row("F30")
 @pytest.mark.row("N02")
 def test_what_is_shown_is_what_runs() -> None:
-    """A call means the tool whose words the model read, at each place."""
     steps = (Step(name="s", tools=(own(says="of the step"),)), Step(name="t"))
     catalog = catalog_with(Route(name="r", tools=(own(says="of the route"),), steps=steps))
     for step, says in (("s", "of the step"), ("t", "of the route"), ("", "of the route")):
@@ -225,7 +216,6 @@ def test_a_layer_adds_to_the_others_or_stands_alone() -> None:
 
 @pytest.mark.row("F12")
 def test_the_reason_of_a_filter_that_refuses_reaches_trace_and_model() -> None:
-    """It is in the trace and in what a call is told; what anything else keeps back is told of as unknown."""
     why = "payments are for verified customers"
     step = Step(name="s", tool_filter="tool.name != 'search'")
     route = Route(name="r", tool_filter="tool.name != 'pay'", tool_filter_reason=why, steps=(step,))
@@ -256,14 +246,12 @@ def test_a_filters_reason_tells_nothing_of_a_tool_that_is_hidden_anyway(hidden: 
 
 
 def test_a_reason_without_a_filter_is_refused() -> None:
-    """Nothing would ever say it."""
     with pytest.raises(ConfigError, match=r"has a `tool_filter_reason` in route `r`, but no `tool_filter`"):
         catalog_with(Route(name="r", tool_filter_reason="not now"))
 
 
 @pytest.mark.row("F12")
 def test_a_filter_keeps_back_what_it_is_not_true_of() -> None:
-    """In the route, and with the step's own as well; an error keeps back everything."""
     steps = (Step(name="s", tool_filter="tool.name != 'note'"), Step(name="t", tool_filter="ctx.tenant == 'none'"))
     catalog = catalog_with(Route(name="r", tool_filter="tool.name != 'pay'", steps=steps))
     assert summary(catalog, "r") == ["note", "search"]
@@ -278,7 +266,6 @@ def test_a_filter_keeps_back_what_it_is_not_true_of() -> None:
 
 @pytest.mark.row("F15")
 def test_tools_are_chosen_by_what_was_collected() -> None:
-    """A filter reads collected data that the manifest declares."""
     route = Route(name="r", tool_filter="has(ctx.data.category) && ctx.data.category in tool.tags")
     tools = [a_tool("seats", tags=("rail",)), a_tool("bags", tags=("air",))]
     schema = {"type": "object", "properties": {"category": {"type": "string"}}}
@@ -292,7 +279,6 @@ def test_tools_are_chosen_by_what_was_collected() -> None:
 
 @pytest.mark.row("F11")
 def test_steps_wait_for_data_and_tools_for_steps() -> None:
-    """A tool that is waited for does not come forward from behind, though the actor has it anyway."""
     collect = {"city": {"type": "string", "minLength": 2}, "note": None}
     steps = (Step(name="ask", collect=collect), Step(name="buy", tools=("pay",), requires=("city",)), Step(name="end"))
     catalog = catalog_with(Route(name="r", tools=(ToolUse(tool="note", min_step="end"),), steps=steps))
@@ -311,7 +297,6 @@ def test_steps_wait_for_data_and_tools_for_steps() -> None:
 
 
 def test_declared_context_is_data_too() -> None:
-    """A field that the manifest declares may be waited for as well."""
     actor = an_actor(routes=(Route(name="r", steps=(Step(name="s", tools=("pay",), requires=("trip",)),)),))
     catalog = build_catalog(tools=[a_tool("pay")], actors=[actor], context={"trip": {"type": "string"}})
     assert [summary(catalog, "r", "s", extra=extra) for extra in ({}, {"trip": 7}, {"trip": "LIS"})] == [
@@ -324,7 +309,6 @@ def test_declared_context_is_data_too() -> None:
 @pytest.mark.row("F34")
 @pytest.mark.row("X23")
 def test_a_turns_own_tools_come_before_all_others_and_from_the_catalog_only() -> None:
-    """For this turn; unknown names are an error at its start, and nothing to the gates."""
     step = Step(name="s", tools=("note",), mode="only")
     catalog = catalog_with(Route(name="r", steps=(step,)))
     assert summary(catalog, "r", "s", transient=("pay",)) == ["pay", "note"]
@@ -336,7 +320,6 @@ def test_a_turns_own_tools_come_before_all_others_and_from_the_catalog_only() ->
 
 
 def test_a_turns_own_tool_may_not_go_around_the_actors_list() -> None:
-    """The list is asked last, of every layer."""
     catalog = build_catalog(tools=[a_tool("pay"), a_tool("note")], actors=[an_actor(tools=("note",))])
     assert summary(catalog, transient=("pay",)) == ["note"]
     assert ruled(catalog, "pay", transient=("pay",)).gate == "allowlist"
@@ -344,8 +327,6 @@ def test_a_turns_own_tool_may_not_go_around_the_actors_list() -> None:
 
 @pytest.mark.row("F16")
 def test_tools_made_for_one_actor_are_nobody_elses() -> None:
-    """A function makes them, bound to what it was given; another actor's call of the name finds nothing."""
-
     def made_for(city: str) -> Tool:
         return own("guide", says=f"Knows {city}.")
 
@@ -361,7 +342,6 @@ def test_tools_made_for_one_actor_are_nobody_elses() -> None:
 
 
 def test_a_place_that_is_not_there_is_an_error_at_the_start_and_nothing_to_the_gates() -> None:
-    """A turn that waits while its route is taken away has no tool left; one of an actor without routes is as before."""
     catalog = catalog_with(Route(name="r", steps=(Step(name="s"),)))
     for route, step in (("x", ""), ("r", "x"), ("", "s")):
         with pytest.raises(ConfigError, match=r"has no route and step.*known: `r`, `r/s`"):
@@ -397,14 +377,12 @@ def test_a_place_that_is_not_there_is_an_error_at_the_start_and_nothing_to_the_g
     ],
 )
 def test_mistakes_are_found_at_build(fields: dict[str, Any], words: str) -> None:
-    """Each names the actor and the place."""
     with pytest.raises(ConfigError, match=words):
         build_catalog(tools=[a_tool(name) for name in ("pay", "note")], actors=[an_actor(**fields)])
 
 
 @pytest.mark.row("E12")
 def test_a_surface_excludes_an_actors_own_tools_too() -> None:
-    """Nothing nearer brings back what does not exist on a channel."""
     fields: dict[str, Any] = {"own_tools": (own("greet"),), "surfaces": {"slack": Surface(exclude=("greet", "search"))}}
     catalog = catalog_with(Route(name="r", tools=(own(),)), **fields)
     assert summary(catalog, "r") == ["search", "greet", "note", "pay"]
@@ -413,14 +391,12 @@ def test_a_surface_excludes_an_actors_own_tools_too() -> None:
 
 
 def test_data_has_one_schema() -> None:
-    """Two steps that collect the same field agree on what it is."""
     steps = tuple(Step(name=name, collect={"x": {"type": kind}}) for name, kind in (("s", "string"), ("t", "number")))
     with pytest.raises(ConfigError, match="two schemas"):
         catalog_with(Route(name="r", steps=steps))
 
 
 def test_scopes_are_in_the_hash_and_those_without_are_hashed_as_before() -> None:
-    """Another catalog is another hash, down to the reason for a shadow."""
     plain = build_catalog(tools=[a_tool("pay")], actors=[an_actor()]).hash
     assert (
         build_catalog(tools=[a_tool("pay")], actors=[an_actor(shadowing="forbid", routes=(), own_tools=())]).hash
@@ -500,7 +476,6 @@ def _known(actor: Actor, registry: list[str]) -> Actor:
 @settings(max_examples=examples(200), deadline=None)
 @given(world=scoped())
 def test_at_every_place_what_is_advertised_is_what_may_run(world: tuple[Catalog, dict[str, Any]]) -> None:
-    """Both ways, and by the very tool whose words were shown."""
     catalog, where = world
     view = catalog.tool_view(pinned(**where))
     advertised = {tool.name: tool.activity for tool in view.visible()}
@@ -515,7 +490,6 @@ def test_at_every_place_what_is_advertised_is_what_may_run(world: tuple[Catalog,
 
 
 def test_a_schema_is_that_of_the_tool_that_runs() -> None:
-    """Arguments are checked by the nearer tool's schema, not by that of the one it shadows."""
     wide = {**SCHEMA, "required": ["flight"]}
     catalog = catalog_with(Route(name="r", tools=(own(input_schema=wide),)))
     for route, code in (("", "input_invalid"), ("r", "ok")):

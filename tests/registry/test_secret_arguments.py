@@ -1,5 +1,3 @@
-"""Secret arguments wherever a schema says so, and what is hidden of the arguments of a call."""
-
 from typing import Any
 
 import pytest
@@ -19,12 +17,10 @@ PLAIN = {"type": "string"}
 
 
 def secrets(properties: dict[str, Any], **more: Any) -> tuple[str, ...]:
-    """The secret arguments of a tool with this schema."""
     return a_tool(input_schema={"type": "object", "properties": properties, **more}).secret_arguments
 
 
 def of(**properties: Any) -> dict[str, Any]:
-    """The schema of an object."""
     return {"type": "object", "properties": properties}
 
 
@@ -54,7 +50,6 @@ def of(**properties: Any) -> dict[str, Any]:
     ],
 )
 def test_write_only_is_found_wherever_it_is_said(pin: Any, named: tuple[str, ...]) -> None:
-    """By the smallest name that is right: what has no end, or no name, is secret with what it lies in."""
     tree = of(leaf={"$ref": "#/$defs/code"}, more={"type": "array", "items": {"$ref": "#/$defs/tree"}})
     plain_tree = of(leaf=PLAIN, more={"$ref": "#/$defs/plain_tree"})
     defs = {"code": {**SECRET, "$anchor": "the-code"}, "tree": tree, "plain_tree": plain_tree}
@@ -62,7 +57,6 @@ def test_write_only_is_found_wherever_it_is_said(pin: Any, named: tuple[str, ...
 
 
 def test_arguments_that_only_alternatives_name_are_found() -> None:
-    """Beside the properties, and those that refer to the whole schema again."""
     assert secrets({"a": PLAIN}, allOf=[{"properties": {"pin": SECRET}}]) == ("pin",)
     assert secrets({"pin": SECRET, "again": {"$ref": "#"}}) == ("again.again", "again.pin", "pin")
 
@@ -79,7 +73,6 @@ def test_many_or_deep_secrets_hide_whole_arguments() -> None:
 
 
 def test_where_a_misfit_is_let_through_whole_arguments_are_hidden() -> None:
-    """A card sent as a text is no less secret than its number."""
     schema = of(card=of(number=SECRET), pin=PLAIN)
     loose = a_tool(input_schema=schema, validation="warn")
     assert loose.secret_arguments == ("card",)
@@ -87,7 +80,6 @@ def test_where_a_misfit_is_let_through_whole_arguments_are_hidden() -> None:
 
 
 def test_a_declared_secret_stands_for_what_lies_in_it() -> None:
-    """So that the definition of a tool that names it is the one it had."""
     schema = of(card=of(number=SECRET), pin=PLAIN)
     assert a_tool(input_schema=schema, secrets=("card",)).secret_arguments == ("card",)
     assert a_tool(input_schema=schema, secrets=("pin",)).secret_arguments == ("card.number", "pin")
@@ -95,7 +87,6 @@ def test_a_declared_secret_stands_for_what_lies_in_it() -> None:
 
 @pytest.mark.parametrize("more", [{"additionalProperties": SECRET}, {"writeOnly": True}, {"propertyNames": SECRET}])
 def test_secrets_without_a_name_are_refused(more: dict[str, Any]) -> None:
-    """Nothing could hide them; whoever declares the tool is told to name them."""
     with pytest.raises(
         RegistrationError, match=r"without a name of their own.*name them in its `properties`"
     ) as caught:
@@ -125,7 +116,6 @@ ARGS: dict[str, Any] = {
 
 
 def test_secrets_of_a_typed_function_are_shown_nowhere() -> None:
-    """Optional ones, and those of models in models: not on the card, in records or in a dry run."""
     assert charge.masked_arguments == ("card.number", "more.number", "pin")
     card = render_card(
         effect="", title="", tool="charge", args=ARGS, schema=charge.schema.schema, secrets=charge.masked_arguments
@@ -146,7 +136,6 @@ def test_secrets_of_a_typed_function_are_shown_nowhere() -> None:
 
 
 def test_a_shadow_masks_whole_what_holds_a_secret_beneath() -> None:
-    """The argument of the same name here may be built in another way, and a free schema may take one that it lacks."""
     far = a_tool(input_schema=of(card=of(number=SECRET), pin=SECRET))
     near = a_tool(input_schema=of(card=of(digits=PLAIN)))
     catalog = build_catalog(tools=[far], actors=[an_actor(own_tools=(near,), shadowing="allow")])
@@ -156,7 +145,6 @@ def test_a_shadow_masks_whole_what_holds_a_secret_beneath() -> None:
 
 
 def test_hidden_is_what_is_named_and_nothing_else() -> None:
-    """Through lists, under dotted keys, and without touching what was given."""
     given = {"a": [{"b": 1, "c": 2}], "d.e": 3, "d": {"e": 4, "f": 5}, "b": 6}
     assert hide(given, ("a.b", "d.e"), lambda _: "x") == {
         "a": [{"b": "x", "c": 2}],

@@ -38,7 +38,6 @@ KEY = "sk-very-secret"
     ],
 )
 def test_a_secret_that_is_written_out_is_refused_without_repeating_it(settings: dict[str, Any], name: str) -> None:
-    """In code and at any depth; the error names the setting and the remedy, never the value."""
     with pytest.raises(ConfigError) as caught:
         build_catalog(actors=[an_actor(model_settings=settings)])
     error = caught.value
@@ -56,13 +55,11 @@ def test_a_secret_that_is_written_out_is_refused_without_repeating_it(settings: 
     ],
 )
 def test_references_and_ordinary_settings_are_taken(settings: dict[str, Any]) -> None:
-    """Numbers of tokens are no tokens."""
     catalog = build_catalog(actors=[an_actor(model_settings=settings)])
     assert catalog.actor("desk").model_settings == settings
 
 
 def test_the_manifest_names_the_line(tmp_path: Path) -> None:
-    """A key in a manifest is found where it stands."""
     path = tmp_path / "signoff.yaml"
     path.write_text(f"version: 1\nactors:\n  a:\n    model: m\n    modelSettings:\n      api_key: {KEY}\n")
     with pytest.raises(ConfigError, match=r"signoff\.yaml:6: actor `a` has a secret") as caught:
@@ -71,7 +68,6 @@ def test_the_manifest_names_the_line(tmp_path: Path) -> None:
 
 
 async def test_the_value_is_read_where_it_is_used_and_is_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model gets the value; the catalog, its hash and its normal form have the variable's name."""
     settings = {"extra_headers": {"Authorization": "env:OUR_HEADER", "X-Kind": "env:OUR_HEADER"}, "seed": 7}
     monkeypatch.setenv("OUR_HEADER", KEY)
     catalog = build_catalog(actors=[an_actor(model_settings=settings)])
@@ -86,7 +82,6 @@ async def test_the_value_is_read_where_it_is_used_and_is_nowhere_else(monkeypatc
 
 
 async def test_a_variable_that_is_not_set_is_found_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker does not start without it, and says which."""
     monkeypatch.delenv("OUR_KEY", raising=False)
     catalog = build_catalog(actors=[an_actor(model_settings={"api_key": "env:OUR_KEY"})])
     with pytest.raises(ConfigError, match="actor `desk` need the environment variable `OUR_KEY`, which is not set"):

@@ -22,7 +22,6 @@ SEARCH, CLOSE, BARE = "mcp__github__search", "mcp__github__close", "mcp__github_
 
 
 def listed(name: str, **hints: bool) -> dict[str, Any]:
-    """A tool as a server lists it."""
     return {"name": name, "title": f"The {name}", "description": f"Does {name}", "inputSchema": SCHEMA} | {
         "annotations": hints
     }
@@ -44,19 +43,16 @@ def load(folder: Path, text: str) -> Catalog:
 
 
 def tools_of(catalog: Catalog) -> Mapping[str, Tool]:
-    """The tools by name."""
     return {tool.name: tool for tool in catalog.tools()}
 
 
 def refusal(folder: Path, text: str) -> str:
-    """How a manifest is refused."""
     with pytest.raises(ConfigError) as caught:
         load(folder, text)
     return caught.value.message.replace(f"{folder}/", "")
 
 
 def test_imported_tools_ask_whatever_their_server_says_of_them(folder: Path) -> None:
-    """What it says is text from outside, and its hints approve nothing."""
     catalog = load(folder, SERVER)
     tools = tools_of(catalog)
     assert list(tools) == [BARE, CLOSE, SEARCH]
@@ -70,7 +66,6 @@ def test_imported_tools_ask_whatever_their_server_says_of_them(folder: Path) -> 
 
 
 def test_what_the_developer_says_comes_first(folder: Path) -> None:
-    """Of all tools of a server, and of each; in either spelling, and a schema of the developer's own as well."""
     text = SERVER.replace("headers", "requires_approval: {quorum: 2}, timeout: 5s, headers") + (
         "tools:\n"
         f"  {SEARCH}: {{requiresApproval: false, untrustedOutput: false, description: Find, readOnly: true}}\n"
@@ -85,7 +80,6 @@ def test_what_the_developer_says_comes_first(folder: Path) -> None:
 
 
 def test_hints_are_believed_where_the_developer_says_so(folder: Path) -> None:
-    """What only reads does not ask then; what destroys asks all the same."""
     tools = tools_of(load(folder, SERVER.replace("headers", "trust_hints: true, headers")))
     assert (tools[SEARCH].read_only, tools[SEARCH].requires_approval) == (True, False)
     assert (tools[CLOSE].read_only, tools[CLOSE].idempotent, tools[CLOSE].requires_approval) == (False, True, True)
@@ -94,7 +88,6 @@ def test_hints_are_believed_where_the_developer_says_so(folder: Path) -> None:
 
 
 def test_the_hash_covers_what_was_imported_and_where_from(folder: Path) -> None:
-    """A server at another address is another tool: what was approved before is asked again."""
     before = load(folder, SERVER)
     assert load(folder, SERVER).hash == before.hash
     moved = load(folder, SERVER.replace("mcp.example.com", "mcp.example.org"))
@@ -108,7 +101,6 @@ def test_the_hash_covers_what_was_imported_and_where_from(folder: Path) -> None:
 
 
 def test_a_server_that_was_not_imported_yet_has_no_tools(tmp_path: Path) -> None:
-    """Its manifest can be read, and its servers also where an actor names tools that are still to come."""
     assert load(tmp_path, SERVER).tools() == ()
     text = SERVER + f"tools: {{{SEARCH}: {{requires_approval: false}}}}\n"
     (tmp_path / "signoff.yaml").write_text(TOP + text)
@@ -118,7 +110,6 @@ def test_a_server_that_was_not_imported_yet_has_no_tools(tmp_path: Path) -> None
 
 
 def test_a_tool_of_ones_own_may_have_such_a_name_as_before(folder: Path) -> None:
-    """With a handler it is no business of any server, declared or not."""
     own = "tools:\n  mcp__jira__x: {handler: 'signoff.registry.mcp.tool_server:run_on_server', scope: generalist, "
     own += "description: X, input_schema: {type: object}}\n"
     assert "mcp__jira__x" in tools_of(load(folder, own))
@@ -154,12 +145,10 @@ def test_a_tool_of_ones_own_may_have_such_a_name_as_before(folder: Path) -> None
     ],
 )
 def test_mistakes_are_told_with_file_and_line(folder: Path, text: str, problem: str) -> None:
-    """What is wrong with an imported tool alone stands in its import."""
     assert problem in refusal(folder, text)
 
 
 def test_a_folder_of_files_has_its_imports_beside_them(folder: Path) -> None:
-    """And a tool of its own file says what is wanted of an imported one."""
     (folder / "signoff.yaml").write_text(TOP + SERVER)
     (folder / "tools").mkdir()
     (folder / "tools" / f"{SEARCH}.yaml").write_text("requires_approval: false\n")

@@ -34,20 +34,17 @@ def over(near: Tool | ToolUse, far: Tool, shadowing: str = "allow", **fields: An
 
 
 def ruled(catalog: Catalog, cost: float = 20.0, route: str = "r", step: str = "", **fields: Any) -> LocalGateDecision:
-    """What the gates say of a call there."""
     ctx = pinned(route=route, step=step, **fields)
     return judge(catalog, ctx, a_call(), {"flight": "TP 9", "totalCost": cost}, Tally())
 
 
 def asks(approval: Any, **fields: Any) -> Tool:
-    """A tool with this policy."""
     return a_tool(requires_approval=approval, **fields)
 
 
 @pytest.mark.row("Q3")
 @pytest.mark.row("X03")
 def test_a_shadow_is_forbidden_unless_the_actor_allows_it(caplog: pytest.LogCaptureFixture) -> None:
-    """By default at build; `warn` says so in the log."""
     with pytest.raises(ConfigError, match=r"`book_flight` in `routes.r.tools` that shadows another") as caught:
         over(a_tool(), a_tool(), "forbid")
     assert caught.value.context["actor"] == "desk"
@@ -61,7 +58,6 @@ def test_a_shadow_is_forbidden_unless_the_actor_allows_it(caplog: pytest.LogCapt
 
 
 def test_the_same_name_side_by_side_is_no_shadow() -> None:
-    """Two routes, two actors: neither sees the other's."""
     routes = (Route(name="r", tools=(a_tool(),)), Route(name="q", tools=(a_tool(),)))
     actors = [an_actor(routes=routes), an_actor("till", own_tools=(a_tool(),))]
     catalog = build_catalog(actors=actors)
@@ -74,7 +70,6 @@ def test_the_same_name_side_by_side_is_no_shadow() -> None:
 
 @pytest.mark.row("X03")
 def test_a_shadow_masks_what_the_tool_beneath_masks() -> None:
-    """By its declaration or its policy, whether or not its own schema names it; not where it need not obey."""
     hides = ApprovalPolicy(show=ShownArguments(secret=("totalCost",)))
     far = asks(hides, input_schema=WIDE, secrets=("pin",))
     for near, masked in ((a_tool(), ("pin", "totalCost")), (ToolUse(tool=a_tool(), loosens=REASON), ())):
@@ -109,7 +104,6 @@ def test_a_shadow_inherits_the_approval_of_what_it_shadows() -> None:
 
 @pytest.mark.row("X03")
 def test_a_reason_that_people_review_loosens() -> None:
-    """Filler is no reason, and there has to be something to loosen."""
     catalog = over(ToolUse(tool=asks(False), loosens=REASON), asks(True))
     assert [ruled(catalog, route=route).kind for route in ("r", "")] == ["run", "ask"]
     with pytest.raises(ConfigError, match="no real reason"):
@@ -120,7 +114,6 @@ def test_a_reason_that_people_review_loosens() -> None:
 
 @pytest.mark.row("X03")
 def test_a_specialist_may_not_shadow_a_generalist_unless_it_says_why() -> None:
-    """What belongs to the application is not replaced in passing."""
     private = a_tool(scope="specialist", justification="One desk alone has this.")
     with pytest.raises(ConfigError, match="shadows a generalist; say why in `loosens`"):
         over(private, a_tool())
@@ -133,7 +126,6 @@ def test_a_specialist_may_not_shadow_a_generalist_unless_it_says_why() -> None:
     ("effect", "gate"), [("hide", "tag_policy"), ("deny", "tag_policy"), ("require_approval", "approval")]
 )
 def test_rules_over_the_tags_of_what_is_shadowed_count_as_well(effect: Any, gate: str) -> None:
-    """Leaving out a tag is no way around a rule."""
     rule = GlobalRule(name="money", rule="'money' in tool.tags", effect=effect)
     found = ruled(over(a_tool(), a_tool(tags=("money",)), policies=[rule]))
     assert (found.gate, found.kind) == (gate, "ask" if effect == "require_approval" else "settled")
@@ -161,7 +153,6 @@ GATES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.row("X03")
 @pytest.mark.parametrize(("gate", "fewer"), GATES)
 def test_a_shadow_stands_behind_the_same_gates(gate: dict[str, Any], fewer: dict[str, Any]) -> None:
-    """Also a reference, and a turn's own tool; unless it says why not."""
     (name,) = gate
     with pytest.raises(ConfigError, match=rf"`routes.r.tools` that shadows another, but not with its `{name}`"):
         over(a_tool(), a_tool(**gate))
@@ -179,20 +170,17 @@ def test_a_shadow_stands_behind_the_same_gates(gate: dict[str, Any], fewer: dict
 
 
 def test_no_longer_hours_over_shorter_ones() -> None:
-    """Without any, and with others."""
     for hours in ((), ("Mo-Su 00:00-24:00 UTC",), (OFFICE, "Su 00:00-24:00 UTC")):
         with pytest.raises(ConfigError, match="not with its `hours`"):
             over(a_tool(hours=hours), a_tool(hours=(OFFICE,)))
 
 
 def test_policies_that_cannot_be_compared_are_refused_at_build() -> None:
-    """With the actor, the place and what to do."""
     with pytest.raises(ConfigError, match=r"`book_flight` at `desk.r` that shadows another, but .*`loosens`"):
         over(asks(ApprovalPolicy(approvers=("role:b",))), asks(ApprovalPolicy(approvers=("role:a",))))
 
 
 def test_a_reference_over_a_routes_own_tool_obeys_it() -> None:
-    """The registry's tool is nearer there, and asks what the route's asks."""
     step = Step(name="s", tools=("book_flight",))
     actor = an_actor(routes=(Route(name="r", tools=(asks(True),), steps=(step,)),), shadowing="allow")
     catalog = build_catalog(tools=[asks(False)], actors=[actor])
@@ -203,7 +191,6 @@ def test_a_reference_over_a_routes_own_tool_obeys_it() -> None:
 
 @pytest.mark.row("F34")
 def test_a_turns_own_tool_obeys_what_it_comes_before() -> None:
-    """And a specialist does not come before a generalist at all: the nearer tool stays what it is."""
     catalog = over(asks(True), asks(False))
     found = ruled(catalog, transient=("book_flight",))
     assert (found.kind, found.tool and found.tool.activity) == ("ask", "book_flight@desk.r.*")
@@ -213,7 +200,6 @@ def test_a_turns_own_tool_obeys_what_it_comes_before() -> None:
 
 
 def test_an_approval_names_one_tool_of_a_name() -> None:
-    """The definitions of a tool at two places differ, though nothing else does; alone it is what it always was."""
     catalog = over(a_tool(), a_tool())
     near, far = catalog.tool("book_flight@desk.r"), catalog.tool("book_flight")
     assert near is not None
@@ -227,7 +213,6 @@ def test_an_approval_names_one_tool_of_a_name() -> None:
 
 
 def test_the_inventory_has_a_row_for_each() -> None:
-    """With whom it asks, and for whom it is."""
     rows = {row.tool: row for row in inventory(over(asks(False), asks(True)))}
     assert (rows["book_flight@desk.r"].needs, rows["book_flight@desk.r"].actors) == ("asks", ("desk",))
     assert rows["book_flight"].needs == "asks"
@@ -244,7 +229,6 @@ def _verdict(found: LocalGateDecision) -> int:
 
 
 def _layered(policies: Sequence[Any]) -> Catalog:
-    """A registry, an actor, a route and a step; each with the tool under its policy, or without it."""
     far, actor, route, step = (() if each is None else (asks(each),) for each in policies)
     routes = (Route(name="r", tools=route, steps=(Step(name="s", tools=step),)),)
     return build_catalog(tools=far, actors=[an_actor(own_tools=actor, routes=routes, shadowing="allow")])
@@ -255,7 +239,6 @@ def _layered(policies: Sequence[Any]) -> Catalog:
 @settings(max_examples=examples(150), deadline=None)
 @given(policies=LAYERS, cost=st.sampled_from([5.0, 20.0, 70.0]))
 def test_a_shadow_never_loosens_approval(policies: list[Any], cost: float) -> None:
-    """For random layers: at each place a call is judged no looser than by any tool of its name from there outwards."""
     catalog = _layered(policies)
     for count, (route, step) in ((2, ("", "")), (3, ("r", "")), (4, ("r", "s"))):
         alone = [
@@ -282,7 +265,6 @@ def test_a_shadow_never_loosens_approval(policies: list[Any], cost: float) -> No
     ],
 )
 def test_no_tool_of_an_actors_own_differs_from_another_by_case_only(own: dict[str, Any]) -> None:
-    """Beside the registry's, and beside one at another place of the same actor."""
     with pytest.raises(ConfigError, match="which differ by case only; rename one of them"):
         build_catalog(tools=[a_tool()], actors=[an_actor(**own)])
     build_catalog(tools=[a_tool()], actors=[an_actor(own_tools=(a_tool("look"),)), an_actor("b")])

@@ -38,14 +38,12 @@ GOOD = 'events: ["approval.*", "tool_call:pay"], url: "https://a.example/x", sec
 
 
 def load(folder: Path, written: str) -> None:
-    """The manifest with a subscription."""
     (folder / "paid_tools.py").write_text(HANDLER)
     (folder / "signoff.yaml").write_text(MANIFEST % written)
     load_manifest(folder / "signoff.yaml")
 
 
 def test_a_subscription_is_read(tmp_path: Path) -> None:
-    """With what it wants, and what it is by itself; it is no part of the catalog's hash."""
     load(tmp_path, GOOD)
     catalog = load_manifest(tmp_path / "signoff.yaml")
     feed = catalog.subscriptions["feed"]
@@ -78,7 +76,6 @@ def test_a_subscription_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_what_would_send_nothing_is_refused(tmp_path: Path, before: str, after: str, why: str) -> None:
-    """With the name of the subscription, and what to write."""
     assert before in GOOD
     with pytest.raises(ConfigError, match="feed") as refused:
         load(tmp_path, GOOD.replace(before, after))
@@ -86,7 +83,6 @@ def test_what_would_send_nothing_is_refused(tmp_path: Path, before: str, after: 
 
 
 def test_every_type_can_be_wanted() -> None:
-    """The list that patterns are checked against is that of the types there are."""
     assert set(EVENT_NAMES) | {"tool_call"} == set(EVENT_TYPES)
 
 
@@ -94,7 +90,6 @@ HANDLED = 'events: ["approval.*"], to: handler, handler: "paid_tools:report", ti
 
 
 def test_a_handler_is_read(tmp_path: Path) -> None:
-    """With how long it may take; a change of it is none of the catalog's hash."""
     load(tmp_path, HANDLED)
     feed = load_manifest(tmp_path / "signoff.yaml").subscriptions["feed"]
     assert feed.handler is not None
@@ -117,7 +112,6 @@ def test_a_handler_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_what_no_handler_could_take_is_refused(tmp_path: Path, before: str, after: str, why: str) -> None:
-    """At the build, with the name of the subscription."""
     assert before in HANDLED
     with pytest.raises(ConfigError, match="feed") as refused:
         load(tmp_path, HANDLED.replace(before, after))

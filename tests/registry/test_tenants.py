@@ -1,5 +1,3 @@
-"""A tool may exist for some tenants only."""
-
 from typing import Any
 
 import pytest
@@ -26,14 +24,12 @@ def gate(catalog: Catalog, tenant: str, route: str = "") -> tuple[str, str]:
 
 
 def of(*tools: Tool, **fields: Any) -> Catalog:
-    """A catalog with one actor."""
     return build_catalog(tools=tools, actors=[an_actor(**fields)])
 
 
 @pytest.mark.row("V07")
 @pytest.mark.row("F16")
 def test_a_tool_exists_for_its_tenants_only() -> None:
-    """To others it reads like one that does not exist, also where the actor lists it; none named is none."""
     for tools in (None, ("book_flight",)):
         known = of(a_tool(tenants=("main", "lab")), tools=tools)
         assert [gate(known, tenant) for tenant in ("main", "lab", "other")] == [
@@ -48,7 +44,6 @@ def test_a_tool_exists_for_its_tenants_only() -> None:
 
 
 def test_a_shadow_does_not_bring_it_to_others() -> None:
-    """Unless it says why."""
     far = a_tool(tenants=("lab",))
     for near, code in (
         (a_tool(), "not_available"),
@@ -62,21 +57,18 @@ def test_a_shadow_does_not_bring_it_to_others() -> None:
     ("given", "words"), [("main", "a list of names"), (("a b",), "is for `a b`"), ((1,), "a list of names")]
 )
 def test_wrong_tenants_are_refused(given: Any, words: str) -> None:
-    """At build, with the field."""
     with pytest.raises(RegistrationError, match=words) as caught:
         of(a_tool(tenants=given))
     assert caught.value.context["field"] == "tenants"
 
 
 def test_tenants_are_in_the_hash_and_no_part_of_what_is_approved() -> None:
-    """A tool that is opened to more is the same tool."""
     plain, limited = a_tool(), a_tool(tenants=("main",))
     assert of(plain).hash != of(limited).hash
     assert plain.definition == limited.definition
 
 
 def test_an_inventory_of_a_tenant_has_its_tools_alone() -> None:
-    """Also a shadow's, which is there for no more than what it stands over; without a tenant all of them."""
     near, far = a_tool(), a_tool(tenants=("acme",))
     routes = (Route(name="r", tools=(near,)),)
     catalog = build_catalog(tools=[far, a_tool("look")], actors=[an_actor(routes=routes, shadowing="allow")])

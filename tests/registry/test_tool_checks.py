@@ -20,7 +20,6 @@ REASON = "only the desk knows the tariff"
 
 
 def refusal(*tools: Tool) -> RegistrationError:
-    """What a registry of these tools is refused with."""
     with pytest.raises(RegistrationError) as caught:
         ToolRegistry(tools)
     return caught.value
@@ -28,20 +27,17 @@ def refusal(*tools: Tool) -> RegistrationError:
 
 @pytest.mark.row("B09")
 def test_generalist_is_routed_by_default() -> None:
-    """A generalist needs no routing and is routed."""
     assert ToolRegistry([a_tool()]).resolve("book_flight").routing == "routed"
 
 
 @pytest.mark.row("B24")
 def test_justified_specialist_is_routed_by_default() -> None:
-    """A specialist with a justification is legal and routed."""
     tool = a_tool(scope="specialist", justification=REASON)
     assert ToolRegistry([tool]).resolve(tool.name).routing == "routed"
 
 
 @pytest.mark.row("B25")
 def test_specialist_may_bypass_with_both_reasons() -> None:
-    """A specialist bypasses with a justification and a bypass reason."""
     tool = a_tool(scope="specialist", routing="bypass", justification=REASON, bypass_routing=BypassRouting("pure sum"))
     assert ToolRegistry([tool]).size == 1
 
@@ -101,7 +97,6 @@ WRONG = [
 def test_wrong_declaration_is_refused_naming_tool_field_and_value(
     fields: dict[str, Any], field: str, words: str
 ) -> None:
-    """A wrong declaration raises at the latest when the registry is built, with the tool, the field and the value."""
     name = fields.get("name", "book_flight")
     with pytest.raises(RegistrationError) as caught:
         ToolRegistry([a_tool(**fields)])
@@ -123,7 +118,6 @@ TWICE = [
 
 @pytest.mark.parametrize("fields", TWICE)
 def test_duplicate_name_is_fatal_and_named(fields: dict[str, Any]) -> None:
-    """The same name twice is an error, not the first or the last one's win."""
     error = refusal(a_tool(), a_tool(**fields))
     assert "already registered" in error.message
     assert error.context["tool_name"] == "book_flight"
@@ -131,7 +125,6 @@ def test_duplicate_name_is_fatal_and_named(fields: dict[str, Any]) -> None:
 
 @pytest.mark.row("B17")
 def test_first_failing_check_wins_in_order() -> None:
-    """Reserved name, duplicate, scope, generalist bypass, justification, bypass reason: each mended, the next shows."""
     wrong: dict[str, Any] = {"name": "respond", "scope": "nobody", "routing": "bypass", "peer_exposed": True}
     seen = []
     for mend in [
@@ -167,7 +160,6 @@ def test_first_failing_check_wins_in_order() -> None:
     ],
 )
 def test_filler_is_no_reason(text: str) -> None:
-    """Filler words are no justification, whatever their case and the space around them."""
     assert is_placeholder(text)
 
 
@@ -176,19 +168,16 @@ def test_filler_is_no_reason(text: str) -> None:
     "text", ["todo: ask finance", "abc", "nonesuch", "pending approvals are private", "x.x", "xx xx"]
 )
 def test_content_beyond_filler_is_not_policed(text: str) -> None:
-    """A reason that is more than filler is taken as it is."""
     assert not is_placeholder(text)
 
 
 @given(st.text(max_size=2))
 def test_two_characters_are_never_a_reason(text: str) -> None:
-    """No text of up to two characters is a reason."""
     assert is_placeholder(text)
 
 
 @pytest.mark.row("B28")
 def test_a_peer_exposed_generalist_registers_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """The design's warning is for as long as nothing publishes it; the agent card does."""
     with caplog.at_level(logging.WARNING, "signoff.registry"):
         assert ToolRegistry([a_tool(peer_exposed=True)]).resolve("book_flight").peer_exposed
     assert caplog.text == ""
@@ -196,15 +185,12 @@ def test_a_peer_exposed_generalist_registers_without_a_warning(caplog: pytest.Lo
 
 @pytest.mark.row("B20")
 def test_tool_knows_where_it_was_declared() -> None:
-    """The site is the file and line of the call that made the tool."""
     tool = Tool(name="t", description="d", input_schema=SCHEMA, handler=handler, scope="generalist")
     assert tool.site.startswith(f"{__file__}:")
     assert "test_tool_checks.py" in refusal(tool, tool).message
 
 
 def test_async_partials_and_callable_objects_are_handlers() -> None:
-    """What can be awaited with two arguments is a handler, whatever kind of callable it is."""
-
     class Callable:
         async def __call__(self, args: dict[str, Any], ctx: object) -> None: ...
 
@@ -223,7 +209,6 @@ def test_masked_argument_must_exist() -> None:
 
 
 def test_secret_arguments_are_declared_or_write_only() -> None:
-    """`secrets` and `writeOnly` are secret; a policy's masks are masked beside them."""
     schema = {"type": "object", "properties": {n: {"type": "string"} for n in "abc"} | {"d": {"writeOnly": True}}}
     policy = ApprovalPolicy.model_validate({"show": {"secret": ["b"]}})
     tool = a_tool(input_schema=schema, secrets=("a",), requires_approval=policy)

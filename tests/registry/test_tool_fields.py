@@ -37,7 +37,6 @@ class WiderTool(Tool):
 
 
 def wider(**fields: Any) -> WiderTool:
-    """A right one, with these fields besides."""
     right: dict[str, Any] = {
         "name": "book_flight",
         "description": "Book.",
@@ -48,7 +47,6 @@ def wider(**fields: Any) -> WiderTool:
 
 
 def test_a_new_field_is_one_line_with_its_description() -> None:
-    """Manifest, JSON Schema of its key, aliases and documentation follow from the declaration."""
     section = tool_section(WiderTool)
     keys = section.model_json_schema()["properties"]
     assert {"colour", "smells"} <= set(section.model_fields)
@@ -62,7 +60,6 @@ def test_a_new_field_is_one_line_with_its_description() -> None:
 
 
 def test_a_new_field_is_hashed_as_it_says_and_where_it_is_used() -> None:
-    """One of the definition makes approvals stale; another changes the catalog; none changes tools without it."""
     plain = wider()
     assert wider(colour="blue").definition != plain.definition == wider(smells=["tar"]).definition
     hashes = [ToolRegistry([each]).hash for each in (plain, wider(smells=()), wider(smells=("tar",)))]
@@ -82,7 +79,6 @@ def test_a_new_field_is_hashed_as_it_says_and_where_it_is_used() -> None:
     ],
 )
 def test_a_field_of_another_type_is_refused_where_the_tool_is_declared(fields: dict[str, Any], words: str) -> None:
-    """In words, with the place: before any registry is made."""
     with pytest.raises(RegistrationError) as refused:
         wider(**fields)
     assert refused.value.message.startswith(f"tool `book_flight` {words}")
@@ -91,14 +87,12 @@ def test_a_field_of_another_type_is_refused_where_the_tool_is_declared(fields: d
 
 
 def test_a_field_that_is_a_gate_may_not_be_dropped_by_a_shadow() -> None:
-    """A tool that takes the name of another keeps each field that is declared as a gate."""
     locked = wider(locked=True)
     assert dropped_gate(wider(colour="blue"), [wider(), locked]) == "locked"
     assert dropped_gate(locked, [wider(), locked]) == dropped_gate(locked, [wider()]) == ""
 
 
 def test_a_field_without_its_name_is_refused() -> None:
-    """In words, also where nothing is given that could be the tool's name."""
     with pytest.raises(RegistrationError, match="a tool takes its fields by name, such as `Tool"):
         Tool("book_flight")  # type: ignore[call-arg, misc]
     with pytest.raises(RegistrationError, match="a tool has no field `nam`; did you mean `name`"):
@@ -108,7 +102,6 @@ def test_a_field_without_its_name_is_refused() -> None:
 
 
 def test_a_list_is_kept_as_a_tuple() -> None:
-    """It cannot be changed after the tool was hashed."""
     words = ["work"]
     tool = a_tool(tags=words)
     words.append("money")
@@ -116,12 +109,10 @@ def test_a_list_is_kept_as_a_tuple() -> None:
 
 
 def test_every_field_is_described() -> None:
-    """Each has a first sentence, which editors and the documentation show."""
     assert [name for name, field in tool_fields(Tool).items() if not field.summary.endswith((".", ")"))] == []
 
 
 def test_every_hook_of_a_tool_is_checked_by_its_kind() -> None:
-    """A field whose name is a hook's carries that hook."""
     kinds = {each.field: each for each in vars(hooks).values() if isinstance(each, Hook)}
     fields = tool_fields(Tool)
     assert {name: fields[name].hook for name in kinds.keys() & fields.keys()} == {
@@ -131,5 +122,4 @@ def test_every_hook_of_a_tool_is_checked_by_its_kind() -> None:
 
 
 def test_keywords_of_the_decorator_are_fields_of_the_tool() -> None:
-    """So that each keyword is declared, described and hashed once."""
     assert set(tool_fields(ToolOptions)) < set(tool_fields(Tool))

@@ -21,7 +21,6 @@ JSON: Any = st.recursive(
 @pytest.mark.row("E22")
 @pytest.mark.row("E23")
 def test_trim_keeps_the_first_characters_and_says_the_length() -> None:
-    """The budget's characters, a newline and the marker with an em dash; longer than the budget by the marker."""
     cut = trim("x" * 100, 10)
     assert cut == ("x" * 10 + "\n[truncated \u2014 100 chars total]", True, 100)
     assert trim("x" * 10, 10) == ("x" * 10, False, 10)
@@ -30,7 +29,6 @@ def test_trim_keeps_the_first_characters_and_says_the_length() -> None:
 @pytest.mark.row("N12")
 @given(st.text(max_size=60), st.integers(min_value=0, max_value=70))
 def test_trim_counts_code_points(text: str, budget: int) -> None:
-    """What is kept is a prefix of code points, and nothing is cut that fits."""
     cut = trim(text, budget)
     assert cut.original_chars == len(text)
     assert cut.truncated == (len(text) > budget)
@@ -39,14 +37,12 @@ def test_trim_counts_code_points(text: str, budget: int) -> None:
 
 @given(JSON)
 def test_json_values_render_as_themselves(value: Any) -> None:
-    """JSON data comes through unchanged, text as it is."""
     text = render_value(value)
     assert text == value.encode("utf-8", "replace").decode() if isinstance(value, str) else json.loads(text) == value
 
 
 @pytest.mark.row("N13")
 def test_object_with_result_keys_is_plain_data() -> None:
-    """A dictionary that owns `error` or `data` is not taken for a failure."""
     assert json.loads(render_value({"error": "x", "data": 1})) == {"error": "x", "data": 1}
     assert ToolResult(1).cost == 0.0
 
@@ -63,13 +59,10 @@ def test_object_with_result_keys_is_plain_data() -> None:
     ],
 )
 def test_result_without_json_form_is_still_a_result(value: Any, expected: Any) -> None:
-    """The side effect has happened: whatever a handler returns becomes JSON."""
     assert jsonable(value) == expected
 
 
 def test_result_that_raises_while_it_is_read_is_still_a_result() -> None:
-    """A generator runs the tool's own code only when it is read, after the effect."""
-
     def rows() -> Iterator[int]:
         yield 1
         raise RuntimeError("cursor closed")
@@ -78,7 +71,6 @@ def test_result_that_raises_while_it_is_read_is_still_a_result() -> None:
 
 
 def test_endless_result_is_still_a_result() -> None:
-    """A value that contains itself becomes its type's name."""
     value: list[Any] = []
     value.append(value)
     assert jsonable(value) == "<list>"

@@ -20,7 +20,6 @@ SCHEMA = {"type": "object", "properties": {"amount": {}}, "required": ["amount"]
 
 
 def catalog(rule: str = "'never' in tool.tags") -> Catalog:
-    """Two tools, two actors, one global rule."""
     policy = ApprovalPolicy(auto_approve_if="args.amount == 1.0 && ctx.user.tier == 'standard'")
     return build_catalog(
         tools=[a_tool("pay", input_schema=SCHEMA, requires_approval=policy), a_tool("wire")],
@@ -49,7 +48,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_rules_over_tools_and_actors_alone_are_asked_once_for_all_turns(asked: list[str]) -> None:
-    """Another turn of the same actor has the same answer; another actor is another question."""
     known = catalog()
     for turn in ("t1", "t2"):
         assert [tool.name for tool in known.tool_view(pinned(turn=turn)).visible()] == ["pay", "wire"]
@@ -59,7 +57,6 @@ def test_rules_over_tools_and_actors_alone_are_asked_once_for_all_turns(asked: l
 
 
 def test_rules_over_the_context_are_asked_in_each(asked: list[str]) -> None:
-    """Who asks decides, so nobody is given another's answer."""
     known = catalog("tool.name == 'wire' && ctx.user.tier == 'standard'")
     for _ in range(2):
         assert [tool.name for tool in known.tool_view(pinned(tier="standard")).visible()] == ["pay"]
@@ -68,7 +65,6 @@ def test_rules_over_the_context_are_asked_in_each(asked: list[str]) -> None:
 
 
 def test_a_context_out_of_bounds_is_never_given_a_remembered_answer(asked: list[str]) -> None:
-    """What the engines cannot read is hidden, though the same actor's other turns were told that it is not."""
     known = catalog()
     assert known.tool_view(pinned()).visible()
     assert known.tool_view(pinned(channel="\ud800")).visible() == ()
@@ -76,7 +72,6 @@ def test_a_context_out_of_bounds_is_never_given_a_remembered_answer(asked: list[
 
 
 def test_an_actor_that_is_not_there_leaves_nothing_behind(asked: list[str]) -> None:
-    """Names of actors come from outside: no entry is kept for one that does not exist."""
     known = catalog()
     tool = known.tools()[0]
     for _ in range(2):
@@ -86,7 +81,6 @@ def test_an_actor_that_is_not_there_leaves_nothing_behind(asked: list[str]) -> N
 
 
 def test_a_verdict_holds_for_the_same_arguments_in_the_same_context(asked: list[str]) -> None:
-    """1 and 1.0 and true are three questions; another tier is a fourth; the same again is none."""
     known = catalog()
     policy = known.policy("pay")
     view, other = known.tool_view(pinned()), known.tool_view(pinned(tier="trusted"))
@@ -102,7 +96,6 @@ def test_a_verdict_holds_for_the_same_arguments_in_the_same_context(asked: list[
 
 
 def test_a_policy_is_asked_about_the_actor_whose_call_it_is() -> None:
-    """What one actor may do by a rule, another may not."""
     policy = ApprovalPolicy(auto_approve_if="actor.name == 'desk'")
     tool = a_tool("pay", input_schema=SCHEMA, requires_approval=policy)
     known = build_catalog(tools=[tool], actors=[an_actor("desk"), an_actor("till")])
@@ -111,7 +104,6 @@ def test_a_policy_is_asked_about_the_actor_whose_call_it_is() -> None:
 
 
 def test_no_more_than_a_hundred_verdicts_are_kept_a_context(asked: list[str]) -> None:
-    """The hundred-and-first question begins anew, so a long turn costs no more memory than that."""
     known = catalog()
     policy, view = known.policy("pay"), known.tool_view(pinned())
     for amount in range(100):
@@ -124,7 +116,6 @@ def test_no_more_than_a_hundred_verdicts_are_kept_a_context(asked: list[str]) ->
 
 
 def test_the_verdict_of_another_policy_of_the_same_name_is_never_taken_for_this_ones() -> None:
-    """An actor's own tool may have the name of another one, and a policy of its own."""
     found = catalog()
     view = found.tool_view(pinned(actor="desk"))
     loose, strict = (compile_policy(policy, tool=a_tool("pay").facts, input_schema=SCHEMA) for policy in (False, True))
@@ -132,7 +123,6 @@ def test_the_verdict_of_another_policy_of_the_same_name_is_never_taken_for_this_
 
 
 def test_what_reads_the_instant_is_asked_at_each_and_the_rest_once(asked: list[str]) -> None:
-    """The same call of the same turn is judged where it is proposed and again where it runs, at another instant."""
     day, night = (datetime(2026, 3, 2, hour, tzinfo=UTC) for hour in (9, 21))
     policy = ApprovalPolicy(auto_approve_if="ctx.now.hour < 18")
     denied_at_night = GlobalRule(name="night", rule="ctx.now.hour >= 18", effect="deny")
@@ -152,7 +142,6 @@ def test_what_reads_the_instant_is_asked_at_each_and_the_rest_once(asked: list[s
 
 
 def test_a_view_in_which_nothing_is_away_is_the_same_one() -> None:
-    """Each call asks for it; only what is away makes another, that remembers the same."""
     view = catalog().tool_view(pinned())
     assert view.without(frozenset()) is view
     away = view.without(frozenset({"wire"}))
@@ -191,7 +180,6 @@ def filtering() -> Catalog:
 
 
 def test_names_that_no_tool_has_cost_one_look_at_the_tools_a_context(filtered: list[str]) -> None:
-    """However many calls of them a model proposes, and whatever is away: filters are evaluated once a tool."""
     known = filtering()
     for number in range(10):
         away = GateFacts(unavailable=frozenset({"note"} if number % 2 else ()))
@@ -203,7 +191,6 @@ def test_names_that_no_tool_has_cost_one_look_at_the_tools_a_context(filtered: l
 
 
 def test_what_a_filter_says_holds_for_that_context_and_place_alone() -> None:
-    """Another route, step or user is another question."""
     known = filtering()
 
     def seen(ctx: CallContext) -> list[str]:

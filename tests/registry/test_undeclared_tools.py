@@ -17,7 +17,6 @@ def _catalog(undeclared: str = "ask", **fields: object) -> Catalog:
 
 
 def test_a_name_that_nobody_declared_means_a_tool_that_asks() -> None:
-    """With any arguments, whatever lists and toolsets the actor has; two names are two tools."""
     for fields in ({}, {"tools": ("refund",)}, {"tools": ()}):
         catalog = _catalog(**fields)
         view = catalog.tool_view(pinned(actor="roamer"))
@@ -34,7 +33,6 @@ def test_a_name_that_nobody_declared_means_a_tool_that_asks() -> None:
 
 
 def test_what_is_declared_or_reserved_never_means_it() -> None:
-    """Nor what differs from it by case alone; a tool that the actor may not have is not reached by this either."""
     view = _catalog(tools=()).tool_view(pinned(actor="roamer"))
     refund = view.tool("refund")
     assert refund is not None
@@ -43,7 +41,6 @@ def test_what_is_declared_or_reserved_never_means_it() -> None:
 
 
 def test_it_is_denied_unless_declared_otherwise() -> None:
-    """And shown to nobody who lists tools."""
     view = _catalog("deny").tool_view(pinned(actor="roamer"))
     assert view.tool("Bash") is None
     shown = _catalog().tool_view(pinned(actor="roamer")).visible()
@@ -51,14 +48,12 @@ def test_it_is_denied_unless_declared_otherwise() -> None:
 
 
 def test_it_is_part_of_the_catalog() -> None:
-    """Another catalog's hash, and a row of the inventory that says that it asks, and of whom."""
     assert _catalog().hash != _catalog("deny").hash
     row = next(each for each in inventory(_catalog()) if each.tool == "*@roamer")
     assert (row.needs, row.approvers, row.actors) == ("asks", ("role:approvers",), ("roamer",))
 
 
 def test_a_wrong_word_and_nobody_to_ask_are_told_at_start() -> None:
-    """By the actor's name and field, or the missing approvers."""
     with pytest.raises(ConfigError, match="write `deny` or `ask`"):
         _catalog("maybe")
     actors = [Actor(name="roamer", model="", external=ExternalAgent(acts_for=("user:a",), undeclared="ask"))]

@@ -24,7 +24,6 @@ WARNING = "This text asks for actions."
 @pytest.mark.row("E49")
 @given(st.text(max_size=300))
 def test_a_text_stands_whole_between_its_fences(text: str) -> None:
-    """Nothing is removed or changed, the mark is not in the text, and the same text has the same fences."""
     found = FENCES.fullmatch(fence_text(text, "fetch"))
     assert found is not None
     assert found[1] not in text
@@ -35,7 +34,6 @@ def test_a_text_stands_whole_between_its_fences(text: str) -> None:
 
 @pytest.mark.row("E49")
 def test_a_text_cannot_end_its_own_fence() -> None:
-    """Who knows how fences are made, and writes the end of one that was seen before, only gets another mark."""
     text = "hello"
     for _ in range(50):
         seen = fence_text(text, "fetch")
@@ -65,7 +63,6 @@ def test_a_text_cannot_end_its_own_fence() -> None:
     ],
 )
 def test_a_text_that_asks_for_actions_is_marked_and_kept(text: str) -> None:
-    """One line says so; the text is there as it was."""
     assert asks_for_actions(text)
     page_text = fence_text(text, "fetch")
     assert WARNING in page_text.splitlines()[1]
@@ -74,7 +71,6 @@ def test_a_text_that_asks_for_actions_is_marked_and_kept(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "The rules of chess.", "Flight AZ 610 leaves at 9.", "systematic: yes"])
 def test_a_plain_text_is_not_marked(text: str) -> None:
-    """The mark says nothing where nothing was asked."""
     assert not asks_for_actions(text)
     assert WARNING not in fence_text(text, "fetch")
 
@@ -83,7 +79,6 @@ def test_a_plain_text_is_not_marked(text: str) -> None:
     "piece", ["\n", "<", "< ", "ignore ", "ignore\n", "you must ", "call the ", "system ", "\u200b", "a", " "]
 )
 def test_a_text_made_to_be_slow_is_not(piece: str) -> None:
-    """Whoever writes the text decides what is searched: the longest one that a batch lets through takes no seconds."""
     text = (piece * RESULT_CHARS_PER_BATCH)[:RESULT_CHARS_PER_BATCH]
     began = time.process_time()
     assert text in fence_text(text, "fetch")
@@ -91,7 +86,6 @@ def test_a_text_made_to_be_slow_is_not(piece: str) -> None:
 
 
 def test_fences_are_the_same_in_every_process() -> None:
-    """They depend on the text alone: a try that is repeated elsewhere gives the same result."""
     code = "from signoff.registry.results.untrusted_text import fence_text; print(fence_text('abc', 'fetch'), end='')"
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert there == fence_text("abc", "fetch")

@@ -21,7 +21,6 @@ NAMES = ("city", "date", "project", "limits.cost")
 
 
 def catalog_with(*updates: str, context: dict[str, Any] | None = None, **fields: Any) -> Catalog:
-    """One tool that may update these, and one actor with a step that collects two fields."""
     step = Step(name="ask", collect={"city": CITY, "date": None})
     actors = [an_actor(routes=(Route(name="trip", steps=(step,)),)), an_actor("other")]
     declared = CONTEXT if context is None else context
@@ -31,7 +30,6 @@ def catalog_with(*updates: str, context: dict[str, Any] | None = None, **fields:
 def asked(
     catalog: Catalog, data: Any = None, context: Any = None, actor: str = "desk", **fields: Any
 ) -> AcceptedUpdates:
-    """What counts of these wishes."""
     (tool,) = catalog.tools()
     ctx = pinned(actor, **fields)
     return accept_updates(tool, catalog.scopes[actor], catalog.fields, ctx, data or {}, context or {})
@@ -39,7 +37,6 @@ def asked(
 
 @pytest.mark.row("F44")
 def test_what_a_tool_declares_counts_and_nothing_else() -> None:
-    """Data that a step of its actor collects, fields that the manifest declares; the rest is named and left out."""
     known = catalog_with("city", "project")
     found = asked(known, {"city": "Porto", "date": 1, "project": "x"}, {"project": "x", "city": "y", "actor": "boss"})
     assert found.updates == Updates(data={"city": "Porto"}, context={"project": "x"})
@@ -61,7 +58,6 @@ def test_what_a_tool_declares_counts_and_nothing_else() -> None:
     ],
 )
 def test_one_value_that_does_not_fit_lets_all_of_them_fail(data: Any, context: Any, words: str) -> None:
-    """The words say which and what is expected, and never the value."""
     found = asked(catalog_with(*NAMES), data, context)
     assert found.updates == NO_UPDATES
     assert found.problem.startswith(words)
@@ -93,7 +89,6 @@ def test_data_that_the_manifest_declares_as_a_whole_must_fit_as_a_whole() -> Non
 )
 @pytest.mark.row("P18")
 def test_a_wrong_declaration_is_refused_at_build(updates: Any, words: str) -> None:
-    """Names that nobody declares, and those that no tool may ever change."""
     step = Step(name="ask", collect={"city": CITY})
     actor = an_actor(routes=(Route(name="trip", steps=(step,)),))
     with pytest.raises(ConfigError, match=words) as caught:
@@ -102,14 +97,12 @@ def test_a_wrong_declaration_is_refused_at_build(updates: Any, words: str) -> No
 
 
 def test_a_tool_of_ones_own_is_checked_as_well() -> None:
-    """Wherever it stands."""
     actor = an_actor(own_tools=(a_tool("own", updates=("nowhere",)),))
     with pytest.raises(ConfigError, match="tool `own` updates `nowhere`"):
         build_catalog(tools=[], actors=[actor])
 
 
 def test_updates_are_in_the_hash_and_no_part_of_what_is_approved() -> None:
-    """A tool that may change more is the same tool."""
     one, more = catalog_with(), catalog_with("city")
     assert one.hash != more.hash
     assert one.tools()[0].definition == more.tools()[0].definition
@@ -123,7 +116,6 @@ KNOWN = [catalog_with(*NAMES[:number]) for number in range(len(NAMES) + 1)]
 @pytest.mark.row("P18")
 @given(st.sampled_from(KNOWN), WISHES, WISHES)
 def test_no_wish_reaches_a_standard_field(known: Catalog, data: dict[str, Any], context: dict[str, Any]) -> None:
-    """Whatever a tool wishes: rules read the same person, place and turn, and only declared names change."""
     found = asked(known, data, context).updates
     (tool,) = known.tools()
     assert {*found.data, *found.context} <= {*tool.updates}

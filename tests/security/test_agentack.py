@@ -45,20 +45,17 @@ async def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Async
 
 
 async def checked(lines: list[str], folder: Path, needing: tuple[str, ...] = ALWAYS) -> EvaluationReport:
-    """What the checker says of a trace, read from a file by its own parser."""
     file = folder / "trace.jsonl"
     file.write_text("\n".join(lines) + "\n")
     return evaluate_events(read_jsonl(file), policy=Policy(require_approval_for=needing, max_approval_age_seconds=1))
 
 
 async def ended(rig: GatewayRig, key: TurnKey) -> list[Record]:
-    """The record of a turn that has come to its end."""
     await asyncio.wait_for(rig.turns.signoff.result(key), 60)
     return await AuditLog(rig.turns.store).stream(key.workflow_id)
 
 
 async def asked(rig: GatewayRig, text: str) -> TurnKey:
-    """A turn that waits for people."""
     key = await rig.start(text)
     await rig.turns.waiting(key)
     return key
@@ -203,7 +200,6 @@ WAYS = (
 async def test_the_checker_passes_turns_that_people_decided(
     way: Callable[[GatewayRig], Any], rig: GatewayRig, tmp_path: Path
 ) -> None:
-    """Each way a call can go, as the record has it: every control that the checker knows holds."""
     lines = trace(await ended(rig, await way(rig)))
     report = await checked(lines, tmp_path)
     assert (report.status, report.findings) == ("PASS", ())
@@ -213,7 +209,6 @@ async def test_the_checker_passes_turns_that_people_decided(
 
 
 async def test_what_a_remembered_answer_let_run_was_asked_about_elsewhere(rig: GatewayRig, tmp_path: Path) -> None:
-    """The checker knows one approval an action: told that the tool always needs one, it reports a grant's use."""
     lines = trace(await ended(rig, await granted(rig)))
     assert (await checked(lines, tmp_path, ("alike:*",))).rule_counts == {"ACK001": 1}
 
@@ -266,7 +261,6 @@ BROKEN = {
 
 
 async def test_the_checker_finds_what_is_broken(rig: GatewayRig, tmp_path: Path) -> None:
-    """The pass above means something: the same trace with one thing wrong fails, under the rule of that thing."""
     lines = trace(await ended(rig, await approved(rig)))
     for rule, breaks in BROKEN.items():
         events = [json.loads(line) for line in lines]
@@ -277,7 +271,6 @@ async def test_the_checker_finds_what_is_broken(rig: GatewayRig, tmp_path: Path)
 
 
 async def test_an_edit_that_ran_without_a_new_yes_is_routed_around(rig: GatewayRig, tmp_path: Path) -> None:
-    """Arguments that nobody agreed to, under the answer to those before: the replaced question is a denial."""
     events = [json.loads(line) for line in trace(await ended(rig, await edited(rig)))]
     for event in _of(events, "action_executed"):
         event.pop("approval_id")
@@ -286,7 +279,6 @@ async def test_an_edit_that_ran_without_a_new_yes_is_routed_around(rig: GatewayR
 
 
 async def test_a_turn_that_waits_still_is_incomplete(rig: GatewayRig, tmp_path: Path) -> None:
-    """No answer yet is no evidence of one."""
     key = await asked(rig, "pay")
     report = await checked(trace(await AuditLog(rig.turns.store).stream(key.workflow_id)), tmp_path)
     assert (report.status, set(report.rule_counts)) == ("INCOMPLETE", {"ACK009"})
@@ -294,7 +286,6 @@ async def test_a_turn_that_waits_still_is_incomplete(rig: GatewayRig, tmp_path: 
 
 
 async def test_a_record_that_is_not_whole_is_no_evidence(rig: GatewayRig) -> None:
-    """What was too long to be kept, or was changed, is said, and no trace is made of it."""
     records = await ended(rig, await approved(rig))
     for data, words in (('{"too_long":40000,"sha256":"00"}', "too long"), ("[]", "was changed")):
         with pytest.raises(Refused, match=words):

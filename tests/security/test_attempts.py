@@ -47,7 +47,6 @@ async def asked(locked: GatewayRig, text: str = "both", by: str = "guest") -> Ap
 
 
 def key_of(request: ApprovalRequest) -> TurnKey:
-    """The turn of a request."""
     return TurnKey(request.tenant, request.session, request.turn)
 
 
@@ -63,7 +62,6 @@ def answer(request: ApprovalRequest, **fields: Any) -> Decision:
 
 
 def signed(request: ApprovalRequest, **fields: Any) -> Decision:
-    """The same with the gateway's signature."""
     return SIGNER.sign_decision(answer(request, **fields))
 
 
@@ -74,7 +72,6 @@ async def given(locked: GatewayRig, decision: Decision) -> Receipt:
 
 
 async def attempts(locked: GatewayRig, request: ApprovalRequest) -> list[Record]:
-    """What the turn's record has of attempts."""
     records = await AuditLog(locked.deps.store).stream(key_of(request).workflow_id)
     return [record for record in records if record.kind == "attempt"]
 
@@ -147,7 +144,6 @@ async def test_each_bad_answer_is_refused_with_its_receipt_and_recorded_through_
 
 
 async def test_an_answer_given_twice_counts_once_and_is_recorded(locked: GatewayRig) -> None:
-    """The same delivery again gets the first receipt; another delivery of the same person counts for nothing more."""
     request = await asked(locked)
     first, handle = signed(request), handle_of(locked, request)
     body = first.model_dump(mode="json", exclude_none=True)
@@ -182,7 +178,6 @@ NO_OBJECTS: dict[str, Any] = {"null": None, "a text": "approved", "a list": [{"v
 
 
 async def test_each_malformed_envelope_is_refused_with_the_field_and_recorded(locked: GatewayRig) -> None:
-    """Objects that are no decision, as Update and as Signal: `malformed`, and a record with the hash of what came."""
     request = await asked(locked)
     handle = handle_of(locked, request)
     for what, body in ENVELOPES.items():
@@ -205,7 +200,6 @@ async def test_each_malformed_envelope_is_refused_with_the_field_and_recorded(lo
 
 
 async def test_a_page_s_answer_is_recorded_though_its_reader_may_not_read_it_any_more(locked: GatewayRig) -> None:
-    """Bo opens a card, leaves the role that decides it, and approves by that page: 404, and the record has it."""
     request = await asked(locked)
     path = f"/approvals/{request.id}"
     gone = locked_rig(locked, people=[each for each in PEOPLE if each.id != "bo"] + [Person(id="bo", name="Bo")])
@@ -238,7 +232,6 @@ BODIES: dict[str, bytes] = {
 
 
 async def test_each_malformed_body_is_422_with_the_field_and_recorded(locked: GatewayRig) -> None:
-    """Through the API: a receipt `malformed`, nothing changed; the record has the sender and the hash, not the body."""
     request = await asked(locked)
     headers = {**bearer(await token_of(locked, "ana")), "content-type": "application/json"}
     for what, body in BODIES.items():
@@ -263,7 +256,6 @@ WRONG: dict[str, tuple[str, Facts, int, str]] = {
 
 
 async def test_each_refusal_of_the_api_is_recorded_under_who_tried(locked: GatewayRig) -> None:
-    """With a good token and a wrong wish: the receipt says what one may know, the record why, by the token's person."""
     request = await asked(locked)
     good = {"verdict": "approved", "question_hash": request.question_hash}
     for what, (person, body, status, code) in WRONG.items():
@@ -281,7 +273,6 @@ async def test_each_refusal_of_the_api_is_recorded_under_who_tried(locked: Gatew
 
 
 async def test_who_may_approve_what_they_asked_for_still_may_not_and_is_recorded(locked: GatewayRig) -> None:
-    """Ana is an approver of what she asks for; by either way it is refused as her own."""
     request = await asked(locked, "pay", "ana")
     headers = bearer(await token_of(locked, "ana"))
     own = {"verdict": "approved", "question_hash": request.question_hash}
@@ -298,7 +289,6 @@ async def test_who_may_approve_what_they_asked_for_still_may_not_and_is_recorded
 
 
 async def test_another_tenant_s_token_finds_nothing_here_and_is_recorded(locked: GatewayRig) -> None:
-    """Neither by the request's id nor by its code; the attempt is in the record."""
     request = await asked(locked)
     headers = bearer(await token_of(locked, STRANGER.id, tenant=STRANGER.tenant))
     for name in (request.id, request.code):
@@ -311,7 +301,6 @@ async def test_another_tenant_s_token_finds_nothing_here_and_is_recorded(locked:
 
 
 async def test_an_answer_to_what_was_never_asked_is_recorded_too(locked: GatewayRig) -> None:
-    """A request, a code and words that name nothing: 404 each, in the record of whatever they named."""
     log, headers = AuditLog(locked.deps.store), bearer(await token_of(locked, "ana"))
     before = len(await log.stream("admin/main"))
     for name in (f"main.{uuid.uuid4().hex[:12]}.t.c1.1", "Z9Z-9ZZ", "nothing"):

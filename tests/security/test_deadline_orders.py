@@ -46,7 +46,6 @@ async def turns_for(client: Client, store: Store, queue: str, *tools: Tool) -> A
 
 
 async def begun(turns: RunningTurns, count: int = 1) -> tuple[TurnKey, ApprovalRequest]:
-    """A turn that guest asked for, once it waits; and its first request."""
     turn = f"t{uuid.uuid4().hex[:12]}"
     asker = signed_asker(SIGNER, GUEST, "main", turn, turn, at=datetime.now(UTC))
     key = await turns.start(session_id=turn, turn_id=turn, principal=asker)
@@ -63,12 +62,10 @@ def answered(key: TurnKey, request: ApprovalRequest, after: float) -> Decision:
 
 
 def signed(key: TurnKey, request: ApprovalRequest, received: datetime) -> Decision:
-    """A yes that the gateway signed as received then."""
     return SIGNER.sign_decision(yes(key, question_hash=request.question_hash, received_at=received))
 
 
 async def receipt_of(client: Client, key: TurnKey) -> Receipt:
-    """What the turn says of its request afterwards."""
     handle = client.get_workflow_handle(key.workflow_id)
     receipt: Receipt = await query_workflow(handle, names.RECEIPT, yes(key).approval_id, result_type=Receipt)
     return receipt
@@ -78,8 +75,6 @@ async def receipt_of(client: Client, key: TurnKey) -> Receipt:
 async def test_while_no_worker_looks_the_time_of_receipt_decides(
     after: float, code: str, state: str, client: Client, store: Store, task_queue: str
 ) -> None:
-    """The timer has fired and the answer lies beside it: in time it counts, though it came after; else it does not,
-    though it lies in the store."""
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(timeout=3_600))
     async with turns_for(client, store, task_queue, tool) as turns:
@@ -103,8 +98,6 @@ async def test_while_no_worker_looks_the_time_of_receipt_decides(
 async def test_before_the_deadline_an_answer_received_after_it_is_late(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The request waits still, but the gateway signs no such answer and keeps none: it counts for nothing. What it
-    did receive in time counts."""
     ledger = Ledger()
     async with turns_for(client, store, task_queue, pay_tool(ledger)) as turns:
         key, request = await begun(turns)

@@ -65,7 +65,6 @@ async def undecided(found: RunningTurns, **fields: Any) -> TurnResult:
 async def test_no_path_runs_a_gated_tool_without_a_decision(
     way: str, client: Client, store: Store, task_queue: str
 ) -> None:
-    """Bypass routing, reading, retries, another queue, each kind of rule, a dry run: nobody decided, nothing ran."""
     ledger = Ledger()
     script = [calls(*((name, {"amount": 20}) for name in GATED)), respond("done")]
     async with running_turns(client, store, task_queue, catalog_with(ledger), script) as found:
@@ -76,7 +75,6 @@ async def test_no_path_runs_a_gated_tool_without_a_decision(
 
 
 async def test_what_is_not_offered_never_executes(client: Client, store: Store, task_queue: str) -> None:
-    """A hidden tool, another actor's, our own activities, a tool to decide with: there is no such thing for a model."""
     ledger = Ledger()
     script = [calls(*((name, {"amount": 20}) for name in NOT_OFFERED)), respond("done")]
     async with running_turns(client, store, task_queue, catalog_with(ledger), script) as found:

@@ -32,7 +32,6 @@ class Waiting:
 
 
 async def test_all_is_withdrawn_however_many_wait() -> None:
-    """Each once, in as many pages as it takes."""
     waiting = Waiting(25)
     swept = await sweep(waiting.cards, waiting.withdraw, "drill", pause=0.0)
     assert (swept.withdrawn, swept.waiting, len(waiting.tried)) == (25, (), 25)
@@ -48,7 +47,6 @@ async def test_what_is_left_when_the_time_is_over_is_named(count: int, tried: in
 
 
 async def test_one_that_cannot_be_ended_keeps_no_other_waiting() -> None:
-    """One whose turn does not answer is tried again; one that nobody may end is tried once. Both are named."""
     waiting = Waiting(12, stuck=frozenset({"a0"}), foreign=frozenset({"a1"}))
     swept = await sweep(waiting.cards, waiting.withdraw, "drill", patience=0.2, pause=0.01)
     assert (swept.withdrawn, swept.waiting) == (10, ("a1", "a0"))

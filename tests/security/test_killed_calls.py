@@ -54,7 +54,6 @@ class Installation:
         self.processes[role] = await self.running.enter_async_context(process)
 
     async def kill(self) -> None:
-        """Kills both at once, then starts both anew."""
         for role in _ROLES:
             self.processes[role].kill()
         await asyncio.gather(*(self.processes[role].wait() for role in _ROLES))
@@ -84,13 +83,11 @@ class Installation:
             await asyncio.sleep(_PAUSE)
 
     async def until(self, key: str, *states: str, **fields: Any) -> dict[str, Any]:
-        """What becomes of a call that is proposed again by its key."""
         while (found := await self.propose(key, **fields))["state"] not in states:
             await asyncio.sleep(_PAUSE)
         return found
 
     async def approve(self, call: str, **fields: Any) -> None:
-        """A person's yes."""
         approval = f"{call}.c1.1"
         shown = (await self.send("GET", f"/v1/approvals/{approval}", "ana")).json()
         about = {name: shown[name] for name in ("revision", "question_hash")}
@@ -105,7 +102,6 @@ class Installation:
         await self.approve(asked.removesuffix(".c1.1"))
 
     async def use(self, call: str) -> dict[str, Any]:
-        """Uses a permit and runs the effect."""
         answer = await self.insist(f"/v1/calls/{call}/use", key=uuid.uuid4().hex)
         assert answer.status_code == 200, answer.text
         permit: dict[str, Any] = answer.json()
@@ -151,7 +147,6 @@ async def installation(address: str, folder: Path) -> AsyncIterator[Installation
 
 @pytest.mark.usefixtures("encryption")
 async def test_calls_outlive_kills_at_every_step(server: ServerHandle, tmp_path: Path) -> None:
-    """Waiting, permitted, used without an answer, used and not reported, reported, running, and on its way."""
     async with installation(server.address, tmp_path) as found:
         waiting = await found.killed_agent("waiting")
         permitted = (await found.propose("permitted"))["id"]

@@ -70,7 +70,6 @@ class Stack:
     processes: dict[str, asyncio.subprocess.Process | ServerHandle] = field(default_factory=dict)
 
     async def begin(self, role: str) -> None:
-        """Start one of the three."""
         if role == "server":
             server = await start_server(self.options)
             self.running.push_async_callback(server.stop)
@@ -115,14 +114,12 @@ class Stack:
         return str(answer.json().get("status", answer.status_code))
 
     async def insist(self, key: TurnKey, delivery: str, **body: Any) -> str:
-        """The same answer until somebody takes it."""
         while (status := await self.answer(key, delivery, **body)) not in ("accepted", "pending"):
             await asyncio.sleep(_PAUSE)
         return status
 
 
 async def asks(signoff: TurnClient, key: TurnKey, kind: str = "approval") -> ApprovalRequest:
-    """The turn's request once it waits."""
     while True:
         with contextlib.suppress(ServerUnavailable, NotFound):
             view = await signoff.view(key)
@@ -204,7 +201,6 @@ async def stories(encryption: Encryption, tmp_path_factory: pytest.TempPathFacto
 async def test_a_kill_loses_no_answer_and_repeats_no_effect(
     victim: Victim, step: str, stories: dict[str, Story]
 ) -> None:
-    """The answer somebody was given a receipt for is honoured, its effect happened once, and the record says so."""
     story = stories[victim]
     assert story.receipts[step] in ("accepted", "pending")
     assert story.effects[step] == 1
@@ -238,7 +234,6 @@ async def test_a_kill_asks_neither_model_nor_people_twice(victim: Victim, step: 
 
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_the_record_is_whole_after_a_kill(victim: Victim, stories: dict[str, Story]) -> None:
-    """Every chain verifies, and there is one a turn."""
     report = stories[victim].report
     assert report is not None
     assert report.finding is None

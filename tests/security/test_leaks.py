@@ -72,7 +72,6 @@ async def played(turns: RunningTurns) -> TurnKey:
 async def test_arguments_are_in_no_id_attribute_log_error_or_record(
     plain_client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither the secret nor the plain ones: not in ids, attributes, logs, failures in the history, the record."""
     caplog.set_level(logging.INFO)
     async with running_turns(plain_client, store, task_queue, catalog(), SCRIPT) as turns:
         key = await played(turns)
@@ -106,7 +105,6 @@ def _failure(event: Any) -> Any:
 
 
 async def test_a_secret_argument_is_not_told_back(client: Client, store: Store, task_queue: str) -> None:
-    """The model and the card get what failed without it: masked on the card, cut out of the tool's own words."""
     async with running_turns(client, store, task_queue, catalog(), SCRIPT) as turns:
         key = await played(turns)
         view = await turns.signoff.view(key)
@@ -119,7 +117,6 @@ async def test_a_secret_argument_is_not_told_back(client: Client, store: Store, 
 
 
 async def test_the_gateway_logs_no_argument_and_no_token(locked: GatewayRig, caplog: pytest.LogCaptureFixture) -> None:
-    """A login to a bank asked for, refused, misspelt and approved over the API: nothing of it is in the log."""
     caplog.set_level(logging.INFO)
     tokens = {person: await token_of(locked, person) for person in ("guest", "bo", "approver")}
     started = await locked.http.post(

@@ -1,5 +1,3 @@
-"""Fifty people decide one request at once, over every door there is."""
-
 import asyncio
 import contextlib
 import dataclasses
@@ -99,7 +97,6 @@ class Race:
         return await self.asked_later()
 
     async def asked_later(self) -> Receipt:
-        """What the turn says to somebody who asks when it is over."""
         await self._rig.turns.signoff.result(self.turn)
         while True:
             # A busy machine may not answer fifty questions in time; asked again, it says the same.
@@ -113,7 +110,6 @@ class Race:
 
 
 async def begun(rig: GatewayRig) -> Race:
-    """A request of guest's that waits, and a token for each of the crowd that goes by HTTP."""
     headers = bearer(await token_of(rig, "guest"))
     answer = await rig.http.post("/v1/turns", json={"text": "pay", "actor": "desk"}, headers=headers)
     started = answer.json()
@@ -126,7 +122,6 @@ async def begun(rig: GatewayRig) -> Race:
 
 @pytest.mark.row("E58")
 async def test_fifty_deciders_over_every_door_have_one_winner_and_49_receipts_naming_them(rig: GatewayRig) -> None:
-    """The turn is free to end with the first; whoever comes later by whichever door is told who that was."""
     race = await begun(rig)
     answers = await asyncio.gather(*(race.run(number) for number in range(50)))
     result = await rig.turns.signoff.result(race.turn)

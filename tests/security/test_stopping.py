@@ -32,7 +32,6 @@ async def recorded(rig: GatewayRig, approval: str, kind: str) -> list[str]:
 async def test_the_kill_switch_ends_what_waits_refuses_what_comes_and_is_recorded(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """One request: all that waits is denied, what is new is denied until the thaw; who, why, and each end on record."""
     async with gateway_rig(client, store, task_queue) as rig:
         waiting = [await rig.asked("pay") for _ in range(5)]
         frozen = await rig.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
@@ -80,7 +79,6 @@ async def worker(manifest: Path, server: ServerHandle, folder: Path, queue: str)
 async def test_a_worker_whose_gated_tool_nobody_could_answer_for_does_not_start(
     server: ServerHandle, tmp_path: Path, task_queue: str
 ) -> None:
-    """No person has the role that is asked: one sentence with tool, role and remedy, and it ends."""
     shutil.copytree(PROJECT, tmp_path / "desk")
     manifest = tmp_path / "desk" / "signoff.yaml"
     asking = 'allow_remember: true\n      approvers: ["role:treasurers"]'
@@ -95,7 +93,6 @@ async def test_a_worker_whose_gated_tool_nobody_could_answer_for_does_not_start(
 async def test_a_worker_says_at_its_start_what_each_tool_needs(
     server: ServerHandle, tmp_path: Path, task_queue: str
 ) -> None:
-    """The gate inventory: each tool, whether it is automatic, asks or may be denied, and whom it asks."""
     process = await worker(PROJECT / "signoff.yaml", server, tmp_path, task_queue)
     assert process.stdout is not None
     try:

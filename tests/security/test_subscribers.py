@@ -52,7 +52,6 @@ pytestmark = pytest.mark.timeout(240)
 
 
 def write_examples(folder: Path) -> None:
-    """The two subscribers, as the page shows them."""
     page = next(each for each in PAGES if each.name == "events.md")
     shown = {block.file: block.text for block in blocks(page)}
     for name in ("webhook.py", "event_log.py"):
@@ -60,7 +59,6 @@ def write_examples(folder: Path) -> None:
 
 
 def steps_of(events: Sequence[dict[str, Any]], tool: str) -> list[str]:
-    """The steps that are about one tool's call, or about the turn."""
     about = {each["subject"] for each in events if each["data"].get("tool") == tool}
     return [each["type"] for each in events if each["subject"] in about or each["type"].startswith("turn.")]
 
@@ -68,9 +66,6 @@ def steps_of(events: Sequence[dict[str, Any]], tool: str) -> list[str]:
 async def test_subscribers_see_a_turn_approved_by_mail_after_a_kill(
     client: Client, server: ServerHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each event once by its id, in order, with its arguments and without the secret in them; a specialist's reach the
-    handler of its actor alone.
-    """
     write_examples(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FINANCE_SECRET", "whsec_" + base64.b64encode(os.urandom(32)).decode())
@@ -173,7 +168,6 @@ async def _list_owed(folder: Path) -> list[str]:
 
 
 def test_each_subscriber_has_fifteen_lines(tmp_path: Path) -> None:
-    """Beside what it imports."""
     write_examples(tmp_path)
     for name in ("webhook.py", "event_log.py"):
         lines = [each for each in (tmp_path / name).read_text().splitlines() if each.strip()]

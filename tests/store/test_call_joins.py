@@ -11,7 +11,6 @@ KEY = "k" * 64
 
 
 async def test_of_many_at_once_all_join_one(store_url: str) -> None:
-    """Each gateway has connections of its own; one proposal begins the call, all are told the same turn."""
     async with contextlib.AsyncExitStack() as stack:
         gateways = [CallJoins(await stack.enter_async_context(open_store(store_url))) for _ in range(2)]
         asked = [each.join(KEY, f"turn-{number}-{of}") for number in range(10) for of, each in enumerate(gateways)]
@@ -21,7 +20,6 @@ async def test_of_many_at_once_all_join_one(store_url: str) -> None:
 
 
 async def test_a_released_call_is_joined_no_more(store_url: str) -> None:
-    """The next proposal begins another, which whoever releases the first one late does not take away."""
     async with open_store(store_url) as store:
         joins = CallJoins(store)
         first = await joins.join(KEY, "one")
@@ -35,7 +33,6 @@ async def test_a_released_call_is_joined_no_more(store_url: str) -> None:
 
 
 async def test_of_releases_and_proposals_at_once_none_is_lost(store_url: str) -> None:
-    """Whoever joins while others release has a call, and of all calls each is begun by one."""
     async with contextlib.AsyncExitStack() as stack:
         gateways = [CallJoins(await stack.enter_async_context(open_store(store_url))) for _ in range(2)]
 
@@ -53,7 +50,6 @@ async def test_of_releases_and_proposals_at_once_none_is_lost(store_url: str) ->
 
 
 async def test_calls_whose_results_nobody_fetched_are_forgotten(store_url: str) -> None:
-    """So that the table does not grow for ever."""
     async with open_store(store_url) as store:
         joins = CallJoins(store)
         await joins.join(KEY, "one")
@@ -64,7 +60,6 @@ async def test_calls_whose_results_nobody_fetched_are_forgotten(store_url: str) 
 
 
 async def test_a_moved_key_names_another_call(store_url: str) -> None:
-    """Whether it named one or none; what it names is found, and whoever joins is told it."""
     async with open_store(store_url) as store:
         joins = CallJoins(store)
         assert await joins.find(KEY) == ""
@@ -76,7 +71,6 @@ async def test_a_moved_key_names_another_call(store_url: str) -> None:
 
 
 async def test_what_was_given_with_a_call_is_told_again(store_url: str) -> None:
-    """As the first one gave it, whatever later ones give; one that gave nothing has nothing."""
     async with open_store(store_url) as store:
         joins = CallJoins(store)
         assert await joins.read(KEY) is None

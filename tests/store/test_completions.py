@@ -15,7 +15,6 @@ HERE = SessionKey("main", "s")
 
 
 async def test_the_first_reply_of_a_completion_is_kept_with_its_blob(store: Store) -> None:
-    """An attempt that comes after is given the first one; its own blob is not written, as nothing names it."""
     kept = Completions(store)
     first, second = Blob.of(b'{"id": 1}'), Blob.of(b'{"id": 2}')
     assert await kept.read("run", 1) is None
@@ -29,7 +28,6 @@ async def test_the_first_reply_of_a_completion_is_kept_with_its_blob(store: Stor
 
 
 async def test_of_two_attempts_at_once_both_have_the_same_reply(store: Store) -> None:
-    """Whichever came first: what the turn hears does not depend on which of them it hears."""
     kept = Completions(store)
     bodies = [f"reply {number}".encode() for number in range(8)]
     found = await asyncio.gather(*(kept.keep("run", 1, body, HERE) for body in bodies))
@@ -38,7 +36,6 @@ async def test_of_two_attempts_at_once_both_have_the_same_reply(store: Store) ->
 
 
 async def test_a_late_attempt_finds_the_reply_of_a_completion_that_is_over(store: Store) -> None:
-    """The next completion takes none away: a worker that was taken for lost must not judge other calls then."""
     kept = Completions(store)
     for number in (1, 2, 3):
         await kept.keep("run", number, b"reply", HERE)
@@ -46,7 +43,6 @@ async def test_a_late_attempt_finds_the_reply_of_a_completion_that_is_over(store
 
 
 async def test_everything_too_old_is_dropped_at_once(store: Store) -> None:
-    """However many there are; what an attempt may still look for stays."""
     kept = Completions(store)
     for number in range(1, 46):
         await kept.keep("old", number, b"reply", HERE)

@@ -1,5 +1,3 @@
-"""JSON in and out of the store."""
-
 from typing import Any
 
 import pytest
@@ -27,7 +25,6 @@ HERE = SessionKey("main", "s")
 @pytest.mark.parametrize("char", ["a", "é", "東", "🛫", '"', "\n"])
 @pytest.mark.parametrize("extra", [0, 1])
 async def test_eight_kib_of_json_stay_inline_and_one_byte_more_does_not(store: Store, char: str, extra: int) -> None:
-    """The limit counts bytes of compact JSON in UTF-8, whatever the characters; the value comes back either way."""
     width = len(json_bytes(char)) - 2
     text = char * ((INLINE_BYTES - 2) // width)
     text += "a" * (INLINE_BYTES - len(json_bytes(text)) + extra)
@@ -41,7 +38,6 @@ async def test_eight_kib_of_json_stay_inline_and_one_byte_more_does_not(store: S
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 @given(value=JSON)
 async def test_every_json_value_survives(store: Store, value: Any) -> None:
-    """What goes in comes out, small or kept as a blob."""
     assert await load_in(store, await to_content(store, value, HERE), HERE) == value
     kept = Content(blob=await keep(store, json_bytes(value), HERE))
     assert await load_in(store, Content.model_validate_json(kept.model_dump_json()), HERE) == value
@@ -49,19 +45,16 @@ async def test_every_json_value_survives(store: Store, value: Any) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", {"a": {1, 2}}, object(), [b"x"]])
 async def test_what_is_not_json_is_refused(store: Store, value: Any) -> None:
-    """Nothing that could not be read again is written."""
     with pytest.raises(NotCanonical):
         await to_content(store, value, HERE)
 
 
 async def test_a_missing_blob_is_an_unavailable_store(store: Store) -> None:
-    """A reference whose bytes are not there is never an empty value."""
     with pytest.raises(StoreUnavailable, match="is not in this store"):
         await load(store, Content(blob=BlobRef(sha256="0" * 64, size=3)))
 
 
 async def test_a_changed_blob_is_not_believed(store: Store) -> None:
-    """Bytes that do not match their hash are refused."""
     ref = await store.put_blob(b'"420"', HERE)
     await store.run(lambda connection: connection.execute(update(BLOBS).values(body=b'"999"')).close())
     with pytest.raises(StoreUnavailable, match="was changed"):
@@ -70,7 +63,6 @@ async def test_a_changed_blob_is_not_believed(store: Store) -> None:
 
 @pytest.mark.parametrize("other", [SessionKey("main", "t"), SessionKey("acme", "s")])
 async def test_a_blob_is_of_its_own_session_alone(store: Store, other: SessionKey) -> None:
-    """Named in another session or tenant, or by its hash alone, it is answered like one that is not there."""
     content = await to_content(store, "x" * (INLINE_BYTES + 1), HERE)
     ref = content.blob
     assert ref is not None

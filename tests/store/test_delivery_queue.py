@@ -19,7 +19,6 @@ ON = ("slack", "mail")
 
 
 def a_card(person: str = "bo", channel: str = "slack", **fields: Any) -> NewDelivery:
-    """A card for one person."""
     return NewDelivery(**({"request": a_request(), "person": person, "channel": channel, "address": person} | fields))
 
 
@@ -32,19 +31,16 @@ async def out(deliveries: DeliveryQueue, **fields: Any) -> DeliveryRow:
 
 
 async def read(deliveries: DeliveryQueue, token: str) -> DeliveryRow:
-    """The card as it is now."""
     row = await deliveries.by_token(token)
     assert row is not None
     return row
 
 
 async def let_leases_end(store: Store) -> None:
-    """As if a minute had passed."""
     await store.run(lambda connection: connection.execute(update(DELIVERIES).values(claimed_until=0)).close())
 
 
 async def test_a_card_is_planned_once(store: Store) -> None:
-    """However often it is planned, also by two at once; what is there stays as it is."""
     deliveries = DeliveryQueue(store)
     cards = [a_card(), a_card(channel="mail"), a_card("cy")]
     assert sorted(await asyncio.gather(deliveries.plan(cards), deliveries.plan(cards[::-1]))) == [0, 3]
@@ -58,7 +54,6 @@ async def test_a_card_is_planned_once(store: Store) -> None:
 
 
 async def test_a_token_names_one_card_and_tells_nothing(store: Store) -> None:
-    """It is the same whoever makes it, in letters that every channel keeps, and another for every other card."""
     parts: list[tuple[str, int, str, str]] = [("a", 1, "p", "c"), ("b", 1, "p", "c"), ("a", 2, "p", "c")]
     parts += [("a", 1, "q", "c"), ("a", 1, "p", "d")]
     tokens = [delivery_token(b"k" * 32, *each) for each in parts]
@@ -70,7 +65,6 @@ async def test_a_token_names_one_card_and_tells_nothing(store: Store) -> None:
 
 
 async def test_a_claimed_card_is_nobody_elses_for_a_minute(store: Store) -> None:
-    """A sender that is killed loses it by that; the next one sends it under the same token."""
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (first,) = await deliveries.claim_due(9, ON)
@@ -81,7 +75,6 @@ async def test_a_claimed_card_is_nobody_elses_for_a_minute(store: Store) -> None
 
 
 async def test_only_what_is_due_on_these_channels_is_claimed(store: Store) -> None:
-    """The longest due first."""
     deliveries = DeliveryQueue(store)
     now = datetime.now(UTC)
     ages = {"bo": -5, "cy": -9, "di": 60}
@@ -94,7 +87,6 @@ async def test_only_what_is_due_on_these_channels_is_claimed(store: Store) -> No
 
 
 async def test_two_senders_share_the_work(store_url: str) -> None:
-    """Forty cards, claimed by six at once over three connections: each is claimed once."""
     stores = [await Store.open(store_url) for _ in range(3)]
     people = [f"p{number}" for number in range(40)]
     await DeliveryQueue(stores[0]).plan([a_card(person) for person in people])
@@ -107,7 +99,6 @@ async def test_two_senders_share_the_work(store_url: str) -> None:
 
 @pytest.mark.postgres
 async def test_who_claims_beside_another_gets_what_that_one_leaves(postgres_url: str) -> None:
-    """A claim that has not ended yet holds the first ten cards: the next ten are claimed, and not none."""
     async with open_store(postgres_url) as store:
         deliveries = DeliveryQueue(store)
         await deliveries.plan([a_card(f"p{number}") for number in range(20)])
@@ -123,7 +114,6 @@ async def test_who_claims_beside_another_gets_what_that_one_leaves(postgres_url:
 
 
 async def test_what_did_not_get_out_is_due_again(store: Store) -> None:
-    """After the time that was said, with the vendor's words, whatever is in them."""
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (row,) = await deliveries.claim_due(9, ON)
@@ -137,7 +127,6 @@ async def test_what_did_not_get_out_is_due_again(store: Store) -> None:
 
 
 async def test_what_cannot_get_out_is_not_tried_again(store: Store) -> None:
-    """The vendor's code stays with it."""
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (row,) = await deliveries.claim_due(9, ON)
@@ -160,7 +149,6 @@ async def test_what_cannot_get_out_is_not_tried_again(store: Store) -> None:
     ],
 )
 async def test_reports_never_lead_back(store: Store, expected: list[Reported], state: str) -> None:
-    """Vendors tell of one message in any order."""
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     for each in expected:
@@ -170,7 +158,6 @@ async def test_reports_never_lead_back(store: Store, expected: list[Reported], s
 
 
 async def test_a_report_of_an_unknown_message_changes_nothing(store: Store) -> None:
-    """Of another channel, of no name, or of a card that is not written down as sent yet."""
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card("cy")])
@@ -186,7 +173,6 @@ async def test_a_report_of_an_unknown_message_changes_nothing(store: Store) -> N
 
 
 async def test_cards_are_found_by_what_an_answer_names(store: Store) -> None:
-    """By token, by the vendor's names, else by who is asked where; nothing finds more than it names."""
     deliveries = DeliveryQueue(store)
     row = await out(deliveries, request=a_request(args=Content(inline={"to": "ü"})))
     assert (row.handle, row.sent_at is not None, row.request.args.inline) == ({"ts": "1"}, True, {"to": "ü"})
@@ -204,7 +190,6 @@ async def test_cards_are_found_by_what_an_answer_names(store: Store) -> None:
 
 
 async def test_an_end_closes_what_is_out_and_drops_the_rest(store: Store) -> None:
-    """A card that is on its way at that moment is closed once it is out; each is closed once, saying how it ended."""
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card("cy"), a_card("di")])
@@ -247,7 +232,6 @@ async def test_card_that_was_claimed_and_put_back_counts_as_never_tried(store: S
 
 
 async def test_the_end_of_one_revision_leaves_the_next(store: Store) -> None:
-    """A request that is asked anew has cards of its own."""
     deliveries = DeliveryQueue(store)
     await out(deliveries)
     await deliveries.plan([a_card(request=a_request(revision=2))])
@@ -257,7 +241,6 @@ async def test_the_end_of_one_revision_leaves_the_next(store: Store) -> None:
 
 
 async def test_unfinished_cards_are_read_page_by_page(store: Store) -> None:
-    """Each page goes on after the last card of the one before, also where several are of one moment."""
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card(f"p{number}") for number in range(5)])
     found: list[DeliveryRow] = []
@@ -267,7 +250,6 @@ async def test_unfinished_cards_are_read_page_by_page(store: Store) -> None:
 
 
 async def test_what_is_over_is_forgotten_in_time(store: Store) -> None:
-    """A card that is out, or that waits, never is."""
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card(request=a_request(revision=2)), a_card("cy", request=a_request(revision=2))])
@@ -283,7 +265,6 @@ async def test_what_is_over_is_forgotten_in_time(store: Store) -> None:
 
 
 async def test_a_reminder_is_the_same_card_once_more(store: Store) -> None:
-    """Due at once for every card that is out, and no more once it went."""
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card("cy", due_at=datetime.now(UTC) + timedelta(hours=1))])
@@ -297,7 +278,6 @@ async def test_a_reminder_is_the_same_card_once_more(store: Store) -> None:
 
 
 async def test_a_reminder_of_a_list_leaves_it_a_list(store: Store) -> None:
-    """What a card is and whether it is to be reminded of are two things: a list is never answered as if it were one."""
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card()])
     (row,) = await deliveries.claim_due(9, ON)
@@ -312,7 +292,6 @@ async def test_a_reminder_of_a_list_leaves_it_a_list(store: Store) -> None:
 
 
 async def test_a_reminder_counts_once_and_brings_what_the_request_is_now(store: Store) -> None:
-    """Notices are read in any order and by several at once: none leads back, and an escalation is no reminder."""
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     extended = datetime(2030, 1, 1, tzinfo=UTC)
@@ -332,7 +311,6 @@ async def test_a_reminder_counts_once_and_brings_what_the_request_is_now(store: 
 
 
 async def test_a_reminder_that_fails_leaves_its_card(store: Store) -> None:
-    """The first card is still there."""
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.remind(a_request(reminded=1))
@@ -345,7 +323,6 @@ async def test_a_reminder_that_fails_leaves_its_card(store: Store) -> None:
 
 
 async def test_a_card_for_later_may_be_due_now(store: Store) -> None:
-    """As when the channel before it failed; one that waits for a vendor to be up again waits no more."""
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card(due_at=datetime.now(UTC) + timedelta(hours=1))])
     (row,) = await deliveries.of_request("main.s.t.c1.1")
@@ -354,7 +331,6 @@ async def test_a_card_for_later_may_be_due_now(store: Store) -> None:
 
 
 async def test_a_dropped_card_is_not_sent(store: Store) -> None:
-    """Only one that is not out yet can be dropped."""
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     await deliveries.plan([a_card("cy")])
@@ -368,7 +344,6 @@ async def test_a_dropped_card_is_not_sent(store: Store) -> None:
 
 
 async def test_one_message_may_tell_of_several_requests(store: Store) -> None:
-    """A digest: its cards have one name at the vendor, and are told apart by their tokens."""
     deliveries = DeliveryQueue(store)
     requests = [a_request(id=f"main.s.t.c1.{number}") for number in (1, 2)]
     await deliveries.plan([a_card(request=request) for request in requests])
@@ -381,7 +356,6 @@ async def test_one_message_may_tell_of_several_requests(store: Store) -> None:
 
 
 async def test_a_card_that_cannot_be_read_holds_up_no_other(store: Store) -> None:
-    """As of a newer version: it is set aside for a while, whatever asks for it, and is left as it is."""
     deliveries = DeliveryQueue(store)
     await deliveries.plan([a_card("bo"), a_card("cy"), a_card("di")])
     odd = update(DELIVERIES).where(DELIVERIES.c.person == "bo").values(request='{"id": "x"}', due_at=0)
@@ -398,7 +372,6 @@ async def test_a_card_that_cannot_be_read_holds_up_no_other(store: Store) -> Non
 
 
 async def test_cards_outlive_the_process(sqlite_url: str) -> None:
-    """They are in the store, not in memory."""
     async with open_store(sqlite_url) as store:
         row = await out(DeliveryQueue(store))
     async with open_store(sqlite_url) as store:
@@ -406,7 +379,6 @@ async def test_cards_outlive_the_process(sqlite_url: str) -> None:
 
 
 async def test_a_tenant_with_thousands_of_cards_keeps_no_other_waiting(store: Store) -> None:
-    """Its cards were planned before; of each claim the others have their share, until nothing of theirs is due."""
     deliveries = DeliveryQueue(store)
     noisy = a_request().model_copy(update={"id": "acme.s.t.c1.1", "tenant": "acme"})
     await deliveries.plan([a_card(f"p{number}", request=noisy) for number in range(2_000)])
@@ -418,19 +390,16 @@ async def test_a_tenant_with_thousands_of_cards_keeps_no_other_waiting(store: St
 
 
 def cards_of(tenant: str, number: int) -> list[NewDelivery]:
-    """So many cards of one tenant."""
     request = a_request(tenant=tenant, id=f"{tenant}.s.t.c1.1")
     return [a_card(f"p{each}", request=request) for each in range(number)]
 
 
 async def let_the_time_of_limits_pass(store: Store) -> None:
-    """As if an hour had passed."""
     earlier = update(COUNTED_ACTS).values(at=COUNTED_ACTS.c.at - 3_600_000)
     await store.run(lambda connection: connection.execute(earlier).close())
 
 
 async def test_a_tenant_is_sent_no_more_cards_than_its_limit(store: Store) -> None:
-    """Others are sent theirs meanwhile, one without a limit all of them; once the time is over it goes on."""
     limits = parse_tenant_limits("deliveries=3/hour; acme: deliveries=off; beta: deliveries=1/hour")
     deliveries = DeliveryQueue(store, limits)
     for tenant, number in (("main", 8), ("acme", 6), ("beta", 3), ("calm", 2)):
@@ -444,7 +413,6 @@ async def test_a_tenant_is_sent_no_more_cards_than_its_limit(store: Store) -> No
 
 
 async def test_what_is_tried_again_counts_again(store: Store) -> None:
-    """A vendor that takes nothing is asked no more often than one that does."""
     deliveries = DeliveryQueue(store, parse_tenant_limits("deliveries=3/hour"))
     await deliveries.plan(cards_of("main", 2))
     for row in await deliveries.claim_due(9, ON):
@@ -453,7 +421,6 @@ async def test_what_is_tried_again_counts_again(store: Store) -> None:
 
 
 async def test_what_is_over_is_shown_so_whatever_was_sent(store: Store) -> None:
-    """A card with buttons that do nothing any more is nobody's to keep."""
     deliveries = DeliveryQueue(store, parse_tenant_limits("deliveries=1/hour"))
     row = await out(deliveries)
     await deliveries.end(row.approval, 1, row.request)
@@ -461,7 +428,6 @@ async def test_what_is_over_is_shown_so_whatever_was_sent(store: Store) -> None:
 
 
 async def test_senders_at_once_keep_the_limit_together(store_url: str) -> None:
-    """Six looks of three processes at two tenants' many cards."""
     limits = parse_tenant_limits("deliveries=7/hour")
     async with open_store(store_url) as one, open_store(store_url) as two, open_store(store_url) as three:
         queues = [DeliveryQueue(each, limits) for each in (one, two, three)]

@@ -8,7 +8,6 @@ from signoff.store.store import Store
 
 
 async def test_a_block_is_known_once_it_was_confirmed(store: Store) -> None:
-    """Of one person of one tenant, for every request."""
     footers = Footers(store)
     for code in ("K7Q2FM", "A1B2C3", "A1B2C3"):
         await footers.ask("main", "ana", "d1", code)
@@ -25,7 +24,6 @@ async def test_a_block_is_known_once_it_was_confirmed(store: Store) -> None:
 
 
 async def test_what_is_known_is_not_crowded_out_by_what_was_asked(store: Store) -> None:
-    """No more is read than a person can have written by hand."""
     footers = Footers(store)
     await footers.ask("main", "ana", "known", "K7Q2FM")
     await footers.confirm("main", "ana", "known")
@@ -37,7 +35,6 @@ async def test_what_is_known_is_not_crowded_out_by_what_was_asked(store: Store) 
 
 
 async def test_what_was_never_confirmed_is_forgotten(store: Store) -> None:
-    """After a while; what is known stays."""
     footers = Footers(store)
     await footers.ask("main", "ana", "d1", "K7Q2FM")
     await footers.ask("main", "ana", "d2", "K7Q2FM")

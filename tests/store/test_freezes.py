@@ -27,7 +27,6 @@ def tickets(connection: Connection, keys: list[str]) -> set[str]:
 
 
 async def test_a_frozen_tenant_is_given_no_ticket_and_others_are(store: Store) -> None:
-    """The claim says why, and leaves no row behind."""
     await Freezes(store).freeze("main", reason="stolen laptop", by="ana")
     assert await store.claim(KEY, **MAIN) == Claim(kind="frozen", frozen="stolen laptop")
     assert await store.read_ticket(KEY) is None
@@ -35,7 +34,6 @@ async def test_a_frozen_tenant_is_given_no_ticket_and_others_are(store: Store) -
 
 
 async def test_what_was_begun_before_a_freeze_is_still_told(store: Store) -> None:
-    """A finished ticket answers with its outcome; an open one says that the tenant is frozen now."""
     await store.claim(KEY, **MAIN)
     await store.claim(ticket_key(KEY, 2), **MAIN)
     await store.record(KEY, PAID)
@@ -45,7 +43,6 @@ async def test_what_was_begun_before_a_freeze_is_still_told(store: Store) -> Non
 
 
 async def test_the_first_freeze_stands_until_it_is_lifted(store: Store) -> None:
-    """Freezing again keeps who did it and why; thawing gives tickets away again."""
     freezes = Freezes(store)
     first = await freezes.freeze("main", reason="stolen laptop", by="ana")
     assert (first.tenant, first.reason, first.by) == ("main", "stolen laptop", "ana")
@@ -57,14 +54,12 @@ async def test_the_first_freeze_stands_until_it_is_lifted(store: Store) -> None:
 
 
 async def test_every_freeze_is_listed(store: Store) -> None:
-    """One row a tenant."""
     for tenant in ("main", "other"):
         await Freezes(store).freeze(tenant, reason="r", by="ana")
     assert {each.tenant for each in await Freezes(store).all()} == {"main", "other"}
 
 
 async def test_a_freeze_waits_for_claims_that_have_begun(store: Store, store_url: str) -> None:
-    """When the freeze returns, every ticket that was given is already committed: none appears afterwards."""
     async with open_store(store_url) as second:
         for turn in range(20):
             tenant = f"t{turn}"
@@ -82,8 +77,6 @@ async def test_a_freeze_waits_for_claims_that_have_begun(store: Store, store_url
 
 @pytest.mark.postgres
 async def test_a_freeze_overtakes_no_claim_on_its_way(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim that has looked for a freeze and not yet committed holds the freeze up."""
-
     looked = threading.Event()
 
     def slow(connection: Connection, tenant: str) -> Freeze | None:

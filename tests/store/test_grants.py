@@ -23,7 +23,6 @@ WHO = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "pay"}
 
 
 def of_call(number: int) -> dict[str, str]:
-    """Who claims for a call of its own."""
     return WHO | {"call": f"c{number + 1}.1"}
 
 
@@ -38,7 +37,6 @@ LIKE = GrantScope(
 
 
 async def written(store: Store, grant_id: str = "g1", **fields: Any) -> Grant:
-    """One remembered answer."""
     given: dict[str, Any] = {"people": ("ana",), "approval_id": "main.s.t.c1.1", "requester": "rui"} | fields
     verdict, like = given.pop("verdict", "approved"), given.pop("like", LIKE)
     wish = GrantRequest(seconds=given.pop("seconds", 60), uses=given.pop("uses", 3))
@@ -49,7 +47,6 @@ async def written(store: Store, grant_id: str = "g1", **fields: Any) -> Grant:
 
 
 async def test_what_was_written_is_found_again(store: Store) -> None:
-    """Every field comes back, in the session it is for and in no other."""
     like = LIKE.model_copy(update={"session": "s", "where": "", "exact": "e" * 64})
     grant = await written(store, like=like, people=("ana", "bo"), reason="yearly", seconds=60, uses=3)
     assert (grant.like, grant.people, grant.reason, grant.uses, grant.uses_left) == (
@@ -67,7 +64,6 @@ async def test_what_was_written_is_found_again(store: Store) -> None:
 
 
 async def test_an_answer_is_remembered_once(store: Store) -> None:
-    """Written again it changes nothing, not even when it was revoked or spent meanwhile."""
     first = await written(store, uses=2)
     await store.claim("k", **WHO, grant="g1")
     await Grants(store).revoke("g1", "main", by="bo")
@@ -76,7 +72,6 @@ async def test_an_answer_is_remembered_once(store: Store) -> None:
 
 
 async def test_a_grant_given_long_ago_ends_that_much_earlier(store: Store) -> None:
-    """Its time runs from the answer, not from the writing; a time in the future does not lengthen it."""
     hour = timedelta(hours=1)
     early = await written(store, "early", seconds=7_200, since=datetime.now(UTC) - hour)
     late = await written(store, "late", seconds=7_200, since=datetime.now(UTC) + hour)
@@ -85,7 +80,6 @@ async def test_a_grant_given_long_ago_ends_that_much_earlier(store: Store) -> No
 
 
 async def test_denials_are_tried_first(store: Store) -> None:
-    """A remembered no stands before a remembered yes."""
     await written(store, "yes")
     await written(store, "no", verdict="denied")
     assert [grant and grant.id for grant in await Grants(store).list_usable("main", "s", "pay")] == ["no", "yes"]
@@ -121,7 +115,6 @@ async def test_a_claim_spends_one_use_and_the_last_one_is_the_last(store: Store)
 
 
 async def test_a_ticket_that_is_there_costs_no_second_use(store: Store) -> None:
-    """An attempt after a crash finds its ticket; the grant was spent with it, once."""
     await written(store, uses=1)
     assert (await store.claim("k", **WHO, grant="g1")).kind == "fresh"
     assert (await store.claim("k", **WHO, grant="g1")).kind == "open"
@@ -130,7 +123,6 @@ async def test_a_ticket_that_is_there_costs_no_second_use(store: Store) -> None:
 
 @pytest.mark.parametrize("uses", [1, 3])
 async def test_two_turns_never_share_the_last_use(store: Store, store_url: str, uses: int) -> None:
-    """Fifty claims over several connections race for the last uses: as many run, and each says in its row which."""
     await written(store, uses=uses)
     async with open_store(store_url) as second, open_store(store_url) as third:
         stores = (store, second, third)
@@ -146,7 +138,6 @@ async def test_two_turns_never_share_the_last_use(store: Store, store_url: str, 
 
 
 async def test_one_call_spends_one_use_however_many_workers_deny_it(store: Store, store_url: str) -> None:
-    """A denial has no ticket; its uses are counted by call."""
     await written(store, verdict="denied", uses=2)
     async with open_store(store_url) as second:
         grants = (Grants(store), Grants(second))
@@ -159,7 +150,6 @@ async def test_one_call_spends_one_use_however_many_workers_deny_it(store: Store
 
 
 async def test_a_revoked_grant_is_not_spent(store: Store) -> None:
-    """Revoking holds from the next claim on, is said once, and is only for the grant's own tenant."""
     await written(store)
     gone = await Grants(store).revoke("g1", "main", by="bo")
     assert gone.revoked_by == "bo"
@@ -172,7 +162,6 @@ async def test_a_revoked_grant_is_not_spent(store: Store) -> None:
 
 
 async def test_a_grant_ends_by_the_clock_of_the_store(store: Store) -> None:
-    """After its time it is neither found nor spent."""
     await written(store)
     await store.run(lambda connection: connection.execute(update(GRANTS).values(expires_at=1)))
     assert await Grants(store).list_usable("main", "s", "pay") == []
@@ -180,7 +169,6 @@ async def test_a_grant_ends_by_the_clock_of_the_store(store: Store) -> None:
 
 
 async def test_a_freeze_spends_no_grant(store: Store) -> None:
-    """What is not claimed costs nothing."""
     await written(store, uses=1)
     await Freezes(store).freeze("main", reason="r", by="ana")
     assert (await store.claim("k", **WHO, grant="g1")).kind == "frozen"
@@ -189,13 +177,11 @@ async def test_a_freeze_spends_no_grant(store: Store) -> None:
 
 
 async def test_an_unknown_grant_lets_nothing_through(store: Store) -> None:
-    """An id that nobody was given is no permission."""
     assert await store.claim("k", **WHO, grant="nobody") == Claim(kind="ungranted")
     assert await Grants(store).read("nobody") is None
 
 
 async def test_a_restored_store_approves_nothing_in_advance(store: Store) -> None:
-    """What was revoked or spent after the backup stands in it as it was; a denial that comes back stops nothing."""
     await written(store, "g1", uses=1)
     await written(store, "g2", verdict="denied")
     await written(store, "g3", like=LIKE.model_copy(update={"tenant": "acme"}))

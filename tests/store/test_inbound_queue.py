@@ -24,7 +24,6 @@ class Something(FrozenModel):
 
 
 async def test_what_is_repeated_is_not_new(store: Store) -> None:
-    """Only the first of a kind on a channel counts; the body that stands is the first."""
     arrivals = InboundQueue(store)
     assert await arrivals.put("slack", [Something(key="1"), Something(key="2")], []) == 2
     assert await arrivals.put("slack", [Something(key="2", text="no"), Something(key="3")], [Something(key="2")]) == 2
@@ -38,7 +37,6 @@ async def test_what_is_repeated_is_not_new(store: Store) -> None:
 
 
 async def test_what_is_done_is_known_for_good(store: Store) -> None:
-    """A replay of it neither comes up again nor changes what was made of it."""
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key="1"), Something(key="2")], [])
     first, second = await arrivals.claim(9)
@@ -56,7 +54,6 @@ async def test_what_is_done_is_known_for_good(store: Store) -> None:
 
 
 async def test_what_cannot_be_done_now_comes_back(store: Store) -> None:
-    """After the time that was said, with its attempts counted."""
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key="1")], [])
     (row,) = await arrivals.claim(9)
@@ -68,7 +65,6 @@ async def test_what_cannot_be_done_now_comes_back(store: Store) -> None:
 
 @pytest.mark.parametrize("key", ["", "a\0b", "<ü@x>", "x" * 9_000, "sha256-" + "0" * 64, "\r\n"])
 async def test_any_name_is_a_name(store: Store, key: str) -> None:
-    """Whoever writes a mail chooses what it is called; no two names are taken for one."""
     arrivals = InboundQueue(store)
     others = [Something(key=key), Something(key=key + "1")]
     assert await arrivals.put("mail", others, others) == 4
@@ -79,14 +75,12 @@ async def test_any_name_is_a_name(store: Store, key: str) -> None:
 
 
 async def test_a_channel_cannot_speak_for_another(store: Store) -> None:
-    """Its name and what its vendor calls things stay apart."""
     arrivals = InboundQueue(store)
     assert await arrivals.put("a", [Something(key="b:1")], []) == 1
     assert await arrivals.put("b", [Something(key="1")], [Something(key="1")]) == 2
 
 
 async def test_arrivals_at_the_same_time_are_kept_once(store_url: str) -> None:
-    """Eight deliveries of the same fifty, in any order, over four connections; three claimers share them."""
     stores = [await Store.open(store_url) for _ in range(4)]
     fifty = [Something(key=str(number)) for number in range(50)]
     put = [InboundQueue(stores[at % 4]).put("slack", fifty[at:] + fifty[:at], []) for at in range(8)]
@@ -99,7 +93,6 @@ async def test_arrivals_at_the_same_time_are_kept_once(store_url: str) -> None:
 
 
 async def test_only_what_is_done_is_forgotten_in_time(store: Store) -> None:
-    """And only once it is as old as was said."""
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key="1"), Something(key="2")], [])
     (row, _) = await arrivals.claim(9)
@@ -110,7 +103,6 @@ async def test_only_what_is_done_is_forgotten_in_time(store: Store) -> None:
 
 
 async def test_what_is_settled_holds_no_words(store: Store) -> None:
-    """It is known that it came, and what was made of it; what it said is forgotten at once."""
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key="1", text="a secret")], [])
     (row,) = await arrivals.claim(9)
@@ -123,7 +115,6 @@ async def test_what_is_settled_holds_no_words(store: Store) -> None:
 
 
 async def test_what_is_noted_first_stands(store: Store) -> None:
-    """Until it is settled, whoever notes something else."""
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key="1")], [])
     (row,) = await arrivals.claim(9)
@@ -141,7 +132,6 @@ async def test_what_is_noted_first_stands(store: Store) -> None:
 
 
 async def test_a_channel_can_be_left_out(store: Store) -> None:
-    """One that has more than enough to do leaves its rows to others."""
     arrivals = InboundQueue(store)
     for channel in ("slack", "mail"):
         await arrivals.put(channel, [Something(key="1"), Something(key="2")], [])
@@ -150,7 +140,6 @@ async def test_a_channel_can_be_left_out(store: Store) -> None:
 
 
 async def test_what_is_of_no_use_is_forgotten_sooner(store: Store) -> None:
-    """By what was made of it; or at once, unless it is settled."""
     arrivals = InboundQueue(store)
     await arrivals.put("slack", [Something(key=str(number)) for number in range(4)], [])
     first, second, third, fourth = await arrivals.claim(9)

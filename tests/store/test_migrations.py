@@ -76,7 +76,6 @@ def pigeons(connection: Connection) -> list[tuple[Any, ...]]:
 
 
 async def test_a_new_store_has_the_tables_of_this_version(store: Store) -> None:
-    """Made at once, an empty database is at the last step and equal to METADATA."""
     step = await store.run(lambda connection: connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")))
     assert step == STEPS[-1]
     assert await store.run(difference) == []
@@ -109,8 +108,6 @@ async def test_openers_of_an_older_store_at_the_same_time_migrate_it_once(store_
 
 
 async def test_a_failed_step_leaves_the_database_as_it_was(sqlite_url: str) -> None:
-    """Table changes are taken back together: there is no store between two versions."""
-
     def blocked(connection: Connection) -> None:
         connection.exec_driver_sql("CREATE TABLE tickets (key VARCHAR(80) PRIMARY KEY)")
 
@@ -122,7 +119,6 @@ async def test_a_failed_step_leaves_the_database_as_it_was(sqlite_url: str) -> N
 
 
 async def test_a_store_of_a_newer_version_is_left_alone(store_url: str) -> None:
-    """An old program beside a new one stops with the remedy instead of writing what it does not understand."""
     await (await Store.open(store_url)).close()
     await on(store_url, lambda c: c.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = 'r9999'")).close())
     with pytest.raises(ConfigError, match=r"newer version \(`r9999`\).*install the newer one"):
@@ -130,12 +126,10 @@ async def test_a_store_of_a_newer_version_is_left_alone(store_url: str) -> None:
 
 
 def test_steps_are_numbered_without_gaps() -> None:
-    """The last step is the one with the highest number, and no two have the same."""
     assert [f"r{number:04}" for number in range(1, len(STEPS) + 1)] == list(STEPS)
 
 
 def test_making_a_store_is_quick(tmp_path: Path) -> None:
-    """A new SQLite store costs no import of alembic and less than 150 ms of this process."""
     done = subprocess.run(
         [sys.executable, "-c", _TIMED, f"sqlite:///{tmp_path}/store.db"], capture_output=True, text=True, check=True
     )

@@ -1,5 +1,3 @@
-"""Who opened which values of a question."""
-
 from datetime import timedelta
 
 from signoff.store.opened_values import OpenedValues
@@ -7,7 +5,6 @@ from signoff.store.store import Store
 
 
 async def test_a_page_counts_once_for_one_person_and_one_question(store: Store) -> None:
-    """Nobody else has opened it by that, nor anybody another question; pages there are not do not count."""
     opened = OpenedValues(store)
     for page in (1, 1, 2, 7):
         await opened.add("q" * 64, "main", "ana", page)
@@ -18,7 +15,6 @@ async def test_a_page_counts_once_for_one_person_and_one_question(store: Store) 
 
 
 async def test_old_openings_are_forgotten(store: Store) -> None:
-    """So that the table does not grow for ever."""
     opened = OpenedValues(store)
     await opened.add("q" * 64, "main", "ana", 1)
     await opened.sweep(timedelta(days=1))

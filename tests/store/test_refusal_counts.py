@@ -17,7 +17,6 @@ _DAY = timedelta(days=1)
 
 
 async def test_two_processes_count_together(store: Store, store_url: str) -> None:
-    """What each refused is added up, and is there once both have closed."""
     async with open_store(store_url) as other:
         for _ in range(3):
             store.count_refusal("forged")
@@ -28,7 +27,6 @@ async def test_two_processes_count_together(store: Store, store_url: str) -> Non
 
 
 async def test_a_flood_costs_one_write(store: Store) -> None:
-    """Ten thousand refusals are one transaction."""
     runs = 0
 
     async def run(work: Any) -> Any:
@@ -45,7 +43,6 @@ async def test_a_flood_costs_one_write(store: Store) -> None:
 
 
 async def test_a_store_that_is_away_loses_no_count(store: Store) -> None:
-    """What could not be written is added with the next flush."""
     away = True
 
     async def run(work: Any) -> Any:
@@ -63,7 +60,6 @@ async def test_a_store_that_is_away_loses_no_count(store: Store) -> None:
 
 
 async def test_old_counts_are_dropped(store: Store) -> None:
-    """An hour longer ago than the days that are kept goes with the next write; no reader counts it."""
     await store.run(lambda connection: connection.execute(insert(REFUSALS).values(kind="late", hour=1, number=7)))
     assert await refusals_since(store.run, timedelta(days=REFUSAL_DAYS)) == {}
     store.count_refusal("forged")
@@ -73,7 +69,6 @@ async def test_old_counts_are_dropped(store: Store) -> None:
 
 
 async def test_what_is_counted_is_written_within_a_second(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has to ask for it."""
     monkeypatch.setattr("signoff.store.refusal_counts.REFUSAL_FLUSH_SECONDS", 0.01)
     store.count_refusal("busy")
     async with asyncio.timeout(60):
@@ -83,7 +78,6 @@ async def test_what_is_counted_is_written_within_a_second(store: Store, monkeypa
 
 
 async def test_every_kind_fits_its_column(store: Store) -> None:
-    """PostgreSQL refuses a name that is too long."""
     for kind in REFUSAL_KINDS:
         store.count_refusal(kind)
     await store._refusals.flush()
@@ -91,7 +85,6 @@ async def test_every_kind_fits_its_column(store: Store) -> None:
 
 
 async def test_a_check_writes_and_tells_the_time(store: Store) -> None:
-    """One row, written anew each time."""
     first = await store.check()
     assert await store.check() >= first
     rows = await store.run(lambda connection: connection.execute(select(PROBES.c.name)).scalars().all())

@@ -66,8 +66,6 @@ async def refuses(store: Store, approval: str = "main.s.t.c1.1", **fields: Any) 
 
 
 async def change(store: Store, **fields: Any) -> None:
-    """Who can write the store changes the row of the question."""
-
     def write(connection: Connection) -> None:
         body = json.loads(connection.execute(select(QUESTIONS.c.body)).scalar_one())
         connection.execute(update(QUESTIONS).values(body=json.dumps(body | fields)))
@@ -76,7 +74,6 @@ async def change(store: Store, **fields: Any) -> None:
 
 
 async def test_a_question_that_claims_another_moment_is_not_shown(store: Store) -> None:
-    """Rules go by it where the call runs: whoever writes rows could choose a day on which they ask for less."""
     asked = await put(store)
     await change(store, judged_at=(datetime.now(UTC) - timedelta(seconds=70)).isoformat())
     with pytest.raises(NotFound):
@@ -85,7 +82,6 @@ async def test_a_question_that_claims_another_moment_is_not_shown(store: Store) 
 
 
 async def test_a_request_is_drawn_from_its_row_alone(store: Store) -> None:
-    """Card, arguments and declaration; as the gates showed it, but for the mark, which is the store's own."""
     asked = await put(store)
     found = await reader(store).load(asked.id)
     assert (found.request.card.effect, found.request.card.tool_title) == ("Pay 20 to Ana", "Payment")
@@ -99,7 +95,6 @@ async def test_a_request_is_drawn_from_its_row_alone(store: Store) -> None:
 
 
 async def test_what_nobody_asked_is_not_there_and_is_not_counted(store: Store) -> None:
-    """Neither another call nor a revision that never was."""
     await put(store)
     for name, revision in (("main.s.t.c9.9", None), ("main.s.t.c1.1", 2)):
         with pytest.raises(NotFound):
@@ -108,7 +103,6 @@ async def test_what_nobody_asked_is_not_there_and_is_not_counted(store: Store) -
 
 
 async def test_a_settled_request_is_shown_as_what_it_is(store: Store) -> None:
-    """And is not listed among those that wait."""
     asked = await put(store)
     await Questions(store).end(asked.id, 1, "cancelled")
     assert (await reader(store).load(asked.id)).request.state == "cancelled"
@@ -138,7 +132,6 @@ async def test_a_row_that_is_not_that_of_its_call_is_not_shown(store: Store, fie
 
 @pytest.mark.parametrize("what", ["arguments", "declaration"])
 async def test_a_changed_blob_is_not_shown(store: Store, what: str) -> None:
-    """Large arguments, and the declaration that cards are drawn from, are what their hashes say, or nothing."""
     asked = await put(store, {"amount": 1, "to": "x" * INLINE_BYTES})
     assert asked.args.blob is not None
     sha256 = asked.args.blob.sha256 if what == "arguments" else asked.definition
@@ -150,7 +143,6 @@ async def test_a_changed_blob_is_not_shown(store: Store, what: str) -> None:
 
 
 async def test_another_tools_declaration_is_not_shown(store: Store) -> None:
-    """A row of this tool that names the declaration of another, under its true hash."""
     await put(store)
     other = pay_tool(Ledger(), name="look")
     row = {"sha256": other.definition, "size": 9, "body": json.dumps(other.declaration).encode()}
@@ -163,7 +155,6 @@ async def test_another_tools_declaration_is_not_shown(store: Store) -> None:
 async def test_a_requester_whom_the_gateway_did_not_sign_for_is_not_shown(
     store: Store, change_of: dict[str, Any]
 ) -> None:
-    """Who asked is on the card, and says who may not decide: another name than was signed is nobody's."""
     asked = await put(store, user=ASKER.model_copy(update=change_of))
     assert await refuses(store)
     assert await refuses(store, development=True)
@@ -171,14 +162,12 @@ async def test_a_requester_whom_the_gateway_did_not_sign_for_is_not_shown(
 
 
 async def test_only_development_shows_what_nobody_signed(store: Store) -> None:
-    """There turns are started without a gateway."""
     await put(store, user=GUEST)
     assert await refuses(store)
     assert (await reader(store, development=True).load("main.s.t.c1.1")).request.requester == GUEST
 
 
 async def test_a_list_reads_each_declaration_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many requests of a tool wait; each row is proved by itself all the same."""
     for call in ("c1.1", "c1.2", "c1.3"):
         await put(store, call=call)
     read, real = list[str](), store.get_blob

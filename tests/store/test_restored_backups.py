@@ -32,8 +32,6 @@ pytestmark = pytest.mark.timeout(300)
 
 @dataclass
 class Installation:
-    """A store, a server, and a folder for copies."""
-
     folder: Path
     store_url: str
     server: ServerHandle
@@ -42,7 +40,6 @@ class Installation:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[GatewayRig]:
-        """Worker and gateway over the store that is there, at the server."""
         async with open_store(self.store_url) as store:
             client = await self.server.connect()
             catalog = rig_catalog(self.ledger)
@@ -57,7 +54,6 @@ class Installation:
             yield rig
 
     def back_up(self, name: str, to: str) -> None:
-        """Copies one of the two databases."""
         if name == "store" and self.store_url.startswith("postgresql"):
             dump = [postgres_program("pg_dump"), "-Fc", "-f", self.folder / to, self.store_url]
             subprocess.run(dump, check=True, timeout=60)
@@ -103,32 +99,27 @@ async def first_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 @pytest.fixture
 def place(tmp_path: Path, store_url: str, first_server: ServerHandle, task_queue: str) -> Installation:
-    """Nothing yet."""
     return Installation(tmp_path, store_url, first_server, task_queue, Ledger())
 
 
 def _file(path: Path) -> sqlite3.Connection:
-    """A new database."""
     assert not path.exists()
     return sqlite3.connect(path)
 
 
 def postgres_program(name: str) -> str:
-    """One of PostgreSQL's client programs."""
     found = shutil.which(name)
     assert found, f"PostgreSQL's `{name}` is missing: install the package `postgresql`"
     return found
 
 
 def turn_of(approval: str) -> TurnKey:
-    """Whose request it is."""
     found = parse_approval_id(approval)
     assert found is not None
     return found.turn
 
 
 async def ran(rig: GatewayRig, approval: str) -> None:
-    """Approves, and waits for the turn's end."""
     answer = await rig.decide(approval, verdict="approved", revision=(await rig.request(approval)).revision)
     assert answer.status_code == 200, answer.text
     await rig.turns.signoff.result(turn_of(approval))
@@ -149,7 +140,6 @@ async def in_doubt(rig: GatewayRig, approval: str) -> int:
 async def test_what_ran_after_the_backup_is_asked_about_before_it_runs_again(
     place: Installation, which: tuple[str, ...]
 ) -> None:
-    """Both of before the answer, or the store alone and the turn reset: it is approved again, and people say it ran."""
     async with place.running() as rig:
         approval = await rig.asked("pay")
     for name in which:
@@ -185,7 +175,6 @@ async def listed_as_lost(rig: GatewayRig, approval: str) -> bool:
 async def test_a_turn_that_waits_for_a_question_which_the_store_lost_is_listed_and_asked_anew(
     place: Installation,
 ) -> None:
-    """A store of before the question: nobody can answer it. Reset, the turn asks; what did not happen then runs."""
     async with place.running() as rig:
         place.back_up("store", "empty.db")
         approval = await rig.asked("pay")
@@ -219,7 +208,6 @@ async def test_a_restored_turn_whose_question_was_answered_is_not_listed_as_lost
 
 
 async def test_a_history_that_is_older_than_the_store_takes_what_ran_from_it(place: Installation) -> None:
-    """The answer is brought again, and the ticket gives the outcome: nothing runs, and nobody is asked."""
     async with place.running() as rig:
         approval = await rig.asked("pay")
     place.back_up("temporal", "before.db")

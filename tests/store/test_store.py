@@ -44,33 +44,28 @@ def claimer(url: str) -> subprocess.Popen[str]:
 
 
 def go(process: subprocess.Popen[str]) -> None:
-    """Give the process its next line."""
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
 
 
 def next_line(process: subprocess.Popen[str]) -> str:
-    """The process's next line."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
 async def test_first_claim_is_fresh_and_the_next_one_finds_it_open(store: Store) -> None:
-    """A ticket is given away once; until its outcome is known it is open."""
     assert await store.claim(KEY, **WHO) == Claim(kind="fresh")
     assert await store.claim(KEY, **WHO) == Claim(kind="open")
 
 
 async def test_fifty_concurrent_claimers_get_one_fresh_ticket(store: Store, store_url: str) -> None:
-    """However many claim at once over several stores, exactly one runs."""
     async with open_store(store_url) as second:
         claims = await asyncio.gather(*((store, second)[n % 2].claim(KEY, **WHO) for n in range(50)))
     assert Counter(claim.kind for claim in claims) == {"fresh": 1, "open": 49}
 
 
 async def test_claimers_in_several_processes_get_one_fresh_ticket(store_url: str) -> None:
-    """Processes that start on an empty database at the same time share one ticket."""
     processes = [claimer(store_url) for _ in range(3)]
     for process in processes:
         go(process)
@@ -81,7 +76,6 @@ async def test_claimers_in_several_processes_get_one_fresh_ticket(store_url: str
 
 
 async def test_a_killed_claimer_leaves_its_ticket_open(store: Store, store_url: str) -> None:
-    """SIGKILL between claim and outcome leaves a ticket nobody may run again unasked."""
     process = claimer(store_url)
     go(process)
     assert next_line(process) == "fresh"
@@ -94,7 +88,6 @@ async def test_a_killed_claimer_leaves_its_ticket_open(store: Store, store_url: 
 
 
 async def test_a_recorded_outcome_is_what_later_claimers_get(store: Store) -> None:
-    """A finished ticket answers with its outcome, byte for byte."""
     await store.claim(KEY, **WHO)
     assert await store.record(KEY, BOOKED) == BOOKED
     assert await store.claim(KEY, **WHO) == Claim(kind="done", outcome=BOOKED)
@@ -102,7 +95,6 @@ async def test_a_recorded_outcome_is_what_later_claimers_get(store: Store) -> No
 
 
 async def test_the_first_recorded_outcome_stands(store: Store) -> None:
-    """Recording again changes nothing and returns what stands."""
     await store.claim(KEY, **WHO)
     await store.record(KEY, BOOKED)
     assert await store.record(KEY, FAILED) == BOOKED
@@ -110,7 +102,6 @@ async def test_the_first_recorded_outcome_stands(store: Store) -> None:
 
 
 async def test_concurrent_records_agree_on_one_outcome(store: Store) -> None:
-    """Whoever records first, all are told the same."""
     await store.claim(KEY, **WHO)
     answers = await asyncio.gather(*(store.record(KEY, (BOOKED, FAILED)[n % 2]) for n in range(10)))
     assert len({outcome.code for outcome in answers}) == 1
@@ -118,7 +109,6 @@ async def test_concurrent_records_agree_on_one_outcome(store: Store) -> None:
 
 @pytest.mark.parametrize("voided", [False, True])
 async def test_an_outcome_without_a_claim_is_refused(store: Store, voided: bool) -> None:
-    """What nobody claimed cannot have an outcome."""
     if voided:
         await store.void_unclaimed(KEY, **WHO)
     with pytest.raises(Refused):
@@ -127,7 +117,6 @@ async def test_an_outcome_without_a_claim_is_refused(store: Store, voided: bool)
 
 
 async def test_a_voided_ticket_is_never_claimed(store: Store) -> None:
-    """Voiding an unclaimed ticket closes it for good; the next number is a ticket of its own."""
     assert await store.void_unclaimed(KEY, **WHO) == Claim(kind="void")
     assert await store.void_unclaimed(KEY, **WHO) == Claim(kind="void")
     assert await store.claim(KEY, **WHO) == Claim(kind="void")
@@ -135,14 +124,12 @@ async def test_a_voided_ticket_is_never_claimed(store: Store) -> None:
 
 
 async def test_a_claimed_ticket_is_not_voided(store: Store) -> None:
-    """Once claimed, voiding only tells that it is open."""
     await store.claim(KEY, **WHO)
     assert await store.void_unclaimed(KEY, **WHO) == Claim(kind="open")
     assert await store.record(KEY, BOOKED) == BOOKED
 
 
 async def test_what_came_to_nothing_leaves_the_next_ticket_free(store: Store) -> None:
-    """A claimed ticket is undone once; whoever asks again is told so, nobody claims it any more."""
     await store.claim(KEY, **WHO)
     for _ in range(2):
         assert await store.void_claimed(KEY) == Claim(kind="undone")
@@ -155,7 +142,6 @@ async def test_what_came_to_nothing_leaves_the_next_ticket_free(store: Store) ->
 
 
 async def test_only_what_was_begun_can_have_come_to_nothing(store: Store) -> None:
-    """An outcome stands, an unclaimed ticket stays what it is, and there must be one."""
     with pytest.raises(Refused, match="nobody claimed"):
         await store.void_claimed(KEY)
     await store.void_unclaimed(KEY, **WHO)
@@ -167,7 +153,6 @@ async def test_only_what_was_begun_can_have_come_to_nothing(store: Store) -> Non
 
 
 async def test_a_slow_claimer_is_believed_after_all(store: Store) -> None:
-    """What it says happened replaces that nothing did; that it does not know changes nothing."""
     await store.claim(KEY, **WHO)
     await store.void_claimed(KEY)
     unknown = BOOKED.model_copy(update={"code": "in_doubt"})
@@ -179,7 +164,6 @@ async def test_a_slow_claimer_is_believed_after_all(store: Store) -> None:
 
 
 async def test_claim_against_void_has_one_winner(store: Store) -> None:
-    """A claim and a void at the same time agree on who was first, for every ticket."""
     for number in range(10):
         key = ticket_key(KEY, number + 1)
         claim, void = await asyncio.gather(store.claim(key, **WHO), store.void_unclaimed(key, **WHO))
@@ -187,7 +171,6 @@ async def test_claim_against_void_has_one_winner(store: Store) -> None:
 
 
 async def test_who_finds_out_later_is_believed(store: Store) -> None:
-    """Where nobody knew, the first who knows stands; nobody else, and no second doubt, changes it any more."""
     unknown = BOOKED.model_copy(update={"code": "in_doubt"})
     await store.claim(KEY, **WHO)
     assert await store.record(KEY, unknown) == unknown
@@ -215,7 +198,6 @@ async def test_under_one_call_of_a_turn_one_action_is_begun(store: Store) -> Non
 
 
 async def test_an_action_that_came_to_nothing_makes_room_for_another(store: Store) -> None:
-    """Void tickets, never claimed or known to be without effect, stand in nobody's way."""
     other, third = "b" * 64, "c" * 64
     await store.void_unclaimed(KEY, **WHO)
     assert await store.claim(other, **WHO) == Claim(kind="fresh")
@@ -233,7 +215,6 @@ async def test_of_many_claims_under_one_call_one_is_fresh(store: Store, store_ur
 
 
 async def test_another_turn_neither_voids_a_ticket_nor_reads_it(store: Store) -> None:
-    """Whoever may schedule the look at a ticket names any digest: its own turn runs all the same, and tells nobody."""
     stranger = WHO | {"workflow": "turn/main/stranger/t"}
     assert await store.void_unclaimed(KEY, **stranger) == Claim(kind="void")
     assert await store.claim(KEY, **WHO, owner="worker-1", nonce="n") == Claim(kind="fresh")
@@ -247,7 +228,6 @@ async def test_another_turn_neither_voids_a_ticket_nor_reads_it(store: Store) ->
 
 
 async def test_a_ticket_says_who_and_when_by_the_stores_clock(store: Store) -> None:
-    """Looking shows the whole ticket; its times are the database's and in order."""
     assert await store.read_ticket(KEY) is None
     await store.claim(KEY, **WHO, owner="worker-1")
     await store.record(KEY, BOOKED)
@@ -268,14 +248,12 @@ async def test_a_ticket_says_who_and_when_by_the_stores_clock(store: Store) -> N
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
 @given(body=st.binary(max_size=2_000) | st.text().map(lambda text: f'"{text}"'.encode(errors="replace")))
 def test_preview_never_fails_and_is_short(body: bytes) -> None:
-    """Any bytes have a preview of at most 200 characters that can be written as UTF-8."""
     shown = preview(body)
     assert len(shown) <= 200
     shown.encode()
 
 
 async def test_a_blob_comes_back_whole_and_is_kept_once(store: Store) -> None:
-    """Bytes are found by their hash; keeping them twice gives the same reference."""
     body = ('"' + "größe 東京 " * 100_000 + '"').encode()
     first, second = await asyncio.gather(store.put_blob(body, HERE), store.put_blob(body, HERE))
     assert first == second
@@ -286,7 +264,6 @@ async def test_a_blob_comes_back_whole_and_is_kept_once(store: Store) -> None:
 
 
 async def test_everything_is_there_after_reopening(store_url: str) -> None:
-    """A store outlives its process."""
     async with open_store(store_url) as store:
         await store.claim(KEY, **WHO)
         await store.record(KEY, BOOKED)
@@ -299,7 +276,6 @@ async def test_everything_is_there_after_reopening(store_url: str) -> None:
 
 
 async def test_a_key_is_made_once_however_many_ask_first(store: Store, store_url: str) -> None:
-    """Racing first askers of a name get the same 32 bytes; another name has others."""
     async with open_store(store_url) as second:
         keys = await asyncio.gather(*((store, second)[n % 2].secret_key("marks") for n in range(20)))
         other = await second.secret_key("links")
@@ -310,7 +286,6 @@ async def test_a_key_is_made_once_however_many_ask_first(store: Store, store_url
 
 @pytest.mark.usefixtures("threads_end")
 async def test_a_closed_store_answers_nothing(store_url: str) -> None:
-    """After closing, every question is refused; no connection or thread comes back."""
     store = await Store.open(store_url)
     await store.check()
     await store.close()
@@ -319,7 +294,6 @@ async def test_a_closed_store_answers_nothing(store_url: str) -> None:
 
 
 async def test_a_cancelled_claim_leaves_the_store_usable(store: Store) -> None:
-    """Cancelling in the middle frees the connection, and at most one claim was fresh."""
     for number in range(1, 8):
         task = asyncio.create_task(store.claim(ticket_key(KEY, number), **WHO))
         for _ in range(number):
@@ -330,7 +304,6 @@ async def test_a_cancelled_claim_leaves_the_store_usable(store: Store) -> None:
 
 
 async def test_opening_twice_at_once_makes_the_tables_once(store_url: str) -> None:
-    """Two openers of an empty database both get a working store."""
     stores = await asyncio.gather(*(Store.open(store_url) for _ in range(12)))
     # One of them alone makes the ticket, and all others find it there.
     kinds = [(await store.claim(KEY, **WHO)).kind for store in stores]
@@ -341,5 +314,4 @@ async def test_opening_twice_at_once_makes_the_tables_once(store_url: str) -> No
 
 
 async def test_rows_are_read_beside_the_event_loop(store: Store) -> None:
-    """A list of very many holds up nobody who is answered meanwhile."""
     assert await store.run_in_thread(threading.get_ident) != threading.get_ident()

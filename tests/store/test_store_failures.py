@@ -38,7 +38,6 @@ async def drop_tickets(url: str) -> None:
 
 
 async def test_a_lost_table_is_an_unavailable_store(store: Store, store_url: str) -> None:
-    """Readiness and claims fail with `StoreUnavailable`, and neither SQL nor arguments are told."""
     await store.check()
     await drop_tickets(store_url)
     with pytest.raises(StoreUnavailable) as ready:
@@ -54,7 +53,6 @@ async def test_a_lost_table_is_an_unavailable_store(store: Store, store_url: str
 
 @pytest.mark.parametrize("url", ["postgresql://me:hunter2@127.0.0.1:1/signoff"])
 async def test_no_server_is_an_unavailable_store_without_its_password(url: str) -> None:
-    """A refused connection names host and database, never the password."""
     with pytest.raises(StoreUnavailable, match=r"`signoff` at `127\.0\.0\.1`") as failed:
         await Store.open(url)
     assert "hunter2" not in summary(failed.value)
@@ -62,14 +60,12 @@ async def test_no_server_is_an_unavailable_store_without_its_password(url: str) 
 
 @pytest.mark.postgres
 async def test_an_absent_database_is_an_unavailable_store(postgres_server: str) -> None:
-    """A server that does not have the database is not a store."""
     with pytest.raises(StoreUnavailable, match="`nowhere`"):
         await Store.open(f"{postgres_server}/nowhere")
 
 
 @pytest.mark.postgres
 async def test_lost_connections_are_replaced(postgres_url: str) -> None:
-    """After the server dropped every connection the next claim works."""
     async with open_store(postgres_url) as store:
         await asyncio.gather(*(store.check() for _ in range(5)))
         admin = await asyncpg.connect(postgres_url)
@@ -113,7 +109,6 @@ async def test_only_a_connection_that_was_idle_is_asked_whether_it_works(
 
 @pytest.mark.usefixtures("threads_end")
 async def test_a_file_that_is_no_database_is_an_unavailable_store(tmp_path: Path) -> None:
-    """A SQLite URL that names some other file is refused, the file left alone, and no thread stays behind."""
     (tmp_path / "notes.txt").write_text("not a database, " * 100)
     with pytest.raises(StoreUnavailable, match=r"notes\.txt"):
         await Store.open(f"sqlite:///{tmp_path}/notes.txt")
@@ -122,7 +117,6 @@ async def test_a_file_that_is_no_database_is_an_unavailable_store(tmp_path: Path
 
 @pytest.mark.usefixtures("threads_end")
 async def test_a_store_that_cannot_make_its_tables_leaves_no_thread(sqlite_url: str) -> None:
-    """A file whose tables cannot be made is closed again."""
     with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as connection:
         connection.execute("CREATE TABLE taken (a)")
         connection.execute("CREATE INDEX tickets ON taken (a)")
@@ -132,13 +126,11 @@ async def test_a_store_that_cannot_make_its_tables_leaves_no_thread(sqlite_url: 
 
 
 async def test_a_folder_as_file_is_an_unavailable_store(tmp_path: Path) -> None:
-    """A SQLite URL that names a folder says what is wrong."""
     with pytest.raises(StoreUnavailable, match="cannot be opened"):
         await Store.open(f"sqlite:///{tmp_path}")
 
 
 async def test_a_ticket_that_cannot_be_read_is_an_unavailable_store(sqlite_url: str) -> None:
-    """A damaged outcome is never taken for a fresh ticket."""
     async with open_store(sqlite_url) as store:
         await store.claim("k", **WHO)
         with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as connection:
@@ -159,7 +151,6 @@ def take_away(file: Path, aside: Path, *, replaced: bool) -> None:
 async def test_a_file_taken_away_while_it_is_open_is_an_unavailable_store(
     sqlite_url: str, tmp_path: Path, replaced: bool
 ) -> None:
-    """Nothing is claimed in a file that nobody will open again; put back, it is the store again."""
     file, aside = Path(sqlite_url.removeprefix("sqlite:///")), tmp_path / "aside"
     async with open_store(sqlite_url) as store:
         await store.claim("first", **WHO)
@@ -174,7 +165,6 @@ async def test_a_file_taken_away_while_it_is_open_is_an_unavailable_store(
 
 
 async def test_a_writer_waits_for_another_process(sqlite_url: str) -> None:
-    """A short write lock held elsewhere delays a claim and does not fail it."""
     async with open_store(sqlite_url) as store:
         other = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None, check_same_thread=False)
         other.execute("BEGIN IMMEDIATE")
@@ -187,7 +177,6 @@ async def test_a_writer_waits_for_another_process(sqlite_url: str) -> None:
 async def test_sqlite_is_opened_with_wal_and_the_chosen_durability(
     sqlite_url: str, durable: bool, synchronous: int
 ) -> None:
-    """WAL always; `durable` syncs every commit."""
     names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
     async with open_store(sqlite_url, durable=durable) as store:
         found = await store.run(lambda c: [c.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in names])
@@ -195,7 +184,6 @@ async def test_sqlite_is_opened_with_wal_and_the_chosen_durability(
 
 
 async def test_the_file_of_keys_is_its_owners_alone(sqlite_url: str) -> None:
-    """Nobody else on the machine may read the store, its log included."""
     async with open_store(sqlite_url):
         path = Path(sqlite_url.removeprefix("sqlite:///"))
         for file in path.parent.glob(path.name + "*"):
@@ -214,7 +202,6 @@ async def test_the_file_of_keys_is_its_owners_alone(sqlite_url: str) -> None:
     ],
 )
 async def test_a_url_that_cannot_be_a_store_is_a_config_error(url: str, remedy: str) -> None:
-    """The developer is told what to write instead, and no password is shown."""
     with pytest.raises(ConfigError, match=remedy) as failed:
         await Store.open(url)
     assert "hunter2" not in summary(failed.value)

@@ -20,7 +20,6 @@ ROLES = ("worker", "gateway")
 
 @pytest.fixture
 async def urls(postgres_server: str, tmp_path: Path) -> RoleUrls:
-    """A database whose roles have their rights."""
     found = await made_roles(postgres_server)
     await given_roles(found, tmp_path)
     return found
@@ -33,7 +32,6 @@ def test_no_table_is_forgotten(role: str) -> None:
 
 
 def test_what_the_rights_name_is_there() -> None:
-    """Columns and keys are those of the tables and modules."""
     for rights in RIGHTS.values():
         for name, each in rights.items():
             assert each.update <= set(METADATA.tables[name].columns.keys())
@@ -41,7 +39,6 @@ def test_what_the_rights_name_is_there() -> None:
 
 
 def test_a_worker_has_nothing_of_what_signs_people_in_or_reaches_them() -> None:
-    """Not even reading: a token's hash, a session, a link, a message or a block of somebody's mail."""
     for table in ("tokens", "sessions", "deliveries", "arrivals", "footers", "own_messages", "opened_values"):
         assert RIGHTS["worker"][table] == NOTHING
     assert not any(RIGHTS["worker"][table].insert for table in ("answers", "freezes", "people", "keys"))
@@ -52,7 +49,6 @@ def test_a_worker_has_nothing_of_what_signs_people_in_or_reaches_them() -> None:
 
 
 def test_names_are_quoted() -> None:
-    """A role's or schema's name is a name, whatever is in it."""
     made = statements({"worker": 'w"; DROP', "gateway": "Gate way"}, schema="s", database="d", version_table="v")
     assert all('"w""; DROP"' in each or 'w"; DROP' not in each for each in made)
     assert any('"Gate way"' in each for each in made)
@@ -60,7 +56,6 @@ def test_names_are_quoted() -> None:
 
 @pytest.mark.postgres
 async def test_a_store_knows_its_role_and_is_ready_under_it(urls: RoleUrls) -> None:
-    """Under each role it opens, with the same id, and answers as ready."""
     found: dict[str, Any] = {}
     for role in ("owner", *ROLES):
         async with open_store(getattr(urls, role)) as opened:
@@ -72,7 +67,6 @@ async def test_a_store_knows_its_role_and_is_ready_under_it(urls: RoleUrls) -> N
 
 @pytest.mark.postgres
 async def test_giving_them_again_changes_nothing(urls: RoleUrls, tmp_path: Path) -> None:
-    """The command may be run after each upgrade; printed, its SQL does the same."""
     await given_roles(urls, tmp_path)
     words = ("roles", "--worker", urls.names["worker"], "--gateway", urls.names["gateway"], "--print")
     code, script = await store_command(urls.owner, tmp_path, *words)
@@ -86,7 +80,6 @@ async def test_giving_them_again_changes_nothing(urls: RoleUrls, tmp_path: Path)
 @pytest.mark.postgres
 @pytest.mark.parametrize("role", ROLES)
 async def test_no_role_makes_or_changes_tables(urls: RoleUrls, role: str) -> None:
-    """No table, schema or column; nor is the other role, or the owner, to be had from it."""
     other = urls.names["gateway" if role == "worker" else "worker"]
     for each in (
         "CREATE TABLE mine (a int)",
@@ -128,7 +121,6 @@ async def test_a_worker_drops_old_replies_and_a_gateway_has_none_of_them(urls: R
 
 @pytest.mark.postgres
 async def test_a_store_that_is_behind_is_one_sentence(postgres_server: str, tmp_path: Path) -> None:
-    """Under a role nothing is migrated: without tables, without rights, and at another version it says what to do."""
     found = await made_roles(postgres_server)
     with pytest.raises(ConfigError, match="run `signoff store migrate`, then `signoff store roles`"):
         await store.Store.open(found.worker)
@@ -146,7 +138,6 @@ async def test_a_store_that_is_behind_is_one_sentence(postgres_server: str, tmp_
 @pytest.mark.postgres
 @pytest.mark.parametrize("given", ["GRANT INSERT ON answers TO", "REVOKE SELECT ON answers FROM"])
 async def test_rights_that_are_not_the_roles_stop_a_process_at_its_start(urls: RoleUrls, given: str) -> None:
-    """One right too many or too few is named, with the remedy."""
     await sql(urls.owner, f"{given} {urls.names['worker']}")
     with pytest.raises(ConfigError, match=r"has not the rights of a worker of this version \(table `answers`\)"):
         await store.Store.open(urls.worker)
@@ -169,7 +160,6 @@ async def test_rights_that_are_not_the_roles_stop_a_process_at_its_start(urls: R
 async def test_a_role_that_could_more_by_another_way_is_refused(
     urls: RoleUrls, postgres_server: str, tmp_path: Path, made: str, message: str
 ) -> None:
-    """By what it is, or by what it is a member of: the command says so, and gives nothing."""
     await sql(f"{postgres_server}/postgres", made.format(**urls.names))
     words = ("roles", "--worker", urls.names["worker"], "--gateway", urls.names["gateway"])
     code, out = await store_command(urls.owner, tmp_path, *words)
@@ -178,7 +168,6 @@ async def test_a_role_that_could_more_by_another_way_is_refused(
 
 @pytest.mark.postgres
 async def test_roles_that_are_none_are_refused(urls: RoleUrls, tmp_path: Path) -> None:
-    """One role for two, one that is not there, and an address that is not the owner's: one sentence each."""
     worker, gateway, owner = (urls.names[each] for each in ("worker", "gateway", "owner"))
     for url, one, two, message in (
         (urls.owner, worker, worker, "must be three"),

@@ -1,5 +1,3 @@
-"""Keys of tickets."""
-
 import pytest
 
 from signoff.store.store import Store
@@ -7,7 +5,6 @@ from signoff.store.tickets import number_of_key, ticket_key
 
 
 def test_the_first_ticket_is_the_digest_and_later_ones_are_numbered() -> None:
-    """The key of a call is its digest; each further ticket has its number behind it."""
     keys = [ticket_key("abc", number) for number in (1, 2, 12)]
     assert keys == ["abc", "abc/2", "abc/12"]
     assert [number_of_key(key) for key in keys] == [1, 2, 12]
@@ -15,13 +12,11 @@ def test_the_first_ticket_is_the_digest_and_later_ones_are_numbered() -> None:
 
 @pytest.mark.parametrize("number", [0, -1])
 def test_tickets_are_numbered_from_one(number: int) -> None:
-    """There is no ticket before the first."""
     with pytest.raises(ValueError, match="from 1"):
         ticket_key("abc", number)
 
 
 async def test_a_right_that_is_gone_where_the_ticket_is_claimed_claims_nothing(store: Store) -> None:
-    """It is looked at once more in the claim's own transaction; the ticket is there for whoever has the right later."""
     given = {"workflow": "turn/main/s/t", "call": "c1.1", "tool": "pay"}
     lost = await store.claim("key", **given, holds=lambda connection: False)
     assert (lost.kind, await store.read_ticket("key")) == ("superseded", None)

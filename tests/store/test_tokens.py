@@ -16,7 +16,6 @@ DAY = timedelta(days=1)
 
 
 async def test_a_token_is_known_by_its_secret_alone(store: Store) -> None:
-    """Who, where, what for and until when; the secret begins with `sgf_` and holds 32 random bytes."""
     tokens = Tokens(store)
     secret, token = await tokens.create("main", "ana", ["decide", "read"], lifetime=DAY, now=NOW)
     assert secret.startswith("sgf_")
@@ -31,7 +30,6 @@ async def test_a_token_is_known_by_its_secret_alone(store: Store) -> None:
 
 
 async def test_the_database_does_not_hold_the_secret(tmp_path: Path) -> None:
-    """Whoever reads the store cannot act as anybody."""
     async with open_store(f"sqlite:///{tmp_path}/s.db") as store:
         secret, _ = await Tokens(store).create("main", "ana", ["read"], lifetime=DAY, now=NOW)
         cookie = "c" * 64
@@ -44,7 +42,6 @@ async def test_the_database_does_not_hold_the_secret(tmp_path: Path) -> None:
 
 
 async def test_a_token_ends(store: Store) -> None:
-    """At its expiry to the millisecond, and when it is revoked; the sentence says which."""
     tokens = Tokens(store)
     secret, token = await tokens.create("main", "ana", ["read"], lifetime=DAY, now=NOW)
     await tokens.authenticate(secret, NOW + DAY - timedelta(milliseconds=1))
@@ -57,7 +54,6 @@ async def test_a_token_ends(store: Store) -> None:
 
 
 async def test_when_a_token_was_last_used_is_kept(store: Store) -> None:
-    """Once a minute at most; never for a use that was refused."""
     tokens = Tokens(store)
     secret, token = await tokens.create("main", "ana", ["read"], lifetime=DAY, now=NOW)
     moments = [NOW, NOW + SEEN_EVERY / 2, NOW + SEEN_EVERY * 2]
@@ -73,7 +69,6 @@ async def test_when_a_token_was_last_used_is_kept(store: Store) -> None:
 
 
 async def test_tokens_belong_to_a_tenant(store: Store) -> None:
-    """Another tenant's are neither listed nor revoked."""
     tokens = Tokens(store)
     secret, token = await tokens.create("acme", "ana", ["read"], lifetime=DAY, now=NOW)
     assert await tokens.all("main") == []
@@ -83,7 +78,6 @@ async def test_tokens_belong_to_a_tenant(store: Store) -> None:
 
 
 async def test_a_peers_token_may_do_nothing_else(store: Store) -> None:
-    """Its scope stands alone."""
     tokens = Tokens(store)
     secret, _ = await tokens.create("main", "ana", ["peer"], lifetime=DAY, now=NOW)
     assert (await tokens.authenticate(secret, NOW)).scopes == ("peer",)
@@ -95,7 +89,6 @@ async def test_a_peers_token_may_do_nothing_else(store: Store) -> None:
 
 @pytest.mark.parametrize("lifetime", [timedelta(0), -DAY, LONGEST + timedelta(seconds=1)])
 async def test_a_token_that_never_ends_is_refused(store: Store, lifetime: timedelta) -> None:
-    """A year at most."""
     with pytest.raises(Refused, match="366 days"):
         await Tokens(store).create("main", "ana", ["read"], lifetime=lifetime, now=NOW)
     with pytest.raises(Refused, match="scope"):
@@ -103,7 +96,6 @@ async def test_a_token_that_never_ends_is_refused(store: Store, lifetime: timede
 
 
 async def test_a_session_lasts_until_it_is_closed_or_over(store: Store) -> None:
-    """By its cookie alone; a login may do everything a person may."""
     sessions = StoredSessions(store)
     opened = await sessions.open("a" * 64, tenant="main", person="ana", assurance="mfa", now=NOW)
     assert await sessions.find("a" * 64, NOW) == opened
@@ -117,7 +109,6 @@ async def test_a_session_lasts_until_it_is_closed_or_over(store: Store) -> None:
 
 
 async def test_a_session_is_worth_what_its_token_is(store: Store) -> None:
-    """Its scopes, its end, and gone the moment the token is revoked."""
     tokens, sessions = Tokens(store), StoredSessions(store)
     _, token = await tokens.create("main", "ana", ["read"], lifetime=timedelta(hours=1), now=NOW)
     opened = await sessions.open("a" * 64, tenant="main", person="ana", assurance="session", now=NOW, token=token)

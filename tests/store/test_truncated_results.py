@@ -15,7 +15,6 @@ TURN = TurnKey("main", "s", "t")
 
 
 async def test_a_kept_text_is_read_in_pieces(store: Store) -> None:
-    """Each names where the next begins, the last one nothing; a start behind the end gives an empty piece."""
     rests = TruncatedResults(store)
     handle = await rests.keep(TURN, "fetch", "abcdé")
     assert len(handle) == HANDLE_CHARS
@@ -30,7 +29,6 @@ async def test_a_kept_text_is_read_in_pieces(store: Store) -> None:
 @pytest.mark.row("V07")
 @pytest.mark.parametrize("other", [TURN._replace(tenant="x"), TURN._replace(session="x"), TURN._replace(turn="x")])
 async def test_a_handle_is_good_in_its_own_turn_only(store: Store, other: TurnKey) -> None:
-    """Another tenant, session or turn reads nothing by it, though it has kept the same text."""
     rests = TruncatedResults(store)
     handle = await rests.keep(TURN, "fetch", "secret")
     own = await rests.keep(other, "fetch", "secret")
@@ -40,7 +38,6 @@ async def test_a_handle_is_good_in_its_own_turn_only(store: Store, other: TurnKe
 
 
 async def test_nobody_makes_a_handle(store: Store) -> None:
-    """The hash of a blob is not enough, and neither is anything else that a model may write."""
     rests = TruncatedResults(store)
     handle = await rests.keep(TURN, "fetch", "secret")
     raw = base64.urlsafe_b64decode(handle)
@@ -50,7 +47,6 @@ async def test_nobody_makes_a_handle(store: Store) -> None:
 
 
 async def test_a_text_that_is_gone_or_changed_is_the_stores_failure(store: Store) -> None:
-    """Not an empty text: nobody may take that for the end."""
     rests = TruncatedResults(store)
     handle = await rests.keep(TURN, "fetch", "secret")
     await store.run(lambda connection: connection.execute(text("update blobs set body = :body"), {"body": b"{}"}))

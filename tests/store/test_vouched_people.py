@@ -20,14 +20,12 @@ SIGNER = Signer(PrivateKeys(keys=(new_key(NOW),)))
 
 
 def seen(subject: str = "7", *roles: str, at: datetime = NOW, tenant: str = "main") -> VouchedPerson:
-    """What a sign-in said."""
     login = f"https://login.example.com#{subject}"
     person = Person(id=id_from_login(login), tenant=tenant, roles=roles, identities={"oidc": (login,)})
     return vouch(SIGNER, person, names=(), now=at, lifetime=7 * DAY)
 
 
 async def test_the_last_sign_in_stands(store: Store) -> None:
-    """Each replaces what the one before said; others and other tenants are apart."""
     first, later, other = seen("7", "finance"), seen("7", at=NOW + DAY), seen("8", "finance")
     elsewhere = seen("7", "finance", tenant="acme")
     for row in (first, other, elsewhere, later):
@@ -40,7 +38,6 @@ async def test_the_last_sign_in_stands(store: Store) -> None:
 
 
 async def test_what_is_over_is_forgotten_at_the_next_sign_in(store: Store) -> None:
-    """Whether it counts is for its reader to judge; until then it is there."""
     old, new = seen("7"), seen("8", at=NOW + 7 * DAY)
     await store.run(vouched_writer(old))
     assert await VouchedPeople(store).find("main", [old.person.id]) == [old]
@@ -49,7 +46,6 @@ async def test_what_is_over_is_forgotten_at_the_next_sign_in(store: Store) -> No
 
 
 async def test_who_is_ended_is_signed_out_until_the_next_sign_in(store: Store) -> None:
-    """Once, with what is written of it; a new sign-in counts again."""
     row, people = seen("7"), VouchedPeople(store)
     own = row.person.id
     await store.run(vouched_writer(row))
@@ -67,7 +63,6 @@ async def test_who_is_ended_is_signed_out_until_the_next_sign_in(store: Store) -
 
 
 async def test_a_row_that_the_gateway_did_not_write_is_nobody(store: Store) -> None:
-    """Neither what cannot be read, nor what stands under another's name."""
     row, people = seen("7", "finance"), VouchedPeople(store)
     await store.run(vouched_writer(row))
     await store.run(lambda connection: connection.execute(update(PEOPLE).values(person="ana")))
@@ -79,7 +74,6 @@ async def test_a_row_that_the_gateway_did_not_write_is_nobody(store: Store) -> N
 
 
 async def test_after_a_restoration_everybody_signs_in_again(store: Store) -> None:
-    """Who was signed out or lost their groups after the backup is in it as before; so is every cookie."""
     row, people, sessions = seen("7", "finance"), VouchedPeople(store), StoredSessions(store)
     await store.run(vouched_writer(row))
     for cookie, tenant in (("a" * 64, "main"), ("b" * 64, "acme")):

@@ -38,7 +38,6 @@ async def finished(memory: InMemorySpanExporter, number: int) -> Sequence[Readab
 
 
 async def test_a_call_begins_in_the_trace_of_whoever_asks_for_it(traced: CallRig, memory: InMemorySpanExporter) -> None:
-    """By the header of its request; what the agent itself is and does has the names of the conventions."""
     body = {"agent": "coder", "tool": "refund", "args": {"order": "A7", "euro": 20}, "use": True}
     headers = {"traceparent": parent(BY_HEADER), "idempotency-key": "traced"}
     call = (await traced.http.post("/v1/calls", json=body, headers=headers)).json()["id"]
@@ -54,7 +53,6 @@ async def test_a_call_begins_in_the_trace_of_whoever_asks_for_it(traced: CallRig
 
 
 async def test_a_call_that_waits_is_two_spans_of_its_agent(traced: CallRig, memory: InMemorySpanExporter) -> None:
-    """The first ends where people are asked, the second where the permit is handed out; of one refused there is one."""
     call = (await traced.propose(euro=200)).json()["id"]
     assert (await traced.decide(call)).json()["status"] == "accepted"
     assert (await traced.use(call)).status_code == 200
@@ -66,7 +64,6 @@ async def test_a_call_that_waits_is_two_spans_of_its_agent(traced: CallRig, memo
 
 
 async def test_a_message_of_mcp_names_the_trace_itself(traced: CallRig, memory: InMemorySpanExporter) -> None:
-    """In its `_meta`, which counts before the header of the request that brings it."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": MODERN,
         "io.modelcontextprotocol/clientCapabilities": {},

@@ -11,7 +11,6 @@ SETTINGS = {"host_setting": "SIGNOFF_HOST", "port_setting": "SIGNOFF_PORT"}
 
 
 def test_a_taken_port_names_its_setting() -> None:
-    """Whoever listens there is left alone."""
     with open_listener("127.0.0.1", 0, **SETTINGS) as first:
         port = first.getsockname()[1]
         with pytest.raises(ServerUnavailable, match=rf"port {port} of `127.0.0.1` is taken: .* in SIGNOFF_PORT$"):
@@ -21,6 +20,5 @@ def test_a_taken_port_names_its_setting() -> None:
 
 
 def test_an_address_of_another_machine_names_both_settings() -> None:
-    """An address of a network for documentation is no machine's."""
     with pytest.raises(ServerUnavailable, match=r"`192.0.2.1` port 0 .*: correct SIGNOFF_HOST or SIGNOFF_PORT$"):
         open_listener("192.0.2.1", 0, **SETTINGS)

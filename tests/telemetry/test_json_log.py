@@ -63,7 +63,6 @@ async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
 async def test_a_turn_is_logged_by_its_ids_and_without_what_was_sent(
     rig: GatewayRig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every entry of its record is a line with turn, call, request and tenant; no file is written."""
     with process_log(tmp_path, as_json=True):
         approval = await rig.asked(f"pay {MARKER}")
         named = TurnKey(*approval.split(".")[:3])
@@ -85,7 +84,6 @@ async def test_a_turn_is_logged_by_its_ids_and_without_what_was_sent(
 
 
 async def test_logs_for_people_stay_as_they_were(rig: GatewayRig, tmp_path: Path) -> None:
-    """The default: a file, and in it no line for each entry of the record."""
     with process_log(tmp_path, "worker.log"):
         await rig.asked("pay")
         logging.getLogger("signoff.test").warning("something is wrong")
@@ -95,7 +93,6 @@ async def test_logs_for_people_stay_as_they_were(rig: GatewayRig, tmp_path: Path
 
 
 def test_an_error_is_logged_by_where_it_was_raised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither its words nor a line of its own; addresses with tokens in them are not logged at all."""
     with process_log(tmp_path, as_json=True):
         try:
             raise ValueError(f"cannot pay {MARKER}\nforged")
@@ -111,7 +108,6 @@ def test_an_error_is_logged_by_where_it_was_raised(tmp_path: Path, capsys: pytes
 
 
 async def test_fields_are_those_of_the_task_that_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of two at once each has its own, and none is left behind."""
     log = logging.getLogger("signoff.test")
 
     async def say(approval: str, other: asyncio.Event, own: asyncio.Event) -> None:
@@ -133,7 +129,6 @@ async def test_fields_are_those_of_the_task_that_logs(tmp_path: Path, capsys: py
 
 
 def test_a_wrong_form_is_one_sentence(tmp_path: Path) -> None:
-    """At the start of whichever command."""
     command = [sys.executable, "-m", "signoff.cli.main", "worker"]
     env = {"PATH": "/usr/bin:/bin", "SIGNOFF_LOG": "xml"}
     ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
@@ -142,8 +137,6 @@ def test_a_wrong_form_is_one_sentence(tmp_path: Path) -> None:
 
 
 async def test_a_task_that_nobody_awaits_tells_no_argument(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The event loop's own message quotes the error of a lost task, and what a failed callback was called with."""
-
     async def fail() -> None:
         raise ValueError(f"cannot pay to {MARKER}")
 

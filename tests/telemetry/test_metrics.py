@@ -65,7 +65,6 @@ def samples(family: Metric, suffix: str = "") -> dict[tuple[str, ...], float]:
 
 
 async def test_a_turn_counts_for_its_question_its_answer_and_its_call(rig: GatewayRig) -> None:
-    """Once each, by the record, and with no argument in what is shown."""
     approval = await rig.asked("login")
     waiting = families(rig.deps.store.counts, await StoreGauges(rig.deps.store, reads=True).read())
     assert samples(waiting["signoff_waiting_requests"]) == {("main",): 1.0}
@@ -96,7 +95,6 @@ async def test_a_turn_counts_for_its_question_its_answer_and_its_call(rig: Gatew
 
 
 async def test_what_was_denied_by_rule_and_what_failed_is_told_apart(rig: GatewayRig) -> None:
-    """A denial counts at its gate, a failure at its tool."""
     for words in ("small", "refund"):
         await rig.turns.signoff.result(await rig.start(words))
     found = families(rig.deps.store.counts)
@@ -106,7 +104,6 @@ async def test_what_was_denied_by_rule_and_what_failed_is_told_apart(rig: Gatewa
 
 
 async def test_bad_input_is_counted_by_its_kind(rig: GatewayRig) -> None:
-    """What nobody may is refused, and counts as that."""
     rig.deps.store.count_refusal("forged")
     rig.deps.store.count_refusal("forged")
     assert samples(families(rig.deps.store.counts)["signoff_refused_inputs"], "_total") == {("forged",): 2.0}
@@ -145,13 +142,11 @@ async def test_bad_input_is_counted_by_its_kind(rig: GatewayRig) -> None:
 def test_each_kind_of_entry_counts_once(
     kind: AuditKind, facts: dict[str, object], counts: list[tuple[str, tuple[str, ...]]]
 ) -> None:
-    """A turn's own word of what others have seen counts for nothing."""
     entry = AuditEntry(key="k", kind=kind, at=datetime.now(UTC), tenant="main", data=facts)
     assert [(each.metric, each.labels) for each in counts_from_entry(entry)] == counts
 
 
 def test_series_are_bounded_whatever_becomes_a_label() -> None:
-    """Tenants share one label beyond their limit, and so do all sets of labels of a metric."""
     counts = ProcessCounts()
     for number in range(LABEL_SETS + 50):
         counts.add([Count("signoff_turns_started", (f"t{number}",)), Count("signoff_refused_inputs", (str(number),))])
@@ -166,7 +161,6 @@ def test_series_are_bounded_whatever_becomes_a_label() -> None:
 
 
 def test_made_up_tenants_take_no_declared_tenants_place() -> None:
-    """Whoever may write to Temporal starts turns of tenants that there are not; those declared keep their series."""
     counts = ProcessCounts()
     counts.tenants.declare(("main", "acme"))
     for name in (*(f"t{number}" for number in range(TENANTS + 1)), "acme", "main"):
@@ -177,7 +171,6 @@ def test_made_up_tenants_take_no_declared_tenants_place() -> None:
 
 
 async def test_a_gateway_declares_the_tenants_of_its_people(rig: GatewayRig) -> None:
-    """As does a worker, which has the same people and here the same store."""
     labels = rig.deps.store.counts.tenants
     for number in range(TENANTS + 1):
         labels.label(f"t{number}")
@@ -186,7 +179,6 @@ async def test_a_gateway_declares_the_tenants_of_its_people(rig: GatewayRig) -> 
 
 
 async def test_the_store_is_read_once_in_a_while_however_often_it_is_asked(store: Store) -> None:
-    """And one that is away is told as such, with no stale number beside it."""
     now = [0.0]
     gauges = StoreGauges(store, reads=True, clock=lambda: now[0])
     first = await gauges.read()
@@ -202,12 +194,10 @@ async def test_the_store_is_read_once_in_a_while_however_often_it_is_asked(store
 
 
 async def test_a_worker_reads_nothing_of_the_store(store: Store) -> None:
-    """Its role does not see the queues, and the gateways tell of them."""
     assert await StoreGauges(store, reads=False).read() == Gauges({}, {})
 
 
 async def test_a_scrape_is_answered_in_both_forms_and_nothing_else_is(store: Store) -> None:
-    """`/metrics` is all that the port has."""
     port = free_port()
     settings = Settings(metrics_port=port)
     store.counts.count("signoff_refused_inputs", "late")
@@ -250,7 +240,6 @@ async def test_scrape_says_whether_a_worker_polls(client: Client, store: Store, 
 
 
 def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the start, before anything listens; without a port nothing is missed."""
     monkeypatch.setattr(extras, "EXTRAS", {"metrics": ("a_module_that_nobody_has",)})
     MetricsEndpoint(Settings())
     with pytest.raises(ConfigError, match=r"^SIGNOFF_METRICS_PORT needs .* pip install 'signoff\[metrics\]'$"):
@@ -258,7 +247,6 @@ def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_document_lists_what_is_exposed() -> None:
-    """Name, kind and labels of every metric, and no other."""
     table = tables("docs/monitoring.md", "Metrics")
     rows = {row[0].strip("`"): row[1:3] for row in table if row[0].startswith("`signoff_")}
     shown = {
@@ -274,7 +262,6 @@ def test_the_document_lists_what_is_exposed() -> None:
 
 
 def test_everything_in_the_table_is_exposed() -> None:
-    """A scrape names every metric, also before anything was counted."""
     every = {name: dict.fromkeys([tuple("x" for _ in row.labels)], 1.0) for name, row in METRICS.items()}
     measured = Gauges(
         {name: every[name] for name, row in METRICS.items() if row.kind == "gauge"},
@@ -288,7 +275,6 @@ def test_everything_in_the_table_is_exposed() -> None:
 
 
 def test_nobody_loads_what_only_those_need_who_watch() -> None:
-    """Worker and gateway start without the libraries of metrics and spans, a worker without a server of HTTP."""
     code = "import json, sys; import signoff.worker, signoff.engine.span_process; print(json.dumps([*sys.modules]))"
     loaded = set(json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout))
     assert "signoff.engine.metrics_endpoint" in loaded

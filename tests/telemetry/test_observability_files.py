@@ -28,12 +28,10 @@ _BY: Final = re.compile(r"\bby \(([^)]*)\)")
 
 
 def rules() -> list[dict[str, Any]]:
-    """The alerts."""
     return [rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
 
 
 def panels() -> list[dict[str, Any]]:
-    """The panels of the dashboard, rows aside."""
     return [each for each in json.loads((FOLDER / "dashboard.json").read_text())["panels"] if each["type"] != "row"]
 
 
@@ -78,7 +76,6 @@ def mistakes(expression: str) -> list[str]:
 
 @pytest.mark.parametrize("expression", expressions())
 def test_every_metric_and_label_that_is_used_is_exposed(expression: str) -> None:
-    """A dashboard that asks for what is not there shows nothing, and an alert of it never comes."""
     assert _METRIC.search(expression)
     assert mistakes(expression) == []
 
@@ -94,7 +91,6 @@ def test_every_metric_and_label_that_is_used_is_exposed(expression: str) -> None
     ],
 )
 def test_a_metric_or_label_that_is_not_there_is_noticed(expression: str, wrong: list[str]) -> None:
-    """The check above can fail."""
     assert mistakes(expression) == wrong
 
 
@@ -105,7 +101,6 @@ def test_every_metric_is_shown_or_watched() -> None:
 
 
 def test_every_panel_says_what_it_shows() -> None:
-    """A title, a description, a unit, a place of its own on the grid of 24."""
     found = panels()
     assert all(each["title"] and each["description"] and each["fieldConfig"]["defaults"]["unit"] for each in found)
     places = [(each["gridPos"]["x"], each["gridPos"]["y"]) for each in found]
@@ -114,13 +109,11 @@ def test_every_panel_says_what_it_shows() -> None:
 
 
 def test_the_document_names_every_alert() -> None:
-    """With what to do; and no other."""
     listed = {name for row in tables("docs/monitoring.md", "Alerts") for name in names(row[0]) if "Signoff" in name}
     assert listed == {rule["alert"] for rule in rules()}
 
 
 def test_each_alert_has_a_case_in_which_it_is_raised_and_one_in_which_it_is_not() -> None:
-    """What `promtool` is given below covers all of them."""
     raised: dict[str, set[bool]] = {}
     for case in yaml.safe_load(CASES.read_text())["tests"]:
         for each in case["alert_rule_test"]:
@@ -130,14 +123,12 @@ def test_each_alert_has_a_case_in_which_it_is_raised_and_one_in_which_it_is_not(
 
 @pytest.mark.promtool
 def test_prometheus_raises_the_alerts_of_the_cases() -> None:
-    """Prometheus' own tool reads the rules, and evaluates them over the series of each case."""
     ran = subprocess.run(["promtool", "test", "rules", str(CASES)], capture_output=True, text=True, check=False)
     assert (ran.returncode, "SUCCESS" in ran.stdout) == (0, True), ran.stdout + ran.stderr
 
 
 @pytest.mark.promtool
 def test_prometheus_reads_every_expression(tmp_path: Path) -> None:
-    """Those of the dashboard as well, as rules that record something."""
     recording = [{"record": f"each:{number}", "expr": expr} for number, expr in enumerate(expressions())]
     path = tmp_path / "rules.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": recording}]}))

@@ -30,13 +30,11 @@ START = datetime(2026, 1, 5, tzinfo=UTC)
 
 @pytest.fixture
 async def rig(client: Client, store: Store, spans: SpanSender) -> AsyncIterator[GatewayRig]:
-    """A gateway and a worker that make spans."""
     async with gateway_rig(client, store, f"spans-{uuid.uuid4().hex[:12]}", spans=spans) as found:
         yield found
 
 
 def named(memory: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
-    """The spans of one name, the first to begin first."""
     return sorted((each for each in memory.get_finished_spans() if each.name == name), key=_begun)
 
 
@@ -61,7 +59,6 @@ def _place(span: ReadableSpan) -> tuple[int, int]:
 
 
 async def test_a_turn_that_asks_is_two_spans_and_a_link(rig: GatewayRig, memory: InMemorySpanExporter) -> None:
-    """Each the root of its own trace; nothing is open while it waits, and the acts of people are linked to both."""
     body = {"text": "login", "actor": "desk"}
     started = (await rig.http.post("/v1/turns", json=body, headers={"traceparent": TRACEPARENT})).json()
     key = TurnKey(started["tenant"], started["session"], started["turn"])
@@ -85,7 +82,6 @@ async def test_a_turn_that_asks_is_two_spans_and_a_link(rig: GatewayRig, memory:
 
 
 async def test_attributes_are_ids_and_names_by_the_conventions(rig: GatewayRig, memory: InMemorySpanExporter) -> None:
-    """And neither an argument nor a result, nor a word of the conversation."""
     approval = await rig.asked("login")
     key = TurnKey(*approval.split(".")[:3])
     await rig.decide(approval, verdict="approved", revision=1, reason="agreed by phone", **{"as": "approver"})
@@ -118,7 +114,6 @@ async def test_attributes_are_ids_and_names_by_the_conventions(rig: GatewayRig, 
 
 
 async def test_what_fails_is_marked_by_its_code(rig: GatewayRig, memory: InMemorySpanExporter) -> None:
-    """Not by its words."""
     approval = await rig.asked("fail")
     await rig.decide(approval, verdict="approved", revision=1, **{"as": "approver"})
     await rig.turns.signoff.result(TurnKey(*approval.split(".")[:3]))
@@ -129,7 +124,6 @@ async def test_what_fails_is_marked_by_its_code(rig: GatewayRig, memory: InMemor
 
 
 async def test_nothing_is_made_where_spans_are_off(client: Client, store: Store, memory: InMemorySpanExporter) -> None:
-    """The default; a caller's header changes nothing."""
     async with gateway_rig(client, store, f"spans-{uuid.uuid4().hex[:12]}") as rig:
         await rig.asked("pay")
         assert rig.deps.spans is None
@@ -158,7 +152,6 @@ WAITS = (_wait(1, 5, 100), _wait(2, 110, 300), _wait(3, 111, 200), _wait(4, 310,
     ],
 )
 def test_a_moment_is_in_the_segment_that_began_last(second: int, cause: int | None, before: int | None) -> None:
-    """It is linked to the segment in which its question was asked, whatever else was settled since."""
     found = segment_at("turn/main/s/t", "n", WAITS, START + timedelta(seconds=second))
     assert found.cause == (None if cause is None else WAITS[cause])
     keys = [segment_after("turn/main/s/t", "n", each.request, each.revision) for each in WAITS]
@@ -168,7 +161,6 @@ def test_a_moment_is_in_the_segment_that_began_last(second: int, cause: int | No
 
 
 def test_spans_of_other_turns_have_other_ids() -> None:
-    """Also of one that has the same name, after the server has forgotten the first."""
     keys = [
         segment_at(workflow, nonce, waits, START + timedelta(days=1)).key
         for workflow in ("turn/main/s/t", "turn/acme/s/t")
@@ -180,7 +172,6 @@ def test_spans_of_other_turns_have_other_ids() -> None:
 
 class _Collector(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        """Takes spans."""
         taken: list[Any] = self.server.taken  # type: ignore[attr-defined]
         taken.append((self.path, self.rfile.read(int(self.headers["content-length"])), dict(self.headers)))
         self.send_response(200)
@@ -192,7 +183,6 @@ class _Collector(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def collector() -> Iterator[ThreadingHTTPServer]:
-    """Something that takes OTLP over HTTP."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Collector)
     server.taken = []  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever)
@@ -206,7 +196,6 @@ def collector() -> Iterator[ThreadingHTTPServer]:
 async def test_spans_go_where_the_variables_of_opentelemetry_say(
     collector: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By OTLP over HTTP, all that are left when the process stops."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")
     async with open_spans(Settings(otel=True), "gateway") as spans:
         assert spans is not None
@@ -225,7 +214,6 @@ async def test_spans_go_where_the_variables_of_opentelemetry_say(
 
 
 async def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the start; who does not trace misses nothing."""
     monkeypatch.setattr(extras, "EXTRAS", {"otel": ("a_module_that_nobody_has",)})
     async with open_spans(Settings(), "worker") as none:
         assert none is None

@@ -44,7 +44,6 @@ msgstr ""
 
 
 def entries(language: str) -> dict[str, PoEntry]:
-    """The texts of a language by key, as its file has them."""
     name = f"{language}.po"
     found = read_po((FOLDER / name).read_text(encoding="utf-8"), name)
     return {entry.key: entry for entry in found if entry.key}
@@ -56,24 +55,20 @@ def placeholders(words: str) -> set[str]:
 
 
 def written(name: str, *texts: str) -> str:
-    """A file of a language."""
     return HEADER.format(name=name) + "".join(texts)
 
 
 def single(key: str, words: str) -> str:
-    """A text in a file."""
     return f'msgctxt "{key}"\nmsgid "{key} in English"\nmsgstr "{words}"\n'
 
 
 def numbered(key: str, *forms: str) -> str:
-    """A text of one number in a file."""
     lines = "".join(f'msgstr[{place}] "{words}"\n' for place, words in enumerate(forms))
     return f'msgctxt "{key}"\nmsgid "{key} one"\nmsgid_plural "{key} many"\n{lines}'
 
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A folder of languages in place of ours."""
     cached = (catalogue.language_codes, catalogue.languages, catalogue._read, catalogue._whole)
     monkeypatch.setattr(catalogue, "FOLDER", tmp_path)
     for each in cached:
@@ -85,7 +80,6 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("language", language_codes())
 def test_every_language_has_every_text_with_its_places(language: str) -> None:
-    """No key is missing or made up, no value is left out, and no text is empty."""
     english, found = entries(ENGLISH), entries(language)
     assert list(found) == list(english)
     assert {key: placeholders(entry.forms[-1]) for key, entry in found.items()} == {
@@ -97,7 +91,6 @@ def test_every_language_has_every_text_with_its_places(language: str) -> None:
 
 @pytest.mark.parametrize("language", language_codes())
 def test_every_language_translates_the_english_of_today(language: str) -> None:
-    """A text whose English has changed since is to be translated again."""
     english, found = entries(ENGLISH), entries(language)
     assert {key: entry.identity for key, entry in found.items()} == {
         key: entry.identity for key, entry in english.items()
@@ -108,7 +101,6 @@ def test_every_language_translates_the_english_of_today(language: str) -> None:
 
 @pytest.mark.parametrize("language", language_codes())
 def test_a_text_of_one_number_has_a_form_for_each_number(language: str) -> None:
-    """By the language's rule; each form has the text's values, and so has that of one but for the number itself."""
     assert tuple(catalogue._read(language).form_for(n) == 0 for n in (0, 1, 2, 5, 21, 1_000)) == FIRST_FORMS[language]
     counted = {key: entry for key, entry in entries(language).items() if entry.plural is not None}
     assert len(counted) > 10
@@ -119,7 +111,6 @@ def test_a_text_of_one_number_has_a_form_for_each_number(language: str) -> None:
 
 
 def test_languages_are_named_by_their_files_english_first() -> None:
-    """Each in itself, as a page offers them."""
     assert list(languages().items()) == [
         *(("en", "English"), ("de", "Deutsch"), ("es", "Español")),
         *(("fr", "Français"), ("it", "Italiano"), ("pt", "Português")),
@@ -128,7 +119,6 @@ def test_languages_are_named_by_their_files_english_first() -> None:
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_no_language_is_english_in_disguise(language: str) -> None:
-    """Sentences are translated; only names, commands and units may read alike."""
     ours, theirs = texts_of(ENGLISH), texts_of(language)
     alike = {key for key, words in ours.items() if theirs[key] == words and len(words.split()) > 2}
     assert alike <= {"card.subject", "time.day", "tools.none_how", "card.values.page", "card.values.file"}
@@ -136,13 +126,11 @@ def test_no_language_is_english_in_disguise(language: str) -> None:
 
 @pytest.mark.parametrize("language", language_codes())
 def test_every_language_counts_days_and_months(language: str) -> None:
-    """Seven and twelve, separated by blanks."""
     assert len(text("time.days_of_week", language).split()) == 7
     assert len(text("time.months", language).split()) == 12
 
 
 def test_a_language_that_lacks_a_text_is_not_spoken(folder: Path) -> None:
-    """English is spoken whole in its place, never mixed with it; so it is in place of an unknown language."""
     (folder / "en.po").write_text(written("English", single("a", "one {n}"), single("b", "two")))
     (folder / "xx.po").write_text(written("Xx", single("a", "un {n}"), single("b", "")))
     (folder / "yy.po").write_text(written("Yy", single("a", "ein {n}"), "#, fuzzy\n", single("b", "zwei")))
@@ -152,7 +140,6 @@ def test_a_language_that_lacks_a_text_is_not_spoken(folder: Path) -> None:
 
 
 def test_a_language_is_a_file_with_its_name(folder: Path) -> None:
-    """It is spoken where it has all of English's keys, whatever else it has."""
     (folder / "en.po").write_text(written("English", single("a", "one")))
     (folder / "xx.po").write_text(written("Xx", single("a", "un"), single("more", "plus")))
     assert (text("a", "xx"), is_spoken("xx"), language_of("xx-YY")) == ("un", True, "xx")
@@ -160,7 +147,6 @@ def test_a_language_is_a_file_with_its_name(folder: Path) -> None:
 
 
 def test_a_compiled_language_is_read_as_its_file_is(folder: Path) -> None:
-    """An installed Signoff has nothing else; each form is there under its number."""
     texts = (single("a", r"un \"mot\"\né"), numbered("b", "{n} mot", "{n} mots"))
     (folder / "en.mo").write_bytes(compile_po(written("English", *texts), "en.po"))
     assert text("a", "en") == 'un "mot"\né'
@@ -169,14 +155,12 @@ def test_a_compiled_language_is_read_as_its_file_is(folder: Path) -> None:
 
 
 def test_a_language_is_read_from_its_file_where_it_is_compiled_as_well(folder: Path) -> None:
-    """What was compiled beside it may be of yesterday."""
     (folder / "en.mo").write_bytes(compile_po(written("English", single("a", "old")), "en.po"))
     (folder / "en.po").write_text(written("English", single("a", "new")))
     assert text("a", "en") == "new"
 
 
 def test_a_broken_file_is_a_mistake_with_its_line(folder: Path) -> None:
-    """Of a checkout: what is installed was compiled."""
     (folder / "en.po").write_text(written("English", single("a", "one"), 'msgctxt "b"\nmsgid "two\n'))
     with pytest.raises(ConfigError) as caught:
         text("a", "en")
@@ -188,12 +172,10 @@ def test_a_broken_file_is_a_mistake_with_its_line(folder: Path) -> None:
     ("locale", "language"), [("de-AT", "de"), ("pt_BR", "pt"), ("FR", "fr"), ("ja", "en"), ("", "en"), ("en-GB", "en")]
 )
 def test_a_locale_gives_a_language(locale: str, language: str) -> None:
-    """By its first part, in any spelling."""
     assert language_of(locale) == language
 
 
 def test_a_text_of_one_is_said_in_the_singular() -> None:
-    """French says none in the singular too; what has one form alone keeps it."""
     assert [text("waiting.count", "en", n=n) for n in (0, 1, 2)] == [
         "0 requests wait for your answer.",
         "1 request waits for your answer.",
@@ -204,7 +186,6 @@ def test_a_text_of_one_is_said_in_the_singular() -> None:
 
 
 def test_values_are_put_in_once() -> None:
-    """Braces that somebody wrote stay braces, and a text that nobody wrote is an error."""
     assert text("receipt.malformed", "en", why="{n} {why}").endswith(": {n} {why}.")
     with pytest.raises(KeyError):
         text("no.such.text", "en")
@@ -212,7 +193,6 @@ def test_values_are_put_in_once() -> None:
 
 
 def test_every_text_is_used() -> None:
-    """Nobody asks for a text that is not there, and no text is left that nobody asks for."""
     sources = [
         path
         for folder in ("gateway", "channels", "cli", "texts", "testing")

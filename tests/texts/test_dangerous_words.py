@@ -187,20 +187,17 @@ REVIEWED: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def test_the_words_of_every_language_were_read_again() -> None:
-    """The same words in each, and no language without them."""
     assert {*REVIEWED, ENGLISH} == set(language_codes())
     assert len({tuple(words) for words in REVIEWED.values()}) == 1
 
 
 @pytest.mark.parametrize("language", REVIEWED)
 def test_the_words_that_decide_are_those_that_were_reviewed(language: str) -> None:
-    """Word for word."""
     assert {key: texts_of(language)[key] for key in REVIEWED[language]} == REVIEWED[language]
 
 
 @pytest.mark.parametrize("language", language_codes())
 def test_no_two_answers_read_alike(language: str) -> None:
-    """Of the buttons beside one another each says something else, and so do the ways in which a request ends."""
     texts = texts_of(language)
     for keys in (
         ("button.approve", "button.deny", "card.withdraw", "card.edit"),

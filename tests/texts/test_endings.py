@@ -30,7 +30,6 @@ def test_a_receipt_that_does_not_say_how_it_ended_is_still_a_sentence(state: str
 @pytest.mark.parametrize("language", sorted(set(language_codes()) - {ENGLISH}))
 @pytest.mark.parametrize("ended_as", ENDINGS)
 def test_the_reason_of_a_withdrawal_is_translated_where_it_is_ours(ended_as: Ending, language: str) -> None:
-    """Not where a person wrote it, be it the engine's words or those of a remark, nor where it is but like ours."""
     reason = ENDINGS[ended_as]
     gone = a_request(state="cancelled", reason=reason, ended_as=ended_as)
     assert reason_words(gone, ENGLISH) == reason

@@ -26,7 +26,6 @@ def reader(locale: str = "en", zone: str = "Europe/Lisbon") -> Formatter:
 
 
 def row(value: str, name: str = "amount", kind: str = "number", **more: object) -> CardRow:
-    """One argument."""
     return CardRow(name=name, label=name, value=value, format=kind, **more)
 
 
@@ -35,12 +34,10 @@ def row(value: str, name: str = "amount", kind: str = "number", **more: object) 
     [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_599, "1 h"), (3_600, "1 h"), (86_400, "24 h"), (200_000, "2 days")],
 )
 def test_spans_have_one_unit(seconds: float, shown: str) -> None:
-    """Rounded, never `60 min`."""
     assert reader().span(seconds) == shown
 
 
 def test_times_are_told_from_now_and_in_the_person_s_zone() -> None:
-    """Today without a date, other days with it; the absolute time names the zone."""
     tomorrow = NOW + timedelta(hours=23, minutes=40)
     assert reader().ago(NOW - timedelta(minutes=3)) == "3 min ago"
     assert reader().ago(NOW) == "just now"
@@ -57,13 +54,11 @@ def test_times_are_told_from_now_and_in_the_person_s_zone() -> None:
     ("locale", "shown"), [("en", "12,345.50 EUR"), ("de-AT", "12.345,50 EUR"), ("fr", "12\u202f345,50 EUR")]
 )
 def test_money_follows_the_locale(locale: str, shown: str) -> None:
-    """An amount beside its currency, with two decimals."""
     rows = (row("12345.5"), row("EUR", "currency", "string"))
     assert reader(locale).value(rows[0], rows) == shown
 
 
 def test_only_amounts_are_grouped() -> None:
-    """A year, an account and a seat keep their digits; what is cut or secret is left alone."""
     assert reader().value(row("2030", "year", "integer"), ()) == "2030"
     assert reader().value(row("12345678", "account", "integer"), ()) == "12345678"
     assert reader().value(row("1234.5", "weight"), ()) == "1,234.5"
@@ -73,7 +68,6 @@ def test_only_amounts_are_grouped() -> None:
 
 
 def test_dates_and_accounts_follow_their_format() -> None:
-    """`date`, `date-time` and `iban` are written for people; what does not parse stays."""
     assert reader().value(row("2030-05-04", "on", "date"), ()) == "Sat 4 May 2030"
     assert reader().value(row("2030-05-04T09:20:00+02:00", "at", "date-time"), ()) == "Sat 4 May 2030, 09:20 (+02:00)"
     assert reader().value(row("soon", "at", "date-time"), ()) == "soon"
@@ -82,13 +76,11 @@ def test_dates_and_accounts_follow_their_format() -> None:
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**12), max_value=10**12))
 def test_no_digit_of_an_amount_is_lost(amount: Decimal) -> None:
-    """What is shown reads back as the very amount, in any locale."""
     shown = reader("de").number(amount, 2)
     assert Decimal(shown.replace(".", "").replace(",", ".")) == amount
 
 
 def test_a_count_has_the_marks_of_the_locale() -> None:
-    """Also where a text counts; the language alone says the marks where no locale does."""
     assert reader("de-CH").count(12_400) == "12.400"
     assert Formatter("fr", UTC, NOW).count(12_400) == "12\u202f400"
     assert reader().text("card.length", n=12_400) == "12,400 characters"
@@ -100,12 +92,10 @@ def test_a_count_has_the_marks_of_the_locale() -> None:
     [(30, "in 30 s"), (90, "in 2 min"), (3_570, "in 1 h"), (47 * 3_600, "in 47 h"), (86_400 * 3, "in 3 days")],
 )
 def test_how_long_until_is_told_in_one_unit(ahead: int, words: str) -> None:
-    """Rounded, as a person would say it."""
     assert reader().until(NOW + timedelta(seconds=ahead)) == words
 
 
 def test_a_time_is_told_by_the_person_s_clock() -> None:
-    """The zone is named always, the day only when it is another one there."""
     now, late = datetime(2026, 11, 22, 14, 2, tzinfo=UTC), datetime(2026, 11, 22, 23, 30, tzinfo=UTC)
     assert Formatter("en", UTC, now).time(late) == "23:30 UTC"
     assert Formatter("de", ZoneInfo("Europe/Berlin"), now).time(late) == "Mo, 23. Nov., 00:30 CET"
@@ -113,14 +103,12 @@ def test_a_time_is_told_by_the_person_s_clock() -> None:
 
 
 def test_a_person_is_spoken_to_in_their_language() -> None:
-    """By their locale and their clocks."""
     assert formatter_for(Person(id="a", locale="pt-BR"), NOW) == Formatter("pt", UTC, NOW, "pt-BR")
     there = Person(id="a", locale="pt-BR", reach=ContactPreferences(timezone="America/Sao_Paulo"))
     assert formatter_for(there, NOW) == Formatter("pt", ZoneInfo("America/Sao_Paulo"), NOW, "pt-BR")
 
 
 def test_the_card_s_own_words_are_in_the_language() -> None:
-    """What is hidden, what is left out and yes or no; what the call gave stays as it is."""
     german, none = Formatter("de", UTC, NOW), ()
     left_out = CardRow(name="", label="items", value="3 more of items not shown", format="more_of", length=3)
     missing = CardRow(name="", label="", value="this card is not whole", format="missing", length=1)
@@ -137,7 +125,6 @@ def test_the_card_s_own_words_are_in_the_language() -> None:
 
 
 def test_open_places_and_stricter_terms_are_told_in_words() -> None:
-    """How many of whom are still needed, and why more is asked than usual; odd characters are made visible."""
     english, german = Formatter("en", UTC, NOW), Formatter("de", UTC, NOW)
     groups = (ApproverGroup(of=("role:finance",)), ApproverGroup(of=("role:legal", "user:ana"), quorum=2))
     assert english.open(groups) == "Still needed: 1 of finance, 2 of legal / ana."
@@ -151,7 +138,6 @@ def test_open_places_and_stricter_terms_are_told_in_words() -> None:
 
 
 def test_a_terminal_says_what_is_open() -> None:
-    """Of a request to finance and legal that one of finance has approved."""
     finance, legal = ApproverGroup(of=("role:finance",)), ApproverGroup(of=("role:legal",))
     vote = Vote(
         subject="ana",

@@ -37,26 +37,22 @@ msgstr[1] "\\\\ {n}"
 
 
 def test_a_text_has_key_english_words_and_forms() -> None:
-    """Pieces are joined, escapes undone, and remarks passed over."""
     _, entry = read_po(GOOD, "x.po")
     assert (entry.key, entry.words, entry.plural, entry.line) == ("a", "one {n}", "many {n}", 10)
     assert entry.forms == ('"un" {n}', "\\ {n}")
 
 
 def test_a_file_may_end_without_a_line_end() -> None:
-    """As some editors leave it."""
     assert read_po(f'{HEADER}msgctxt "a"\nmsgid "one"\nmsgstr "un"', "x.po")[-1].forms == ("un",)
 
 
 def test_a_compiled_file_is_one_that_the_library_reads() -> None:
-    """By key and English words, in the form of a number."""
     found = gettext.GNUTranslations(io.BytesIO(compile_po(GOOD, "x.po")))
     assert [found.npgettext("a", "one {n}", "many {n}", n) for n in (1, 2)] == ['"un" {n}', "\\ {n}"]
 
 
 @pytest.mark.parametrize("left_out", ['msgstr ""', '#, fuzzy\nmsgstr "un"', 'msgstr "un"'])
 def test_a_text_without_words_is_missing(left_out: str) -> None:
-    """As is one that a tool took over from another."""
     fuzzy, _, words = left_out.rpartition("\n")
     found = read_po(f'{HEADER}{fuzzy}\nmsgctxt "a"\nmsgid "one"\n{words}\n', "x.po")
     assert len(found) == (2 if left_out == 'msgstr "un"' else 1)
@@ -85,7 +81,6 @@ def test_a_text_without_words_is_missing(left_out: str) -> None:
     ],
 )
 def test_a_mistake_is_told_with_its_line(broken: str, expected: str) -> None:
-    """In one sentence."""
     with pytest.raises(PoError) as caught:
         read_po(HEADER + broken, "x.po")
     assert str(caught.value).startswith(expected)
@@ -106,7 +101,6 @@ def test_a_mistake_is_told_with_its_line(broken: str, expected: str) -> None:
     ],
 )
 def test_a_file_begins_with_its_header(written: str, expected: str) -> None:
-    """Without which no number has a form."""
     with pytest.raises(PoError, match="header") as caught:
         read_po(written, "x.po")
     assert str(caught.value) == expected

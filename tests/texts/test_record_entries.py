@@ -119,13 +119,11 @@ PLAIN = [
 
 @pytest.mark.parametrize(("kind", "facts", "words"), [*ENTRIES, *PLAIN])
 def test_an_entry_in_english(kind: str, facts: dict[str, Any], words: str) -> None:
-    """Each kind of entry has its sentence."""
     assert entry_words(kind, facts, ENGLISH) == words
 
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_no_entry_is_left_in_english(language: str) -> None:
-    """Each sentence is another one in another language, with the same names in it."""
     assert {kind for kind, _, _ in (*ENTRIES, *PLAIN)} == set(_KINDS) | {"strange"}
     english = {"asked", "needs", "answered", "begins", "ends", "happened", "accepted", "refused", "counted", "approved"}
     for kind, facts, words in ENTRIES:
@@ -136,7 +134,6 @@ def test_no_entry_is_left_in_english(language: str) -> None:
 
 
 def test_codes_are_the_words_that_pages_have_for_them() -> None:
-    """A verdict, a state and an outcome read as they do on the other pages."""
     facts = {"verdict": "approved", "channel": "api", "assurance": "mfa", "status": "counted"}
     text = entry_words("attempt", facts, "de")
     assert text == "hat geantwortet: Genehmigt (über api, mit zweitem Faktor, ohne Unterschrift): gezählt"

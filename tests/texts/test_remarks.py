@@ -99,7 +99,6 @@ def _remarks() -> list[str]:
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_every_remark_is_translated(language: str) -> None:
-    """None of those that cards and forms are given stays in English, alone or behind another, nor in part."""
     remarks = _remarks()
     assert len(remarks) > 25
     for remark in remarks:
@@ -121,14 +120,12 @@ def test_every_remark_is_translated(language: str) -> None:
     ],
 )
 def test_values_stay_and_so_does_what_somebody_else_wrote(remark: str, expected: str) -> None:
-    """Only our own words are translated."""
     assert remark_words(remark, "de") == expected
     assert remark_words(remark, ENGLISH) == remark
 
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_a_remark_holds_others_two_deep(language: str) -> None:
-    """What is nested deeper, and what is longer than any of ours, stays as it is."""
     page_text = remark_words("every line every line every line every line is required", language)
     assert page_text.endswith("every line is required")
     assert "every line" not in page_text.removesuffix("every line is required")
@@ -138,7 +135,6 @@ def test_a_remark_holds_others_two_deep(language: str) -> None:
 
 
 def test_no_value_of_a_remark_is_empty() -> None:
-    """Each place holds a character at least, and as few as can be."""
     assert remark_words(_CHANGED, "de") == _CHANGED
     assert remark_words("must be of type ", "de") == "must be of type "
     assert remark_words("The arguments were corrected (a): b): c.", "de").endswith("(a): b): c.")
@@ -146,12 +142,10 @@ def test_no_value_of_a_remark_is_empty() -> None:
 
 
 def test_braces_of_a_value_are_no_place() -> None:
-    """A name that looks like a place of a text is put in as it is."""
     assert remark_words("{who} {0} changed the arguments", "fr") == "{who} {0} a modifié les arguments"
 
 
 def test_each_remark_is_found_by_its_own_text() -> None:
-    """No text's pattern takes another's words: each filled in is read back as itself."""
     for key, words in texts_of(ENGLISH).items():
         if key.startswith("remark.") and "{what}" not in words:
             filled = words.replace("{n}", "7").replace("{line}", "7")
@@ -242,7 +236,6 @@ def _sentences(node: ast.AST) -> Iterator[str]:
 
 @pytest.mark.parametrize("text", ["{", '{"a"}', '{"a": }', '{"a": 1 "b"}', "1 2", '"a', '"\n"', "[1"])
 def test_what_json_says_is_translated(text: str) -> None:
-    """As Python's own library says it, of a field of JSON that cannot be read."""
     field = fields_of(GIVEN, SCHEMA)[-1]
     typed = read_fields([field], {field.key: text}, GIVEN, None)
     page_text = remark_words(typed.fields[0].problem, "de")
@@ -260,5 +253,4 @@ def test_what_json_says_is_translated(text: str) -> None:
     ],
 )  # fmt: skip
 def test_why_a_policy_says_so_is_translated(why: str, expected: str) -> None:
-    """Of a call that somebody tries on the page of a tool."""
     assert remark_words(why, "de") == expected

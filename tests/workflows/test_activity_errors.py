@@ -18,7 +18,6 @@ REFUSED = ApplicationError("not yours", type="Refused")
 
 
 def failed(cause: FailureError | None) -> ActivityError:
-    """The failure of an activity of that cause."""
     error = ActivityError(
         "Local Activity timed out",
         scheduled_event_id=1,

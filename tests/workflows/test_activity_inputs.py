@@ -19,7 +19,6 @@ RULING = GateDecision(call="c1.1", kind="ask", digest="d" * 64, grant="g", overr
 
 
 def approval_by(subject: str, **fields: str) -> Decision:
-    """A yes by somebody."""
     return a_decision(revision=None, subject=subject, **fields)
 
 
@@ -43,6 +42,5 @@ def test_a_permit_takes_along_what_nobody_signed_and_nothing_that_the_store_has(
 
 
 def test_a_call_that_nobody_was_asked_about_runs_by_rule() -> None:
-    """Without an answer, and without a revision of a question."""
     made = permit(CTX, CALL, RULING, None)
     assert (made.kind, made.decisions, made.doubts) == ("auto", (), ())

@@ -43,7 +43,6 @@ class Waiting:
 async def test_a_later_wait_is_served_by_the_timer_that_runs_and_an_earlier_one_by_its_own(
     client: Client, task_queue: str
 ) -> None:
-    """Two hours and then three: one timer. Then one: another. Nothing is cancelled, and all of it reads anew."""
     async with Worker(client, task_queue=task_queue, workflows=[Waiting]):
         spans = [7_200.0, 10_800.0, 3_600.0]
         handle = await client.start_workflow(Waiting.run, args=[spans, False], id=task_queue, task_queue=task_queue)
@@ -64,7 +63,6 @@ async def test_a_later_wait_is_served_by_the_timer_that_runs_and_an_earlier_one_
 async def test_who_waits_longer_than_the_timer_that_runs_is_woken_by_it_and_waits_on(
     client: Client, task_queue: str
 ) -> None:
-    """Two that begin at once and are never called: each ends at its own time, and both timers fire."""
     async with Worker(client, task_queue=task_queue, workflows=[Waiting]):
         spans = [3_600.0, 7_200.0]
         handle = await client.start_workflow(Waiting.run, args=[spans, True], id=task_queue, task_queue=task_queue)
@@ -79,7 +77,6 @@ async def test_who_waits_longer_than_the_timer_that_runs_is_woken_by_it_and_wait
 
 
 async def test_what_is_there_or_over_needs_no_timer(client: Client, task_queue: str) -> None:
-    """Looked at first: what is there counts, however late it is."""
     async with Worker(client, task_queue=task_queue, workflows=[Waiting]):
         handle = await client.start_workflow(
             Waiting.run, args=[[-1.0, -1.0], False], id=task_queue, task_queue=task_queue, start_signal="call"

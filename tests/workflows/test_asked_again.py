@@ -28,7 +28,6 @@ PATIENCE = timedelta(seconds=60)
 
 
 async def asked(store: Store, approval: str, revision: int = 1) -> Question:
-    """The question of that revision, once it lies in the store."""
     while True:
         rows = await Questions(store).read(approval)
         if rows is not None and rows.latest.revision >= revision:
@@ -37,7 +36,6 @@ async def asked(store: Store, approval: str, revision: int = 1) -> Question:
 
 
 async def start(signoff: TurnClient, key: TurnKey) -> None:
-    """Start the turn."""
     turn = TurnInput(
         engine=ENGINE,
         session_id=key.session,

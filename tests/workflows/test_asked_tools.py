@@ -28,7 +28,6 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 
 
 async def replies(turns: RunningTurns, key: TurnKey) -> list[ModelReply]:
-    """What the history of a turn says of its completions."""
     found = []
     history = await turns.client.get_workflow_handle(key.workflow_id).fetch_history()
     models = set()
@@ -48,7 +47,6 @@ async def replies(turns: RunningTurns, key: TurnKey) -> list[ModelReply]:
 async def test_what_was_not_there_is_recorded_and_does_not_run_though_it_is_there_by_now(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The model proposes what it was not told of; in its next completion it is told, and the tool runs."""
     ledger, there, value = Ledger(), [False], []
 
     async def available(context: HookContext) -> bool:
@@ -130,7 +128,6 @@ async def test_a_permission_that_is_gone_stops_what_was_approved(client: Client,
 
 
 async def test_an_approval_for_another_reason_is_no_override(client: Client, store: Store, task_queue: str) -> None:
-    """What the tool objects to by now is asked about as such, in a second revision."""
     ledger = Ledger()
     catalog = guarded(ledger, [Permission.allow(), Permission.deny("a new limit", can_override=True)], policy=True)
     async with running_turns(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as turns:
@@ -148,7 +145,6 @@ async def test_an_approval_for_another_reason_is_no_override(client: Client, sto
 
 
 async def test_an_override_is_good_for_the_reason_that_was_shown(client: Client, store: Store, task_queue: str) -> None:
-    """The tool objects to something else by now: that is asked about, too, before anything runs."""
     ledger = Ledger()
     says = [Permission.deny(why, can_override=True) for why in ("over the limit", "under investigation")]
     async with running_turns(client, store, task_queue, guarded(ledger, says), [calls(PAY), respond("done")]) as turns:
@@ -197,7 +193,6 @@ def _revision(call: Any) -> int:
 async def test_a_tool_runs_with_the_capabilities_that_it_declares(
     client: Client, store: Store, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A secret and the tenant's files; the sibling that needs a process is not available, and fails nobody."""
     monkeypatch.setenv("PAY_TOKEN", "s3cret")
 
     async def pay(args: dict[str, Any], context: ToolContext) -> str:
@@ -233,7 +228,6 @@ def capitals(args: Any) -> list[SchemaProblem] | Correction:
 async def test_what_is_shown_bound_and_run_are_the_corrected_arguments(
     client: Client, store: Store, task_queue: str, asks: bool
 ) -> None:
-    """People see them, the model is told, the record has it, and an edit of them starts from there."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, asks and ApprovalPolicy(edit="approve"), validate_input=capitals)])
     script = [calls(("pay", {"amount": 20, "to": "ana"})), respond("done")]
@@ -260,7 +254,6 @@ async def test_what_is_shown_bound_and_run_are_the_corrected_arguments(
 async def test_a_surface_leaves_out_what_the_policy_would_let_pass(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """One actor, two channels, two lists of tools."""
     ledger, value = Ledger(), []
 
     def react(request: CompletionRequest) -> Any:

@@ -19,12 +19,10 @@ def outcome(number: int, **fields: Any) -> CallOutcome:
 
 
 def finished(calls: list[CallOutcome]) -> TurnResult:
-    """A turn that was answered after these."""
     return TurnResult(state="complete", calls=tuple(calls))
 
 
 def test_what_fits_is_whole() -> None:
-    """Up to the last byte: nothing is touched, and at one byte more something is."""
     calls = [outcome(n, structured=Content(inline=EURO * 2_500)) for n in range(90)]
     # One with a character: what is empty is left out of a result.
     deps = TURN_RESULT_BYTES - json_size(finished([*calls, outcome(90, value=Content(inline="a"))])) + 1
@@ -37,7 +35,6 @@ def test_what_fits_is_whole() -> None:
 
 
 def test_what_stands_beside_goes_before_any_value() -> None:
-    """The earliest calls give theirs first, all of it; what they had none of is not named."""
     wide = {"structured": Content(inline=EURO * 2_700), "updates": Updates(data={"x": EURO * 2_700})}
     found = bound_result(finished([outcome(n, **wide) for n in range(80)]))
     assert TURN_RESULT_BYTES - 20_000 < json_size(found) <= TURN_RESULT_BYTES
@@ -49,7 +46,6 @@ def test_what_stands_beside_goes_before_any_value() -> None:
 
 
 def test_values_and_words_go_where_that_is_not_enough() -> None:
-    """Each says so in its place; what is shorter than the mark stays, and codes and denials stay in any case."""
     denied = ToolDenied(source="human", tool="pay", call_id="c1.0", decided_by="ana", reason=EURO * 2_000)
     calls = [
         outcome(0, code="denied", denied=denied, note="n" * 2_000),

@@ -14,7 +14,6 @@ from signoff.testing.scripted_model import calls, respond
 async def test_what_an_actor_may_do_unasked_hangs_on_the_arguments(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A tool that never asks: a small sum runs, a larger one waits for a person and then runs, a huge one is denied."""
     ledger = Ledger()
     bounds = Autonomy(unasked_if="args.amount < 50", deny_if="args.amount > 100")
     actor = Actor(name="desk", model="scripted", autonomy=bounds)

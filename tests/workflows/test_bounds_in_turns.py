@@ -1,5 +1,3 @@
-"""An actor's bounds in a turn that runs: people are asked, those whom the actor's file names, and then it runs."""
-
 import pytest
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
@@ -18,7 +16,6 @@ PEOPLE = (Person(id="guest"), Person(id="lea", roles=("leads",)), a_person("ana"
 async def test_what_an_actor_may_not_do_unasked_is_asked_of_those_its_file_names(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A tool that never asks: the default approvers may not answer, the actor's own may, and the call runs."""
     ledger = Ledger()
     actor = Actor(
         name="desk",

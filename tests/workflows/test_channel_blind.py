@@ -17,7 +17,6 @@ _OF_THE_TURN = {"session_id", "turn_id", "idempotency_key"}
 
 @pytest.mark.row("B82")
 async def test_a_handler_is_told_nothing_of_channels(client: Client, store: Store, task_queue: str) -> None:
-    """Asked for and answered by different doors, the same call is given the same context."""
     seen: list[ToolContext] = []
 
     async def handler(args: dict[str, Any], ctx: ToolContext) -> str:

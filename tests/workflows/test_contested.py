@@ -24,7 +24,6 @@ MODEL = ScriptedModel(lambda asked: respond("done") if results(asked) else calls
 
 @pytest.mark.timeout(300)
 async def test_a_contested_turn_that_is_looked_at_replays(client: Client, store: Store, task_queue: str) -> None:
-    """Twelve deciders by both doors, four onlookers without a pause: one execution, one winner, and it replays."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), MODEL, people=PEOPLE) as turns:
         for round_number in range(4):
@@ -63,7 +62,6 @@ async def test_a_contested_turn_that_is_looked_at_replays(client: Client, store:
 async def test_the_first_answer_wins_also_when_its_author_is_identified_last(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Read anew the first answer is always first; who waited behind it is told so without being identified."""
     directory_for = WorkerDeps.directory_for
 
     async def slow(deps: WorkerDeps, tenant: str, *ids: str) -> Directory:

@@ -26,7 +26,6 @@ def refused(taken: AppliedUpdates) -> list[tuple[str, tuple[str, ...], str]]:
 
 
 def turn(**fields: Any) -> TurnInput:
-    """A turn that begins."""
     given = {"engine": names.ENGINE, "session_id": "s", "turn_id": "t", "actor": "desk", "messages": ()}
     return TurnInput(**given | {"principal": GUEST} | fields)
 
@@ -39,7 +38,6 @@ def outcome(call: str, data: dict[str, Any] | None = None, **context: Any) -> Ca
 
 @pytest.mark.row("F44")
 def test_calls_are_taken_in_their_order() -> None:
-    """The last of those that change a name wins; a call that changes nothing is left as it is."""
     updating = ContextUpdates(turn(context={"channel_no": 1}, updates=Updates(data={"city": "Rome"})))
     assert updating.extra == {"channel_no": 1, "data": {"city": "Rome"}}
     plain = CallOutcome(call="c1.3", tool="look", code="ok")
@@ -53,7 +51,6 @@ def test_calls_are_taken_in_their_order() -> None:
 
 @pytest.mark.row("P18")
 def test_what_the_caller_says_is_not_changed_and_not_kept() -> None:
-    """It is told, by name; what is left of the update counts."""
     updating = ContextUpdates(turn(context={"project": "a", "data": {"city": "Rome"}}))
     taken = updating.apply([outcome("c1.1", {"city": "x"}, project="b"), outcome("c1.2", {"city": "x", "date": 1})])
     (one, two) = taken.outcomes
@@ -67,7 +64,6 @@ def test_what_the_caller_says_is_not_changed_and_not_kept() -> None:
 @pytest.mark.row("F44")
 @pytest.mark.parametrize("order", list(itertools.permutations("abc")))
 def test_what_would_be_too_much_fails_whoever_ended_first(order: tuple[str, ...]) -> None:
-    """Two of three have room; the third has run, and says so."""
     updating = ContextUpdates(turn())
     third = SESSION_UPDATES_BYTES // 5 * 2
     taken = updating.apply([outcome(f"c1.{name}", {name: "x" * third}) for name in order])
@@ -82,7 +78,6 @@ def test_what_would_be_too_much_fails_whoever_ended_first(order: tuple[str, ...]
 
 
 def test_a_call_that_failed_keeps_its_words_where_its_changes_are_too_much() -> None:
-    """It did not work, so it must not be told that it did."""
     updating = ContextUpdates(turn())
     failed = outcome("c1.1", {"a": "x" * SESSION_UPDATES_BYTES}).model_copy(
         update={"code": "execution_failed", "value": Content(inline="sold out"), "note": "Read on."}
@@ -101,7 +96,6 @@ def test_a_call_that_failed_keeps_its_words_where_its_changes_are_too_much() -> 
 
 
 def test_what_a_call_and_its_fallbacks_changed_is_merged_in_their_order() -> None:
-    """Of a call that failed before its fallback did its work; none where none changed anything."""
     first = outcome("c1.1", {"city": "Porto", "seat": "1A"}).model_copy(update={"code": "execution_failed"})
     second = outcome("c1.1-1", {"city": "Faro"}, project="x")
     found = fallback_outcome(first, [second])
@@ -112,7 +106,6 @@ def test_what_a_call_and_its_fallbacks_changed_is_merged_in_their_order() -> Non
 
 
 def test_outcomes_of_old_change_nothing() -> None:
-    """They carry wishes, which nobody had checked."""
     updating = ContextUpdates(turn())
     old = CallOutcome(call="c1.1", tool="choose", code="ok", data_update=Content(inline={"city": "Porto"}))
     assert updating.apply([old]).outcomes == [old]
@@ -123,7 +116,6 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def session(*turns: str) -> Conversation:
-    """A session whose turns of these ids all go on."""
     found = Conversation(SessionInput(engine=names.ENGINE, session_id="s", actor="desk"))
     for each in turns:
         begun(found, each)
@@ -141,14 +133,12 @@ def begun(found: Conversation, turn_id: str, **fields: Any) -> TurnInput:
 
 
 def ended(found: Conversation, turn_id: str, state: Any = "complete", **updates: Any) -> None:
-    """A turn tells how it ended and what it changed."""
     report = TurnReport(turn=turn_id, state=state, updates=Updates(**updates))
     found.report([report.model_dump(mode="json")], NOW)
 
 
 @pytest.mark.row("F03")
 def test_a_session_hands_on_what_its_turns_changed() -> None:
-    """However they ended; the last to tell wins, and the caller's context goes beside it."""
     found = session("a", "b", "c")
     ended(found, "b", data={"city": "Faro"}, context={"project": "x"})
     ended(found, "a", "error", data={"city": "Porto"})
@@ -163,7 +153,6 @@ def test_a_session_hands_on_what_its_turns_changed() -> None:
 
 @pytest.mark.parametrize(("to", "there"), [("bank", ("", "")), ("desk", ("trip", "book"))])
 def test_a_passed_turn_keeps_its_place_only_with_its_actor(to: str, there: tuple[str, str]) -> None:
-    """Routes are an actor's own: a model that passes a message on must not send the heir where it cannot stand."""
     found = session()
     begun(found, "a", route="trip", step="book")
     found.report([TurnReport(turn="a", state="passed", pass_to=to).model_dump(mode="json")], NOW)
@@ -176,7 +165,6 @@ def test_a_passed_turn_keeps_its_place_only_with_its_actor(to: str, there: tuple
 
 
 def test_turns_beside_each_other_never_grow_a_session_beyond_its_bound() -> None:
-    """What one of them reports beyond it is left out, and told by the next turn; the turn has ended all the same."""
     found = session("a", "b")
     half = "x" * (SESSION_UPDATES_BYTES // 2)
     ended(found, "a", data={"city": half})
@@ -188,7 +176,6 @@ def test_turns_beside_each_other_never_grow_a_session_beyond_its_bound() -> None
 
 
 def test_sessions_of_old_have_changed_nothing() -> None:
-    """What they hand to their next run, and what their turns tell, has no updates."""
     old = SessionInput(engine=names.ENGINE, session_id="s", actor="desk").model_dump(mode="json")
     del old["updates"]
     found = Conversation(SessionInput.model_validate(old))

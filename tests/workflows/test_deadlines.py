@@ -23,7 +23,6 @@ SCRIPT = [calls(PAY), respond("done")]
 
 
 async def test_silence_denies_after_the_deadline(client: Client, store: Store, task_queue: str) -> None:
-    """After 24 hours the call is denied with source `timeout`; whoever answers then is told it has expired."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         key = await turns.start()
@@ -45,7 +44,6 @@ async def test_silence_denies_after_the_deadline(client: Client, store: Store, t
 
 @pytest.mark.row("N18")
 async def test_a_decision_before_the_deadline_stands_after_it(client: Client, store: Store, task_queue: str) -> None:
-    """Decided first, the deadline changes nothing: 23 hours of waiting count for nothing."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         key = await turns.start()
@@ -62,7 +60,6 @@ async def test_a_decision_before_the_deadline_stands_after_it(client: Client, st
 async def test_a_deadline_that_passes_for_one_call_leaves_the_other_waiting(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Every request has its own deadline; the turn goes on when the last is settled."""
     ledger = Ledger()
     tools = [
         pay_tool(ledger, ApprovalPolicy(timeout=60.0)),
@@ -86,7 +83,6 @@ def _states(view: TurnView) -> list[str]:
 
 
 async def test_a_deadline_that_passes_without_a_worker_is_kept(client: Client, store: Store, task_queue: str) -> None:
-    """An answer that comes after it, with no worker to say so, is no approval when the worker is back."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(timeout=3_600))])
     async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
@@ -135,7 +131,6 @@ async def test_an_approval_that_no_worker_uses_in_time_lapses_and_is_asked_again
 
 
 async def test_a_worker_that_comes_too_late_runs_nothing(client: Client, store: Store, task_queue: str) -> None:
-    """After an approval lapsed a worker that appears runs nothing until somebody approves again."""
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(grant_ttl=1.0), task_queue=f"{task_queue}-tools")
     async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
@@ -159,6 +154,5 @@ def _ended_or_asked(before: TurnView, view: TurnView) -> bool:
 
 
 def _revision(view: TurnView) -> int:
-    """The revision that waits."""
     request = view.calls[0].approval
     return request.revision if request is not None and request.state == "pending" else 0

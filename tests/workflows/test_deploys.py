@@ -55,7 +55,6 @@ def _asked_again(view: TurnView) -> bool:
 async def test_an_approval_outlives_a_deploy_that_edits_another_tool(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """(a) Another tool's new schema is no business of this call's."""
     ledger = Ledger()
     pay, look = pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")
     key = await suspended(client, store, task_queue, [pay, look])
@@ -69,7 +68,6 @@ async def test_an_approval_outlives_a_deploy_that_edits_another_tool(
 async def test_an_approval_outlives_a_deploy_that_rewords_its_tool(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """(b) Description and tags are not what was approved."""
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, description="Pay somebody, nicely", tags=("money",))])
@@ -85,7 +83,6 @@ async def test_an_approval_outlives_a_deploy_that_rewords_its_tool(
 async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(
     client: Client, store: Store, task_queue: str, failure: Failure
 ) -> None:
-    """(c) A changed definition voids the yes; revision 2 says why; the old yes is stale; the new one runs once."""
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, input_schema=WIDER_SCHEMA)])
@@ -107,7 +104,6 @@ async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(
 
 
 async def test_revision_two_can_be_denied(client: Client, store: Store, task_queue: str) -> None:
-    """Who approved the first revision has not approved the second."""
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, version="2")])
@@ -122,7 +118,6 @@ async def test_revision_two_can_be_denied(client: Client, store: Store, task_que
 
 @pytest.mark.row("N08")
 async def test_a_policy_tightened_to_deny_while_waiting_denies(client: Client, store: Store, task_queue: str) -> None:
-    """(d) A yes does not outlive a rule that says no: the model reads `denied` from the policy, nothing runs."""
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, ApprovalPolicy(deny_if="args.amount > 1.0"))])
@@ -136,7 +131,6 @@ async def test_a_policy_tightened_to_deny_while_waiting_denies(client: Client, s
 
 @pytest.mark.row("N08")
 async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store: Store, task_queue: str) -> None:
-    """(e) A tool taken from the actor while people were asked does not run."""
     ledger = Ledger()
     tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")]
     key = await suspended(client, store, task_queue, tools)
@@ -151,7 +145,6 @@ async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store
 async def test_a_tool_that_no_worker_has_any_more_is_not_available(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """(e) A tool removed altogether is looked for on other workers for a while, then the turn goes on without."""
     monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 3)
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
@@ -178,7 +171,6 @@ async def test_tries_of_a_removed_tool_log_one_warning(
 
 
 async def test_a_policy_loosened_while_waiting_releases_nothing(client: Client, store: Store, task_queue: str) -> None:
-    """The question stays asked until a person answers it."""
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount > 0.0"))])
@@ -193,7 +185,6 @@ async def test_a_policy_loosened_while_waiting_releases_nothing(client: Client, 
 
 
 async def test_a_quorum_raised_while_waiting_asks_again(client: Client, store: Store, task_queue: str) -> None:
-    """A yes under the laxer policy is not enough under the stricter one; people are asked anew."""
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
@@ -210,7 +201,6 @@ async def test_a_quorum_raised_while_waiting_asks_again(client: Client, store: S
 async def test_an_answer_given_between_two_workers_is_used_by_the_next(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Decided while no worker ran, under a tool that the next worker has changed: stale, asked again, run once."""
     ledger = Ledger()
     key = await suspended(client, store, task_queue, [pay_tool(ledger)])
     between = await TurnClient(client, task_queue=task_queue).decide(yes(key))

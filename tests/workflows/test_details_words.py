@@ -57,10 +57,6 @@ def _card(**args: object) -> Card:
 
 @pytest.mark.parametrize("text", MARKUP + BREAKS)
 def test_no_text_of_a_call_is_anything_but_code(text: str) -> None:
-    """Effect, argument and argument's name are code: with a hostile text the page has the same parts as with a plain
-    one.
-    """
-
     def parts(given: str) -> list[str]:
         request = _request(given, approvers=(f"user:{given}",), groups=(ApproverGroup(of=(given,)),))
         waiting = _tokens(_written(request, _card(**{given: given}), "https://desk.example/approvals/x"))
@@ -73,12 +69,10 @@ def test_no_text_of_a_call_is_anything_but_code(text: str) -> None:
 
 @pytest.mark.parametrize("text", MARKUP)
 def test_the_words_can_be_had_back(text: str) -> None:
-    """What is shown as code is what was written."""
     assert text in [token.content for token in _tokens(_written(_request(text))) if token.type == "code_inline"]
 
 
 def test_a_request_says_what_is_asked_of_whom_until_when_and_where() -> None:
-    """The details of a request have all of it, and that the card is what counts."""
     secret = render_card(
         effect="Pay 20 to Ana", title="", tool="pay", args={"amount": 20, "pin": "4711-9"}, schema={}, secrets=("pin",)
     )
@@ -104,7 +98,6 @@ def test_a_request_says_what_is_asked_of_whom_until_when_and_where() -> None:
 
 
 def test_what_is_too_much_is_counted_and_cut() -> None:
-    """Details are bounded in requests, in arguments, and in the characters of each; what is left out is said."""
     many = [_request(id=f"main.s.t.c1.{number}") for number in range(1, DETAILED_REQUESTS + 4)]
     card = _card(**{f"k{number}": "x" * 400 for number in range(DETAILED_ROWS + 5)})
     written = details(many, [], {each.id: card for each in many}, lambda approval: "")

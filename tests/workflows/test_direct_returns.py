@@ -1,5 +1,3 @@
-"""A call whose tool returns directly ends the turn with its value."""
-
 from typing import Any
 
 import pytest
@@ -29,7 +27,6 @@ def _said(result: TurnResult) -> list[str]:
 
 @pytest.mark.row("E50")
 async def test_a_direct_return_ends_the_turn_with_its_value(client: Client, store: Store, task_queue: str) -> None:
-    """No completion follows; its siblings are settled first; of two that succeed the first in input order answers."""
     ledger = Ledger()
     plain = pay_tool(ledger)
     tools = [plain, _direct("report", ledger, {"rows": 3}), _direct("other", ledger, "second")]
@@ -52,7 +49,6 @@ async def test_a_direct_return_ends_the_turn_with_its_value(client: Client, stor
 
 @pytest.mark.row("E50")
 async def test_only_a_call_that_succeeded_returns_directly(client: Client, store: Store, task_queue: str) -> None:
-    """A failed and a denied one end nothing; one that a person approves answers with what its handler returned."""
     ledger = Ledger()
     tools = [
         _direct("broken", ledger, lambda args, ctx: ToolFailure("no")),
@@ -90,7 +86,6 @@ async def test_a_dry_run_returns_nothing_directly(client: Client, store: Store, 
 
 
 async def test_work_that_is_handed_off_is_no_answer(client: Client, store: Store, task_queue: str) -> None:
-    """What a handler says of work it gave away is for the model; the person is answered by the model."""
     ledger = Ledger()
     tools = [_direct("export", ledger, lambda args, ctx: ctx.hand_off())]
     script = [calls(("export", ONE)), respond("It is on its way.")]

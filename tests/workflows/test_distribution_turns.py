@@ -23,12 +23,10 @@ BYPASS: dict[str, Any] = {**OWN, "routing": "bypass", "bypass_routing": BypassRo
 
 
 def named(name: str, answer: Any = "done", asks: bool = False, **fields: Any) -> Tool:
-    """A tool of this name that answers so."""
     return pay_tool(Ledger(), asks, name=name, effect="", handler=Ledger().handler(name, answer), **fields)
 
 
 async def recorded(store: Store, stream: str, kind: str) -> dict[str, dict[str, Any]]:
-    """What records of this kind hold, by tool."""
     return {each.facts["tool"]: each.facts for each in await AuditLog(store).stream(stream) if each.kind == kind}
 
 
@@ -36,9 +34,6 @@ async def recorded(store: Store, stream: str, kind: str) -> dict[str, dict[str, 
 async def test_specialists_are_dispatched_as_declared_and_recorded_alike(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A bypass that only reads is a local activity, one with effects an ordinary one; who may react is one thing,
-    what is recorded another.
-    """
     tools = [
         named("look", read_only=True, **BYPASS),
         named("note", **BYPASS),
@@ -79,7 +74,6 @@ async def test_specialists_are_dispatched_as_declared_and_recorded_alike(
 async def test_the_model_reads_its_view_whatever_becomes_of_the_others(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """One destination has its view, one fails; the call is what the model's view says, in result and history alike."""
     got: list[Delivery] = []
 
     async def keep(delivery: Delivery) -> None:
@@ -107,7 +101,6 @@ async def test_the_model_reads_its_view_whatever_becomes_of_the_others(
 
 @pytest.mark.row("N20")
 async def test_denied_calls_and_bypasses_are_recorded_too(client: Client, store: Store, task_queue: str) -> None:
-    """One that a rule denies, one that a person denies, and one that no event tells of."""
     tools = [named("look", read_only=True, **BYPASS), named("asked", asks=True, **OWN), named("ruled", tags=("ice",))]
     rules = [GlobalRule(name="frozen", rule="'ice' in tool.tags", effect="deny")]
     batch = calls(*((tool.name, ONE) for tool in tools))

@@ -31,7 +31,6 @@ PEOPLE = development_directory([a_person(name) for name in ("ana", "bo", "cy")])
 
 
 async def request_of(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
-    """The request of the turn's first call."""
     found = (await turns.signoff.view(key)).calls[0].approval
     assert found is not None
     return found
@@ -53,7 +52,6 @@ class _AwayForGates(Store):
 async def test_an_edit_that_cannot_be_judged_is_refused_and_its_turn_waits_on(
     door: str, client: Client, tmp_path: Path, task_queue: str
 ) -> None:
-    """The gates' store is away for all tries: the answer may be given again. A Signal of it ended the whole turn."""
     store = await _AwayForGates.open(f"sqlite:///{tmp_path}/signoff.db")
     assert isinstance(store, _AwayForGates)
     ledger = Ledger()
@@ -85,7 +83,6 @@ async def test_an_edit_that_cannot_be_judged_is_refused_and_its_turn_waits_on(
 @pytest.mark.row("V17")
 @pytest.mark.parametrize("door", ["update", "signal"])
 async def test_an_edit_runs_what_the_editor_wrote(door: str, client: Client, store: Store, task_queue: str) -> None:
-    """With a quorum of one the edit is the approval: the new arguments run once, the model is told of the change."""
     ledger = Ledger()
     async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"))]), SCRIPT
@@ -113,7 +110,6 @@ async def test_an_edit_runs_what_the_editor_wrote(door: str, client: Client, sto
 async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_arguments(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Who approved 420 has not approved 380; the editor has; one more is asked, and lists show the new revision."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))])
     async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
@@ -154,7 +150,6 @@ async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_a
 async def test_an_edit_is_judged_like_a_proposal(
     policy: dict[str, Any], edited: dict[str, Any], code: str, says: str, client: Client, store: Store, task_queue: str
 ) -> None:
-    """What the schema, a rule or the policy refuses is refused to people too; the request waits on, unchanged."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(**{"edit": "approve"} | policy))])
     async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
@@ -173,7 +168,6 @@ async def test_an_edit_is_judged_like_a_proposal(
 
 
 async def test_what_a_rule_would_let_pass_is_asked_all_the_same(client: Client, store: Store, task_queue: str) -> None:
-    """Edited below the limit of `auto_approve_if` the call still needs its people: an edit is nobody's rule."""
     ledger = Ledger()
     policy = ApprovalPolicy(edit="approve", auto_approve_if="args.amount < 50.0", quorum=2)
     async with running_turns(
@@ -207,7 +201,6 @@ async def test_an_edit_below_a_limit_stays_with_those_it_was_routed_to(
 
 
 async def test_an_edit_of_an_edit(client: Client, store: Store, task_queue: str) -> None:
-    """The last arguments run; the model is told of the change from what it proposed."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))])
     async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
@@ -224,7 +217,6 @@ async def test_an_edit_of_an_edit(client: Client, store: Store, task_queue: str)
 
 
 async def test_two_editors_at_once(client: Client, store: Store, task_queue: str) -> None:
-    """One is first, the other is told that this was asked again or decided; exactly one set of arguments runs."""
     ledger = Ledger()
     async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"))]), SCRIPT, people=PEOPLE
@@ -242,7 +234,6 @@ async def test_two_editors_at_once(client: Client, store: Store, task_queue: str
 
 
 async def test_who_may_not_decide_may_not_edit(client: Client, store: Store, task_queue: str) -> None:
-    """A stranger and the requester change nothing, and the gates are not even asked."""
     async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(Ledger(), ApprovalPolicy(edit="approve"))]), SCRIPT
     ) as turns:
@@ -263,7 +254,6 @@ async def test_who_may_not_decide_may_not_edit(client: Client, store: Store, tas
 
 
 async def test_large_edited_arguments_lie_in_the_store(client: Client, store: Store, task_queue: str) -> None:
-    """What is too large for a history is kept by reference there, and runs whole."""
     ledger, long = Ledger(), "é" * INLINE_BYTES
     async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"))]), SCRIPT
@@ -278,7 +268,6 @@ async def test_large_edited_arguments_lie_in_the_store(client: Client, store: St
 
 
 async def test_an_edited_call_is_found_under_one_code(client: Client, store: Store, task_queue: str) -> None:
-    """The code stays with every revision."""
     catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy(edit="approve", quorum=2))])
     async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
         key = await turns.start()
@@ -299,7 +288,6 @@ def capitals(args: Any) -> list[SchemaProblem] | Correction:
 async def test_what_a_person_wrote_is_corrected_only_before_their_eyes(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A deploy brings a check that corrects them: people are asked again, with what it makes of them, by no rule."""
     ledger = Ledger()
     policy = ApprovalPolicy(edit="approve", auto_approve_if="args.amount < 50.0", quorum=2)
     async with running_turns(

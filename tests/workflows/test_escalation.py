@@ -30,7 +30,6 @@ WEEKS = ApprovalPolicy(
 
 
 async def request_of(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
-    """The request of the turn's first call."""
     found = (await turns.signoff.view(key)).calls[0].approval
     assert found is not None
     return found
@@ -38,7 +37,6 @@ async def request_of(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
 
 @pytest.mark.row("V09")
 async def test_weeks_of_silence(client: Client, store: Store, task_queue: str) -> None:
-    """Reminded after a week, escalated after two, put off after four, denied after eight; each shows in the turn."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, WEEKS)])
     async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
@@ -74,7 +72,6 @@ async def test_weeks_of_silence(client: Client, store: Store, task_queue: str) -
 
 
 async def test_who_it_was_escalated_to_may_decide(client: Client, store: Store, task_queue: str) -> None:
-    """After the escalation the chief's yes runs the call; by the store's clock, which nobody moves forward."""
     ledger = Ledger()
     policy = ApprovalPolicy(escalate_after=1.0, escalate_to=("role:cfo",))
     async with running_turns(
@@ -112,8 +109,6 @@ class _AwayAtFirst(FixedDirectory):
 async def test_the_first_word_after_an_escalation_counts_where_clocks_differ(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The gates were held up, so by the turn's clock it was asked a second before its row was written: an answer of the
-    very moment at which the row escalates is accepted, so it runs the call, and nobody is asked again."""
     ledger, signer = Ledger(), Signer(PrivateKeys(keys=(new_key(datetime.now(UTC)),)))
     policy = ApprovalPolicy(escalate_after=1.0, escalate_to=("role:cfo",))
     people = _AwayAtFirst(PEOPLE.all())
@@ -139,7 +134,6 @@ async def test_the_first_word_after_an_escalation_counts_where_clocks_differ(
 
 
 async def test_an_edit_starts_the_clocks_anew(client: Client, store: Store, task_queue: str) -> None:
-    """The others need their time for the new arguments; a timer of the old revision does nothing to the new one."""
     policy = ApprovalPolicy(edit="approve", timeout=8.0, remind_after=2.0, quorum=2)
     catalog = catalog_of([pay_tool(Ledger(), policy)])
     async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
@@ -166,7 +160,6 @@ async def test_an_edit_starts_the_clocks_anew(client: Client, store: Store, task
 
 
 async def test_nobody_says_what_happened(client: Client, store: Store, task_queue: str) -> None:
-    """A doubt that nobody answers is given up at its deadline."""
     tool = pay_tool(Ledger(), ApprovalPolicy(timeout=DAY))
     async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
         key = await turns.start()

@@ -97,7 +97,6 @@ TestPermitModel.settings = settings(stateful_step_count=30)
 
 @given(is_asked=st.booleans(), stopped=st.booleans(), code=st.sampled_from(["", "ok", "denied", "skipped", "in_doubt"]))
 def test_a_permit_that_is_not_open_says_why(*, is_asked: bool, stopped: bool, code: str) -> None:
-    """People come first; then what became of the call; of one without an outcome that its turn was stopped."""
     fields = {"call": "c1.1", "tool": "refund", "code": code, "gate": "execute", "value": Content(inline="")}
     outcome = CallOutcome.model_validate(fields) if code else None
     expected = {"": "lapsed" if stopped else "waiting", "denied": "denied", "skipped": "lapsed"}.get(code, "ended")
@@ -106,7 +105,6 @@ def test_a_permit_that_is_not_open_says_why(*, is_asked: bool, stopped: bool, co
 
 
 def test_a_word_that_is_no_reason_says_that_nobody_can_tell() -> None:
-    """A turn's refusal is but a text, and whoever holds a Temporal credential can answer as a turn."""
     assert use_refusal("lapsed").message == "this permit was withdrawn, or not used in time"
     assert use_refusal("run it") == use_refusal("unavailable")
 
@@ -116,7 +114,6 @@ USED = ExternalPermit().open_up().begin_try("try-1").answer_try(HANDED).end_try(
 
 
 def test_one_try_at_a_time_is_looked_at() -> None:
-    """The next one waits until the first has taken its answer; it is not judged beside it."""
     opened = ExternalPermit().open_up()
     assert examine_use(opened, "try-1", stopped=False, why_closed="ended") == ""
     looked_at = opened.begin_try("try-1")
@@ -130,7 +127,6 @@ def test_one_try_at_a_time_is_looked_at() -> None:
 
 
 def test_a_permit_that_was_used_is_for_the_same_try_alone() -> None:
-    """With and without a trace, before and after it is closed or its turn is stopped."""
     for permit in (USED, USED.close()):
         for stopped in (False, True):
             assert examine_use(permit, "try-1", stopped=stopped, why_closed="ended") == HANDED
@@ -139,7 +135,6 @@ def test_a_permit_that_was_used_is_for_the_same_try_alone() -> None:
 
 
 def test_a_permit_that_is_not_open_leaves_no_trace() -> None:
-    """Only what is open, or is being looked at, has to be looked at."""
     opened = ExternalPermit().open_up()
     assert use_problem(ExternalPermit(), "try-1", "waiting") == "waiting"
     assert use_problem(opened, "try-1", "waiting") == ""
@@ -149,7 +144,6 @@ def test_a_permit_that_is_not_open_leaves_no_trace() -> None:
 
 
 def test_who_is_looked_at_when_a_permit_lapses_has_come_too_late() -> None:
-    """An answer that was given stands; and where nobody tried there is none."""
     opened = ExternalPermit().open_up()
     assert opened.close() == ExternalPermit()
     tried = opened.begin_try("try-1")

@@ -46,8 +46,6 @@ PEOPLE = development_directory([a_person(name) for name in ("ana", "bo")])
 
 
 def rates(ledger: Ledger, *fallbacks: str, **fields: Any) -> Tool:
-    """A tool that only reads and always fails."""
-
     def fail(args: dict[str, Any], ctx: ToolContext) -> ToolFailure:
         return ToolFailure("the market is shut")
 
@@ -56,12 +54,10 @@ def rates(ledger: Ledger, *fallbacks: str, **fields: Any) -> Tool:
 
 
 def other(ledger: Ledger, name: str, answer: Any = "1.08", asks: Any = False, **fields: Any) -> Tool:
-    """A tool that may stand in."""
     return pay_tool(ledger, asks, name=name, effect="", handler=ledger.handler(name, answer), **fields)
 
 
 def failing(text: str) -> Any:
-    """An answer that is a failure."""
     return lambda args, ctx: ToolFailure(text)
 
 
@@ -73,13 +69,11 @@ async def ended(turns: RunningTurns, key: TurnKey) -> TurnResult:
 
 
 def ran(ledger: Ledger) -> list[str]:
-    """Names of the tools that ran, in order."""
     return [name for name, _, _ in ledger.rows]
 
 
 @pytest.mark.row("F40")
 async def test_a_fallback_answers_in_place_of_a_tool_that_failed(client: Client, store: Store, task_queue: str) -> None:
-    """Under the call's own id, with a note of what failed; with the same arguments, and as a call of its own."""
     ledger = Ledger()
     costly = other(ledger, "older", lambda args, ctx: ToolResult(f"{ctx.call_id}: 1.08", cost=0.25))
     tools = [rates(ledger, "older", "oldest"), costly, other(ledger, "oldest")]
@@ -106,7 +100,6 @@ async def test_a_fallback_answers_in_place_of_a_tool_that_failed(client: Client,
 async def test_fallbacks_are_tried_in_order_and_have_none_of_their_own(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """When all have failed the call has failed, and the model is told of each; a fallback's own fallback never runs."""
     ledger = Ledger()
     tools = [
         rates(ledger, "older", "hidden", "oldest"),
@@ -132,7 +125,6 @@ async def test_fallbacks_are_tried_in_order_and_have_none_of_their_own(
 @pytest.mark.row("F40")
 @pytest.mark.row("N06")
 async def test_a_fallback_is_asked_like_any_other_call(client: Client, store: Store, task_queue: str) -> None:
-    """Its own policy, request, digest and decision; approved, it runs under the right of that."""
     ledger = Ledger()
     tools = [rates(ledger, "pay"), other(ledger, "pay", "paid", asks=True)]
     async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
@@ -153,7 +145,6 @@ async def test_a_fallback_is_asked_like_any_other_call(client: Client, store: St
 
 @pytest.mark.row("F40")
 async def test_a_denied_fallback_is_the_calls_denial(client: Client, store: Store, task_queue: str) -> None:
-    """No further one is tried: a person has said no."""
     ledger = Ledger()
     tools = [rates(ledger, "pay", "older"), other(ledger, "pay", asks=True), other(ledger, "older")]
     async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
@@ -185,7 +176,6 @@ async def test_no_fallback_after_a_denial_or_wrong_arguments(client: Client, sto
 async def test_nothing_follows_a_fallback_that_may_have_had_an_effect(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """It failed, but nobody can say before which point."""
     ledger = Ledger()
     tools = [rates(ledger, "pay", "wire"), other(ledger, "pay", failing("line dropped")), other(ledger, "wire")]
     async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
@@ -197,7 +187,6 @@ async def test_nothing_follows_a_fallback_that_may_have_had_an_effect(
 async def test_arguments_that_people_changed_are_for_the_tool_they_saw(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """An edited call that fails has failed; what a person wrote runs nowhere else by rule."""
     ledger = Ledger()
     tools = [rates(ledger, "older", requires_approval=ApprovalPolicy(edit="approve")), other(ledger, "older")]
     async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
@@ -232,7 +221,6 @@ async def test_arguments_that_people_changed_for_a_fallback_are_for_it_alone(
 async def test_what_people_changed_stays_theirs_when_they_are_asked_again(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The edit was to the revision before the last: what the model proposed is run nowhere else all the same."""
     ledger = Ledger()
     before = rates(ledger, "older", requires_approval=ApprovalPolicy(edit="approve", quorum=2))
     asked_first, asked_then = (
@@ -253,7 +241,6 @@ async def test_what_people_changed_stays_theirs_when_they_are_asked_again(
 
 
 async def test_what_stands_in_is_what_the_tool_that_ran_allows(client: Client, store: Store, task_queue: str) -> None:
-    """A tool that was harmless to repeat when it was proposed, and no longer is when it runs, is not stood in for."""
     ledger = Ledger()
     before = rates(ledger, "older", read_only=False, idempotent=True, requires_approval=True)
     async with running_turns(client, store, task_queue, catalog_of([before, other(ledger, "older")]), SCRIPT) as turns:
@@ -298,7 +285,6 @@ async def test_nobody_is_waited_for_who_was_never_asked() -> None:
 async def test_a_fallback_whose_schema_differs_is_checked_like_any_call(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Arguments that do not fit it are no reason to run it, and none to lose the first failure."""
     ledger = Ledger()
     narrow = AMOUNT_SCHEMA | {"properties": {"amount": {"type": "number"}}}
     tools = [rates(ledger, "older"), other(ledger, "older", input_schema=narrow)]
@@ -317,7 +303,6 @@ async def test_a_fallback_whose_schema_differs_is_checked_like_any_call(
 async def test_a_fallback_that_ran_and_says_so_itself_is_told_as_one_that_failed(
     code: Any, client: Client, store: Store, task_queue: str
 ) -> None:
-    """It has run, whatever code its handler gives: no "could not be used", and the call ends as it did."""
     ledger = Ledger()
     says = other(ledger, "pay", lambda args, ctx: ToolFailure("no such account", code))
     tools = [rates(ledger, "pay", "older"), says, other(ledger, "older")]
@@ -335,7 +320,6 @@ async def test_a_fallback_that_ran_and_says_so_itself_is_told_as_one_that_failed
 async def test_a_fallback_that_ran_and_failed_in_its_own_words_stops_the_siblings(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Where the actor says that a failure does: its tool failed, and what stood in for it did no better."""
     ledger = Ledger()
     says = other(ledger, "older", lambda args, ctx: ToolFailure("no such day", "input_invalid"))
     asked = other(ledger, "wire", asks=True)
@@ -349,7 +333,6 @@ async def test_a_fallback_that_ran_and_failed_in_its_own_words_stops_the_sibling
 
 @pytest.mark.row("F40")
 async def test_a_tool_that_is_not_there_now_is_stood_in_for(client: Client, store: Store, task_queue: str) -> None:
-    """It need not have run to have failed."""
     ledger = Ledger()
 
     async def never(context: HookContext) -> bool:
@@ -369,7 +352,6 @@ async def test_a_tool_that_is_not_there_now_is_stood_in_for(client: Client, stor
 
 @pytest.mark.row("E48")
 async def test_fallbacks_do_not_hide_that_a_model_repeats_itself(client: Client, store: Store, task_queue: str) -> None:
-    """The sixth equal call is refused though a fallback ran after each of the five before it."""
     ledger = Ledger()
     tools = [rates(ledger, "older"), other(ledger, "older")]
     script = [*[calls(("rates", ARGS))] * 6, respond("done")]

@@ -17,7 +17,6 @@ ONE = {"amount": 1}
 
 
 def export() -> Tool:
-    """A tool that gives the work away."""
     ledger = Ledger()
     given = ledger.handler("export", lambda args, ctx: ctx.hand_off())
     schema = {"type": "object", "required": ["rows"]}
@@ -35,7 +34,6 @@ def waiting(request: CompletionRequest) -> Completion:
 
 @pytest.mark.row("B43")
 async def test_a_result_that_comes_later_lets_the_turn_go_on(client: Client, store: Store, task_queue: str) -> None:
-    """The handler has an id of its call to give away; by that id the result is brought once, and goes to the heir."""
     async with running_turns(client, store, task_queue, catalog_of([export()]), ScriptedModel(waiting)) as turns:
         session = talk(turns)
         await session.say("export all", "a")
@@ -56,8 +54,6 @@ async def test_a_result_that_comes_later_lets_the_turn_go_on(client: Client, sto
 async def test_a_result_that_comes_while_the_turn_goes_on_is_told_to_it(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The original turn reads it with its next completion."""
-
     def driver(request: CompletionRequest) -> Completion:
         if not any(isinstance(part, ResultPart) for each in request.messages for part in each.parts):
             return calls(("export", ONE), ("pay", ONE))
@@ -77,7 +73,6 @@ async def test_a_result_that_comes_while_the_turn_goes_on_is_told_to_it(
 
 
 async def test_what_cannot_be_brought_says_so(client: Client, store: Store, task_queue: str) -> None:
-    """An id that names nothing, a turn without a session, a text that no history should hold."""
     async with running_turns(client, store, task_queue, catalog_of([export()]), ScriptedModel(waiting)) as turns:
         with pytest.raises(NotFound, match="is not the id of an event"):
             await turns.signoff.deliver_result("c1.1", "42 rows")

@@ -44,7 +44,6 @@ async def lost(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
 
 
 async def test_the_question_says_what_is_asked_of_whom(client: Client, store: Store, task_queue: str) -> None:
-    """The same id and people, the next revision, a digest of its own; it cannot be edited or remembered."""
     tool = pay_tool(Ledger(), ApprovalPolicy(approvers=("role:approvers", "user:cfo"), allow_remember=True))
     async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
         key = await turns.start()
@@ -75,7 +74,6 @@ async def test_the_question_says_what_is_asked_of_whom(client: Client, store: St
 
 @pytest.mark.parametrize(("result", "value"), [("booking 7, paid 20", "booking 7, paid 20"), ("", "It happened.")])
 async def test_it_happened(result: str, value: str, client: Client, store: Store, task_queue: str) -> None:
-    """The person's words are the call's result, marked as such; nothing runs."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         key = await turns.start()
@@ -95,7 +93,6 @@ async def test_it_happened(result: str, value: str, client: Client, store: Store
 
 
 async def test_it_did_not_happen_run_it(client: Client, store: Store, task_queue: str) -> None:
-    """The first approval still stands: the call runs once, under the next ticket."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         key = await turns.start()
@@ -109,7 +106,6 @@ async def test_it_did_not_happen_run_it(client: Client, store: Store, task_queue
 
 
 async def test_it_did_not_happen_twice(client: Client, store: Store, task_queue: str) -> None:
-    """Lost again, it is asked again, of the second try; the third ticket runs."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         key = await turns.start()
@@ -126,7 +122,6 @@ async def test_it_did_not_happen_twice(client: Client, store: Store, task_queue:
 
 
 async def test_a_worker_that_answers_after_all_is_believed(client: Client, store: Store, task_queue: str) -> None:
-    """People said that it did not happen, but the slow worker has written down that it did: nothing runs again."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         key = await turns.start()
@@ -143,7 +138,6 @@ async def test_a_worker_that_answers_after_all_is_believed(client: Client, store
 
 @pytest.mark.parametrize("how", ["denied", "withdrawn", "cancelled"])
 async def test_given_up(how: str, client: Client, store: Store, task_queue: str) -> None:
-    """Nothing runs, and the model is told that nobody knows."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         key = await turns.start()
@@ -162,7 +156,6 @@ async def test_given_up(how: str, client: Client, store: Store, task_queue: str)
 
 
 async def test_a_call_that_ran_by_rule_is_asked_about_too(client: Client, store: Store, task_queue: str) -> None:
-    """Nobody was asked before; now the tenant's approvers are, and the call runs again by its rule."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE, handler=_slow_once(ledger), timeout=0.2)
     async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
@@ -177,7 +170,6 @@ async def test_a_call_that_ran_by_rule_is_asked_about_too(client: Client, store:
 
 
 async def test_to_run_it_again_takes_as_many_people_as_to_run_it(client: Client, store: Store, task_queue: str) -> None:
-    """One of two who say that it did not happen is not enough; the second is."""
     ledger = Ledger()
     people = development_directory([a_person(name) for name in ("ana", "bo")])
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])

@@ -50,7 +50,6 @@ async def _told_after(turns: RunningTurns, session: Talk) -> list[str]:
 
 @pytest.mark.row("B65")
 async def test_the_outcome_comes_to_the_session_as_a_new_turn(client: Client, store: Store, task_queue: str) -> None:
-    """The turn has ended with its answer; others are answered meanwhile; the decision starts the next turn at once."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, _catalog(ledger), ScriptedModel(_react)) as turns:
         session = talk(turns)
@@ -78,7 +77,6 @@ async def test_the_outcome_comes_to_the_session_as_a_new_turn(client: Client, st
 
 
 async def test_two_outcomes_at_once_are_each_told_once(client: Client, store: Store, task_queue: str) -> None:
-    """In one turn, or in one each."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, _catalog(ledger), ScriptedModel(_react)) as turns:
         session = talk(turns)
@@ -102,7 +100,6 @@ async def test_two_outcomes_at_once_are_each_told_once(client: Client, store: St
 async def test_an_outcome_that_is_there_is_told_before_the_turn_ends(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """It came while the model was asked: the turn's own model reads it."""
     asked, goes_on = asyncio.Event(), asyncio.Event()
 
     async def held(request: CompletionRequest) -> Completion:
@@ -128,7 +125,6 @@ async def test_an_outcome_that_is_there_is_told_before_the_turn_ends(
 
 
 async def test_without_a_session_the_turn_waits(client: Client, store: Store, task_queue: str) -> None:
-    """Nobody could be told the outcome."""
     script = [calls(ONE), respond("asked"), respond("paid")]
     async with running_turns(client, store, task_queue, _catalog(Ledger()), script) as turns:
         key = await turns.start()
@@ -141,7 +137,6 @@ async def test_without_a_session_the_turn_waits(client: Client, store: Store, ta
 async def test_what_is_taken_back_after_the_end_is_told(
     client: Client, store: Store, task_queue: str, end: str
 ) -> None:
-    """By its request, or by a cancel of the turn, whose answer stands."""
     async with running_turns(client, store, task_queue, _catalog(Ledger()), ScriptedModel(_react)) as turns:
         session = talk(turns)
         await session.say("pay 1", "a")

@@ -1,5 +1,3 @@
-"""Limits and hours of tools in whole turns."""
-
 import asyncio
 from datetime import UTC, datetime
 
@@ -25,7 +23,6 @@ def once(request: CompletionRequest) -> Completion:
 async def test_two_turns_that_people_approve_do_not_share_the_last_use(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Both were asked while there was a use; one runs, the other is told when it is possible again."""
     ledger = Ledger()
     pay = pay_tool(ledger, usage_limit=UsageLimit(1, "user", 86_400.0))
     async with running_turns(client, store, task_queue, catalog_of([pay]), ScriptedModel(once)) as turns:
@@ -45,7 +42,6 @@ async def test_two_turns_that_people_approve_do_not_share_the_last_use(
 
 
 async def test_what_is_closed_is_not_told_and_not_run(client: Client, store: Store, task_queue: str) -> None:
-    """Before the model is asked and after it; a tool that is always open is there."""
     ledger, value = Ledger(), []
 
     def react(request: CompletionRequest) -> Completion:

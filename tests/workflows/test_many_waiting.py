@@ -68,7 +68,6 @@ async def ends_of(turns: RunningTurns, keys: Iterable[TurnKey]) -> list[TurnResu
 async def test_a_catalog_changes_under_many_waiting_turns(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rule that denies, another effect and another schema, and a tool that is gone, beside one that is as it was."""
     monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 2)
     old, new, model = Ledger(), Ledger(), ScriptedModel(react)
     kinds: dict[TurnKey, str] = {}

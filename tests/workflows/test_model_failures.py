@@ -22,7 +22,6 @@ def busy(request: CompletionRequest) -> Completion:
 async def test_a_view_shows_that_the_model_is_asked_again(
     client: Client, store: Store, task_queue: str, failure: Failure
 ) -> None:
-    """While a provider is out of capacity, a view has the number of the next try and why the last one failed."""
     answers = [busy, busy, lambda request: respond("done")]
     model = ScriptedModel(lambda request: answers.pop(0)(request))
     async with running_turns(client, store, task_queue, catalog_of([]), model) as turns:
@@ -43,7 +42,6 @@ async def test_a_view_shows_that_the_model_is_asked_again(
 async def test_a_turn_whose_model_never_answers_says_so(
     client: Client, store: Store, task_queue: str, failure: Failure
 ) -> None:
-    """After ten minutes of tries the turn ends with what the provider answered, and with what to do."""
     answering = [busy]
     model = ScriptedModel(lambda request: answering[-1](request))
     async with running_turns(client, store, task_queue, catalog_of([]), model) as turns:
@@ -61,7 +59,6 @@ async def test_a_turn_whose_model_never_answers_says_so(
 
 
 async def ended(client: Client, store: Store, task_queue: str, *script: Completion | Exception) -> TurnResult:
-    """The result of a turn whose model gives these answers, one a request, and then the last one again."""
     asked = 0
 
     def react(request: CompletionRequest) -> Completion:
@@ -79,7 +76,6 @@ async def ended(client: Client, store: Store, task_queue: str, *script: Completi
 async def test_a_model_that_answers_with_nothing_is_asked_once_more(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """An answer without words and calls is no answer: the next one counts, and the tokens of both."""
     result = await ended(client, store, task_queue, say(" \n"), respond("done"))
     assert (result.state, result.completions) == ("complete", 1)
     assert result.usage == say("").usage + respond("done").usage
@@ -88,7 +84,6 @@ async def test_a_model_that_answers_with_nothing_is_asked_once_more(
 async def test_a_model_that_has_nothing_to_say_twice_ends_the_turn_in_words(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A turn in which nothing was said and nothing done is not `complete`."""
     result = await ended(client, store, task_queue, say(""))
     assert (result.state, result.parts) == ("error", ())
     assert result.error is not None
@@ -113,6 +108,5 @@ async def test_a_mistake_in_a_script_ends_the_turn_at_once(
 
 
 async def test_a_connection_that_breaks_is_tried_again(client: Client, store: Store, task_queue: str) -> None:
-    """A driver's `OSError` counts as a model that is not there for now."""
     result = await ended(client, store, task_queue, ConnectionResetError("gone"), respond("done"))
     assert (result.state, result.completions) == ("complete", 1)

@@ -36,8 +36,6 @@ TOOLS = (
 
 
 def handled(ledger: Ledger, name: str, chance: random.Random) -> Any:
-    """A handler that does as its name says."""
-
     async def run(args: dict[str, Any], ctx: ToolContext) -> str:
         ledger.rows.append((ctx.turn_id, {"call": ctx.call_id}, name))
         if name == "slow":
@@ -90,8 +88,6 @@ class Deal:
 
 
 def dealt(chance: random.Random) -> Deal:
-    """A random turn."""
-
     def batch() -> tuple[tuple[str, Any], ...]:
         return tuple((chance.choice(TOOLS), {"amount": chance.choice([chance.random(), "?"])}) for _ in range(7))
 
@@ -133,7 +129,6 @@ async def _asked(turns: RunningTurns, key: TurnKey) -> list[tuple[str, int]]:
 async def test_every_call_has_one_result_in_the_models_order(
     seed: int, client: Client, store: Store, task_queue: str
 ) -> None:
-    """Under failures, denials, time-outs, cancels, aborts and fallbacks at random; and each history reads the same."""
     chance = random.Random(seed)
     ledger = Ledger()
     deals = [dealt(chance) for _ in range(4)]

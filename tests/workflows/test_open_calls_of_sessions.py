@@ -42,7 +42,6 @@ def _outcome(talk: Conversation, turn: str, number: int = 1) -> tuple[str, str]:
 
 
 def test_it_is_not_forgotten_before_its_outcome_came() -> None:
-    """However many messages were answered since; then it is a turn like others."""
     talk = _talk()
     _answer(talk, "first", left_open=1)
     for number in range(SESSION_WINDOW_TURNS + 5):
@@ -54,7 +53,6 @@ def test_it_is_not_forgotten_before_its_outcome_came() -> None:
 
 
 def test_the_same_outcome_told_again_is_one() -> None:
-    """As by a turn that was reset: it takes no room of another one."""
     talk = _talk()
     _answer(talk, "first", left_open=2)
     assert [_outcome(talk, "first"), _outcome(talk, "first")] == [("accepted", "first-2"), ("accepted", "first")]
@@ -62,7 +60,6 @@ def test_the_same_outcome_told_again_is_one() -> None:
 
 
 def test_each_outcome_has_room_whatever_else_comes() -> None:
-    """A turn may leave as many calls open as there are turns; what others bring is refused before that is used up."""
     talk = _talk()
     first = _answer(talk, "first", left_open=MAX_TURNS_PER_MESSAGE - 2)
     assert first.may_leave == MAX_TURNS_PER_MESSAGE - 2
@@ -81,7 +78,6 @@ def test_each_outcome_has_room_whatever_else_comes() -> None:
 
 
 def test_a_turn_that_was_stopped_from_outside_leaves_nothing_open() -> None:
-    """Nothing comes of it any more, and the session need not keep it."""
     talk = _talk()
     _answer(talk, "first", left_open=1)
     talk.record_lost_turn("first", TurnError(code="stopped", message="stopped"), NOW)

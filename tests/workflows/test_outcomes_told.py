@@ -96,7 +96,6 @@ class Played:
         return True
 
     async def play(self, turns: RunningTurns) -> TurnResult:
-        """Runs the turn to its end."""
         self.turns, self.key = turns, await turns.start()
         self.started.set()
         ending = asyncio.create_task(turns.signoff.result(self.key))
@@ -124,7 +123,6 @@ def _told(messages: list[Message]) -> dict[str, list[ResultPart]]:
 
 
 def _place(messages: list[Message], call: str, *, late: bool = False) -> int:
-    """The number of the message that tells the result of a call."""
     found = [
         number
         for number, message in enumerate(messages)
@@ -137,7 +135,6 @@ def _place(messages: list[Message], call: str, *, late: bool = False) -> int:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=PLANS)
 async def test_no_outcome_is_lost_or_told_twice(plan: Plan, client: Client, store: Store, task_queue: str) -> None:
-    """Each call proposed has one result, or two where the first says that it waits; the last one is its outcome."""
     _LEDGER.rows.clear()
     played = Played(plan)
     async with running_turns(client, store, task_queue, _catalog(), ScriptedModel(played.react)) as turns:

@@ -28,7 +28,6 @@ ASKER = principal_of(ADMIN, KNOWN)
 
 @pytest.mark.row("B76")
 def test_a_principal_has_the_person_behind_its_user() -> None:
-    """Of one account the same, of several the first; rules read it as `ctx.user.person_id`."""
     assert (ASKER.user, ASKER.person_id, ASKER.human) == ("ana-admin", "ana", "ana")
     assert (principal_of(ANA, KNOWN).person_id, principal_of(ANA, KNOWN).human) == ("", "ana")
     for asker, human in ((ASKER, "ana"), (principal_of(BO, KNOWN), "bo")):
@@ -40,7 +39,6 @@ def test_a_principal_has_the_person_behind_its_user() -> None:
 async def test_the_person_reaches_handler_rules_record_and_separation_of_duties(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Ana asks as her administrator: the rule is about Ana, Ana does not approve it, and the record names her."""
     entries: list[ToolContext] = []
     hooked: list[HookContext] = []
 
@@ -95,7 +93,6 @@ async def test_who_asked_by_an_account_that_is_gone_does_not_approve_it(
 
 @pytest.mark.row("B76")
 async def test_two_accounts_of_one_person_are_one_voter(client: Client, store: Store, task_queue: str) -> None:
-    """A quorum of two takes two people, however many accounts say yes."""
     ledger = Ledger()
     script = [calls(("pay", {"amount": 20})), respond("done")]
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
@@ -116,7 +113,6 @@ async def test_two_accounts_of_one_person_are_one_voter(client: Client, store: S
 async def test_no_rule_runs_a_call_for_an_account_that_is_somebody_elses_by_now(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Rules were told of one person, the directory names another: people are asked."""
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if="ctx.user.person_id == 'bo'"))
     script = [calls(("pay", {"amount": 20})), respond("done")]

@@ -47,7 +47,6 @@ def proposed(*tools: str) -> list[Any]:
 
 
 def states(*wanted: str) -> Callable[[TurnView], bool]:
-    """Whether the calls of a view are in these states."""
     return lambda view: [call.state for call in view.calls] == list(wanted)
 
 
@@ -62,7 +61,6 @@ async def answers(turns: RunningTurns) -> list[Any]:
 @pytest.mark.row("X16")
 @pytest.mark.row("F46")
 async def test_at_most_ten_tools_of_a_batch_run_at_once(client: Client, store: Store, task_queue: str) -> None:
-    """Of 12 the last two wait for a place, though all may run."""
     gauge = Gauge()
     script = proposed(*["look"] * 12)
     async with running_turns(client, store, task_queue, catalog_of([gauge.tool("look")]), script) as turns:
@@ -82,7 +80,6 @@ async def test_at_most_ten_tools_of_a_batch_run_at_once(client: Client, store: S
 @pytest.mark.row("F46")
 @pytest.mark.row("F47")
 async def test_an_exclusive_tool_runs_alone(client: Client, store: Store, task_queue: str) -> None:
-    """Nothing runs beside it, nobody overtakes it, and results are in the model's order."""
     gauge = Gauge()
     gauge.open.set()
     tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive")]
@@ -102,7 +99,6 @@ async def test_an_exclusive_tool_runs_alone(client: Client, store: Store, task_q
 async def test_calls_of_a_sequential_actor_run_one_after_the_other(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """In the order of the completion, each when the one before has ended."""
     gauge = Gauge()
     gauge.open.set()
     actor = Actor(name="desk", model="scripted", mode="sequential")
@@ -116,7 +112,6 @@ async def test_calls_of_a_sequential_actor_run_one_after_the_other(
 
 @pytest.mark.row("F46")
 async def test_who_waits_for_a_person_holds_no_place(client: Client, store: Store, task_queue: str) -> None:
-    """An exclusive call that is asked keeps nobody out; approved, it runs alone."""
     gauge = Gauge()
     tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive", requires_approval=True)]
     async with running_turns(client, store, task_queue, catalog_of(tools), proposed("move", "look", "look")) as turns:
@@ -138,7 +133,6 @@ async def test_who_waits_for_a_person_holds_no_place(client: Client, store: Stor
 async def test_an_approval_that_ran_out_in_the_line_is_asked_again(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """What a person approved runs soon after or not at all, whoever it waited for."""
     gauge = Gauge()
     policy = ApprovalPolicy(grant_ttl=0.05)
     tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive", requires_approval=policy)]

@@ -69,7 +69,6 @@ class Plan:
 
 @cache
 def build(plan: Plan) -> Catalog:
-    """The catalog of a plan."""
     tools = [
         pay_tool(Ledger(), POLICIES[policy], name=name, version=plan.version)
         for name, policy in zip(NAMES, plan.policies, strict=True)
@@ -104,7 +103,6 @@ decisions = sound | st.builds(
 
 
 def offered(catalog: Catalog) -> set[str]:
-    """What the model is told of."""
     return {tool.name for tool in catalog.offered_tools("desk", CTX)}
 
 
@@ -165,7 +163,6 @@ def rows_of(
 def test_nothing_unadvertised_executes_and_nothing_gated_runs_undecided(
     before: Plan, deployed: Plan | None, proposal: tuple[str, Any], votes: list[Decision], forged: bool
 ) -> None:
-    """Through the gates of one catalog, a deploy, a permit that may be forged, and the tool activity of another."""
     tool, args = proposal
     asked, runs = build(before), build(deployed or before)
     first = gates(asked, tool, args)
@@ -211,7 +208,6 @@ def test_nothing_unadvertised_executes_and_nothing_gated_runs_undecided(
 async def test_on_the_server_only_what_needs_nobody_runs_undecided(
     seed: int, client: Client, store: Store, task_queue: str
 ) -> None:
-    """Random proposals, nobody answers: what ran was offered, valid and free by rule; what waits has not run."""
     chance = random.Random(seed)
     ledger = Ledger()
     tools = [

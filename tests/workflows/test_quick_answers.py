@@ -91,7 +91,6 @@ async def test_an_answer_that_comes_before_the_completion_counts(
 async def test_a_withdrawal_that_comes_before_the_completion_counts(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same for whoever takes a request back at once."""
     held, ledger = Held(monkeypatch), Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         key = await turns.start()
@@ -151,7 +150,6 @@ async def test_a_batch_hands_the_gates_the_time_at_which_its_reply_was_kept(
 async def test_an_answer_to_what_is_never_asked_is_refused(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One to a call that the completion does not have waits for the completion, and no longer; one to another, not."""
     held = Held(monkeypatch)
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
         key = await turns.start()
@@ -167,7 +165,6 @@ async def test_an_answer_to_what_is_never_asked_is_refused(
 async def test_a_turn_that_is_stopped_lets_no_answer_wait(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped while its completion is judged, it ends, and whoever answered is told that there is no such request."""
     held = Held(monkeypatch)
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
         key = await turns.start()

@@ -1,5 +1,3 @@
-"""What waited under every version that was released is decided under this one, by a store and a server of then."""
-
 import asyncio
 import contextlib
 import gzip
@@ -87,7 +85,6 @@ def recorded_turns(version: str) -> dict[str, TurnKey]:
 
 
 def recorded_kinds(version: str) -> dict[str, str]:
-    """The workflow of each scenario."""
     return _recorded(version, "kinds")
 
 
@@ -96,14 +93,12 @@ def _turn(workflow_id: str) -> TurnKey:
 
 
 def recorded_calls(version: str) -> dict[str, str]:
-    """The id of each external call."""
     kinds = recorded_kinds(version)
     return {name: ".".join(_turn(kinds[name])) for name in CALLS}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_no_recording_names_the_machine_it_was_made_on(version: str, tmp_path: Path) -> None:
-    """Whatever speaks to the server is called by process and machine, as are the queues of each worker's own."""
     recorded = gzip.decompress((FOLDER / version / f"{record.SERVER}.gz").read_bytes())
     (tmp_path / record.SERVER).write_bytes(recorded)
     with contextlib.closing(sqlite3.connect(tmp_path / record.SERVER)) as server:
@@ -118,14 +113,12 @@ def test_no_recording_names_the_machine_it_was_made_on(version: str, tmp_path: P
 
 
 def test_every_released_version_has_its_recording_and_this_one_too() -> None:
-    """Nobody releases a version without recording it, and none that was released goes."""
     assert {*RELEASED, names.VERSION} <= {*VERSIONS}
     for version in VERSIONS:
         assert {*record.WORDS, "session"} <= recorded_turns(version).keys()
 
 
 def test_an_installation_is_recorded_with_each_scenario_of_the_histories() -> None:
-    """The tests of replay hold that those scenarios have every kind of workflow in each of its states."""
     recorded = recorded_kinds(names.VERSION).keys()
     assert recorded == record.KINDS
     assert {name for name in SCENARIOS if name.startswith(("call_", "session_", "task_", "handler_"))} <= recorded
@@ -133,7 +126,6 @@ def test_an_installation_is_recorded_with_each_scenario_of_the_histories() -> No
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_store_of_then_is_brought_up_to_date_with_what_waits(version: str, tmp_path: Path) -> None:
-    """Its tables are today's, and every request that waited is in today's list."""
     async with recorded_store(version, tmp_path) as store:
         step = await store.run(lambda connection: connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")))
         waiting = await RequestLists(store).list_waiting("main")
@@ -152,7 +144,6 @@ async def test_a_store_of_then_is_brought_up_to_date_with_what_waits(version: st
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_turns_of_then_are_decided_today(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each by its own end, with one effect each; today's catalog has one of their tools changed and one gone."""
     monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 2)
     keys, longer = recorded_turns(version), pay_tool(Ledger()).requires_approval
 
@@ -201,7 +192,6 @@ async def test_turns_of_then_are_decided_today(version: str, tmp_path: Path, mon
 
 
 async def _shown(agent: CallRig, call: str, state: str) -> dict[str, Any]:
-    """The call once it is in a state."""
     while (shown := await agent.show(call))["state"] != state:
         assert shown["state"] not in ("denied", "ended"), shown
         await asyncio.sleep(0.1)
@@ -239,7 +229,6 @@ async def _run_task(agent: CallRig, call: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_external_calls_of_then_come_to_their_ends_today(version: str, tmp_path: Path) -> None:
-    """People approve waiting calls. Each permit is used once, each used call reported; ended calls keep their ends."""
     calls = recorded_calls(version)
     async with today(version, tmp_path) as agent:
         states = {name: (await agent.show(call))["state"] for name, call in calls.items()}
@@ -285,7 +274,6 @@ async def _answer_waiting(session: Talk) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_sessions_of_then_go_on_today(version: str, tmp_path: Path) -> None:
-    """The turns that wait in them are approved, and each takes the next message, also one that was cancelled."""
     kinds = recorded_kinds(version)
     async with today(version, tmp_path) as agent:
         answers = {}
@@ -308,7 +296,6 @@ async def _say_it_happened(turns: RunningTurns, key: TurnKey) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_what_ran_as_the_worker_was_lost_is_asked_about_today(version: str, tmp_path: Path) -> None:
-    """A tool and a task of an MCP server are not begun again; tasks that had ended are read as they ended."""
     kinds = recorded_kinds(version)
     wanted = ("tool_running", *(each.__name__ for each in TASKS))
     async with today(version, tmp_path) as agent:
@@ -331,7 +318,6 @@ async def test_what_ran_as_the_worker_was_lost_is_asked_about_today(version: str
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_handlers_of_then_are_given_their_events_today(version: str, tmp_path: Path) -> None:
-    """A handler that took an event is not given it again; one that failed is, and one whose worker was lost."""
     kinds, given = recorded_kinds(version), dict[str, list[str]](done=[], failed=[], running=[])
 
     def taking(name: str) -> EventHandler:

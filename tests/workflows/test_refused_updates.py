@@ -53,7 +53,6 @@ def _over(client: Client, status: RPCStatusCode) -> TurnClient:
 async def test_an_answer_that_fits_into_no_update_goes_as_a_signal(
     client: Client, store: Store, task_queue: str, status: RPCStatusCode
 ) -> None:
-    """The receipt is `pending`, and the call runs by the approver's name, once."""
     ledger = Ledger()
     script = [calls(("pay", {"amount": 1})), respond("done")]
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
@@ -90,7 +89,6 @@ class _FailingOnce(OutboundInterceptor):
 
 
 async def test_an_answer_whose_task_failed_is_sent_once_more(client: Client, store: Store, task_queue: str) -> None:
-    """The server forgets an update with its task: who answers is told at once what became of it, and not `pending`."""
     once, config = _Once(), client.config()
     config["interceptors"] = [once]
     ledger = Ledger()
@@ -140,7 +138,6 @@ async def test_an_answer_that_a_worker_drops_goes_as_a_signal(client: Client, st
 
 
 async def test_a_server_that_fails_is_told_as_such(client: Client) -> None:
-    """An error that leaves open whether the answer arrived is `ServerUnavailable`, never an error of the transport."""
     away = _over(client, RPCStatusCode.INTERNAL)
     with pytest.raises(ServerUnavailable):
         await away.decide(yes(TurnKey("main", "s", "nowhere")))

@@ -48,7 +48,6 @@ async def receipt_of(found: RunningTurns, decision: Decision) -> Receipt:
 
 
 async def ended(found: RunningTurns, key: TurnKey) -> TurnResult:
-    """The turn's result."""
     return await found.signoff.result(key)
 
 
@@ -56,7 +55,6 @@ async def ended(found: RunningTurns, key: TurnKey) -> TurnResult:
 async def test_an_approval_is_remembered_for_calls_like_it_until_it_is_spent(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Two more small payments ask nobody and say by which grant; a large one and the third small one ask."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("20")
@@ -85,7 +83,6 @@ async def test_an_approval_is_remembered_for_calls_like_it_until_it_is_spent(
 async def test_turns_that_race_for_the_last_use_run_it_once_and_ask_for_the_others(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Whoever finds the grant spent asks a person instead; nothing runs twice and nothing is lost."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("20")
@@ -109,7 +106,6 @@ def _asks(view: Any) -> bool:
 
 
 async def test_a_denial_is_remembered_and_names_who_denied(client: Client, store: Store, task_queue: str) -> None:
-    """The next call like it is denied at once, as a repetition of the first decision."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("700")
@@ -127,7 +123,6 @@ async def test_a_denial_is_remembered_and_names_who_denied(client: Client, store
 async def test_what_came_past_the_gateway_is_not_remembered_and_decides_nothing(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The request still waits, and the receipt says so."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
         key = await found.start("20")
@@ -142,7 +137,6 @@ async def test_what_came_past_the_gateway_is_not_remembered_and_decides_nothing(
 
 
 async def test_a_policy_that_does_not_allow_it_remembers_nothing(client: Client, store: Store, task_queue: str) -> None:
-    """`allow_remember` is off unless the policy says so."""
     ledger = Ledger()
     async with running_turns(
         client, store, task_queue, catalog_with(ledger, allow_remember=False), ScriptedModel(react)

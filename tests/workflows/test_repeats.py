@@ -27,7 +27,6 @@ def _waits_for(completion: int, view: TurnView) -> bool:
 async def test_the_same_call_again_is_denied_at_once_with_the_first_decision(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Same tool, same arguments however written: nobody is asked, the model reads who denied it, when and why."""
     ledger = Ledger()
     script = [calls(PAY), calls(SAME), respond("done")]
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
@@ -54,7 +53,6 @@ async def test_the_same_call_again_is_denied_at_once_with_the_first_decision(
 async def test_a_denied_edit_is_what_was_denied_and_not_what_was_proposed(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """One changed the arguments, another said no to that: it is not asked again; what the model had proposed is."""
     ledger = Ledger()
     tools = [pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))]
     script = [calls(PAY), calls(OTHER), calls(PAY), respond("done")]
@@ -74,7 +72,6 @@ async def test_a_denied_edit_is_what_was_denied_and_not_what_was_proposed(
 
 
 async def test_another_call_is_asked_all_the_same(client: Client, store: Store, task_queue: str) -> None:
-    """Other arguments are another question; so is the same one after it was withdrawn or nobody answered."""
     ledger = Ledger()
     script = [calls(PAY), calls(OTHER), calls(OTHER), respond("done")]
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
@@ -90,7 +87,6 @@ async def test_another_call_is_asked_all_the_same(client: Client, store: Store, 
 
 
 async def test_silence_is_not_repeated_as_a_denial(client: Client, store: Store, task_queue: str) -> None:
-    """A request that timed out may be asked again: nobody has said no."""
     policy = ApprovalPolicy(timeout=0.1)
     script = [calls(PAY), calls(PAY), respond("done")]
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger(), policy)]), script) as turns:
@@ -100,7 +96,6 @@ async def test_silence_is_not_repeated_as_a_denial(client: Client, store: Store,
 
 @pytest.mark.row("E60")
 async def test_repeats_count_among_three_denials_in_a_row(client: Client, store: Store, task_queue: str) -> None:
-    """One person says no once; the model that insists twice more is stopped, with what was done in the result."""
     ledger = Ledger()
     tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")]
     script = [calls(("look", {"amount": 1})), calls(PAY), calls(PAY), calls(PAY), respond("never")]

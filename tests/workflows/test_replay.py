@@ -87,7 +87,6 @@ def _decoded(data: str | None) -> Any:
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 async def test_a_recorded_turn_replays(path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a turn did once it does again, as the workers of its own store run it."""
     monkeypatch.setattr(store, "id", _store_id(path) or store.id)
     replayer = Replayer(workflows=[], plugins=[_plugin(store)])
     result = await replayer.replay_workflow(_history(path), raise_on_replay_failure=False)
@@ -95,7 +94,6 @@ async def test_a_recorded_turn_replays(path: Path, store: Store, monkeypatch: py
 
 
 def test_every_engine_number_has_every_scenario_recorded() -> None:
-    """Nobody raises the engine number without recording what it does."""
     recorded = {(path.parent.name, path.stem) for path in RECORDED}
     for engine in range(1, names.ENGINE + 1):
         assert {name for folder, name in recorded if folder == str(engine)} >= {*SCENARIOS}
@@ -121,7 +119,6 @@ def test_external_calls_and_tasks_of_servers_are_recorded_in_each_of_their_state
 
 @pytest.mark.parametrize("name", ["waiting", "auto"])
 async def test_a_broken_workflow_fails_replay(name: str) -> None:
-    """The replay tests above can fail: one command more at the start is noticed in every history."""
     runner = SandboxedWorkflowRunner(
         restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH, "broken_turn")
     )
@@ -133,7 +130,6 @@ async def test_a_broken_workflow_fails_replay(name: str) -> None:
 
 
 def test_recorded_histories_name_no_machine() -> None:
-    """No path of a machine and no identity of its owner lies in a recorded history, encoded payloads included."""
     for path in RECORDED:
         recorded = json.loads(path.read_text())
         texts = list(_texts(recorded))
@@ -165,7 +161,6 @@ def _fields(value: Any, name: str) -> Iterator[str]:
 
 
 def test_the_workflow_module_is_light() -> None:
-    """One careless import there costs every suspended turn megabytes."""
     code = "import sys, signoff.workflows.actor_turn; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "signoff.workflows.actor_turn" in loaded

@@ -66,7 +66,6 @@ async def ended_at_once(
 @pytest.mark.row("N03")
 @pytest.mark.row("F49")
 async def test_what_ended_while_the_turn_was_cancelled_is_told(client: Client, store: Store, task_queue: str) -> None:
-    """Both come to a worker together; the call has its result, though the turn is cancelled."""
     elsewhere = Elsewhere(task_queue)
     tools = [elsewhere.tool("look", read_only=True), elsewhere.tool("act")]
     actor = Actor(name="desk", model="scripted")
@@ -77,7 +76,6 @@ async def test_what_ended_while_the_turn_was_cancelled_is_told(client: Client, s
 
 @pytest.mark.row("X17")
 async def test_what_ended_while_a_sibling_failed_is_told(client: Client, store: Store, task_queue: str) -> None:
-    """Nothing is taken back from a call that has its result already."""
     elsewhere = Elsewhere(task_queue)
     tools = [elsewhere.tool("bad", fails=True), elsewhere.tool("look", read_only=True)]
     actor = Actor(name="desk", model="scripted", on_failure="abort_siblings")

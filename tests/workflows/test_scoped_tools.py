@@ -48,7 +48,6 @@ async def activities(turns: RunningTurns, key: TurnKey) -> list[str]:
 @pytest.mark.row("F08")
 @pytest.mark.row("F30")
 async def test_one_name_runs_the_tool_of_the_place(client: Client, store: Store, task_queue: str) -> None:
-    """On the route its own one, elsewhere that of the registry; each by its own activity, and histories replay."""
     ledger = Ledger()
     catalog = layered(tool(ledger, "registry"), tool(ledger, "route"))
     async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
@@ -63,7 +62,6 @@ async def test_one_name_runs_the_tool_of_the_place(client: Client, store: Store,
 
 @pytest.mark.row("X03")
 async def test_a_shadow_asks_and_runs_once_approved(client: Client, store: Store, task_queue: str) -> None:
-    """The registry's tool asks, so the route's does as well; what was approved is what runs."""
     ledger = Ledger()
     catalog = layered(tool(ledger, "registry", True), tool(ledger, "route"))
     near = catalog.tool("pay@desk.trip")
@@ -81,7 +79,6 @@ async def test_a_shadow_asks_and_runs_once_approved(client: Client, store: Store
 async def test_an_approval_does_not_carry_over_to_another_tool_of_the_name(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A deploy takes the route's tool away, or puts one there, while people are asked: they are asked again."""
     ledger = Ledger()
     far, near = tool(ledger, "registry", True), tool(ledger, "route", True)
     without = build_catalog(
@@ -113,7 +110,6 @@ def _asked_again(view: TurnView) -> bool:
 async def test_a_step_alone_has_its_own_tools_and_a_turn_may_bring_one(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """What the step keeps back does not run, unless the turn was begun with it."""
     ledger = Ledger()
     catalog = layered(tool(ledger, "registry"), tool(ledger, "route", input_schema=AMOUNT_SCHEMA))
     async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
@@ -132,7 +128,6 @@ async def test_a_step_alone_has_its_own_tools_and_a_turn_may_bring_one(
 async def test_what_a_function_did_not_choose_is_recorded_and_does_not_run(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """It is asked once a completion, in the model's activity; the gate goes by what was recorded."""
     ledger, asked = Ledger(), []
 
     async def select(context: HookContext, data: dict[str, Any]) -> list[str]:

@@ -1,5 +1,3 @@
-"""Whole turns of an actor whose routes a function chooses, by context and data."""
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,7 +15,6 @@ from signoff.testing.scripted_model import ScriptedModel, calls, respond, result
 
 
 def tenant_routes(tenant: str, data: dict[str, Any]) -> Iterable[str]:
-    """The routes of a tenant; the one overseas is there once a country was collected."""
     return {"main": ["europe", *(["overseas"] if "country" in data else [])]}[tenant]
 
 

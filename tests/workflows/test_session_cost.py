@@ -1,5 +1,3 @@
-"""What a session costs in history events, and that its histories replay in a sandbox that watches it."""
-
 import asyncio
 
 import pytest
@@ -58,7 +56,6 @@ async def test_a_turn_in_a_session_costs_five_events_more_and_five_when_it_waits
 async def test_every_run_of_a_session_replays_in_a_watching_sandbox(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A session that waited, went on in a second run and took a late result does again what it did."""
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as turns:
         session = talk(turns)
         await session.begin(events_per_run=40)

@@ -17,7 +17,6 @@ from signoff.testing.scripted_model import last_user_text
 async def test_messages_are_answered_in_order_with_what_was_said_before(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Three messages at once: each turn begins when the one before has answered, and reads its answer."""
     async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
         session = talk(turns)
         for text in ("one", "two", "three"):
@@ -35,7 +34,6 @@ async def test_messages_are_answered_in_order_with_what_was_said_before(
 async def test_two_messages_are_answered_while_the_first_turn_waits_for_a_person(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A waiting turn holds nobody up; its answer, when it comes, stands where its message stood."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), model()) as turns:
         session = talk(turns)
@@ -82,7 +80,6 @@ async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the
 
 @pytest.mark.parametrize("door", ["update", "signal"])
 async def test_a_message_is_taken_once_by_either_door(client: Client, store: Store, task_queue: str, door: str) -> None:
-    """A second delivery changes nothing; the same id with other words is refused."""
     async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
         session = talk(turns)
         await session.say("one", "a")
@@ -105,7 +102,6 @@ class Slow:
         self.go = asyncio.Event()
 
     async def complete(self, request: CompletionRequest) -> Completion:
-        """Answers as the others do."""
         if last_user_text(request) == "slow":
             await self.go.wait()
         return react(request)
@@ -114,7 +110,6 @@ class Slow:
 async def test_a_message_waits_a_while_for_a_turn_at_work_and_no_longer(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The mailbox keeps its order; a turn that hangs is answered around, and its answer still finds its place."""
     driver = Slow()
     async with running_turns(client, store, task_queue, catalog_of([]), driver) as turns:
         session = talk(turns)

@@ -33,7 +33,6 @@ def passing(request: CompletionRequest) -> Completion:
 @pytest.mark.row("B59")
 @pytest.mark.row("B61")
 async def test_a_passed_turn_goes_on_at_once_with_the_next_actor(client: Client, store: Store, task_queue: str) -> None:
-    """The next actor reads what was said, has its own tools, and is who the session talks to from then on."""
     driver = ScriptedModel(
         lambda request: passing(request) if request.model == "first" else respond(text_read(request))
     )
@@ -55,8 +54,6 @@ async def test_a_passed_turn_goes_on_at_once_with_the_next_actor(client: Client,
 
 
 async def test_a_message_is_not_passed_for_ever(client: Client, store: Store, task_queue: str) -> None:
-    """Two actors that pass to each other are stopped; the conversation goes on."""
-
     def ping(request: CompletionRequest) -> Completion:
         if last_user_text(request) == "stop":
             return respond("stopped")
@@ -77,7 +74,6 @@ async def test_a_message_is_not_passed_for_ever(client: Client, store: Store, ta
 async def test_a_late_result_goes_to_the_turn_that_waits_for_people(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """It is handed to the original turn, whose model reads it with its next completion, once."""
     read: list[str] = []
 
     def driver(request: CompletionRequest) -> Completion:
@@ -109,7 +105,6 @@ async def test_a_late_result_goes_to_the_turn_that_waits_for_people(
 async def test_a_late_result_of_an_answered_turn_is_taken_up_at_once_by_its_own_actor(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A turn that ended `awaiting` goes on as its own next turn, before anybody says another word."""
     driver = ScriptedModel(
         lambda request: passing(request) if request.model == "first" else respond(text_read(request))
     )
@@ -129,7 +124,6 @@ async def test_a_late_result_of_an_answered_turn_is_taken_up_at_once_by_its_own_
 
 
 async def test_a_turn_that_is_terminated_holds_nobody_up(client: Client, store: Store, task_queue: str) -> None:
-    """The session notices, says so in its place, and hands what was added to it to a turn of its own."""
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as turns:
         session = talk(turns)
         await session.say("pay", "a")
@@ -146,7 +140,6 @@ async def test_a_turn_that_is_terminated_holds_nobody_up(client: Client, store: 
 async def test_a_turn_whose_actor_is_gone_says_so_and_the_next_message_is_answered(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """An unknown actor fails its turn, not the session."""
     async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
         session = talk(turns)
         await session.say("one", "a", actor="nobody")
@@ -159,7 +152,6 @@ async def test_a_turn_whose_actor_is_gone_says_so_and_the_next_message_is_answer
 
 
 async def test_parts_of_an_answer_come_with_it(client: Client, store: Store, task_queue: str) -> None:
-    """Parts beside the text are in the result and in the session's view; the next turn reads the words alone."""
     parts = [{"type": "citation", "content": "page 3"}, {"type": "domain-data", "content": {"n": [1, 2]}}]
     driver = ScriptedModel(lambda request: respond(text_read(request), parts=parts))
     async with running_turns(client, store, task_queue, catalog_of([]), driver) as turns:

@@ -25,17 +25,14 @@ WHOSE = "`actor`: this session was passed on to `bank`; name the actor whose `ro
 
 
 def session(**fields: Any) -> Conversation:
-    """A session that nobody has said anything in."""
     return Conversation(SessionInput(engine=names.ENGINE, session_id="s", actor="desk", **fields))
 
 
 def receipt_of(found: Conversation, message_id: str, **fields: Any) -> SessionReceipt:
-    """What the session answers to a message."""
     return found.say([message("go", message_id, **fields).model_dump(mode="json")], NOW)
 
 
 def begun(found: Conversation) -> TurnInput:
-    """What the next turn begins with."""
     item = found.next(NOW)
     assert item is not None
     return found.begin(item, NOW)
@@ -51,7 +48,6 @@ def passed_on(found: Conversation, message_id: str = "a") -> None:
 
 @pytest.mark.parametrize("place", [{"route": "trip"}, {"step": "book"}, {"route": "trip", "step": "book"}])
 def test_a_route_of_nobody_knows_whom_is_refused_once_the_session_was_passed_on(place: dict[str, str]) -> None:
-    """At the door, with what to do; the same message with its actor, and one without a route, are taken."""
     found = session()
     passed_on(found)
     refused = receipt_of(found, "b", **place)
@@ -67,7 +63,6 @@ def test_a_route_of_nobody_knows_whom_is_refused_once_the_session_was_passed_on(
 
 
 def test_whoever_was_chosen_by_name_needs_no_name_again() -> None:
-    """By the last message that names somebody, also while that waits its turn."""
     found = session()
     passed_on(found)
     assert receipt_of(found, "b", actor="bank", route="loan").status == "accepted"
@@ -80,7 +75,6 @@ def test_whoever_was_chosen_by_name_needs_no_name_again() -> None:
 
 
 def test_a_message_that_waits_keeps_the_actor_whose_route_it_names() -> None:
-    """The turn before it passes the session on; whoever has the route answers all the same."""
     found = session()
     receipt_of(found, "a")
     begun(found)
@@ -95,7 +89,6 @@ def test_a_message_that_waits_keeps_the_actor_whose_route_it_names() -> None:
 
 
 def test_a_session_knows_whom_people_chose_in_its_next_run() -> None:
-    """And one of old, which kept only whom it talks to, takes that for whom they chose."""
     found = session()
     passed_on(found)
     kept = found.snapshot().model_dump(mode="json")
@@ -105,8 +98,6 @@ def test_a_session_knows_whom_people_chose_in_its_next_run() -> None:
 
 
 async def test_a_person_is_told_whose_route_to_name(client: Client, store: Store, task_queue: str) -> None:
-    """On the server: the desk passes to the bank, and the next message on the desk's route says who to name."""
-
     def driver(request: CompletionRequest) -> Completion:
         if request.model == "first" and last_user_text(request) == "money":
             return respond("The bank will tell you.", "passed", passTo="bank")

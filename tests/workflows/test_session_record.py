@@ -33,7 +33,6 @@ async def records_of(session: Talk, turn: str) -> list[Record]:
 
 
 def summary(records: list[Record]) -> list[tuple[str, ...]]:
-    """By whom, what, and what became of it."""
     return [
         (
             str(record.facts.get("claimed_subject", record.subject)),
@@ -44,12 +43,10 @@ def summary(records: list[Record]) -> list[tuple[str, ...]]:
 
 
 def paying() -> Any:
-    """A catalog whose one tool needs nobody."""
     return catalog_of([pay_tool(Ledger(), AUTO)])
 
 
 async def begun(turns: RunningTurns) -> Talk:
-    """A session that has answered one message."""
     session = talk(turns)
     await session.say("hello", "a")
     await session.answer("a")
@@ -57,7 +54,6 @@ async def begun(turns: RunningTurns) -> Talk:
 
 
 async def test_what_a_session_refused_is_found_in_the_record(client: Client, store: Store, task_queue: str) -> None:
-    """Who tried, by the name they gave; a repeat and what was accepted are told by their own turns."""
     async with running_turns(client, store, task_queue, paying(), model()) as turns:
         session = await begun(turns)
         await session.say("mine now", "b", principals=EVE)
@@ -89,7 +85,6 @@ async def test_what_a_session_refused_is_found_in_the_record(client: Client, sto
 
 
 async def test_a_late_result_is_recorded_once(client: Client, store: Store, task_queue: str) -> None:
-    """It has no turn of its own that would tell of it; its second delivery says nothing new."""
     async with running_turns(client, store, task_queue, paying(), model()) as turns:
         session = await begun(turns)
         for _ in range(2):
@@ -102,7 +97,6 @@ async def test_a_late_result_is_recorded_once(client: Client, store: Store, task
 
 
 async def test_a_turn_that_was_terminated_is_told_of(client: Client, store: Store, task_queue: str) -> None:
-    """It could not write that itself."""
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as turns:
         session = talk(turns)
         await session.say("pay", "a")
@@ -117,7 +111,6 @@ async def test_a_turn_that_was_terminated_is_told_of(client: Client, store: Stor
 
 
 async def test_a_turn_whose_id_was_taken_hands_the_record_on(client: Client, store: Store, task_queue: str) -> None:
-    """What it should have written is written by the next one, after it that it did not begin."""
     async with running_turns(client, store, task_queue, paying(), model()) as turns:
         session = await begun(turns)
         await turns.start("hello", session_id=session.key.session, turn_id="b")
@@ -133,7 +126,6 @@ async def test_a_turn_whose_id_was_taken_hands_the_record_on(client: Client, sto
 async def test_what_is_not_written_yet_goes_along_into_the_next_run(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A session that goes on afresh forgets no refusal."""
     async with running_turns(client, store, task_queue, paying(), model()) as turns:
         session = talk(turns)
         await session.begin(events_per_run=20)
@@ -167,7 +159,6 @@ REFUSED = SessionReceipt(status="refused", code="malformed")
     ],
 )
 def test_whatever_is_sent_can_be_written(envelopes: tuple[Any, ...]) -> None:
-    """No shape of a message makes a record that a history could not hold."""
     log = SessionLog(())
     assert log.record_reply("message", envelopes, REFUSED, NOW) == REFUSED
     (event,) = log.take()
@@ -176,7 +167,6 @@ def test_whatever_is_sent_can_be_written(envelopes: tuple[Any, ...]) -> None:
 
 
 def test_a_flood_is_counted() -> None:
-    """The last record says how many there were beyond it."""
     log = SessionLog(())
     for number in range(SESSION_EVENTS_KEPT + 10):
         log.record_reply("message", ({"id": str(number)},), REFUSED, NOW)
@@ -187,7 +177,6 @@ def test_a_flood_is_counted() -> None:
 
 
 def test_of_an_accepted_message_its_own_turn_tells() -> None:
-    """So nothing is kept of it, nor of what was sent twice."""
     log = SessionLog(())
     for what, code in (("message", ""), ("message", "duplicate"), ("result", "duplicate")):
         log.record_reply(what, ({},), SessionReceipt(status="accepted", code=code), NOW)

@@ -21,7 +21,6 @@ SMALL_RUN = 60
 
 
 async def _deliver(session: Talk, text: str, door: str) -> str:
-    """Send one message; says what the receipt says."""
     if door == "signal":
         await session.handle.signal(names.SAY, message(text, text).model_dump(mode="json"))
         return "sent"
@@ -32,7 +31,6 @@ async def _deliver(session: Talk, text: str, door: str) -> str:
 async def test_a_storm_of_duplicates_over_many_runs_is_one_turn_a_message(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Each message four times, by both doors, while the session goes from run to run: every one is answered once."""
     async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
         session = talk(turns)
         await session.begin(events_per_run=SMALL_RUN)
@@ -57,7 +55,6 @@ async def test_a_storm_of_duplicates_over_many_runs_is_one_turn_a_message(
 @pytest.mark.row("B68")
 @pytest.mark.row("N25")
 async def test_a_waiting_turn_survives_the_runs_of_its_session(client: Client, store: Store, task_queue: str) -> None:
-    """Asked in the first run, approved in a later one: the answer finds its place in the conversation."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), model()) as turns:
         session = talk(turns)
@@ -81,7 +78,6 @@ async def test_a_waiting_turn_survives_the_runs_of_its_session(client: Client, s
 async def test_killed_workers_lose_no_message_and_no_turn(
     client: Client, server: ServerHandle, store: Store, task_queue: str, tmp_path: Path
 ) -> None:
-    """kill -9 while a turn waits; what is said meanwhile is stored, and everything goes on with the next worker."""
     address, url, ledger = server.options.address, f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
     bare = RunningTurns(TurnClient(client, task_queue=task_queue), client, store, task_queue, deps=None)  # type: ignore[arg-type]
     session = talk(bare)
@@ -130,7 +126,6 @@ GARBAGE = {
 async def test_nothing_that_is_sent_can_wedge_a_session_or_its_turns(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Every signal with every kind of garbage: the session counts it, and the conversation goes on."""
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as turns:
         session = talk(turns)
         await session.say("pay", "a")
@@ -154,7 +149,6 @@ async def test_nothing_that_is_sent_can_wedge_a_session_or_its_turns(
 async def test_words_that_say_too_much_or_are_none_are_refused_with_the_reason(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Over 64 KiB, over the mailbox, without an actor, nested too deep: a receipt each, and nothing is kept."""
     async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
         session = talk(turns)
         huge = await session.say("é" * 40_000, "a")

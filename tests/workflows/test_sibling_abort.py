@@ -43,7 +43,6 @@ class Scene:
         return pay_tool(Ledger(), asks, name=name, effect="", handler=run, **fields)
 
     async def entered(self, *names: str) -> None:
-        """Once these tools are inside."""
         while not self.inside.issuperset(names):
             await asyncio.sleep(0.01)
 
@@ -65,13 +64,11 @@ async def ended(turns: RunningTurns, key: TurnKey) -> TurnResult:
 
 
 def codes(result: TurnResult) -> list[str]:
-    """How each call ended."""
     return [outcome.code for outcome in result.calls]
 
 
 @pytest.mark.row("X17")
 async def test_a_failure_leaves_its_siblings_alone(client: Client, store: Store, task_queue: str) -> None:
-    """Unless the actor says otherwise."""
     scene = Scene()
     catalog = scene.catalog(
         scene.tool("bad", fails=True),
@@ -93,7 +90,6 @@ async def test_a_failure_leaves_its_siblings_alone(client: Client, store: Store,
 async def test_a_failure_stops_what_only_reads_and_what_has_not_begun(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """What reads is cancelled, what waits is skipped and its question withdrawn, what has effects runs to its end."""
     scene = Scene()
     catalog = scene.catalog(
         scene.tool("bad", fails=True),
@@ -136,7 +132,6 @@ async def test_a_failure_stops_what_only_reads_and_what_has_not_begun(
 
 @pytest.mark.row("X17")
 async def test_what_a_person_approved_is_never_aborted(client: Client, store: Store, task_queue: str) -> None:
-    """Neither while it runs, though it only reads, nor while it is approved and waits for its place."""
     scene = Scene()
     catalog = scene.catalog(
         scene.tool("bad", fails=True),
@@ -160,7 +155,6 @@ async def test_what_a_person_approved_is_never_aborted(client: Client, store: St
 @pytest.mark.row("F48")
 @pytest.mark.row("N19")
 async def test_a_denial_aborts_nothing(client: Client, store: Store, task_queue: str) -> None:
-    """Nor does what the gates refuse: only a tool that failed does."""
     scene = Scene()
     catalog = scene.catalog(scene.tool("pay", asks=True), scene.tool("look", read_only=True))
     script = [calls(("pay", {"amount": 1}), ("look", {"amount": 2}), ("look", {"amount": "?"})), respond("done")]
@@ -177,7 +171,6 @@ async def test_a_denial_aborts_nothing(client: Client, store: Store, task_queue:
 async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """What ran has failed and may have done half of its work: the model reads that, and that nothing was tried then."""
     scene = Scene()
     catalog = scene.catalog(
         scene.tool("book", fails=True, idempotent=True, fallbacks=("older",)),
@@ -203,7 +196,6 @@ async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(
 
 @pytest.mark.parametrize("stopped", [outcomes.aborted_outcome, outcomes.unwanted_outcome])
 def test_a_failure_whose_fallback_was_stopped_is_one_all_the_same(stopped: Any) -> None:
-    """Its siblings stop for it as if there had been no fallback."""
     failed = CallOutcome(call="c1.1", tool="book", code="execution_failed", gate="execute")
     found = outcomes.fallback_outcome(failed, [stopped("c1.1001", "older")])
     assert (found.code, found.tool, outcomes.stops_siblings(failed, found)) == ("execution_failed", "book", True)
@@ -211,7 +203,6 @@ def test_a_failure_whose_fallback_was_stopped_is_one_all_the_same(stopped: Any) 
 
 @pytest.mark.row("F45")
 async def test_a_sequential_batch_stops_at_the_first_failure(client: Client, store: Store, task_queue: str) -> None:
-    """Where the actor says both: one after the other, and none after one that failed. The next batch runs."""
     scene = Scene()
     actor = Actor(name="desk", model="scripted", mode="sequential", on_failure="abort_siblings")
     catalog = scene.catalog(scene.tool("book"), scene.tool("bad", fails=True), actor=actor)

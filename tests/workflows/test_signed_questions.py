@@ -47,7 +47,6 @@ async def production(
 
 
 async def now(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
-    """The request of the first call as it stands."""
     found = (await turns.signoff.view(key)).calls[0].approval
     assert found is not None
     return found
@@ -73,7 +72,6 @@ async def given(turns: RunningTurns, decision: Decision) -> Receipt:
 async def test_a_signed_edit_and_a_signed_vote_run_the_edited_call(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The editor signed the arguments, the other one the digest that they have; together they are two people."""
     ledger = Ledger()
     async with production(client, store, task_queue, ledger, quorum=2) as (turns, key, request):
         edit = await given(turns, signed(key, request, "ana", edited_args={"amount": 380, "to": "Ana"}))
@@ -85,7 +83,6 @@ async def test_a_signed_edit_and_a_signed_vote_run_the_edited_call(
 
 
 async def test_an_edit_altered_on_the_way_changes_nothing(client: Client, store: Store, task_queue: str) -> None:
-    """Other arguments under the editor's signature are nobody's answer."""
     ledger = Ledger()
     async with production(client, store, task_queue, ledger, quorum=1) as (turns, key, request):
         honest = signed(key, request, "ana", edited_args={"amount": 380})
@@ -101,7 +98,6 @@ async def test_an_edit_altered_on_the_way_changes_nothing(client: Client, store:
 async def test_only_a_signed_word_about_that_very_try_runs_a_call_again(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The answer names the question about it by its hash, and the tool's activity checks the signature over it."""
     ledger = Ledger()
     async with production(client, store, task_queue, ledger, quorum=1) as (turns, key, request):
         await store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
@@ -120,7 +116,6 @@ async def test_only_a_signed_word_about_that_very_try_runs_a_call_again(
 async def test_the_time_in_an_answer_counts_only_with_its_signature(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Signed as received after the deadline it is late, though the turn reads it while the request waits."""
     ledger = Ledger()
     async with production(client, store, task_queue, ledger, quorum=1) as (turns, key, request):
         assert request.expires_at is not None

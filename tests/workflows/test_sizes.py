@@ -26,7 +26,6 @@ EURO = "€"
 
 
 def look(ledger: Ledger, name: str = "look", **fields: Any) -> Tool:
-    """A read-only tool that nobody has to approve."""
     return pay_tool(ledger, False, name=name, effect="", read_only=True, **fields)
 
 
@@ -42,7 +41,6 @@ def sized(amount: int, size: int) -> dict[str, Any]:
 async def test_arguments_of_64_kib_run_and_one_byte_more_does_not(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The limit counts bytes, not characters; what is over it is `input_invalid` and harms no other call."""
     ledger = Ledger()
     script = [
         calls(("look", sized(1, ARGUMENTS_BYTES)), ("look", sized(2, ARGUMENTS_BYTES + 1))),
@@ -56,7 +54,6 @@ async def test_arguments_of_64_kib_run_and_one_byte_more_does_not(
 
 
 async def test_calls_beyond_one_mib_of_a_completion_are_too_many(client: Client, store: Store, task_queue: str) -> None:
-    """The first that fit run, the rest are `too_many_calls`; history holds references."""
     ledger = Ledger()
     size = 60_000
     fit = CALLS_BYTES_PER_COMPLETION // size
@@ -75,7 +72,6 @@ async def test_calls_beyond_one_mib_of_a_completion_are_too_many(client: Client,
 async def test_a_result_is_trimmed_with_its_marker_and_stored(
     failure: bool, client: Client, store: Store, task_queue: str
 ) -> None:
-    """A result over the budget, or a failure's words, ends in the marker with its full length; it lies in the store."""
     text = EURO * 1_200_000
     ledger = Ledger()
     answer = ToolFailure(text) if failure else ToolResult(text, structured={"text": text})
@@ -97,7 +93,6 @@ async def test_a_result_is_trimmed_with_its_marker_and_stored(
 async def test_five_completions_of_80000_characters_each_do_not_wedge(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The measured trap: non-ASCII results of the full budget, completion after completion."""
     ledger = Ledger()
     tool = look(ledger, handler=ledger.handler("look", EURO * 80_000))
     script = [*(calls(("look", {"amount": n})) for n in range(6)), respond("done")]
@@ -113,7 +108,6 @@ async def test_five_completions_of_80000_characters_each_do_not_wedge(
 async def test_a_big_user_message_is_carried_and_a_bigger_one_refused(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Up to 1 MiB in bytes starts; more, though fewer characters, is refused before Temporal hears of it."""
     ledger = Ledger()
     script = [calls(("look", {"amount": 1})), respond("done")]
     async with running_turns(client, store, task_queue, catalog_of([look(ledger)]), script) as turns:
@@ -128,7 +122,6 @@ async def test_a_big_user_message_is_carried_and_a_bigger_one_refused(
 async def test_odd_first_words_do_not_keep_a_turn_from_starting(
     text: str, client: Client, store: Store, task_queue: str
 ) -> None:
-    """The title shown in Temporal is cut in bytes; what JSON cannot carry is refused in words."""
     async with running_turns(client, store, task_queue, catalog_of([]), [respond("hi")]) as turns:
         if text == "\ud800":
             with pytest.raises(Refused, match="cannot carry"):
@@ -153,7 +146,6 @@ async def test_a_conversation_over_one_mib_ends_the_turn(client: Client, store: 
 async def test_fifty_open_cards_with_long_words_fit_into_what_temporal_shows(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Timers and details stay within the server's limits, and every card is answerable."""
     ledger = Ledger()
     approvers = ("role:approvers", *(f"user:{'x' * 44}{n:04}" for n in range(49)))
     policy = ApprovalPolicy(approvers=approvers)
@@ -175,7 +167,6 @@ async def test_fifty_open_cards_with_long_words_fit_into_what_temporal_shows(
 
 
 async def test_cards_of_many_values_do_not_wedge(client: Client, store: Store, task_queue: str) -> None:
-    """Fifty calls whose values fill a card each: every card is bounded, so the gate_decisions fit into history."""
     ledger = Ledger()
     schema = AMOUNT_SCHEMA | {"additionalProperties": {"type": "string"}}
     tools = [pay_tool(ledger, name=name, input_schema=schema) for name in ("pay", "wire")]
@@ -199,7 +190,6 @@ LISTS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "arr
 async def test_words_about_long_names_do_not_wedge(
     validation: Any, client: Client, store: Store, task_queue: str
 ) -> None:
-    """A model's own names, as long as they may be, are cut in what is told of what is wrong with each of its calls."""
     ledger = Ledger()
     tool = look(ledger, input_schema=LISTS, validation=validation)
     many = [("look", {f"{EURO * (MAX_NAME_CHARS - 2)}{n:02}": ["x"] * 6}) for n in range(16)]
@@ -211,7 +201,6 @@ async def test_words_about_long_names_do_not_wedge(
 
 
 async def test_a_dry_run_of_full_arguments_does_not_wedge(client: Client, store: Store, task_queue: str) -> None:
-    """Sixteen calls of 64 KB of short texts: each says what would be called, cut, and with how much."""
     tool = look(Ledger(), input_schema={"type": "object"})
     many = [("look", {"n": n, "a": ['"' * 490] * 66}) for n in range(16)]
     async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(*many), respond("done")]) as turns:
@@ -223,7 +212,6 @@ async def test_a_dry_run_of_full_arguments_does_not_wedge(client: Client, store:
 async def test_results_with_all_that_may_stand_beside_them_do_not_wedge(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A batch at the limit of each kind, on top of a full conversation: the turn ends, and says what it left out."""
     beside = {"x": EURO * 2_700}
     answer = ToolResult("v" * 1_500, structured=beside, data_update=beside, context_update=beside)
     ledger = Ledger()

@@ -23,7 +23,6 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 async def test_a_turn_that_a_broken_worker_holds_up_goes_on_with_the_fix(
     client: Client, server: ServerHandle, store: Store, task_queue: str, failure: Failure
 ) -> None:
-    """Its tasks fail again and again, nothing is lost, and the answer that was given meanwhile counts."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger)])
     async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:

@@ -47,7 +47,6 @@ async def test_input_that_nests_too_deeply_is_refused(
 
 
 async def test_the_deepest_input_that_is_taken_runs(client: Client, store: Store, task_queue: str) -> None:
-    """At the limits a turn begins, and ends."""
     deep = {"context": {"a": _nested(MAX_DEPTH - 2)}, "messages": _said(MAX_NESTING - 10)}
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), [respond("done")]) as turns:
         result = await turns.signoff.result(await turns.start(**deep))

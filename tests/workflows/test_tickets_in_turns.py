@@ -26,7 +26,6 @@ FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
 async def test_a_reset_of_an_automatic_turn_pays_once(client: Client, store: Store, task_queue: str) -> None:
-    """Everything is done again, except the side effect, whose outcome is the first one's."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, FREE)]), SCRIPT) as turns:
         key = await turns.start()
@@ -40,7 +39,6 @@ async def test_a_reset_of_an_automatic_turn_pays_once(client: Client, store: Sto
 async def test_a_reset_to_before_the_request_asks_nobody_again_and_pays_once(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The same ids are computed again, so the gates find what the very action came to: nobody can deny it any more."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         key = await turns.start()
@@ -57,7 +55,6 @@ async def test_a_reset_to_before_the_request_asks_nobody_again_and_pays_once(
 
 
 async def test_a_reset_to_before_the_decision_pays_once(client: Client, store: Store, task_queue: str) -> None:
-    """A decision taken twice is still one side effect."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         key = await turns.start()
@@ -83,7 +80,6 @@ async def claimed_elsewhere(turns: RunningTurns, key: TurnKey, view: TurnView) -
 
 @pytest.mark.row("N19")
 async def test_an_idempotent_tool_runs_again_under_the_same_key(client: Client, store: Store, task_queue: str) -> None:
-    """It may be repeated, with the key that its first try had."""
     ledger = Ledger()
     async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(ledger, idempotent=True)]), SCRIPT
@@ -112,7 +108,6 @@ def failing(ledger: Ledger, error: Exception, times: int = 100) -> Any:
 async def test_an_exception_of_the_handler_is_a_result_and_is_not_retried(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """`execution_failed` with its words; a transient one too, where repeating is not allowed."""
     ledger = Ledger()
     tools = [
         pay_tool(ledger, FREE, handler=failing(ledger, ValueError("no such account"))),
@@ -130,7 +125,6 @@ async def test_an_exception_of_the_handler_is_a_result_and_is_not_retried(
 async def test_a_transient_exception_of_an_idempotent_tool_is_retried_twice_at_most(
     times: int, code: str, client: Client, store: Store, task_queue: str
 ) -> None:
-    """Three tries in all, under one key; the last one's failure is the result."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE, idempotent=True, handler=failing(ledger, ConnectionError("cut"), times))
     async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
@@ -144,7 +138,6 @@ async def test_a_transient_exception_of_an_idempotent_tool_is_retried_twice_at_m
 async def test_a_tool_that_takes_too_long(
     read_only: bool, code: str, client: Client, store: Store, task_queue: str
 ) -> None:
-    """Nobody knows what became of a side effect that timed out; of a look nothing did."""
     ledger = Ledger()
 
     async def endless(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -172,7 +165,6 @@ class _Flaky(Store):
     refuse_blobs = 0
 
     async def record(self, key: str, outcome: CallOutcome, *, also: Also | None = None) -> CallOutcome:
-        """Fail as often as told, then record."""
         if self.refuse_record > 0:
             self.refuse_record -= 1
             raise StoreUnavailable("the store is away")
@@ -187,7 +179,6 @@ class _Flaky(Store):
 
 
 async def test_an_outcome_waits_for_the_store(client: Client, tmp_path: Any, task_queue: str) -> None:
-    """The effect has happened, so its big result and its outcome wait for the store instead of giving up."""
     ledger = Ledger()
     store = await _Flaky.open(f"sqlite:///{tmp_path}/flaky.db")
     assert isinstance(store, _Flaky)

@@ -48,7 +48,6 @@ def unlucky(ledger: Ledger, name: str, error: Exception | None = None, times: in
 async def test_a_broken_connection_is_tried_again_by_the_nature_of_the_tool(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Reading three times, idempotent ones under the same key, effects once; a tool may say less, or more."""
     ledger = Ledger()
     tools = [
         unlucky(ledger, "read", read_only=True),
@@ -92,7 +91,6 @@ class _AwayForTools(Store):
 async def test_a_call_that_only_reads_fails_with_its_store_and_the_turn_goes_on(
     client: Client, tmp_path: Path, task_queue: str
 ) -> None:
-    """It runs as a local activity, whose error the SDK raises as it is: the whole turn ended with it."""
     store = await _AwayForTools.open(f"sqlite:///{tmp_path}/signoff.db")
     ledger = Ledger()
     tools = [unlucky(ledger, "inline", read_only=True, attempts=2, **INLINE)]
@@ -113,7 +111,6 @@ async def test_a_call_that_only_reads_fails_with_its_store_and_the_turn_goes_on(
 @pytest.mark.row("F39")
 @pytest.mark.row("N19")
 async def test_what_is_no_accident_is_never_tried_again(client: Client, store: Store, task_queue: str) -> None:
-    """A handler's own error, a returned failure, wrong arguments and a denial: told once, as they are."""
     ledger = Ledger()
     tools = [
         unlucky(ledger, "wrong", ValueError("no such account"), read_only=True),
@@ -139,8 +136,6 @@ async def test_what_is_no_accident_is_never_tried_again(client: Client, store: S
 
 @pytest.mark.row("F42")
 async def test_each_tool_has_its_own_time(client: Client, store: Store, task_queue: str) -> None:
-    """One that takes longer has failed if it only reads, and is in doubt if it may have had an effect."""
-
     async def slow(args: dict[str, Any], ctx: ToolContext) -> str:
         await asyncio.Event().wait()
         return "late"
@@ -161,7 +156,6 @@ async def test_each_tool_has_its_own_time(client: Client, store: Store, task_que
 
 @pytest.mark.row("B83")
 async def test_a_model_that_is_busy_is_asked_again(client: Client, store: Store, task_queue: str) -> None:
-    """After longer and longer pauses, within ten minutes; that counts as one completion."""
     asked: list[float] = []
 
     def react(request: CompletionRequest) -> Completion:

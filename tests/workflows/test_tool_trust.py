@@ -50,8 +50,6 @@ async def schedule(activity: str, activity_id: str, queue: str, task: Any) -> An
 
 @workflow.defn(name="Intruder")
 class Intruder:
-    """A workflow type that is not ours."""
-
     @workflow.run
     async def run(self, activity: str, activity_id: str, queue: str, task: Any) -> Any:
         """Schedule one activity on somebody else's task queue."""
@@ -114,7 +112,6 @@ class Forge:
         return ToolReply.model_validate(await self.schedule("pay", task, workflow_type, activity_id))
 
     async def schedule(self, activity: str, task: Any, workflow_type: str, activity_id: str = "c1.1") -> Any:
-        """The answer of any activity to an intruder."""
         return await self.turns.client.execute_workflow(
             workflow_type,
             args=[activity, activity_id, self.turns.task_queue, task],
@@ -149,14 +146,12 @@ async def forging(
 
 
 def refused(reply: ToolReply) -> str:
-    """The words of a refusal."""
     assert reply.outcome is not None
     assert reply.outcome.code == "refused", reply
     return str(reply.outcome.value.inline)
 
 
 async def test_a_permit_that_holds_does_reach_the_handler(client: Client, store: Store, task_queue: str) -> None:
-    """The forger of these tests can reach the tool at all, once somebody has approved the call."""
     async with forging(client, store, task_queue) as forge:
         await forge.approve()
         reply = await forge.run(forge.permit())
@@ -167,7 +162,6 @@ async def test_a_permit_that_holds_does_reach_the_handler(client: Client, store:
 
 @pytest.mark.row("N06")
 async def test_a_standalone_activity_is_refused(client: Client, store: Store, task_queue: str) -> None:
-    """The server lets anyone start a tool's activity without a workflow; it does not run."""
     async with forging(client, store, task_queue) as forge:
         task = ToolTask(permit=forge.permit(decisions=(forge.decision(),)), tool="pay", args=Content(inline=ARGS))
         reply: ToolReply = await client.execute_activity(
@@ -183,7 +177,6 @@ async def test_a_standalone_activity_is_refused(client: Client, store: Store, ta
 
 
 async def test_a_foreign_workflow_type_is_refused(client: Client, store: Store, task_queue: str) -> None:
-    """A workflow of another type, under the turn's own id and with a permit that holds, runs nothing."""
     async with forging(client, store, task_queue) as forge:
         reply = await forge.run(forge.permit(decisions=(forge.decision(),)), workflow_type="Intruder")
     assert "only inside a turn" in refused(reply)
@@ -191,7 +184,6 @@ async def test_a_foreign_workflow_type_is_refused(client: Client, store: Store, 
 
 
 async def test_a_permit_of_another_turn_is_refused(client: Client, store: Store, task_queue: str) -> None:
-    """A permit is worth something in the turn that it names only."""
     async with forging(client, store, task_queue) as forge:
         reply = await forge.run(forge.permit(decisions=(forge.decision(),), ctx={"turn": "another"}))
     assert "another turn" in refused(reply)
@@ -199,7 +191,6 @@ async def test_a_permit_of_another_turn_is_refused(client: Client, store: Store,
 
 
 async def test_an_activity_that_is_not_the_call_is_refused(client: Client, store: Store, task_queue: str) -> None:
-    """One approval is one activity: its id is the call's."""
     async with forging(client, store, task_queue) as forge:
         reply = await forge.run(forge.permit(decisions=(forge.decision(),)), activity_id="c1.2")
     assert "another call" in refused(reply)
@@ -209,7 +200,6 @@ async def test_an_activity_that_is_not_the_call_is_refused(client: Client, store
 @pytest.mark.row("B66")
 @pytest.mark.row("V11")
 async def test_no_decision_is_no_approval(client: Client, store: Store, task_queue: str) -> None:
-    """A permit that only says it is approved is not."""
     async with forging(client, store, task_queue) as forge:
         reply = await forge.run(forge.permit(quorum=0))
     assert "too few" in refused(reply)
@@ -229,7 +219,6 @@ async def test_no_decision_is_no_approval(client: Client, store: Store, task_que
 async def test_a_decision_about_something_else_is_refused(
     what: str, fields: dict[str, Any], client: Client, store: Store, task_queue: str
 ) -> None:
-    """A copied decision of another call, a denial, another revision or question, or one by nobody: nothing runs."""
     async with forging(client, store, task_queue) as forge:
         reply = await forge.run(forge.permit(decisions=(forge.decision(**fields),)))
     assert refused(reply), what
@@ -237,7 +226,6 @@ async def test_a_decision_about_something_else_is_refused(
 
 
 async def test_one_person_twice_is_no_quorum(client: Client, store: Store, task_queue: str) -> None:
-    """Quorum 2 needs two people, whatever quorum or policy the permit claims to have been asked under."""
     async with forging(client, store, task_queue, ApprovalPolicy(quorum=2)) as forge:
         twice = (forge.decision(), forge.decision())
         reply = await forge.run(forge.permit(decisions=twice, quorum=1))
@@ -259,7 +247,6 @@ async def test_one_person_twice_is_no_quorum(client: Client, store: Store, task_
 async def test_arguments_swapped_after_the_approval_are_judged_anew(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """What runs is what was approved: other arguments make another digest, and nothing runs."""
     async with forging(client, store, task_queue) as forge:
         reply = await forge.run(forge.permit(decisions=(forge.decision(),)), args={"amount": 9_000, "to": "Eve"})
     assert (refused(reply) != "", reply.again) == (True, "stale")
@@ -269,7 +256,6 @@ async def test_arguments_swapped_after_the_approval_are_judged_anew(
 async def test_arguments_that_break_the_schema_never_reach_the_handler(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The gates are passed again in the activity, with a digest that matches or not."""
     async with forging(client, store, task_queue) as forge:
         args = {"amount": "all of it"}
         reply = await forge.run(forge.permit(args, decisions=(forge.decision(),)), args=args)
@@ -287,7 +273,6 @@ async def test_an_automatic_permit_is_judged_by_the_policy_again(client: Client,
 
 
 async def test_a_tier_raised_in_the_context_lets_nothing_pass(client: Client, store: Store, task_queue: str) -> None:
-    """The pinned requester must be whom the directory knows, or a person is asked instead."""
     small = {"amount": 5}
     raised = {"user": GUEST.model_copy(update={"tier": "trusted"})}
     async with forging(client, store, task_queue, RULE) as forge:
@@ -297,7 +282,6 @@ async def test_a_tier_raised_in_the_context_lets_nothing_pass(client: Client, st
 
 
 async def test_a_turn_started_with_a_raised_tier_asks_a_person(client: Client, store: Store, task_queue: str) -> None:
-    """Who starts a turn past the gateway and calls the guest trusted gets a card, which says why."""
     ledger = Ledger()
     script = [calls(("pay", {"amount": 5})), respond("done")]
     trusted = GUEST.model_copy(update={"tier": "trusted"})
@@ -314,7 +298,6 @@ async def test_a_turn_started_with_a_raised_tier_asks_a_person(client: Client, s
 
 
 async def test_a_second_ticket_needs_the_first_to_be_given_up(client: Client, store: Store, task_queue: str) -> None:
-    """Nobody runs a call twice by asking for ticket 2; after the first is void it may run once."""
     async with forging(client, store, task_queue) as forge:
         await forge.approve()
         permit = forge.permit()
@@ -330,7 +313,6 @@ async def test_a_second_ticket_needs_the_first_to_be_given_up(client: Client, st
 
 
 async def test_a_foreign_workflow_cannot_void_a_ticket(client: Client, store: Store, task_queue: str) -> None:
-    """Looking up an outcome gives up an unclaimed ticket, so only the call's own turn may do it."""
     async with forging(client, store, task_queue) as forge:
         await forge.approve()
         permit = forge.permit()
@@ -362,7 +344,6 @@ async def signed_forging(client: Client, store: Store, task_queue: str, policy: 
 
 
 async def test_an_impostor_needs_what_the_gateway_signed(client: Client, store: Store, task_queue: str) -> None:
-    """In production a workflow under our type's name and the turn's own id runs nothing on its own word."""
     async with signed_forging(client, store, task_queue, True) as (forge, asker, decision):
         ctx = {"user": asker}
         genuine = forge.permit(decisions=(decision,), ctx=ctx)
@@ -395,7 +376,6 @@ async def test_an_impostor_needs_what_the_gateway_signed(client: Client, store: 
 
 
 async def test_a_decision_copied_from_another_call_is_refused(client: Client, store: Store, task_queue: str) -> None:
-    """Signed for call c1.1, it approves no other call of the same turn, not even where it lies in the store as that."""
     async with signed_forging(client, store, task_queue, True) as (forge, asker, decision):
         await answer(store, decision)
         await forge.ask("c1.2", asker)
@@ -409,7 +389,6 @@ async def test_a_decision_copied_from_another_call_is_refused(client: Client, st
 
 
 async def test_attributes_edited_in_the_context_let_nothing_pass(client: Client, store: Store, task_queue: str) -> None:
-    """What a context says of the user is the directory's as well; the call is asked, though the asker is genuine."""
     rule = ApprovalPolicy(auto_approve_if="args.amount < 10.0")
     small = {"amount": 5}
     async with signed_forging(client, store, task_queue, rule) as (forge, asker, _):

@@ -41,7 +41,6 @@ def catalog(ledger: Ledger, **fields: Any) -> Catalog:
 async def test_a_traced_turn_tells_of_each_call_which_level_won_and_which_lost(
     client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture, by: str
 ) -> None:
-    """`Resolving tool 'search' in step 'query'`: its step's tool, `(step > route > agent)`, to log and record."""
     caplog.set_level(logging.INFO)
     known = catalog(Ledger(), trace=by == "actor")
     model = [calls(("search", ARGS), ("late", ARGS), ("fly", ARGS)), respond("done")]
@@ -78,7 +77,6 @@ async def test_a_traced_turn_tells_of_each_call_which_level_won_and_which_lost(
 
 
 async def test_a_tool_that_is_kept_back_says_by_what(client: Client, store: Store, task_queue: str) -> None:
-    """The level that keeps the name, and what it waits for; nothing behind it comes forward."""
     known = catalog(Ledger(), trace=True)
     async with running_turns(client, store, task_queue, known, [calls(("late", ARGS)), respond("done")]) as turns:
         key = await turns.start(route="support", step="more")

@@ -17,7 +17,6 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 async def test_a_cancel_while_people_are_asked_withdraws_the_requests(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """State `cancelled`, the request `cancelled`, whoever answers afterwards is told so, nothing runs."""
     ledger = Ledger()
     async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("x")]
@@ -39,7 +38,6 @@ async def test_a_cancel_while_people_are_asked_withdraws_the_requests(
 async def test_a_cancel_while_a_tool_runs_waits_for_it_and_keeps_its_outcome(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A side effect in progress is not torn apart, and the result says that it happened."""
     ledger, begun, go_on = Ledger(), asyncio.Event(), asyncio.Event()
 
     async def slow(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -67,7 +65,6 @@ async def test_a_cancel_while_a_tool_runs_waits_for_it_and_keeps_its_outcome(
 
 
 async def test_a_cancel_while_the_model_thinks_ends_the_turn(client: Client, store: Store, task_queue: str) -> None:
-    """Nobody waits for a completion that nobody wants any more."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def react(_: CompletionRequest) -> Completion:
@@ -87,7 +84,6 @@ async def test_a_cancel_while_the_model_thinks_ends_the_turn(client: Client, sto
 async def test_a_cancel_while_an_unused_approval_is_judged_anew_asks_nobody(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A turn that was told to stop opens no new request, however its running calls end."""
     policy = ApprovalPolicy(grant_ttl=1.0)
     tool = pay_tool(Ledger(), policy, task_queue=f"{task_queue}-nobody")
     async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("x")]) as turns:
@@ -103,7 +99,6 @@ async def test_a_cancel_while_an_unused_approval_is_judged_anew_asks_nobody(
 async def test_an_approved_call_that_has_not_started_never_starts_after_a_cancel(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Nobody has to wait for a worker that is away, and when it comes back there is nothing for it to do."""
     ledger, away = Ledger(), f"{task_queue}-away"
     catalog = catalog_of([pay_tool(ledger, task_queue=away)])
     async with running_turns(client, store, task_queue, catalog, [calls(PAY), respond("x")]) as turns:
@@ -121,7 +116,6 @@ async def test_an_approved_call_that_has_not_started_never_starts_after_a_cancel
 
 
 async def test_withdrawing_a_request_denies_its_call_only(client: Client, store: Store, task_queue: str) -> None:
-    """The model reads `cancelled` with the reason, later answers get that receipt, the other call is unharmed."""
     ledger = Ledger()
     script = [calls(PAY, ("pay", {"amount": 2})), respond("done")]
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:

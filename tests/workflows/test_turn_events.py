@@ -14,7 +14,6 @@ _TURNS = 4
 
 
 async def test_an_automatic_turn_costs_23_events(client: Client, store: Store, task_queue: str) -> None:
-    """Model, one tool approved by rule, model, respond: 23 events, all gates on."""
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 50.0"))
     costs = []
@@ -30,7 +29,6 @@ async def test_an_automatic_turn_costs_23_events(client: Client, store: Store, t
 
 
 async def test_a_human_turn_costs_33_events(plain_client: Client, store: Store, task_queue: str) -> None:
-    """The same, decided by Update, with deadline, search attributes and identification: 33 events."""
     ledger = Ledger()
     costs = []
     async with running_turns(plain_client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
@@ -52,7 +50,6 @@ async def test_a_human_turn_costs_33_events(plain_client: Client, store: Store, 
 async def test_a_worker_beside_the_client_gets_the_first_task_with_the_start(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """No round of matching between a turn's start and its first task, where one process starts and runs it."""
     tool = pay_tool(Ledger(), ApprovalPolicy(auto_approve_if="args.amount < 50.0"))
     async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
         key = await turns.start()

@@ -25,7 +25,6 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 
 
 def look_tool(ledger: Ledger, **fields: Any) -> Any:
-    """A tool that nobody has to approve."""
     return pay_tool(ledger, False, name="look", effect="", **fields)
 
 
@@ -38,7 +37,6 @@ def _waits_for(count: int, view: TurnView) -> bool:
 async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """In a mixed batch the free calls run at once; the model goes on when all are settled, in input order."""
     ledger = Ledger()
     script = [calls(PAY, ("look", {"amount": 1}), ("look", {"amount": 2})), respond("done")]
     async with running_turns(
@@ -65,7 +63,6 @@ async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(
 async def test_results_come_in_input_order_whatever_order_they_are_decided_in(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Each waiting call is decided on its own, and the results stand where their calls stood."""
     ledger = Ledger()
     script = [calls(PAY, ("pay", {"amount": 2}), ("pay", {"amount": 3})), respond("done")]
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
@@ -84,7 +81,6 @@ async def test_results_come_in_input_order_whatever_order_they_are_decided_in(
 @pytest.mark.row("N32")
 @pytest.mark.row("X12")
 async def test_a_denial_reaches_the_model_as_tool_denied(client: Client, store: Store, task_queue: str) -> None:
-    """`ToolDenied` names source, reason and who decided; nothing runs; the model reacts and the turn completes."""
     ledger = Ledger()
     async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("a pity")]
@@ -127,7 +123,6 @@ async def test_a_denial_without_words_has_the_default_reason(client: Client, sto
 @pytest.mark.row("E60")
 @pytest.mark.row("N30")
 async def test_three_denials_in_a_row_end_the_turn(client: Client, store: Store, task_queue: str) -> None:
-    """A model that does not take no for an answer is stopped after the third."""
     script = [calls(("pay", {"amount": n})) for n in range(1, 9)]
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), script) as turns:
         key = await turns.start()
@@ -143,7 +138,6 @@ async def test_three_denials_in_a_row_end_the_turn(client: Client, store: Store,
 
 @pytest.mark.row("E60")
 async def test_a_success_between_denials_starts_the_count_anew(client: Client, store: Store, task_queue: str) -> None:
-    """Two denials, a success, two denials: the turn goes on."""
     deny = GlobalRule(name="small", rule="tool.name == 'never'", effect="deny", reason="not here")
     tools = [look_tool(Ledger()), pay_tool(Ledger(), False, name="never", effect="")]
     never, look = ("never", {"amount": 1}), ("look", {"amount": 1})
@@ -160,7 +154,6 @@ async def test_a_success_between_denials_starts_the_count_anew(client: Client, s
 async def test_respond_ends_the_turn_and_its_siblings_are_skipped(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Calls beside `respond` are not executed, and are shown as skipped."""
     ledger = Ledger()
     both = Completion(calls=(*calls(("look", {"amount": 1})).calls, *respond("bye").calls))
     async with running_turns(client, store, task_queue, catalog_of([look_tool(ledger)]), [both]) as turns:
@@ -172,14 +165,12 @@ async def test_respond_ends_the_turn_and_its_siblings_are_skipped(
 
 
 async def test_plain_text_is_taken_as_respond(client: Client, store: Store, task_queue: str) -> None:
-    """A completion without calls is the answer."""
     async with running_turns(client, store, task_queue, catalog_of([]), [say("hello")]) as turns:
         result = await turns.signoff.result(await turns.start())
     assert (result.state, result.parts[0].content.inline, result.completions) == ("complete", "hello", 1)
 
 
 async def test_the_state_of_respond_is_the_state_of_the_turn(client: Client, store: Store, task_queue: str) -> None:
-    """`clarifying` asks the user something; the turn completes with it."""
     async with running_turns(client, store, task_queue, catalog_of([]), [respond("which one?", "clarifying")]) as turns:
         result = await turns.signoff.result(await turns.start())
     assert (result.state, result.parts[0].content.inline) == ("clarifying", "which one?")
@@ -189,7 +180,6 @@ async def test_the_state_of_respond_is_the_state_of_the_turn(client: Client, sto
 async def test_a_bad_respond_goes_back_once_and_is_then_taken_as_text(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The model is told what is wrong with its payload once; the second bad one ends the turn as it is."""
     bad = calls(("respond", {"answer": 42}))
     async with running_turns(client, store, task_queue, catalog_of([]), [bad, bad, respond("too late")]) as turns:
         key = await turns.start()
@@ -205,7 +195,6 @@ async def test_a_bad_respond_goes_back_once_and_is_then_taken_as_text(
 @pytest.mark.row("E28")
 @pytest.mark.row("X13")
 async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(client: Client, store: Store, task_queue: str) -> None:
-    """An unknown tool offers the nearest name, bad arguments name their field, broken JSON says so; nobody is asked."""
     ledger = Ledger()
     wrong = calls(("payy", {"amount": 1}), ("pay", {"amount": "much"}), ("pay", "{amount"), ("pay", {"to": "Ana"}))
     async with running_turns(
@@ -227,7 +216,6 @@ async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(client: Client, 
 @pytest.mark.row("B45")
 @pytest.mark.row("N02")
 async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store: Store, task_queue: str) -> None:
-    """What was not advertised is not executed, though the tool exists."""
     ledger = Ledger()
     seen: list[CompletionRequest] = []
 
@@ -245,7 +233,6 @@ async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store
 
 
 async def test_a_tools_own_failure_is_a_result(client: Client, store: Store, task_queue: str) -> None:
-    """`ToolFailure` is `execution_failed` with its words; the turn goes on."""
     ledger = Ledger()
     tool = pay_tool(ledger, False, handler=ledger.handler("pay", ToolFailure("no funds")))
     async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("oh")]) as turns:
@@ -259,7 +246,6 @@ async def test_a_tools_own_failure_is_a_result(client: Client, store: Store, tas
 async def test_a_turn_has_at_most_twenty_completions_and_five_identical_calls(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A model that loops gets `too_many_calls` from the sixth equal call, and is stopped after 20 completions."""
     ledger = Ledger()
     async with running_turns(
         client, store, task_queue, catalog_of([look_tool(ledger)]), [calls(("look", {"amount": 1}))]
@@ -275,7 +261,6 @@ async def test_a_turn_has_at_most_twenty_completions_and_five_identical_calls(
 async def test_a_call_beyond_what_may_wait_is_told_to_the_model_and_the_turn_goes_on(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Of two calls that ask where one may wait the second ends at once, and never runs."""
     ledger = Ledger()
     script = [calls(PAY, ("pay", {"amount": 2, "to": "Bo"})), respond("done")]
     limits = parse_tenant_limits("waiting=1")
@@ -297,7 +282,6 @@ async def test_a_call_beyond_what_may_wait_is_told_to_the_model_and_the_turn_goe
 async def test_a_completion_has_at_most_fifty_calls_and_a_tool_twenty_five(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """What is beyond either cap is `too_many_calls`, each with its own result; the others run."""
     ledger = Ledger()
     tools = [look_tool(ledger), pay_tool(ledger, False, name="peek", effect="")]
     many = [("look" if n % 2 else "peek", {"amount": n}) for n in range(52)]
@@ -315,7 +299,6 @@ async def test_a_completion_has_at_most_fifty_calls_and_a_tool_twenty_five(
 
 @pytest.mark.row("E17")
 async def test_a_dry_run_executes_nothing_and_asks_nobody(client: Client, store: Store, task_queue: str) -> None:
-    """Gates are passed as ever, then the model reads what would have been called."""
     ledger = Ledger()
     tools = [pay_tool(ledger), look_tool(ledger)]
     async with running_turns(
@@ -335,7 +318,6 @@ async def test_a_dry_run_executes_nothing_and_asks_nobody(client: Client, store:
 async def test_an_unknown_actor_fails_the_start_with_the_nearest_name(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The one mistake that fails a workflow: an actor this worker does not have."""
     async with running_turns(client, store, task_queue, catalog_of([]), [respond("hi")]) as turns:
         key = await turns.start(actor="desks")
         with pytest.raises(ConfigError, match=r"no actor `desks`.*`desk`"):
@@ -345,7 +327,6 @@ async def test_an_unknown_actor_fails_the_start_with_the_nearest_name(
 async def test_the_same_start_twice_is_one_turn_and_other_input_a_conflict(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Starting again with the same input gives the same turn, running or ended; with other input it is refused."""
     turn = TurnInput(
         engine=1, session_id="s1", turn_id=task_queue, actor="desk", messages=(user_message("hi"),), principal=GUEST
     )
@@ -366,7 +347,6 @@ async def test_the_same_start_twice_is_one_turn_and_other_input_a_conflict(
 
 
 async def test_a_turn_that_is_not_there_is_not_found(client: Client, store: Store, task_queue: str) -> None:
-    """Views, results and cancels of nothing say so."""
     async with running_turns(client, store, task_queue, catalog_of([]), [respond("hi")]) as turns:
         key = await turns.start()
         gone = key._replace(turn="nothing")

@@ -46,7 +46,6 @@ SCRIPT = [calls(PAY), respond("done")]
 
 
 def json_payload(text: bytes, encoding: bytes = b"json/plain") -> Payload:
-    """A payload with these very bytes."""
     return Payload(metadata={"encoding": encoding}, data=text)
 
 
@@ -85,7 +84,6 @@ GARBAGE: dict[str, list[Payload]] = {
 
 
 async def raw_signal(client: Client, key: TurnKey, payloads: list[Payload], name: str = "approval_response") -> None:
-    """Send these very payloads as a signal."""
     await client.workflow_service.signal_workflow_execution(
         SignalWorkflowExecutionRequest(
             namespace=client.namespace,
@@ -112,7 +110,6 @@ async def raw_update(client: Client, key: TurnKey, payloads: list[Payload], name
 
 @pytest.mark.parametrize("name", [names.DECIDE, names.CANCEL, names.APPROVAL_RESPONSE])
 async def test_no_message_can_wedge_or_fail_a_turn(name: str, client: Client, store: Store, task_queue: str) -> None:
-    """After every kind of garbage the turn still answers queries, waits, and can be approved."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         key = await turns.start()
@@ -138,7 +135,6 @@ async def test_no_message_can_wedge_or_fail_a_turn(name: str, client: Client, st
 async def test_what_is_no_decision_is_malformed_and_leaves_no_event(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """An update that is not one JSON object of at most 64 KiB is rejected before history; others get a receipt."""
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
         key = await turns.start()
         await turns.waiting(key)
@@ -159,7 +155,6 @@ async def test_what_is_no_decision_is_malformed_and_leaves_no_event(
 
 
 async def test_a_query_with_garbage_harms_nothing(client: Client, store: Store, task_queue: str) -> None:
-    """Queries with wrong arguments fail alone; an unknown approval is answered `unknown`."""
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
         key = await turns.start()
         await turns.waiting(key)
@@ -176,7 +171,6 @@ async def test_a_query_with_garbage_harms_nothing(client: Client, store: Store, 
 async def test_a_raw_signal_needs_only_the_approval_id_and_the_verdict(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """What Temporal's own UI and command line can send decides, and is recorded as unsigned."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         key = await turns.start()
@@ -194,7 +188,6 @@ async def test_a_raw_signal_needs_only_the_approval_id_and_the_verdict(
 
 @pytest.mark.row("N09")
 async def test_a_decision_before_the_request_exists_is_unknown(client: Client, store: Store, task_queue: str) -> None:
-    """An answer to what was not asked yet counts for nothing later."""
     begun, go_on = asyncio.Event(), asyncio.Event()
     ledger = Ledger()
 
@@ -219,7 +212,6 @@ async def test_a_decision_before_the_request_exists_is_unknown(client: Client, s
 
 
 async def test_one_delivery_counts_once_over_both_doors(client: Client, store: Store, task_queue: str) -> None:
-    """The same delivery id by update, update and signal is one vote; the repeat gets the first receipt again."""
     people = development_directory([a_person("ana"), a_person("bo")])
     tool = pay_tool(Ledger(), ApprovalPolicy(quorum=2))
     async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT, people=people) as turns:
@@ -245,7 +237,6 @@ async def test_one_delivery_counts_once_over_both_doors(client: Client, store: S
 async def test_a_race_of_fifty_has_one_winner_and_49_receipts_naming_them(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Fifty people decide at once over both doors while the turn is free to end: one effect, everyone is told who."""
     ledger = Ledger()
     people = development_directory([a_person(f"p{n}") for n in range(50)])
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT, people=people) as turns:
@@ -280,7 +271,6 @@ async def _race(turns: RunningTurns, key: TurnKey, number: int) -> Receipt:
 async def test_a_late_click_is_told_who_decided_also_when_the_turn_has_ended(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """After the end the closed run answers; with no worker its description does."""
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
         key = await turns.start()
         await turns.waiting(key)
@@ -294,7 +284,6 @@ async def test_a_late_click_is_told_who_decided_also_when_the_turn_has_ended(
 
 
 async def test_a_decision_for_no_turn_at_all_is_unknown(client: Client, task_queue: str) -> None:
-    """An approval id of a turn that never was, or no id at all, gets a receipt as well."""
     signoff = TurnClient(client, task_queue=task_queue)
     nowhere = await signoff.decide(yes(TurnKey("main", "s", task_queue)))
     broken = await signoff.decide(yes(TurnKey("main", "s", "t"), approval_id="no id"))
@@ -308,7 +297,6 @@ async def test_a_decision_for_no_turn_at_all_is_unknown(client: Client, task_que
 async def test_without_a_worker_an_answer_is_kept_and_takes_effect_later(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The update falls back to a signal with receipt `pending`; the next worker counts it, once."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger)])
     async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
@@ -329,7 +317,6 @@ async def test_without_a_worker_an_answer_is_kept_and_takes_effect_later(
 async def test_waiting_turns_survive_eviction_from_the_workers_cache(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A worker that remembers only two turns rebuilds each from history when its answer comes."""
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger)])
     async with running_turns(client, store, task_queue, catalog, SCRIPT, max_cached_workflows=2) as turns:
@@ -348,7 +335,6 @@ async def test_waiting_turns_survive_eviction_from_the_workers_cache(
 async def test_a_turn_of_a_newer_engine_waits_for_a_worker_that_knows_it(
     client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker with a lower number neither fails nor runs the turn; one that knows the number takes it up."""
     turn = TurnInput(
         engine=names.ENGINE + 1,
         session_id="s",

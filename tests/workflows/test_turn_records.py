@@ -22,12 +22,10 @@ AUTO = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
 async def written(store: Store, key: TurnKey) -> list[Record]:
-    """The records of a turn."""
     return await AuditLog(store).stream(key.workflow_id)
 
 
 async def test_the_first_record_of_a_turn_says_who_asked(client: Client, store: Store, task_queue: str) -> None:
-    """Whom, over which channel, and that nobody vouches for it; an ordinary end is not told."""
     async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(Ledger(), AUTO)]), [calls(PAY), respond("x")]
     ) as turns:
@@ -47,7 +45,6 @@ async def test_the_first_record_of_a_turn_says_who_asked(client: Client, store: 
 
 
 async def test_a_cancelled_turn_records_its_requests_and_its_end(client: Client, store: Store, task_queue: str) -> None:
-    """What no later activity could write is written last: the request that was cancelled, then the turn."""
     async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("x")]
     ) as turns:
@@ -68,7 +65,6 @@ async def test_a_cancelled_turn_records_its_requests_and_its_end(client: Client,
 async def test_a_turn_cancelled_while_the_model_thinks_records_that(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Nothing else was seen, and still the record does not stop without a word."""
     asked = asyncio.Event()
 
     class Slow:
@@ -116,7 +112,6 @@ async def test_a_turn_that_fails_records_by_what(
 async def test_turns_of_a_session_begin_in_the_record_like_any_other(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Each message's turn says who asked and that it was in a conversation."""
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger(), AUTO)]), model()) as turns:
         session = talk(turns)
         for name in ("a", "b"):
@@ -129,7 +124,6 @@ async def test_turns_of_a_session_begin_in_the_record_like_any_other(
 
 
 async def test_a_denial_is_recorded_from_the_question_to_its_end(client: Client, store: Store, task_queue: str) -> None:
-    """From who asked to how the request ended."""
     script = [calls(PAY), respond("x")]
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), script) as turns:
         key = await turns.start()

@@ -31,7 +31,6 @@ def costly(cost: float, seconds: float = 0.0, **fields: Any) -> Any:
 
 @pytest.mark.row("P16")
 async def test_every_turn_ends_with_a_report(client: Client, store: Store, task_queue: str) -> None:
-    """Actor, turn, time, completions, calls, cost and outcome; waiting for people is elapsed time, and no work."""
     look = ("look", {"amount": 1})
     tools = [costly(0.5, 0.05), pay_tool(Ledger())]
     script = [calls(look, look, ("pay", {"amount": "?"}), ("pay", {"amount": 9})), respond("done")]
@@ -60,7 +59,6 @@ async def test_every_turn_ends_with_a_report(client: Client, store: Store, task_
 async def test_budgets_are_of_the_whole_turn(
     limits: TurnLimits, code: str, inline: bool, client: Client, store: Store, task_queue: str
 ) -> None:
-    """Tools count with the model, over all its completions; what was done stays in the result."""
     bypass: dict[str, Any] = {
         "scope": "specialist",
         "routing": "bypass",
@@ -85,7 +83,6 @@ async def test_budgets_are_of_the_whole_turn(
 
 @pytest.mark.row("N22")
 async def test_the_budget_of_results_is_that_of_a_batch(client: Client, store: Store, task_queue: str) -> None:
-    """Each completion's calls share it anew; how much a turn reads is bounded by how many calls it has."""
     budgets: dict[str, int] = {}
 
     def note(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -103,7 +100,6 @@ async def test_the_budget_of_results_is_that_of_a_batch(client: Client, store: S
 
 @pytest.mark.row("F53")
 async def test_an_actor_says_how_many_completions_it_has(client: Client, store: Store, task_queue: str) -> None:
-    """Five here; a model that goes on calling tools is stopped there."""
     actor = Actor(name="desk", model="scripted", limits=TurnLimits(completions=5))
     script = [calls(("look", {"amount": number})) for number in range(9)]
     async with running_turns(client, store, task_queue, catalog_of([costly(0)], actors=[actor]), script) as turns:
@@ -119,7 +115,6 @@ PAY = ("pay", {"amount": 20})
 async def test_what_a_slow_worker_did_counts_when_a_person_says_that_it_happened(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The turn had given it up; it has told since what it took, and that is found when the word is written down."""
     async with running_turns(
         client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("done")]
     ) as turns:
@@ -142,7 +137,6 @@ async def test_what_a_slow_worker_did_counts_when_a_person_says_that_it_happened
 async def test_what_a_call_took_counts_though_its_activity_was_lost(
     cost: float, code: str, client: Client, store: Store, task_queue: str
 ) -> None:
-    """Its ticket tells it, once, and it spends the turn's budget like any other; what took nothing adds none."""
     tool = pay_tool(Ledger(), ApprovalPolicy(grant_ttl=0.5), task_queue=f"{task_queue}-nobody")
     actor = Actor(name="desk", model="scripted", limits=TurnLimits(cost=0.5))
     catalog = catalog_of([tool], actors=[actor])

@@ -18,7 +18,6 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 @pytest.mark.row("B75")
 @pytest.mark.row("N21")
 async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(client: Client, store: Store, task_queue: str) -> None:
-    """Identity, tenant, decision and reason; without a person asked there is no decision."""
     found: dict[str, ToolContext] = {}
 
     def note(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -50,7 +49,6 @@ async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(client: Client, s
 async def test_a_handler_that_raises_has_failed_and_the_turn_goes_on(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The exception's words are the call's result, `execution_failed`; it ran once."""
     ledger = Ledger()
 
     def fail(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -69,7 +67,6 @@ async def test_a_handler_that_raises_has_failed_and_the_turn_goes_on(
 async def test_calls_of_one_completion_share_what_the_model_reads(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Two calls have half of 80,000 characters each; what is cut says so, and keeps its data and its cost."""
     budgets: list[int] = []
 
     def long(args: dict[str, Any], ctx: ToolContext) -> ToolResult:

@@ -32,18 +32,15 @@ def _fresh() -> None:
 
 
 def script(*payees: str) -> list[Any]:
-    """A model that pays each of them at once."""
     return [calls(*(("pay", {"amount": 20, "to": payee}) for payee in payees)), respond("done")]
 
 
 def handled(ledger: Ledger, **fields: Any) -> Any:
-    """A catalog of one tool under the handler."""
     return catalog_of([pay_tool(ledger, ApprovalPolicy(handler="test_turns_with_handlers:limit", **fields))])
 
 
 @pytest.mark.row("B71")
 async def test_each_call_goes_the_way_its_handler_says(client: Client, store: Store, task_queue: str) -> None:
-    """One runs by itself, one asks, one is denied; the record names the handler for each."""
     SAYS.update(
         Ana="auto", Bo=HandlerVerdict("ask", reason="a new payee"), Cy=HandlerVerdict("deny", reason="a blocked payee")
     )
@@ -82,7 +79,6 @@ async def test_a_handler_that_changes_its_mind_before_the_run_asks(
 
 
 async def test_a_handler_may_deny_what_people_approved(client: Client, store: Store, task_queue: str) -> None:
-    """As every rule that became tighter while people were asked."""
     SAYS.update(Ana=["ask", "deny"])
     ledger = Ledger()
     async with running_turns(client, store, task_queue, handled(ledger), script("Ana")) as turns:
@@ -112,7 +108,6 @@ async def test_a_handler_that_breaks_asks_and_the_turn_goes_on(client: Client, s
 async def test_an_answer_remembered_for_the_rule_is_not_one_to_the_handler(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The next call like it asks for another reason, so it asks; for the same reason it runs by the grant."""
     SAYS.update(Ana=["auto", "auto", "ask", "ask", "auto", "auto"])
     ledger = Ledger()
     catalog = handled(ledger, require_approval_if="true", allow_remember=True)

@@ -27,7 +27,6 @@ class Finder:
         self.asked: list[str] = []
 
     async def __call__(self, args: dict[str, Any], context: ToolContext) -> Any:
-        """The answer."""
         self.asked.append(context.idempotency_key)
         return self.answer
 
@@ -47,7 +46,6 @@ def slow_once(ledger: Ledger) -> Any:
 
 
 async def lost(turns: RunningTurns) -> tuple[TurnKey, str]:
-    """A turn whose first call was approved and whose ticket a worker has claimed that is lost; the ticket's key."""
     key = await turns.start()
     request = (await turns.waiting(key)).calls[0].approval
     assert request is not None
@@ -57,7 +55,6 @@ async def lost(turns: RunningTurns) -> tuple[TurnKey, str]:
 
 
 async def test_what_happened_is_found_without_asking_anybody(client: Client, store: Store, task_queue: str) -> None:
-    """The model reads the result, marked as looked up; nobody is asked and nothing runs."""
     ledger, finder = Ledger(), Finder(Happened("booking 7"))
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as turns:
         key, digest = await lost(turns)
@@ -71,7 +68,6 @@ async def test_what_happened_is_found_without_asking_anybody(client: Client, sto
 
 
 async def test_what_did_not_happen_runs_by_the_same_approval(client: Client, store: Store, task_queue: str) -> None:
-    """Under the next ticket, once, and again without asking anybody."""
     ledger, finder = Ledger(), Finder(DidNotHappen())
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as turns:
         key, digest = await lost(turns)
@@ -82,7 +78,6 @@ async def test_what_did_not_happen_runs_by_the_same_approval(client: Client, sto
 
 
 async def test_a_call_by_rule_runs_again_by_its_rule(client: Client, store: Store, task_queue: str) -> None:
-    """Its handler ran out of time; nothing had happened, so it is run under the next ticket."""
     ledger, finder = Ledger(), Finder(DidNotHappen())
     tool = pay_tool(ledger, FREE, handler=slow_once(ledger), timeout=0.2, probe=finder)
     async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
@@ -95,7 +90,6 @@ async def test_a_call_by_rule_runs_again_by_its_rule(client: Client, store: Stor
 
 
 async def test_what_cannot_be_found_out_is_asked(client: Client, store: Store, task_queue: str) -> None:
-    """The probe first, then people; their answer counts as ever."""
     ledger, finder = Ledger(), Finder(CannotTell())
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as turns:
         key, digest = await lost(turns)
@@ -111,7 +105,6 @@ async def test_what_cannot_be_found_out_is_asked(client: Client, store: Store, t
 async def test_a_reset_looks_up_and_asks_nothing_again(
     answer: Any, rows: int, client: Client, store: Store, task_queue: str
 ) -> None:
-    """Begun anew from before the call, the turn finds in the tickets what was found out."""
     ledger, finder = Ledger(), Finder(answer)
     tool = pay_tool(ledger, FREE, handler=slow_once(ledger), timeout=0.2, probe=finder)
     async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:

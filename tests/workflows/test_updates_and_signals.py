@@ -108,8 +108,6 @@ class Sent:
 
 @dataclass(repr=False)
 class Story:
-    """One turn, its model, and what was sent to both."""
-
     seed: int
     turns: RunningTurns
     keys: Keys
@@ -119,7 +117,6 @@ class Story:
     steps: list[str] = field(default_factory=list)
 
     async def begin(self) -> None:
-        """A turn that guest asked for, once it waits, with a key of its own."""
         self.chance = Random(self.seed)
         self.mine = [create_key(*self.keys.files, datetime.now(UTC))]
         turn = f"t{uuid.uuid4().hex[:12]}"
@@ -152,7 +149,6 @@ class Story:
         return self.request.state != "pending"
 
     async def step(self) -> None:
-        """Whatever comes next."""
         kind = self.chance.choices(
             ("answer", "edit", "rotate", "retire", "repeat", "storm", "withdraw", "stop"),
             (10, 2, 2, 2, 2, 2, 0.4, 0.2),
@@ -262,7 +258,6 @@ class Story:
         return self.model.settle(decision, who, now, asked.model_copy(update=hashed))
 
     async def send(self, sent: Sent, times: int) -> None:
-        """By Update or by Signal, or several times by both at once."""
         self.sent.append(sent)
         await self.keep(sent)
         before = (self.model.refused, facts(self.request))
@@ -277,7 +272,6 @@ class Story:
             assert summary(receipts[0]) == expected[0], self
 
     async def deliver(self, decision: Decision, signal: bool) -> Receipt | None:
-        """To the turn's own workflow; the Signal has no receipt."""
         handle = self.turns.client.get_workflow_handle(self.key.workflow_id)
         body = decision.model_dump(mode="json", exclude_none=True)
         if signal:
@@ -287,12 +281,10 @@ class Story:
         return receipt
 
     async def stop(self) -> None:
-        """The whole turn is cancelled."""
         await self.turns.signoff.cancel_turn(self.key)
         self.model.cancel(self.id, "", "The turn was cancelled.", self.now)
 
     async def agree(self) -> None:
-        """Wait until the turn's request is the model's."""
         want = (self.model.refused, facts(self.request))
         deadline = time.monotonic() + 30
         while True:
@@ -304,7 +296,6 @@ class Story:
             await asyncio.sleep(0.05)
 
     async def end(self, ledger: Ledger) -> str:
-        """Everything about how it ended; returns that."""
         if not self.over:
             await self.stop()
         result = await self.turns.signoff.result(self.key)
@@ -349,12 +340,10 @@ class Story:
 
 
 def summary(receipt: Receipt) -> Facts:
-    """What a person learns."""
     return receipt.status, receipt.code, receipt.state, receipt.verdict, receipt.decided_by, receipt.votes
 
 
 def facts(request: ApprovalRequest | None) -> Facts:
-    """What answers make of a request."""
     assert request is not None
     votes = tuple((vote.subject, vote.verdict) for vote in request.votes)
     return request.state, request.revision, request.question_hash, request.digest, request.decided_by, votes
@@ -369,7 +358,6 @@ def react(request: CompletionRequest) -> Completion:
 async def production(
     client: Client, store: Store, queue: str, ledger: Ledger, keys: Keys
 ) -> AsyncIterator[RunningTurns]:
-    """A worker of the production profile, with a tool for each policy."""
     catalog = catalog_of([pay_tool(ledger, policy, name=name) for name, policy in POLICIES.items()])
     create_key(*keys.files, datetime.now(UTC))
     async with running_turns(
@@ -397,7 +385,6 @@ async def lived(story: Story, ledger: Ledger) -> str:
 async def test_updates_and_signals_do_what_the_pure_rules_say(
     client: Client, store: Store, task_queue: str, tmp_path: Path
 ) -> None:
-    """Receipts, requests and records agree; what ran was approved, once, by enough people who were vouched for."""
     ledger, keys = Ledger(), Keys(tmp_path)
     async with production(client, store, task_queue, ledger, keys) as turns:
         stories = [Story(seed, turns, keys) for seed in SEEDS]

@@ -34,7 +34,6 @@ SMALL_RUN = 60
 
 
 def choose(city: Any, project: str = "") -> tuple[str, dict[str, Any]]:
-    """A call that brings the city, and the project if there is one."""
     return "choose", {"city": city} | ({"project": project} if project else {})
 
 
@@ -74,7 +73,6 @@ def react(request: CompletionRequest) -> Completion:
 
 
 def ends(result: TurnResult) -> list[tuple[str, str, str]]:
-    """Tool, code and gate of each call."""
     return [(each.tool, each.code, each.gate) for each in result.calls]
 
 
@@ -97,7 +95,6 @@ async def turn(turns: RunningTurns, **fields: Any) -> tuple[TurnKey, TurnResult]
 async def test_what_a_tool_collects_opens_the_step_in_the_same_turn(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Not in the same completion: there each call sees what was there when it was proposed."""
     ledger = Ledger()
     script = [calls(choose("slow"), choose("Porto"), BOOK), calls(BOOK), respond("done")]
     async with running_turns(client, store, task_queue, trips(ledger), script) as turns:
@@ -115,7 +112,6 @@ async def test_what_a_tool_collects_opens_the_step_in_the_same_turn(
 
 @pytest.mark.row("F44")
 async def test_a_policy_reads_what_a_tool_changed(client: Client, store: Store, task_queue: str) -> None:
-    """From the next completion on; and where the call runs it is judged by the same."""
     ledger = Ledger()
     policy = ApprovalPolicy(deny_if="ctx.project == 'closed'", auto_approve_if="ctx.project == 'open'")
     script = [calls(choose("Porto", "open")), calls(BOOK), calls(choose("Porto", "closed")), calls(BOOK), respond("no")]
@@ -131,7 +127,6 @@ async def test_a_policy_reads_what_a_tool_changed(client: Client, store: Store, 
 async def test_an_update_that_does_not_fit_fails_the_call_and_changes_nothing(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """The model is told that it happened; the record has no names, and the step stays shut."""
     ledger = Ledger()
     script = [calls(choose(3, "open")), calls(BOOK), respond("done")]
     async with running_turns(client, store, task_queue, trips(ledger), script) as turns:
@@ -147,7 +142,6 @@ async def test_an_update_that_does_not_fit_fails_the_call_and_changes_nothing(
 async def test_what_no_tool_may_change_stays(
     client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A name that it does not declare is warned of; what the caller says stands, and the record tells that."""
     ledger = Ledger()
     script = [calls(choose("Porto", "open")), calls(BOOK), respond("done")]
     async with running_turns(client, store, task_queue, trips(ledger, updates=("project",)), script) as turns:
@@ -165,7 +159,6 @@ async def test_what_no_tool_may_change_stays(
 async def test_what_people_change_of_a_call_is_judged_where_it_stands_by_now(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """An edit of a call of the opened step is asked of the gates with what was collected, and runs."""
     ledger = Ledger()
     script = [calls(choose("Porto")), calls(BOOK), respond("done")]
     async with running_turns(client, store, task_queue, trips(ledger, ApprovalPolicy(edit="approve")), script) as turns:
@@ -180,7 +173,6 @@ async def test_what_people_change_of_a_call_is_judged_where_it_stands_by_now(
 
 
 async def test_updates_add_no_event(client: Client, store: Store, task_queue: str) -> None:
-    """A turn whose tool changes something has the events of one whose tool may not."""
     script = [calls(choose("Porto", "open")), respond("done")]
     found = []
     for names in ((), ("city", "project")):
@@ -227,7 +219,6 @@ async def ready(session: Talk, text: str, turn_id: str, **fields: Any) -> str:
 async def test_the_session_keeps_it_for_its_turns_and_its_next_runs(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A later turn has it, of another message, also after the session went on anew; what its caller says wins."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, trips(ledger), ScriptedModel(react)) as turns:
         session = talk(turns)
@@ -247,7 +238,6 @@ async def test_the_session_keeps_it_for_its_turns_and_its_next_runs(
 
 
 async def test_a_turn_that_broke_off_has_changed_what_it_changed(client: Client, store: Store, task_queue: str) -> None:
-    """The effect has happened; an heir of the turn, which goes on with what was added, has it as well."""
     ledger = Ledger()
 
     def stops(request: CompletionRequest) -> Completion:

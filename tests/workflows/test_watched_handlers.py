@@ -98,7 +98,6 @@ class Site:
     looks: int = 0
 
     async def asked(self, tool: str = "pay") -> TurnKey:
-        """A turn that waits for people."""
         payee = uuid.uuid4().hex[:8]
         key = await self.turns.start(f"{tool} {payee}")
         await self.watched(key, payee)
@@ -190,7 +189,6 @@ class CutOff(TurnClient):
 
 
 async def approves(site: Site) -> None:
-    """All say yes by three doors; it runs once."""
     key = await site.asked()
     doors: list[Door] = [site.by_gateway, site.by_update, site.by_signal] * (CROWD // 3)
     receipts = await asyncio.gather(*(door(yes(key, subject=f"p{n}")) for n, door in enumerate(doors)))
@@ -299,7 +297,6 @@ async def answers_unheard(site: Site) -> None:
 
 
 def acts(site: Site) -> list[Coroutine[Any, Any, None]]:
-    """All that people do, by each door."""
     each: list[Coroutine[Any, Any, None]] = []
     for _ in range(ROUNDS):
         each += [approves(site), denies(site), injects(site), waits(site), answers_unheard(site)]
@@ -309,7 +306,6 @@ def acts(site: Site) -> list[Coroutine[Any, Any, None]]:
 
 
 async def played(act: Coroutine[Any, Any, None], places: asyncio.Semaphore) -> None:
-    """Play one act once there is a place for it."""
     async with places:
         await act
 
@@ -362,8 +358,6 @@ async def replayed(site: Site, workflow_ids: list[str]) -> dict[str, str]:
 
 
 def site_over(turns: RunningTurns, ledger: Ledger) -> Site:
-    """The site over a worker."""
-
     def gateway(turn_client: TurnClient) -> GatewayDeps:
         return GatewayDeps(
             client=turn_client,

@@ -35,8 +35,6 @@ def tools(ledger: Ledger, **fields: Any) -> list[Any]:
 
 
 class Model:
-    """A model that goes by its number of completions, and waits where a test holds it."""
-
     def __init__(self, *script: Completion | Callable[[CompletionRequest], Completion], held: int = 0) -> None:
         self.script = script
         self.held = held
@@ -60,12 +58,10 @@ class Model:
 
 
 def codes(parts: list[ResultPart]) -> list[tuple[str, str, bool]]:
-    """Call, type and whether it came late, of each result."""
     return [(part.call, part.type, part.late) for part in parts]
 
 
 def words(part: ResultPart) -> str:
-    """What the model reads of a result."""
     return " ".join(filter(None, (part.note, text_of(part.value))))
 
 
@@ -73,7 +69,6 @@ def words(part: ResultPart) -> str:
 async def test_the_model_goes_on_at_once_and_is_told_the_outcome_when_it_is_there(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """`waiting for approval, K7Q-2FM`; other calls run meanwhile; then the outcome, in the same turn."""
     ledger, model = Ledger(), Model(calls(PAY), calls(LOOK), respond("asked for it"), respond("paid"))
     async with running_turns(client, store, task_queue, catalog_of(tools(ledger)), model.driver) as turns:
         key = await turns.start()
@@ -120,7 +115,6 @@ async def test_a_denial_comes_as_one(client: Client, store: Store, task_queue: s
 async def test_an_outcome_that_comes_while_the_model_is_asked(
     client: Client, store: Store, task_queue: str, verdict: Callable[[TurnKey], Any]
 ) -> None:
-    """Its answer is not the turn's: it is asked again, and told once."""
     model = Model(calls(PAY), respond("too early"), respond("in time"), held=2)
     async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
         key = await turns.start()
@@ -135,7 +129,6 @@ async def test_an_outcome_that_comes_while_the_model_is_asked(
 
 
 async def test_an_outcome_that_comes_while_another_call_runs(client: Client, store: Store, task_queue: str) -> None:
-    """It runs beside it; both are told before the next completion."""
     ledger, runs, ends = Ledger(), asyncio.Event(), asyncio.Event()
 
     async def slow(args: dict[str, Any], ctx: Any) -> str:
@@ -166,7 +159,6 @@ async def test_an_outcome_that_comes_while_another_call_runs(client: Client, sto
 async def test_two_decisions_at_once_are_told_together_in_the_order_of_the_calls(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Whichever was decided first."""
     model = Model(calls(PAY, ("pay", {"amount": 21})), respond("early"), respond("both"), held=2)
     async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
         key = await turns.start()
@@ -182,7 +174,6 @@ async def test_two_decisions_at_once_are_told_together_in_the_order_of_the_calls
 
 
 async def test_at_its_end_the_turn_waits_for_each_outcome(client: Client, store: Store, task_queue: str) -> None:
-    """The model is asked again for each that comes alone, and the last answer counts."""
     model = Model(
         calls(PAY, ("pay", {"amount": 21})),
         lambda request: respond(f"{sum(part.late for part in summary(request))} of 2 decided"),
@@ -199,7 +190,6 @@ async def test_at_its_end_the_turn_waits_for_each_outcome(client: Client, store:
 
 
 async def test_the_same_call_is_not_asked_twice(client: Client, store: Store, task_queue: str) -> None:
-    """It waits as the first does; people have one question, and it runs once."""
     ledger, model = Ledger(), Model(calls(PAY), calls(PAY), respond("waiting"), respond("paid"))
     async with running_turns(client, store, task_queue, catalog_of(tools(ledger)), model.driver) as turns:
         key = await turns.start()
@@ -222,7 +212,6 @@ async def test_the_same_call_is_not_asked_twice(client: Client, store: Store, ta
 async def test_a_denial_that_comes_while_the_same_is_proposed_is_a_denial(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Of a raw message only the turn knows: what the gates ask by then is withdrawn, and nothing runs."""
     ledger, model = Ledger(), Model(calls(PAY), calls(PAY), respond("no"), held=2)
     async with running_turns(client, store, task_queue, catalog_of(tools(ledger)), model.driver) as turns:
         key = await turns.start()
@@ -240,7 +229,6 @@ async def test_a_denial_that_comes_while_the_same_is_proposed_is_a_denial(
 async def test_a_call_decided_with_the_others_of_its_completion_has_one_result(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Nobody was told that it waits."""
     ledger, runs, ends = Ledger(), asyncio.Event(), asyncio.Event()
 
     async def slow(args: dict[str, Any], ctx: Any) -> str:
@@ -279,7 +267,6 @@ async def _cancel_and_decide(turns: RunningTurns, key: TurnKey, model: Model) ->
 @pytest.mark.parametrize("act", [_cancel, _cancel_and_decide])
 @pytest.mark.parametrize("held", [0, 2])
 async def test_a_cancel_ends_what_waits(client: Client, store: Store, task_queue: str, act: Act, held: int) -> None:
-    """While the model is asked and at the end, alone and with a decision: one outcome, and what ran ran once."""
     ledger, model = Ledger(), Model(calls(PAY), respond("asked"), held=held)
     async with running_turns(client, store, task_queue, catalog_of(tools(ledger)), model.driver) as turns:
         key = await turns.start()
@@ -305,7 +292,6 @@ async def test_a_cancel_ends_what_waits(client: Client, store: Store, task_queue
 async def test_a_turn_that_reaches_its_limit_withdraws_what_waits(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Each completion counts: the twentieth is the last."""
     script = [calls(PAY), *(calls(("look", {"amount": number})) for number in range(19))]
     model = Model(*script)
     async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
@@ -321,7 +307,6 @@ async def test_a_turn_that_reaches_its_limit_withdraws_what_waits(
 async def test_once_its_outcome_was_told_the_same_call_is_asked_anew(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """Withdrawn is not denied: the model may propose it again, and people have a question of their own."""
     model = Model(calls(PAY), respond("asked"), calls(PAY), respond("asked again"), respond("paid"))
     async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
         key = await turns.start()
@@ -334,7 +319,6 @@ async def test_once_its_outcome_was_told_the_same_call_is_asked_anew(
 
 
 async def test_what_people_changed_is_told_with_the_outcome(client: Client, store: Store, task_queue: str) -> None:
-    """What was proposed meanwhile, as it was or as it is now, waits with it: people have one question."""
     ledger = Ledger()
     policy = ApprovalPolicy(while_waiting="continue", edit="propose", quorum=1)
     less = ("pay", {"amount": 5, "to": "Ana"})
@@ -363,7 +347,6 @@ async def test_what_people_changed_is_told_with_the_outcome(client: Client, stor
 
 
 async def test_nobody_in_time_is_told_as_a_denial(client: Client, store: Store, task_queue: str) -> None:
-    """The deadline comes while the turn waits at its end."""
     model = Model(calls(PAY), respond("asked"), respond("nobody answered"))
     async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
         key = await turns.start()
@@ -377,7 +360,6 @@ async def test_nobody_in_time_is_told_as_a_denial(client: Client, store: Store, 
 
 
 async def test_a_sibling_of_a_later_completion_is_not_stopped(client: Client, store: Store, task_queue: str) -> None:
-    """`abort_siblings` reaches the calls of the same completion alone: what waits of another one goes on."""
     ledger = Ledger()
     look = pay_tool(ledger, False, name="look", effect="", handler=ledger.handler("look", ToolFailure("no")))
     actor = Actor(name="desk", model="scripted", on_failure="abort_siblings")

@@ -30,7 +30,6 @@ async def _until_told_to_wait(turns: RunningTurns, key: TurnKey) -> None:
 async def test_a_killed_worker_loses_no_outcome(
     step: str, server: ServerHandle, client: Client, store: Store, task_queue: str, tmp_path: Path
 ) -> None:
-    """Before the decision, with it on its way, while the model is asked after it, in the tool after its effect."""
     address, url, ledger = server.options.address, f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
     turns = RunningTurns(TurnClient(client, task_queue=task_queue), client, store, task_queue, deps=None)  # type: ignore[arg-type]
     held = step if step in ("model", "tool") else "nothing"

@@ -32,7 +32,6 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 async def test_a_name_counts_only_of_who_may_withdraw(
     who: str, recorded: str, client: Client, store: Store, task_queue: str
 ) -> None:
-    """Asker, approver and administrator are named; another's wish is done all the same and names nobody."""
     catalog = catalog_of([pay_tool(Ledger())])
     async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
         key = await turns.start()
@@ -57,7 +56,6 @@ async def test_a_name_counts_only_of_who_may_withdraw(
 async def test_outside_development_a_signature_proves_the_name(
     who: str, forge: dict[str, Any], status: str, recorded: str, client: Client, store: Store, task_queue: str
 ) -> None:
-    """Signed: of one who may, or refused; forged: refused; unsigned: done, and nobody's."""
     verifier = Verifier(KEYS.public().keys)
     catalog = catalog_of([pay_tool(Ledger())])
     async with running_turns(
@@ -82,7 +80,6 @@ async def test_outside_development_a_signature_proves_the_name(
 async def test_an_answer_is_no_withdrawal_and_a_withdrawal_no_answer(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """What was said to one door is not taken at the other; both leave the request as it was."""
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
         key = await turns.start()
         await turns.waiting(key)

@@ -21,7 +21,6 @@ FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
 async def lost(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
-    """Approve the first call, whose ticket a worker has claimed that is lost; the request that was approved."""
     request = (await turns.waiting(key)).calls[0].approval
     assert request is not None
     await turns.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
@@ -42,7 +41,6 @@ def slow(ledger: Ledger) -> Any:
 
 
 async def test_a_lost_call_that_happened_is_asked_about_once(client: Client, store: Store, task_queue: str) -> None:
-    """Begun anew, the turn finds the person's words in the ticket; the record says so, and nothing runs."""
     ledger = Ledger()
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         key = await turns.start()
@@ -65,7 +63,6 @@ async def test_a_lost_call_that_happened_is_asked_about_once(client: Client, sto
 
 
 async def test_a_call_that_ran_out_of_time_is_asked_about_once(client: Client, store: Store, task_queue: str) -> None:
-    """Its ticket said that nobody knows; now it says what a person found out."""
     ledger = Ledger()
     tool = pay_tool(ledger, FREE, handler=slow(ledger), timeout=0.2)
     async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
@@ -83,7 +80,6 @@ async def test_a_call_that_ran_out_of_time_is_asked_about_once(client: Client, s
 
 
 async def test_a_worker_that_was_slow_knows_better(client: Client, store: Store, task_queue: str) -> None:
-    """What it wrote down before the person spoke is the result."""
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
         key = await turns.start()
         request = await lost(turns, key)

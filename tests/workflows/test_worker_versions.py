@@ -109,12 +109,10 @@ class Deployment:
 async def deployment(
     server: ServerHandle, client: Client, encryption: Encryption, store: Store, task_queue: str
 ) -> Deployment:
-    """A deployment of the test's own, on its own task queue."""
     return Deployment(server, client, await server.connect(encryption), store, task_queue)
 
 
 async def waiting_turn(turns: RunningTurns) -> TurnKey:
-    """A turn that waits for a person."""
     key = await turns.start("pay")
     await turns.waiting(key)
     return key
@@ -128,7 +126,6 @@ async def paid_by(turns: RunningTurns, keys: Sequence[TurnKey]) -> list[object]:
 
 
 async def test_a_waiting_turn_goes_on_with_the_current_version_and_back(deployment: Deployment) -> None:
-    """Auto-upgrade: the deploy reaches what waits, and so does its rollback."""
     async with deployment.worker(OLD) as old:
         await deployment.route("set-current-version", OLD)
         first, second, third = [await waiting_turn(old) for _ in range(3)]
@@ -141,7 +138,6 @@ async def test_a_waiting_turn_goes_on_with_the_current_version_and_back(deployme
 
 
 async def test_a_pinned_turn_ends_with_the_version_it_began_with(deployment: Deployment) -> None:
-    """Pinned: what waits stays, what begins after the deploy is the new version's, and a session's turns are, too."""
     async with deployment.worker(OLD, pinned=True) as old:
         await deployment.route("set-current-version", OLD)
         first = await waiting_turn(old)
@@ -158,7 +154,6 @@ async def test_a_pinned_turn_ends_with_the_version_it_began_with(deployment: Dep
 
 
 async def test_a_pinned_turn_whose_version_is_gone_is_moved_by_hand(deployment: Deployment) -> None:
-    """Nobody is left who could run it: it waits, its answer with it, until the documents' command moves it."""
     async with deployment.worker(OLD, pinned=True) as old:
         await deployment.route("set-current-version", OLD)
         key = await waiting_turn(old)
@@ -169,8 +164,6 @@ async def test_a_pinned_turn_whose_version_is_gone_is_moved_by_hand(deployment: 
 
 
 async def test_a_ramp_gives_a_part_of_the_turns_to_the_new_version_and_is_taken_back(deployment: Deployment) -> None:
-    """At 20 % of 40 turns some begin with the new version and more with the old; at none all are the old one's."""
-
     async def begun(turns: RunningTurns) -> list[str]:
         # None of them asks people: to look whether a turn waits is a query, and costs more than the turn.
         keys = [await turns.start("hello") for _ in range(40)]

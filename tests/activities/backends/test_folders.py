@@ -26,7 +26,6 @@ MODEL = ScriptedModel([])
 
 
 def known(tool: Tool) -> Catalog:
-    """A catalog of one tool, and of an actor whose model nobody asks."""
     return build_catalog(tools=[tool], actors=[Actor(name="desk", model=f"scripted:{__name__}:MODEL")])
 
 
@@ -41,15 +40,12 @@ def root(tmp_path: Path) -> Path:
 
 
 def reach(root: Path) -> FileReach:
-    """The declared folders as a handler has them."""
     declared = Capabilities(fs_reach=(f"{root}/reports", f"{root}/out:write"))
     return Folders().resolve(declared, "main")  # type: ignore[return-value]
 
 
 @pytest.mark.row("E47")
 async def test_declared_folders_are_reached_in_a_call_and_others_are_not(store: Store, root: Path) -> None:
-    """`PATH_NOT_REACHABLE: /path`, as `execution_failed`; the worker has the backend without being told."""
-
     async def handler(args: dict[str, Any], context: ToolContext) -> str:
         files = context.capabilities.fs_reach
         await files.write(f"{root}/out/copy.txt", await files.read(f"{root}/reports/q3/a.txt"))
@@ -64,7 +60,6 @@ async def test_declared_folders_are_reached_in_a_call_and_others_are_not(store: 
 
 
 async def test_files_are_read_listed_and_replaced(root: Path) -> None:
-    """A link within the folders is followed, as links are resolved first."""
     files = reach(root)
     (root / "reports" / "last").symlink_to(root / "reports" / "q3")
     (root / "out" / "there").symlink_to(root / "reports" / "q3" / "a.txt")
@@ -86,7 +81,6 @@ async def test_files_are_read_listed_and_replaced(root: Path) -> None:
      "reports/pipe", "reports/loop", "reports/q3/a.txt/b"],
 )  # fmt: skip
 async def test_nothing_else_is_read(root: Path, path: str) -> None:
-    """Neither beside, nor up, nor along a link, nor what is no file."""
     (root / "reports-other").mkdir()
     (root / "reports-other" / "key").write_text("secret")
     (root / "reports" / "out").symlink_to(root / "secrets")
@@ -109,13 +103,11 @@ async def test_no_path_is_taken_that_is_not_absolute_or_leads_elsewhere(root: Pa
 
 
 def names(root: Path) -> list[str]:
-    """All there is below a folder."""
     return sorted(str(each) for each in root.rglob("*"))
 
 
 @pytest.mark.parametrize("path", ["reports/b", "out", "secrets/key", "out/up", "out/../secrets/key", "out/folder"])
 async def test_nothing_is_written_elsewhere(root: Path, path: str) -> None:
-    """Nor in a folder that may only be read, nor in the place of a folder; no part of it is left behind."""
     (root / "out" / "up").symlink_to(root / "secrets" / "key")
     (root / "out" / "folder").mkdir()
     before = names(root)
@@ -126,7 +118,6 @@ async def test_nothing_is_written_elsewhere(root: Path, path: str) -> None:
 
 
 async def test_a_folder_that_becomes_a_link_later_leads_nowhere(root: Path) -> None:
-    """Where it lies is found when the worker starts."""
     backend, declared = Folders(), Capabilities(fs_reach=(f"{root}/reports",))
     assert backend.problem(declared) == ""
     (root / "reports").rename(root / "before")
@@ -140,7 +131,6 @@ async def test_a_folder_that_becomes_a_link_later_leads_nowhere(root: Path) -> N
 async def test_a_link_that_is_swapped_in_after_the_look_is_not_followed(
     root: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exactly between where the path is resolved and where it is opened."""
     (root / "reports" / "q3" / "key").write_text("mine")
     real, files = os.path.realpath, reach(root)
 
@@ -160,7 +150,6 @@ async def test_a_link_that_is_swapped_in_after_the_look_is_not_followed(
 async def test_a_link_that_becomes_a_folder_while_it_is_followed_is_refused(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exactly between where the system calls it a link and where it is asked whereto: the tool sees a plain refusal."""
     link = root / "reports" / "link"
     link.symlink_to(root / "reports" / "q3")
     real, files = os.readlink, reach(root)
@@ -176,7 +165,6 @@ async def test_a_link_that_becomes_a_folder_while_it_is_followed_is_refused(
 
 
 async def test_no_race_of_links_brings_anything_from_outside(root: Path) -> None:
-    """While somebody swaps a folder for a link and back, every read gives the folder's own file, or is refused."""
     place, aside, link = (root / "reports" / name for name in ("q3", "aside", "link"))
     (place / "key").write_text("mine")
     files, over = reach(root), threading.Event()
@@ -206,7 +194,6 @@ async def test_no_race_of_links_brings_anything_from_outside(root: Path) -> None
 
 
 async def test_a_file_may_be_so_large_and_no_larger(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words name it."""
     monkeypatch.setattr(folders, "FILE_BYTES", 3)
     (root / "reports" / "b").write_bytes(b"xxx")
     assert await reach(root).read(f"{root}/reports/b") == b"xxx"
@@ -217,7 +204,6 @@ async def test_a_file_may_be_so_large_and_no_larger(root: Path, monkeypatch: pyt
 
 @pytest.mark.row("E47")
 async def test_a_declared_folder_that_is_missing_is_an_error_at_start_naming_it(store: Store, root: Path) -> None:
-    """With its tool."""
     capabilities = Capabilities(fs_reach=(f"{root}/none:write",))
     declared = pay_tool(Ledger(), False, capabilities=capabilities)
     with pytest.raises(ConfigError) as refused:
@@ -234,6 +220,5 @@ async def test_a_declared_folder_that_is_missing_is_an_error_at_start_naming_it(
     ],
 )
 def test_a_wrong_declaration_is_refused(folder: str, words: str) -> None:
-    """With the remedy."""
     with pytest.raises(ConfigError, match=words):
         ToolRegistry([pay_tool(Ledger(), False, capabilities=Capabilities(fs_reach=(folder,)))])

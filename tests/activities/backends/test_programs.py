@@ -39,7 +39,6 @@ MODEL = ScriptedModel([])
 
 
 def known(tool: Tool) -> Catalog:
-    """A catalog of one tool, and of an actor whose model nobody asks."""
     return build_catalog(tools=[tool], actors=[Actor(name="desk", model=f"scripted:{__name__}:MODEL")])
 
 
@@ -50,7 +49,6 @@ def process(*names: str, environment: tuple[str, ...] = ()) -> Process:
 
 
 def program(folder: Path, name: str, text: str) -> Path:
-    """A program in a folder."""
     file = folder / name
     file.write_text(f"#!{sys.executable}\n{text}\n")
     file.chmod(file.stat().st_mode | stat.S_IXUSR)
@@ -59,8 +57,6 @@ def program(folder: Path, name: str, text: str) -> Path:
 
 @pytest.mark.row("E47")
 async def test_a_declared_program_runs_in_a_call_and_another_is_not_allowed(store: Store) -> None:
-    """`BINARY_NOT_ALLOWED: git`, as `execution_failed`; the worker has the backend without being told."""
-
     async def handler(args: dict[str, Any], context: ToolContext) -> str:
         given = context.capabilities.process
         first = await given.run(sys.executable, "-c", "print('hi')")
@@ -76,7 +72,6 @@ async def test_a_declared_program_runs_in_a_call_and_another_is_not_allowed(stor
 
 
 async def test_a_program_sees_declared_variables_alone_and_an_empty_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the worker's environment, not even `PATH`; arguments are no words of any shell."""
     for name, value in (("SHOWN", "yes"), ("HIDDEN", "no")):
         monkeypatch.setenv(name, value)
     given = process(environment=("SHOWN", "UNSET_VARIABLE"))
@@ -87,7 +82,6 @@ async def test_a_program_sees_declared_variables_alone_and_an_empty_folder(monke
 
 
 async def test_status_and_errors_are_told() -> None:
-    """A program that fails has run; one that does not read its input is no mistake."""
     failing = "import sys; sys.stdin.close(); print('no', file=sys.stderr); sys.exit(3)"
     result = await process().run(sys.executable, "-c", failing, content=b"x" * 1_000_000)
     assert (result.status, result.output, result.errors) == (3, b"", b"no\n")
@@ -95,7 +89,6 @@ async def test_status_and_errors_are_told() -> None:
 
 @pytest.mark.parametrize("name", ["git", "", "/usr/bin/git", "python3", f"{sys.executable} ", "../python"])
 async def test_no_other_program_runs(name: str) -> None:
-    """By the very name that is declared, whatever it leads to."""
     with pytest.raises(CapabilityError) as refused:
         await process().run(name)
     assert (refused.value.code, str(refused.value)) == ("BINARY_NOT_ALLOWED", f"BINARY_NOT_ALLOWED: {name}")
@@ -126,7 +119,6 @@ def pids(file: Path) -> list[int]:
 async def test_a_program_ends_with_all_that_it_started(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where its time is over, where it writes too much, where its call is stopped, and where it has ended itself."""
     monkeypatch.setattr(programs, "OUTPUT_BYTES", 100_000)
     file = tmp_path / "pids"
     end = {"loud": "print('x' * 100_001, flush=True)\ntime.sleep(600)", "done": ""}.get(how, "time.sleep(600)")
@@ -148,7 +140,6 @@ async def test_a_program_ends_with_all_that_it_started(
 
 
 async def test_as_much_as_the_limit_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words name the program and the limit."""
     monkeypatch.setattr(programs, "OUTPUT_BYTES", 10)
     assert (await process().run(sys.executable, "-c", "print('x' * 9)")).output == b"x" * 9 + b"\n"
     for stream in ("stdout", "stderr"):
@@ -158,7 +149,6 @@ async def test_as_much_as_the_limit_is_no_mistake(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.row("E47")
 async def test_a_declared_program_that_is_missing_is_an_error_at_start_naming_it(store: Store) -> None:
-    """For a tool of this worker's queue; where nobody declares it, or another queue runs it, nothing is missing."""
     declared = tool(capabilities={"process": ("no-such-program",)})
     with pytest.raises(ConfigError) as refused:
         await build_deps(known(declared), store)
@@ -175,7 +165,6 @@ async def test_a_declared_program_that_is_missing_is_an_error_at_start_naming_it
 async def test_a_program_is_found_once_and_never_where_the_worker_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that comes into `PATH` later, or `.` in it, brings up no other program."""
     for folder in ("first", "second", "here"):
         (tmp_path / folder).mkdir()
         program(tmp_path / folder, "teller", f"print('{folder}')")
@@ -205,11 +194,9 @@ async def test_a_program_is_found_once_and_never_where_the_worker_stands(
     ],
 )
 def test_a_wrong_declaration_is_refused(declared: dict[str, Any], words: str) -> None:
-    """Shells among them: whoever runs one has declared nothing."""
     with pytest.raises(ConfigError, match=words):
         ToolRegistry([pay_tool(Ledger(), False, capabilities=Capabilities(**declared))])
 
 
 def test_every_worker_has_the_backend(tmp_path: Path) -> None:
-    """Without any setting."""
     assert isinstance(built_in_backends(tmp_path)["process"], Programs)

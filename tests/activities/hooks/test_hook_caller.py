@@ -59,7 +59,6 @@ async def cancels(args: Any) -> bool:
     ],
 )
 async def test_whatever_is_no_answer_is_told_in_one_form_of_words(function: Any, why: str) -> None:
-    """By the kind of what went wrong, never by its words, which may quote a secret."""
     with pytest.raises(NoAnswer) as none:
         await ask(YES, function, {"amount": 20})
     assert str(none.value) == why
@@ -79,7 +78,6 @@ async def test_whatever_is_no_answer_is_told_in_one_form_of_words(function: Any,
 async def test_what_ends_more_than_itself_is_an_error_that_says_so(
     function: Any, error: type[Exception], words: str
 ) -> None:
-    """For callers that tell a developer: a function's own error comes as it is, all else as one that ends nothing."""
     seconds = 0.05 if function is hangs else 60.0
     with pytest.raises(error) as raised:
         await await_within(call_function(function, {}), seconds)
@@ -87,14 +85,12 @@ async def test_what_ends_more_than_itself_is_an_error_that_says_so(
 
 
 async def test_who_gives_no_answer_in_time_is_left() -> None:
-    """Though it takes no notice of that."""
     with pytest.raises(NoAnswer) as none:
         await ask(HURRIED, hangs, {"amount": 20})
     assert str(none.value) == "gave no answer within 0.05 s"
 
 
 async def test_a_plain_function_runs_in_a_thread_and_an_async_one_here() -> None:
-    """So that a plain one that takes its time holds up no turn."""
     seen: list[threading.Thread] = []
 
     def plain(args: Any) -> bool:
@@ -113,7 +109,6 @@ async def test_a_plain_function_runs_in_a_thread_and_an_async_one_here() -> None
 
 
 async def test_a_hook_is_given_copies_all_the_way_down() -> None:
-    """What it changes is not what runs, nor what the next one is given."""
     given = {"legs": [1, 2]}
 
     async def changes(args: Any) -> bool:

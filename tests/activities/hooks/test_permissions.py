@@ -80,13 +80,11 @@ class Rig:
         return await self.read(pinned(**ctx), args, deps)
 
     async def read(self, ctx: CallContext, args: Any = None, deps: WorkerDeps | None = None) -> Permission:
-        """What is said of a call in this context now."""
         return await (deps or self.deps).permissions.read(self.tool, dict(args or ARGS), ctx)
 
 
 @pytest.mark.row("F58")
 async def test_a_permission_check_is_cached_for_the_same_call_of_the_same_person(store: Store) -> None:
-    """Also in the next turn of the session, for as long as the tool says and not a moment longer."""
     rig = await Rig(store).allowed()
     assert await rig.says(turn="another") == YES
     assert await rig.says(user=GUEST.model_copy(update={"nonce": "another", "issued_at": NOW})) == YES
@@ -115,7 +113,6 @@ async def test_a_permission_check_is_cached_for_the_same_call_of_the_same_person
     ids=str,
 )  # fmt: skip
 async def test_no_answer_is_good_for_another_person_or_place(store: Store, other: dict[str, Any]) -> None:
-    """Whatever the check may read of who asks and where is part of what its answer is kept for."""
     rig = await Rig(store).allowed()
     assert await rig.says(**other) == NO
     assert await rig.says() == YES
@@ -128,14 +125,12 @@ async def test_no_answer_is_good_for_another_person_or_place(store: Store, other
     ids=str,
 )  # fmt: skip
 async def test_no_answer_is_good_for_other_arguments(store: Store, args: dict[str, Any]) -> None:
-    """To the letter: a number is not the same one as a text, a decimal or a truth of its value."""
     rig = await Rig(store).allowed()
     assert await rig.says(args) == NO
     assert await rig.says({"to": "Ana", "amount": 20}) == NO
 
 
 async def test_a_check_is_told_no_more_than_its_answer_is_kept_for(store: Store) -> None:
-    """Neither the turn nor its signature, on which its answer could hang unseen."""
     rig = Rig(store)
     user = GUEST.model_copy(update={"nonce": "n", "signature": "s", "issued_at": NOW, "given": ("x",), "store_id": "d"})
     await rig.says(turn="t7", user=user, transient=("pay",))
@@ -145,7 +140,6 @@ async def test_a_check_is_told_no_more_than_its_answer_is_kept_for(store: Store)
 
 
 async def test_a_check_is_told_the_declared_context_for_which_its_answer_is_kept(store: Store) -> None:
-    """The fields of the manifest and what the session has collected."""
     rig = Rig(store)
     await rig.says(extra={"user.limit": 7, "data": {"amount": 2}})
     [(_, context)] = rig.guard.asked
@@ -154,7 +148,6 @@ async def test_a_check_is_told_the_declared_context_for_which_its_answer_is_kept
 
 @pytest.mark.parametrize("people", [(), (Person(id="ana"), Person(id="guest", tier="trusted")), (Person(id="ben"),)])
 async def test_a_change_of_people_drops_what_was_kept(store: Store, people: tuple[Person, ...]) -> None:
-    """Of whomever: a check may ask who leads whom. It is not kept for when the change is taken back, either."""
     rig = Rig(store)
     before = dataclasses.replace(rig.deps, people=development_directory([Person(id="ana")]))
     after = dataclasses.replace(rig.deps, people=development_directory(people))
@@ -166,7 +159,6 @@ async def test_a_change_of_people_drops_what_was_kept(store: Store, people: tupl
 
 
 async def test_a_change_of_another_tenants_people_drops_nothing(store: Store) -> None:
-    """A check learns of nobody there."""
     rig = await Rig(store).allowed()
     people = development_directory([Person(id="ana", tenant="other")])
     assert await rig.says(deps=dataclasses.replace(rig.deps, people=people)) == YES
@@ -186,7 +178,6 @@ ANA = Person(id="ana", tenant="other", identities={"email": ("ana@example.com",)
 async def test_a_change_of_whom_a_login_vouches_for_drops_what_was_kept(
     store: Store, before: Person | None, after: Person | None, names: str
 ) -> None:
-    """Also where nobody declared has changed: the login turns out to be a declared person's, or makes another one."""
     rig = Rig(store)
     people = development_directory([ANA])
     rig.deps = dataclasses.replace(rig.deps, people=people, verifier=SIGNER.verifier())
@@ -208,7 +199,6 @@ async def test_a_change_of_whom_a_login_vouches_for_drops_what_was_kept(
 
 
 async def test_what_was_asked_while_people_changed_is_not_kept(store: Store) -> None:
-    """The answer may be of before the change, though it came after it."""
     rig = Rig(store)
     began, goes_on = asyncio.Event(), asyncio.Event()
 
@@ -248,7 +238,6 @@ async def grant(store: Store, verdict: Any = "approved", tool: str = "pay", seco
 
 @pytest.mark.parametrize("change", ["given", "denied", "revoked", "spent", "of another tool"])
 async def test_a_change_of_remembered_answers_drops_what_was_kept(store: Store, change: str) -> None:
-    """Given, revoked and spent; that of another tool has nothing to do with this one."""
     rig = Rig(store)
     if change in ("revoked", "spent"):
         await grant(store)
@@ -266,7 +255,6 @@ async def test_a_change_of_remembered_answers_drops_what_was_kept(store: Store, 
 
 @pytest.mark.parametrize("changed", [{"description": "Pays."}, {"tags": ("late",)}, {"cache_permission": 30.0}])
 async def test_a_change_of_the_catalog_drops_what_was_kept(store: Store, changed: dict[str, Any]) -> None:
-    """And so does another function under the same name, which no hash covers."""
     rig = await Rig(store).allowed()
     tool = dataclasses.replace(rig.tool, **changed)
     other = dataclasses.replace(rig.deps, catalog=worker_deps(store, tool).catalog)
@@ -276,7 +264,6 @@ async def test_a_change_of_the_catalog_drops_what_was_kept(store: Store, changed
 
 
 async def test_a_clock_that_is_set_back_lengthens_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does one that stands: the time of day and that since the machine's start both have to say that it counts."""
     rig = await Rig(store).allowed()
     rig.now = NOW - timedelta(seconds=1)
     assert await rig.says() == NO
@@ -290,7 +277,6 @@ async def test_a_clock_that_is_set_back_lengthens_nothing(store: Store, monkeypa
 async def test_an_answer_is_good_until_its_last_moment_and_not_in_it(
     store: Store, monkeypatch: pytest.MonkeyPatch, seconds: float, found: Permission
 ) -> None:
-    """By the time since the machine's start, while the time of day stands."""
     moments = SimpleNamespace(monotonic=lambda: 1_000.0)
     monkeypatch.setattr(permissions, "time", moments)
     rig = await Rig(store).allowed()
@@ -299,7 +285,6 @@ async def test_an_answer_is_good_until_its_last_moment_and_not_in_it(
 
 
 async def test_no_answer_is_not_kept(store: Store) -> None:
-    """A check that fails denies the one call; the next one asks again."""
     rig = Rig(store)
     rig.guard.says = RuntimeError("no directory")
     assert (await rig.says()).allowed is False
@@ -343,7 +328,6 @@ async def test_the_later_of_two_answers_counts(
 
 
 async def test_without_a_store_every_call_is_asked_about(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody could say whether what was kept still holds."""
     rig = await Rig(store).allowed()
 
     async def away(*_: Any) -> Any:
@@ -355,7 +339,6 @@ async def test_without_a_store_every_call_is_asked_about(store: Store, monkeypat
 
 
 async def test_the_oldest_make_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is dropped is asked again, and nothing else is."""
     monkeypatch.setattr(permissions, "_KEPT", 2)
     rig = Rig(store)
     for amount in (1, 2, 3):
@@ -381,7 +364,6 @@ async def test_it_has_to_be_asked_for_and_is_bounded(store: Store) -> None:
 async def test_in_a_turn_one_answer_serves_proposal_and_run_but_not_what_people_approved(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    """A permission that is gone by the time people agree stops the call, however quick they were."""
     guard, ledger = Guard(), Ledger()
     tools = [
         pay_tool(ledger, asks, name=name, check_permissions=guard, cache_permission=60.0)

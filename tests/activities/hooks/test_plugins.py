@@ -56,7 +56,6 @@ def catalog() -> Catalog:
 async def test_tools_of_plugins_are_filtered_by_plugin_scope_and_permission(
     actor: str, route: str, roles: tuple[str, ...], expected: set[str], runs: set[str]
 ) -> None:
-    """The model is told of what plugin and scope allow; of that, what the plugin's own check permits runs."""
     found = catalog()
     ctx = pinned(actor=actor, route=route, user=Principal(user="ana", roles=roles))
     seen = {tool.name for tool in found.tool_view(ctx).visible()} - await withheld_tools(found, ctx, at=NOW)

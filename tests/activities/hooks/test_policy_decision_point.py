@@ -39,7 +39,6 @@ CONTEXT = context_mapping(pinned())
 
 
 async def pdp(call: HandlerCall, context: dict[str, Any]) -> Any:
-    """The decision point of the test."""
     return await ASKED[-1](call, context)
 
 
@@ -49,7 +48,6 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_point(url: str, **fields: Any) -> PolicyDecisionPoint:
-    """A decision point on this machine."""
     return PolicyDecisionPoint(url, **{"allow_networks": HERE, "timeout": PATIENCE} | fields)
 
 
@@ -98,7 +96,6 @@ async def judged(point: PolicyDecisionPoint, **rules: Any) -> PolicyVerdict:
     ],
 )
 async def test_a_permit_is_no_opinion(rules: dict[str, str], verdict: str) -> None:
-    """Whatever the rules say stands; its name is in the verdict as that of somebody who was heard."""
     async with Answers({"decision": True}).served() as url:
         found = await judged(a_point(url), **rules)
     assert found.verdict == verdict
@@ -108,7 +105,6 @@ async def test_a_permit_is_no_opinion(rules: dict[str, str], verdict: str) -> No
 
 @pytest.mark.parametrize("does", ["deny", "ask"])
 async def test_a_denial_denies_or_asks(does: Any) -> None:
-    """With the reason it gives for users."""
     answer = {"decision": False, "context": {"reason_admin": {"403": "C076"}, "reason_user": {"403": "no clearance"}}}
     async with Answers(answer).served() as url:
         found = await judged(a_point(url, on_deny=does), auto_approve_if="true")
@@ -136,7 +132,6 @@ async def test_a_denial_denies_or_asks(does: Any) -> None:
 )
 @pytest.mark.parametrize("does", ["ask", "deny"])
 async def test_what_is_no_answer_asks_or_denies(does: Any, body: bytes, status: int) -> None:
-    """Never lets a call pass that the rules would."""
     async with Answers(body, status).served() as url:
         point = a_point(url, on_failure=does)
         found = await judged(point, auto_approve_if="true")
@@ -144,7 +139,6 @@ async def test_what_is_no_answer_asks_or_denies(does: Any, body: bytes, status: 
 
 
 async def test_one_that_is_slow_is_not_waited_for() -> None:
-    """Its own limit ends it, before that of handlers does."""
     answers = Answers(b"never")
     async with answers.served() as url:
         found = await judged(a_point(url, timeout=0.2, on_failure="deny"), auto_approve_if="true")
@@ -153,7 +147,6 @@ async def test_one_that_is_slow_is_not_waited_for() -> None:
 
 
 async def test_one_on_our_own_network_is_not_asked_unless_that_is_allowed() -> None:
-    """The guard of outgoing HTTP stands before it."""
     answers = Answers({"decision": True})
     async with answers.served() as url:
         found = await judged(a_point(url, on_failure="deny", allow_networks=()), auto_approve_if="true")
@@ -162,7 +155,6 @@ async def test_one_on_our_own_network_is_not_asked_unless_that_is_allowed() -> N
 
 
 async def test_it_is_sent_what_the_specification_wants() -> None:
-    """The request fits the schema of the specification; the token is read where secrets are, each time anew."""
     answers, secrets = Answers({"decision": True}), {"PDP_TOKEN": "first-of-all-tokens\n"}
     async with answers.served() as url:
         point = a_point(url, token="env:PDP_TOKEN", secrets=SecretProvider(environment=secrets))
@@ -183,7 +175,6 @@ async def test_it_is_sent_what_the_specification_wants() -> None:
 
 
 async def test_a_secret_that_is_missing_asks() -> None:
-    """Nobody is asked without it."""
     answers = Answers({"decision": True})
     async with answers.served() as url:
         point = a_point(url, token="env:NOT_SET", secrets=SecretProvider(environment={}))
@@ -192,7 +183,6 @@ async def test_a_secret_that_is_missing_asks() -> None:
 
 
 async def test_a_request_and_an_endpoint_of_ones_own() -> None:
-    """As the policies of a decision point are written for what they know; one that fails asks."""
     answers = Answers({"decision": False})
 
     def request(call: HandlerCall, context: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -215,7 +205,6 @@ async def test_a_request_and_an_endpoint_of_ones_own() -> None:
 
 
 def test_a_request_of_a_context_that_lacks_all_is_one_still() -> None:
-    """As `policy test` and `policy explain` may give it."""
     call = HandlerCall(ToolFacts("pay", "generalist", "", ("money",)), {"amount": 1.5})
     assert schema_problems("request", evaluation_request(call, {})) == []
 
@@ -231,12 +220,10 @@ def test_a_request_of_a_context_that_lacks_all_is_one_still() -> None:
     ],
 )
 def test_the_reason_of_a_denial_is_read(context: dict[str, Any], reason: str) -> None:
-    """By the names that the specification's examples have."""
     assert read_decision(json.dumps({"decision": False, "context": context}).encode()) == (False, reason)
 
 
 def test_a_permit_with_obligations_is_none() -> None:
-    """Nobody here can meet them."""
     with pytest.raises(NotDelivered, match="obligations"):
         read_decision(b'{"decision": true, "context": {"obligations": [{"type": "x"}]}}')
 
@@ -257,14 +244,12 @@ def test_a_permit_with_obligations_is_none() -> None:
     ],
 )
 def test_what_is_declared_wrong_is_told_at_start(fields: dict[str, Any], named: str) -> None:
-    """With the field's name."""
     with pytest.raises(ConfigError) as error:
         PolicyDecisionPoint(**{"url": "https://pdp.example.com"} | fields)
     assert error.value.context["field"] == named
 
 
 async def test_the_documents_example_asks_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its module is what a policy names, and what is sent is the document's request, name for name."""
     page = ROOT / "docs" / "authzen.md"
     module = next(block.text for block in blocks(page, "python") if block.file == "rules.py")
     documented = json.loads(blocks(page, "json")[0].text)
@@ -297,7 +282,6 @@ resourcePolicy:
 
 @pytest.mark.cerbos
 async def test_a_real_decision_point_is_asked_and_missed(tmp_path: Path) -> None:
-    """Cerbos permits by its policy, denies another's call, and once it is stopped people are asked."""
     async with running_cerbos(tmp_path, POLICY % CONTEXT["actor"]) as url:
         point = a_point(url)
         assert (await judged(point, auto_approve_if="true")).verdict == "auto"

@@ -1,5 +1,3 @@
-"""Handlers of policies as the gate and the tool's activity ask them: what is no answer asks a person."""
-
 import asyncio
 import contextlib
 import inspect
@@ -48,7 +46,6 @@ async def answer(call: HandlerCall, context: dict[str, Any]) -> Any:
 
 
 def answer_sync(call: HandlerCall, context: dict[str, Any]) -> Any:
-    """The same for those who write no coroutines."""
     SEEN.append((call, context))
     if isinstance(SAYS[0], BaseException):
         raise SAYS[0]
@@ -56,10 +53,7 @@ def answer_sync(call: HandlerCall, context: dict[str, Any]) -> Any:
 
 
 class Rules:
-    """An object that can be called."""
-
     async def __call__(self, call: HandlerCall, context: dict[str, Any]) -> str:
-        """Always free."""
         return "auto"
 
 
@@ -86,7 +80,6 @@ def stuck(call: HandlerCall, context: dict[str, Any]) -> str:
 
 
 async def gone(call: HandlerCall, context: dict[str, Any]) -> str:
-    """Cancels itself."""
     raise asyncio.CancelledError
 
 
@@ -101,7 +94,6 @@ def _fresh() -> Iterator[None]:
 
 
 def handled(ledger: Ledger | None = None, function: str = "answer", **fields: Any) -> Tool:
-    """A tool whose policy has a handler."""
     of_tool = {name: fields.pop(name) for name in ("secrets", "effect", "check_permissions") if name in fields}
     return pay_tool(ledger or Ledger(), ApprovalPolicy(handler=f"test_policy_handlers:{function}", **fields), **of_tool)
 
@@ -120,7 +112,6 @@ async def gate(store: Store, tool: Tool, *args: Any, **fields: Any) -> tuple[Gat
 @pytest.mark.parametrize("function", ["answer", "answer_sync"])
 @pytest.mark.parametrize(("answer", "verdict"), [("auto", "run"), ("user", "ask"), ("deny", "settled")])
 async def test_the_gate_asks_the_handler(store: Store, function: str, answer: str, verdict: str) -> None:
-    """Sync or async, it is told the call and the pinned context; its name is in the ruling."""
     SAYS.append(answer)
     (gate_decision,) = await gate(store, handled(function=function))
     (call, context) = SEEN[0]
@@ -143,12 +134,10 @@ async def test_the_gate_asks_the_handler(store: Store, function: str, answer: st
 
 
 async def test_an_object_that_can_be_called_is_a_handler(store: Store) -> None:
-    """As long as calling it is what answers."""
     assert (await gate(store, handled(function="rules")))[0].kind == "run"
 
 
 async def test_the_card_says_what_the_handler_said(store: Store) -> None:
-    """Its reason stands where a rule's text would, with its level; what is masked on the card is masked there."""
     SAYS.append(HandlerVerdict("ask", "admin", "Ana is a new payee"))
     (gate_decision,) = await gate(
         store, handled(approvers=("role:finance",), show=ShownArguments(secret=("to",)), effect="Pay")
@@ -172,7 +161,6 @@ async def test_the_card_says_what_the_handler_said(store: Store) -> None:
 )
 @pytest.mark.parametrize("function", ["answer", "answer_sync"])
 async def test_whatever_is_no_answer_asks_a_person(store: Store, function: str, answer: Any, why: str) -> None:
-    """A handler that breaks lets nothing pass, ends nothing and quotes nothing."""
     SAYS.append(answer)
     (gate_decision,) = await gate(store, handled(function=function, auto_approve_if="true"))
     assert gate_decision.request is not None
@@ -184,14 +172,12 @@ async def test_whatever_is_no_answer_asks_a_person(store: Store, function: str, 
 
 
 async def test_a_handler_that_cancels_itself_asks_a_person(store: Store) -> None:
-    """And cancels nothing else."""
     (gate_decision,) = await gate(store, handled(function="gone"))
     assert (gate_decision.kind, gate_decision.rule.label) == ("ask", "handler:test_policy_handlers:gone (failed)")
 
 
 @pytest.mark.parametrize("function", ["deaf", "stuck"])
 async def test_a_handler_that_hangs_is_not_waited_for(store: Store, function: str) -> None:
-    """Neither one that ignores being cancelled nor one that blocks its thread."""
     tool = handled(function=function, auto_approve_if="true")
     catalog = worker_deps(store, tool).catalog
     rules_say = catalog.policy("pay").judge(ARGS, {})
@@ -201,7 +187,6 @@ async def test_a_handler_that_hangs_is_not_waited_for(store: Store, function: st
 
 
 async def test_the_handlers_of_a_batch_are_asked_at_once(store: Store) -> None:
-    """A batch of fifty has no more time than one call."""
     together = asyncio.Event()
     words = ["auto", "ask", "deny"]
 
@@ -219,8 +204,6 @@ async def test_the_handlers_of_a_batch_are_asked_at_once(store: Store) -> None:
 
 
 async def test_a_handler_changes_nothing_of_the_call(store: Store) -> None:
-    """It is shown copies: what it writes into them neither runs nor is judged."""
-
     def grow(call: HandlerCall, context: dict[str, Any]) -> str:
         call.args["amount"] = 1_000_000
         context["user"]["id"] = "ceo"
@@ -236,8 +219,6 @@ async def test_a_handler_changes_nothing_of_the_call(store: Store) -> None:
 
 
 async def test_a_handler_is_shown_copies_all_the_way_down(store: Store) -> None:
-    """Neither the lists in a call's arguments nor the maps in its context are the ones that the others read."""
-
     def grow(call: HandlerCall, context: dict[str, Any]) -> str:
         call.args["lines"].append(1_000_000)
         context["user"]["roles"].append("ceo")
@@ -256,7 +237,6 @@ async def test_a_handler_is_shown_copies_all_the_way_down(store: Store) -> None:
 
 
 async def test_the_log_says_which_handler_failed_and_how(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """For who runs the worker: people are asked more often than the policy wants. No argument is in it."""
     SAYS.extend([ValueError("Ana owes 20"), "auto"])
     tool = handled()
     for _ in range(2):
@@ -269,7 +249,6 @@ async def test_the_log_says_which_handler_failed_and_how(store: Store, caplog: p
     ("effect", "verdict", "asked"), [("require_approval", "ask", 1), ("deny", "settled", 0), ("hide", "settled", 0)]
 )
 async def test_global_rules_stand_above_the_handler(store: Store, effect: Any, verdict: str, asked: int) -> None:
-    """What they ask, deny or hide no handler lets pass."""
     SAYS.append("auto")
     (gate_decision,) = await gate(store, handled(), policies=[GlobalRule(name="all", rule="true", effect=effect)])
     assert (gate_decision.kind, len(SEEN)) == (verdict, asked)
@@ -277,8 +256,6 @@ async def test_global_rules_stand_above_the_handler(store: Store, effect: Any, v
 
 
 async def test_a_handler_lets_nothing_pass_to_which_the_permission_check_objects(store: Store) -> None:
-    """Where people may let it pass they are asked, whatever the handler says."""
-
     async def objects(args: Any, context: HookContext) -> Permission:
         return Permission.deny("not yours", can_override=True)
 
@@ -327,7 +304,6 @@ async def test_terms_are_of_the_instant_when_people_were_asked(
     approvers: tuple[str, ...] | None,
     handler_calls: int,
 ) -> None:
-    """Not of that at which the call is judged again; None where it was denied. Nothing is asked twice for nothing."""
     SAYS.append(by_hour)
     tool = pay_tool(Ledger(), policy)
     catalog, call = worker_deps(store, tool).catalog, CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
@@ -338,7 +314,6 @@ async def test_terms_are_of_the_instant_when_people_were_asked(
 
 
 async def test_a_handler_denies_what_a_global_rule_asks(store: Store) -> None:
-    """The stricter one counts."""
     SAYS.append("deny")
     rule = GlobalRule(name="all", rule="true", effect="require_approval")
     (gate_decision,) = await gate(store, handled(), policies=[rule])
@@ -346,7 +321,6 @@ async def test_a_handler_denies_what_a_global_rule_asks(store: Store) -> None:
 
 
 async def test_what_rules_deny_is_not_shown_to_the_handler(store: Store) -> None:
-    """Nor what the schema refuses."""
     SAYS.append("auto")
     denied, wrong = await gate(store, handled(deny_if="args.amount > 10.0"), ARGS, {"amount": "much"})
     assert [denied.outcome and denied.outcome.code, wrong.outcome and wrong.outcome.code] == ["denied", "input_invalid"]
@@ -355,7 +329,6 @@ async def test_what_rules_deny_is_not_shown_to_the_handler(store: Store) -> None
 
 @pytest.mark.parametrize(("answer", "again"), [("ask", "policy"), ("admin", "policy"), (ValueError(), "policy")])
 async def test_a_call_runs_by_its_handler_only_while_it_says_so(store: Store, answer: Any, again: str) -> None:
-    """The tool's activity asks anew; anything but `auto` runs nothing and is judged again."""
     SAYS.append(answer)
     ledger = Ledger()
     tool = handled(ledger)
@@ -364,7 +337,6 @@ async def test_a_call_runs_by_its_handler_only_while_it_says_so(store: Store, an
 
 
 async def test_a_call_that_its_handler_denies_now_is_denied(store: Store) -> None:
-    """By rule or approved by people before: both."""
     SAYS.append(HandlerVerdict("deny", reason="the payee is blocked"))
     ledger = Ledger()
     tool = handled(ledger)
@@ -378,7 +350,6 @@ async def test_a_call_that_its_handler_denies_now_is_denied(store: Store) -> Non
 
 @pytest.mark.parametrize("says", ["auto", "ask", ValueError()])
 async def test_what_people_approved_needs_no_handlers_consent(store: Store, says: Any) -> None:
-    """It asked people, and they have answered; only a denial is more."""
     SAYS.append(says)
     ledger = Ledger()
     tool = handled(ledger)
@@ -388,7 +359,6 @@ async def test_what_people_approved_needs_no_handlers_consent(store: Store, says
 
 
 async def test_the_record_names_the_handler(store: Store) -> None:
-    """What ran by it says so: the rule is the permit's, the handler stands among those who judged."""
     SAYS.append("auto")
     tool = handled()
     (gate_decision,) = await gate(store, tool)
@@ -402,7 +372,6 @@ async def test_the_record_names_the_handler(store: Store) -> None:
 
 
 def test_a_handler_that_is_not_there_is_a_mistake_at_build(store: Store) -> None:
-    """Also where the tool is declared in code."""
     with pytest.raises(ConfigError, match=r"has no `answr`; did you mean `answer`\?") as caught:
         worker_deps(store, handled(function="answr"))
     assert caught.value.context["field"] == "requires_approval.handler"
@@ -410,7 +379,6 @@ def test_a_handler_that_is_not_there_is_a_mistake_at_build(store: Store) -> None
 
 
 async def test_why_terms_are_stricter_hides_what_the_card_masks(store: Store) -> None:
-    """As the handler's own reason; the terms stay as it says."""
     SAYS.append(HandlerVerdict("ask", stricter=Term(min_assurance="mfa", reason="Ana is a new payee")))
     (gate_decision,) = await gate(store, handled(show=ShownArguments(secret=("to",)), effect="Pay"))
     assert gate_decision.request is not None

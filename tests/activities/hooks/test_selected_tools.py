@@ -24,7 +24,6 @@ NAMES = ("pay", "look", "note")
 
 
 def catalog(**fields: Any) -> Catalog:
-    """Three tools and one actor."""
     tools = [pay_tool(Ledger(), False, name=name) for name in NAMES]
     return build_catalog(tools=tools, actors=[Actor(**{"name": "desk", "model": "scripted", **fields})])
 
@@ -57,14 +56,12 @@ def chooses(answer: Any) -> Any:
     ],
 )
 async def test_a_function_chooses_among_what_is_there(answer: Any, left_out: set[str]) -> None:
-    """By who asks and what was collected; an unknown name adds nothing, no list and no answer leave nothing."""
     ctx = pinned(channel="slack", extra={"data": {"more": ["look"]}})
     assert await withheld_tools(catalog(select=chooses(answer)), ctx, at=NOW) == left_out
 
 
 @pytest.mark.row("F10")
 async def test_each_place_chooses_once_more() -> None:
-    """Step, route and actor: a tool is seen that all of them choose."""
     step = Step(name="s", select=chooses(["pay"]))
     routes = (Route(name="r", select=chooses(["pay", "look"]), steps=(step, Step(name="t"))),)
     known = catalog(routes=routes, select=chooses(["pay", "look", "note"]))
@@ -82,7 +79,6 @@ async def test_each_place_chooses_once_more() -> None:
      ("r", set(NAMES)), (RuntimeError("no"), set(NAMES))],
 )  # fmt: skip
 async def test_a_route_that_is_not_chosen_shows_nothing(answer: Any, left_out: set[str]) -> None:
-    """Nor what lies behind it, at any of its steps; outside of all routes nobody is asked."""
     routes = (Route(name="r", steps=(Step(name="s"),)), Route(name="q"))
     known = catalog(routes=routes, route_select=chooses(answer))
     for step in ("", "s"):
@@ -93,7 +89,6 @@ async def test_a_route_that_is_not_chosen_shows_nothing(answer: Any, left_out: s
 
 
 def test_a_choice_of_routes_that_cannot_be_is_an_error_at_build() -> None:
-    """Of routes that are not there, of a route by the name of the key, by what is no such function."""
     routes = (Route(name="r"),)
     with pytest.raises(ConfigError, match="has a function that chooses its `routes`, but declares none"):
         catalog(route_select=chooses([]))
@@ -105,7 +100,6 @@ def test_a_choice_of_routes_that_cannot_be_is_an_error_at_build() -> None:
 
 
 async def test_what_it_is_told_is_a_copy_and_it_has_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It changes nothing, and one that never answers chooses nothing."""
     monkeypatch.setattr(tool_hooks, "SELECT", dataclasses.replace(SELECT, seconds=0.05))
 
     async def slow(context: HookContext, data: dict[str, Any]) -> list[str]:
@@ -119,7 +113,6 @@ async def test_what_it_is_told_is_a_copy_and_it_has_little_time(monkeypatch: pyt
 
 
 async def test_a_function_is_told_what_was_collected_as_a_copy_all_the_way_down() -> None:
-    """And an empty object where nothing was."""
     entries: list[Any] = []
 
     async def select(context: HookContext, data: dict[str, Any]) -> list[str]:
@@ -134,8 +127,6 @@ async def test_a_function_is_told_what_was_collected_as_a_copy_all_the_way_down(
 
 
 def test_what_cannot_be_asked_is_an_error_at_build() -> None:
-    """With the place."""
-
     async def one(context: HookContext) -> list[str]:
         return []
 

@@ -78,12 +78,10 @@ async def forever() -> Any:
 
 
 def tool(name: str = "pay", **fields: Any) -> Tool:
-    """A tool that needs nobody."""
     return pay_tool(LEDGER, fields.pop("requires_approval", False), name=name, **fields)
 
 
 async def gated(deps: WorkerDeps, *names: str, **fields: Any) -> GateReply:
-    """What the gate says of one call of each of these tools."""
     asked = [CallPart(call=f"c1.{at}", tool=name, args=Content(inline=ARGS)) for at, name in enumerate(names, 1)]
     task = GateTask(ctx=pinned(), calls=tuple(asked), **fields)
     return await environment(GATE, is_local=True).run(GateActivity(deps).gate, task)
@@ -92,7 +90,6 @@ async def gated(deps: WorkerDeps, *names: str, **fields: Any) -> GateReply:
 @pytest.mark.row("E04")
 @pytest.mark.parametrize("says", [False, None, 1, "yes", [True], ValueError("down"), SystemExit(1), forever])
 async def test_only_true_is_available(store: Store, says: Any) -> None:
-    """Anything else, an exception and silence leave the tool out; it does not keep the others from being asked."""
     deps = worker_deps(store, tool(available=Switch(says)), tool("wire", available=Switch()), tool("look"))
     asked = ("pay", "wire", "look", "nothing", "pay")
     assert await unavailable_tools(deps.catalog, pinned(), asked, SOON, at=NOW) == {"pay"}
@@ -112,7 +109,6 @@ async def test_all_are_asked_at_once(store: Store) -> None:
 
 
 async def test_only_what_the_actor_could_see_is_asked(store: Store) -> None:
-    """Nobody's function learns of a call of what is hidden, excluded or not the actor's; each is told the context."""
     switches = {name: Switch() for name in ("pay", "hidden", "other")}
     hide = GlobalRule(name="h", rule="tool.name == 'hidden'", effect="hide")
     actors = [Actor(name="desk", model="scripted", tools=("pay", "hidden"))]
@@ -127,7 +123,6 @@ async def test_only_what_the_actor_could_see_is_asked(store: Store) -> None:
 
 
 async def test_what_is_withheld_from_the_model_is_recorded(store: Store) -> None:
-    """The request to the model lacks the tool, and the reply names it; without any, nothing is named."""
     seen: list[CompletionRequest] = []
 
     def react(request: CompletionRequest) -> Any:
@@ -148,7 +143,6 @@ async def test_what_is_withheld_from_the_model_is_recorded(store: Store) -> None
 
 
 async def test_what_was_withheld_does_not_run_though_it_is_there_by_now(store: Store) -> None:
-    """The model proposed what it was not told of; the tool is not even asked."""
     switch = Switch(True)
     deps = worker_deps(store, tool(available=switch), tool("look"))
     reply = await gated(deps, "pay", "look", withheld=("pay",))
@@ -161,7 +155,6 @@ async def test_what_was_withheld_does_not_run_though_it_is_there_by_now(store: S
 
 
 async def test_what_went_away_since_is_seen_at_the_gate_and_where_it_runs(store: Store) -> None:
-    """One answer each time; a call that people approved does not run where the tool is away."""
     switch = Switch(False)
     declared = tool(available=switch, requires_approval=True)
     deps = worker_deps(store, declared)
@@ -178,7 +171,6 @@ async def test_what_went_away_since_is_seen_at_the_gate_and_where_it_runs(store:
 
 
 async def test_nobody_is_asked_about_a_requester_who_is_made_up(store: Store) -> None:
-    """A forged name reaches no function of a developer."""
     switch, guard = Switch(), Guard(Permission.allow())
     deps = worker_deps(store, tool(available=switch, check_permissions=guard), profile="production")
     reply = await gated(deps, "pay")
@@ -204,14 +196,12 @@ async def test_nobody_is_asked_about_a_requester_who_is_made_up(store: Store) ->
 async def test_what_is_no_permission_denies(
     store: Store, says: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A check may signal its no by raising; nothing that is broken lets a call pass, or lets people override it."""
     answer = await permission_of(tool(check_permissions=Guard(says)), dict(ARGS), hook_context(pinned()), SOON)
     assert answer == Permission.deny(f"the permission check {words}")
     assert caplog.messages == [f"tool pay: the permission check {words}"]
 
 
 async def test_a_permission_check_is_told_who_asks_and_may_do_what_it_likes_with_what_it_is_shown(store: Store) -> None:
-    """The context is that of the turn; a list inside of the arguments is another one than that which runs."""
     asked: list[HookContext] = []
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
@@ -229,7 +219,6 @@ async def test_a_permission_check_is_told_who_asks_and_may_do_what_it_likes_with
 async def test_a_call_is_judged_by_what_the_check_said_a_moment_before_where_that_is_known(
     store: Store, cached: bool
 ) -> None:
-    """By the worker's reader of permissions, where one is given; else it is asked anew, and told the same."""
     guard = Guard(Permission.allow())
     declared = tool(check_permissions=guard, cache_permission=60.0)
     deps = worker_deps(store, declared, context={"user.limit": {"type": "number"}})
@@ -255,7 +244,6 @@ async def test_a_call_is_judged_by_what_the_check_said_a_moment_before_where_tha
 async def test_a_past_call_is_judged_at_the_instant_in_question_and_by_nothing_of_the_present(
     store: Store, fields: dict[str, Any], hour: int, asks: str
 ) -> None:
-    """Whom it asks hangs on that instant, and not on whether its tool may be used now."""
     policy = ApprovalPolicy(route_to="ctx.now.hour < 12 ? ['user:ana'] : ['user:bo']")
     deps = worker_deps(store, tool(requires_approval=policy, **fields))
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
@@ -270,7 +258,6 @@ async def test_a_past_call_is_judged_at_the_instant_in_question_and_by_nothing_o
 
 
 async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> None:
-    """At 500 characters; the words are the developer's, the place they are read in is not."""
     guard = Guard(Permission.deny("n" * 501))
     assert (await permission_of(tool(check_permissions=guard), dict(ARGS), hook_context(pinned()))).reason == "n" * 500
 
@@ -288,7 +275,6 @@ async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> No
 async def test_who_runs_the_worker_reads_why_a_tool_is_away(
     store: Store, says: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By the kind of what went wrong and none of its words; a plain yes or no is no fault."""
     deps = worker_deps(store, tool(available=Switch(says)))
     limit = SOON if says is forever else None
     away = await unavailable_tools(deps.catalog, pinned(), ("pay",), limit, at=NOW)
@@ -297,7 +283,6 @@ async def test_who_runs_the_worker_reads_why_a_tool_is_away(
 
 
 async def test_a_dry_run_asks_for_permission_and_runs_nothing(store: Store) -> None:
-    """So that it tells what would have become of the call; a policy's people are not asked."""
     guard = Guard(Permission.allow())
     deps = worker_deps(store, tool(check_permissions=guard, requires_approval=True))
     settled = (await gated(deps, "pay", dry_run=True)).gate_decisions[0].outcome
@@ -306,7 +291,6 @@ async def test_a_dry_run_asks_for_permission_and_runs_nothing(store: Store) -> N
 
 
 async def test_a_permission_is_asked_with_a_copy_and_gives_no_secret_away(store: Store) -> None:
-    """What the check does to its arguments is not what runs, and its words are hidden where they quote a secret."""
     guard = Guard(Permission.deny("Ana is not to be paid", can_override=True))
     given = dict(ARGS)
     answer = await permission_of(
@@ -317,7 +301,6 @@ async def test_a_permission_is_asked_with_a_copy_and_gives_no_secret_away(store:
 
 
 async def test_a_denied_permission_ends_the_call_at_its_gate(store: Store) -> None:
-    """Soft, by policy, under the name of the gate; the others of the batch go on."""
     deps = worker_deps(store, tool(check_permissions=Guard(Permission.deny("not yours"))), tool("look"))
     first, second = (await gated(deps, "pay", "look")).gate_decisions
     assert (first.kind, second.kind) == ("settled", "run")
@@ -328,7 +311,6 @@ async def test_a_denied_permission_ends_the_call_at_its_gate(store: Store) -> No
 
 
 async def test_an_override_asks_whom_the_policy_names_for_this_once(store: Store) -> None:
-    """Its rule is `permission`, nothing of it can be remembered, and who gets no answer is denied as ever."""
     override = Guard(Permission.deny("not yours", can_override=True))
     policy = ApprovalPolicy(auto_approve_if="true", approvers=["user:ana"], allow_remember=True)
     deps = worker_deps(
@@ -341,7 +323,6 @@ async def test_an_override_asks_whom_the_policy_names_for_this_once(store: Store
 
 
 async def test_an_approved_override_runs_and_one_that_nobody_gave_does_not(store: Store) -> None:
-    """An approval for another reason is no override, a plain denial since then stops what people let pass."""
     guard = Guard(Permission.deny("not yours", can_override=True))
     declared = tool(check_permissions=guard)
     deps = worker_deps(store, declared)
@@ -370,7 +351,6 @@ async def test_an_approved_override_runs_and_one_that_nobody_gave_does_not(store
 
 
 async def test_a_misfit_that_is_let_through_is_told_with_the_result_and_on_the_card(store: Store) -> None:
-    """`validation: warn`: the model reads it before the value, people beside the arguments."""
     odd = {"amount": "much"}
     declared = tool(validation="warn")
     asks = tool("wire", validation="warn", requires_approval=True)
@@ -385,8 +365,6 @@ async def test_a_misfit_that_is_let_through_is_told_with_the_result_and_on_the_c
 
 
 async def test_a_doubt_is_asked_with_the_arguments_that_ran(store: Store) -> None:
-    """The tool's own check had corrected them: the question shows what may have happened, and the record has it."""
-
     def round_down(args: Any) -> Any:
         return [] if args["amount"] == 20 else Correction({**args, "amount": 20})
 

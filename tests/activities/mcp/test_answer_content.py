@@ -9,7 +9,6 @@ from signoff.registry.results.tool_result import ToolFailure, ToolResult
 
 
 def text(words: str) -> types.TextContent:
-    """A text."""
     return types.TextContent(text=words)
 
 
@@ -31,13 +30,11 @@ def text(words: str) -> types.TextContent:
     ],
 )
 def test_each_kind_of_content_is_words(block: types.ContentBlock, words: str) -> None:
-    """Beside others as well, a line each."""
     assert call_result(types.CallToolResult(content=[block])) == ToolResult(words)
     assert call_result(types.CallToolResult(content=[text("a"), block])) == ToolResult(f"a\n{words}")
 
 
 def test_structured_content_is_for_programs_and_read_where_there_is_no_text() -> None:
-    """A server that says it as text as well is read by that."""
     both = types.CallToolResult(content=[text("7 degrees")], structured_content={"degrees": 7})
     assert call_result(both) == ToolResult("7 degrees", {"degrees": 7})
     alone = types.CallToolResult(content=[], structured_content=[1])
@@ -46,13 +43,11 @@ def test_structured_content_is_for_programs_and_read_where_there_is_no_text() ->
 
 
 def test_errors_are_failures_in_the_servers_words() -> None:
-    """Also where it has none."""
     assert call_result(types.CallToolResult(content=[text("no")], is_error=True)) == ToolFailure("no")
     silent = call_result(types.CallToolResult(content=[], is_error=True))
     assert silent == ToolFailure("the tool failed at its server, without a word")
 
 
 def test_a_long_text_is_cut_to_what_is_kept() -> None:
-    """No more of it is kept anywhere."""
     found = call_result(types.CallToolResult(content=[text("x" * (RESULT_BYTES + 7))]))
     assert found == ToolResult("x" * RESULT_BYTES)

@@ -19,7 +19,6 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> Upstream:
-    """The folder of a server."""
     return Upstream(tmp_path)
 
 
@@ -110,7 +109,6 @@ async def broken_off(send: Send) -> None:
 async def test_a_call_that_was_sent_and_has_no_readable_answer_is_in_doubt(
     upstream: Upstream, spoil: Callable[[Send], Awaitable[None]]
 ) -> None:
-    """Nothing is sent again; the next call is answered as ever."""
     calls: list[str] = []
     async with by_http(upstream, spoiled(spoil, calls)) as server, using(server) as servers:
         with pytest.raises(InDoubt):
@@ -122,7 +120,6 @@ async def test_a_call_that_was_sent_and_has_no_readable_answer_is_in_doubt(
 
 @pytest.mark.parametrize("status", [401, 403, 429])
 async def test_a_call_that_was_turned_away_is_a_failure(upstream: Upstream, status: int) -> None:
-    """Whoever answers so has not done it."""
     calls: list[str] = []
     async with by_http(upstream, spoiled(page(status, b"no"), calls)) as server, using(server) as servers:
         found = await servers.run("up", NOTE, {"text": "x"})

@@ -55,7 +55,6 @@ async def imported_from(server: ToolServer, folder: Path) -> AsyncIterator[Worke
 
 
 async def call_all(servers: WorkerServers) -> None:
-    """Call a tool for each kind of answer."""
     assert await servers.problems() == []
     assert await servers.run("all", "mcp__all__echo", {"message": "hi"}) == ToolResult("Echo: hi")
     assert await servers.run("all", "mcp__all__get-sum", {"a": 1, "b": 2.5}) == ToolResult(
@@ -81,7 +80,6 @@ async def test_its_tools_are_imported_and_run_as_a_program(tmp_path: Path) -> No
 
 
 async def test_its_tools_are_run_over_http_until_it_is_gone(tmp_path: Path) -> None:
-    """Then a call is a soft failure: nothing was sent."""
     async with over_http() as (url, process):
         server = ToolServer("all", url=url, allow_networks=LOOPBACK, **PATIENT)
         async with imported_from(server, tmp_path) as servers:

@@ -1,5 +1,3 @@
-"""The program of a server ends with the worker that started it, however that ends."""
-
 import asyncio
 import sys
 from asyncio.subprocess import PIPE
@@ -29,7 +27,6 @@ def is_running(process: int) -> bool:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other kernels end no program with its parent")
 async def test_a_program_ends_with_a_worker_that_is_killed() -> None:
-    """It is the program itself that runs, and not a shell before it."""
     worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, stdout=PIPE)
     assert worker.stdout is not None
     program = int(await worker.stdout.readline())
@@ -42,7 +39,6 @@ async def test_a_program_ends_with_a_worker_that_is_killed() -> None:
 
 
 def test_a_program_that_is_not_there_is_told_before_anything_is_started() -> None:
-    """By its name, and wherever it was looked for."""
     with pytest.raises(FileNotFoundError, match="no-such-program-here"):
         bind_to_parent(("no-such-program-here",))
     with pytest.raises(FileNotFoundError):

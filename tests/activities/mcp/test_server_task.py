@@ -26,7 +26,6 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tupl
 
 
 async def test_a_task_is_followed_to_its_result(served: tuple[Upstream, WorkerServers]) -> None:
-    """The call is sent once, and looked after until it is over."""
     upstream, servers = served
     assert await servers.run("up", TASK, {"text": "a7"}) == ToolResult("done: a7")
     assert [each for each in upstream.looks if each[1] == "a7"] == [["get", "a7"], ["get", "a7"]]
@@ -37,7 +36,6 @@ async def test_a_task_is_followed_to_its_result(served: tuple[Upstream, WorkerSe
 async def test_a_task_that_comes_to_nothing_is_a_failure(
     served: tuple[Upstream, WorkerServers], name: str, words: str
 ) -> None:
-    """In its server's words; one that wants to be answered is cancelled."""
     upstream, servers = served
     result = await servers.run("up", TASK, {"text": name})
     assert isinstance(result, ToolFailure)
@@ -47,13 +45,11 @@ async def test_a_task_that_comes_to_nothing_is_a_failure(
 
 @pytest.mark.parametrize("name", ["lost", "cancelled", "nonsense"])
 async def test_a_task_that_is_lost_is_in_doubt(served: tuple[Upstream, WorkerServers], name: str) -> None:
-    """Its server does not know it any more, cancelled it by itself, or says what nobody can read."""
     with pytest.raises(InDoubt, match="no answer came"):
         await served[1].run("up", TASK, {"text": name})
 
 
 async def test_a_call_that_is_cancelled_cancels_its_task(served: tuple[Upstream, WorkerServers]) -> None:
-    """Before whoever cancelled it goes on."""
     upstream, servers = served
     running = asyncio.create_task(servers.run("up", TASK, {"text": "forever"}))
     while ["get", "forever"] not in upstream.looks:
@@ -65,7 +61,6 @@ async def test_a_call_that_is_cancelled_cancels_its_task(served: tuple[Upstream,
 
 
 async def test_a_task_outlives_its_connection(tmp_path: Path) -> None:
-    """A program that ends while it works on one is asked again after it was started anew."""
     upstream = Upstream(tmp_path)
     async with using(by_streams(upstream)) as servers:
         assert await servers.run("up", TASK, {"text": "die"}) == ToolResult("done: die")
@@ -74,7 +69,6 @@ async def test_a_task_outlives_its_connection(tmp_path: Path) -> None:
 
 
 async def test_a_task_of_a_server_that_stays_away_is_lost() -> None:
-    """After a few looks that nobody answered."""
     asked = []
 
     async def ask(request: Any, kind: Any) -> Any:

@@ -27,12 +27,10 @@ TEXT = {"text": "a7"}
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> Upstream:
-    """The folder of a server."""
     return Upstream(tmp_path)
 
 
 async def test_a_call_runs_once_on_its_server(store: Store, upstream: Upstream) -> None:
-    """Asked again it is told the recorded outcome; the server's words are fenced where the tool says so."""
     async with by_http(upstream) as server, using(server) as servers:
         tool = imported_tool(server, untrusted_output=True)
         deps, task = worker_deps(store, tool), task_for(tool, args=TEXT)
@@ -47,7 +45,6 @@ async def test_a_call_runs_once_on_its_server(store: Store, upstream: Upstream) 
 
 
 async def test_a_schema_that_changes_between_approval_and_run_is_not_run(store: Store, upstream: Upstream) -> None:
-    """The approved call is told so, softly."""
     async with by_http(upstream) as server, using(server) as servers:
         tool = imported_tool(server)
         deps, task = worker_deps(store, tool), task_for(tool, args=TEXT)
@@ -59,7 +56,6 @@ async def test_a_schema_that_changes_between_approval_and_run_is_not_run(store: 
 
 
 async def test_a_server_that_dies_in_the_middle_of_a_call_leaves_it_in_doubt(store: Store, upstream: Upstream) -> None:
-    """Its ticket says so, and nobody runs it again; a call of one that only reads is tried again on a new program."""
     async with using(by_streams(upstream)) as servers:
         server = by_streams(upstream)
         waits, reads = imported_tool(server, "wait"), imported_tool(server, "die", read_only=True)
@@ -82,7 +78,6 @@ async def test_a_server_that_dies_in_the_middle_of_a_call_leaves_it_in_doubt(sto
 async def test_a_worker_starts_without_its_servers_and_says_what_is_wrong(
     upstream: Upstream, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It waits for none of them; each tool fails softly until its server is there."""
     away = ToolServer("away", command=("no-such-program-here",), tools=by_streams(upstream, "away").tools)
     caplog.set_level(logging.WARNING, "signoff.activities")
     servers = tool_servers({"away": away}, SecretProvider())
@@ -95,7 +90,6 @@ async def test_a_worker_starts_without_its_servers_and_says_what_is_wrong(
 
 
 async def test_other_tools_are_left_as_they_are(store: Store, upstream: Upstream) -> None:
-    """So is an imported one where a worker has no servers: it fails, and says so."""
     server = by_streams(upstream)
     tool = imported_tool(server)
     assert bind_to_servers(tool, None) is tool
@@ -107,7 +101,6 @@ async def test_other_tools_are_left_as_they_are(store: Store, upstream: Upstream
 async def test_a_turns_call_is_asked_and_runs_on_the_server_as_it_was_changed(
     client: Client, store: Store, task_queue: str, upstream: Upstream
 ) -> None:
-    """A second one, whose tool changed while people were asked, is told so and never sent."""
     async with by_http(upstream) as server:
         tool = imported_tool(server, requires_approval=ApprovalPolicy(edit="approve"), effect="Note {text}")
         catalog = catalog_of([tool], mcp_servers=[server])

@@ -25,7 +25,6 @@ NOTE = "mcp__up__note"
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> Upstream:
-    """The folder of a server."""
     return Upstream(tmp_path)
 
 
@@ -53,7 +52,6 @@ async def both(
 async def test_calls_reach_the_server_as_they_are_and_answers_come_back(
     both: tuple[Upstream, WorkerServers],
 ) -> None:
-    """One connection serves all, in the protocol's newest version; nothing is sent but what was approved."""
     upstream, servers = both
     args = {"text": "häßlich", "none": None, "deep": [1, {"x": None}]}
     assert await servers.run("up", NOTE, args) == ToolResult("done: häßlich")
@@ -69,7 +67,6 @@ async def test_calls_reach_the_server_as_they_are_and_answers_come_back(
 async def test_a_server_that_is_not_done_yet_goes_on_and_one_that_asks_its_caller_is_not_answered(
     both: tuple[Upstream, WorkerServers],
 ) -> None:
-    """By the state that it handed out; what it asks for, nobody here gives."""
     upstream, servers = both
     assert await servers.run("up", "mcp__up__later", {"text": "x"}) == ToolResult("done: x")
     asked = await servers.run("up", "mcp__up__ask", {"text": "x"})
@@ -100,7 +97,6 @@ async def test_a_result_that_is_not_what_the_server_declares_is_a_failure_that_r
 async def test_a_tool_that_changed_is_stale_and_is_not_called(
     upstream: Upstream, caplog: pytest.LogCaptureFixture, change: dict[str, object], field: str
 ) -> None:
-    """Whatever of it changed, between two calls: soft for the model, and a warning with server, tool and remedy."""
     async with by_http(upstream) as server, using(server) as servers:
         assert await servers.run("up", NOTE, {"text": "1"}) == ToolResult("done: 1")
         upstream.change("note", **change)
@@ -117,7 +113,6 @@ async def test_a_tool_that_changed_is_stale_and_is_not_called(
 
 
 async def test_what_is_gone_or_could_not_be_imported_is_told_at_the_start(upstream: Upstream) -> None:
-    """A sentence each; a tool that nobody imported is nobody's business."""
     async with by_http(upstream) as server, using(server) as servers:
         assert await servers.problems() == []
         upstream.tools = [each for each in upstream.tools if each["name"] != "note"]
@@ -136,7 +131,6 @@ async def test_what_is_gone_or_could_not_be_imported_is_told_at_the_start(upstre
 
 
 async def test_servers_that_cannot_be_used_fail_softly(upstream: Upstream) -> None:
-    """One that is not there, one that nobody may be connected to, one without its secret, one that was not imported."""
     tools = upstream.tools
     nobody = "http://127.0.0.1:9/mcp"
     none = imported("none", tools, command=("no-such-program-here",))
@@ -159,7 +153,6 @@ async def test_servers_that_cannot_be_used_fail_softly(upstream: Upstream) -> No
 async def test_a_program_that_ends_in_the_middle_of_a_call_leaves_it_in_doubt_and_is_started_again(
     upstream: Upstream,
 ) -> None:
-    """Nothing is sent twice; the next call has a new program, whether the old one died of a call or by itself."""
     async with using(by_streams(upstream)) as servers:
         waiting = asyncio.create_task(servers.run("up", "mcp__up__wait", {"text": "x"}))
         await upstream.begun(1)
@@ -174,7 +167,6 @@ async def test_a_program_that_ends_in_the_middle_of_a_call_leaves_it_in_doubt_an
 
 
 async def test_programs_end_with_their_worker(upstream: Upstream) -> None:
-    """Also one that is in the middle of a call."""
     async with using(by_streams(upstream)) as servers:
         waiting = asyncio.create_task(servers.run("up", "mcp__up__wait", {"text": "x"}))
         await upstream.begun(1)
@@ -188,7 +180,6 @@ async def test_programs_end_with_their_worker(upstream: Upstream) -> None:
 async def test_what_a_program_prints_beside_the_protocol_is_overheard(
     upstream: Upstream, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And none of it is in the log."""
     (upstream.folder / "garbage").touch()
     async with using(by_streams(upstream)) as servers:
         assert await servers.run("up", NOTE, {"text": "x"}) == ToolResult("done: x")
@@ -198,7 +189,6 @@ async def test_what_a_program_prints_beside_the_protocol_is_overheard(
 async def test_several_calls_share_a_connection_and_one_that_is_stopped_leaves_the_others_alone(
     both: tuple[Upstream, WorkerServers],
 ) -> None:
-    """Each is answered by itself."""
     upstream, servers = both
     waiting = asyncio.create_task(servers.run("up", "mcp__up__wait", {"text": "x"}))
     await upstream.begun(1)
@@ -212,7 +202,6 @@ async def test_several_calls_share_a_connection_and_one_that_is_stopped_leaves_t
 
 
 async def test_secrets_reach_the_server_and_nothing_else(upstream: Upstream) -> None:
-    """A header by its reference; where the server is one of the worker's own programs, a variable."""
     seen: list[bytes] = []
 
     def wrap(app: object) -> object:
@@ -229,7 +218,6 @@ async def test_secrets_reach_the_server_and_nothing_else(upstream: Upstream) -> 
 
 
 async def test_a_tool_that_breaks_the_protocol_leaves_the_others_usable(tmp_path: Path) -> None:
-    """At the import, and where it comes between an approval and the run."""
     good = [
         {"name": "get_me", "description": "Who am I", "inputSchema": {"type": "object", "properties": {}}},
         {"name": "create_branch", "inputSchema": {"type": "object", "properties": {"name": {"type": "string"}}}},

@@ -1,5 +1,3 @@
-"""Reading on, one piece a call, each within the call's budget."""
-
 from typing import Any
 
 import pytest
@@ -52,7 +50,6 @@ async def test_each_piece_fits_its_budget_and_names_the_next(store: Store, budge
 async def test_what_cannot_be_read_is_the_models_mistake(
     store: Store, start: int, fields: dict[str, str], words: str
 ) -> None:
-    """Another turn's handle and a start behind the end: told in words, `input_invalid`."""
     handle = await TruncatedResults(store).keep(TURN, "book", "abcde")
     found = await read_rest(store, {"handle": handle, "start": start}, _context(**fields))
     assert isinstance(found, ToolFailure)
@@ -60,7 +57,6 @@ async def test_what_cannot_be_read_is_the_models_mistake(
 
 
 async def test_a_whole_number_may_be_written_with_a_point(store: Store) -> None:
-    """JSON Schema takes 2.0 for an integer, and so does this."""
     handle = await TruncatedResults(store).keep(TURN, "book", "abcde")
     assert await read_rest(store, {"handle": handle, "start": 2.0}, _context()) == (
         "Characters 2 to 5 of 5; this is its end\ncde"
@@ -68,7 +64,6 @@ async def test_a_whole_number_may_be_written_with_a_point(store: Store) -> None:
 
 
 async def test_only_the_frameworks_tool_is_bound_to_a_store(store: Store) -> None:
-    """Every other tool stays the object it was; this one keeps its definition."""
     tool = pay_tool(Ledger())
     assert bind_to_store(tool, store) is tool
     mine = bind_to_store(READ_REST_TOOL, store)
@@ -80,5 +75,4 @@ async def test_only_the_frameworks_tool_is_bound_to_a_store(store: Store) -> Non
 
 
 def test_words_about_the_rest_can_be_followed_to_the_letter() -> None:
-    """They are the call that reads on."""
     assert how_to_read_on("abc", 7) == 'The rest is read by read_rest(handle="abc", start=7).'

@@ -39,8 +39,6 @@ BYPASS: dict[str, Any] = {**OWN, "routing": "bypass", "bypass_routing": BypassRo
 
 
 class Stage:
-    """What reached sinks and the observer."""
-
     def __init__(self) -> None:
         self.got: dict[str, Delivery] = {}
         self.missed: list[DeliveryFailure] = []
@@ -73,7 +71,6 @@ def spoiling(record: AnnotatedRecord) -> AnnotatedRecord:
 
 
 async def called(store: Store, answer: Any, *to: Destination, **fields: Any) -> tuple[Tool, CallOutcome]:
-    """The tool and the outcome of its one call, which answers so."""
     ledger = Ledger()
     more = {key: fields.pop(key) for key in ("observer", "reducers") if key in fields}
     tool = free(ledger, handler=ledger.handler("pay", answer), **fields)
@@ -98,7 +95,6 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.row("B32")
 async def test_a_record_goes_to_every_destination_each_with_its_view(store: Store) -> None:
-    """Cache, screen, formatters, peers, record and model, of one call; each knows of what it is."""
     stage = Stage()
     to = [
         stage.to("cache"),
@@ -127,7 +123,6 @@ async def test_a_record_goes_to_every_destination_each_with_its_view(store: Stor
 
 @pytest.mark.row("B31")
 async def test_the_model_reads_its_view_and_programs_do_too(store: Store) -> None:
-    """The filtered record is the result: reduced after that, with its cost; nothing else of it is in the outcome."""
     reducers = ReducerRegistry()
     reducers.register("pay", lambda result, given: ToolResult(f"short {result.value}"))  # type: ignore[union-attr]
     model = Destination(name="llm-session", filter=names("fare", "margin"))
@@ -138,13 +133,11 @@ async def test_the_model_reads_its_view_and_programs_do_too(store: Store) -> Non
 
 
 async def test_the_record_holds_the_audit_view(store: Store) -> None:
-    """Of a generalist too, as its handler gave a record: secret fields by name alone, or what the filter says."""
     await called(store, RECORD)
     assert (await facts(store, "outcome"))["result"] == f'{{"fare":120,"margin":0.3,"passport":"{HIDDEN}"}}'
 
 
 async def test_a_tool_has_a_filter_of_its_own(store: Store) -> None:
-    """It goes before that of the destination."""
     stage = Stage()
     filters = {"cache": names("margin"), "audit": names("fare")}
     await called(store, RECORD, stage.to("cache"), filters=filters)
@@ -157,7 +150,6 @@ async def test_a_tool_has_a_filter_of_its_own(store: Store) -> None:
 async def test_what_does_not_arrive_changes_nothing(
     store: Store, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The others have theirs, the call is what it is, and the observer is told which did not, and no value."""
     stage = Stage()
 
     async def sink(delivery: Delivery) -> None:
@@ -197,7 +189,6 @@ def identity_but_named(record: AnnotatedRecord) -> AnnotatedRecord:
 
 @pytest.mark.row("N20")
 async def test_only_the_models_view_can_fail_a_call(store: Store) -> None:
-    """It has happened, and the model is told so; the others have their views, and the record its own."""
     stage = Stage()
     model = Destination(name="llm-session", filter=broken)
     _, outcome = await called(store, ToolResult(RECORD, cost=0.5), model, stage.to("cache"))
@@ -216,7 +207,6 @@ async def test_only_the_models_view_can_fail_a_call(store: Store) -> None:
 
 
 async def test_a_filter_of_the_record_that_fails_hides_everything(store: Store) -> None:
-    """And fails nothing: the fields by name alone."""
     _, outcome = await called(store, RECORD, Destination(name="audit", filter=broken))
     assert outcome.code == "ok"
     fields = ",".join(f'"{name}":"{HIDDEN}"' for name in RECORD.fields)
@@ -224,8 +214,6 @@ async def test_a_filter_of_the_record_that_fails_hides_everything(store: Store) 
 
 
 async def test_an_observer_that_fails_harms_nobody(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """It is only told."""
-
     def observer(value: DeliveryFailure) -> None:
         raise ValueError("no")
 
@@ -235,7 +223,6 @@ async def test_an_observer_that_fails_harms_nobody(store: Store, caplog: pytest.
 
 
 async def test_no_filter_changes_what_others_get(store: Store) -> None:
-    """Each works on a copy."""
     stage = Stage()
     record = AnnotatedRecord({"seats": RecordField([1, 2])})
     spoilt = [stage.to("formatter:a", spoiling), stage.to("cache"), stage.to("formatter:b", spoiling)]
@@ -249,7 +236,6 @@ async def test_no_filter_changes_what_others_get(store: Store) -> None:
 
 
 async def test_what_does_not_fit_its_schema_goes_nowhere(store: Store) -> None:
-    """Looked at before anybody is given anything; the record holds it, the model's view is kept for programs."""
     stage = Stage()
     schema = {"type": "object", "required": ["seat"]}
     _, outcome = await called(store, RECORD, stage.to("cache"), output_schema=schema)
@@ -259,7 +245,6 @@ async def test_what_does_not_fit_its_schema_goes_nowhere(store: Store) -> None:
 
 
 async def test_a_record_that_fits_its_schema_goes_everywhere(store: Store) -> None:
-    """The schema is about the whole record, not about anybody's view."""
     stage = Stage()
     schema = {"type": "object", "required": ["fare", "margin", "passport"]}
     _, outcome = await called(store, RECORD, stage.to("cache"), output_schema=schema)
@@ -267,7 +252,6 @@ async def test_a_record_that_fits_its_schema_goes_everywhere(store: Store) -> No
 
 
 async def test_structured_data_beside_a_record_are_the_handlers_own(store: Store) -> None:
-    """What it gives to programs by itself is not replaced by the model's view."""
     _, outcome = await called(store, ToolResult(RECORD, structured={"seat": 7}))
     assert (outcome.value.inline, outcome.structured) == ('{"fare":120}', Content(inline={"seat": 7}))
 
@@ -276,7 +260,6 @@ async def test_structured_data_beside_a_record_are_the_handlers_own(store: Store
 async def test_a_record_that_is_made_wrongly_goes_nowhere(
     store: Store, fields: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The handler ran: the model is told so, and reads nothing of it; the log has the kind of mistake."""
     stage = Stage()
     _, outcome = await called(store, AnnotatedRecord(fields), stage.to("cache"))
     assert caplog.messages[0].partition(" (")[0] == "pay returned no right record: TypeError"
@@ -284,7 +267,6 @@ async def test_a_record_that_is_made_wrongly_goes_nowhere(
 
 
 async def test_a_value_that_is_no_record_is_told_to_the_model_alone(store: Store) -> None:
-    """Nothing is guessed from what it looks like."""
     stage = Stage()
     _, outcome = await called(store, {"fields": {"fare": 1}}, stage.to("cache"))
     assert (outcome.value.inline, stage.got) == ('{"fields":{"fare":1}}', {})
@@ -301,7 +283,6 @@ async def dispatched(store: Store, *, with_private: bool) -> list[CloudEvent]:
 
 @pytest.mark.row("B30")
 async def test_a_routed_call_is_an_event_with_its_arguments_before_its_handler_is_called(store: Store) -> None:
-    """The handler finds it written: `tool_call:pay` of `actor:desk`."""
     seen: list[CloudEvent] = []
 
     async def pay(args: Mapping[str, Any], ctx: ToolContext) -> str:
@@ -317,7 +298,6 @@ async def test_a_routed_call_is_an_event_with_its_arguments_before_its_handler_i
 
 @pytest.mark.row("B37")
 async def test_a_routed_specialists_event_is_private_to_the_actor_that_called(store: Store) -> None:
-    """Dispatched alike, and sent to the subscriptions of that actor; those of others and of nobody react to nothing."""
     await called(store, "paid", **OWN)
     assert await dispatched(store, with_private=False) == []
     (event,) = await dispatched(store, with_private=True)
@@ -339,7 +319,6 @@ async def test_a_bypass_is_no_event_and_recorded_all_the_same(store: Store) -> N
 @pytest.mark.row("B39")
 @pytest.mark.parametrize("fields", [OWN, BYPASS])
 async def test_a_specialists_call_is_recorded_whole(store: Store, fields: dict[str, Any]) -> None:
-    """Who, what, with which arguments and result, when, for how long, how dispatched, why, where declared."""
     tool, outcome = await called(store, "paid Ana", secrets=("to",), effect="", tags=("money",), **fields)
     ended = await facts(store, "outcome")
     routing = fields.get("routing", "routed")
@@ -354,7 +333,6 @@ async def test_a_specialists_call_is_recorded_whole(store: Store, fields: dict[s
 
 @pytest.mark.row("B40")
 async def test_every_call_that_ran_says_how_it_was_dispatched(store: Store) -> None:
-    """Generalists too, in the record of their outcome; their arguments and results stay digests."""
     tool, _ = await called(store, "paid", tags=("money",))
     ended = await facts(store, "outcome")
     value = {
@@ -375,7 +353,6 @@ async def test_every_call_that_ran_says_how_it_was_dispatched(store: Store) -> N
 
 @pytest.mark.row("B39")
 async def test_what_is_long_is_cut_in_the_record_and_kept_in_the_store(store: Store) -> None:
-    """A result has the record's own limit, whatever the model reads; large arguments are kept apart, masked."""
     ledger = Ledger()
     args = {"amount": 20, "to": "ü" * 9_000}
     tool = free(ledger, handler=ledger.handler("pay", "é" * 5_000), **OWN)
@@ -390,8 +367,6 @@ async def test_what_is_long_is_cut_in_the_record_and_kept_in_the_store(store: St
 
 
 async def test_a_specialists_failure_is_recorded_without_its_secrets(store: Store) -> None:
-    """Its words, and what it was called with."""
-
     def fails(args: Any, ctx: Any) -> Any:
         raise ValueError(f"{args['to']} is not there")
 
@@ -406,7 +381,6 @@ async def test_a_specialists_failure_is_recorded_without_its_secrets(store: Stor
 
 
 async def test_a_second_run_of_the_same_call_records_nothing_more(store: Store) -> None:
-    """What an activity that is tried again writes is there already."""
     ledger = Ledger()
     tool = free(ledger, read_only=True, **BYPASS)
     deps = worker_deps(store, tool)
@@ -417,7 +391,6 @@ async def test_a_second_run_of_the_same_call_records_nothing_more(store: Store) 
 
 
 async def test_all_destinations_are_served_at_once(store: Store) -> None:
-    """Each waits for the other, and both have theirs."""
     stage, there = Stage(), [asyncio.Event(), asyncio.Event()]
 
     def sink(mine: int) -> Any:
@@ -433,7 +406,6 @@ async def test_all_destinations_are_served_at_once(store: Store) -> None:
 
 
 async def test_a_turn_that_is_cancelled_meanwhile_does_not_lose_what_happened(store: Store) -> None:
-    """A slow sink is no reason to forget an effect."""
     arrived, go = asyncio.Event(), asyncio.Event()
 
     async def slow(delivery: Delivery) -> None:
@@ -456,8 +428,6 @@ async def test_a_turn_that_is_cancelled_meanwhile_does_not_lose_what_happened(st
 
 
 async def test_what_a_handler_does_to_its_arguments_changes_no_record(store: Store) -> None:
-    """One that takes its secret out and puts something unwritable in: the secret stays hidden, the call recorded."""
-
     def spoils(args: Any, ctx: Any) -> Any:
         secret = args.pop("to")
         args["amount"] = object()

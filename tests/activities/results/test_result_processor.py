@@ -78,7 +78,6 @@ def _raises(args: Any, ctx: Any) -> Any:
 @pytest.mark.row("E21")
 @pytest.mark.row("N11")
 async def test_a_result_is_reduced_before_it_is_cut(store: Store) -> None:
-    """What the reducer left is cut and counted; structured data and cost stay."""
     outcome = await _outcome(store, ToolResult("x" * 100, {"rows": 3}, 0.5), 20, reducer=_numbered)
     assert outcome.value.inline == f"{'x' * 20}\n[truncated \u2014 56 chars total]"
     assert (outcome.truncated, outcome.original_chars, outcome.cost) == (True, 56, 0.5)
@@ -89,8 +88,6 @@ async def test_a_result_is_reduced_before_it_is_cut(store: Store) -> None:
 
 @pytest.mark.row("E21")
 async def test_a_reducer_is_told_the_arguments_that_were_approved(store: Store) -> None:
-    """Whatever the handler has made of its own."""
-
     def spoils(args: Any, ctx: Any) -> str:
         args["to"] = "nobody"
         return "paid"
@@ -100,7 +97,6 @@ async def test_a_reducer_is_told_the_arguments_that_were_approved(store: Store) 
 
 
 async def test_errors_are_reduced_too_and_a_failing_reducer_changes_nothing(store: Store) -> None:
-    """An exception's words and an explicit failure go through it; one that raises leaves the text."""
     assert (await _outcome(store, _raises, reducer=_numbered)).value.inline == "short: no such"
     failed = await _outcome(store, ToolFailure("input is odd", "input_invalid"), reducer=_numbered)
     assert (failed.code, failed.value.inline) == ("input_invalid", "short: input i")
@@ -114,7 +110,6 @@ async def test_errors_are_reduced_too_and_a_failing_reducer_changes_nothing(stor
 
 @pytest.mark.row("N11")
 async def test_a_reducer_and_an_error_give_no_secret_away(store: Store) -> None:
-    """The values of secret arguments are gone before the reducer sees an error."""
     outcome = await _outcome(store, _raises, 1_000, secrets=("to",), effect="", reducer=lambda result, given: result)
     assert outcome.value.inline == "no such account: 20 for [hidden]"
 
@@ -122,7 +117,6 @@ async def test_a_reducer_and_an_error_give_no_secret_away(store: Store) -> None:
 @pytest.mark.row("X15")
 @pytest.mark.row("V15")
 async def test_error_texts_are_cut_as_well(store: Store) -> None:
-    """The same marker, the same fields beside it, the same way to the rest."""
     outcome = await _outcome(store, ToolFailure("e" * 50), 10)
     assert outcome.value.inline == f"{'e' * 10}\n[truncated \u2014 50 chars total]"
     assert (outcome.code, outcome.truncated, outcome.original_chars) == ("execution_failed", True, 50)
@@ -133,7 +127,6 @@ async def test_error_texts_are_cut_as_well(store: Store) -> None:
 
 @pytest.mark.row("V15")
 async def test_only_an_actor_that_may_read_on_is_told_how(store: Store) -> None:
-    """The handle is in the outcome of each result that was cut; the words are for who has the tool."""
     plain = await _outcome(store, "x" * 50, 10)
     reader = await _outcome(store, "x" * 50, 10, actors=[READER])
     assert (plain.note, plain.rest) == ("", reader.rest)
@@ -155,7 +148,6 @@ async def test_a_result_waits_for_the_store_that_keeps_its_rest(tmp_path: Path) 
 
 
 async def test_the_rest_has_an_end(store: Store) -> None:
-    """Of an endless text the first MiB is kept, whole characters only."""
     outcome = await _outcome(store, "é" * RESULT_BYTES, 10)
     rest = await TruncatedResults(store).read(TURN, outcome.rest, 0, RESULT_BYTES)
     assert rest is not None
@@ -167,7 +159,6 @@ async def test_the_rest_has_an_end(store: Store) -> None:
 @pytest.mark.row("N11")
 @pytest.mark.parametrize("answer", [ORDERS, ToolFailure(ORDERS), _raises])
 async def test_text_from_outside_is_cut_and_then_fenced(store: Store, answer: Any) -> None:
-    """Results and errors: the closing fence is whole however little of the text is left; our own words are outside."""
     outcome = await _outcome(store, answer, 25, untrusted_output=True, actors=[READER])
     first, *_, last = str(outcome.value.inline).splitlines()
     mark = first[1:17]
@@ -181,7 +172,6 @@ async def test_text_from_outside_is_cut_and_then_fenced(store: Store, answer: An
 @pytest.mark.row("B06")
 @pytest.mark.row("V05")
 async def test_a_result_that_does_not_fit_is_told_and_recorded_whole(store: Store) -> None:
-    """The model is told that it happened; programs and the record get all that was returned, and the cost."""
     schema = {"type": "object", "properties": {"rows": {"type": "integer"}}, "required": ["rows"]}
     wrong = await _outcome(store, ToolResult({"rows": "many"}, cost=0.25), output_schema=schema)
     assert (wrong.code, wrong.gate, wrong.cost) == ("execution_failed", "output", 0.25)
@@ -201,7 +191,6 @@ async def test_a_result_that_does_not_fit_is_told_and_recorded_whole(store: Stor
 async def test_updates_are_carried_where_they_are_plain_json_objects(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Anything else is warned of and left out, and the call has succeeded all the same; a misfit updates nothing."""
     good = await _outcome(store, ToolResult("paid", data_update={"a": [1]}, context_update={"b": {"c": None}}))
     assert (good.data_update, good.context_update) == (Content(inline={"a": [1]}), Content(inline={"b": {"c": None}}))
     assert caplog.messages == []
@@ -232,7 +221,6 @@ async def test_updates_are_carried_where_they_are_plain_json_objects(
 
 @pytest.mark.parametrize(("levels", "kept"), [(MAX_NESTING, True), (MAX_NESTING + 1, False)])
 async def test_data_nested_deeper_than_a_record_holds_are_only_named(store: Store, levels: int, kept: bool) -> None:
-    """By their kind; a hundred levels are still data."""
     deep: list[Any] = []
     for _ in range(levels - 1):
         deep = [deep]
@@ -241,7 +229,6 @@ async def test_data_nested_deeper_than_a_record_holds_are_only_named(store: Stor
 
 
 async def test_updates_of_exactly_the_size_of_a_result_are_carried(store: Store) -> None:
-    """One MiB of JSON, and not a byte more."""
     update = {"a": "x" * (RESULT_BYTES - len('{"a":""}'))}
     outcome = await _outcome(store, ToolResult("paid", data_update=update))
     assert outcome.data_update is not None
@@ -253,14 +240,12 @@ async def test_updates_of_exactly_the_size_of_a_result_are_carried(store: Store)
 async def test_an_update_of_the_context_that_is_left_out_is_named(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """So that whoever reads the log knows which of the two it was."""
     assert (await _outcome(store, ToolResult("paid", context_update=[1]))).context_update is None  # type: ignore[arg-type]
     assert caplog.messages[0].partition(" (")[0] == ("the context update of pay is no plain JSON object: left out")
 
 
 @pytest.mark.row("F03")
 async def test_meta_is_kept_of_successes_and_failures(store: Store) -> None:
-    """A plain JSON object, without secrets; anything else is left out."""
     told = {"meta": {"of": "Ana", "ms": 4}}
     for answer in (ToolResult("paid", **told), ToolFailure("sold out", **told)):
         outcome = await _outcome(store, answer, secrets=("to",), effect="")
@@ -269,7 +254,6 @@ async def test_meta_is_kept_of_successes_and_failures(store: Store) -> None:
 
 
 async def test_a_misfit_is_not_tried_again(store: Store) -> None:
-    """The ticket holds it: the same call comes back with the same words and runs nothing."""
     ledger = Ledger()
     tool = free(ledger, output_schema={"type": "integer"})
     deps, task = worker_deps(store, tool), task_for(tool)
@@ -280,7 +264,6 @@ async def test_a_misfit_is_not_tried_again(store: Store) -> None:
 
 @pytest.mark.row("E30")
 async def test_each_result_has_its_own_duration(store: Store) -> None:
-    """In milliseconds, of failures too."""
     assert (await _outcome(store, "paid")).duration_ms >= 0
 
     async def slow(args: dict[str, Any], ctx: Any) -> str:
@@ -318,7 +301,6 @@ def _law_deps(store: Store) -> WorkerDeps:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["free", "asked", "small", "barred", "unknown"]), min_size=1, max_size=60))
 async def test_every_call_of_a_batch_counts_in_its_split(names: list[str]) -> None:
-    """One ruling a call, in order; refused, unknown and waiting ones count; the next batch has a budget of its own."""
     share = RESULT_CHARS_PER_BATCH // len(names)
     with tempfile.TemporaryDirectory() as folder:
         async with open_store(f"sqlite:///{folder}/law.db") as store:
@@ -350,9 +332,6 @@ ODD = st.text(
 async def test_what_a_budget_leaves_and_its_rest_are_the_whole(
     store: Store, text: str, budget: int, fails: bool, outside: bool
 ) -> None:
-    """Whatever the characters: the first of them and the marker, longer than the budget by the marker and fences only,
-    and from there on the rest, piece by piece, with nothing lost, repeated or changed.
-    """
     tool = free(Ledger(), untrusted_output=outside)
     results = ResultProcessor(worker_deps(store, tool), tool)
     value = ToolFailure(text) if fails else ToolResult(text, [text], 0.5)
@@ -376,13 +355,11 @@ async def test_what_a_budget_leaves_and_its_rest_are_the_whole(
 
 
 def test_the_completion_of_a_call_is_in_its_id() -> None:
-    """Stand-ins included; anything that is no call's id has none, and makes no finished call fail."""
     assert [completion_of(call) for call in ("c1.1", "c12.3", "c2.1001")] == [1, 12, 2]
     assert [completion_of(call) for call in ("", "c", "c0.1", "x1.1", "c1", "1.1", "c1.1x")] == [0] * 7
 
 
 async def test_what_a_failure_wishes_to_change_hides_secrets(store: Store) -> None:
-    """In data and in context, as in its words."""
     failure = ToolFailure("no such account: Ana", data_update={"a": "Ana"}, context_update={"b": ["Ana", 1]})
     outcome = await _outcome(store, failure, secrets=("to",), effect="")
     assert outcome.value.inline == "no such account: [hidden]"
@@ -426,14 +403,12 @@ async def _processed(
 async def test_what_a_specialist_returned_is_kept_for_the_record_and_of_others_nothing(
     store: Store, value: Any, kept: str
 ) -> None:
-    """Whole, however little of it the model reads; a generalist's result is in the record as a digest alone."""
     specialist = await _processed(store, value, budget=3, **OWN)
     assert (specialist.kept, specialist.outcome.truncated) == (kept, True)
     assert (await _processed(store, value)).kept is None
 
 
 async def test_work_that_was_handed_off_is_marked_so_whatever_the_output_schema_says(store: Store) -> None:
-    """Its result comes later, and the schema is about that one."""
     outcome = (await _processed(store, HandOff("e1"), output_schema={"type": "integer"})).outcome
     assert (outcome.handed, outcome.code, outcome.gate) == (True, "ok", "execute")
     assert outcome.structured == Content(inline={"event_id": "e1"})
@@ -444,7 +419,6 @@ async def test_work_that_was_handed_off_is_marked_so_whatever_the_output_schema_
 async def test_a_record_is_delivered_under_the_key_of_its_ticket_or_of_its_permit(
     store: Store, monkeypatch: pytest.MonkeyPatch, key: str | None, told: str | None
 ) -> None:
-    """By which a sink knows a second delivery of the same call, also where the call has no ticket."""
     monkeypatch.setattr(record_distribution, "SECONDS", 60.0)
     got: list[Delivery] = []
 
@@ -457,7 +431,6 @@ async def test_a_record_is_delivered_under_the_key_of_its_ticket_or_of_its_permi
 
 
 async def test_secrets_are_hidden_in_all_that_a_result_holds(store: Store) -> None:
-    """In structured data and in both updates as in the text, also deep down; what is no secret stays."""
     result = ToolResult(
         "paid Ana",
         {"to": ["Ana", 1]},
@@ -492,13 +465,11 @@ async def test_what_a_failure_wishes_is_no_plain_object_also_where_nothing_is_hi
     ],
 )
 async def test_a_cost_that_is_no_amount_of_money_counts_as_none(store: Store, cost: Any, usd: float) -> None:
-    """Neither does it fail the call, whose effect has happened, nor does it move a budget."""
     outcome = (await _processed(store, ToolResult("paid", cost=cost))).outcome
     assert (outcome.code, outcome.cost) == ("ok", usd)
 
 
 async def test_a_reducer_reads_structured_data_cost_and_code_beside_the_text(store: Store) -> None:
-    """It may shorten by what programs get, and by how a call failed."""
     seen: list[Result] = []
 
     def looks(result: Result, given: ReducerInput) -> Result:
@@ -512,7 +483,6 @@ async def test_a_reducer_reads_structured_data_cost_and_code_beside_the_text(sto
 
 @pytest.mark.parametrize(("more", "kept"), [(0, True), (1, False)])
 async def test_structured_data_of_exactly_the_size_of_a_result_are_kept(store: Store, more: int, kept: bool) -> None:
-    """One MiB of JSON, and not a byte more; the call has succeeded all the same."""
     text = "x" * (RESULT_BYTES - len('""') + more)
     outcome = (await _processed(store, ToolResult("paid", text))).outcome
     assert (outcome.code, outcome.structured is not None) == ("ok", kept)
@@ -527,7 +497,6 @@ async def test_structured_data_of_exactly_the_size_of_a_result_are_kept(store: S
 async def test_a_failure_keeps_its_words_and_says_that_its_updates_are_lost(
     store: Store, updates: dict[str, Any], taken: bool
 ) -> None:
-    """After the sentence on how to read on; where they fit they are taken, and nothing is said."""
     fields: dict[str, Any] = {"updates": ("project",), "context": {"project": {"type": "string"}}, "actors": [READER]}
     outcome = (await _processed(store, ToolFailure("no account", **updates), budget=2, **fields)).outcome
     assert (outcome.code, outcome.gate, outcome.original_chars) == ("execution_failed", "execute", 10)

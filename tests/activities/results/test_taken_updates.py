@@ -48,7 +48,6 @@ async def made(store: Store, result: ToolResult, names: tuple[str, ...] = MEANT,
 async def test_what_fits_is_taken_beside_what_was_wished(
     store: Store, caplog: pytest.LogCaptureFixture, data: Any, context: Any, taken: Updates | None
 ) -> None:
-    """Data or context alone too; the result and its cost stay what they are, and nobody is warned."""
     outcome = (await made(store, ToolResult("paid", {"n": 1}, 0.5, data_update=data, context_update=context))).outcome
     assert (outcome.code, outcome.gate, outcome.value.inline, outcome.cost) == ("ok", "execute", "paid", 0.5)
     assert outcome.updates == taken
@@ -65,7 +64,6 @@ async def test_what_fits_is_taken_beside_what_was_wished(
 async def test_a_wish_without_anybody_to_take_it_is_only_told(
     store: Store, caplog: pytest.LogCaptureFixture, fields: dict[str, Any]
 ) -> None:
-    """For who reads the outcome, also one that would not fit; the call has succeeded."""
     result = ToolResult("paid", data_update={"city": 3}, context_update={"project": 4})
     outcome = (await made(store, result, **fields)).outcome
     assert (outcome.code, outcome.gate, outcome.updates) == ("ok", "execute", None)
@@ -75,7 +73,6 @@ async def test_a_wish_without_anybody_to_take_it_is_only_told(
 
 
 async def test_a_tool_that_wishes_nothing_changes_nothing(store: Store) -> None:
-    """Though it might."""
     outcome = (await made(store, ToolResult("paid"))).outcome
     assert (outcome.code, outcome.data_update, outcome.context_update, outcome.updates) == ("ok", None, None, None)
 
@@ -83,7 +80,6 @@ async def test_a_tool_that_wishes_nothing_changes_nothing(store: Store) -> None:
 async def test_names_that_nobody_declares_are_left_out_of_what_is_taken(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Those that the tool does not name, or that are no such data or field; the log says which."""
     result = ToolResult("paid", data_update={"city": "Porto", "city2": 1, "project": 2}, context_update={"city": 3})
     outcome = (await made(store, result)).outcome
     assert (outcome.code, outcome.updates) == ("ok", Updates(data={"city": "Porto"}))
@@ -94,7 +90,6 @@ async def test_names_that_nobody_declares_are_left_out_of_what_is_taken(
 
 
 async def test_where_every_name_is_left_out_nothing_is_taken(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """The wish is told; the warning names the first 200 characters of what it was, whatever a tool makes up."""
     names = {f"n{number:03}": 1 for number in range(90)}
     outcome = (await made(store, ToolResult("paid", data_update=names))).outcome
     assert (outcome.code, outcome.updates, outcome.data_update) == ("ok", None, Content(inline=names))
@@ -103,7 +98,6 @@ async def test_where_every_name_is_left_out_nothing_is_taken(store: Store, caplo
 
 
 async def test_a_value_that_does_not_fit_fails_the_call_and_takes_nothing(store: Store) -> None:
-    """Not even what fits: the model is told that it happened; structured data and the cost stay, wishes do not."""
     result = ToolResult("paid", {"n": 1}, 0.5, data_update={"city": "Porto"}, context_update={"project": 4})
     outcome = (await made(store, result)).outcome
     assert (outcome.code, outcome.gate) == ("execution_failed", "update")
@@ -116,7 +110,6 @@ async def test_a_value_that_does_not_fit_fails_the_call_and_takes_nothing(store:
 async def test_names_that_are_left_out_are_warned_of_beside_a_value_that_does_not_fit(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Both are the tool's mistake; the words of the failure are cut and fenced as every result is."""
     result = ToolResult("paid", data_update={"other": 1, "city": 3})
     outcome = (await made(store, result, budget=20, untrusted_output=True)).outcome
     assert (outcome.gate, outcome.truncated) == ("update", True)
@@ -127,7 +120,6 @@ async def test_names_that_are_left_out_are_warned_of_beside_a_value_that_does_no
 
 
 async def test_what_is_no_plain_object_neither_counts_nor_fails(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """It is left out before it is looked at; the other of the two counts."""
     wrong: Any = ["city"]
     outcome = (await made(store, ToolResult("paid", data_update=wrong, context_update={"project": "open"}))).outcome
     assert (outcome.code, outcome.data_update, outcome.updates) == ("ok", None, Updates(context={"project": "open"}))
@@ -138,13 +130,11 @@ async def test_what_is_no_plain_object_neither_counts_nor_fails(store: Store, ca
 
 
 async def test_a_result_outside_of_its_output_schema_updates_nothing(store: Store) -> None:
-    """It failed before its wishes were read."""
     result = ToolResult("paid", data_update={"city": "Porto"})
     outcome = (await made(store, result, output_schema={"type": "integer"})).outcome
     assert (outcome.gate, outcome.updates, outcome.data_update) == ("output", None, None)
 
 
 async def test_the_record_keeps_what_was_returned_whatever_became_of_its_updates(store: Store) -> None:
-    """A specialist's, word for word."""
     fields: dict[str, Any] = {"scope": "specialist", "justification": "the desk alone pays"}
     assert (await made(store, ToolResult("paid", data_update={"city": 3}), **fields)).kept == "paid"

@@ -29,7 +29,6 @@ def _ran(tool: str, **args: Any) -> str:
 
 
 async def pay(amount: int, to: str) -> str:
-    """Pay somebody."""
     return _ran("pay", amount=amount, to=to)
 
 
@@ -93,7 +92,6 @@ async def may_refund(args: dict[str, Any], context: HookContext) -> Permission:
 
 
 async def order(items: list[dict[str, Any]], to: str) -> str:
-    """Order things."""
     return _ran("order", items=len(items), to=to)
 
 
@@ -103,7 +101,6 @@ async def batch(items: list[int], memo: str, to: str) -> str:
 
 
 async def look(place: str) -> str:
-    """Look somewhere."""
     return f"nothing at {place}"
 
 

@@ -67,8 +67,6 @@ service lmtp {{
 
 @dataclass(frozen=True)
 class Dovecot:
-    """Its ports on loopback."""
-
     imap: int
     lmtp: int
 

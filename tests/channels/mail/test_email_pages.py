@@ -13,7 +13,6 @@ LONG = "x" * 600
 
 @pytest.mark.chromium
 async def test_a_card_fits_a_desk_and_a_phone(tmp_path: Path) -> None:
-    """With the longest values that there are; its buttons lead to the link alone."""
     async with mail_rig() as rig:
         card = a_notice(args={"to": LONG, "amount": "1200 " * 90, "note": "<img src=//else.example/x>"})
         sent = await rig.channel.deliver(card, None)

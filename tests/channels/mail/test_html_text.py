@@ -9,7 +9,6 @@ from signoff.channels.mail.quotes import CUT, SIGNED
 
 
 def seen(html: str) -> list[str]:
-    """The lines that hold something."""
     return [line for line in html_lines(html) if line not in ("", "> ")]
 
 
@@ -47,7 +46,6 @@ def seen(html: str) -> list[str]:
     ],
 )
 def test_html_is_read_as_it_is_shown(html: str, lines: list[str]) -> None:
-    """Blocks and breaks end lines, entities are read, what is hidden or unfinished is not."""
     assert seen(html) == lines
 
 
@@ -70,7 +68,6 @@ def test_html_is_read_as_it_is_shown(html: str, lines: list[str]) -> None:
     ],
 )
 def test_quotes_and_signatures_of_clients_are_marked(html: str, lines: list[str] | None) -> None:
-    """As in plain text with `>`; from Outlook's rule on, all is a quote."""
     assert seen(html) == (lines or ["> On Sun:", "> Pay", "Yes", "Now"])
 
 
@@ -81,7 +78,6 @@ PIECES = """<|>|/|=|"|'|<p>|</p>|<br>|<blockquote>|</blockquote>|<div |<!--|-->|
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(PIECES.split("|")), max_size=40).map("".join) | st.text(max_size=60))
 def test_any_text_is_read_as_html(html: str) -> None:
-    """No document raises, and lines hold no line ends."""
     assert not any("\n" in line for line in html_lines(html))
 
 

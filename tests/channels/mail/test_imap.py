@@ -76,7 +76,6 @@ class MailboxPost(Post):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Dovecot]:
-    """One server for all of these tests."""
     with dovecot() as made:
         yield made
 
@@ -123,7 +122,6 @@ class Watch:
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    """What the thread that reads the mailbox does."""
     watch, wait, poll = Watch(), imap._wait, IdleManager.poll
 
     def waiting(*given: Any) -> None:
@@ -152,7 +150,6 @@ async def listening(rig: ChannelRig) -> AsyncIterator[None]:
 
 
 async def until(rig: ChannelRig, approval: str, state: str) -> None:
-    """Hear what comes in until a request is in that state."""
     async with asyncio.timeout(LOOK_SECONDS / 2):
         while rig.request(approval).state != state:
             await rig.process_inbound()
@@ -160,7 +157,6 @@ async def until(rig: ChannelRig, approval: str, state: str) -> None:
 
 
 def post(rig: ChannelRig) -> MailboxPost:
-    """The fake people of the rig."""
     assert isinstance(rig.vendor, MailboxPost)
     return rig.vendor
 
@@ -173,7 +169,6 @@ def answer(rig: ChannelRig, words: str) -> bytes:
 
 
 async def test_an_answer_is_heard_as_soon_as_it_lies_there(rig: ChannelRig, watch: Watch) -> None:
-    """Long before the mailbox is looked into anyway; and once, however often it is watched."""
     request = await rig.ask()
     async with listening(rig):
         await watch.again()
@@ -241,13 +236,11 @@ async def test_a_mail_that_comes_while_another_is_taken_is_heard_at_once(rig: Ch
     ],
 )
 def test_a_count_that_is_told_again_is_no_new_mail(expected: list[tuple[list[bytes], int]], new: list[bool]) -> None:
-    """Some servers tell it whenever they are asked something; mail that was taken away makes room for a new one."""
     count = imap._Count()
     assert [count.grew(*each) for each in expected] == new
 
 
 async def test_what_came_while_nobody_watched_is_heard_and_what_cannot_be_read_is_passed_over(rig: ChannelRig) -> None:
-    """A mail of machines, one that is none and one beyond all size hold nothing up."""
     request = await rig.ask()
     away = judged(post(rig)._reply(rig.card(rig.bo), rig.bo, "approve"))
     post(rig).deliver(b"Auto-Submitted: auto-replied\r\n" + away)
@@ -271,7 +264,6 @@ async def test_the_address_of_a_card_lies_in_the_same_mailbox(rig: ChannelRig) -
 
 
 async def test_what_cannot_be_kept_stays_unread(rig: ChannelRig) -> None:
-    """It is taken again when the store is back."""
     request = await rig.ask()
     post(rig).deliver(answer(rig, "approve"))
 
@@ -288,7 +280,6 @@ async def test_what_cannot_be_kept_stays_unread(rig: ChannelRig) -> None:
 async def test_a_mail_that_takes_too_long_holds_up_no_other(
     rig: ChannelRig, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is tried once more, and then left with a mark that its owner sees."""
     monkeypatch.setattr(imap, "_HAND_SECONDS", 2.0)
     monkeypatch.setattr(imap, "LOOK_SECONDS", 1)
     request = await rig.ask()
@@ -320,7 +311,6 @@ async def test_a_mail_that_takes_too_long_holds_up_no_other(
 
 
 async def test_mails_of_several_domains_are_taken_at_once_and_those_of_one_in_their_order(rig: ChannelRig) -> None:
-    """Four of one domain that each wait, and then Bo's: his is kept before the second of them is begun."""
     request = await rig.ask()
     for number in range(4):
         slow = f"From: eve@slow.example\r\nSubject: slow {number}\r\n\r\nhi"
@@ -352,7 +342,6 @@ async def test_mails_of_several_domains_are_taken_at_once_and_those_of_one_in_th
 
 
 async def test_a_mail_that_is_taken_away_meanwhile_holds_up_no_other(rig: ChannelRig) -> None:
-    """Somebody tidies up between the look and the taking."""
     request = await rig.ask()
     post(rig).deliver(b"Subject: first\r\n\r\nhi")
     post(rig).deliver(b"Subject: second\r\n\r\nhi")
@@ -378,7 +367,6 @@ async def test_a_mail_that_is_taken_away_meanwhile_holds_up_no_other(rig: Channe
 async def test_a_server_that_never_says_what_is_new_is_asked(
     tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every few seconds."""
     monkeypatch.setattr(imap, "DEAF_SECONDS", 0.2)
     with dovecot("IMAP4rev1") as deaf:
         async with open_rig(suite(deaf), tmp_path) as rig:
@@ -392,7 +380,6 @@ async def test_a_server_that_never_says_what_is_new_is_asked(
 
 
 async def test_the_mailbox_is_let_go_at_once(rig: ChannelRig, watch: Watch) -> None:
-    """Who stops the gateway does not wait for mail."""
     async with asyncio.timeout(LOOK_SECONDS / 4) as bounded:
         async with listening(rig):
             await watch.again()
@@ -400,7 +387,6 @@ async def test_the_mailbox_is_let_go_at_once(rig: ChannelRig, watch: Watch) -> N
 
 
 async def test_a_mailbox_that_cannot_be_opened_says_so(rig: ChannelRig, server: Dovecot) -> None:
-    """Without what was sent to it; the check says what to look at."""
     channel = remade(rig.channel, MailboxPost(post(rig)._server, server, password="another"))
     with pytest.raises(Unavailable, match="the mailbox cannot be opened") as caught:
         await channel.listen(partial(rig.receiver.take, channel.name))
@@ -410,7 +396,6 @@ async def test_a_mailbox_that_cannot_be_opened_says_so(rig: ChannelRig, server: 
 
 
 def remade(channel: Channel, vendor: MailboxPost) -> Channel:
-    """The same channel with the options of another vendor."""
     options = vendor.options
     options["inbound"]["imap"]["password"] = vendor.environment["MAIL_PASSWORD"]
     context = channel.context

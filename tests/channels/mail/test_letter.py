@@ -52,7 +52,6 @@ class Text(HTMLParser):
 
 @pytest.mark.parametrize("locale", sorted(language_codes()))
 async def test_text_and_html_say_the_same_in_every_language(locale: str) -> None:
-    """Each line of the one stands in the other; the link shows, and is the only one."""
     async with mail_rig() as rig:
         card = await rig.card(locale=locale, quorum=2, revision=2)
     page = Text(card.html)
@@ -65,7 +64,6 @@ async def test_text_and_html_say_the_same_in_every_language(locale: str) -> None
 
 
 async def test_a_card_has_the_headers_of_one_that_a_machine_sent() -> None:
-    """Each once; and none that bulk mail has."""
     async with mail_rig() as rig:
         card = await rig.card()
     assert [name for name in ONCE if len(card.mail.get_all(name, [])) != 1] == []
@@ -78,7 +76,6 @@ async def test_a_card_has_the_headers_of_one_that_a_machine_sent() -> None:
 
 
 async def test_answers_go_to_an_address_that_any_server_takes() -> None:
-    """Lower case, 64 octets before the `@`, and recognised again."""
     replies = ReplyAddresses(f"{'a' * 14}@signoff.example", b"key")
     address = replies.address("z" * 32)
     assert len(address.partition("@")[0]) == 64
@@ -88,7 +85,6 @@ async def test_answers_go_to_an_address_that_any_server_takes() -> None:
 
 
 async def test_a_request_is_one_thread_from_its_card_to_its_end() -> None:
-    """Reminders and the end answer the card; what is sent again is the same mail."""
     async with mail_rig() as rig:
         notice = a_notice()
         sent = await rig.channel.deliver(notice, None)
@@ -109,7 +105,6 @@ async def test_a_request_is_one_thread_from_its_card_to_its_end() -> None:
 
 
 async def test_an_answer_is_in_the_thread_and_comes_from_nobody() -> None:
-    """Polite, to be answered again, and never to a machine."""
     async with mail_rig() as rig:
         where = {
             "to": BO, "token": TOKEN, "subject": "Re: x", "message_id": "<2@people.example>",
@@ -138,7 +133,6 @@ async def test_mail_id_of_a_reply_follows_from_its_id_and_not_from_its_words(tok
 
 
 async def test_nobody_writes_into_a_header_or_a_page() -> None:
-    """Neither a model by an argument, nor a person by a name or reason, nor who writes to us by theirs."""
     async with mail_rig() as rig:
         card = a_notice(
             args={"to": HOSTILE, "amount": HOSTILE},
@@ -167,7 +161,6 @@ async def test_nobody_writes_into_a_header_or_a_page() -> None:
 @example("größere Übungen für überall", "日本 語 שלום עולם")
 @example("", "\x1f\U0002ebe1 \x1f")
 def test_any_text_makes_a_mail_that_is_read_again(value: str, name: str) -> None:
-    """Whatever it is, the mail has the fields that we gave it and no more, and its lines fit."""
     paper = LetterSender("a@signoff.example", "Signoff", ReplyAddresses(APPROVALS, b"k"), answers=True, bounces=True)
     value, name = (each.encode("utf-8", "replace").decode() for each in (value, name))
     letter = paper.card(a_notice(args={"to": value, "amount": name}, actor=name), None, NOW)
@@ -194,7 +187,6 @@ async def test_long_ids_name_what_they_named() -> None:
 
 @pytest.mark.parametrize("locale", sorted(language_codes()))
 async def test_nothing_of_ours_decides_however_it_is_quoted(locale: str) -> None:
-    """Sent back as it is, or with every line of it first in turn: no line of ours is a decision by itself."""
     async with mail_rig() as rig:
         card = a_notice(locale=locale)
         sent = await rig.channel.deliver(card, None)
@@ -208,7 +200,6 @@ async def test_nothing_of_ours_decides_however_it_is_quoted(locale: str) -> None
 
 
 async def test_without_a_way_in_a_card_is_answered_from_its_link() -> None:
-    """It says so, and asks nobody to reply."""
     async with mail_rig(inbound=None, reply_to="") as rig:
         card = await rig.card()
     assert card.mail["Reply-To"] is None
@@ -217,7 +208,6 @@ async def test_without_a_way_in_a_card_is_answered_from_its_link() -> None:
 
 
 async def test_a_digest_says_how_many_wait() -> None:
-    """With an id of its own."""
     async with mail_rig() as rig:
         sent = await rig.channel.deliver(a_notice(kind="digest", more=6), None)
         [digest] = rig.server.taken
@@ -229,7 +219,6 @@ async def test_a_digest_says_how_many_wait() -> None:
     "address", ["", "nobody", "a@b@c.example", "a b@c.example", "a@c.example\r\nRCPT TO:<x@y.example>"]
 )
 async def test_an_address_that_is_none_is_said_at_once(address: str) -> None:
-    """The person's next channel takes over."""
     async with mail_rig() as rig:
         with pytest.raises(NotDelivered) as caught:
             await rig.channel.deliver(a_notice(address=address), None)
@@ -240,7 +229,6 @@ async def test_an_address_that_is_none_is_said_at_once(address: str) -> None:
 
 
 async def test_the_check_says_where_answers_are_expected() -> None:
-    """And whether our mail is taken."""
     secret = "whsec_" + "c2lnbmVkIGJ5IG91ciBtYWlsIHNlcnZlciwgMzIgYnl0ZXM="
     for inbound, found in (
         (None, "mail only tells"),
@@ -254,7 +242,6 @@ async def test_the_check_says_where_answers_are_expected() -> None:
 
 
 async def told_by(rig: MailRig, found: str) -> list[bool]:
-    """What the check finds well."""
     findings = await rig.channel.check()
     assert found in findings[1].what
     return [each.ok for each in findings]

@@ -52,7 +52,6 @@ class Kept:
 
 
 async def listening(port: int) -> None:
-    """Returns once somebody answers there."""
     while True:
         with suppress(ConnectionRefusedError):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -63,7 +62,6 @@ async def listening(port: int) -> None:
 
 @asynccontextmanager
 async def served(protocol: str) -> AsyncIterator[tuple[int, Kept]]:
-    """A channel that listens on a port, and what it takes."""
     port = free_port()
     made = channel(protocol, port)
     kept = Kept(made)
@@ -94,7 +92,6 @@ def mail() -> bytes:
 
 @pytest.mark.parametrize("protocol", ["lmtp", "smtp"])
 async def test_a_mail_is_acknowledged_for_each_recipient_once_it_is_kept(protocol: str) -> None:
-    """Byte for byte, with those to whom it was."""
     both = [OURS, "approvals+token.proof@signoff.example"]
 
     def talk(talking: smtplib.SMTP) -> list[int]:
@@ -114,7 +111,6 @@ async def test_a_mail_is_acknowledged_for_each_recipient_once_it_is_kept(protoco
 
 @pytest.mark.parametrize("protocol", ["lmtp", "smtp"])
 async def test_nothing_is_taken_for_anybody_else(protocol: str) -> None:
-    """We pass nothing on."""
     async with served(protocol) as (port, kept):
         for other in ("ana@people.example", "approvals@else.example", "approval@signoff.example"):
             with pytest.raises(smtplib.SMTPRecipientsRefused) as caught:
@@ -125,7 +121,6 @@ async def test_nothing_is_taken_for_anybody_else(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["lmtp", "smtp"])
 async def test_what_cannot_be_kept_is_brought_again_and_what_is_no_mail_is_not(protocol: str) -> None:
-    """451 for ours, 554 for theirs; in LMTP as what became of each recipient."""
     async with served(protocol) as (port, kept):
         kept.failure = StoreUnavailable("the store does not answer")
         assert await refused(protocol, port, mail()) == 451
@@ -136,8 +131,6 @@ async def test_what_cannot_be_kept_is_brought_again_and_what_is_no_mail_is_not(p
 
 
 async def refused(protocol: str, port: int, raw: bytes) -> int:
-    """The answer to a mail that is not taken."""
-
     def talk(talking: smtplib.SMTP) -> int:
         talking.ehlo_or_helo_if_needed()
         talking.mail("ana@people.example")
@@ -148,14 +141,12 @@ async def refused(protocol: str, port: int, raw: bytes) -> int:
 
 
 async def test_a_port_that_is_taken_says_so() -> None:
-    """With the port, and as what may pass."""
     async with served("lmtp") as (port, _):
         with pytest.raises(Unavailable, match=f"`127.0.0.1:{port}` cannot be listened on"):
             await channel("lmtp", port).listen(Kept(channel("lmtp", port)).take)
 
 
 async def test_a_port_that_others_reach_is_warned_of_where_it_is_believed() -> None:
-    """Whoever brings mail there may write our mail server's name into it."""
     for host, ok in (("127.0.0.1", True), ("localhost", True), ("0.0.0.0", False), ("signoff.example", False)):
         made = channel("lmtp", 24)
         lmtp = {**made.context.options["inbound"]["lmtp"], "host": host}

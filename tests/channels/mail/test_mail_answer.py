@@ -18,13 +18,11 @@ TAKEN = "Received: by mx.signoff.example\r\nAuthentication-Results: mx.signoff.e
 
 
 def only_action(received: InboundBatch) -> InboundAction:
-    """The one thing that was heard."""
     [found] = received.actions
     return found
 
 
 async def test_a_signed_reply_says_who_which_and_what() -> None:
-    """By DKIM alone, checked here; the rest of the mail is the quote."""
     async with mail_rig() as rig:
         found = only_action(await rig.hear(signed(replied(await rig.card(), BO, "Deny\ntoo expensive"))))
     assert (found.identity, found.token) == (BO, TOKEN)
@@ -36,7 +34,6 @@ async def test_a_signed_reply_says_who_which_and_what() -> None:
 
 
 async def test_what_is_said_of_the_card_must_be_signed() -> None:
-    """A mail whose To nobody signed could have been to anybody: it is asked about, never decided by."""
     async with mail_rig() as rig:
         card = await rig.card()
         loose = replied(card, BO, "approve")
@@ -46,7 +43,6 @@ async def test_what_is_said_of_the_card_must_be_signed() -> None:
 
 
 async def test_an_old_yes_is_not_lent_to_another_card() -> None:
-    """Neither by its envelope, nor by fields that are added, nor by what is put before its signed ones."""
     async with mail_rig() as rig:
         first = await rig.card()
         wanted = str((await rig.card(OTHER)).mail["Reply-To"])
@@ -64,7 +60,6 @@ async def test_an_old_yes_is_not_lent_to_another_card() -> None:
 
 
 async def test_a_yes_to_somebody_else_is_none_to_us() -> None:
-    """Bo wrote it to Ana, signed; whoever sends it on to us has it decide nothing."""
     async with mail_rig() as rig:
         card = await rig.card()
         for to in ("ana@people.example", "approvals@else.example"):
@@ -73,7 +68,6 @@ async def test_a_yes_to_somebody_else_is_none_to_us() -> None:
 
 
 async def test_a_mail_to_two_cards_is_to_neither() -> None:
-    """It is asked which."""
     async with mail_rig() as rig:
         one, two = await rig.card(), await rig.card(OTHER)
         both = f"{one.mail['Reply-To']}, {two.mail['Reply-To']}"
@@ -82,7 +76,6 @@ async def test_a_mail_to_two_cards_is_to_neither() -> None:
 
 
 async def test_a_token_that_we_did_not_make_is_none() -> None:
-    """Guessed, of another channel's key, or with its proof altered."""
     async with mail_rig() as rig:
         card = await rig.card()
         true = str(card.mail["Reply-To"])
@@ -98,7 +91,6 @@ async def test_a_token_that_we_did_not_make_is_none() -> None:
 
 
 async def test_a_reply_to_the_bare_address_is_known_by_what_it_replies_to() -> None:
-    """Where a mail program keeps no Reply-To, and both fields are signed."""
     async with mail_rig() as rig:
         card = await rig.card()
         found = only_action(await rig.hear(signed(replied(card, BO, "yes", to=APPROVALS))))
@@ -112,7 +104,6 @@ async def test_a_reply_to_the_bare_address_is_known_by_what_it_replies_to() -> N
 
 
 async def test_a_mail_that_names_no_card_needs_its_code_and_an_id_of_its_own() -> None:
-    """The same `yes` is never new: not by lines at its end, nor by a signature that takes what is sure away."""
     own = TAKEN + "{spf}dmarc=pass header.from=people.example\r\n"
     by_spf, by_signature = (own.format(spf=spf).encode() for spf in (f"spf=pass smtp.mailfrom={BO}; ", ""))
     bogus = b"DKIM-Signature: v=1; a=rsa-sha256; d=people.example; s=x; h=from:to; bh=AA==; b=AA==\r\n"
@@ -130,7 +121,6 @@ async def test_a_mail_that_names_no_card_needs_its_code_and_an_id_of_its_own() -
 
 
 async def test_a_reply_whose_references_are_taken_out_is_the_same_mail() -> None:
-    """Its id is signed, what it replies to is not: without that it is no new answer to whatever is open then."""
     own = TAKEN + "{spf}dmarc=pass header.from=people.example\r\n"
     async with mail_rig(authserv_id="mx.signoff.example") as rig:
         reply = replied(await rig.card(), BO, "yes", to=APPROVALS)
@@ -144,7 +134,6 @@ async def test_a_reply_whose_references_are_taken_out_is_the_same_mail() -> None
 
 
 async def test_an_address_that_names_no_card_is_not_the_bare_one() -> None:
-    """With a proof of another deployment's, or a name of somebody's own, what is replied to says nothing either."""
     async with mail_rig() as rig:
         card = await rig.card()
         for named in (f"{TOKEN}.aaaaaaaaaaaaaaaa", "staging"):
@@ -155,7 +144,6 @@ async def test_an_address_that_names_no_card_is_not_the_bare_one() -> None:
 
 
 async def test_a_reply_to_a_mail_that_is_none_of_ours_is_about_no_card() -> None:
-    """Somebody asked Bo whether he comes to lunch, with a card's address for his answer; we see it by the ids."""
     lunch = {"In-Reply-To": "<lunch@people.example>", "References": "<lunch@people.example>"}
     async with mail_rig() as rig:
         card = await rig.card()
@@ -169,7 +157,6 @@ async def test_a_reply_to_a_mail_that_is_none_of_ours_is_about_no_card() -> None
 
 
 async def test_the_same_mail_has_one_key_and_others_have_others() -> None:
-    """Whatever is added on the way, and by whichever way it comes again."""
     async with mail_rig() as rig:
         card = await rig.card()
         raw = signed(replied(card, BO, "yes"))
@@ -185,7 +172,6 @@ async def test_the_same_mail_has_one_key_and_others_have_others() -> None:
 
 
 async def test_nobody_uses_up_the_key_of_another_s_mail() -> None:
-    """Mallory sends a mail with the id of Bo's first, proved or not."""
     async with mail_rig() as rig:
         card = await rig.card()
         true = replied(card, BO, "yes")
@@ -197,7 +183,6 @@ async def test_nobody_uses_up_the_key_of_another_s_mail() -> None:
 
 
 async def test_what_is_proved_and_no_more_is_nobody_s_and_not_silenced_by_a_copy() -> None:
-    """DMARC passed, and no field is sure: what somebody sends in the same words before it is another mail."""
     async with mail_rig(authserv_id="mx.signoff.example") as rig:
         mail = written(BO, APPROVALS, "approve K7Q-2FM").as_bytes()
         verdict = TAKEN.encode() + b"dmarc=%s header.from=people.example\r\n"
@@ -225,7 +210,6 @@ async def test_who_is_not_proved_is_nobody_and_told_so_only_with_a_card() -> Non
 
 
 async def test_our_own_server_s_word_is_taken_where_we_have_one() -> None:
-    """And DKIM is then not looked at."""
     async with mail_rig(authserv_id="mx.signoff.example") as rig:
         card = await rig.card()
         reply = replied(card, BO, "approve")
@@ -235,7 +219,6 @@ async def test_our_own_server_s_word_is_taken_where_we_have_one() -> None:
 
 
 def away(card: Delivered) -> EmailMessage:
-    """An automatic answer."""
     return replied(card, BO, "yes", headers={"Auto-Submitted": "auto-replied"})
 
 
@@ -284,7 +267,6 @@ Diagnostic-Code: smtp; 550 5.1.1 no such user
 
 
 async def test_a_card_that_comes_back_has_failed() -> None:
-    """To the address that only it had, with the server's code and words."""
     async with mail_rig() as rig:
         card = await rig.card()
         assert card.sender == str(card.mail["Reply-To"])
@@ -301,14 +283,12 @@ async def test_a_card_that_comes_back_has_failed() -> None:
 
 
 async def test_mail_that_only_tells_comes_back_to_the_sender() -> None:
-    """Where nothing comes in, and where it is not wanted."""
     for options in ({"inbound": None}, {"bounces_come_back": False}):
         async with mail_rig(**options) as rig:
             assert (await rig.card()).sender == "signoff@signoff.example"
 
 
 async def test_nothing_comes_by_http_to_a_mailbox() -> None:
-    """Whatever its headers say."""
     async with mail_rig() as rig:
         raw = signed(replied(await rig.card(), BO, "approve"))
         with pytest.raises(Forged):
@@ -329,7 +309,6 @@ async def test_nobody_is_asked_twice_about_one_card(answers: int) -> None:
 
 
 async def test_what_is_decided_is_always_told() -> None:
-    """Two requests by their codes in one day, and one of them again after it was changed; refusals once each."""
     async with mail_rig() as rig:
         where = {"to": BO, "token": "", "subject": "Approvals"}
         accepted = Receipt(status="accepted", verdict="approved", approval_id="a")

@@ -24,7 +24,6 @@ async def opened(**changes: Any) -> EmailOptions:
 
 
 async def test_what_is_usual_needs_no_word() -> None:
-    """Ports and TLS are those that servers have; answers go to the sender."""
     options = await opened()
     assert (options.smtp.port, options.smtp.tls, options.smtp.password) == (587, "starttls", "s-one")
     assert options.inbound is not None
@@ -62,7 +61,6 @@ async def test_what_is_usual_needs_no_word() -> None:
     ],
 )
 async def test_each_mistake_is_named(changes: dict[str, Any], expected: str) -> None:
-    """With what to write; and without any secret."""
     with pytest.raises(ConfigError) as caught:
         await opened(**changes)
     assert expected in caught.value.message
@@ -70,13 +68,11 @@ async def test_each_mistake_is_named(changes: dict[str, Any], expected: str) -> 
 
 
 async def test_a_password_stays_on_this_machine_without_tls() -> None:
-    """Where a mail server runs beside us."""
     for host in ("127.0.0.1", "::1", "localhost"):
         assert (await opened(smtp=SMTP | {"tls": "none", "host": host})).smtp.tls == "none"
 
 
 def test_a_secret_that_signs_nothing_is_said_at_once() -> None:
-    """That of Standard Webhooks has its own form."""
     given = {"smtp": {"host": "h"}, "sender": APPROVALS, "inbound": {"webhook": {"secret": "s-three"}}}
     with pytest.raises(ConfigError, match="whsec_"):
         Email(ChannelContext("email", given, "https://signoff.example", lambda: NOW, b"k"))
@@ -92,6 +88,5 @@ def test_a_secret_that_signs_nothing_is_said_at_once() -> None:
     ],
 )
 def test_servers_that_give_ids_of_their_own_are_known(host: str, keeps: bool) -> None:
-    """By their names, or by a word of whoever sets them up."""
     assert SmtpOptions(host=host).keeps_ids == keeps
     assert not SmtpOptions(host=host, rewrites_ids=True).keeps_ids

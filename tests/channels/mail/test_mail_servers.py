@@ -10,7 +10,6 @@ PAGE = "docs/channels.md"
 
 
 def test_each_server_of_the_document_is_tried_with_its_options() -> None:
-    """`tests/attacks/test_attack_c4_results.py` plays a mail of each, and forgeries of it."""
     rows = tables(PAGE, "Who proves the sender")
     listed = {row[0]: [yaml.safe_load(option) for option in names(row[1])] for row in rows}
     tried = {server.server: [server.options] if server.options else [] for server in mail_servers()}
@@ -18,7 +17,6 @@ def test_each_server_of_the_document_is_tried_with_its_options() -> None:
 
 
 def test_the_example_for_postfix_is_one_that_the_channel_takes() -> None:
-    """With the name by which both filters sign, and the port that Postfix hands mail to."""
     shown = blocks(ROOT / PAGE)
     [declared] = [block for block in shown if block.language == "yml"]
     options = yaml.safe_load(declared.text)["channels"]["mail"]

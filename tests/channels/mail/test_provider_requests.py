@@ -32,12 +32,10 @@ CERTIFICATE = "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-1.p
 
 
 async def reply(rig: MailRig, words: str = "approve") -> bytes:
-    """Bo's, signed by his domain."""
     return signed(replied(await rig.card(), BO, words))
 
 
 def summary(received: InboundBatch) -> tuple[str, str, str]:
-    """Who said what about which card."""
     [action] = received.actions
     return action.identity, action.token, action.text
 
@@ -57,7 +55,6 @@ def postmark_request(mail: bytes, password: str = "secret", **changes: Any) -> I
 
 
 def mailgun_fields(mail: bytes, key: str = "secret", at: int = 0) -> dict[str, bytes]:
-    """What a route of Mailgun sends."""
     moment = str(int(NOW.timestamp()) + at).encode()
     signature = hmac.new(key.encode(), moment + b"t" * 50, hashlib.sha256).hexdigest().encode()
     return {
@@ -67,7 +64,6 @@ def mailgun_fields(mail: bytes, key: str = "secret", at: int = 0) -> dict[str, b
 
 
 def mailgun_request(fields: dict[str, bytes]) -> InboundRequest:
-    """As a form."""
     body = "&".join(f"{quote(name)}={quote(value)}" for name, value in fields.items())
     return InboundRequest(body.encode(), headers={"content-type": FORM}, at=NOW)
 
@@ -83,7 +79,6 @@ def multipart_request(fields: dict[str, bytes], file: str = "") -> InboundReques
 
 
 async def test_each_shape_brings_the_bare_mail() -> None:
-    """Whose sender is then proved by his own domain."""
     for shape, brought in (
         ("raw", raw_request),
         ("postmark", postmark_request),
@@ -102,7 +97,6 @@ async def test_each_shape_brings_the_bare_mail() -> None:
 
 
 async def test_of_what_a_provider_reads_out_nothing_is_taken() -> None:
-    """Its body is not signed, whatever it says of the sender and of what he wrote."""
     async with mail_rig(inbound={"webhook": {"shape": "mailgun", "secret": "secret"}}) as rig:
         fields = mailgun_fields(await reply(rig, "hm")) | {
             "stripped-text": b"approve",
@@ -112,7 +106,6 @@ async def test_of_what_a_provider_reads_out_nothing_is_taken() -> None:
 
 
 def shape_of(name: str, **given: Any) -> MailFormat:
-    """A shape by itself."""
     fields = {"shape": name, "secret": SECRET if name == "raw" else "secret", **given}
     return mail_shape(MailWebhookOptions(**fields))
 
@@ -138,7 +131,6 @@ FORGED: list[tuple[str, InboundRequest]] = [
 
 @pytest.mark.parametrize(("shape", "raw"), FORGED)
 def test_what_is_not_by_the_provider_is_forged(shape: str, raw: InboundRequest) -> None:
-    """And nothing worse."""
     with pytest.raises(Forged):
         shape_of(shape).verify(raw, NOW)
 
@@ -156,13 +148,11 @@ def test_what_is_not_by_the_provider_is_forged(shape: str, raw: InboundRequest) 
     ],
 )
 def test_what_holds_no_mail_is_malformed(shape: str, raw: InboundRequest) -> None:
-    """It says how the provider has to be set up."""
     with pytest.raises(Malformed):
         shape_of(shape).mail(raw)
 
 
 def test_two_secrets_stand_beside_each_other_while_one_is_replaced() -> None:
-    """Both count, and no third."""
     shape = shape_of("postmark", previous_secret="before")
     for password in ("secret", "before"):
         shape.verify(postmark_request(b"x", password=password), NOW)
@@ -171,8 +161,6 @@ def test_two_secrets_stand_beside_each_other_while_one_is_replaced() -> None:
 
 
 class Amazon:
-    """SNS with a key of its own; what was fetched of it."""
-
     def __init__(self, *, elliptic: bool = False, days: int = 1) -> None:
         self._rsa = rsa.generate_private_key(65_537, 2_048)
         self.key: Any = ec.generate_private_key(ec.SECP256R1()) if elliptic else self._rsa
@@ -221,7 +209,6 @@ def received(mail: bytes, *, dmarc: str = "PASS", encoding: str = "BASE64") -> d
 @pytest.mark.parametrize("version", ["1", "2"])
 @pytest.mark.parametrize("encoding", ["BASE64", "UTF8"])
 def test_a_notice_of_ses_carries_the_mail_and_its_verdict(version: str, encoding: str) -> None:
-    """Byte for byte; its certificate is fetched once."""
     amazon = Amazon()
     shape = amazon.shape
     for subject in ({}, {"Subject": "Amazon SES Email Receipt Notification"}):
@@ -236,7 +223,6 @@ def test_a_notice_of_ses_carries_the_mail_and_its_verdict(version: str, encoding
 
 
 async def test_the_verdict_of_ses_is_what_proves_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mail that it did not pass decides nothing, though it is signed."""
     amazon = Amazon()
     monkeypatch.setattr("signoff.channels.mail.email.mail_shape", lambda options: mail_shape(options, amazon.fetch))
     async with mail_rig(inbound={"webhook": {"shape": "ses", "topic": TOPIC}}) as rig:
@@ -249,7 +235,6 @@ async def test_the_verdict_of_ses_is_what_proves_the_sender(monkeypatch: pytest.
 
 
 def test_a_subscription_to_our_topic_is_confirmed_at_amazon_alone() -> None:
-    """Once its signature is good."""
     amazon = Amazon()
     url = "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription"
     raw = amazon.notice("", Type="SubscriptionConfirmation", SubscribeURL=url, Token="t")
@@ -288,7 +273,6 @@ def test_a_subscription_to_our_topic_is_confirmed_at_amazon_alone() -> None:
     ],
 )
 def test_what_is_not_of_our_topic_is_forged(changes: dict[str, Any]) -> None:
-    """Though anybody can have SNS sign something of their own; nothing of others is fetched."""
     amazon = Amazon()
     with pytest.raises(Forged):
         amazon.shape.verify(amazon.notice(received(b"x"), **changes), NOW)
@@ -299,7 +283,6 @@ def test_what_is_not_of_our_topic_is_forged(changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("region", ["us-east-1", "us-gov-west-1", "ap-southeast-2"])
 def test_every_region_has_its_certificates(region: str) -> None:
-    """China's under a name of its own."""
     for host in (f"sns.{region}.amazonaws.com", "sns.cn-north-1.amazonaws.com.cn"):
         amazon = Amazon()
         url = f"https://{host}/SimpleNotificationService-9c6465fa7f48f5cacd23014631ec1136.pem"
@@ -308,7 +291,6 @@ def test_every_region_has_its_certificates(region: str) -> None:
 
 
 def test_what_sns_did_not_sign_is_forged() -> None:
-    """Altered, by another key, by a key of another kind, or by one whose time is over."""
     amazon, other = Amazon(), Amazon()
     raw = amazon.notice(received(b"x"))
     body = json.loads(raw.body)
@@ -336,7 +318,6 @@ def test_what_sns_did_not_sign_is_forged() -> None:
     ],
 )
 def test_a_notice_without_its_mail_is_malformed(message: Any) -> None:
-    """It says how the rule has to be set up; events of other kinds hold nothing."""
     amazon = Amazon()
     with pytest.raises(Malformed):
         amazon.shape.mail(amazon.notice(message))
@@ -345,7 +326,6 @@ def test_a_notice_without_its_mail_is_malformed(message: Any) -> None:
 
 
 def test_a_form_is_read_whatever_it_says() -> None:
-    """Bytes stay bytes."""
     mail = bytes(range(256)) * 4
     for raw in (mailgun_request(mailgun_fields(mail)), multipart_request(mailgun_fields(mail))):
         shape = shape_of("mailgun")
@@ -356,7 +336,6 @@ def test_a_form_is_read_whatever_it_says() -> None:
 
 
 def test_nothing_of_a_form_is_parsed_before_its_signature_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stranger's is looked through for what is signed, and no parser sees it."""
     made = []
     parser = delivery_formats.FormParser
 

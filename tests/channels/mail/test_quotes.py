@@ -72,7 +72,6 @@ SIGNATURES = [
 
 @pytest.mark.parametrize("who", WHO)
 def test_what_clients_write_above_a_quote_ends_what_is_new(who: str) -> None:
-    """In whatever language, over however many lines, with a quote marked or not."""
     for quote in ("> Pay\n> No", "Pay\nNo"):
         ended = f"{quote}\n{END}" if who.startswith(MARK) else quote
         assert find_new_text(f"Yes\n\nSoon.\n\n{who}\n\n{ended}".split("\n")) == WrittenText(("Yes", "", "Soon."))
@@ -82,28 +81,24 @@ def test_what_clients_write_above_a_quote_ends_what_is_new(who: str) -> None:
 
 @pytest.mark.parametrize("who", WHO)
 def test_what_is_written_below_our_own_mail_is_new(who: str) -> None:
-    """Also where the client marks no line of what it quotes: our last line says where that ends."""
     for below in ("but only half", "> quoted\nbut only half"):
         text = f"Yes\n\n{who}\n\nPay 300 EUR\n{END}\n\n{below}"
         assert find_new_text(text.split("\n")) == WrittenText(("Yes",), ("but only half",))
 
 
 def test_what_is_left_of_our_mail_without_its_end_may_be_anybodys() -> None:
-    """Somebody cut the quote: what stands below our first line is asked about."""
     read = find_new_text(["Yes", f"{MARK} Write above this line -##", "but only half"])
     assert read == WrittenText(("Yes",), ("but only half",))
 
 
 @pytest.mark.parametrize("signature", SIGNATURES)
 def test_signature_is_kept_where_it_stands(signature: str) -> None:
-    """Somebody may have written something below it: `mail_footers.py` reads it."""
     shown = " ".join(signature.split())
     assert find_new_text(["Yes", signature, "Ana", "> Pay"]) == WrittenText(("Yes", shown, "Ana"))
     assert find_new_text(["Yes", "> Pay", "", signature, "Ana"]) == WrittenText(("Yes",), (shown, "Ana"))
 
 
 def test_signature_that_a_client_marks_begins_with_dashes() -> None:
-    """All from there on is a footer, whether it is marked too or was typed behind it."""
     read = find_new_text(["Yes", f"{SIGNED}Ana", f"{SIGNED}", "and more"])
     assert read == WrittenText(("Yes", "--", "Ana", "", "and more"))
 
@@ -123,19 +118,16 @@ def test_signature_that_a_client_marks_begins_with_dashes() -> None:
     ],
 )
 def test_what_only_looks_like_a_quote_is_new(line: str) -> None:
-    """A word that clients use does not hide what a person wrote."""
     assert find_new_text(["Yes", *line.split("\n")]).above == ("Yes", *line.split("\n"))
 
 
 def test_answers_below_and_between_quotes_are_kept_apart() -> None:
-    """They are read, and decide nothing."""
     assert find_new_text(["> Pay", "", "Yes"]) == WrittenText((), ("Yes",))
     read = find_new_text(["Yes", "> Pay", "not that", "> or this", "nor that"])
     assert read == WrittenText(("Yes",), ("not that", "nor that"))
 
 
 def test_what_is_longer_than_any_reason_is_cut_visibly_and_decides_nothing() -> None:
-    """A cut could make a decision of it."""
     read = find_new_text(["Yes", *["word " * 100] * 100])
     assert read.unclear == "too_long"
     text = "\n".join(read.above)
@@ -155,7 +147,6 @@ def test_flowed_lines_are_one_up_to_what_ends_them() -> None:
     st.lists(st.sampled_from([*(line for who in WHO for line in who.split("\n")), *SIGNATURES, "", "Yes", "> q", "x:"]))
 )
 def test_what_is_new_was_written_there(lines: list[str]) -> None:
-    """However quotes, signatures and words are mixed, every new line is one of those that were written."""
     read = find_new_text(lines)
     assert bool(read.above or read.below) != (read.unclear == "nothing")
     written = {" ".join(line.split()) for line in lines} | {""}
@@ -167,7 +158,6 @@ def test_what_is_new_was_written_there(lines: list[str]) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=20), max_size=20))
 def test_lines_of_any_text_are_read(lines: list[str]) -> None:
-    """No line raises, and what is new has no blank lines at its ends or two in a row."""
     read = find_new_text(lines)
     for part in (read.above, read.below):
         assert not part or (part[0] and part[-1])

@@ -25,7 +25,6 @@ UNDECIDED = frozenset(
 
 @pytest.mark.parametrize("reply", CORPUS, ids=str)
 def test_first_new_line_of_each_client_is_read(reply: Reply) -> None:
-    """What a person wrote above the quote is read, in whatever client and language; else it is said why not."""
     mail_answer = read_mail(reply.raw)
     assert (first_line(mail_answer), mail_answer.unclear) == (reply.first, reply.unclear)
     assert comment(mail_answer) == (reply.first if reply.comment is None else reply.comment)
@@ -34,14 +33,12 @@ def test_first_new_line_of_each_client_is_read(reply: Reply) -> None:
 
 @pytest.mark.parametrize("reply", CORPUS, ids=str)
 def test_corpus_decides_what_its_writers_meant(reply: Reply) -> None:
-    """Taken together with the words of decisions: a yes is a yes, a no a no, and nothing else decides."""
     verdict = read_by(read_mail(reply.raw), reply.language, "Ana Sousa").verdict
     asked = reply.asked or reply.first in UNDECIDED
     assert verdict == (None if asked else "denied" if reply.first in ("Nein",) else "approved")
 
 
 def test_corpus_is_as_wide_as_promised() -> None:
-    """Six languages and twelve clients at least."""
     plain = [reply for reply in CORPUS if reply.case == "a reply"]
     assert len({reply.language for reply in plain}) >= 6
     assert len({reply.client for reply in plain}) >= 12
@@ -50,14 +47,12 @@ def test_corpus_is_as_wide_as_promised() -> None:
 @pytest.mark.parametrize("encoding", ["base64", "quoted-printable"])
 @pytest.mark.parametrize("reply", CORPUS, ids=str)
 def test_encoding_of_the_part_does_not_matter(reply: Reply, encoding: str) -> None:
-    """A part in base64 or quoted-printable is read as the bare one is."""
     plain = read_mail(reply.raw)
     more = "; format=flowed" if reply.flowed else ""
     assert read_mail(mail(reply.body, type=reply.type + more, encoding=encoding)) == plain
 
 
 def test_what_a_mail_says_of_itself_is_read() -> None:
-    """Sender, recipients, ids and subject, encoded words and all."""
     mail_answer = read_mail(
         mail(
             "Yes",
@@ -74,13 +69,11 @@ def test_what_a_mail_says_of_itself_is_read() -> None:
 
 
 def test_mail_of_two_senders_is_of_none() -> None:
-    """Nobody can say which of them wrote it."""
     assert read_mail(mail("Yes", more="From: bob@example.org\n")).sender == ""
     assert read_mail(mail("Yes", sender="ana@example.org, bob@example.org")).sender == ""
 
 
 def test_what_stands_above_and_below_a_quote_is_kept_apart() -> None:
-    """Only what stands above it may decide."""
     assert read_mail(mail("Yes\n\nsoon")).above == ("Yes", "", "soon")
     mail_answer = read_mail(mail("> card\n\nYes"))
     assert (mail_answer.above, mail_answer.below) == ((), ("Yes",))
@@ -105,7 +98,6 @@ def test_what_stands_above_and_below_a_quote_is_kept_apart() -> None:
     ],
 )
 def test_automatic_mail_is_known_by_its_header(header: str, sign: str) -> None:
-    """A machine's mail is told by the first field that shows it."""
     assert read_mail(mail("Yes", more=f"{header}\n")).automatic == sign
 
 
@@ -127,13 +119,11 @@ def test_mail_by_the_list_of_our_own_address_is_a_persons(header: str, sign: str
 
 @pytest.mark.parametrize("value", ["no", "No", "no (really)", "no; x=1"])
 def test_mail_that_says_it_is_not_automatic_is_a_persons(value: str) -> None:
-    """`Auto-Submitted: no` is what some clients write for people."""
     assert read_mail(mail("Yes", more=f"Auto-Submitted: {value}\n")).automatic == ""
 
 
 @pytest.mark.parametrize("sender", ["MAILER-DAEMON@mx.example.org", "Post <postmaster@example.org>"])
 def test_mail_of_a_mail_server_is_automatic(sender: str) -> None:
-    """Servers sign with names that people do not have."""
     assert read_mail(mail("Yes", sender=sender)).automatic == "from"
 
 
@@ -154,7 +144,6 @@ def test_mail_of_a_mail_server_is_automatic(sender: str) -> None:
     ],
 )
 def test_subject_shows_automatic_mail_in_the_last_resort(subject: str) -> None:
-    """Where no field says so, the subject's beginning does, in the languages of the clients."""
     raw = f"From: ana@example.org\nSubject: {subject}\n\nYes".encode()
     assert read_mail(raw).automatic == "subject"
     replied = f"From: ana@example.org\nSubject: Re: {subject}\n\nYes".encode()
@@ -192,7 +181,6 @@ def test_bounce_is_automatic_and_its_parts_are_not_read_as_an_answer() -> None:
     ],
 )
 def test_charsets_are_read_even_if_wrongly_declared(text: str, charset: str, declared: str) -> None:
-    """UTF-8 is known when it is seen; what no charset is named after is read as that."""
     body = text.encode(charset)
     head = f"From: a@b.org\nContent-Type: text/plain; charset={declared}\n\n".encode()
     assert first_line(read_mail(head + body)) == text
@@ -211,13 +199,11 @@ def test_charsets_are_read_even_if_wrongly_declared(text: str, charset: str, dec
     ],
 )
 def test_base64_that_is_broken_is_read_as_far_as_it_goes(body: str, first: str) -> None:
-    """Mail servers cut and wrap it."""
     raw = f"From: a@b.org\nContent-Transfer-Encoding: base64\n\n{body}".encode()
     assert first_line(read_mail(raw)) == first
 
 
 def test_parts_that_are_broken_are_left_out() -> None:
-    """Endless, empty, or without a header."""
     head = "From: a@b.org\nContent-Type: multipart/mixed; boundary=b\n\n"
     assert first_line(read_mail(f"{head}--b\n\nYes".encode())) == "Yes"
     assert read_mail(f"{head}--b".encode()).unclear == "nothing"
@@ -226,14 +212,12 @@ def test_parts_that_are_broken_are_left_out() -> None:
 
 
 def test_subject_that_is_broken_is_read_as_it_stands() -> None:
-    """An encoded word that is none is a word."""
     for subject in ("=?utf-8?b?a?=", "=?x-none?q?S=C3=AD?=", "=?utf-8?q?=FF?="):
         assert read_mail(f"From: a@b.org\nSubject: {subject}\n\nYes".encode()).subject
     assert read_mail(b"From: a@b.org\nSubject: =?x-none?q?S=C3=AD?=\n\nYes").subject == "Sí"
 
 
 def test_bytes_that_are_no_text_are_replaced() -> None:
-    """Nothing that cannot be stored or sent on comes out of a mail."""
     mail_answer = read_mail(mail(b"\xff\xfe\x00Yes\xed\xa0\x80"))
     comment(mail_answer).encode("utf-8")
     assert "\0" not in comment(mail_answer)
@@ -251,7 +235,6 @@ def test_blank_parts_and_attachments_are_no_answer() -> None:
 
 
 def test_parts_within_parts_are_read_to_a_depth() -> None:
-    """Multiparts nest a few deep in real mails; one that nests without end decides nothing."""
     assert first_line(read_mail(_nested(5))) == "Yes"
     assert read_mail(_nested(2_000)).unclear == "too_long"
 
@@ -309,7 +292,6 @@ def test_mail_with_more_parts_than_are_read_decides_nothing() -> None:
 
 
 def test_html_that_is_not_seen_is_not_read() -> None:
-    """Scripts, styles, comments and what is hidden say nothing."""
     html = (
         "<style>No</style><script>document.write('No')</script><!-- No --><title>No</title>"
         '<div style="display: none">No</div><p>Yes &lt;3</p>'
@@ -318,7 +300,6 @@ def test_html_that_is_not_seen_is_not_read() -> None:
 
 
 def test_mail_that_is_too_long_is_refused_and_a_long_part_decides_nothing() -> None:
-    """Ten megabytes are read without deciding, more not at all."""
     long = mail("Yes\n" + "x" * 70 + "\n" * 2 + ("words " * 12 + "\n") * 140_000)
     assert 9_000_000 < len(long) < MAX_MAIL
     assert read_mail(long).unclear == "too_long"
@@ -328,14 +309,12 @@ def test_mail_that_is_too_long_is_refused_and_a_long_part_decides_nothing() -> N
 
 
 def test_word_far_behind_blanks_on_the_first_line_still_counts() -> None:
-    """No cut makes a decision of `Yes ... but no`."""
     assert first_line(read_mail(mail("Yes" + " " * 300_000 + "but no"))) == "Yes but no"
     assert read_by(read_mail(mail("Yes" + "!" * 2_000 + " but no")), "en").verdict is None
     assert read_mail(mail("Yes" + " " * 2_000_000 + "but no")).unclear == "too_long"
 
 
 def test_mail_of_very_many_lines_decides_nothing() -> None:
-    """Each line costs some time, so there is an end to them too."""
     assert first_line(read_mail(mail("Yes" + "\n" * 19_000))) == "Yes"
     assert read_mail(mail("Yes" + "\n" * 21_000)).unclear == "too_long"
 
@@ -356,7 +335,6 @@ def test_mail_of_very_many_lines_decides_nothing() -> None:
     ],
 )
 def test_header_that_readers_could_see_differently_is_malformed(raw: bytes) -> None:
-    """Who sees another header sees another sender: such a mail is not read at all."""
     with pytest.raises(Malformed):
         read_mail(raw)
 
@@ -391,7 +369,6 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_work_grows_with_the_length_alone(name: str) -> None:
-    """Twice the mail is twice the work, counted in executed lines, whatever is repeated in it."""
     kind, make = HOSTILE[name]
     small, large = (mail(make(size), type=kind) for size in (1_500, 3_000))
     once, twice = work(lambda: read_mail(small)), work(lambda: read_mail(large))
@@ -400,7 +377,6 @@ def test_work_grows_with_the_length_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_sixty_kilobytes_of_anything_end(name: str) -> None:
-    """The patterns within a line are linear too, which lines of Python do not count: the suite's limit does."""
     kind, make = HOSTILE[name]
     size = 60_000 // max(1, len(make(100)) // 100)
     assert isinstance(read_mail(mail(make(size), type=kind)), MailAnswer)
@@ -412,7 +388,6 @@ def test_sixty_kilobytes_of_anything_end(name: str) -> None:
 )
 @pytest.mark.parametrize("text", ["(", "<", '"', "a@b.c,", "=?a?q?", "=?utf-8?b?a", "a=b;", "\\", ":;", "x" * 50])
 def test_fields_of_any_text_are_read(field: str, text: str) -> None:
-    """No field raises or takes long, nested, unbalanced or endless."""
     value = text * (60_000 // len(text))
     raw = f"{field}: {value}\r\n\r\nYes".encode()
     assert isinstance(read_mail(raw), MailAnswer)
@@ -432,7 +407,6 @@ LIKE_MAIL = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(ANY_BYTES | LIKE_MAIL | LIKE_MAIL.map(lambda body: b"From: a@b.org\r\nContent-Type: text/html\r\n\r\n" + body))
 def test_any_bytes_are_read_or_malformed(raw: bytes) -> None:
-    """Whatever comes is read, or is `Malformed`, and nothing else; what is read is text that can be kept."""
     try:
         mail_answer = read_mail(raw)
     except Malformed:
@@ -459,7 +433,6 @@ def test_any_bytes_are_read_or_malformed(raw: bytes) -> None:
     st.sampled_from([0, 1, 2]),
 )
 def test_mail_that_the_standard_library_writes_is_read(text: str, encoding: str, subject: str, wrapped: int) -> None:
-    """Any text comes back, through each encoding, within parts of other kinds and beside attachments."""
     message = EmailMessage(policy=SMTP)
     message["From"] = "Ana <ana@example.org>"
     message["Subject"] = subject
@@ -479,7 +452,6 @@ def test_mail_that_the_standard_library_writes_is_read(text: str, encoding: str,
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(CORPUS), st.integers(0, 2_000), st.binary(max_size=4))
 def test_corpus_with_any_bytes_put_in_is_read_or_malformed(reply: Reply, at: int, put: bytes) -> None:
-    """Real mails with a fault in them are no worse."""
     raw = reply.raw[:at] + put + reply.raw[at + len(put) :]
     with suppress(Malformed):
         assert isinstance(read_mail(raw), MailAnswer)
@@ -488,7 +460,6 @@ def test_corpus_with_any_bytes_put_in_is_read_or_malformed(reply: Reply, at: int
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(CORPUS), st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=80))
 def test_what_stands_below_a_quote_never_decides(reply: Reply, below: str) -> None:
-    """Text after the quote makes a reply unclear, or stays within the quote; it never becomes the first line."""
     mail_answer = read_mail(mail(f"> card\n{below}"))
     assert first_line(mail_answer) == ""
 

@@ -27,19 +27,16 @@ LETTER = Letter("back@signoff.example", "bo@people.example", "<1@signoff.example
 
 
 def options(port: int, **given: Any) -> SmtpOptions:
-    """A server on loopback."""
     return SmtpOptions(**{"host": "127.0.0.1", "port": port, "tls": "none", **given})
 
 
 async def refusal(given: SmtpOptions) -> NotDelivered:
-    """Why the letter did not get out."""
     with pytest.raises(NotDelivered) as caught:
         await send(given, LETTER, "signoff.example")
     return caught.value
 
 
 async def test_a_letter_goes_out_as_it_is_to_one_alone() -> None:
-    """Envelope and content."""
     async with relay() as server:
         assert "queued" in await send(options(server.port), LETTER, "signoff.example")
     [taken] = server.taken
@@ -47,7 +44,6 @@ async def test_a_letter_goes_out_as_it_is_to_one_alone() -> None:
 
 
 async def test_an_answer_comes_from_nobody() -> None:
-    """So that nothing comes back to it."""
     async with relay() as server:
         await send(options(server.port), Letter("", *list(vars(LETTER).values())[1:]), "signoff.example")
     assert server.taken[0].sender == ""
@@ -64,7 +60,6 @@ async def test_an_answer_comes_from_nobody() -> None:
     ],
 )
 async def test_what_a_server_says_is_told_apart(expected: str, code: str, again: bool, after: float) -> None:
-    """For good or for now, of this letter or of us."""
     async with relay() as server:
         server.trouble = expected
         error = await refusal(options(server.port))
@@ -73,7 +68,6 @@ async def test_what_a_server_says_is_told_apart(expected: str, code: str, again:
 
 
 async def test_a_server_that_is_not_there_is_tried_again() -> None:
-    """No connection, one that ends at once, and one that says nothing."""
     async with relay() as server:
         server.trouble = "down"
         error = await refusal(options(server.port))
@@ -88,7 +82,6 @@ async def test_a_server_that_is_not_there_is_tried_again() -> None:
 
 
 async def test_without_tls_where_it_is_wanted_nothing_is_sent() -> None:
-    """Nobody in between can talk us out of it."""
     async with relay() as server:
         error = await refusal(options(server.port, tls="starttls"))
         assert error.again
@@ -98,7 +91,6 @@ async def test_without_tls_where_it_is_wanted_nothing_is_sent() -> None:
 
 @asynccontextmanager
 async def guarded() -> AsyncIterator[int]:
-    """A server that wants to know who sends."""
     loop = asyncio.get_running_loop()
     kept = Relay()
 
@@ -113,7 +105,6 @@ async def guarded() -> AsyncIterator[int]:
 
 
 async def test_a_wrong_password_is_ours_to_put_right_and_is_not_told() -> None:
-    """The cards wait meanwhile."""
     async with guarded() as port:
         await send(options(port, user="signoff", password="right"), LETTER, "signoff.example")
         assert await knock(options(port, user="signoff", password="right"), "signoff.example") == ""
@@ -141,7 +132,6 @@ def certified(folder: Path, host: str = "127.0.0.1") -> Path:
 
 @asynccontextmanager
 async def secret(kept: Relay, file: Path, *, at_once: bool) -> AsyncIterator[int]:
-    """A server with TLS: at once, or when it is asked for."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
     loop = asyncio.get_running_loop()
@@ -158,7 +148,6 @@ async def secret(kept: Relay, file: Path, *, at_once: bool) -> AsyncIterator[int
 async def test_a_server_is_spoken_to_only_if_its_certificate_is_good(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is known and is of that host; nothing is sent to any other."""
     kept = Relay()
     good, other = certified(tmp_path), certified(tmp_path, "127.0.0.9")
     async with secret(kept, good, at_once=way == "tls") as port:

@@ -7,8 +7,6 @@ from script import serve
 
 
 class ScriptedClient(FunctionInvocationLayer[Any], BaseChatClient[Any]):
-    """Makes the calls of a script."""
-
     def __init__(self, turns: list[list[dict[str, Any]]]) -> None:
         super().__init__()
         self.turns = list(turns)

@@ -30,7 +30,6 @@ class Handler(BaseHTTPRequestHandler):
     server: "Endpoint"
 
     def do_POST(self) -> None:
-        """Streams a message."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")

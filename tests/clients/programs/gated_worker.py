@@ -13,7 +13,6 @@ from signoff_client.temporal import Gated, GatedActivity
 
 
 async def work(address: str, queue: str, url: str, token: str) -> None:
-    """Works until it is killed."""
     client = await encrypted_client(address)
     plugin = Gated(Gate(url, token), [refund, GatedActivity("hang", tool="refund")])
     with ThreadPoolExecutor(2) as threads:

@@ -11,7 +11,6 @@ class Model(GenericFakeChatModel):
     """Makes the calls of a script, and takes any tools."""
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        """Returns itself."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
@@ -24,8 +23,6 @@ _LAST: list[str] = [""]
 
 
 def make_model(turns: list[list[dict[str, Any]]]) -> Model:
-    """A model that makes these calls."""
-
     def script() -> Iterator[AIMessage]:
         for turn in turns:
             # LangGraph keeps a message's id in its checkpoints: a run that is resumed has the same.

@@ -23,7 +23,6 @@ class NamedGate(Gate):
     """The file that says under which key each call is proposed."""
 
     def call(self, tool: str, args: Any, **fields: Any) -> Call:
-        """The call, of the tool of that name."""
         with Path(self.keys).open("a") as keys:
             print(json.dumps([fields["key"], args]), file=keys)
         return super().call(self.name, args, **fields)

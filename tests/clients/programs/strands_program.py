@@ -18,7 +18,6 @@ class ScriptedModel(Model):
         """Has nothing to change."""
 
     def get_config(self) -> dict[str, Any]:
-        """Returns nothing."""
         return {}
 
     def structured_output(self, *args: Any, **kwargs: Any) -> Any:
@@ -26,7 +25,6 @@ class ScriptedModel(Model):
         raise NotImplementedError
 
     async def stream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        """Speaks the next turn."""
         calls = self.turns.pop(0) if self.turns else []
         yield {"messageStart": {"role": "assistant"}}
         for call in calls:

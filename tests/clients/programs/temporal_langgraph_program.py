@@ -25,8 +25,6 @@ async def refund(state: Order) -> dict[str, Any]:
 
 @workflow.defn(name="Agent")
 class RefundAgent:
-    """The graph."""
-
     @workflow.run
     async def run(self, order: str) -> str:
         """What it ends with."""
@@ -35,7 +33,6 @@ class RefundAgent:
 
 
 def main() -> None:
-    """Works."""
     clerk: Any = StateGraph(Order)
     clerk.add_node("refund", refund, metadata={"execute_in": "activity", "start_to_close_timeout": TIME})
     clerk.add_edge(START, "refund")

@@ -19,8 +19,6 @@ async def refund(order: str, euro: float) -> str:
 
 @workflow.defn(name="Agent")
 class RefundAgent:
-    """An agent with the tool."""
-
     @workflow.run
     async def run(self, order: str) -> str:
         """What it says in the end."""
@@ -32,7 +30,6 @@ class Model(TestModel):
     """Calls the tool, and repeats what it was answered."""
 
     async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
-        """One answer."""
         items = [] if isinstance(input, str) else [dict(each) for each in input]
         answers = [str(each["output"]) for each in items if each.get("type") == "function_call_output"]
         if answers:
@@ -42,7 +39,6 @@ class Model(TestModel):
 
 
 def main() -> None:
-    """Works."""
     models = TestModelProvider(Model(lambda: ResponseBuilders.output_message("")))
     plugin = OpenAIAgentsPlugin(ModelActivityParameters(start_to_close_timeout=TIME), models)
     serve(RefundAgent, [plugin], [refund], [refund])

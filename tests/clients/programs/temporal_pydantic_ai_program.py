@@ -48,7 +48,6 @@ class RefundAgent(PydanticAIWorkflow):
 
 
 def main() -> None:
-    """Works."""
     tools = GatedActivity(
         "agent__clerk__toolset__bank__call_tool", tool_at="name", args_at="tool_args", tools=("refund",)
     )

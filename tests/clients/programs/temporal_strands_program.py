@@ -19,8 +19,6 @@ async def refund(order: str, euro: float) -> str:
 
 @workflow.defn(name="Agent")
 class RefundAgent:
-    """An agent with the tool."""
-
     @workflow.run
     async def run(self, order: str) -> str:
         """What it says in the end."""
@@ -44,7 +42,6 @@ class Scripted(Model):
         raise NotImplementedError
 
     async def stream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        """One answer."""
         parts = [part for message in messages for part in message["content"]]
         answers = [part["toolResult"]["content"][0]["text"] for part in parts if "toolResult" in part]
         yield {"messageStart": {"role": "assistant"}}
@@ -60,5 +57,4 @@ class Scripted(Model):
 
 
 def main() -> None:
-    """Works."""
     serve(RefundAgent, [StrandsPlugin(models={"scripted": Scripted})], [refund], [refund])

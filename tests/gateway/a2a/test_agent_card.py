@@ -50,7 +50,6 @@ async def test_the_protocols_own_client_finds_it(peers: PeerRig) -> None:
 
 @pytest.mark.row("B79")
 def test_an_entry_has_id_description_examples_schemas_and_whether_people_are_asked() -> None:
-    """What the protocol has no field for stands in an extension; parts that need the peer's word in one each."""
     card = card_of(peer_catalog(Ledger()))
     pay = card["skills"][0]
     assert pay == {
@@ -80,7 +79,6 @@ def test_an_entry_has_id_description_examples_schemas_and_whether_people_are_ask
 
 @pytest.mark.row("V06")
 def test_what_is_not_exposed_is_in_no_card() -> None:
-    """Nor what its actor lacks, lacks in peers' turns, what a rule hides, and what some tenants alone have."""
     fields: dict[str, dict[str, Any]] = {
         "plain": {"peer_exposed": False},
         "shown": {},
@@ -111,7 +109,6 @@ def test_what_is_not_exposed_is_in_no_card() -> None:
 
 
 def test_an_agent_that_lives_elsewhere_has_no_card() -> None:
-    """Nobody speaks to it here: it proposes its own calls, and the card of the next actor is the first."""
     tools = [pay_tool(Ledger(), name="shown", peer_exposed=True)]
     elsewhere = Actor(name="coder", model="", external=ExternalAgent(acts_for=("user:guest",)))
     catalog = catalog_of(tools, actors=[elsewhere, Actor(name="desk", model="scripted")])
@@ -121,7 +118,6 @@ def test_an_agent_that_lives_elsewhere_has_no_card() -> None:
 
 @pytest.mark.row("B79")
 async def test_a_card_may_be_kept_for_an_hour_and_is_asked_for_by_its_tag(peers: PeerRig) -> None:
-    """The same tag while nothing changed, another for another catalog."""
     async with httpx.AsyncClient(base_url=peers.url, timeout=60) as http:
         first = await http.get(CARD_PATH)
         assert first.headers["cache-control"] == "public, max-age=3600"
@@ -148,5 +144,4 @@ async def test_a_card_may_be_kept_for_an_hour_and_is_asked_for_by_its_tag(peers:
     ],
 )
 def test_a_peer_lists_what_it_takes_by_extensions(header: str, types: set[str]) -> None:
-    """Those of other agents are passed over."""
     assert consumed_types(header) == types

@@ -11,7 +11,6 @@ from peer_rig import PeerRig, fresh_id
 
 
 async def test_a_program_asks_and_follows_as_documented(peers: PeerRig, capsys: pytest.CaptureFixture[str]) -> None:
-    """It prints the code that people are asked by, and returns the answer once somebody has approved."""
     (example,) = [each for each in blocks(ROOT / "docs" / "a2a.md", "python") if not each.file]
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(example.text, "a2a.md", "exec"), names)

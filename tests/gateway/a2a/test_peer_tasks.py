@@ -41,12 +41,10 @@ from signoff.gateway.auth.dependencies import TokenAccess
 
 
 async def read(client: PeerClient, task: Task, **fields: Any) -> Task:
-    """A task as it stands."""
     return await client.sdk.get_task(GetTaskRequest(id=task.id), **fields)
 
 
 async def over(client: PeerClient, task: Task) -> Task:
-    """A task once it is over."""
     # One that is over already has nothing to subscribe to.
     with contextlib.suppress(UnsupportedOperationError):
         async for _ in client.live.subscribe(SubscribeToTaskRequest(id=task.id)):
@@ -60,7 +58,6 @@ def page_of(at: str) -> str:
 
 
 def told(task: Task) -> list[dict[str, Any]]:
-    """What the task says of its calls."""
     found: list[dict[str, Any]] = MessageToDict(task.metadata)[TOOLS]["calls"]
     return found
 
@@ -95,7 +92,6 @@ async def test_a_message_becomes_a_turn_whose_calls_pass_the_same_gates(peers: P
 
 @pytest.mark.row("B14")
 async def test_peers_see_and_call_what_is_exposed_and_nothing_else(peers: PeerRig) -> None:
-    """To a peer's turn every other tool is not there, by whatever name its model calls it; the card lists the same."""
     before = [row for row in peers.gateway.ledger.rows if row[0] in ("hidden", "own")]
     async with peers.agent() as client:
         offered = answer_of(await client.send("offered"))
@@ -120,7 +116,6 @@ async def test_peers_see_and_call_what_is_exposed_and_nothing_else(peers: PeerRi
     ("word", "source", "reason"), [("refund", "policy", "deny_if"), ("pay", "human", "not this month")]
 )
 async def test_what_is_denied_is_rejected(peers: PeerRig, word: str, source: str, reason: str) -> None:
-    """By a rule or a person: who said no, and why, is told; nothing ran."""
     async with peers.agent() as client:
         task = await client.send(word)
         if source == "human":
@@ -134,7 +129,6 @@ async def test_what_is_denied_is_rejected(peers: PeerRig, word: str, source: str
 
 
 async def test_a_peer_never_answers_what_its_task_waits_for(peers: PeerRig) -> None:
-    """Neither by a message nor by any other route that its token is sent to."""
     async with peers.agent() as client:
         task = await client.send("pay")
         with pytest.raises(UnsupportedOperationError, match="people decide"):
@@ -158,7 +152,6 @@ async def test_a_peer_never_answers_what_its_task_waits_for(peers: PeerRig) -> N
 
 
 async def test_a_task_is_there_for_its_own_peer_alone(peers: PeerRig) -> None:
-    """Another agent of the tenant and one of another tenant find nothing, whatever they do with its id."""
     async with peers.agent() as client:
         task = await client.send("small")
         for person, tenant in (("rival", "main"), ("far", "globex")):
@@ -178,7 +171,6 @@ async def test_a_task_is_there_for_its_own_peer_alone(peers: PeerRig) -> None:
 
 
 async def test_a_turn_that_its_person_began_elsewhere_is_no_task(peers: PeerRig) -> None:
-    """Not even where it is in a session that is named as contexts are."""
     headers = bearer(await token_of(peers.gateway, "partner"))
     async with httpx.AsyncClient(headers=headers, timeout=60) as http:
         started = (
@@ -209,7 +201,6 @@ async def test_people_and_peers_share_no_conversation(peers: PeerRig) -> None:
 
 
 async def test_what_people_approved_in_advance_for_others_lets_no_call_of_a_peer_run(peers: PeerRig) -> None:
-    """They thought of calls of their own people: for a peer somebody is asked, and may remember that for it."""
     wish = {"remember": {"scope": "tenant", "uses": 1}}
     headers = bearer(await token_of(peers.gateway, "guest"))
     async with httpx.AsyncClient(headers=headers, timeout=60) as http, peers.agent("rival") as client:
@@ -227,7 +218,6 @@ async def test_what_people_approved_in_advance_for_others_lets_no_call_of_a_peer
 
 
 async def test_a_context_is_one_conversation(peers: PeerRig) -> None:
-    """What was said before is known in it; a context that nobody began is refused."""
     async with peers.agent() as client:
         first = await client.send("which one")
         assert (state_of(first), answer_of(first)) == ("COMPLETED", "To whom?")
@@ -245,7 +235,6 @@ async def test_a_context_is_one_conversation(peers: PeerRig) -> None:
 
 
 async def test_the_same_message_again_is_the_same_task(peers: PeerRig) -> None:
-    """Nothing runs twice; other words under its id are refused."""
     name = fresh_id()
     before = len(peers.gateway.ledger.rows)
     async with peers.agent() as client:
@@ -258,7 +247,6 @@ async def test_the_same_message_again_is_the_same_task(peers: PeerRig) -> None:
 
 @pytest.mark.row("B79")
 async def test_parts_that_need_the_peers_word_come_to_those_alone_who_list_them(peers: PeerRig) -> None:
-    """A flagged type, and `llm-context` likewise, are withheld; by the extensions that it names a peer gets them."""
     async with peers.agent() as client:
         task = await client.send("parts")
         kinds = [MessageToDict(part.metadata)["type"] for part in task.artifacts[0].parts]
@@ -273,7 +261,6 @@ async def test_parts_that_need_the_peers_word_come_to_those_alone_who_list_them(
 
 
 async def test_a_stream_tells_every_step_in_order(peers: PeerRig) -> None:
-    """The task first, that it waits, its artifact, its end; then it closes."""
     seen: list[StreamResponse] = []
     decided = False
     async with peers.agent() as client:
@@ -295,7 +282,6 @@ async def test_a_stream_tells_every_step_in_order(peers: PeerRig) -> None:
 
 
 async def test_who_subscribes_sees_the_task_and_what_follows(peers: PeerRig) -> None:
-    """Two at once see the same; to one that is over there is nothing to subscribe to."""
     async with peers.agent() as client, peers.agent() as again:
         task = await client.send("pay")
 
@@ -322,7 +308,6 @@ async def test_who_subscribes_sees_the_task_and_what_follows(peers: PeerRig) -> 
 
 
 async def test_a_task_can_be_read_at_once_and_stopped_once(peers: PeerRig) -> None:
-    """`returnImmediately` does not wait; what is over cannot be stopped."""
     async with peers.agent() as client:
         request = message("pay")
         request.configuration.return_immediately = True
@@ -336,7 +321,6 @@ async def test_a_task_can_be_read_at_once_and_stopped_once(peers: PeerRig) -> No
 
 
 async def test_tasks_are_listed_a_page_at_a_time_newest_first(peers: PeerRig) -> None:
-    """By context and state, with artifacts only where they are asked for; each once over all pages."""
     async with peers.agent() as client:
         first = await client.send("small")
         context = first.context_id
@@ -377,7 +361,6 @@ async def test_a_list_loads_no_answers_that_nobody_asked_for(peers: PeerRig) -> 
 async def test_peer_without_a_stream_left_is_answered_at_once_and_follows_nothing(
     peers: PeerRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A message is answered with its task as it is; one that is to be followed has not become a turn."""
     headers = [(b"authorization", f"Bearer {await peers.token()}".encode())]
     app = peers.gateway.app
     request = Request({"type": "http", "method": "POST", "path": "/a2a/desk", "headers": headers, "app": app})
@@ -405,7 +388,6 @@ async def test_peer_without_a_stream_left_is_answered_at_once_and_follows_nothin
 
 
 async def test_a_passed_turn_goes_on_as_the_same_task_with_exposed_tools_alone(peers: PeerRig) -> None:
-    """Whoever it is passed to has nothing in a peer's turn that is not exposed."""
     async with peers.agent() as client:
         task = await client.send("pass it")
     assert state_of(task) == "COMPLETED"
@@ -413,7 +395,6 @@ async def test_a_passed_turn_goes_on_as_the_same_task_with_exposed_tools_alone(p
 
 
 async def test_what_cannot_be_taken_is_refused_before_anything_begins(peers: PeerRig) -> None:
-    """Files, empty words, answers that nobody could give; data is taken as its JSON."""
     async with peers.agent() as client:
         request = message("look")
         request.message.parts.add(url="https://example.com/x.pdf")
@@ -430,7 +411,6 @@ async def test_what_cannot_be_taken_is_refused_before_anything_begins(peers: Pee
 
 
 async def test_a_freeze_is_told_and_begins_nothing(peers: PeerRig) -> None:
-    """Of the peer's own tenant, in the protocol's form; after it the same peer is answered."""
     headers = bearer(await token_of(peers.gateway, "boss", tenant="globex"))
     async with httpx.AsyncClient(headers=headers, timeout=60) as http, peers.agent("far", tenant="globex") as client:
         body = {"tenant": "globex", "reason": "looked into"}

@@ -1,5 +1,3 @@
-"""The address of an actor: who is let in, and what is answered to what is no request of the protocol."""
-
 import json
 from typing import Any
 
@@ -31,7 +29,6 @@ PUSH = {"message": SAID["message"], "configuration": {"taskPushNotificationConfi
     ],
 )
 async def test_a_method_is_refused_by_the_protocols_code(peers: PeerRig, method: str, params: Any, code: int) -> None:
-    """Under the request's own id."""
     found = await peers.rpc(method, params, id="mine")
     assert (found["jsonrpc"], found["id"], found["error"]["code"]) == ("2.0", "mine", code)
     assert found["error"]["data"][0]["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"
@@ -39,20 +36,17 @@ async def test_a_method_is_refused_by_the_protocols_code(peers: PeerRig, method:
 
 @pytest.mark.parametrize(("body", "code"), [(b"{", -32700), (b"[]", -32600), (b'{"jsonrpc":"2.0"}', -32600)])
 async def test_what_is_no_request_is_answered_without_an_id(peers: PeerRig, body: bytes, code: int) -> None:
-    """Nobody knows which it was."""
     found = await peers.post(body)
     assert (found["id"], found["error"]["code"]) == (None, code)
 
 
 @pytest.mark.parametrize("version", ["", "0.3", "2.0"])
 async def test_another_version_is_not_spoken(peers: PeerRig, version: str) -> None:
-    """Before anything is begun."""
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": SAID}).encode()
     assert (await peers.post(body, **{"a2a-version": version}))["error"]["code"] == -32009
 
 
 async def test_only_a_peers_token_is_let_in(peers: PeerRig) -> None:
-    """Nobody, a made-up token and a person's are refused before the body is read; by HTTP, with a challenge."""
     person = await token_of(peers.gateway, "partner")
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ListTasks"})
     wanted: list[tuple[dict[str, str], int]] = [

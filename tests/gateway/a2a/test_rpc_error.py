@@ -19,7 +19,6 @@ KINDS = {each.code: each for each in vars(rpc_error).values() if isinstance(each
 
 
 def test_codes_and_reasons_are_those_of_the_protocol() -> None:
-    """All but `REFUSED`, for which it has none."""
     known = {code: kind for kind, code in JSON_RPC_ERROR_CODE_MAP.items()}
     assert set(KINDS) - {REFUSED.code} <= set(known)
     for code, kind in KINDS.items():
@@ -28,7 +27,6 @@ def test_codes_and_reasons_are_those_of_the_protocol() -> None:
 
 
 def test_an_error_says_code_words_and_details() -> None:
-    """In the form of `google.rpc.ErrorInfo`."""
     found = RpcError(TASK_NOT_FOUND, "there is no such task", taskId="x").as_json()
     assert found == {
         "code": -32001,
@@ -56,6 +54,5 @@ def test_an_error_says_code_words_and_details() -> None:
     ],
 )
 def test_our_errors_become_the_protocols(error: SignoffError, kind: RpcErrorKind, words: str) -> None:
-    """What is not there is told without our names for it."""
     found = rpc_error_of(error)
     assert (found.kind, found.message) == (kind, words)

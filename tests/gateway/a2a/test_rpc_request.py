@@ -49,12 +49,10 @@ def kind_of(call: Any, *args: Any) -> RpcErrorKind:
     ],
 )
 def test_garbage_is_no_request(body: bytes, kind: RpcErrorKind) -> None:
-    """Nor are a batch and a notification, which would get no answer."""
     assert kind_of(parse_request, body) == kind
 
 
 def test_a_request_is_its_id_method_and_parameters() -> None:
-    """An id is a text or a number; parameters may be left out."""
     assert parse_request(b'{"jsonrpc":"2.0","method":"ListTasks","id":"a"}') == RpcRequest("a", "ListTasks", {})
     body = json.dumps({"jsonrpc": "2.0", "method": "GetTask", "id": 3, "params": {"id": "x"}}).encode()
     assert parse_request(body) == RpcRequest(3, "GetTask", {"id": "x"})
@@ -74,18 +72,15 @@ def test_a_request_is_its_id_method_and_parameters() -> None:
     ],
 )
 def test_a_message_without_what_it_needs_is_refused(message: dict[str, Any]) -> None:
-    """Its id, that the peer says it, and at least one part; and nothing nested without end."""
     assert kind_of(parse_params, RpcRequest(1, "SendMessage", {"message": message}), SendParams) == INVALID_PARAMS
 
 
 @pytest.mark.parametrize("params", [[], "x", {"pageSize": 0}, {"pageSize": 101}, {"statusTimestampAfter": "soon"}])
 def test_parameters_out_of_bounds_are_refused(params: Any) -> None:
-    """A page has 1 to 100 tasks."""
     assert kind_of(parse_params, RpcRequest(1, "ListTasks", params), ListParams) == INVALID_PARAMS
 
 
 def test_what_nobody_knows_is_passed_over() -> None:
-    """In both spellings of ProtoJSON; a `tenant` is refused, as the card names none."""
     given = {"message": {**SAID, "new": 1}, "configuration": {"return_immediately": True, "future": {}}}
     params = parse_params(RpcRequest(1, "SendMessage", given), SendParams)
     assert (params.message.parts[0].text, params.configuration.return_immediately) == ("hello", True)
@@ -97,7 +92,6 @@ def test_what_nobody_knows_is_passed_over() -> None:
     ("asked", "spoken"), [("1.0", True), ("1.0.1", True), ("", False), ("0.3", False), ("2.0", False), ("1", False)]
 )
 def test_one_version_is_spoken(asked: str, spoken: bool) -> None:
-    """None at all is 0.3; a patch is no other version."""
     if spoken:
         check_version(asked)
         return

@@ -34,7 +34,6 @@ WITHHELD = frozenset(("chart", "llm-context"))
 
 
 def ended(state: Any, *outcomes: CallOutcome, error: TurnError | None = None) -> TurnView:
-    """A turn that ended so."""
     result = TurnResult(state=state, calls=outcomes, error=error)
     return TurnView(
         tenant="main",
@@ -49,7 +48,6 @@ def ended(state: Any, *outcomes: CallOutcome, error: TurnError | None = None) ->
 
 
 def outcome(code: Any, source: Any = None, tool: str = "pay") -> CallOutcome:
-    """A call that came to this."""
     denied = None if source is None else ToolDenied(source=source, tool=tool, call_id="c1.1", reason="no")
     return CallOutcome(call="c1.1", tool=tool, code=code, denied=denied)
 
@@ -81,14 +79,12 @@ def test_every_state_of_a_turn_is_one_of_a_task() -> None:
     ],
 )
 def test_a_turn_that_ended_so_is_a_task_in_this_state(state: Any, wanted: str) -> None:
-    """With the turn's own state beside it, and when."""
     task = seen(ended(state))
     assert (task.state, task.turn_state, task.at) == (wanted, state, AT)
     assert task.is_over is (wanted != WORKING)
 
 
 def test_an_error_is_told_in_its_words() -> None:
-    """As `FAILED`; too many denials are a rejection."""
     failed = seen(ended("error", error=TurnError(code="time_limit", message="more than 60 s of work")))
     assert (failed.state, failed.words) == (FAILED, "more than 60 s of work")
     denied = seen(ended("error", error=TurnError(code="denial_limit", message="3 calls in a row were denied")))
@@ -97,7 +93,6 @@ def test_an_error_is_told_in_its_words() -> None:
 
 @pytest.mark.parametrize("source", get_args(DenialSource))
 def test_whoever_denies_what_was_asked_for_rejects_the_task(source: str) -> None:
-    """People, a rule, a deadline that passed, a withdrawal: the call says which, and what reason."""
     task = seen(ended("complete", outcome("denied", source)))
     assert (task.state, task.words) == (REJECTED, f"Denied ({source}): no")
     (call,) = task.as_json((), WITHHELD)["metadata"][TOOLS]["calls"]
@@ -105,27 +100,23 @@ def test_whoever_denies_what_was_asked_for_rejects_the_task(source: str) -> None
 
 
 def test_what_was_done_in_part_is_complete() -> None:
-    """One call ran, another was denied: each says so."""
     task = seen(ended("complete", outcome("ok"), outcome("denied", "human")))
     assert task.state == COMPLETED
     assert [each["code"] for each in task.calls] == ["ok", "denied"]
 
 
 def test_calls_of_tools_that_are_not_exposed_are_not_told() -> None:
-    """Not even that a model tried one."""
     task = seen(ended("complete", outcome("not_available", tool="hidden")))
     assert (task.state, task.calls) == (COMPLETED, ())
 
 
 def test_a_running_turn_is_working() -> None:
-    """Without a word of what it does."""
     view = ended("complete").model_copy(update={"state": "running", "result": None})
     task = seen(view)
     assert (task.state, task.words, task.turn_state, task.calls) == (WORKING, "", "", ())
 
 
 def test_an_artifact_has_the_parts_that_this_peer_takes() -> None:
-    """Words and data by their types; none at all where nothing is left."""
     parts = (("response", "Done."), ("chart", {"a": 1}), ("llm-context", "inside"))
     task = PeerTask(id="x", context="y", state=COMPLETED, parts=parts)
     plain = task.as_json((), WITHHELD)
@@ -144,7 +135,6 @@ def test_an_artifact_has_the_parts_that_this_peer_takes() -> None:
 
 
 def test_an_answer_without_words_has_no_part_without_words() -> None:
-    """Its data is the first part; where that was all there is no artifact."""
     parts = (("response", ""), ("domain-data", {"a": 1}))
     artifact = PeerTask(id="x", context="y", state=COMPLETED, parts=parts).artifact((), WITHHELD)
     assert artifact is not None
@@ -153,7 +143,6 @@ def test_an_answer_without_words_has_no_part_without_words() -> None:
 
 
 def test_requests_and_answers_of_people_are_never_parts_for_peers() -> None:
-    """Whatever a turn says."""
     assert [is_told(kind) for kind in ("response", "approval-request", "approval-response")] == [True, False, False]
 
 

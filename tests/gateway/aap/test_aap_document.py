@@ -25,7 +25,6 @@ def example(page: str, heading: str) -> Any:
 
 @pytest.mark.parametrize("verdict", ["approved", "denied"])
 async def test_the_example_of_external_calls_ends_in_an_approval_and_an_outcome(coder: Adapter, verdict: str) -> None:
-    """On the inbox and in the record."""
     port, order, gated = free_port(), uuid.uuid4().hex, example("external-calls.md", "Agent Approval Protocol")
     async with running_app(coder.agent.rig.app, port), httpx2.AsyncClient(timeout=60) as http:
         client = AsyncClient(f"http://127.0.0.1:{port}/aap/coder", coder.token, http=http)
@@ -40,7 +39,6 @@ async def test_the_example_of_external_calls_ends_in_an_approval_and_an_outcome(
 
 
 async def test_the_example_of_the_page_runs_what_a_rule_lets_pass(coder: Adapter) -> None:
-    """And nothing where the rules deny."""
     guarded, port = example("aap.md", "Agent Approval Protocol"), free_port()
     async with running_app(coder.agent.rig.app, port):
         with contextlib.closing(Client(f"http://127.0.0.1:{port}/aap/coder", coder.token)) as client:
@@ -51,7 +49,6 @@ async def test_the_example_of_the_page_runs_what_a_rule_lets_pass(coder: Adapter
 
 
 async def test_a_gateway_that_cannot_be_reached_lets_nothing_run(coder: Adapter) -> None:
-    """The client gives up, and its gate denies."""
     base = f"http://127.0.0.1:{free_port()}/aap/coder"
     with contextlib.closing(Client(base, coder.token, retry_budget=0.1)) as client:
         text = await asyncio.to_thread(example("aap.md", "Agent Approval Protocol"), client, uuid.uuid4().hex, "A7", 20)

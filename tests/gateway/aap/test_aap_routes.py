@@ -11,7 +11,6 @@ from gateway_rig import BASE
 
 
 async def test_whoever_shows_no_token_of_this_agent_is_refused(agent: CallRig) -> None:
-    """401 without a token and for one that counts for nobody, 403 for a person's and for another agent's."""
     locked = CallRig(locked_rig(agent.rig))
     async with adapter(locked) as own, adapter(locked, "clerk", "/aap/coder") as other:
         asked = await own.ask(asking())
@@ -30,7 +29,6 @@ async def test_whoever_shows_no_token_of_this_agent_is_refused(agent: CallRig) -
 
 
 async def test_an_agent_of_several_people_has_an_address_for_each(agent: CallRig) -> None:
-    """In a foreign name, and in nobody's, nothing is asked; a request in one name is not there in another."""
     users = "/aap/clerk/users"
     async with adapter(agent, "clerk", f"{users}/ana") as ana, adapter(agent, "clerk", f"{users}/bo") as bo:
         asked = await ana.allowed()
@@ -48,7 +46,6 @@ async def test_an_agent_of_several_people_has_an_address_for_each(agent: CallRig
 
 
 async def test_requests_of_another_agent_are_not_there(agent: CallRig, coder: Adapter) -> None:
-    """Whatever is done with them."""
     asked = await coder.ask(asking())
     async with adapter(agent, "roamer") as roamer:
         for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/consume"), ("POST", "/outcome")):
@@ -58,7 +55,6 @@ async def test_requests_of_another_agent_are_not_there(agent: CallRig, coder: Ad
 
 
 async def test_what_is_not_served_is_not_found(coder: Adapter) -> None:
-    """Instances are declared agents, whose tokens the operator makes; an id that is none is answered alike."""
     answer = await coder.agent.http.post("/aap/coder/v1/instances", json={}, headers=bearer(coder.token))
     assert answer.status_code == 404
     for name in ("x", str(uuid.uuid4()), "a.b.c", "%2e%2e"):
@@ -76,7 +72,6 @@ async def test_a_key_and_a_wait_have_their_form(coder: Adapter) -> None:
 
 
 async def test_nothing_but_json_is_read(coder: Adapter) -> None:
-    """A page elsewhere could send a form; only what has no body needs no type."""
     asked = await coder.allowed()
     headers = bearer(coder.token) | {"content-type": "text/plain", "idempotency-key": "use-1"}
     for path in ("", f"/{asked.id}/consume", f"/{asked.id}/outcome"):
@@ -85,7 +80,6 @@ async def test_nothing_but_json_is_read(coder: Adapter) -> None:
 
 
 async def test_what_is_refused_is_recorded_under_the_agent(agent: CallRig) -> None:
-    """A foreign name, another agent's address, an unknown id, a key of another request, a tool that Signoff runs."""
     rig = production_gateway(agent.rig)
     async with adapter(CallRig(rig)) as own:
         body, key = asking(20), uuid.uuid4().hex

@@ -14,7 +14,6 @@ from signoff.store.store import open_store
 
 @pytest.mark.postgres
 async def test_of_all_who_race_for_an_approval_one_uses_it(client: Client, postgres_url: str, task_queue: str) -> None:
-    """One of ten uses, one request of ten under one key, and one of six with the arguments that people wrote."""
     async with open_store(postgres_url) as store, call_rig(client, store, task_queue) as agent:
         other = second_gateway(agent)
         async with other.http, adapter(agent) as first, adapter(other) as second:

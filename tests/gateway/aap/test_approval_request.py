@@ -48,14 +48,12 @@ def as_told(answer: dict[str, Any], ticket: Ticket | None = None) -> dict[str, A
     ],
 )
 def test_each_state_of_a_call_is_one_of_its_request(answer: dict[str, Any], status: str) -> None:
-    """As the protocol tells it; only a denial says why."""
     found = as_told(answer)
     assert found["status"] == status
     assert found.get("decision", {}).get("note", "") == (answer.get("reason", "") if status == "denied" else "")
 
 
 def test_a_use_is_never_before_its_decision() -> None:
-    """Whatever the clocks of gateway and store differ by; a report is never before the use."""
     early = AT - timedelta(seconds=5)
     times = {"claimed_at": early, "finished_at": early}
     ticket = Ticket(key="k", workflow="w", call="c1.1", tool="refund", owner="use", state="claimed", **times)
@@ -71,7 +69,6 @@ def test_a_use_is_never_before_its_decision() -> None:
 
 
 def test_what_was_given_is_kept_as_it_was() -> None:
-    """Times and body; by what the store has of it."""
     assert GivenRequest.load(ID, GIVEN.dump()) == GIVEN
     more = dataclasses.replace(GIVEN, body=BODY | {"context": {"ü": [1.5, None]}})
     assert GivenRequest.load(ID, more.dump()) == more
@@ -96,7 +93,6 @@ def asked_view(call: dict[str, Any], args: dict[str, Any], **request: Any) -> di
 )
 @pytest.mark.parametrize("state", ["approved", "denied"])
 def test_an_answer_was_given_when_it_was_but_not_before_it_was_asked_for(state: str, after: int, told: str) -> None:
-    """Another request of the same call may have been answered before this one; times are told in UTC."""
     at = (AT + timedelta(seconds=after)).astimezone(timezone(timedelta(hours=2)))
     call = {"state": "permitted"} if state == "approved" else {"state": "denied", "source": "human"}
     found = asked_view(call, BODY["arguments"], state=state, decided_at=at, grant_ttl=60.0)
@@ -105,14 +101,12 @@ def test_an_answer_was_given_when_it_was_but_not_before_it_was_asked_for(state: 
 
 @pytest.mark.parametrize(("ttl", "until"), [(60.0, "12:00:55.000000Z"), (1.0, "12:00:00.000001Z")])
 def test_what_was_approved_can_be_used_for_its_time_and_ends_after_its_decision(ttl: float, until: str) -> None:
-    """Also where that was over before this request was made, as the protocol wants the one later than the other."""
     before = AT - timedelta(seconds=5)
     found = asked_view({"state": "permitted"}, BODY["arguments"], state="approved", decided_at=before, grant_ttl=ttl)
     assert found["decision"]["expires_at"] == f"2026-11-26T{until}"
 
 
 def test_an_adapter_learns_which_other_arguments_were_approved() -> None:
-    """Its own are denied, and with these the call runs without asking."""
     args = {"euro": 20, "note": "für Ana"}
     found = asked_view({"state": "permitted"}, args, state="approved", decided_at=AT, grant_ttl=60.0)
     assert found["status"] == "denied"

@@ -24,7 +24,6 @@ def call(body: dict, **fields: object) -> Call:
 
 
 async def test_a_request_is_asked_waits_and_is_approved_by_a_person(coder: Adapter) -> None:
-    """All that was sent comes back as it was; it is used once and reported, and the record has it."""
     words = {"agent_reasoning": "charged twice", "context": {"session_id": "s-1", "ratio": 0.1, "none": None}}
     body, key = asking(**words), uuid.uuid4().hex
     asked = await coder.ask(body, key)
@@ -84,7 +83,6 @@ async def test_a_yes_is_told_once_its_turn_has_taken_it_in(coder: Adapter, monke
 
 
 async def test_a_gate_lets_run_what_people_approve_and_nothing_else(coder: Adapter) -> None:
-    """By the gate that all shims are built on: one waits for a yes, one for a no, one needs nobody, one is not let."""
     yes, no, gate = asking(), asking(), coder.gate()
     allowed, denied, _, _ = await asyncio.gather(
         gate.check(call(yes)), gate.check(call(no)),
@@ -106,7 +104,6 @@ async def test_a_gate_lets_run_what_people_approve_and_nothing_else(coder: Adapt
 
 
 async def test_a_withdrawn_request_is_cancelled_and_nobody_is_asked(coder: Adapter) -> None:
-    """Again it is the same; what is settled is not withdrawn, and what is not there is not found."""
     asked = await coder.ask(asking())
     name = await coder.call_about(str(asked.arguments["order"]))
     gone = await coder.client.cancel(asked.id)
@@ -123,7 +120,6 @@ async def test_a_withdrawn_request_is_cancelled_and_nobody_is_asked(coder: Adapt
 
 
 async def test_what_people_change_is_denied_and_then_runs_once_with_their_arguments(coder: Adapter) -> None:
-    """An adapter runs its own arguments: it is told the others, and asked with just those nobody is asked again."""
     asked = await coder.ask(asking())
     changed = {"order": asked.arguments["order"], "euro": 150}
     name = await coder.decide(asked.arguments, edited_args=changed)
@@ -150,7 +146,6 @@ async def test_what_people_change_is_denied_and_then_runs_once_with_their_argume
 
 
 async def test_of_several_that_ask_with_changed_arguments_one_is_approved(coder: Adapter) -> None:
-    """Whoever comes at the same moment is not handed the same approval."""
     asked = await coder.ask(asking())
     changed = {"order": asked.arguments["order"], "euro": 150}
     await coder.decide(asked.arguments, edited_args=changed)
@@ -162,7 +157,6 @@ async def test_of_several_that_ask_with_changed_arguments_one_is_approved(coder:
 
 
 async def test_of_ten_that_race_one_uses_an_approval(coder: Adapter) -> None:
-    """Whoever comes later is told that it is consumed; the same key is the same use."""
     asked = await coder.allowed()
     assert asked.status == "approved"
     keys = [f"use-{number % 5}" for number in range(10)]
@@ -173,7 +167,6 @@ async def test_of_ten_that_race_one_uses_an_approval(coder: Adapter) -> None:
 
 
 async def test_a_request_that_nobody_answers_in_time_expires(coder: Adapter) -> None:
-    """By its own time where that is shorter, and by the policy's where that is; a late yes lets nothing run."""
     for body in (asking(timeout="1s"), asking(tool="brief", timeout="1h")):
         asked = await coder.ask(body)
         assert (asked.deadline_at - asked.created_at).total_seconds() == 1
@@ -189,7 +182,6 @@ async def test_a_request_that_nobody_answers_in_time_expires(coder: Adapter) -> 
 
 
 async def test_a_key_is_of_one_request(coder: Adapter) -> None:
-    """Whatever of it is another, it is refused; written in another way it is the same."""
     body, key = asking(20), uuid.uuid4().hex
     first = await coder.ask(body, key)
     assert (await coder.ask(body | {"arguments": body["arguments"] | {"euro": 20.0}}, key)).id == first.id
@@ -207,7 +199,6 @@ async def test_a_conflict_names_the_key_that_the_adapter_sent(coder: Adapter) ->
 
 
 async def test_a_call_of_a_server_has_its_name(coder: Adapter) -> None:
-    """As the manifest names tools of servers; what comes back is what was sent."""
     asked = await coder.allowed(server="bank")
     assert (asked.status, asked.server, asked.tool) == ("denied", "bank", "refund")
     assert asked.decision is not None

@@ -39,7 +39,6 @@ GOOD: dict[str, Any] = {"tool": "refund", "arguments": {"euro": 20}, "timeout": 
     ],
 )
 def test_what_is_no_request_is_refused(change: dict[str, Any], words: str) -> None:
-    """In a sentence that names what is wrong."""
     with pytest.raises(ApprovalProblem) as refused:
         parse_body(CreateBody, json.dumps(GOOD | change).encode())
     assert (refused.value.status, words in refused.value.message) == (400, True), refused.value.message
@@ -61,7 +60,6 @@ INEXACT = "the body holds a number of more digits than can be carried; send it a
     ],
 )  # fmt: skip
 def test_what_could_not_be_told_again_is_refused(sent: bytes, words: str) -> None:
-    """Such as a number that would be rounded: an adapter compares what comes back with what it sent."""
     with pytest.raises(ApprovalProblem) as refused:
         parse_body(CreateBody, sent)
     assert (refused.value.status, refused.value.code) == (400, "malformed")
@@ -70,7 +68,6 @@ def test_what_could_not_be_told_again_is_refused(sent: bytes, words: str) -> Non
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_arguments_of_just_the_largest_size_are_taken(more: int) -> None:
-    """One byte more is too large; fractions count as they were written."""
     sent = {"part": 0.5, "text": ""}
     sent["text"] = "x" * (ARGUMENTS_BYTES - len(canonical_json(sent)) + more)
     body = json.dumps(GOOD | {"arguments": sent}).encode()
@@ -83,7 +80,6 @@ def test_arguments_of_just_the_largest_size_are_taken(more: int) -> None:
 
 
 def test_what_was_left_out_is_not_told() -> None:
-    """And what was sent is, also where it is empty."""
     body = parse_body(CreateBody, json.dumps(GOOD | {"context": {}, "agent_reasoning": ""}).encode())
     assert body.as_sent == GOOD | {"context": {}, "agent_reasoning": ""}
     assert parse_body(CreateBody, json.dumps(GOOD).encode()).as_sent == GOOD
@@ -95,7 +91,6 @@ def test_what_was_left_out_is_not_told() -> None:
     "report", [{}, {"status": "ok"}, {"status": "failed", "note": ""}, {"status": "failed", "x": 1}]
 )
 def test_what_is_no_outcome_is_refused(report: dict[str, Any]) -> None:
-    """Only `succeeded` and `failed` are."""
     with pytest.raises(ApprovalProblem):
         parse_body(OutcomeReport, json.dumps(report).encode())
 

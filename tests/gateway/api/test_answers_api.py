@@ -21,7 +21,6 @@ def ran_with(gateway: GatewayRig, tool: str) -> list[dict[str, Any]]:
 
 
 async def test_an_approval_can_change_the_arguments(gateway: GatewayRig) -> None:
-    """What runs is what the person wrote, types kept, and a mask sent back keeps the value behind it."""
     approval = await gateway.asked("book")
     shown = (await gateway.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
     assert shown["card"] == f"hidden, {len(PASSWORD)} characters"
@@ -53,7 +52,6 @@ async def test_an_approval_can_change_the_arguments(gateway: GatewayRig) -> None
 async def test_what_cannot_be_meant_changes_nothing(
     gateway: GatewayRig, fields: dict[str, Any], status: int, expected: str
 ) -> None:
-    """A receipt that says what is wrong; the request waits as it was."""
     approval = await gateway.asked("book")
     answer = await gateway.decide(approval, **{"verdict": "approved", "revision": 1} | fields)
     assert (answer.status_code, answer.json()["status"]) == (status, "refused"), answer.text
@@ -63,7 +61,6 @@ async def test_what_cannot_be_meant_changes_nothing(
 
 
 async def test_an_edit_voids_earlier_votes(gateway: GatewayRig) -> None:
-    """With a quorum of two the editor's answer is the first vote on the new revision; the old one is stale."""
     approval = await gateway.asked("trip")
     await gateway.decide(approval, verdict="approved", revision=1, **{"as": "bo"})
     edited = {**FLIGHT, "cost": 300}
@@ -78,7 +75,6 @@ async def test_an_edit_voids_earlier_votes(gateway: GatewayRig) -> None:
 
 
 async def test_somebody_says_what_happened(gateway: GatewayRig) -> None:
-    """`happened` with its result becomes what the agent reads; nothing runs."""
     approval = await gateway.doubted()
     answer = await gateway.decide(approval, verdict="happened", revision=2, result="paid, no 7")
     assert (answer.status_code, answer.json()["state"]) == (200, "happened")
@@ -88,7 +84,6 @@ async def test_somebody_says_what_happened(gateway: GatewayRig) -> None:
 
 
 async def test_the_api_describes_every_part_of_an_answer(gateway: GatewayRig) -> None:
-    """OpenAPI lists the fields and verdicts that `decide` takes."""
     described = (await gateway.http.get("/openapi.json")).json()
     operation = described["paths"]["/v1/approvals/{approval}/decide"]["post"]
     assert operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/DecisionDraft")
@@ -110,7 +105,6 @@ async def test_the_api_describes_every_part_of_an_answer(gateway: GatewayRig) ->
 
 
 async def test_what_is_to_be_typed_again_is_asked_of_programs_too(gateway: GatewayRig) -> None:
-    """Without a value of the card, of the changed one where it is changed, nothing is approved; denying needs none."""
     first, second, third = [await gateway.asked("typed") for _ in range(3)]
     for fields in (
         {},

@@ -22,7 +22,6 @@ async def _say(gateway: GatewayRig, session: str, words: str = "pay") -> None:
 
 
 async def _view(gateway: GatewayRig, session: str, state: str) -> dict[str, Any]:
-    """The session's first turn, once it is in this state."""
     while True:
         view = (await gateway.http.get(f"/v1/sessions/{session}")).json()
         turns = view.get("turns", ())
@@ -33,7 +32,6 @@ async def _view(gateway: GatewayRig, session: str, state: str) -> dict[str, Any]
 
 
 async def _asked(gateway: GatewayRig, words: str = "pay") -> tuple[str, ApprovalRequestPart]:
-    """A session whose turn waits, and the part of its one request."""
     session = fresh()
     await _say(gateway, session, words)
     [part] = (await _view(gateway, session, "waiting"))["parts"]
@@ -55,7 +53,6 @@ async def _answer(
 
 @pytest.mark.row("B62")
 async def test_what_waits_carries_a_part_for_each_request(gateway: GatewayRig) -> None:
-    """In the turn, its events and its session alike: what is asked, of whom, until when, and where to answer."""
     session = fresh()
     await _say(gateway, session, "pay login")
     turn = await _view(gateway, session, "waiting")
@@ -84,7 +81,6 @@ async def test_what_waits_carries_a_part_for_each_request(gateway: GatewayRig) -
 @pytest.mark.row("B68")
 @pytest.mark.parametrize("verdict", ["approved", "denied"])
 async def test_a_message_with_an_approval_response_decides(verdict: str, gateway: GatewayRig) -> None:
-    """By the rules of every answer and with its receipt; the result is the original turn's, and the part is gone."""
     session, part = await _asked(gateway)
     answer = await _answer(gateway, session, _response(part, verdict, reason="so be it"))
     assert answer.status_code == 200, answer.text
@@ -112,7 +108,6 @@ def _without_type(part: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_each_part_of_a_message_has_its_own_receipt(gateway: GatewayRig) -> None:
-    """One that is refused keeps none of the others from counting."""
     session, part = await _asked(gateway)
     bare = {"type": "approval-response", "approval_id": part.approval_id, "verdict": "approved"}
     odd = _response(part) | {"type": "approval-request"}
@@ -129,7 +124,6 @@ async def test_each_part_of_a_message_has_its_own_receipt(gateway: GatewayRig) -
 
 
 async def test_a_request_of_another_session_is_unknown_there(gateway: GatewayRig) -> None:
-    """Whoever answers in one conversation decides nothing of another."""
     session, part = await _asked(gateway)
     for elsewhere in (fresh(), f"main.{fresh()}"):
         [receipt] = (await _answer(gateway, elsewhere, _response(part))).json()["receipts"]
@@ -140,7 +134,6 @@ async def test_a_request_of_another_session_is_unknown_there(gateway: GatewayRig
 
 
 async def test_an_answer_takes_the_right_to_decide(gateway: GatewayRig) -> None:
-    """A token that may start things only decides nothing in a session either; nobody names another person."""
     session, part = await _asked(gateway)
     rig = locked_rig(gateway)
     starts, decides = await token_of(rig, "approver", "start"), await token_of(rig, "approver")
@@ -160,13 +153,11 @@ async def test_an_answer_takes_the_right_to_decide(gateway: GatewayRig) -> None:
     ],
 )
 async def test_a_message_says_something_or_answers(body: dict[str, Any], word: str, gateway: GatewayRig) -> None:
-    """Not both: nobody knows whether the words were meant for after the answer."""
     answer = await gateway.http.post(f"{BASE}/v1/sessions/{fresh()}/messages", json=body)
     assert (answer.status_code, word in answer.json()["message"]) == (422, True), answer.text
 
 
 def test_what_a_turn_says_of_requests_itself_is_dropped() -> None:
-    """Whoever may start a workflow in a turn's place could else ask for anything in the gateway's name."""
     forged = ResponsePart(type="approval-request", content=Content(inline={"where": {"page": "https://evil.example"}}))
     words = ResponsePart(content=Content(inline="done"))
     view = TurnView.model_validate(

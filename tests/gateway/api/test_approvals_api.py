@@ -12,7 +12,6 @@ from signoff.gateway.app import build_app
 
 
 async def test_an_approval_runs_the_call(gateway: GatewayRig) -> None:
-    """Accepted, with the receipt as the body; the turn finishes and the tool ran once."""
     approval = await gateway.asked("pay")
     answer = await gateway.decide(approval, verdict="approved", revision=1)
     receipt = answer.json()
@@ -25,7 +24,6 @@ async def test_an_approval_runs_the_call(gateway: GatewayRig) -> None:
 
 
 async def test_a_denial_reaches_the_turn_with_its_reason(gateway: GatewayRig) -> None:
-    """Denied by name, nothing ran."""
     approval = await gateway.asked("pay")
     answer = await gateway.decide(approval, verdict="denied", reason="too expensive", **{"as": "ana"})
     assert (answer.json()["decided_name"], answer.json()["reason"]) == ("Ana", "too expensive")
@@ -34,7 +32,6 @@ async def test_a_denial_reaches_the_turn_with_its_reason(gateway: GatewayRig) ->
 
 @pytest.mark.row("E58")
 async def test_the_second_learns_who_was_first(gateway: GatewayRig) -> None:
-    """409 with the receipt that names the decider."""
     approval = await gateway.asked("pay")
     await gateway.decide(approval, verdict="denied", **{"as": "ana"})
     answer = await gateway.decide(approval, verdict="approved")
@@ -44,7 +41,6 @@ async def test_the_second_learns_who_was_first(gateway: GatewayRig) -> None:
 
 
 async def test_the_same_key_gets_the_same_receipt(gateway: GatewayRig) -> None:
-    """An `Idempotency-Key` makes a repeated answer a duplicate, for the same person only."""
     approval = await gateway.asked("both")
     headers = {"Idempotency-Key": "k1"}
     url = f"/v1/approvals/{approval}/decide"
@@ -80,7 +76,6 @@ async def test_the_same_key_gets_the_same_receipt(gateway: GatewayRig) -> None:
     ],
 )
 async def test_what_is_no_verdict_decides_nothing(gateway_once: tuple[GatewayRig, str], body: bytes) -> None:
-    """Empty, null, unknown, misspelt, oversized, garbage: 422 with the receipt `malformed`, and it still waits."""
     gateway, approval = gateway_once
     url = f"/v1/approvals/{approval}/decide"
     answer = await gateway.http.post(url, content=body, headers={"content-type": "application/json"})
@@ -90,7 +85,6 @@ async def test_what_is_no_verdict_decides_nothing(gateway_once: tuple[GatewayRig
 
 @pytest.fixture
 async def gateway_once(gateway: GatewayRig) -> tuple[GatewayRig, str]:
-    """A gateway with one request that waits."""
     return gateway, await gateway.asked("pay")
 
 
@@ -106,7 +100,6 @@ async def gateway_once(gateway: GatewayRig) -> tuple[GatewayRig, str]:
     ],
 )
 async def test_refusals_are_receipts(gateway: GatewayRig, fields: dict[str, Any], status: int, code: str) -> None:
-    """Strangers and stale answers change nothing and are told why."""
     approval = await gateway.asked("pay")
     answer = await gateway.decide(approval, verdict="approved", **fields)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
@@ -114,14 +107,12 @@ async def test_refusals_are_receipts(gateway: GatewayRig, fields: dict[str, Any]
 
 
 async def test_nobody_approves_what_they_asked_for(gateway: GatewayRig) -> None:
-    """The requester gets `self_approval`."""
     approval = await gateway.asked("pay", user="ana")
     answer = await gateway.decide(approval, verdict="approved", **{"as": "ana"})
     assert (answer.status_code, answer.json()["code"]) == (403, "self_approval")
 
 
 async def test_the_question_s_hash_binds_and_the_card_s_mark_does_not(gateway: GatewayRig) -> None:
-    """A card with a secret shows no digest; its hash says what was seen, and its mark is for people to compare."""
     approval = await gateway.asked("login")
     shown = (await gateway.http.get(f"/v1/approvals/{approval}")).json()
     assert shown["digest"] == ""
@@ -132,14 +123,12 @@ async def test_the_question_s_hash_binds_and_the_card_s_mark_does_not(gateway: G
 
 
 async def test_unknown_requests_are_404_receipts(gateway: GatewayRig) -> None:
-    """No such id, no such code, no such turn."""
     for name in ("main.a.b.c1.1", "K7Q-2FM", "nonsense"):
         answer = await gateway.decide(name, verdict="approved")
         assert (answer.status_code, answer.json()["code"]) == (404, "unknown"), name
 
 
 async def test_a_short_code_finds_its_request(gateway: GatewayRig) -> None:
-    """By code in any spelling, open and decided."""
     approval = await gateway.asked("pay")
     request = await gateway.turns.signoff.request(approval)
     async for _ in _listed(gateway, approval):
@@ -160,7 +149,6 @@ async def _listed(gateway: GatewayRig, approval: str, **params: str) -> Any:
 
 
 async def test_the_list_is_for_a_person_and_soonest_first(gateway: GatewayRig) -> None:
-    """Bo sees what finance may decide; deadlines rise."""
     paid, both = await gateway.asked("pay"), await gateway.asked("both")
     async for found in _listed(gateway, both, **{"as": "bo"}):
         ids = [card["id"] for card in found]
@@ -173,7 +161,6 @@ async def test_the_list_is_for_a_person_and_soonest_first(gateway: GatewayRig) -
 
 
 async def test_received_at_is_the_gateway_s_clock(gateway: GatewayRig) -> None:
-    """A decision carries when, where and as whom the gateway received it; the body has no say in that."""
     moment = datetime.now(UTC) - timedelta(seconds=7)
     approval = await gateway.asked("pay")
     transport = httpx2.ASGITransport(app=build_app(dataclasses.replace(gateway.deps, clock=lambda: moment)))
@@ -186,7 +173,6 @@ async def test_received_at_is_the_gateway_s_clock(gateway: GatewayRig) -> None:
 
 
 async def test_only_those_concerned_withdraw(gateway: GatewayRig) -> None:
-    """Bo, who neither asked nor decides, cannot; guest, who asked, can; then it is cancelled."""
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/withdraw"
     refused = await gateway.http.post(url, params={"as": "bo"}, json={})
@@ -199,7 +185,6 @@ async def test_only_those_concerned_withdraw(gateway: GatewayRig) -> None:
 
 
 async def test_a_stranger_cannot_make_a_turn_longer(gateway: GatewayRig) -> None:
-    """An answer of someone who plainly may not decide is refused at the door; the turn's history never sees it."""
     approval = await gateway.asked("pay")
     named = parse_approval_id(approval)
     assert named is not None
@@ -213,7 +198,6 @@ async def test_a_stranger_cannot_make_a_turn_longer(gateway: GatewayRig) -> None
 
 @pytest.mark.parametrize(("agent", "channel"), [("signoff-cli/0.1.0", "cli"), ("signoff-cli", "api"), ("", "api")])
 async def test_a_terminal_is_recorded_as_one(gateway: GatewayRig, agent: str, channel: str) -> None:
-    """What a program says of itself is a label of the answer and of nothing else."""
     headers = {"user-agent": agent}
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/decide"

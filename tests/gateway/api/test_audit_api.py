@@ -25,13 +25,11 @@ PEOPLE = (
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway whose record begins with the test."""
     async with gateway_rig(client, store, f"record-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
 async def finished(rig: GatewayRig) -> str:
-    """A turn whose call was approved and ran: its name."""
     approval = await rig.asked("pay")
     await rig.decide(approval, verdict="approved", **{"as": "approver"})
     turn = approval.rpartition(".c1")[0]
@@ -40,7 +38,6 @@ async def finished(rig: GatewayRig) -> str:
 
 
 async def test_a_timeline_by_every_name_of_its_turn(rig: GatewayRig) -> None:
-    """The dotted name, the workflow id, the turn's id: one stream, in order, verified, in words and as records."""
     turn = await finished(rig)
     answers = [
         (await rig.http.get(f"/v1/audit/{name}")).json()
@@ -59,7 +56,6 @@ async def test_a_timeline_by_every_name_of_its_turn(rig: GatewayRig) -> None:
 
 @pytest.mark.usefixtures("nothing_waits")
 async def test_the_record_is_for_auditors_and_operators_of_its_tenant(rig: GatewayRig) -> None:
-    """Not for who decided, not for another tenant's auditor, who is told that there is nothing of that name."""
     turn = await finished(rig)
     await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
     await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
@@ -77,7 +73,6 @@ async def test_the_record_is_for_auditors_and_operators_of_its_tenant(rig: Gatew
 
 
 async def test_a_record_that_was_changed_is_named(rig: GatewayRig) -> None:
-    """The answer is there, with what is wrong with it."""
     turn = await finished(rig)
     stream = f"turn/{turn.replace('.', '/')}"
     change = text("UPDATE audit_records SET subject = 'mallory' WHERE stream = :stream AND seq = 2")

@@ -60,7 +60,6 @@ class DescribedApi:
     named: dict[str, str]
 
     def operations(self) -> dict[str, Operation]:
-        """The operations by method and path."""
         found = [each.ok() for each in self.schema.get_all_operations() if isinstance(each, Ok)]
         named = {f"{each.method.upper()} {each.path}": each for each in found}
         return {name: each for name, each in named.items() if name != STREAM}
@@ -134,7 +133,6 @@ async def names_of(rig: CallRig) -> dict[str, str]:
 
 @pytest.mark.parametrize("part", PARTS)
 async def test_what_is_described_is_answered_as_described(described: DescribedApi, part: str) -> None:
-    """With requests that the description allows, and with such that it does not."""
     found = {name: each for name, each in described.operations().items() if each.path.startswith(part)}
     assert found, part
     for name, operation in found.items():
@@ -145,5 +143,4 @@ async def test_what_is_described_is_answered_as_described(described: DescribedAp
 
 
 async def test_every_operation_is_tried(described: DescribedApi) -> None:
-    """Each address begins as one of those that are."""
     assert not [name for name, each in described.operations().items() if not each.path.startswith(PARTS)]

@@ -57,7 +57,6 @@ def react(request: CompletionRequest) -> Completion:
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway whose events begin with the test."""
     queue = f"events-{uuid.uuid4().hex[:12]}"
     model = ScriptedModel(react)
     async with gateway_rig(client, store, queue, catalog_of_ledger=catalog_with, model=model) as found:
@@ -65,7 +64,6 @@ async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
 
 
 async def finished(rig: GatewayRig) -> TurnKey:
-    """A turn whose call was approved and ran."""
     approval = await rig.asked("go")
     await rig.decide(approval, verdict="approved", **{"as": "approver"})
     key = TurnKey(*approval.split(".")[:3])
@@ -74,7 +72,6 @@ async def finished(rig: GatewayRig) -> TurnKey:
 
 
 async def read(rig: GatewayRig, **params: Any) -> dict[str, Any]:
-    """What the API answers to whoever reads events."""
     answer = await rig.http.get("/v1/events", params=params)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
@@ -82,7 +79,6 @@ async def read(rig: GatewayRig, **params: Any) -> dict[str, Any]:
 
 
 async def test_a_turn_as_it_happened_without_its_secrets(rig: GatewayRig) -> None:
-    """From what was asked to what was executed, in order; each with the schema that its data keeps to."""
     key = await finished(rig)
     name = ".".join(key)
     found = await read(rig, turn=name)
@@ -115,7 +111,6 @@ async def test_a_turn_as_it_happened_without_its_secrets(rig: GatewayRig) -> Non
 
 
 async def test_an_answer_without_events_is_waited_for(rig: GatewayRig) -> None:
-    """Until something happens, and no longer; it goes on after the number that it was given."""
     before = await read(rig)
     assert await read(rig, after=before["next"]) == {**before, "events": [], "next": before["newest"]}
     waiting = asyncio.create_task(read(rig, after=before["next"], wait=30))
@@ -131,7 +126,6 @@ async def test_an_answer_without_events_is_waited_for(rig: GatewayRig) -> None:
 
 
 async def test_server_sent_events_go_on_after_the_last_that_came(rig: GatewayRig) -> None:
-    """Each under its number; `Last-Event-ID` comes before `after`, and what is no number is refused."""
     await finished(rig)
     found = (await read(rig))["events"]
     # A gateway that stops ends the streams: what is there until then has been sent.
@@ -150,7 +144,6 @@ async def test_server_sent_events_go_on_after_the_last_that_came(rig: GatewayRig
 
 
 async def test_what_is_gone_is_said(rig: GatewayRig) -> None:
-    """Whoever goes on from before it is told so; whoever begins reads what is kept."""
     await finished(rig)
     newest = (await read(rig))["newest"]
     change = text("UPDATE events SET numbered_at = 0 WHERE number <= 3")
@@ -166,7 +159,6 @@ async def test_what_is_gone_is_said(rig: GatewayRig) -> None:
 
 @pytest.mark.usefixtures("nothing_waits")
 async def test_events_are_for_auditors_and_operators_and_a_turns_for_who_may_read_it(rig: GatewayRig) -> None:
-    """Who asked, and who is asked, read the turn without the specialist; others are told nothing of it."""
     name = ".".join(await finished(rig))
     locked = locked_rig(rig, people=PEOPLE)
     found: dict[str, Any] = {}

@@ -22,7 +22,6 @@ async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
 
 
 def key_of(approval: str) -> TurnKey:
-    """The turn of a request."""
     key = parse_approval_id(approval)
     assert key is not None
     return key.turn
@@ -41,7 +40,6 @@ async def batch_item(rig: GatewayRig, approval: str, **fields: object) -> dict[s
 
 
 async def test_a_batch_gives_each_answer_its_own_receipt(rig: GatewayRig) -> None:
-    """One is approved, one denied, and what is stale, malformed, unknown or not theirs changes nothing beside them."""
     yes, no, stale, own = [await rig.asked(word) for word in ("pay", "pay", "pay", "both")]
     items = [
         await batch_item(rig, yes),
@@ -74,7 +72,6 @@ async def test_a_batch_gives_each_answer_its_own_receipt(rig: GatewayRig) -> Non
 
 
 async def test_a_batch_sent_twice_counts_once(rig: GatewayRig) -> None:
-    """The same key gives the first receipts again."""
     approval = await rig.asked("pay")
     body = {"decisions": [await batch_item(rig, approval)]}
     headers = {"Idempotency-Key": uuid.uuid4().hex}
@@ -88,14 +85,12 @@ async def test_a_batch_sent_twice_counts_once(rig: GatewayRig) -> None:
 
 @pytest.mark.parametrize("body", [{}, {"decisions": []}, {"decisions": [1] * 101}, {"decisions": 1}])
 async def test_what_is_no_batch_is_refused_whole(rig: GatewayRig, body: dict[str, object]) -> None:
-    """None, nothing, too many or no list: 422 with the field."""
     answer = await rig.http.post("/v1/approvals/decide", json=body)
     assert answer.status_code == 422
     assert "decisions" in answer.json()["message"]
 
 
 async def test_an_answer_is_remembered_listed_used_and_taken_back(rig: GatewayRig) -> None:
-    """Approved with a predicate: the next call like it asks nobody, until somebody takes that back."""
     approval = await rig.asked("alike")
     remember = {"scope": "tenant", "where": "args.amount <= 500.0", "seconds": 600, "uses": 3}
     receipt = (await rig.decide(approval, verdict="approved", remember=remember)).json()
@@ -138,7 +133,6 @@ async def test_the_digest_of_exact_arguments_is_not_shown(rig: GatewayRig, store
 async def test_a_wish_that_cannot_be_kept_is_refused_before_it_is_sent(
     rig: GatewayRig, remember: dict[str, object], says: str
 ) -> None:
-    """The receipt says why, and the request waits on."""
     approval = await rig.asked("alike")
     answer = await rig.decide(approval, verdict="approved", remember=remember)
     assert (answer.status_code, answer.json()["code"]) == (422, "malformed")
@@ -148,7 +142,6 @@ async def test_a_wish_that_cannot_be_kept_is_refused_before_it_is_sent(
 
 @pytest.mark.usefixtures("nothing_waits")
 async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(rig: GatewayRig) -> None:
-    """One request to the API: everything that waits ends, nothing runs, and a thaw lets calls be asked again."""
     waiting = [await rig.asked("pay") for _ in range(3)]
     answer = await rig.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
     assert answer.status_code == 200, answer.text
@@ -173,7 +166,6 @@ async def test_a_freeze_withdraws_what_waits_and_denies_what_comes(rig: GatewayR
 
 @pytest.mark.usefixtures("nothing_waits")
 async def test_nothing_new_starts_in_a_frozen_tenant(rig: GatewayRig) -> None:
-    """A turn, a message or a late result is refused with the reason, and none of them exists afterwards."""
     session = fresh()
     await rig.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
     for path, body in (
@@ -200,7 +192,6 @@ async def test_nothing_new_starts_in_a_frozen_tenant(rig: GatewayRig) -> None:
 
 
 async def test_only_an_operator_freezes_and_thaws(rig: GatewayRig) -> None:
-    """A person without the right is refused, and nothing is frozen."""
     for answer in (
         await rig.http.post("/v1/freezes?as=guest", json={"reason": "r"}),
         await rig.http.request("DELETE", "/v1/freezes/main?as=guest", json={}),

@@ -23,7 +23,6 @@ async def _said(gateway: GatewayRig, session: str, text: str, **fields: Any) -> 
 
 
 async def _view(gateway: GatewayRig, session: str, *states: str) -> dict[str, Any]:
-    """The session once its turns are in these states."""
     while True:
         view: dict[str, Any] = (await gateway.http.get(f"/v1/sessions/{session}")).json()
         if [turn["state"] for turn in view.get("turns", ())] == list(states):
@@ -32,7 +31,6 @@ async def _view(gateway: GatewayRig, session: str, *states: str) -> dict[str, An
 
 
 async def test_a_conversation_over_the_api(gateway: GatewayRig) -> None:
-    """Each message is answered by a turn of its own; one that waits for people holds up nobody."""
     session = fresh()
     first = await _said(gateway, session, "pay", actor="desk", id="a")
     assert first.status_code == 201, first.text
@@ -53,7 +51,6 @@ async def test_a_conversation_over_the_api(gateway: GatewayRig) -> None:
 
 
 async def test_the_same_message_twice_is_one_and_other_words_are_a_conflict(gateway: GatewayRig) -> None:
-    """200 for the second delivery, 409 for something else under the same id."""
     session = fresh()
     assert (await _said(gateway, session, "hello", actor="desk", id="a")).status_code == 201
     again = await _said(gateway, session, "hello", actor="desk", id="a")
@@ -64,7 +61,6 @@ async def test_the_same_message_twice_is_one_and_other_words_are_a_conflict(gate
 
 
 async def test_a_late_result_over_the_api(gateway: GatewayRig) -> None:
-    """It begins the next turn of the same actor at once."""
     session = fresh()
     await _said(gateway, session, "hello", actor="desk", id="a")
     await _view(gateway, session, "complete")
@@ -77,7 +73,6 @@ async def test_a_late_result_over_the_api(gateway: GatewayRig) -> None:
 
 
 async def test_what_cannot_be_said_is_refused_with_the_field(gateway: GatewayRig) -> None:
-    """No text, no actor where there are two, an unknown actor or person, a bad id, an unknown session."""
     session = fresh()
     for fields, status, word in (
         ({"text": " "}, 422, "`text`"),
@@ -97,7 +92,6 @@ async def test_what_cannot_be_said_is_refused_with_the_field(gateway: GatewayRig
 
 
 async def test_every_turn_of_a_message_is_signed_for(gateway: GatewayRig) -> None:
-    """Who asks is vouched for in each turn that the message leads to, and in no other."""
     assert gateway.deps.signer is not None
     verifier = gateway.deps.signer.verifier()
     session = fresh()
@@ -121,7 +115,6 @@ async def test_every_turn_of_a_message_is_signed_for(gateway: GatewayRig) -> Non
 
 
 async def test_a_session_is_its_owner_s(gateway: GatewayRig) -> None:
-    """Nobody says or adds anything in another's name; another tenant finds nothing; each scope opens its own."""
     locked = locked_rig(gateway)
     name, hello = fresh(), {"text": "hello", "actor": "desk"}
     messages, results = f"/v1/sessions/{name}/messages", f"/v1/sessions/{name}/results"
@@ -153,7 +146,6 @@ async def test_a_session_is_its_owner_s(gateway: GatewayRig) -> None:
 
 @pytest.mark.parametrize("name", ["s", "a" * 36, "a" * 37, "a" * 48, f"{'a' * 47}b"])
 def test_whose_a_session_is_stands_in_its_id(name: str) -> None:
-    """Every name makes an id for each person, of whom it says so; the id itself means the same session."""
     people, named = [Person(id="ana"), Person(id="bo")], SessionKey("main", name)
     ana, bo = [own_session(named, each, development=False) for each in people]
     assert all(map(is_id, (ana.session, bo.session)))
@@ -164,7 +156,6 @@ def test_whose_a_session_is_stands_in_its_id(name: str) -> None:
 
 
 def test_two_long_names_of_one_person_are_two_sessions() -> None:
-    """Though they begin and end alike: what is cut away stays in the id as its hash."""
     names = [f"{'a' * 24}{each}{'a' * 22}" for each in "xy"]
     assert len({own_session(SessionKey("main", name), Person(id="ana"), development=False) for name in names}) == 2
 
@@ -184,7 +175,6 @@ async def _browser(gateway: GatewayRig) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 async def _reads(page: httpx2.AsyncClient, path: str, *wanted: str) -> str:
-    """The page once all of this stands on it."""
     while True:
         answer = await page.get(path)
         page_text = " ".join(re.sub(r"<[^>]+>", " ", answer.text).split())
@@ -194,7 +184,6 @@ async def _reads(page: httpx2.AsyncClient, path: str, *wanted: str) -> str:
 
 
 async def test_several_messages_in_one_page(gateway: GatewayRig) -> None:
-    """Say something, say more while it waits, approve: one page shows all of it, each answer in its place."""
     async with _browser(gateway) as page:
         form = _fields((await page.get("/new")).text, "/sessions")
         sent = await page.post("/sessions", data={**form, "text": "pay", "actor": "desk", "user": "guest"})
@@ -223,7 +212,6 @@ async def test_several_messages_in_one_page(gateway: GatewayRig) -> None:
 
 
 async def test_a_conversation_is_followed_live_and_can_be_stopped(gateway: GatewayRig) -> None:
-    """The page's events tell that something changed; stopping ends what goes on, and the session stays."""
     async with _browser(gateway) as page:
         form = _fields((await page.get("/new")).text, "/sessions")
         path = (await page.post("/sessions", data={**form, "text": "pay", "actor": "desk"})).headers["location"]

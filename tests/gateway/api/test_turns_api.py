@@ -11,7 +11,6 @@ from signoff.contracts.ids import uuid7
 
 
 async def test_a_started_turn_can_be_read_at_its_links(gateway: GatewayRig) -> None:
-    """201 names the turn, and its links lead to it; the id is a short one and the session is the turn's."""
     answer = await gateway.http.post("/v1/turns", json={"text": "hello", "actor": "desk"})
     body = answer.json()
     assert answer.status_code == 201
@@ -27,14 +26,12 @@ async def test_a_started_turn_can_be_read_at_its_links(gateway: GatewayRig) -> N
 
 
 async def test_tier_and_roles_come_from_the_directory(gateway: GatewayRig) -> None:
-    """A request names a person by id; everything else about that person is the directory's."""
     view = await gateway.turns.signoff.view(await gateway.start("hello", user="ana"))
     assert (view.requester.tier, view.requester.roles) == ("trusted", ("approvers", "finance"))
 
 
 @pytest.mark.parametrize("field", ["tier", "roles", "principal"])
 async def test_identity_in_the_body_is_refused_by_name(gateway: GatewayRig, field: str) -> None:
-    """Claiming a tier or roles is an error that names the field, not something that is ignored."""
     answer = await gateway.http.post("/v1/turns", json={"text": "x", "actor": "desk", field: "admin"})
     assert answer.status_code == 422
     assert f"`{field}`" in answer.json()["message"]
@@ -74,7 +71,6 @@ def _nested(levels: int) -> object:
     ],
 )
 async def test_bad_starts_are_told_in_one_sentence(gateway: GatewayRig, body: object, status: int, words: str) -> None:
-    """Unknown names are 404 with the nearest, unreadable requests 422; both are `{code, message}`."""
     json_header = {"content-type": "application/json"}
     answer = await gateway.http.post("/v1/turns", content=json.dumps(body), headers=json_header)
     assert answer.status_code == status
@@ -83,7 +79,6 @@ async def test_bad_starts_are_told_in_one_sentence(gateway: GatewayRig, body: ob
 
 
 async def test_the_same_id_with_other_input_is_a_conflict(gateway: GatewayRig) -> None:
-    """A repeated start is the same turn; with other words it is 409."""
     turn = fresh()
     await gateway.start("hello", turn=turn)
     await gateway.start("hello", turn=turn)
@@ -93,7 +88,6 @@ async def test_the_same_id_with_other_input_is_a_conflict(gateway: GatewayRig) -
 
 
 async def test_long_words_go_through_the_store(gateway: GatewayRig) -> None:
-    """Over 8 KiB of text lies in the store and still reaches the actor; over 1 MiB is 413."""
     view = await gateway.turns.signoff.view(key := await gateway.start("wörd " * 20_000))
     stored = view.model_dump()["messages"][0]["parts"][0]["text"]["blob"]
     assert stored["size"] == 20_000 * 6 + 2
@@ -103,8 +97,6 @@ async def test_long_words_go_through_the_store(gateway: GatewayRig) -> None:
 
 
 async def test_a_body_that_hides_its_length_is_refused(gateway: GatewayRig) -> None:
-    """Chunks are not even counted."""
-
     async def chunks():  # type: ignore[no-untyped-def]
         for _ in range(40):
             yield b" " * 50_000
@@ -115,7 +107,6 @@ async def test_a_body_that_hides_its_length_is_refused(gateway: GatewayRig) -> N
 
 
 async def test_unknown_turns_are_404(gateway: GatewayRig) -> None:
-    """No such turn, no such shape of id, and an approval id where a turn belongs."""
     assert (await gateway.http.get(f"/v1/turns/{fresh()}")).status_code == 404
     assert (await gateway.http.get("/v1/turns/a.b")).status_code == 404
     answer = await gateway.http.get("/v1/turns/main.s.t.c1.1")
@@ -138,7 +129,6 @@ async def test_an_id_that_two_sessions_have_names_neither(gateway: GatewayRig) -
 
 
 async def test_events_end_with_the_result(gateway: GatewayRig) -> None:
-    """The stream gives whole views and closes by itself after the one with a result."""
     key = await gateway.start("small")
     async with gateway.http.stream("GET", f"/v1/turns/{'.'.join(key)}/events") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
@@ -149,7 +139,6 @@ async def test_events_end_with_the_result(gateway: GatewayRig) -> None:
 
 
 async def test_turns_are_listed_and_filtered(gateway: GatewayRig) -> None:
-    """The list is visibility's: by state and actor, newest first."""
     approval = await gateway.asked("pay")
     turn = approval.split(".")[2]
     listed = (await gateway.http.get("/v1/turns", params={"state": "suspended", "actor": "desk", "limit": 500})).json()
@@ -160,14 +149,12 @@ async def test_turns_are_listed_and_filtered(gateway: GatewayRig) -> None:
 
 @pytest.mark.parametrize("since", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
 async def test_a_time_that_no_zone_can_tell_is_refused(gateway: GatewayRig, since: str) -> None:
-    """The edges of the calendar are told in one sentence, not as a fault of the gateway."""
     answer = await gateway.http.get("/v1/turns", params={"since": since})
     assert answer.status_code == 404
     assert "is no time of a turn" in answer.json()["message"]
 
 
 async def test_a_cancelled_turn_ends_cancelled(gateway: GatewayRig) -> None:
-    """Cancelling withdraws what waits; nothing runs."""
     approval = await gateway.asked("pay")
     name = approval.rsplit(".", 2)[0]
     headers = {"content-type": "application/json"}
@@ -183,7 +170,6 @@ async def test_a_cancelled_turn_ends_cancelled(gateway: GatewayRig) -> None:
 
 
 async def test_secret_arguments_are_in_no_view(gateway: GatewayRig) -> None:
-    """A password shows its length alone: in the view, its messages, its requests, its events."""
     approval = await gateway.asked("login")
     name = approval.rsplit(".", 2)[0]
     texts = [
@@ -201,7 +187,6 @@ async def test_secret_arguments_are_in_no_view(gateway: GatewayRig) -> None:
 
 
 def test_uuid7_sorts_by_time() -> None:
-    """Version 7, the right variant, and the milliseconds first, in 22 digits of base 62."""
     early, late = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 0, 0, 2000, tzinfo=UTC)
     first, second = uuid7(early), uuid7(late)
     assert first < second

@@ -9,7 +9,6 @@ from gateway_rig import GatewayRig, fresh
 @pytest.mark.row("X21")
 @pytest.mark.row("Q6")
 async def test_words_of_other_designs_are_taken_on_the_wire_and_never_said(gateway: GatewayRig) -> None:
-    """`handler` and `event` start the same turn as `actor` and `turn`; what comes back has our words alone."""
     turn = fresh()
     theirs = await gateway.http.post("/v1/turns", json={"text": "hello", "handler": "desk", "event": turn})
     ours = await gateway.http.post("/v1/turns", json={"text": "hello", "actor": "desk", "turn": turn})
@@ -29,7 +28,6 @@ async def test_words_of_other_designs_are_taken_on_the_wire_and_never_said(gatew
     ],
 )
 async def test_two_words_that_differ_are_refused(gateway: GatewayRig, more: dict[str, Any], words: str) -> None:
-    """Nobody guesses which was meant, and no other word slips through."""
     answer = await gateway.http.post("/v1/turns", json={"text": "x", **more})
     assert answer.status_code in (404, 422)
     assert words in answer.json()["message"]
@@ -66,7 +64,6 @@ async def test_as_and_user_name_each_others_place(
 
 
 async def test_of_many_unknown_fields_a_few_are_named_and_identity_first(gateway: GatewayRig) -> None:
-    """However many there are the request is refused, and a field of identity among them is told as such."""
     unknown = {f"x{number}": 0 for number in range(20_000)}
     answer = await gateway.http.post("/v1/turns", json={"text": "x", "actor": "desk", **unknown})
     text = "`x0` is not known here; `x1` is not known here; `x2` is not known here"

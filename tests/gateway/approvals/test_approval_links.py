@@ -19,13 +19,11 @@ LINK = ApprovalLink(approval="main.s.t.c1.1", revision=1, person="ana", expires=
 
 
 def test_a_link_says_what_it_is_bound_to() -> None:
-    """Request, revision, recipient, verb, channel and end come back as they were put in."""
     link = LINK.model_copy(update={"verb": "denied", "channel": "email", "revision": 3})
     assert read_link(KEY, make_link(KEY, link), NOW) == link
 
 
 def test_a_link_expires() -> None:
-    """To the second."""
     written = make_link(KEY, LINK)
     read_link(KEY, written, LINK.expires - timedelta(seconds=1))
     with pytest.raises(Refused, match="expired") as refused:
@@ -35,7 +33,6 @@ def test_a_link_expires() -> None:
 
 @given(st.data())
 def test_no_character_of_a_link_can_be_changed(data: st.DataObject) -> None:
-    """Whatever is altered, cut or added, it is no link of ours any more."""
     written = make_link(KEY, LINK)
     at = data.draw(st.integers(0, len(written) - 1))
     other = data.draw(st.sampled_from("ABYZabyz019-_.= /é").filter(lambda char: char != written[at]))
@@ -53,13 +50,11 @@ def test_no_character_of_a_link_can_be_changed(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("written", ["", ".", "..", "a.b", "e30.e30", "x" * 5_000, "\ud800.a", "{}", "null"])
 def test_what_was_never_a_link_is_refused(written: str) -> None:
-    """One sentence, no exception of another kind."""
     with pytest.raises(Refused, match="not a link"):
         read_link(KEY, written, NOW)
 
 
 def test_a_link_is_sealed_by_the_store_s_key_as_a_link() -> None:
-    """Another key's, another kind of seal, another version's fields: none of them opens."""
     fields = ["main.s.t.c1.1", 1, "ana", "", "link", int(LINK.expires.timestamp())]
     foreign = make_link(b"x" * 32, LINK)
     other_kind = seal(KEY, "sign-in 1", fields)
@@ -81,12 +76,10 @@ def test_a_link_is_sealed_by_the_store_s_key_as_a_link() -> None:
 
 @pytest.fixture
 def locked(gateway: GatewayRig) -> GatewayRig:
-    """A gateway where everybody must sign in."""
     return locked_rig(gateway)
 
 
 async def link_for(rig: GatewayRig, approval: str, person: str = "ana", **fields: object) -> str:
-    """The address of a link for one person."""
     key = await rig.deps.store.secret_key(LINK_KEY)
     given: dict[str, object] = {
         "approval": approval,
@@ -98,12 +91,10 @@ async def link_for(rig: GatewayRig, approval: str, person: str = "ana", **fields
 
 
 async def state_of(rig: GatewayRig, approval: str) -> str:
-    """The request's state by the workflow itself."""
     return (await rig.turns.signoff.request(approval)).state
 
 
 async def test_a_link_decides_by_its_page(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """Opened it shows the request without a sign-in; the form answers as the recipient, worth `link`."""
     approval = await gateway.asked("easy")
     url = await link_for(locked, approval, channel="email")
     async with browser(locked) as page:
@@ -122,7 +113,6 @@ async def test_a_link_decides_by_its_page(gateway: GatewayRig, locked: GatewayRi
 
 
 async def test_looking_at_a_link_decides_nothing(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """Previews, prefetches, scanners of mail: GET and HEAD with whatever fields, POST without the page's value."""
     approval = await gateway.asked("easy")
     url = await link_for(locked, approval)
     async with browser(locked) as page, browser(locked) as other:
@@ -147,7 +137,6 @@ async def test_looking_at_a_link_decides_nothing(gateway: GatewayRig, locked: Ga
 
 
 async def test_a_form_is_of_one_link(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """The value of another request's page, another recipient's, another verb's: nothing is decided."""
     approval, second = await gateway.asked("easy"), await gateway.asked("easy")
     url = await link_for(locked, approval)
     others = [
@@ -173,7 +162,6 @@ async def test_a_form_is_of_one_link(gateway: GatewayRig, locked: GatewayRig) ->
 
 
 async def test_a_link_for_an_earlier_revision_leads_on(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """It shows what is asked now, and takes no answer to it."""
     approval = await gateway.asked("easy")
     url = await link_for(locked, approval, revision=2)
     async with browser(locked) as page:
@@ -184,7 +172,6 @@ async def test_a_link_for_an_earlier_revision_leads_on(gateway: GatewayRig, lock
 
 
 async def test_a_link_is_not_enough_where_more_is_asked(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """Most requests ask for a sign-in: the page says so and leads there, and a forced answer is refused."""
     approval = await gateway.asked("pay")
     url = await link_for(locked, approval)
     async with browser(locked) as page:
@@ -199,7 +186,6 @@ async def test_a_link_is_not_enough_where_more_is_asked(gateway: GatewayRig, loc
 
 
 async def test_a_link_is_refused_with_its_reason(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """Expired, altered, for somebody who left, for no request: a page that says so, and nothing of the request."""
     approval = await gateway.asked("easy")
     key = await locked.deps.store.secret_key(LINK_KEY)
     expired = ApprovalLink(
@@ -226,7 +212,6 @@ async def test_a_link_is_refused_with_its_reason(gateway: GatewayRig, locked: Ga
 
 
 async def test_who_may_not_decide_may_not_by_link(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """A link makes nobody an approver, and nobody approves their own."""
     approval, own = await gateway.asked("easy"), await gateway.asked("easy", user="ana")
     async with browser(locked) as page:
         for url in (await link_for(locked, approval, "bo"), await link_for(locked, own, "ana")):
@@ -235,7 +220,6 @@ async def test_who_may_not_decide_may_not_by_link(gateway: GatewayRig, locked: G
 
 
 async def test_a_link_answers_once(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """Sent twice, with the same form, it is one answer; a second verdict changes nothing."""
     approval = await gateway.asked("easy")
     url = await link_for(locked, approval)
     async with browser(locked) as page:
@@ -249,7 +233,6 @@ async def test_a_link_answers_once(gateway: GatewayRig, locked: GatewayRig) -> N
 
 
 async def test_a_link_does_not_answer_what_became_of_a_call(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """That question is for somebody who looked and signed in; the page leads there."""
     approval = await gateway.doubted("easy")
     url = await link_for(locked, approval, revision=(await gateway.turns.signoff.request(approval)).revision)
     async with browser(locked) as page:

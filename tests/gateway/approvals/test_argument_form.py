@@ -66,7 +66,6 @@ def problems(typed: ParsedArguments) -> dict[str, str]:
 
 
 def test_every_argument_has_the_field_its_type_asks_for() -> None:
-    """Numbers, texts, choices, lists of lines, nested objects flat, everything else as JSON."""
     kinds = {name: field.kind for name, field in fields().items()}
     assert kinds == {
         "cost": "number",
@@ -85,7 +84,6 @@ def test_every_argument_has_the_field_its_type_asks_for() -> None:
 
 
 def test_a_field_says_what_it_is_and_whether_it_is_needed() -> None:
-    """Title or name, description, bounds and required marks come from the schema."""
     found = fields()
     assert (found["to"].label, found["to"].help, found["to"].needed) == ("Payee", "Who is paid.", True)
     assert (found["cost"].least, found["cost"].most, found["cost"].shown) == (0, 500, "420")
@@ -94,14 +92,12 @@ def test_a_field_says_what_it_is_and_whether_it_is_needed() -> None:
 
 
 def test_what_nobody_touches_stays_exactly_as_it_was() -> None:
-    """The form sent as it was shown gives the very same arguments, a float a float, a secret unseen."""
     typed = sent()
     assert (typed.good, json.dumps(typed.args)) == (True, json.dumps(ARGS))
     assert "4711" not in repr([field.shown for field in typed.fields])
 
 
 def test_a_form_without_fields_changes_nothing() -> None:
-    """A field that is not sent is not emptied."""
     assert read_fields(fields_of(ARGS, SCHEMA), {}, ARGS, None).args == ARGS
 
 
@@ -125,7 +121,6 @@ def test_a_form_without_fields_changes_nothing() -> None:
     ],
 )
 def test_what_is_typed_has_the_type_of_the_schema(changed: dict[str, str], path: tuple[str, ...], value: Any) -> None:
-    """Numbers stay numbers, texts stay texts, and only the field that was changed is changed."""
     typed = sent(**changed)
     assert typed.good, typed
     assert typed.args is not None
@@ -140,7 +135,6 @@ def test_what_is_typed_has_the_type_of_the_schema(changed: dict[str, str], path:
 
 @pytest.mark.parametrize("name", ["seats", "class", "refundable", "address__no"])
 def test_an_optional_field_emptied_is_left_out(name: str) -> None:
-    """An empty field where nothing is needed stands for no argument at all."""
     typed = sent(**{name: ""})
     assert typed.good
     found: Any = typed.args
@@ -168,7 +162,6 @@ def test_an_optional_field_emptied_is_left_out(name: str) -> None:
     ],
 )
 def test_a_problem_is_told_where_it_is(changed: dict[str, str], where: str, expected: str) -> None:
-    """The field says what is wrong, keeps what was typed, and nothing is decided on."""
     typed = sent(**changed)
     assert not typed.good
     assert problems(typed) == {where: expected}
@@ -177,7 +170,6 @@ def test_a_problem_is_told_where_it_is(changed: dict[str, str], where: str, expe
 
 
 def test_a_nested_object_is_made_only_to_hold_something() -> None:
-    """An optional object with nothing in it is not given; with one field it is, and then its own rules hold."""
     args = {"cost": 1, "to": "Ana"}
     assert sent(args).args == args
     typed = sent(args, address__no="5")
@@ -186,7 +178,6 @@ def test_a_nested_object_is_made_only_to_hold_something() -> None:
 
 
 def test_text_that_a_form_would_change_or_hide_is_edited_as_json() -> None:
-    """Carriage returns, and what turns or hides text, are shown escaped."""
     for text in ("a\rb", "Ana\u202esousa", "a\u200bb", "a\x00b"):
         field = fields({**ARGS, "to": text})["to"]
         assert (field.kind, json.loads(field.shown)) == ("json", text)
@@ -195,7 +186,6 @@ def test_text_that_a_form_would_change_or_hide_is_edited_as_json() -> None:
 
 
 def test_more_fields_than_a_person_reads_are_one_of_json() -> None:
-    """Hundreds of arguments, or no declared ones, become one field whose secrets stay hidden."""
     many = {f"a{number}": {"type": "string"} for number in range(61)}
     (field,) = fields_of({"a1": "x"}, {"type": "object", "properties": many})
     assert (field.path, json.loads(field.shown)) == ((), {"a1": "x"})
@@ -208,14 +198,12 @@ def test_more_fields_than_a_person_reads_are_one_of_json() -> None:
 
 
 def test_an_argument_that_the_schema_does_not_know_can_be_changed_too() -> None:
-    """Where more than the declared properties is allowed, the others are fields of JSON."""
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     found = fields_of({"a": "x", "b": [1]}, schema)
     assert [(field.dotted, field.kind) for field in found] == [("a", "text"), ("b", "json")]
 
 
 def test_a_mask_stands_for_the_value_behind_it_and_never_becomes_one() -> None:
-    """Unchanged masks give the values back; one whose value is not certain any more is refused."""
     args = {"pin": "4711", "cards": [{"no": "1111"}, {"no": "2222"}], "in": {"key": {"a": 1}}}
     secrets = ("pin", "cards.no", "in.key")
     masked = masked_args(args, secrets)
@@ -249,7 +237,6 @@ _JSON = st.recursive(
     )
 )
 def test_whatever_the_arguments_are_an_untouched_form_returns_them(args: dict[str, Any]) -> None:
-    """No kind of value is turned into another by being shown in a form."""
     typed = sent(args)
     if typed.args is None:
         assert any("hold" in each for each in typed.problems)
@@ -260,7 +247,6 @@ def test_whatever_the_arguments_are_an_untouched_form_returns_them(args: dict[st
 
 @given(st.text())
 def test_plain_text_survives_a_browser(text: str) -> None:
-    """What is called plain comes back from a form as it was: line ends are all a browser changes."""
     if is_plain(text):
         assert text.replace("\n", "\r\n").replace("\r\n", "\n") == text
         assert "\x00" not in text

@@ -43,8 +43,6 @@ async def test_a_second_thought_by_the_same_key_counts(gateway: GatewayRig, firs
 
 @pytest.fixture
 async def slow_gateway(client: Client, tmp_path: Path, task_queue: str) -> AsyncIterator[GatewayRig]:
-    """A gateway whose clock is two hours behind the store's."""
-
     def slow() -> datetime:
         return datetime.now(UTC) - 2 * HOUR
 

@@ -28,12 +28,10 @@ EDITED = {"amount": 15, "to": "Bo"}
 
 
 def tool(approval: Any, **fields: Any) -> Tool:
-    """A tool with this policy."""
     return pay_tool(Ledger(), approval, **fields)
 
 
 def worker_deps(store: Store, *tools: Tool, **fields: Any) -> WorkerDeps:
-    """A worker's dependencies with these tools."""
     catalog = catalog_of(tools, **fields)
     return WorkerDeps(catalog=catalog, store=store, people=catalog.people, drivers={}, mark_key=b"k" * 32)
 
@@ -45,7 +43,6 @@ def deps_with(store: Store, near: Tool, far: Tool) -> WorkerDeps:
 
 
 async def asked(deps: WorkerDeps, args: Any = ARGS, **fields: Any) -> ApprovalRequest:
-    """What the gates ask of a call, on the route where there is one."""
     route = "r" if deps.catalog.scopes["desk"].routed else ""
     ctx = CallContext(actor="desk", session="s", turn="t", tenant="main", user=GUEST, route=route)
     task = GateTask(ctx=ctx, calls=(CallPart(call="c1.1", tool="pay", args=Content(inline=args)),), **fields)
@@ -55,7 +52,6 @@ async def asked(deps: WorkerDeps, args: Any = ARGS, **fields: Any) -> ApprovalRe
 
 
 def shown(card: Card) -> tuple[str, list[tuple[str, str]]]:
-    """The sentence and the rows."""
     return card.effect, [(row.name, row.value) for row in card.rows]
 
 
@@ -70,14 +66,12 @@ def shown(card: Card) -> tuple[str, list[tuple[str, str]]]:
     ],
 )
 async def test_an_edit_is_reviewed_as_the_policy_that_counts_shows_it(near: Tool, far: Tool, store: Store) -> None:
-    """On a route over another tool both policies count, however alike the two are; as the gates then show it."""
     deps = deps_with(store, near, far)
     edited = edited_request(await asked(deps), EDITED, deps.catalog)
     assert shown(edited.card) == shown((await asked(deps, EDITED, revision=2, edited_by="ana")).card)
 
 
 async def test_what_is_kept_off_the_card_is_kept_off_its_edit(store: Store) -> None:
-    """The shadow asks nobody and says nothing of cards; the tool beneath shows the amount alone."""
     deps = deps_with(store, tool(False), tool(AMOUNT))
     edited = edited_request(await asked(deps), EDITED, deps.catalog)
     assert [(row.name, row.value) for row in edited.card.rows] == [("amount", "15"), ("", "1 more not shown")]
@@ -85,7 +79,6 @@ async def test_what_is_kept_off_the_card_is_kept_off_its_edit(store: Store) -> N
 
 @pytest.mark.parametrize("approval", [True, AMOUNT])
 async def test_a_tool_that_is_not_known_as_it_was_shows_no_more_than_before(approval: Any, store: Store) -> None:
-    """Neither where nobody knows a catalog nor where it has another tool of the name by now."""
     request = await asked(worker_deps(store, tool(approval)))
     another = worker_deps(store, tool(True, input_schema=OTHER)).catalog
     known: list[Catalog | None] = [None, another]
@@ -95,7 +88,6 @@ async def test_a_tool_that_is_not_known_as_it_was_shows_no_more_than_before(appr
 
 
 async def test_a_card_that_left_nothing_out_shows_what_is_added(store: Store) -> None:
-    """Who adds an argument sees it before they approve, also of a tool that is not known here."""
     request = await asked(worker_deps(store, tool(True)), {"amount": 20})
     assert [row.name for row in request.card.rows] == ["amount"]
     assert [row.name for row in edited_request(request, EDITED, None).card.rows] == ["amount", "to"]

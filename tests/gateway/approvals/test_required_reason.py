@@ -32,7 +32,6 @@ def strict_catalog(ledger: Ledger) -> Catalog:
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway over that catalog."""
     queue = f"reason-{uuid.uuid4().hex[:12]}"
     async with gateway_rig(client, store, queue, catalog_of_ledger=strict_catalog) as found:
         yield found

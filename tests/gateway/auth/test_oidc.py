@@ -39,7 +39,6 @@ def locked(gateway: GatewayRig, provider: Provider) -> GatewayRig:
 
 
 async def test_a_declared_login_signs_in(gateway: GatewayRig, locked: GatewayRig, provider: Provider) -> None:
-    """There and back, on to the page that was wanted, and what one decides is one's own."""
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
         shown = (await page.get("/login?next=/tools")).text
@@ -71,7 +70,6 @@ async def test_a_declared_login_signs_in(gateway: GatewayRig, locked: GatewayRig
     ],
 )
 async def test_who_a_login_is(locked: GatewayRig, provider: Provider, claims: dict[str, Any], who: str) -> None:
-    """By declared login, by verified address, by group; nobody else comes in, whatever they are called."""
     provider.claims = claims
     async with browser(locked) as page:
         back = await sign_in_at_provider(page)
@@ -99,14 +97,12 @@ async def test_who_a_login_is(locked: GatewayRig, provider: Provider, claims: di
     ],
 )
 def test_a_second_factor_is_what_the_provider_says(claims: dict[str, Any], assurance: str) -> None:
-    """`mfa` only where `amr` lists it, or `acr` is one of the values in the settings."""
     assert assurance_of(claims, ("urn:example:two",)) == assurance
 
 
 async def test_a_decision_after_a_second_factor_says_so(
     gateway: GatewayRig, locked: GatewayRig, provider: Provider
 ) -> None:
-    """The assurance of the login is that of what is decided."""
     provider.claims = {"amr": ["pwd", "otp", "mfa"]}
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
@@ -137,7 +133,6 @@ LIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("lie", LIES)
 async def test_an_id_token_that_is_not_right_is_not_believed(locked: GatewayRig, provider: Provider, lie: str) -> None:
-    """Signed with the provider's own key and all the same wrong: nobody is signed in, and nothing breaks."""
     provider.claims = LIES[lie]
     async with browser(locked) as page:
         back = await sign_in_at_provider(page)
@@ -147,7 +142,6 @@ async def test_an_id_token_that_is_not_right_is_not_believed(locked: GatewayRig,
 
 
 async def test_an_id_token_by_another_s_key_is_not_believed(locked: GatewayRig, provider: Provider) -> None:
-    """Not by a key that is not published, not without one, not by a secret made of what is public, not garbage."""
     now = int(time.time())
     good = {"iss": provider.issuer, "sub": "ana-at-work", "aud": CLIENT, "iat": now, "exp": now + 300}
     stranger = new_key()
@@ -178,7 +172,6 @@ def _base64(data: bytes) -> str:
 
 
 async def test_a_new_key_is_fetched_once_it_is_used(gateway: GatewayRig, provider: Provider) -> None:
-    """Keys turn over at the provider without a restart here; an unknown key does not make us ask without end."""
     now = [datetime.now(UTC)]
     provider.claims = {"groups": ["money"]}
     locked = locked_rig(
@@ -204,7 +197,6 @@ async def test_a_new_key_is_fetched_once_it_is_used(gateway: GatewayRig, provide
 
 
 async def test_the_way_back_works_once_and_in_one_browser(locked: GatewayRig, provider: Provider) -> None:
-    """A replayed code, another browser's answer, an altered or missing state, an old attempt: nobody is signed in."""
     async with browser(locked) as page, browser(locked) as victim:
         back = await to_provider(page)
         attempt = page.cookies[ATTEMPT]
@@ -230,7 +222,6 @@ async def test_the_way_back_works_once_and_in_one_browser(locked: GatewayRig, pr
 
 
 async def test_an_attempt_ends_after_ten_minutes(gateway: GatewayRig, provider: Provider) -> None:
-    """Whoever comes back later begins again."""
     now = [datetime.now(UTC)]
     locked = locked_rig(gateway, clock=lambda: now[0], oidc_issuer=provider.issuer, oidc_client_id=CLIENT)
     async with browser(locked) as page:
@@ -242,7 +233,6 @@ async def test_an_attempt_ends_after_ten_minutes(gateway: GatewayRig, provider: 
 
 
 async def test_a_refusal_of_the_provider_is_told(locked: GatewayRig, provider: Provider) -> None:
-    """Denied there, answered by another, wrong client secret: a sentence, and nothing of what it sent."""
     async with browser(locked) as page:
         state = answer_of(await to_provider(page))["state"]
         denied = {"state": state, "error": "access_denied", "error_description": "<script>alert(1)</script>"}
@@ -258,7 +248,6 @@ async def test_a_refusal_of_the_provider_is_told(locked: GatewayRig, provider: P
 async def test_a_provider_that_is_away_stops_nobody_with_a_token(
     gateway: GatewayRig, locked: GatewayRig, provider: Provider
 ) -> None:
-    """503 with a sentence that says what else to do; the sign-in page itself still opens."""
     provider.discovery = {"issuer": "https://evil.example"}
     async with browser(locked) as page:
         lying = await page.get(START)
@@ -277,7 +266,6 @@ async def test_a_provider_that_is_away_stops_nobody_with_a_token(
 
 
 async def test_half_a_provider_is_refused_at_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A client id is missing, or the secret is not where the reference leads; the secret itself is never shown."""
     clock = lambda: datetime.now(UTC)  # noqa: E731
     issuer = "https://login.example.com"
     secrets = SecretProvider()
@@ -296,7 +284,6 @@ async def test_half_a_provider_is_refused_at_start(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_secret_itself_is_no_setting(clean_env: pytest.MonkeyPatch) -> None:
-    """The error says what to write instead, and does not repeat it."""
     clean_env.setenv("SIGNOFF_OIDC_CLIENT_SECRET", "hunter2-hunter2")
     with pytest.raises(ConfigError, match=r"SIGNOFF_OIDC_CLIENT_SECRET.*env:NAME") as refused:
         load_settings()
@@ -308,7 +295,6 @@ def test_a_secret_itself_is_no_setting(clean_env: pytest.MonkeyPatch) -> None:
     "issuer", ["http://login.example.com", "login.example.com", "https://x.example/?a=b", "ftp://x"]
 )
 def test_an_issuer_is_reached_safely(clean_env: pytest.MonkeyPatch, issuer: str) -> None:
-    """Over TLS, except on this machine."""
     clean_env.setenv("SIGNOFF_OIDC_ISSUER", issuer)
     with pytest.raises(ConfigError, match="SIGNOFF_OIDC_ISSUER"):
         load_settings()

@@ -40,14 +40,12 @@ async def rig(client: Client, tmp_path: Any, provider: Provider) -> AsyncIterato
 
 
 def key_of(approval: str) -> TurnKey:
-    """The turn of a request."""
     found = parse_approval_id(approval)
     assert found is not None
     return found.turn
 
 
 def cy(provider: Provider, *roles: str, subject: str = "cy") -> Person:
-    """Whom the provider's claims make."""
     login = f"{provider.issuer}#{subject}"
     return Person(id=id_from_login(login), name="Cy", roles=roles, identities={"oidc": (login,)})
 
@@ -60,7 +58,6 @@ async def vote(rig: GatewayRig, approval: str, person: Person, *, revision: int 
 
 
 async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(rig: GatewayRig, provider: Provider) -> None:
-    """Nobody declared her; the worker believes what the gateway signed when she signed in."""
     approval = await asked(rig)
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
     async with browser(rig) as page:
@@ -77,7 +74,6 @@ async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(rig: Gate
 
 
 async def test_who_is_known_by_claims_alone_asks(rig: GatewayRig, provider: Provider) -> None:
-    """Workers bear out who asks, so what a policy lets pass passes."""
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["staff"]}
     async with browser(rig) as page:
         await sign_in_at_provider(page)
@@ -92,7 +88,6 @@ async def test_who_is_known_by_claims_alone_asks(rig: GatewayRig, provider: Prov
 
 
 async def test_a_role_taken_away_counts_at_once(rig: GatewayRig, provider: Provider) -> None:
-    """Also where the tool runs: an answer given before is none of somebody who may decide it now."""
     approval = await asked(rig, "both")
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["money"]}
     async with browser(rig) as page:
@@ -115,7 +110,6 @@ async def test_a_role_taken_away_counts_at_once(rig: GatewayRig, provider: Provi
 
 
 async def test_rows_that_are_over_forged_or_ended_are_nobody(rig: GatewayRig, provider: Provider) -> None:
-    """Even where the gateway was led to let them in, the worker refuses."""
     approval, person, store = await asked(rig), cy(provider, "approvers"), rig.deps.store
     week = timedelta(days=7)
     rows = {
@@ -140,7 +134,6 @@ async def test_rows_that_are_over_forged_or_ended_are_nobody(rig: GatewayRig, pr
 
 
 async def test_another_gateway_knows_who_signed_in_and_who_was_signed_out(rig: GatewayRig, provider: Provider) -> None:
-    """A cookie of one is good at the other; an operator's sign-out at both."""
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
     async with browser(rig) as page:
         await sign_in_at_provider(page)
@@ -154,7 +147,6 @@ async def test_another_gateway_knows_who_signed_in_and_who_was_signed_out(rig: G
 
 
 async def test_who_left_every_group_is_nobody_any_more(rig: GatewayRig, provider: Provider) -> None:
-    """The sign-in that is refused ends what the one before said."""
     approval = await asked(rig)
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
     async with browser(rig) as page:
@@ -166,12 +158,10 @@ async def test_who_left_every_group_is_nobody_any_more(rig: GatewayRig, provider
 
 
 def test_a_sign_in_is_believed_for_days_not_for_ever() -> None:
-    """Seven, if nobody says otherwise."""
     assert Settings().oidc_days == 7
 
 
 async def test_a_claim_says_of_which_tenant_somebody_is(rig: GatewayRig, provider: Provider) -> None:
-    """By it she sees and decides nothing of another tenant; without it, or by a list, she is not let in any more."""
     settings = login_settings(provider, GROUPS) | {"oidc_tenant_claim": "org"}
     there = locked_rig(rig, people=(*PEOPLE, STRANGER), **settings)
     approval = await asked(rig)
@@ -194,7 +184,6 @@ async def test_a_claim_says_of_which_tenant_somebody_is(rig: GatewayRig, provide
 
 
 def test_tenants_of_a_claim_that_nobody_named_are_refused_at_the_start(provider: Provider) -> None:
-    """One sentence with the variable."""
     settings = Settings(**login_settings(provider, GROUPS), oidc_tenants={"9f": "acme"})
     with pytest.raises(ConfigError, match="set SIGNOFF_OIDC_TENANT_CLAIM"):
         provider_of(settings, lambda: NOW, SecretProvider())

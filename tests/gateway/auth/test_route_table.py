@@ -1,5 +1,3 @@
-"""Each route of the gateway says who may use it."""
-
 import re
 from inspect import iscoroutinefunction
 from typing import Annotated, Any
@@ -23,7 +21,6 @@ STARTING = re.compile(r"/(v1/)?(turns|sessions)\b")
 
 
 def test_every_route_says_who_may_use_it(gateway: GatewayRig) -> None:
-    """One access each, of the right kind; files alone are mounted without one."""
     checked = 0
     for route in gateway.app.routes:
         if isinstance(route, Mount):
@@ -37,7 +34,6 @@ def test_every_route_says_who_may_use_it(gateway: GatewayRig) -> None:
 
 
 def test_no_route_waits_for_a_thread(gateway: GatewayRig) -> None:
-    """Plain functions, and objects whose `__call__` is one, are called in a thread each: dear, and forty at a time."""
     checked: set[Any] = set()
     for route in gateway.app.routes:
         if isinstance(route, APIRoute):
@@ -90,7 +86,6 @@ async def two(first: TokenReader, second: Annotated[None, Depends(nothing)]) -> 
 
 
 async def test_a_route_asks_for_itself_what_it_needs(gateway: GatewayRig) -> None:
-    """Whoever was let in for nothing, as for another route, is asked again before anything that needs a token."""
     locked = locked_rig(gateway)
     scope = {"type": "http", "method": "POST", "path": "/v1/turns", "headers": [], "app": locked.app}
     request = Request(scope)
@@ -101,7 +96,6 @@ async def test_a_route_asks_for_itself_what_it_needs(gateway: GatewayRig) -> Non
 
 @pytest.mark.parametrize("declared", [[], [OPEN, PAGE_READ]])
 def test_a_route_without_access_or_with_two_starts_no_gateway(declared: list[Any]) -> None:
-    """The error names the route and where to look."""
     router = APIRouter()
     router.add_api_route("/secret", nothing, dependencies=declared)
     with pytest.raises(ConfigError, match=rf"`/secret` declares {len(declared)} kinds of access.*dependencies.py"):
@@ -117,7 +111,6 @@ def test_what_is_no_api_route_starts_no_gateway() -> None:
 
 
 def test_an_access_is_found_by_method_and_path() -> None:
-    """Also where another route of the same path takes another method; nothing where no route answers."""
     router = APIRouter()
     router.add_api_route("/a/{b}", two, methods=["GET"])
     router.add_api_route("/a/{b}", nothing, methods=["POST"], dependencies=[OPEN])

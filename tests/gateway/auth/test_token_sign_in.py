@@ -24,12 +24,10 @@ SCHEMAS = "/v1/events/schemas"
 
 @pytest.fixture
 def locked(gateway: GatewayRig) -> GatewayRig:
-    """A gateway where everybody must sign in."""
     return locked_rig(gateway)
 
 
 async def test_a_token_decides_as_its_person(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """The subject is the token's, the channel the API's, the assurance a session's; the body has no say in it."""
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/decide"
     headers = bearer(await token_of(locked, "ana"))
@@ -47,7 +45,6 @@ async def test_a_token_decides_as_its_person(gateway: GatewayRig, locked: Gatewa
 
 
 async def test_a_token_counts_in_development_too(gateway: GatewayRig) -> None:
-    """Whoever sends one acts as its person and nobody else; a wrong one is not the same as none."""
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/decide"
     wrong = await gateway.http.post(url, json={"verdict": "approved"}, headers=bearer("sgf_wrong"))
@@ -58,7 +55,6 @@ async def test_a_token_counts_in_development_too(gateway: GatewayRig) -> None:
 
 
 async def test_a_turn_is_its_caller_s(locked: GatewayRig) -> None:
-    """A token starts turns for its own person, who need not be named, and for nobody else."""
     headers = bearer(await token_of(locked, "bo"))
     forged = await locked.http.post(
         "/v1/turns", json={"text": "pay", "actor": "desk", "user": "guest"}, headers=headers
@@ -71,7 +67,6 @@ async def test_a_turn_is_its_caller_s(locked: GatewayRig) -> None:
 
 
 async def test_what_is_no_good_token_is_401(locked: GatewayRig) -> None:
-    """Wrong, empty, expired, revoked, of another scheme, of somebody who left: one sentence, and never the token."""
     now = datetime.now(UTC)
     tokens = Tokens(locked.deps.store)
     expired, _ = await tokens.create("main", "ana", ["read"], lifetime=timedelta(hours=1), now=now - timedelta(days=1))
@@ -104,7 +99,6 @@ async def test_what_is_no_good_token_is_401(locked: GatewayRig) -> None:
 
 
 async def test_every_route_needs_a_login(locked: GatewayRig) -> None:
-    """In production each route is shut to whoever shows nothing, whatever it is and whenever it was added."""
     shut = 0
     for method, path in all_routes(locked):
         # Whoever looks for an agent, or for who lets them in, has no token yet.
@@ -127,7 +121,6 @@ async def test_every_route_needs_a_login(locked: GatewayRig) -> None:
 async def test_a_missing_scope_is_403(
     gateway: GatewayRig, locked: GatewayRig, scope: str, others: tuple[str, str]
 ) -> None:
-    """With the two other scopes, nothing that needs this one happens; the sentence names it."""
     approval = await gateway.asked("pay")
     turn = approval.rsplit(".", 2)[0]
     needs = {
@@ -145,7 +138,6 @@ async def test_a_missing_scope_is_403(
 
 
 async def test_another_tenant_s_token_reaches_nothing_here(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """It lists nothing, reads nothing and decides nothing; it is not told that there is anything."""
     approval = await gateway.asked("pay")
     turn = approval.rsplit(".", 2)[0]
     headers = bearer(await token_of(locked, "zoe", tenant="acme"))
@@ -162,13 +154,11 @@ async def test_another_tenant_s_token_reaches_nothing_here(gateway: GatewayRig, 
 
 
 async def test_health_needs_no_login(locked: GatewayRig) -> None:
-    """Whoever watches over the processes has no token."""
     assert (await locked.http.get("/healthz")).status_code == 200
     assert (await locked.http.get("/readyz")).status_code == 200
 
 
 async def test_the_description_names_the_token(locked: GatewayRig) -> None:
-    """Programs learn from OpenAPI how to show who they are; it needs no login itself."""
     described = (await locked.http.get("/openapi.json")).json()
     assert described["components"]["securitySchemes"]["personal token"]["scheme"] == "bearer"
     del described["paths"]["/healthz"]
@@ -189,7 +179,6 @@ async def test_the_description_names_the_token(locked: GatewayRig) -> None:
 
 
 async def admitted(rig: GatewayRig, secret: str) -> Request:
-    """A request with this token that was let in."""
     header = (b"authorization", f"Bearer {secret}".encode())
     scope = {"type": "http", "method": "GET", "path": "/v1/turns/x/events", "headers": [header], "app": rig.app}
     request = Request(scope)
@@ -207,7 +196,6 @@ def followed(
 
 
 async def test_a_stream_ends_with_its_token(gateway: GatewayRig) -> None:
-    """Whoever follows a turn when their token is revoked is told nothing of what happens later."""
     now = [datetime.now(UTC)]
     locked = locked_rig(gateway, clock=lambda: now[0])
     tokens = Tokens(locked.deps.store)
@@ -230,7 +218,6 @@ async def test_a_stream_ends_with_its_token(gateway: GatewayRig) -> None:
 
 
 async def test_a_stream_ends_for_who_may_not_read_any_more(gateway: GatewayRig) -> None:
-    """Signed in all the while, and not concerned by what is followed since."""
     now = [datetime.now(UTC)]
     locked = locked_rig(gateway, clock=lambda: now[0])
     request = await admitted(locked, await token_of(locked, "ana"))

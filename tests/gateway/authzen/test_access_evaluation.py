@@ -22,13 +22,11 @@ RACERS = 20
 
 
 async def waiting(point: EnforcementPoint) -> set[str]:
-    """The requests that wait for people."""
     answer = await point.agent.http.get("/v1/approvals?limit=100")
     return {each["id"] for each in answer.json()["approvals"]}
 
 
 async def test_an_evaluation_answers_by_the_rules_and_leaves_nothing(point: EnforcementPoint) -> None:
-    """True where a rule lets it pass, requestable where people are asked, and a denial where a rule denies."""
     before = await waiting(point)
     assert await point.evaluate(asking(20)) == {"decision": True}
     asked = await point.evaluate(asking(200))
@@ -74,7 +72,6 @@ def changed(*path: str, to: Any) -> dict[str, Any]:
 async def test_what_is_no_call_of_this_agent_is_denied(
     point: EnforcementPoint, body: dict[str, Any], reason: str
 ) -> None:
-    """An unknown tool, somebody else's name, arguments that fit no schema: no error, and nothing to request."""
     found = await point.evaluate(body)
     assert found["decision"] is False
     assert found["context"]["reason"].startswith(reason), found
@@ -90,7 +87,6 @@ async def test_what_is_no_call_of_this_agent_is_denied(
     ],
 )
 async def test_what_is_refused_is_recorded(point: EnforcementPoint, body: dict[str, Any], code: str, tool: str) -> None:
-    """An unknown tool, a foreign person, and an approval that nobody gave."""
     gateway = production_gateway(point.agent.rig)
     async with enforcement_point(CallRig(gateway)) as own:
         before = await refusals(gateway, "actor:coder", tool)
@@ -99,7 +95,6 @@ async def test_what_is_refused_is_recorded(point: EnforcementPoint, body: dict[s
 
 
 async def test_the_agent_itself_may_be_the_subject(point: EnforcementPoint) -> None:
-    """Where it acts for one person; `identity` is what the mapping of MCP calls a user."""
     for subject in ({"type": "agent", "id": "coder"}, {"type": "identity", "id": "guest"}):
         assert (await point.evaluate(asking(20) | {"subject": subject}))["decision"] is True
     async with enforcement_point(point.agent, "clerk") as clerk:
@@ -109,7 +104,6 @@ async def test_the_agent_itself_may_be_the_subject(point: EnforcementPoint) -> N
 
 @pytest.mark.row("C20")
 async def test_an_approval_makes_it_true_once(point: EnforcementPoint) -> None:
-    """That is the use: the permit's key comes with it, the outcome is reported, and afterwards it is false."""
     body = asking()
     approval = await point.approved(body)
     anew = with_approval(body, approval)
@@ -125,7 +119,6 @@ async def test_an_approval_makes_it_true_once(point: EnforcementPoint) -> None:
 
 
 async def test_of_twenty_that_race_one_is_true(point: EnforcementPoint) -> None:
-    """All ask with the same approval before any is answered."""
     body = asking()
     anew = with_approval(body, await point.approved(body))
     start = asyncio.Event()
@@ -143,7 +136,6 @@ async def test_of_twenty_that_race_one_is_true(point: EnforcementPoint) -> None:
 
 
 async def test_an_approval_is_for_the_very_call_that_was_approved(point: EnforcementPoint) -> None:
-    """Other arguments, another tool and another's approval are false, and use nothing up."""
     body, other = asking(), asking()
     approval = await point.approved(body)
     edited = copy.deepcopy(body)
@@ -164,7 +156,6 @@ async def test_an_approval_is_for_the_very_call_that_was_approved(point: Enforce
 
 
 async def test_an_approval_that_is_used_for_another_call_is_recorded(point: EnforcementPoint) -> None:
-    """With other arguments than people saw."""
     body, gateway = asking(), production_gateway(point.agent.rig)
     approval = await point.approved(body)
     edited = copy.deepcopy(body)
@@ -177,13 +168,11 @@ async def test_an_approval_that_is_used_for_another_call_is_recorded(point: Enfo
 
 @pytest.mark.parametrize("approval", [None, "yes", {}, {"id": 7}, {"id": "guessed"}, {"id": "e30.AAAA"}, True])
 async def test_an_approval_that_is_none_is_false(point: EnforcementPoint, approval: Any) -> None:
-    """Also of a call that the rules let pass: whoever shows an approval means it."""
     found = await point.evaluate(with_approval(asking(20), approval))
     assert (found["decision"], found["context"]["reason"]) == (False, "approval_unverifiable")
 
 
 async def test_a_task_is_no_approval(point: EnforcementPoint) -> None:
-    """Neither while people are asked nor afterwards."""
     body = asking()
     task = await point.asked(body)
     told = (await point.evaluate(with_approval(body, {"id": task["id"]})))["context"]
@@ -191,7 +180,6 @@ async def test_a_task_is_no_approval(point: EnforcementPoint) -> None:
 
 
 async def test_what_people_changed_is_not_run_as_it_was_asked(point: EnforcementPoint) -> None:
-    """An enforcement point runs its own arguments: the task is denied and tells those that were approved."""
     body = asking()
     task = await point.asked(body)
     order = body["action"]["properties"]["arguments"]["order"]
@@ -208,7 +196,6 @@ async def test_what_people_changed_is_not_run_as_it_was_asked(point: Enforcement
 
 
 async def test_a_tool_that_nobody_declared_is_requestable_where_its_agent_may_ask(point: EnforcementPoint) -> None:
-    """With any arguments: people see them, and one approval is one use."""
     body = asking(20, tool="Shell")
     async with enforcement_point(point.agent, "roamer") as roamer:
         body["subject"] = {"type": "agent", "id": "roamer"}
@@ -223,7 +210,6 @@ async def test_a_tool_that_nobody_declared_is_requestable_where_its_agent_may_as
 
 
 async def test_while_a_tenant_is_frozen_everything_is_denied(point: EnforcementPoint) -> None:
-    """Also what a rule lets pass, and nothing of it can be requested."""
     deps = point.agent.rig.deps
     await Freezes(deps.store).freeze("cold", reason="a drill", by="boss", also=None)
     asked = AskedCall("cold", "coder", PEOPLE[0], "refund", {"order": "A7", "euro": 20})
@@ -233,7 +219,6 @@ async def test_while_a_tenant_is_frozen_everything_is_denied(point: EnforcementP
 
 
 def test_what_only_a_proposal_can_tell_is_requestable() -> None:
-    """What a gate has settled is a denial by its code."""
     call = CallPart(call="c1.1", tool="refund", args=Content(inline={}))
     found = settled_decision(call, "caps", "too_many_calls", "enough")
     assert judgment_of(found) == CallJudgment(False, "too_many_calls", "enough")

@@ -27,7 +27,6 @@ def problem(answer: Any) -> tuple[int, str]:
 
 
 async def test_people_are_asked_once_for_each_denial(point: EnforcementPoint) -> None:
-    """The task is there at once, with the person's page and the code; the same denial again is the same task."""
     body = asking(business_justification="charged twice")
     decision = await point.evaluate(body)
     first = await point.submit(body, decision)
@@ -45,7 +44,6 @@ async def test_people_are_asked_once_for_each_denial(point: EnforcementPoint) ->
 
 
 async def test_while_it_is_pending_no_evaluation_is_true(point: EnforcementPoint) -> None:
-    """Neither the call itself, nor with any reference that there is; after the yes only the approval counts."""
     body = asking()
     task = await point.asked(body)
     assert (await point.evaluate(body))["decision"] is False
@@ -59,7 +57,6 @@ async def test_while_it_is_pending_no_evaluation_is_true(point: EnforcementPoint
 
 
 async def test_a_no_is_a_denied_task(point: EnforcementPoint) -> None:
-    """With the person's words, and nothing to evaluate with."""
     task = await point.asked(asking())
     await point.decide(task, verdict="denied", reason="not this month")
     found = await point.show(task)
@@ -68,9 +65,6 @@ async def test_a_no_is_a_denied_task(point: EnforcementPoint) -> None:
 
 
 async def test_what_needs_nobody_is_approved_at_once(point: EnforcementPoint) -> None:
-    """201 with its approval, to be used once as any other: an evaluation that could not say so said that it can be
-    requested.
-    """
     body, deps = asking(20), point.agent.rig.deps
     asked = AskedCall("main", "coder", PEOPLE[0], "refund", body["action"]["properties"]["arguments"])
     evaluation, until = seal_denial(await deps.store.secret_key(AUTHZEN_KEY), asked, deps.clock())
@@ -83,7 +77,6 @@ async def test_what_needs_nobody_is_approved_at_once(point: EnforcementPoint) ->
 
 @pytest.mark.parametrize("change", ["evaluation_id", "arguments", "subject", "tool", "guessed", "of another agent"])
 async def test_a_request_that_is_not_of_its_denial_is_refused(point: EnforcementPoint, change: str) -> None:
-    """Nobody is asked about another call than the one that was denied."""
     body = asking()
     sent = submission(body, await point.evaluate(body))
     if change == "evaluation_id":
@@ -106,7 +99,6 @@ async def test_a_request_that_is_not_of_its_denial_is_refused(point: Enforcement
 
 
 async def test_what_is_refused_is_recorded(point: EnforcementPoint) -> None:
-    """Other arguments than were denied, other ones under a key, and a task that is not the agent's."""
     gateway = production_gateway(point.agent.rig)
     async with enforcement_point(CallRig(gateway)) as own:
         before = await refusals(gateway, "actor:coder", "refund")
@@ -126,7 +118,6 @@ async def test_what_is_refused_is_recorded(point: EnforcementPoint) -> None:
 
 
 async def test_a_denial_that_is_old_is_followed_by_nothing(point: EnforcementPoint) -> None:
-    """By our own clock: what the request says of its expiry is not believed."""
     body = asking()
     sent = submission(body, await point.evaluate(body))
     sent["denial"]["expires_at"] = "2999-01-01T00:00:00Z"
@@ -138,7 +129,6 @@ async def test_a_denial_that_is_old_is_followed_by_nothing(point: EnforcementPoi
 
 
 async def test_a_key_is_one_request(point: EnforcementPoint) -> None:
-    """Of several denials as well, and with other content it is refused."""
     body, key = asking(), "key-of-one-request"
     first = await point.submit(body, await point.evaluate(body), key)
     again = await point.submit(body, await point.evaluate(body), key)
@@ -148,7 +138,6 @@ async def test_a_key_is_one_request(point: EnforcementPoint) -> None:
 
 
 async def test_whoever_claims_to_be_somebody_else_is_refused(point: EnforcementPoint) -> None:
-    """A token proves its agent alone."""
     body = asking()
     sent = submission(body, await point.evaluate(body))
     for actor in ({"id": "clerk"}, {"id": "coder", "act": {"sub": "boss"}}):
@@ -160,7 +149,6 @@ async def test_whoever_claims_to_be_somebody_else_is_refused(point: EnforcementP
 
 
 async def test_a_pending_request_is_withdrawn_once(point: EnforcementPoint) -> None:
-    """Afterwards it is over, and what was decided is, too."""
     task = await point.asked(asking())
     answer = await point.http.post(task["links"]["cancel"], json={"reason": "no_longer_needed"})
     assert (answer.status_code, answer.json()["task"]["status"]) == (200, "cancelled")
@@ -172,7 +160,6 @@ async def test_a_pending_request_is_withdrawn_once(point: EnforcementPoint) -> N
 
 
 async def test_a_task_is_its_own_agents_alone(point: EnforcementPoint) -> None:
-    """Another agent is told what whoever guesses is told."""
     task = await point.asked(asking())
     async with enforcement_point(point.agent, "clerk") as clerk:
         told = await clerk.http.get(task["status_endpoint"])

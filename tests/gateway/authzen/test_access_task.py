@@ -16,8 +16,6 @@ ARGS = {"order": "A7", "euro": 200}
 
 @dataclass(frozen=True)
 class Decided:
-    """As much of a request as is read."""
-
     state: str
     decided_at: datetime | None = NOW
     grant_ttl: float = 60.0
@@ -25,8 +23,6 @@ class Decided:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A request and its arguments."""
-
     request: Decided
     args: dict[str, Any]
 
@@ -63,7 +59,6 @@ def a_view(state: str, request: str = "", args: Any = None, **fields: Any) -> Ac
     ],
 )
 def test_the_status_follows_from_the_call(view: AccessTaskView, status: str) -> None:
-    """Of people's answer first; what they changed is denied, as it cannot be run as it was asked."""
     assert view.status == status
     told = view.as_json(b"k" * 32, "https://signoff.example.com/access/v1/requests")
     assert ("result" in told) is (status == "approved")
@@ -71,7 +66,6 @@ def test_the_status_follows_from_the_call(view: AccessTaskView, status: str) -> 
 
 
 def test_an_approval_says_until_when_it_counts() -> None:
-    """As long as the permit of what people approved; of what a rule let pass a minute, and then no more."""
     key = b"k" * 32
     until = {
         state: a_view(*state).approval_json(key)["approved_until"]
@@ -83,7 +77,6 @@ def test_an_approval_says_until_when_it_counts() -> None:
 
 
 def test_an_id_is_the_same_each_time_and_never_that_of_the_call() -> None:
-    """Nobody can make one up from the other."""
     told = [a_view("permitted").as_json(b"k" * 32, "https://x") for _ in range(2)]
     assert told[0] == told[1]
     assert told[0]["task"]["id"] != told[0]["result"]["approval"]["id"]

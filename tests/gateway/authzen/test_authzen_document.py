@@ -19,7 +19,6 @@ PAGE = ROOT / "docs" / "authzen.md"
 
 
 async def test_the_curl_line_is_answered_by_a_decision(point: EnforcementPoint) -> None:
-    """That people have to be asked, and can be."""
     [block] = blocks(PAGE, "sh")
     port = free_port()
     line = block.text.strip().replace("127.0.0.1:8300", f"127.0.0.1:{port}")
@@ -36,7 +35,6 @@ async def test_the_curl_line_is_answered_by_a_decision(point: EnforcementPoint) 
 async def test_the_python_example_waits_for_people_and_ends_in_a_decision(
     point: EnforcementPoint, verdict: str, decision: bool
 ) -> None:
-    """An approval in the inbox, and the outcome in the record."""
     scope: dict[str, Any] = {}
     exec(compile(decide_example(), str(PAGE), "exec"), scope)
     body = asking()
@@ -56,7 +54,6 @@ async def test_the_python_example_waits_for_people_and_ends_in_a_decision(
 
 
 async def test_a_gateway_that_cannot_be_reached_decides_nothing() -> None:
-    """The example raises: whoever enforces has no `true`."""
     scope: dict[str, Any] = {}
     exec(compile(decide_example(), str(PAGE), "exec"), scope)
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{free_port()}") as http:
@@ -71,6 +68,5 @@ def decide_example() -> str:
 
 
 async def shown(point: EnforcementPoint, approval: str, verdict: str) -> dict[str, Any]:
-    """An answer to a request as it is shown."""
     request = await point.agent.rig.request(approval)
     return {"verdict": verdict, "revision": request.revision, "question_hash": request.question_hash}

@@ -9,7 +9,6 @@ from gateway_login import bearer, locked_rig, token_of
 
 
 async def test_the_configuration_names_both_endpoints(point: EnforcementPoint) -> None:
-    """To whoever asks: it is how an enforcement point finds them."""
     answer = await locked_rig(point.agent.rig).http.get("/.well-known/authzen-configuration")
     base = point.agent.rig.deps.settings.public_url
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
@@ -22,7 +21,6 @@ async def test_the_configuration_names_both_endpoints(point: EnforcementPoint) -
 
 
 async def test_whoever_shows_no_token_of_an_agent_is_told_so(point: EnforcementPoint) -> None:
-    """401 and 403 with a sentence, or with problem details; no decision is made, not even a denial."""
     locked = locked_rig(point.agent.rig)
     person = bearer(await token_of(locked, "ana"))
     for headers, status in (({}, 401), (bearer("sgf_guessed"), 401), (person, 403)):
@@ -53,7 +51,6 @@ async def test_whoever_shows_no_token_of_an_agent_is_told_so(point: EnforcementP
     ],
 )
 async def test_what_is_no_request_is_a_bad_one(point: EnforcementPoint, body: bytes) -> None:
-    """400 with a sentence, as a required attribute that is missing is."""
     headers = {"content-type": "application/json"}
     answer = await point.http.post(EVALUATION, content=body, headers=headers)
     assert (answer.status_code, answer.headers["content-type"]) == (400, "text/plain; charset=utf-8"), answer.text
@@ -63,7 +60,6 @@ async def test_what_is_no_request_is_a_bad_one(point: EnforcementPoint, body: by
 
 
 async def test_what_nobody_here_knows_is_passed_over(point: EnforcementPoint) -> None:
-    """As the specification asks, at every level."""
     body = asking(20) | {"options": {"x": 1}}
     body["subject"] = body["subject"] | {"realm": "north"}
     answer = await point.http.post(EVALUATION, json=body)
@@ -72,7 +68,6 @@ async def test_what_nobody_here_knows_is_passed_over(point: EnforcementPoint) ->
 
 
 async def test_the_id_of_a_request_comes_back(point: EnforcementPoint) -> None:
-    """With every answer, also of what is refused; one that is no plain text does not."""
     for path, body in ((EVALUATION, asking(20)), (EVALUATION, {}), (REQUESTS, {})):
         answer = await point.http.post(path, json=body, headers={"x-request-id": "r-17"})
         assert answer.headers["x-request-id"] == "r-17"
@@ -81,6 +76,5 @@ async def test_the_id_of_a_request_comes_back(point: EnforcementPoint) -> None:
 
 
 async def test_nothing_but_json_is_read(point: EnforcementPoint) -> None:
-    """A page elsewhere could send a form."""
     answer = await point.http.post(EVALUATION, content=b"{}", headers={"content-type": "text/plain"})
     assert answer.status_code == 415

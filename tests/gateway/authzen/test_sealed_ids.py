@@ -23,7 +23,6 @@ CALL = SealedCall("main.s.t", "coder")
 
 
 def test_the_id_of_a_denial_says_of_which_call_and_until_when() -> None:
-    """No two are alike."""
     first, until = seal_denial(KEY, ASKED, NOW)
     second, _ = seal_denial(KEY, ASKED, NOW)
     assert first != second
@@ -32,7 +31,6 @@ def test_the_id_of_a_denial_says_of_which_call_and_until_when() -> None:
 
 
 def test_an_id_opens_what_it_was_sealed_for_alone() -> None:
-    """A task's id is no approval, a denial's is no task, and another installation's is nothing."""
     task, approval, (denial, _) = seal_task(KEY, CALL), seal_approval(KEY, CALL), seal_denial(KEY, ASKED, NOW)
     assert (open_task(KEY, task), open_approval(KEY, approval)) == (CALL, CALL)
     for opens, strange in ((open_task, (approval, denial)), (open_approval, (task, denial))):

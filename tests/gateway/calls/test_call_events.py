@@ -7,7 +7,6 @@ from gateway_login import bearer, locked_rig
 
 
 async def test_an_agent_reads_the_steps_of_its_call(agent: CallRig) -> None:
-    """From what it proposed to what it reported, each once, and goes on after a number."""
     call = (await agent.propose(euro=200)).json()["id"]
     first = await _events(agent, call)
     assert [each["type"] for each in first["events"]] == ["turn.started", "tool_call.proposed", "approval.requested"]
@@ -24,7 +23,6 @@ async def test_an_agent_reads_the_steps_of_its_call(agent: CallRig) -> None:
 
 
 async def test_steps_are_streamed_where_that_is_accepted(agent: CallRig) -> None:
-    """Each with its number as its id; a bad number is told before the stream begins."""
     call = (await agent.propose(euro=200)).json()["id"]
     path, params = f"/v1/calls/{call}/events", {"agent": "coder"}
     headers = {"accept": "text/event-stream", "last-event-id": "x"}
@@ -39,7 +37,6 @@ async def test_steps_are_streamed_where_that_is_accepted(agent: CallRig) -> None
 
 
 async def test_nobody_elses_agent_reads_them(agent: CallRig) -> None:
-    """Another agent's token is told that there is no such call, a person's has no scope for it."""
     call = (await agent.propose(euro=200)).json()["id"]
     locked = locked_rig(agent.rig)
     async with locked.http as http:

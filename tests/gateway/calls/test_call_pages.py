@@ -37,7 +37,6 @@ async def test_its_page_says_that_its_agent_runs_it(agent: CallRig) -> None:
 
 
 async def test_nobody_seems_to_have_said_what_its_agent_proposed(agent: CallRig) -> None:
-    """What its agent says of it stands under the agent's name, and nothing under that of whom it acts for."""
     call = (await agent.propose(euro=200, says="charged twice")).json()["id"]
     async with browser(agent.rig) as page:
         shown = (await page.get(f"/turns/{call}")).text

@@ -65,7 +65,6 @@ class Model:
     steps: list[str] = field(default_factory=list)
 
     def take_permit(self, attempt: str, answer: Mapping[str, Any]) -> None:
-        """Takes in that a permit was handed out; fails where it must not have been."""
         given = (attempt, answer["args"], answer["key"])
         assert not self.ended, self.steps
         if self.handed:
@@ -225,7 +224,6 @@ async def _insist(act: Callable[[], Awaitable[httpx2.Response]]) -> httpx2.Respo
 
 
 async def test_no_sequence_of_verbs_hands_out_what_it_must_not(client: Client, store: Store, task_queue: str) -> None:
-    """Calls with sequences of their own at the same time; then a freeze, after which nothing is handed out at all."""
     async with gateway_rig(client, store, task_queue, catalog_of_ledger=changing_catalog) as rig:
         agent, stories = CallRig(rig), []
         for number in range(CALLS):

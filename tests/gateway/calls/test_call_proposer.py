@@ -14,7 +14,6 @@ from signoff.store.tokens import Tokens
 
 @pytest.mark.row("C09")
 async def test_the_same_key_and_content_is_the_same_call(agent: CallRig) -> None:
-    """Sent again, and ten times at once: one id, one question, one turn."""
     first = (await agent.propose(euro=200, key="key-01")).json()
     again = await asyncio.gather(*(agent.propose(euro=200, key="key-01") for _ in range(10)))
     assert {(each.json()["id"], each.json()["code"]) for each in again} == {(first["id"], first["code"])}
@@ -22,7 +21,6 @@ async def test_the_same_key_and_content_is_the_same_call(agent: CallRig) -> None
 
 @pytest.mark.row("C10")
 async def test_the_same_key_with_other_content_is_a_conflict(agent: CallRig) -> None:
-    """While it goes on and after its end; another agent's or session's key is another call."""
     first = (await agent.propose(euro=20, key="key-02")).json()["id"]
     for _ in range(2):
         refused = await agent.propose(euro=21, key="key-02")
@@ -35,7 +33,6 @@ async def test_the_same_key_with_other_content_is_a_conflict(agent: CallRig) -> 
 
 
 async def test_a_used_call_is_not_handed_out_again_to_who_proposes_it_again(agent: CallRig) -> None:
-    """A second process with the same key runs nothing."""
     await agent.propose(key="key-03", use=True)
     again = (await agent.propose(key="key-03", use=True)).json()
     assert again["state"] == "used"
@@ -44,7 +41,6 @@ async def test_a_used_call_is_not_handed_out_again_to_who_proposes_it_again(agen
 
 @pytest.mark.parametrize("euro", [20, 200])
 async def test_the_same_try_is_handed_the_permit_again_where_it_proposes_again(agent: CallRig, euro: float) -> None:
-    """Its answer may have been lost. Another try, and one without an id, runs nothing; a reported call is over."""
     key, sent = f"try-{euro}", {"euro": euro, "use": "process-1-try-1", "wait": 50}
     call = (await agent.propose(key=key, **sent | {"wait": 0})).json()["id"]
     if euro == 200:
@@ -62,20 +58,17 @@ async def test_the_same_try_is_handed_the_permit_again_where_it_proposes_again(a
 
 
 async def test_of_twenty_requests_of_one_try_each_is_handed_the_same(agent: CallRig) -> None:
-    """A proxy may send a request again while the first is under way: there is one permit."""
     answers = await asyncio.gather(*(agent.propose(key="key-05", use="one-and-the-same") for _ in range(20)))
     handed = [each.json() for each in answers]
     assert {(each["state"], each["key"]) for each in handed} == {("used", handed[0]["key"])}
 
 
 async def test_twenty_that_propose_and_use_one_call_get_one_permit(agent: CallRig) -> None:
-    """The key makes them one call, and the call has one permit."""
     answers = await asyncio.gather(*(agent.propose(key="key-04", use=True) for _ in range(20)))
     assert sum("args" in each.json() and each.json()["state"] == "used" for each in answers) == 1
 
 
 async def test_a_tool_that_signoff_runs_is_run_and_its_result_told(agent: CallRig) -> None:
-    """The agent gets the result; there is no permit to use."""
     answer = await agent.propose(tool="pay", args={"amount": 20})
     assert (answer.status_code, answer.json()["state"], answer.json()["result"]) == (200, "ended", "paid")
     assert (await agent.use(answer.json()["id"])).json()["code"] in ("used", "ended")
@@ -104,7 +97,6 @@ async def test_a_tool_that_signoff_runs_is_run_and_its_result_told(agent: CallRi
 async def test_bad_proposals_are_told_in_one_sentence(
     agent: CallRig, fields: dict[str, Any], status: int, words: str
 ) -> None:
-    """What the gates refuse is a denial; what cannot be asked at all is an error."""
     answer = await agent.propose(**fields)
     assert answer.status_code == status, answer.text
     body = answer.json()
@@ -112,14 +104,12 @@ async def test_bad_proposals_are_told_in_one_sentence(
 
 
 async def test_an_agent_that_thinks_elsewhere_is_not_spoken_to(agent: CallRig) -> None:
-    """It has no model that could answer."""
     answer = await agent.http.post("/v1/turns", json={"text": "hello", "actor": "coder"})
     assert (answer.status_code, "thinks elsewhere" in answer.json()["message"]) == (422, True)
 
 
 @pytest.mark.row("C12")
 async def test_a_token_of_the_scope_call_does_nothing_else(agent: CallRig) -> None:
-    """It proposes as its own agent alone, decides nothing and reads nothing but its own calls."""
     locked = locked_rig(agent.rig)
     secret = await call_token(agent.rig, "coder")
     async with locked.http as http:
@@ -147,7 +137,6 @@ async def test_a_token_of_the_scope_call_does_nothing_else(agent: CallRig) -> No
 
 
 async def test_no_persons_token_proposes_and_no_agents_token_has_another_scope(agent: CallRig) -> None:
-    """A person's token has no scope `call`, and one of an actor that is no external agent counts for nobody."""
     locked = locked_rig(agent.rig)
     async with locked.http as http:
         http.headers.update(bearer(await token_of(agent.rig, "ana")))

@@ -16,7 +16,6 @@ REFUND: dict[str, Any] = {"tool": "refund", "args": {"order": "A7", "euro": 20}}
 
 
 async def code_of(rig: GatewayRig, secret: str, method: str, path: str, body: Any = None, key: str = "") -> str:
-    """The code with which a request is refused."""
     headers = bearer(secret) | ({"idempotency-key": key} if key else {})
     answer = await rig.http.request(method, path, json=body, headers=headers)
     assert 400 <= answer.status_code < 500, answer.text
@@ -25,7 +24,6 @@ async def code_of(rig: GatewayRig, secret: str, method: str, path: str, body: An
 
 @pytest.mark.row("C15")
 async def test_each_refusal_of_the_api_is_recorded_under_its_agent(agent: CallRig) -> None:
-    """Another scope, a foreign person or agent, a call of somebody else's, and other arguments under a known key."""
     rig, secret = production_gateway(agent.rig), await call_token(agent.rig, "coder")
     known, missing = uuid.uuid4().hex, f"main.{uuid.uuid4()}.{uuid.uuid4()}"
     begun = await rig.http.post("/v1/calls", json=REFUND, headers=bearer(secret) | {"idempotency-key": known})
@@ -47,14 +45,12 @@ async def test_each_refusal_of_the_api_is_recorded_under_its_agent(agent: CallRi
 
 
 async def test_a_persons_token_that_proposes_is_recorded_under_the_person(agent: CallRig) -> None:
-    """It has no such scope."""
     rig, before = production_gateway(agent.rig), await refusals(agent.rig, "ana")
     assert await code_of(rig, await token_of(agent.rig, "ana"), "POST", "/v1/calls", REFUND) == "scope"
     assert len(await refusals(rig, "ana")) == len(before) + 1
 
 
 async def test_how_a_call_stands_is_no_refusal(agent: CallRig) -> None:
-    """Whoever looks too early, or sends what cannot be read, leaves no entry."""
     rig, secret = production_gateway(agent.rig), await call_token(agent.rig, "coder")
     asked = {"tool": "refund", "args": {"order": "A7", "euro": 200}}
     headers = bearer(secret) | {"idempotency-key": uuid.uuid4().hex}
@@ -66,7 +62,6 @@ async def test_how_a_call_stands_is_no_refusal(agent: CallRig) -> None:
 
 
 async def test_a_flood_of_refusals_does_not_fill_the_record(agent: CallRig) -> None:
-    """Ten are written down of an agent in a minute; the first of the next one says how many were not."""
     minute = datetime.now(UTC).replace(second=0, microsecond=0)
     moments = itertools.count(1)
     passed = timedelta()

@@ -44,7 +44,6 @@ class CallbackRig:
         return self.receiver.events
 
     async def send_all(self) -> None:
-        """Sends until nothing is owed."""
         columns = EVENT_DELIVERIES.c
         own = EVENT_DELIVERIES.select().where(columns.subscription == "coder.callbacks", columns.state == "new")
         await self.sender.step()
@@ -84,12 +83,10 @@ async def hooks(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 def test_it_is_told_by_events_that_there_are() -> None:
-    """A type that no event has would never be sent."""
     assert set(SETTLING) <= set(EVENT_TYPES)
 
 
 async def test_it_is_told_that_people_approved_and_nothing_of_what_the_agent_reported(hooks: CallbackRig) -> None:
-    """Signed, with the agent's own words; its receiver reads the call again."""
     agent = hooks.agent
     call = (await agent.propose(euro=200, callback=hooks.callback())).json()["id"]
     await hooks.send_all()
@@ -105,7 +102,6 @@ async def test_it_is_told_that_people_approved_and_nothing_of_what_the_agent_rep
 
 
 async def test_it_is_told_that_people_approved_other_arguments(hooks: CallbackRig) -> None:
-    """Whoever changes them and approves has decided: nothing else tells of it."""
     call = (await hooks.agent.propose(euro=200, callback=hooks.callback())).json()["id"]
     await hooks.agent.decide(call, edited_args={"order": "A7", "euro": 150})
     [told] = await hooks.told()
@@ -113,7 +109,6 @@ async def test_it_is_told_that_people_approved_other_arguments(hooks: CallbackRi
 
 
 async def test_it_is_told_of_a_denial_and_of_what_signoff_ran(hooks: CallbackRig) -> None:
-    """A call that names no callback is told to nobody."""
     agent = hooks.agent
     denied = (await agent.propose(euro=200, callback=hooks.callback(state="no"))).json()["id"]
     silent = (await agent.propose(euro=200)).json()["id"]
@@ -128,7 +123,6 @@ async def test_it_is_told_of_a_denial_and_of_what_signoff_ran(hooks: CallbackRig
 
 
 async def test_what_does_not_arrive_is_tried_again_under_the_same_id(hooks: CallbackRig) -> None:
-    """Its receiver knows it by that; what is given up is listed with the failed events, and sent again from there."""
     agent = hooks.agent
     hooks.receiver.answers = [503, 503]
     call = (await agent.propose(euro=200, callback=hooks.callback())).json()["id"]
@@ -147,7 +141,6 @@ async def test_what_does_not_arrive_is_tried_again_under_the_same_id(hooks: Call
 
 
 async def test_a_workflow_is_sent_a_signal(hooks: CallbackRig, client: Client) -> None:
-    """One that the declaration names; it has what a POST has, in the clear: its receiver has keys of its own."""
     name = f"order-{uuid.uuid4().hex}"
     handle = await client.start_workflow("Waits", id=name, task_queue=f"nobody-{name}")
     callback = {"workflow": {"id": name, "signal": "signoff.call"}, "state": "step-3"}
@@ -167,7 +160,6 @@ async def test_a_workflow_is_sent_a_signal(hooks: CallbackRig, client: Client) -
 
 @pytest.mark.row("C13")
 async def test_what_the_declaration_does_not_allow_is_refused(hooks: CallbackRig, agent: CallRig) -> None:
-    """Nothing is proposed; an agent without callbacks has none, and an address beside a workflow is none."""
     for callback in (
         {"url": "https://evil.example.com/hooks/x"},
         hooks.callback("other/run-7"),
@@ -183,7 +175,6 @@ async def test_what_the_declaration_does_not_allow_is_refused(hooks: CallbackRig
 
 
 async def test_a_proposal_with_another_callback_joins_no_call(hooks: CallbackRig) -> None:
-    """It would never be told; the same callback joins."""
     session = uuid.uuid4().hex
     first = await hooks.agent.join(euro=200, session=session, callback=hooks.callback())
     again = await hooks.agent.join(euro=200, session=session, callback=hooks.callback())

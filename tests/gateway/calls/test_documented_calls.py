@@ -22,7 +22,6 @@ COPIED_LINES = 10
 
 @pytest.mark.parametrize("agent", headings(PAGE, "Your agent"))
 def test_what_a_reader_copies_is_short(agent: str) -> None:
-    """Whatever the agent is; the file's name and empty lines aside."""
     texts = blocks_below(PAGE, agent)
     assert texts
     for text in texts:
@@ -31,7 +30,6 @@ def test_what_a_reader_copies_is_short(agent: str) -> None:
 
 
 async def test_the_curl_lines_end_in_an_approval_and_an_outcome(agent: CallRig) -> None:
-    """Proposed, approved by a person, used and reported by the lines of the page alone."""
     lines = [line for line in shell_lines(PAGE) if line.startswith("curl")]
     port = free_port()
     async with running_app(agent.rig.app, port):
@@ -59,7 +57,6 @@ async def test_the_curl_lines_end_in_an_approval_and_an_outcome(agent: CallRig) 
 
 
 async def test_the_python_example_runs_what_is_permitted_alone(agent: CallRig) -> None:
-    """By a token of the scope `call`: what people approve is run as they changed it, what a rule denies is not run."""
     scope: dict[str, Any] = {}
     [text] = blocks_below(PAGE, "From Python")
     exec(compile(text, str(PAGE), "exec"), scope)

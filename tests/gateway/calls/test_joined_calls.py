@@ -37,7 +37,6 @@ async def test_of_twenty_equal_proposals_at_once_one_is_used(agent: CallRig, mon
 
 
 async def test_who_joined_before_the_use_begins_no_second_call(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two proposed it at once, and one of them was slower: it is told that the permit was used."""
     session, join = uuid.uuid4().hex, CallJoins.join
     joined, used = asyncio.Event(), asyncio.Event()
 
@@ -61,7 +60,6 @@ async def test_who_joined_before_the_use_begins_no_second_call(agent: CallRig, m
 
 @pytest.mark.row("C11")
 async def test_an_approval_is_used_once_by_however_many_join_it(agent: CallRig) -> None:
-    """Proposed again and again by two gateways while it waits, is permitted and is used: as many permits as calls."""
     other, session = second_gateway(agent), uuid.uuid4().hex
     async with other.http:
         first = await agent.join(euro=200, session=session)
@@ -79,7 +77,6 @@ async def test_an_approval_is_used_once_by_however_many_join_it(agent: CallRig) 
 
 @pytest.mark.parametrize("lost", [False, True])
 async def test_a_used_permit_is_joined_no_more(agent: CallRig, monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
-    """Also where the gateway that handed it out was lost before it said so: its ticket does."""
     session = uuid.uuid4().hex
     if lost:
 
@@ -97,7 +94,6 @@ async def test_a_used_permit_is_joined_no_more(agent: CallRig, monkeypatch: pyte
 
 
 async def test_a_result_waits_for_who_proposes_the_same_again(agent: CallRig) -> None:
-    """Signoff ran it while nobody listened: the next equal proposal is told, and the one after that is a new call."""
     fields: dict[str, Any] = {"tool": "pay", "args": {"amount": 90}, "session": uuid.uuid4().hex}
     ran = len(agent.rig.ledger.rows)
     call = (await agent.join(**fields)).json()["id"]
@@ -111,7 +107,6 @@ async def test_a_result_waits_for_who_proposes_the_same_again(agent: CallRig) ->
 
 
 async def test_a_denial_is_told_once_and_then_people_are_asked_anew(agent: CallRig) -> None:
-    """Whoever proposes it again after that meant a new question."""
     session = uuid.uuid4().hex
     call = (await agent.join(euro=200, session=session)).json()["id"]
     await agent.decide(call, verdict="denied", reason="not twice")
@@ -125,7 +120,6 @@ async def test_a_denial_is_told_once_and_then_people_are_asked_anew(agent: CallR
 
 
 async def test_only_an_equal_proposal_joins(agent: CallRig) -> None:
-    """The same agent, session, person, tool and arguments, whatever it says beside them; and none with a key."""
     session = uuid.uuid4().hex
     clerk: dict[str, Any] = {"agent": "clerk", "user": "ana"}
     first = (await agent.join(euro=200, session=session)).json()["id"]
@@ -146,7 +140,6 @@ async def test_only_an_equal_proposal_joins(agent: CallRig) -> None:
 async def test_a_call_that_was_never_begun_is_begun_by_the_next(
     agent: CallRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its gateway was lost between the two."""
     session, join = uuid.uuid4().hex, CallJoins.join
 
     async def join_and_fail(self: CallJoins, key: str, turn: str) -> JoinedCall:
@@ -161,7 +154,6 @@ async def test_a_call_that_was_never_begun_is_begun_by_the_next(
 
 
 async def test_who_went_away_is_told_nothing(agent: CallRig) -> None:
-    """A result whose reader closed the connection is there for who proposes the same again."""
     fields: dict[str, Any] = {"tool": "pay", "args": {"amount": 95}, "session": uuid.uuid4().hex}
     call = (await agent.join(**fields)).json()["id"]
     await agent.decide(call)

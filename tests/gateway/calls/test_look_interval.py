@@ -6,14 +6,12 @@ from signoff.gateway.calls.look_interval import LookInterval
 
 
 def test_one_call_is_looked_at_soon_and_less_often_the_longer_it_takes() -> None:
-    """Every 4 ms at first, then after an eighth of the time that it has taken."""
     looks = LookInterval()
     with looks.awaiting():
         assert [looks.seconds(each) for each in (0, 0.03, 0.08, 8)] == [0.004, 0.004, 0.01, 1.0]
 
 
 def test_many_calls_are_looked_at_as_often_together_as_one() -> None:
-    """Also after one of them has ended with an error."""
     looks = LookInterval()
     with looks.awaiting():
         with looks.awaiting():

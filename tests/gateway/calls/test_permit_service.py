@@ -1,5 +1,3 @@
-"""A permit is used once, by one try, and what is handed out is what was permitted."""
-
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
@@ -27,7 +25,6 @@ from signoff.store.tickets import ticket_key
 
 @pytest.mark.row("C01")
 async def test_an_automatic_call_is_used_in_the_answer_that_permits_it(agent: CallRig) -> None:
-    """One request, and the arguments are there; the outcome is reported once and stands in the record."""
     answer = await agent.propose(use=True)
     used = answer.json()
     assert (answer.status_code, used["state"], used["args"]) == (200, "used", {"order": "A7", "euro": 20})
@@ -43,8 +40,6 @@ async def test_an_automatic_call_is_used_in_the_answer_that_permits_it(agent: Ca
 async def test_an_automatic_call_costs_15_events_where_its_agent_runs_it_and_12_where_signoff_does(
     agent: CallRig,
 ) -> None:
-    """Proposal, permit, use and report: within the 18 that were allowed for it."""
-
     async def used() -> str:
         call: str = (await agent.propose(use=True)).json()["id"]
         await agent.report(call)
@@ -99,7 +94,6 @@ async def _cheapest(agent: CallRig, act: Callable[[], Awaitable[str]], enough: i
 
 @pytest.mark.row("C02")
 async def test_a_call_that_waits_is_permitted_by_people_and_run_by_its_agent(agent: CallRig) -> None:
-    """Its card says who runs it; nothing can be used before the yes, and once after it."""
     answer = await agent.propose(euro=200)
     waiting = answer.json()
     call = waiting["id"]
@@ -125,7 +119,6 @@ async def test_a_call_that_waits_is_permitted_by_people_and_run_by_its_agent(age
 
 @pytest.mark.row("C04")
 async def test_people_may_change_the_arguments(agent: CallRig) -> None:
-    """The permit has those that were approved, and says who wrote them."""
     call = (await agent.propose(euro=200)).json()["id"]
     await agent.decide(call, edited_args={"order": "A7", "euro": 150})
     permitted = await agent.show(call, wait=20)
@@ -146,7 +139,6 @@ async def test_an_edit_that_a_rule_denies_is_refused_with_the_rules_words(agent:
 
 @pytest.mark.row("C05")
 async def test_what_people_deny_cannot_be_used(agent: CallRig) -> None:
-    """The agent reads why, and by whom."""
     call = (await agent.propose(euro=200)).json()["id"]
     await agent.decide(call, verdict="denied", reason="not twice")
     denied = await agent.show(call, wait=20)
@@ -158,14 +150,12 @@ async def test_what_people_deny_cannot_be_used(agent: CallRig) -> None:
 
 
 async def test_what_a_rule_denies_is_denied_at_once(agent: CallRig) -> None:
-    """Nobody is asked."""
     answer = await agent.propose(euro=2_000, use=True)
     assert (answer.status_code, answer.json()["state"], answer.json()["source"]) == (200, "denied", "policy")
 
 
 @pytest.mark.row("C06")
 async def test_a_withdrawn_call_cannot_be_used(agent: CallRig) -> None:
-    """Neither one that waits nor one that was permitted; used it can no more be withdrawn."""
     waiting = (await agent.propose(euro=200)).json()["id"]
     assert (await agent.withdraw(waiting)).json()["source"] == "cancelled"
     assert (await agent.use(waiting)).json()["code"] == "denied"
@@ -181,7 +171,6 @@ async def test_a_withdrawn_call_cannot_be_used(agent: CallRig) -> None:
 
 @pytest.mark.row("C03")
 async def test_of_fifty_that_race_for_a_permit_one_wins(agent: CallRig) -> None:
-    """All others are refused, none is handed anything."""
     call = (await agent.propose()).json()["id"]
     answers = await asyncio.gather(*(agent.use(call) for _ in range(50)))
     handed = [each for each in answers if each.status_code == 200]
@@ -191,7 +180,6 @@ async def test_of_fifty_that_race_for_a_permit_one_wins(agent: CallRig) -> None:
 
 
 async def test_the_same_try_is_handed_the_same_again(agent: CallRig) -> None:
-    """Its answer may have been lost; another try is refused."""
     call = (await agent.propose()).json()["id"]
     first, again = await agent.use(call, key="try-1"), await agent.use(call, key="try-1")
     assert first.json() == again.json()
@@ -203,7 +191,6 @@ async def test_the_same_try_is_handed_the_same_again(agent: CallRig) -> None:
 
 @pytest.mark.row("C07")
 async def test_a_report_is_taken_once(agent: CallRig) -> None:
-    """The same again is the same, also after the end; another one is a conflict; before the use there is none."""
     call = (await agent.propose()).json()["id"]
     assert (await agent.report(call)).json()["code"] == "not_used"
     await agent.use(call)
@@ -222,7 +209,6 @@ async def test_a_large_result_is_kept_and_one_over_64_kib_refused(agent: CallRig
 
 
 async def test_a_result_that_json_cannot_carry_safely_is_refused_as_such(agent: CallRig) -> None:
-    """Its agent may send it as text; the call stays used until then."""
     call = (await agent.propose(use=True)).json()["id"]
     refused = await agent.report(call, result={"number": 2**60})
     assert (refused.status_code, refused.json()["code"]) == (422, "malformed")
@@ -231,7 +217,6 @@ async def test_a_result_that_json_cannot_carry_safely_is_refused_as_such(agent: 
 
 @pytest.mark.row("C08")
 async def test_a_used_call_that_nobody_reports_is_in_doubt(agent: CallRig) -> None:
-    """Recorded and shown, and no report counts any more; people are asked only where the tool says so."""
     call = (await agent.propose(tool="quick", use=True)).json()["id"]
     ended = await _settled(agent, call)
     assert (ended["state"], ended["code"]) == ("ended", "in_doubt")
@@ -240,7 +225,6 @@ async def test_a_used_call_that_nobody_reports_is_in_doubt(agent: CallRig) -> No
 
 
 async def test_a_permit_whose_ticket_another_try_holds_is_in_doubt_and_its_turn_ends_as_usual(agent: CallRig) -> None:
-    """The tool's activity is local there, whose error the SDK raises as it is: the whole turn failed with it."""
     call = (await agent.propose(euro=60)).json()["id"]
     digest = (await agent.rig.request(approval_of(call))).digest
     turn = TurnKey(*call.split("."))
@@ -273,7 +257,6 @@ async def test_forgotten_use_of_a_restored_store_is_in_doubt_for_every_later_try
 
 
 async def test_people_are_asked_about_an_unreported_call_where_its_tool_says_so(agent: CallRig) -> None:
-    """They say that it happened, and that is its outcome."""
     call = (await agent.propose(tool="asked", use=True)).json()["id"]
     view = await agent.rig.turns.waiting(TurnKey(*call.split(".")))
     assert view.calls[0].approval is not None
@@ -284,7 +267,6 @@ async def test_people_are_asked_about_an_unreported_call_where_its_tool_says_so(
 
 
 async def test_a_frozen_tenant_begins_nothing(client: Client, store: Store, task_queue: str) -> None:
-    """Not what was permitted before, either."""
     async with call_rig(client, store, task_queue) as agent:
         call = (await agent.propose()).json()["id"]
         frozen = await agent.http.post("/v1/freezes", json={"reason": "incident"})
@@ -298,7 +280,6 @@ async def test_a_frozen_tenant_begins_nothing(client: Client, store: Store, task
 async def test_what_the_turn_hands_out_must_be_what_was_permitted(
     agent: CallRig, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever answers in the turn's place may say anything: what has no ticket is not handed on."""
     call = (await agent.propose()).json()["id"]
     honest = CallClient.use
 
@@ -328,7 +309,6 @@ async def test_a_gateway_with_another_definition_hands_out_what_the_worker_let_r
 
 
 async def test_a_permit_of_another_call_is_not_handed_on(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ticket that somebody else claimed is no right to run this."""
     other, call = [(await agent.propose()).json()["id"] for _ in range(2)]
     stolen = await CallClient(agent.rig.deps.client).use(TurnKey(*other.split(".")), "another")
     assert stolen is not None

@@ -6,7 +6,6 @@ from signoff.contracts.ids import TurnKey
 
 
 async def test_the_history_of_a_call_reads_the_same_anew(agent: CallRig) -> None:
-    """Used at once, used later, approved by people, denied, withdrawn and in doubt: each comes out as it was."""
     used = (await agent.propose(use=True)).json()["id"]
     await agent.report(used)
     later = (await agent.propose()).json()["id"]

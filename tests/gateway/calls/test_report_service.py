@@ -47,7 +47,6 @@ class _MuteOutbound(OutboundInterceptor):
 
 
 def mute_gateway(agent: CallRig) -> CallRig:
-    """Another gateway, which cannot tell turns anything."""
     turns = agent.rig.deps.client
     config = turns.temporal.config()
     config["interceptors"] = [_Mute()]
@@ -58,12 +57,10 @@ def mute_gateway(agent: CallRig) -> CallRig:
 
 
 async def end_of(agent: CallRig, call: str) -> TurnResult:
-    """The result of a call's turn, once it has one."""
     return await agent.rig.turns.signoff.result(TurnKey(*call.split(".")))
 
 
 async def test_a_word_of_whoever_holds_a_temporal_credential_is_no_report(agent: CallRig) -> None:
-    """However often it is said: the call stays used, and what its agent reports then is what became of it."""
     call = (await agent.propose(use=True)).json()["id"]
     key = TurnKey(*call.split("."))
     handle = agent.rig.turns.client.get_workflow_handle(key.workflow_id)
@@ -79,7 +76,6 @@ async def test_a_word_of_whoever_holds_a_temporal_credential_is_no_report(agent:
 
 
 async def test_what_its_turn_was_not_told_of_stands_and_is_found_in_time(agent: CallRig) -> None:
-    """The gateway is lost between the two: the store has the report, and the turn finds it once its time is over."""
     call = (await agent.propose(tool="quick", use=True)).json()["id"]
     away = await mute_gateway(agent).report(call)
     assert (away.status_code, away.json()["code"]) == (503, "unavailable")
@@ -91,7 +87,6 @@ async def test_what_its_turn_was_not_told_of_stands_and_is_found_in_time(agent: 
 
 
 async def test_the_same_report_again_tells_the_turn(agent: CallRig) -> None:
-    """Its agent was told that nobody could say; it need not wait for the end of the time."""
     call = (await agent.propose(use=True)).json()["id"]
     assert (await mute_gateway(agent).report(call)).status_code == 503
     assert (await agent.report(call)).json()["code"] == "ok"
@@ -101,7 +96,6 @@ async def test_the_same_report_again_tells_the_turn(agent: CallRig) -> None:
 
 
 async def test_the_report_of_a_call_whose_turn_was_terminated_is_kept(agent: CallRig) -> None:
-    """Somebody ends the workflow by Temporal's own tools: what its agent has done is in the record all the same."""
     call = (await agent.propose(use=True)).json()["id"]
     await agent.rig.turns.client.get_workflow_handle(TurnKey(*call.split(".")).workflow_id).terminate()
     ended = (await agent.report(call)).json()
@@ -110,7 +104,6 @@ async def test_the_report_of_a_call_whose_turn_was_terminated_is_kept(agent: Cal
 
 
 async def test_of_reports_that_race_one_stands(agent: CallRig) -> None:
-    """All others are told so, and the record has that one alone."""
     call = (await agent.propose(use=True)).json()["id"]
     answers = await asyncio.gather(*(agent.report(call, result=f"refund {each}") for each in range(20)))
     taken = [each.json()["result"] for each in answers if each.status_code == 200]
@@ -121,7 +114,6 @@ async def test_of_reports_that_race_one_stands(agent: CallRig) -> None:
 
 
 async def test_what_comes_too_late_is_told_why(agent: CallRig) -> None:
-    """Its turn has given it up: people may have been asked about it by now."""
     call = (await agent.propose(tool="quick", use=True)).json()["id"]
     assert [each.code for each in (await end_of(agent, call)).calls] == ["in_doubt"]
     late = await agent.report(call)
@@ -173,7 +165,6 @@ async def test_late_report_after_the_answer_of_a_person_is_filed_beside_it(agent
 
 @pytest.mark.parametrize("result", ["refunded", {"refund": 17}, "ä" * 20_000], ids=["words", "object", "large"])
 async def test_what_was_reported_is_read_at_once(agent: CallRig, result: Any) -> None:
-    """Also by who reads before the turn has heard of it."""
     call = (await agent.propose(use=True)).json()["id"]
     assert (await mute_gateway(agent).report(call, result=result)).status_code == 503
     shown = await agent.show(call)
@@ -186,8 +177,6 @@ async def test_what_was_reported_is_read_at_once(agent: CallRig, result: Any) ->
 async def test_a_call_that_signoff_runs_is_answered_by_its_ticket(
     agent: CallRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As soon as the store has its outcome: its turn is told by the server only after that."""
-
     async def never(*_: object) -> UseReply | None:
         await asyncio.Event().wait()
         return None

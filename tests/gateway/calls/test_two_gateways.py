@@ -35,7 +35,6 @@ async def two_gateways(client: Client, url: str, task_queue: str) -> AsyncIterat
 
 
 async def test_of_all_who_race_over_two_gateways_one_wins(client: Client, store_url: str, task_queue: str) -> None:
-    """Uses of one permit, proposals of one key, and each way to end a call against each other."""
     async with two_gateways(client, store_url, task_queue) as gateways:
         assert await _fifty_uses(gateways) == 1
         await _twenty_proposals(gateways)
@@ -69,7 +68,6 @@ async def _twenty_proposals(gateways: Sequence[CallRig]) -> None:
 
 
 async def _withdraw_and_use(gateways: Sequence[CallRig]) -> None:
-    """A permit is withdrawn and used at once: used it is not withdrawn, withdrawn it is not used."""
     first, second = gateways
     call = (await first.propose()).json()["id"]
     withdrawn, *used = await asyncio.gather(first.withdraw(call), second.use(call), first.use(call))

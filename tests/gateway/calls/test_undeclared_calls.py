@@ -14,7 +14,6 @@ SHELL: dict[str, Any] = {"agent": "roamer", "tool": "Shell", "args": {"command":
 
 @pytest.mark.row("C14")
 async def test_people_are_asked_about_each_and_the_agent_runs_it(agent: CallRig) -> None:
-    """The card names the tool, its arguments, who runs it and that nobody declared it; the permit is used once."""
     call = (await agent.propose(**SHELL)).json()["id"]
     request = await agent.rig.request(approval_of(call))
     assert (request.tool, request.allow_remember) == ("Shell", False)
@@ -39,7 +38,6 @@ async def test_people_are_asked_about_each_and_the_agent_runs_it(agent: CallRig)
 
 
 async def test_no_answer_to_one_answers_another(agent: CallRig) -> None:
-    """The same call, asked again, waits for people again, and no yes to it can be remembered."""
     session = uuid.uuid4().hex
     first = (await agent.propose(session=session, **SHELL)).json()["id"]
     refused = await agent.decide(first, remember={"scope": "session"})
@@ -62,14 +60,12 @@ async def test_no_answer_to_one_answers_another(agent: CallRig) -> None:
     ],
 )
 async def test_what_may_not_be_called_so_is_denied(agent: CallRig, fields: dict[str, Any]) -> None:
-    """Of an agent that may not; a reserved name, one that differs from a declared one by case, and what is no name."""
     answer = await agent.propose(**(SHELL | fields))
     assert (answer.status_code, answer.json()["state"]) == (200, "denied"), answer.text
     assert "Unknown tool" in answer.json()["reason"]
 
 
 async def test_a_declared_tool_keeps_its_own_rules(agent: CallRig) -> None:
-    """What a rule denies, or lets run, is no undeclared call."""
     denied = await agent.propose(agent="roamer", euro=2_000)
     assert (denied.json()["state"], denied.json()["source"]) == ("denied", "policy")
     permitted = await agent.propose(agent="roamer", euro=20)

@@ -79,7 +79,6 @@ async def history_of(gateway: GatewayRig, key: TurnKey) -> list[Any]:
 
 
 def plain(answer: httpx2.Response) -> str:
-    """All that the payloads of an answer say."""
     assert answer.status_code == 200, answer.text
     return "\n".join(base64.b64decode(each.get("data", "")).decode("latin-1") for each in answer.json()["payloads"])
 
@@ -91,7 +90,6 @@ async def ask(codec: GatewayRig, person: str, payloads: Any, **more: Any) -> htt
 
 
 async def test_an_auditor_reads_a_history_without_its_secrets(gateway: GatewayRig, codec: GatewayRig) -> None:
-    """Arguments and words, but not what is declared secret; who asked, and of which workflow, is in the record."""
     key = await gateway.start("login")
     await gateway.turns.waiting(key)
     sent = await history_of(gateway, key)
@@ -106,7 +104,6 @@ async def test_an_auditor_reads_a_history_without_its_secrets(gateway: GatewayRi
 
 
 async def test_every_workflow_that_is_read_is_in_the_record(gateway: GatewayRig, codec: GatewayRig) -> None:
-    """Also behind payloads that whoever asks has made up and put before the real ones."""
     sent = [each for each in await history_of(gateway, await gateway.start("pay")) if data_of(each)][-1]
     made_up = [
         sent | {"data": base64.b64encode(number.to_bytes(16, "big") + data_of(sent)[16:]).decode()}
@@ -123,7 +120,6 @@ async def test_every_workflow_that_is_read_is_in_the_record(gateway: GatewayRig,
 async def test_masks_hold_up_nobody_else(
     gateway: GatewayRig, codec: GatewayRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many secrets and many texts take seconds: they are looked through beside the loop that answers."""
     genuine, threads = routes.mask_payloads, list[int]()
 
     def noted(payloads: Sequence[Payload], catalog: Catalog) -> list[Payload]:
@@ -137,7 +133,6 @@ async def test_masks_hold_up_nobody_else(
 
 
 def data_of(payload: Any) -> bytes:
-    """The bytes of a payload in JSON."""
     return base64.b64decode(payload.get("data", ""))
 
 
@@ -156,7 +151,6 @@ async def test_operators_and_auditors_of_the_installation_alone_decrypt(
 
 
 async def test_nobody_decrypts_without_a_token(gateway: GatewayRig, codec: GatewayRig) -> None:
-    """Nor with a wrong one; to encrypt takes one as well."""
     sent = {"payloads": await history_of(gateway, await gateway.start("pay"))}
     for path in ("/decode", "/encode", "/any/path/decode"):
         for headers in ({}, bearer("sgf_wrong"), {"cookie": f"signoff_session={'0' * 64}"}):
@@ -166,7 +160,6 @@ async def test_nobody_decrypts_without_a_token(gateway: GatewayRig, codec: Gatew
 async def test_what_nobody_can_write_down_is_not_shown(
     gateway: GatewayRig, codec: GatewayRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store that is away keeps the payloads closed."""
     sent = await history_of(gateway, await gateway.start("pay"))
 
     async def away(log: AuditLog, entries: Any) -> None:
@@ -182,7 +175,6 @@ async def test_what_nobody_can_write_down_is_not_shown(
     [b"", b"{", b"[]", b"7", b'{"payloads": 7}', b'{"else": []}', b"[" * 100_000],
 )
 async def test_what_is_no_request_is_one_sentence(codec: GatewayRig, body: bytes) -> None:
-    """And no payload."""
     headers = bearer(await token_of(codec, "ada")) | {"content-type": "application/json"}
     answer = await codec.http.post("/decode", content=body, headers=headers)
     assert answer.status_code == 422
@@ -190,21 +182,18 @@ async def test_what_is_no_request_is_one_sentence(codec: GatewayRig, body: bytes
 
 
 async def test_another_namespace_is_refused_by_name(codec: GatewayRig) -> None:
-    """Its payloads have other keys, or belong to somebody else."""
     answer = await ask(codec, "ada", [], **{"x-namespace": "other"})
     assert answer.status_code == 422
     assert "`default` alone" in answer.json()["message"]
 
 
 async def test_too_many_payloads_are_refused(codec: GatewayRig) -> None:
-    """A page of a history has some hundred."""
     answer = await ask(codec, "ada", [{}] * 2_001)
     assert answer.status_code == 422
     assert "2000" in answer.json()["message"]
 
 
 async def test_what_was_encrypted_here_is_read_by_a_worker(codec: GatewayRig, encryption: Encryption) -> None:
-    """As where Temporal's command line sends a signal."""
     token = await token_of(codec, "ada")
     sent = {"metadata": {"encoding": base64.b64encode(b"json/plain").decode()}, "data": "eyJhIjogMX0="}
     answer = await codec.http.post("/x/encode", json={"payloads": [sent]}, headers=bearer(token))
@@ -214,7 +203,6 @@ async def test_what_was_encrypted_here_is_read_by_a_worker(codec: GatewayRig, en
 
 
 async def test_a_key_that_nobody_has_leaves_a_payload_closed(gateway: GatewayRig, codec: GatewayRig) -> None:
-    """Beside others, which are shown."""
     key = await gateway.start("pay")
     await gateway.turns.waiting(key)
     sent = await history_of(gateway, key)
@@ -225,7 +213,6 @@ async def test_a_key_that_nobody_has_leaves_a_payload_closed(gateway: GatewayRig
 
 
 async def test_pages_of_temporals_ui_may_ask_and_no_others(codec: GatewayRig) -> None:
-    """A browser asks first (CORS); a page of anybody else is refused even with the cookie of an operator."""
     asks = {"access-control-request-method": "POST", "access-control-request-headers": "content-type,x-namespace"}
     allowed = await codec.http.options("/decode", headers={"origin": UI, **asks})
     assert allowed.status_code == 200
@@ -242,7 +229,6 @@ async def test_pages_of_temporals_ui_may_ask_and_no_others(codec: GatewayRig) ->
 
 
 async def test_it_answers_under_its_own_name_alone(codec: GatewayRig) -> None:
-    """A name that was rebound to this address is somebody else's page."""
     token = bearer(await token_of(codec, "ada"))
     answer = await codec.http.post("/decode", json={"payloads": []}, headers=token | {"host": "evil.example"})
     assert answer.status_code == 421
@@ -250,7 +236,6 @@ async def test_it_answers_under_its_own_name_alone(codec: GatewayRig) -> None:
 
 @contextlib.asynccontextmanager
 async def served(codec: GatewayRig) -> AsyncIterator[str]:
-    """The codec server on a port of its own."""
     port, stop, ready = free_port(), asyncio.Event(), asyncio.Event()
     running = asyncio.create_task(serve(codec.app, "127.0.0.1", port, stop=stop, ready=ready.set))
     await ready.wait()
@@ -279,7 +264,6 @@ async def test_temporals_own_command_line_reads_by_it(
 async def test_words_of_a_failure_are_read_by_it(
     gateway: GatewayRig, codec: GatewayRig, server: ServerHandle, failure: Failure
 ) -> None:
-    """What a model's provider answered stands there in plain words only where the codec server reads them."""
     key = await gateway.start(BUSY)
     await gateway.turns.until(key, lambda view: view.model_retry is not None)
     first = await shown(server, key, command="describe")

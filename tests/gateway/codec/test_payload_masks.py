@@ -15,7 +15,6 @@ LOGIN = {"site": "https://example.com", "password": PASSWORD}
 
 
 def payload(value: Any) -> Payload:
-    """A value as a converter writes it."""
     return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(value).encode())
 
 
@@ -42,13 +41,11 @@ def masked(*values: Any) -> list[Any]:
     ],
 )
 def test_a_secret_argument_is_nowhere(value: Any) -> None:
-    """Neither where it is an argument nor where its text is repeated; a tool that nobody knows shows no argument."""
     (shown,) = masked(value)
     assert PASSWORD not in json.dumps(shown)
 
 
 def test_what_is_not_secret_is_shown() -> None:
-    """The same call's other arguments, and other calls whole."""
     call = {"tool": "login", "args": {"inline": LOGIN}}
     other = {"tool": "pay", "args": {"inline": {"amount": 420, "to": "Ana"}}, "digest": "d" * 64}
     assert masked(call) == [{"tool": "login", "args": {"inline": LOGIN | {"password": "hidden, 13 characters"}}}]
@@ -56,19 +53,16 @@ def test_what_is_not_secret_is_shown() -> None:
 
 
 def test_a_secret_is_hidden_in_the_other_payloads_of_the_request() -> None:
-    """As in the result that repeats it."""
     call = {"tool": "login", "args": {"inline": LOGIN}}
     assert PASSWORD not in json.dumps(masked(call, {"value": f"signed in with {PASSWORD}"}, [PASSWORD]))
 
 
 def test_nothing_tells_what_a_secret_could_be_tried_against() -> None:
-    """A digest over hidden arguments lets a short one be guessed."""
     (shown,) = masked({"tool": "login", "args": {"inline": LOGIN}, "digest": "d" * 64, "permit": {"digest": "d" * 64}})
     assert "d" * 64 not in json.dumps(shown)
 
 
 def test_what_the_gates_decided_tells_no_hash_of_hidden_arguments() -> None:
-    """It comes without the arguments, which may stand in a payload that nobody sent along."""
     digest, action, signature = "d" * 64, "a" * 16, f"{'s' * 86}=="
     decided = {"call": "c1.1", "kind": "run", "digest": digest, "action": action, "question": {"question_hash": digest}}
     task = {"tally": {"calls": 1, "recent": [action[:12]]}, "denied": [{"action": action}], "doubt_of": digest}
@@ -80,14 +74,12 @@ def test_what_the_gates_decided_tells_no_hash_of_hidden_arguments() -> None:
 
 
 def test_words_that_are_called_like_a_hash_are_shown() -> None:
-    """An argument `action` is what a tool does, and who writes letters signs them."""
     call = {"tool": "pay", "args": {"inline": {"action": "refund", "recent": [1, 2], "signature": "Ana"}}}
     assert masked(call) == [call]
 
 
 @pytest.mark.parametrize("levels", [200, 400, 5_000])
 def test_what_is_too_deep_to_be_looked_through_is_hidden(levels: int) -> None:
-    """It is no way past the masks, and keeps nobody from the other payloads of the request."""
     inner = json.dumps({"tool": "login", "args": {"inline": LOGIN}})
     deep = Payload(metadata={"encoding": b"json/plain"}, data=f"{'[' * levels}{inner}{']' * levels}".encode())
     shown = mask_payloads([deep, payload("seen")], CATALOG)
@@ -96,6 +88,5 @@ def test_what_is_too_deep_to_be_looked_through_is_hidden(levels: int) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"null"])
 def test_what_is_no_json_stays_as_it_is(data: bytes) -> None:
-    """And raises nothing."""
     sent = Payload(metadata={"encoding": b"json/plain"}, data=data)
     assert mask_payloads([sent], CATALOG) == [sent]

@@ -32,13 +32,10 @@ from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text,
 
 @dataclass
 class Handler:
-    """A handler that keeps what it is given, and then does what the test says."""
-
     events: list[CloudEvent] = field(default_factory=list)
     does: Callable[[CloudEvent], Awaitable[None]] | None = None
 
     async def __call__(self, event: CloudEvent) -> None:
-        """Takes an event."""
         self.events.append(event)
         if self.does is not None:
             await self.does(event)
@@ -101,7 +98,6 @@ async def owed(rig: GatewayRig) -> list[tuple[str, int, str]]:
 
 
 async def test_a_handler_is_given_the_steps_of_a_turn_in_their_order(rig: GatewayRig, handler: Handler) -> None:
-    """Each once, with what the event tells; each in a workflow that is named by what is owed."""
     approval = await rig.asked("pay")
     await rig.decide(approval, verdict="approved", **{"as": "approver"})
     await rig.turns.signoff.result(_key(approval))
@@ -148,7 +144,6 @@ async def test_what_raises_is_tried_again_then_given_up_and_retried(rig: Gateway
 
 @pytest.mark.parametrize("rig", [5.0], indirect=True)
 async def test_a_handler_that_hangs_is_broken_off_and_holds_up_nothing(rig: GatewayRig, handler: Handler) -> None:
-    """After its own time; a turn runs meanwhile, and another subscription is given its events."""
     hanging = asyncio.Event()
 
     async def hang(event: CloudEvent) -> None:
@@ -185,8 +180,6 @@ async def test_a_handler_that_hangs_is_broken_off_and_holds_up_nothing(rig: Gate
 async def test_whatever_a_handler_raises_ends_itself_alone(
     rig: GatewayRig, handler: Handler, error: BaseException, code: str
 ) -> None:
-    """The worker goes on."""
-
     async def end(event: CloudEvent) -> None:
         raise error
 
@@ -240,7 +233,6 @@ async def test_a_gateway_that_dies_meanwhile_has_nothing_run_twice(rig: GatewayR
 
 
 async def test_several_gateways_have_each_event_handled_once(rig: GatewayRig, handler: Handler) -> None:
-    """They share what is owed."""
     for _ in range(3):
         await froze(rig)
     senders = [sender_of(rig) for _ in range(3)]
@@ -253,7 +245,6 @@ async def test_several_gateways_have_each_event_handled_once(rig: GatewayRig, ha
 async def test_what_takes_long_is_waited_for_again_and_is_no_failure(
     rig: GatewayRig, handler: Handler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor does its waiting count as a try."""
     goes_on = asyncio.Event()
 
     async def wait(event: CloudEvent) -> None:
@@ -273,7 +264,6 @@ async def test_what_takes_long_is_waited_for_again_and_is_no_failure(
 
 
 async def test_who_may_start_workflows_cannot_say_what_a_handler_is_given(rig: GatewayRig, handler: Handler) -> None:
-    """What nobody is owed is given to nobody; nor may another workflow have the activity run."""
     temporal, queue = rig.deps.client.temporal, rig.turns.task_queue
 
     async def run(delivery: str, workflow_id: str) -> None:
@@ -289,7 +279,6 @@ async def test_who_may_start_workflows_cannot_say_what_a_handler_is_given(rig: G
 
 
 async def test_a_worker_without_the_handler_says_so(rig: GatewayRig, handler: Handler) -> None:
-    """As one that is not deployed yet; it is tried again."""
     await froze(rig)
     added = Subscription("later", ("freeze.*",), handler=handler)
     sender = EventSender(rig.deps, added)

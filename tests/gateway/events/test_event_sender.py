@@ -30,7 +30,6 @@ PEOPLE = (Person(id="olga", roles=("auditor",)), Person(id="root", roles=("admin
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
-    """A receiver on a port of its own."""
     async with running_receiver() as found:
         yield found
 
@@ -77,7 +76,6 @@ async def make_due(rig: GatewayRig) -> None:
 
 
 async def test_what_is_wanted_arrives_signed(rig: GatewayRig, receiver: Receiver) -> None:
-    """Each event once, as a CloudEvent, and nothing else; what arrived is owed no more."""
     await froze(rig)
     sender = sender_of(rig)
     assert [await sender.step(), await sender.step()] == [2, 0]
@@ -90,7 +88,6 @@ async def test_what_is_wanted_arrives_signed(rig: GatewayRig, receiver: Receiver
 
 
 async def test_what_does_not_arrive_is_tried_again_under_the_same_id(rig: GatewayRig, receiver: Receiver) -> None:
-    """Not before its time, and until it arrives."""
     receiver.answers = [500, 500, 410]
     await froze(rig)
     sender = sender_of(rig)
@@ -130,7 +127,6 @@ async def test_what_is_given_up_is_listed_and_sent_again(rig: GatewayRig, receiv
 
 
 async def test_several_gateways_share_the_work(rig: GatewayRig, receiver: Receiver) -> None:
-    """Each event is added and sent by one of them."""
     await froze(rig)
     senders = [sender_of(rig) for _ in range(3)]
     for _ in range(3):
@@ -141,7 +137,6 @@ async def test_several_gateways_share_the_work(rig: GatewayRig, receiver: Receiv
 async def test_without_its_secret_nothing_is_sent(
     rig: GatewayRig, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be signed waits."""
     monkeypatch.delenv("FEED_SECRET")
     await froze(rig)
     await sender_of(rig).step()
@@ -162,7 +157,6 @@ async def owe(rig: GatewayRig) -> None:
 
 
 async def test_what_is_owed_of_one_tenant_is_not_sent_to_another(rig: GatewayRig, receiver: Receiver) -> None:
-    """Whose subscription has the same name now gets nothing of it; the one before gets it where it is declared."""
     await owe(rig)
     assert await sender_of(rig, tenant="other").step() == 0
     assert receiver.requests == []
@@ -170,7 +164,6 @@ async def test_what_is_owed_of_one_tenant_is_not_sent_to_another(rig: GatewayRig
 
 
 async def test_what_a_subscription_may_not_have_any_more_is_not_sent(rig: GatewayRig, receiver: Receiver) -> None:
-    """It wanted more once; what it is still owed of that is given up."""
     await owe(rig)
     await sender_of(rig, events=("freeze.lifted",)).step()
     assert [each["type"] for each in receiver.events] == ["freeze.lifted"]
@@ -179,7 +172,6 @@ async def test_what_a_subscription_may_not_have_any_more_is_not_sent(rig: Gatewa
 
 
 async def test_a_gateway_leaves_alone_what_it_does_not_declare(rig: GatewayRig, receiver: Receiver) -> None:
-    """Another gateway may have a newer manifest, and is to send it."""
     await owe(rig)
     assert await sender_of(rig, name="older").step() == 0
     assert await EventDeliveries(rig.deps.store).list_given_up("main") == []
@@ -187,7 +179,6 @@ async def test_a_gateway_leaves_alone_what_it_does_not_declare(rig: GatewayRig, 
 
 
 async def test_an_address_that_is_none_ends_no_sender(rig: GatewayRig, receiver: Receiver) -> None:
-    """It is a failure like others, which are counted."""
     await owe(rig)
     assert await sender_of(rig, url="http://a..b/events").step() == 2
     await make_due(rig)
@@ -195,7 +186,6 @@ async def test_an_address_that_is_none_ends_no_sender(rig: GatewayRig, receiver:
 
 
 async def test_a_subscriber_that_does_not_answer_holds_up_no_other(rig: GatewayRig, receiver: Receiver) -> None:
-    """Each has what it is owed sent by itself, however long another takes."""
     ended = asyncio.Event()
 
     async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -218,7 +208,6 @@ async def test_a_subscriber_that_does_not_answer_holds_up_no_other(rig: GatewayR
 
 
 async def test_what_nobody_has_sent_again_goes_with_its_time(rig: GatewayRig) -> None:
-    """Also what a subscription was owed that is not declared any more."""
     await owe(rig)
     deliveries = EventDeliveries(rig.deps.store)
     assert await deliveries.remove_old(30) == 0
@@ -232,7 +221,6 @@ async def test_what_nobody_has_sent_again_goes_with_its_time(rig: GatewayRig) ->
 
 
 def test_a_specialist_is_told_to_its_own_actors_subscription() -> None:
-    """To no other, and to none where nobody knows whose call it was."""
     wanted = Subscription("feed", ("*",), "https://a.example", "env:A", actor="desk")
     own: dict[str, Any] = {"id": "i", "time": "t", "private": True}
     dispatched = CloudEvent(source="actor:desk", type="tool_call:vault", actor="desk", **own)
@@ -246,7 +234,6 @@ def test_a_specialist_is_told_to_its_own_actors_subscription() -> None:
 
 
 async def test_a_tenant_is_sent_no_more_events_than_its_limit(rig: GatewayRig, receiver: Receiver) -> None:
-    """The rest stays in its order until there is room; a limit of another tenant holds nothing back."""
     limited = replace(rig.deps, settings=Settings(tenant_limits="deliveries=3/hour; acme: deliveries=1/day"))
     sender = EventSender(limited, limited.catalog.subscriptions["feed"])
     for reason in ("one", "two"):

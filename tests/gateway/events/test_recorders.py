@@ -61,14 +61,12 @@ async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
 
 
 async def events_of(rig: GatewayRig, key: TurnKey, *wanted: str) -> Sequence[CloudEvent]:
-    """The events of a turn, of the wanted types."""
     await rig.deps.events.extend()
     found = await rig.deps.events.read(key.tenant, 0, limit=500, stream=key.workflow_id, with_private=True)
     return [each for each in found.events if not wanted or each.type in wanted]
 
 
 async def until(step: Callable[[], Awaitable[Any]]) -> None:
-    """Returns once a step has come to something."""
     while not await step():
         await asyncio.sleep(0.1)
 
@@ -97,7 +95,6 @@ async def test_deadlines_are_told_while_the_turn_waits_for_others(rig: GatewayRi
 
 @pytest.mark.parametrize("ahead", [False, True])
 async def test_what_passed_while_no_gateway_ran_is_told_later(rig: GatewayRig, ahead: bool) -> None:
-    """From where the last one of any gateway stood, also by a clock ahead; the first of all begins with now."""
     await DeadlineRecorder(rig.deps).step()
     if ahead:
         wrong = rig.deps.clock() + timedelta(days=1)
@@ -131,7 +128,6 @@ async def test_an_answer_that_was_in_time_is_no_deadline_that_passed(rig: Gatewa
 
 
 async def test_an_ordinary_end_is_told_once(rig: GatewayRig) -> None:
-    """By the server's word, not by the turn's, after all else of it; however many gateways look."""
     key = await rig.turns.start(text="free")
     await rig.turns.signoff.result(key)
     await until(TurnEndRecorder(rig.deps).step)
@@ -149,7 +145,6 @@ async def test_an_ordinary_end_is_told_once(rig: GatewayRig) -> None:
 
 
 async def test_a_turn_that_said_so_itself_is_not_told_to_have_ended_again(rig: GatewayRig) -> None:
-    """It tells what broke it off; one that was terminated says nothing any more, and the gateway does."""
     stopped, gone, ordinary = [await rig.turns.start() for _ in range(3)]
     for key in (stopped, gone, ordinary):
         await rig.turns.waiting(key)
@@ -168,7 +163,6 @@ async def test_a_turn_that_said_so_itself_is_not_told_to_have_ended_again(rig: G
 
 
 async def test_a_turn_that_is_reset_has_not_ended(rig: GatewayRig) -> None:
-    """It goes on as another run, and ends with that."""
     key = await rig.turns.start()
     await rig.turns.waiting(key)
     temporal = rig.deps.client.temporal
@@ -216,7 +210,6 @@ async def test_a_turn_that_ended_by_a_clock_ahead_hides_no_other(rig: GatewayRig
 
 
 async def test_a_withdrawal_is_told_with_its_answer_and_once(rig: GatewayRig) -> None:
-    """When it is taken, though its turn goes on waiting for others; the turn's own word of it adds nothing."""
     key = await rig.turns.start()
     await rig.turns.waiting(key)
     pay = next(each for each in (await rig.turns.signoff.pending(key)) if each.tool == "pay")
@@ -232,7 +225,6 @@ async def test_a_withdrawal_is_told_with_its_answer_and_once(rig: GatewayRig) ->
 
 
 async def test_a_moment_never_goes_back(store: Store) -> None:
-    """Of two gateways the slower one does not have all looked at again."""
     sources = EventSources(store)
     begun = datetime.fromisoformat("2026-03-01T09:30:00+00:00")
     later = begun + turn_end_recorder.LONG_OVERLAP

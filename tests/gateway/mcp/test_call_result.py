@@ -31,12 +31,10 @@ from signoff.gateway.mcp.call_result import result_of
     ],
 )
 def test_a_result_says_what_became_of_the_call(fields: dict[str, object], is_error: bool, texts: list[str]) -> None:
-    """What did not run, or is not settled, is an error that the model reads."""
     result = result_of(CallAnswer.model_validate({"id": "main.a.b", "tool": "pay", **fields}))
     assert (result["isError"], [each["text"] for each in result["content"]]) == (is_error, texts)
 
 
 def test_an_object_is_structured_content_as_well() -> None:
-    """Clients that read it need not parse the text."""
     result = result_of(CallAnswer(id="main.a.b", tool="pay", state="ended", code="ok", result={"paid": 3}))
     assert (result["structuredContent"], result["content"][0]["text"]) == ({"paid": 3}, '{"paid": 3}')

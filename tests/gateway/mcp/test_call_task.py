@@ -14,13 +14,11 @@ BEGAN = datetime(2026, 11, 26, 12, tzinfo=UTC)
 
 
 def view(**fields: Any) -> TurnView:
-    """The turn of a call."""
     given = {"tenant": "main", "session": "a", "turn": "b", "actor": "coder", "state": "running", "started_at": BEGAN}
     return TurnView(**given | {"requester": Principal(user="guest")} | fields)
 
 
 def answer(**fields: Any) -> CallAnswer:
-    """The call as it stands."""
     return CallAnswer.model_validate({"id": "main.a.b", "tool": "pay", **fields})
 
 
@@ -38,14 +36,12 @@ def answer(**fields: Any) -> CallAnswer:
     ],
 )
 def test_its_status_is_that_of_the_call(fields: dict[str, Any], status: str, words: str | None) -> None:
-    """What ended with an error of the tool is completed too, and what it says is in the result."""
     task = detailed_task(answer(**fields), view())
     assert (task["taskId"], task["status"], task.get("statusMessage")) == ("main.a.b", status, words)
     assert ("result" in task) == (status == "completed")
 
 
 def test_a_task_has_the_times_of_its_turn() -> None:
-    """It was changed last when it began, or as it ended."""
     created = created_task(answer(state="waiting"), view())
     assert (created["resultType"], created["createdAt"], created["lastUpdatedAt"]) == (
         "task",

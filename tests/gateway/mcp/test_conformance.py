@@ -72,29 +72,24 @@ async def address(client: Client, tmp_path_factory: pytest.TempPathFactory) -> A
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 async def test_what_is_served_conforms(address: str, tmp_path: Path, version: str) -> None:
-    """Each check passes but those of what docs/mcp.md names as not served."""
     failed = await failed_checks(address, tmp_path, ALLOWED, "--spec-version", version, "--suite", "all")
     assert failed == set()
 
 
 @pytest.mark.parametrize("scenario", TASKS)
 async def test_tasks_conform(address: str, tmp_path: Path, scenario: str) -> None:
-    """Calls that wait for people are tasks for who takes them."""
     options = ("--scenario", scenario, "--force", "--spec-version", "2026-07-28")
     failed = await failed_checks(address, tmp_path, ALLOWED, *options)
     assert failed == set()
 
 
 def test_what_is_not_served_is_named_in_the_document() -> None:
-    """In one sentence, by these words."""
     page = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8").replace("\n", " ")
     for words in NOT_SERVED:
         assert words in page.lower(), words
 
 
 async def test_the_inspector_lists_and_calls(mcp: McpRig) -> None:
-    """By its command line, with the agent's token."""
-
     async def inspect(*options: str) -> dict[str, object]:
         words = ("node_modules/.bin/mcp-inspector", "--cli", f"{mcp.url}/mcp/coder", "--transport", "http")
         header = f"Authorization: Bearer {mcp.secret}"

@@ -33,7 +33,6 @@ def codex(token: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize(("read", "amount"), [(claude_code, 941), (codex, 942)])
 async def test_a_host_is_configured_as_documented(mcp: McpRig, read: type, amount: int) -> None:
-    """With address and token of these lines alone."""
     address, header = read(mcp.secret)
     address = address.replace("http://127.0.0.1:8300", mcp.url)
     async with httpx2.AsyncClient(headers={"authorization": header}, timeout=60) as http:

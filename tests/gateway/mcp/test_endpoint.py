@@ -19,7 +19,6 @@ _INIT: dict[str, Any] = {
 
 
 async def test_whoever_shows_no_token_is_told_where_to_look(mcp: McpRig) -> None:
-    """401 names the metadata, which names the scope; it is open to everybody."""
     answer = await mcp.post(_LIST, authorization="Bearer sgf_guessed")
     assert answer.status_code == 401
     address = answer.headers["www-authenticate"].partition('resource_metadata="')[2].partition('"')[0]
@@ -30,7 +29,6 @@ async def test_whoever_shows_no_token_is_told_where_to_look(mcp: McpRig) -> None
 
 
 async def test_another_token_another_agent_or_another_site_is_refused(mcp: McpRig) -> None:
-    """A person's token has no such scope; an agent speaks at its own address alone, and no web page does."""
     person = await mcp.post(_LIST, **bearer(await token_of(mcp.gateway, "ana")))
     assert (person.status_code, "insufficient_scope" in person.headers["www-authenticate"]) == (403, True)
     other = await mcp.post(_LIST, **bearer(await call_token(mcp.gateway, "clerk")))
@@ -40,13 +38,11 @@ async def test_another_token_another_agent_or_another_site_is_refused(mcp: McpRi
 
 
 async def test_a_strange_address_does_not_break_the_answer(mcp: McpRig) -> None:
-    """What stands in an address comes back in a header, where not every letter may."""
     answer = await mcp.post(_LIST, path="/mcp/%22%0D%0Ax%E2%82%AC", authorization="Bearer sgf_guessed")
     assert answer.status_code == 401
 
 
 async def test_whoever_acts_for_several_names_one(mcp: McpRig) -> None:
-    """By the address; one for whom the agent may not act, and none at all, are errors of the protocol."""
     clerk = bearer(await call_token(mcp.gateway, "clerk"))
     for path, words in (("/mcp/clerk", "name the `user`"), ("/mcp/clerk?user=guest", "may not act for")):
         answer = await mcp.post(_LIST, path, **clerk)
@@ -81,14 +77,12 @@ async def test_whoever_acts_for_several_names_one(mcp: McpRig) -> None:
 )
 @pytest.mark.parametrize("version", ["", "2025-11-25", MODERN, "1999-01-01"])
 async def test_garbage_is_an_error_of_the_protocol(mcp: McpRig, body: bytes, version: str) -> None:
-    """Never a 500: what cannot be read is said to be so."""
     answer = await mcp.post(body, **({"mcp-protocol-version": version} if version else {}))
     assert answer.status_code < 500, answer.text
     assert answer.status_code == 202 or '"error"' in answer.text or '"isError":true' in answer.text, answer.text
 
 
 async def test_a_session_is_begun_and_known_again(mcp: McpRig) -> None:
-    """Another agent's, and one that nobody begun, are unknown: a client begins a new one then."""
     begun = await mcp.post(_INIT)
     session = begun.headers["mcp-session-id"]
     known = await mcp.post(_LIST, **{"mcp-session-id": session})
@@ -100,7 +94,6 @@ async def test_a_session_is_begun_and_known_again(mcp: McpRig) -> None:
 
 
 async def test_a_client_that_cancels_its_request_is_held_no_longer(mcp: McpRig) -> None:
-    """By the id of its request, within its session."""
     session = {"mcp-session-id": (await mcp.post(_INIT)).headers["mcp-session-id"]}
     call = {"name": "pay", "arguments": {"amount": 931}}
     held = asyncio.create_task(mcp.post({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call}, **session))
@@ -135,7 +128,6 @@ async def test_call_that_waits_is_answered_at_once_when_its_agent_has_no_stream_
 
 
 async def test_what_is_too_large_and_other_methods_are_refused(mcp: McpRig) -> None:
-    """As everywhere at a gateway."""
     headers = {"content-type": "application/json", **bearer(mcp.secret)}
     answer = await mcp.gateway.http.post("/mcp/coder", content=b"y" * 2_000_000, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")

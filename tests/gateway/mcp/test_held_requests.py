@@ -4,7 +4,6 @@ from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
 
 
 def test_a_request_is_cancelled_by_its_name() -> None:
-    """One of another session with the same id goes on, and once it is over nothing is cancelled by it."""
     held = HeldRequests()
     mine, other = RequestName("s1", "1"), RequestName("s2", "1")
     with held.hold(mine) as first, held.hold(other) as second, held.hold(None) as nameless:
@@ -17,7 +16,6 @@ def test_a_request_is_cancelled_by_its_name() -> None:
 
 
 def test_an_id_that_is_used_again_names_the_newer_request() -> None:
-    """The older one goes on, and its end does not take the newer one's name away."""
     held, name = HeldRequests(), RequestName("s1", "1")
     with held.hold(name) as newer:
         with held.hold(name) as newest:

@@ -28,7 +28,6 @@ def server(mcp: McpRig, folder: Path, *options: str) -> StdioServerParameters:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_host_lists_and_calls_and_is_held(mcp: McpRig, tmp_path: Path, era: str) -> None:
-    """What is refused is told as the gateway tells it."""
     amount = next(_AMOUNTS)
     async with Client(stdio_client(server(mcp, tmp_path)), mode=era) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["broken", "look", "move", "pay"]
@@ -43,7 +42,6 @@ async def test_a_host_lists_and_calls_and_is_held(mcp: McpRig, tmp_path: Path, e
 
 
 async def test_a_person_who_may_not_be_named_is_an_error(mcp: McpRig, tmp_path: Path) -> None:
-    """By an error of the protocol, to which the host has the sentence."""
     async with Client(stdio_client(server(mcp, tmp_path, "--user", "ana")), mode="legacy") as client:
         with pytest.raises(MCPError, match="may not act for"):
             await client.list_tools()
@@ -52,7 +50,6 @@ async def test_a_person_who_may_not_be_named_is_an_error(mcp: McpRig, tmp_path: 
 async def test_without_a_gateway_each_request_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And a notification is answered by nothing; what is no message neither."""
     port = free_port()
     lines = ('{"jsonrpc":"2.0","id":1,"method":"initialize"}', '{"jsonrpc":"2.0","method":"x"}', "junk", "")
     stdin = io.TextIOWrapper(io.BytesIO("\n".join(lines).encode()))

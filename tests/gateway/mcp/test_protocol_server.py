@@ -1,5 +1,3 @@
-"""Tools are listed and called by the protocol's own client, of both eras, and a call is held while people are asked."""
-
 import asyncio
 import json
 import uuid
@@ -27,7 +25,6 @@ _SIGNALED = "WORKFLOW_EXECUTION_SIGNALED"
 
 
 def turn_of(approval: str) -> TurnKey:
-    """The turn of a request."""
     named = parse_approval_id(approval)
     assert named is not None
     return named.turn
@@ -50,7 +47,6 @@ async def test_the_agent_sees_what_signoff_runs_for_it(mcp: McpRig, era: str) ->
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_what_a_rule_settles_is_answered_at_once(mcp: McpRig, era: str) -> None:
-    """A call that runs, one that a policy denies, one whose arguments do not fit, and one that fails."""
     async with mcp.client(era) as client:
         paid = await client.call_tool("pay", {"amount": 20})
         denied = await client.call_tool("pay", {"amount": 2_000})
@@ -65,14 +61,12 @@ async def test_what_a_rule_settles_is_answered_at_once(mcp: McpRig, era: str) ->
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", ["refund", "nothing"])
 async def test_a_tool_that_is_not_listed_is_unknown(mcp: McpRig, era: str, name: str) -> None:
-    """Also one that the agent runs itself: nobody is asked, as it could not be handed its permit."""
     async with mcp.client(era) as client:
         with pytest.raises(MCPError, match="Unknown tool"):
             await client.call_tool(name, {"order": "A7", "euro": 20})
 
 
 async def test_what_is_refused_is_recorded(mcp: McpRig) -> None:
-    """An unknown tool, a foreign person, the state of another request, and a task of another agent."""
     gateway, secret = production_gateway(mcp.gateway), await call_token(mcp.gateway, "coder")
     state = MODERN_META | {"io.modelcontextprotocol/clientCapabilities": {}}
     pay = {"name": "pay", "arguments": {"amount": 20}}
@@ -98,7 +92,6 @@ async def test_what_is_refused_is_recorded(mcp: McpRig) -> None:
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.row("C16")
 async def test_a_call_is_held_until_people_have_decided(mcp: McpRig, era: str) -> None:
-    """Its result is the answer of the very request; what they changed is told before it."""
     euro = amount()
     async with mcp.client(era) as client:
         held = asyncio.create_task(client.call_tool("pay", {"amount": euro}))
@@ -108,7 +101,6 @@ async def test_a_call_is_held_until_people_have_decided(mcp: McpRig, era: str) -
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_what_people_deny_or_change_is_told(mcp: McpRig, era: str) -> None:
-    """A denial is a result that the model reads, with the reason; a change stands before the result."""
     no, other = amount(), amount()
     async with mcp.client(era) as client:
         denied = asyncio.create_task(client.call_tool("pay", {"amount": no}))
@@ -125,7 +117,6 @@ async def test_what_people_deny_or_change_is_told(mcp: McpRig, era: str) -> None
 async def test_a_client_that_can_hear_it_is_told_that_its_call_waits(
     mcp: McpRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then it is held for longer; each time it is told under which code people decide."""
     monkeypatch.setattr("signoff.gateway.mcp.tool_calls.PROGRESS_SECONDS", 0.0)
     monkeypatch.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
     euro, told = amount(), asyncio.Event()
@@ -146,7 +137,6 @@ async def test_a_client_that_can_hear_it_is_told_that_its_call_waits(
 
 
 async def test_a_hold_that_is_used_up_says_how_its_result_is_got(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same call joins: what people let run runs then, and not while nobody waits for it."""
     euro = amount()
     async with mcp.client(LEGACY) as client:
         with monkeypatch.context() as patched:
@@ -166,7 +156,6 @@ async def test_a_hold_that_is_used_up_says_how_its_result_is_got(mcp: McpRig, mo
 async def test_a_client_of_the_new_era_comes_back_with_the_state_of_its_request(
     mcp: McpRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The state is good for this very request alone, and its second round gets what people let it have."""
     euro = amount()
     async with mcp.client(MODERN) as client:
         with monkeypatch.context() as patched:
@@ -185,7 +174,6 @@ async def test_a_client_of_the_new_era_comes_back_with_the_state_of_its_request(
 
 
 async def test_rounds_end_before_a_client_gives_up(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the last one it is told how the result is got, as a client that knows no rounds is."""
     monkeypatch.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
     async with mcp.client(MODERN) as client:
         result = await client.call_tool("pay", {"amount": amount()})
@@ -197,7 +185,6 @@ async def test_rounds_end_before_a_client_gives_up(mcp: McpRig, monkeypatch: pyt
 
 @pytest.mark.row("C17")
 async def test_a_client_that_takes_tasks_is_given_one_while_people_are_asked(mcp: McpRig) -> None:
-    """It is told the code, reads the result once people have decided, and what a rule lets run is no task."""
     euro = amount()
     at_once = await mcp.ask_modern("tools/call", name="pay", arguments={"amount": 20})
     assert (at_once["result"]["resultType"], "taskId" in at_once["result"]) == ("complete", False)
@@ -213,7 +200,6 @@ async def test_a_client_that_takes_tasks_is_given_one_while_people_are_asked(mcp
 
 
 async def test_a_task_is_withdrawn(mcp: McpRig) -> None:
-    """Nobody is asked any more; again it is acknowledged, as is one of a task that is over."""
     task = (await mcp.ask_modern("tools/call", name="pay", arguments={"amount": amount()}))["result"]
     for _ in range(2):
         assert (await mcp.ask_modern("tasks/cancel", taskId=task["taskId"]))["result"]["resultType"] == "complete"
@@ -221,7 +207,6 @@ async def test_a_task_is_withdrawn(mcp: McpRig) -> None:
 
 
 async def test_tasks_are_their_agents_and_for_clients_that_take_them(mcp: McpRig) -> None:
-    """What is not there is an error of the protocol, and so is a client that did not say that it takes tasks."""
     for method in ("tasks/get", "tasks/cancel", "tasks/update"):
         missing = await mcp.ask_modern(method, taskId="main.a.b", inputResponses={})
         assert (missing["error"]["code"], "`main.a.b`" in missing["error"]["message"]) == (-32602, True), missing
@@ -232,7 +217,6 @@ async def test_tasks_are_their_agents_and_for_clients_that_take_them(mcp: McpRig
 async def test_a_client_that_names_its_calls_joins_and_repeats_them(
     mcp: McpRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new name joins the call that waits; the same name again is told the same result, and nothing runs twice."""
     euro = amount()
     first, second = ({TOOL_USE_ID: f"toolu_{euro}_{number}".ljust(30, "x")} for number in range(2))
     async with mcp.client(LEGACY) as client:
@@ -261,7 +245,6 @@ async def test_a_repeated_id_in_another_session_is_a_new_call(mcp: McpRig, ident
 async def test_a_call_whose_request_was_broken_off_is_withdrawn(
     mcp: McpRig, monkeypatch: pytest.MonkeyPatch, era: str
 ) -> None:
-    """Unless another one waits for it in time, nobody is asked about it any more."""
     monkeypatch.setattr("signoff.gateway.mcp.tool_calls.AWAY_SECONDS", 0.1)
     euro = amount()
     async with mcp.client(era) as client:

@@ -14,7 +14,6 @@ BINDING = RequestBinding("main", "coder", "guest", "pay", {"amount": 120, "to": 
 
 
 def test_a_session_is_its_agents() -> None:
-    """Two are never alike; another agent, tenant or key knows none of them, nor is made-up text one."""
     first, second = (new_session_id(KEY, "main", "coder") for _ in range(2))
     assert first != second
     assert open_session_id(KEY, "main", "coder", first) == ClientSession(first)
@@ -25,13 +24,11 @@ def test_a_session_is_its_agents() -> None:
 
 
 def test_a_session_says_whether_its_client_opens_pages() -> None:
-    """As the client said at its beginning."""
     begun = new_session_id(KEY, "main", "coder", opens_urls=True)
     assert open_session_id(KEY, "main", "coder", begun) == ClientSession(begun, opens_urls=True)
 
 
 def test_a_state_opens_for_the_same_request() -> None:
-    """The order of arguments does not count."""
     state = BINDING.seal_state(KEY, "main.a.b", 3, NOW + timedelta(minutes=5))
     same = replace(BINDING, args={"to": "Ana", "amount": 120})
     assert same.open_state(KEY, state, NOW) == ("main.a.b", 3)
@@ -48,13 +45,11 @@ def test_a_state_opens_for_the_same_request() -> None:
     ],
 )
 def test_a_state_opens_for_no_other_request(other: dict[str, Any]) -> None:
-    """Nor for one whose arguments were changed."""
     state = BINDING.seal_state(KEY, "main.a.b", 1, NOW + timedelta(minutes=5))
     assert replace(BINDING, **other).open_state(KEY, state, NOW) is None
 
 
 def test_a_state_is_worth_nothing_once_it_is_old_changed_or_a_session() -> None:
-    """A seal of one kind does not serve as another."""
     state = BINDING.seal_state(KEY, "main.a.b", 1, NOW + timedelta(minutes=5))
     assert BINDING.open_state(KEY, state, NOW + timedelta(minutes=5)) is None
     assert BINDING.open_state(KEY, state[:-1], NOW) is None

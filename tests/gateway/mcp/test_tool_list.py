@@ -7,7 +7,6 @@ from signoff.gateway.mcp.tool_list import list_tools
 
 
 def test_tools_are_sorted_and_carry_hints() -> None:
-    """What reads only is read-only, everything else may destroy; one that its agent runs is left out."""
     ledger = Ledger()
     tools = [
         pay_tool(ledger, title="Pay"),

@@ -47,7 +47,6 @@ async def client_of(mcp: McpRig, era: str, user: str, visitor: Visitor) -> Async
 @pytest.mark.parametrize("action", ["accept", "decline"])
 @pytest.mark.parametrize("era", ERAS)
 async def test_who_may_decide_is_shown_where_and_decides_there_alone(mcp: McpRig, era: str, action: str) -> None:
-    """Whatever the client answers the call waits on, until its user has signed in and approved on that page."""
     visitor, amount = Visitor(action), next(_AMOUNTS)
     async with client_of(mcp, era, "ana", visitor) as client:
         held = asyncio.create_task(client.call_tool("move", {"amount": amount}))
@@ -72,7 +71,6 @@ async def test_who_may_decide_is_shown_where_and_decides_there_alone(mcp: McpRig
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_who_may_not_decide_is_shown_nothing(mcp: McpRig, monkeypatch: pytest.MonkeyPatch, era: str) -> None:
-    """There is nothing for them to do on that page: the call waits for others."""
     monkeypatch.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
     visitor = Visitor()
     async with client_of(mcp, era, "bo", visitor) as client:
@@ -81,7 +79,6 @@ async def test_who_may_not_decide_is_shown_nothing(mcp: McpRig, monkeypatch: pyt
 
 
 async def test_an_answer_alone_is_taken_and_counts_for_nothing(mcp: McpRig) -> None:
-    """It comes as a message of its own, to whichever gateway."""
     begun = await mcp.post(
         {
             "jsonrpc": "2.0",
@@ -115,5 +112,4 @@ async def test_an_answer_alone_is_taken_and_counts_for_nothing(mcp: McpRig) -> N
     ],
 )
 def test_a_client_says_that_it_opens_pages(capabilities: Any, opens: bool) -> None:
-    """By the very words of the protocol; anything else does not say so."""
     assert opens_urls(capabilities) == opens

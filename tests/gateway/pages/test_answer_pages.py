@@ -30,14 +30,12 @@ async def as_person(page: httpx2.AsyncClient, person: str) -> None:
 
 
 async def answered(page: httpx2.AsyncClient, approval: str, **fields: str) -> httpx2.Response:
-    """Open a card and send its form."""
     path = f"/approvals/{approval}/decide"
     form = hidden((await page.get(f"/approvals/{approval}")).text, path)
     return await page.post(path, data={**form, **fields}, follow_redirects=True)
 
 
 async def test_a_doubt_is_asked_with_its_three_answers(gateway: GatewayRig) -> None:
-    """It says what is not known, offers all three, and what came of it reaches the agent."""
     approval = await gateway.doubted()
     async with browser(gateway) as page:
         card = words((await page.get(f"/approvals/{approval}")).text)
@@ -62,7 +60,6 @@ async def test_a_doubt_is_asked_with_its_three_answers(gateway: GatewayRig) -> N
     ],
 )
 async def test_a_doubt_may_run_again_or_be_given_up(gateway: GatewayRig, verdict: str, expected: str) -> None:
-    """The receipt says which; only the first runs anything, once, under the next ticket."""
     approval = await gateway.doubted()
     key = parse_approval_id(approval)
     assert key is not None
@@ -76,7 +73,6 @@ async def test_a_doubt_may_run_again_or_be_given_up(gateway: GatewayRig, verdict
 
 
 async def test_a_plain_request_cannot_have_happened(gateway: GatewayRig) -> None:
-    """The third answer is for doubts alone."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         assert (await answered(page, approval, verdict="happened")).status_code == 422
@@ -84,7 +80,6 @@ async def test_a_plain_request_cannot_have_happened(gateway: GatewayRig) -> None
 
 
 async def test_time_is_told_in_words(gateway: GatewayRig) -> None:
-    """Reminder, escalation and what silence means are on the card before they come."""
     approval = await gateway.asked("urgent")
     async with browser(gateway) as page:
         card = words((await page.get(f"/approvals/{approval}")).text)
@@ -94,7 +89,6 @@ async def test_time_is_told_in_words(gateway: GatewayRig) -> None:
 
 
 async def test_a_list_says_what_was_changed(own: GatewayRig) -> None:
-    """Who looks at the list sees that somebody changed a request before they open it."""
     approval = await own.asked("trip")
     shown = (await own.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
     edited = {**shown, "cost": 300}
@@ -109,7 +103,6 @@ async def test_a_list_says_what_was_changed(own: GatewayRig) -> None:
 
 
 async def test_an_answer_is_remembered_listed_and_taken_back(own: GatewayRig) -> None:
-    """The next call like it runs unasked; taken back on its page, the one after asks again."""
     approval = await own.asked("alike")
     async with browser(own) as page:
         card = (await page.get(f"/approvals/{approval}")).text
@@ -135,7 +128,6 @@ async def test_an_answer_is_remembered_listed_and_taken_back(own: GatewayRig) ->
 
 
 async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(own: GatewayRig) -> None:
-    """Somebody else is told why not, and it stays."""
     approval = await own.asked("alike")
     async with browser(own) as page:
         await answered(page, approval, verdict="approved", remember="on", which="exact", uses="1")
@@ -161,7 +153,6 @@ async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(own: Gateway
 async def test_what_cannot_be_remembered_decides_nothing(
     gateway: GatewayRig, wish: dict[str, str], expected: str
 ) -> None:
-    """422 with the card and why; the request waits, as nobody meant to decide it without."""
     approval = await gateway.asked("alike")
     async with browser(gateway) as page:
         answer = await answered(page, approval, verdict="approved", remember="on", **wish)
@@ -171,7 +162,6 @@ async def test_what_cannot_be_remembered_decides_nothing(
 
 
 async def test_several_are_read_before_they_are_decided_together(gateway: GatewayRig) -> None:
-    """Each is shown whole; only what is ticked is answered, each with its own receipt."""
     first, second, third = [await gateway.asked(word) for word in ("pay", "login", "pay")]
     typed, doubt = await gateway.asked("typed"), await gateway.doubted()
     picked = [first, second, third, typed, doubt]
@@ -199,7 +189,6 @@ async def test_several_are_read_before_they_are_decided_together(gateway: Gatewa
 
 
 async def test_a_batch_is_only_decided_from_its_page(gateway: GatewayRig) -> None:
-    """Without the page's value, with other requests, without a verdict or a tick: nothing; nor by reading."""
     first, second = [await gateway.asked("pay") for _ in range(2)]
     async with browser(gateway) as page:
         form = hidden((await page.get("/batch", params={"pick": [first]})).text, "/batch")
@@ -222,7 +211,6 @@ async def test_a_batch_is_only_decided_from_its_page(gateway: GatewayRig) -> Non
 
 
 async def test_a_frozen_tenant_is_named_on_every_page(own: GatewayRig) -> None:
-    """Who froze it and why, wherever one looks, until it is thawed."""
     approval = await own.asked("pay")
     pages = ["/", "/?choose=1", f"/approvals/{approval}", f"/approvals/{approval}/edit", "/batch", "/grants", "/turns"]
     pages += ["/tools", "/new", f"/turns/{approval.rsplit('.', 2)[0]}", "/nothing-here"]
@@ -237,6 +225,5 @@ async def test_a_frozen_tenant_is_named_on_every_page(own: GatewayRig) -> None:
 
 
 def test_a_revision_of_thousands_of_digits_is_no_fault_of_ours() -> None:
-    """Python raises for such a number; it is read as one that no request has, and so the answer is stale."""
     draft = draft_in({"revision": "1" * 5_000}, "main.s.t.c1.1", "approved", "en")
     assert draft.revision == 111_111_111

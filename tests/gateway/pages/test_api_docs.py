@@ -9,7 +9,6 @@ from signoff.gateway.pages.api_docs import FieldRow, operations
 
 
 async def test_every_operation_is_on_the_page(gateway: GatewayRig) -> None:
-    """With its fields, its scope and its answers, and with nothing from elsewhere and no script of its own."""
     async with browser(gateway) as page:
         answer = await page.get("/docs")
     assert answer.status_code == 200
@@ -27,7 +26,6 @@ async def test_every_operation_is_on_the_page(gateway: GatewayRig) -> None:
 
 
 async def test_the_page_is_for_who_may_use_the_api(gateway: GatewayRig) -> None:
-    """In production whoever shows nothing is led to the sign-in, and who signed in reads it."""
     locked = locked_rig(gateway)
     async with browser(locked) as page:
         assert (await page.get("/docs")).headers["location"] == "/login?next=%2Fdocs"
@@ -36,7 +34,6 @@ async def test_the_page_is_for_who_may_use_the_api(gateway: GatewayRig) -> None:
 
 
 def test_a_body_s_fields_are_found_through_references(gateway: GatewayRig) -> None:
-    """Of a body that may be left out as well; each says whether it has to be there."""
     found = {(each.method, each.path): each for _, each in operations(gateway.app.openapi())}
     assert [field.name for field in found["POST", "/v1/approvals/{approval}/withdraw"].fields if field.where == "body"]
     decide = found["POST", "/v1/approvals/{approval}/decide"]

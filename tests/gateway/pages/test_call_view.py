@@ -33,7 +33,6 @@ def outcome(code: CallCode, text: Any = "", **more: Any) -> CallView:
 
 
 def asked(state: ApprovalState, **more: Any) -> ApprovalRequest:
-    """A request in a state."""
     given = {"state": state, "card": Card(effect="Pay Ana"), "approvers": ("role:finance", "user:ana")}
     return a_request(**given | more)
 
@@ -44,7 +43,6 @@ def waits(request: ApprovalRequest) -> CallView:
 
 
 def test_a_call_in_doubt_is_marked_as_such() -> None:
-    """In doubt stands apart, with what to do about it."""
     found = line(outcome("in_doubt"))
     assert (found.words, found.tone, found.doubt) == ("In doubt", "doubt", True)
     assert "Check by other means" in found.detail
@@ -61,7 +59,6 @@ def test_a_call_in_doubt_is_marked_as_such() -> None:
     ],
 )
 def test_every_denial_says_whose_it_is(source: DenialSource, expected: str, detail: str) -> None:
-    """By a person, by a rule, by the clock, by withdrawal, by repetition."""
     denied = ToolDenied(source=source, tool="pay", call_id="c1.1", decided_by="ana", reason="no")
     found = line(outcome("denied", denied=denied))
     assert (found.words, found.detail, found.tone) == (expected, detail, "bad")
@@ -87,7 +84,6 @@ def test_every_denial_says_whose_it_is(source: DenialSource, expected: str, deta
     ],
 )
 def test_every_state_has_its_words(view: CallView, expected: str, tone: str) -> None:
-    """What is running, waits, ran, was rejected; a batch shows a denial before its other calls are settled."""
     found = line(view)
     assert (found.words, found.tone) == (expected, tone)
 
@@ -109,7 +105,6 @@ def test_only_who_let_it_run_has_approved_it(state: ApprovalState, credited: str
 
 
 def test_the_sentence_of_a_call_hides_its_secrets() -> None:
-    """Made from the tool's own template; an unknown tool is its name, never the model's words."""
     args = Content(inline={"site": "https://example.com", "password": "correct horse"})
     login = CallView(call="c1.1", tool="login", state="proposed")
     assert line(login, CallPart(call="c1.1", tool="login", args=args)).what == "Log in to https://example.com"
@@ -118,7 +113,6 @@ def test_the_sentence_of_a_call_hides_its_secrets() -> None:
 
 
 def test_secrets_are_masked_wherever_they_lie() -> None:
-    """Top-level and nested ones, in lists, and whatever their type; the rest is untouched."""
     args = {"a": "xyz", "b": {"c": 5, "d": [{"c": "s"}]}, "e": None}
     assert masked_args(args, ["a", "b.c", "e"]) == {
         "a": "hidden, 3 characters",
@@ -130,7 +124,6 @@ def test_secrets_are_masked_wherever_they_lie() -> None:
 
 
 def test_calls_of_unknown_tools_and_stored_secrets_show_nothing() -> None:
-    """Nobody can say which arguments of an unknown tool are secret; a preview of stored ones could hold one."""
     stored = Content(blob=BlobRef(sha256="f" * 64, size=9_000, preview='{"password": "correct'))
     parts = (
         CallPart(call="c1.1", tool="nothing", args=Content(inline={"key": "k"})),
@@ -152,7 +145,6 @@ def test_calls_of_unknown_tools_and_stored_secrets_show_nothing() -> None:
 
 
 def test_what_stood_in_for_a_tool_that_failed_is_told() -> None:
-    """The tool that a call names failed; what came of the other one, and who decided it, is on a line of its own."""
     found = line(outcome("ok", "paid", fallback="wire", primary_error="the bank is closed", decided_by="ana"))
     assert found.detail == "the bank is closed; wire was tried in its place"
     assert (found.state, found.words, found.result) == ("execution_failed", "Failed", "")

@@ -26,7 +26,6 @@ def fields(page: str, action: str) -> dict[str, str]:
 
 
 def hidden_part(page: str, action: str) -> str:
-    """The form with this action."""
     form = page[page.index(f'action="{action}"') :]
     return form[: form.index("</form>")]
 
@@ -56,7 +55,6 @@ async def ended(gateway: GatewayRig, approval: str) -> Any:
 
 
 async def test_a_change_is_shown_beside_the_old_and_then_runs(gateway: GatewayRig) -> None:
-    """Write, review, approve: the number stays a number, the secret stays unseen, the card says who changed what."""
     approval = await gateway.asked("book")
     async with browser(gateway) as page:
         card = (await page.get(f"/approvals/{approval}")).text
@@ -82,7 +80,6 @@ async def test_a_change_is_shown_beside_the_old_and_then_runs(gateway: GatewayRi
 
 
 async def test_the_form_says_types_choices_and_what_is_needed(gateway: GatewayRig) -> None:
-    """Selects for closed sets, marks, bounds and descriptions; a secret is an empty field that keeps its value."""
     approval = await gateway.asked("book")
     async with browser(gateway) as page:
         form = (await page.get(f"/approvals/{approval}/edit")).text
@@ -110,7 +107,6 @@ async def test_the_form_says_types_choices_and_what_is_needed(gateway: GatewayRi
 async def test_a_mistake_is_told_in_place_and_nothing_is_decided(
     gateway: GatewayRig, changed: dict[str, str], expected: str
 ) -> None:
-    """422 with the form as it was written; also where the review is skipped."""
     approval = await gateway.asked("book")
     async with browser(gateway) as page:
         for step in ("review", "approve"):
@@ -122,7 +118,6 @@ async def test_a_mistake_is_told_in_place_and_nothing_is_decided(
 
 
 async def test_only_a_form_of_this_page_changes_anything(gateway: GatewayRig) -> None:
-    """The card's value, another request's, none at all or a revision that is gone: nothing."""
     approval, other = await gateway.asked("book"), await gateway.asked("book")
     path = f"/approvals/{approval}/edit"
     async with browser(gateway) as page:
@@ -138,7 +133,6 @@ async def test_only_a_form_of_this_page_changes_anything(gateway: GatewayRig) ->
 
 
 async def test_who_may_not_decide_may_not_change(gateway: GatewayRig) -> None:
-    """No link on the card, no form behind it, and nothing is taken from who had one."""
     approval = await gateway.asked("book")
     path = f"/approvals/{approval}/edit"
     async with browser(gateway) as page:
@@ -151,7 +145,6 @@ async def test_who_may_not_decide_may_not_change(gateway: GatewayRig) -> None:
 
 
 async def test_with_two_approvals_the_others_are_asked_about_the_new_version(gateway: GatewayRig) -> None:
-    """The editor's answer counts once, the next person sees who changed what, and their yes runs it."""
     approval = await gateway.asked("trip")
     async with browser(gateway) as page:
         await as_person(page, "ana")
@@ -172,7 +165,6 @@ async def test_with_two_approvals_the_others_are_asked_about_the_new_version(gat
 
 
 async def test_what_has_to_be_typed_is_the_new_amount(gateway: GatewayRig) -> None:
-    """A request that wants its amount typed wants the one that would run, not the one that was asked."""
     approval = await gateway.asked("typed")
     async with browser(gateway) as page:
         review = await edited(page, approval, amount="99")

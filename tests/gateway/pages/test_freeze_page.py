@@ -33,7 +33,6 @@ async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
 
 
 async def test_freeze_and_thaw_by_a_form(rig: GatewayRig) -> None:
-    """What waits is withdrawn, every page says who froze it and why, and one button lifts it."""
     approval = await rig.asked("pay")
     async with browser(rig) as page:
         form = hidden((await page.get("/freeze")).text, "/freeze")
@@ -69,7 +68,6 @@ async def test_freeze_and_thaw_by_a_form(rig: GatewayRig) -> None:
     ],
 )
 async def test_what_a_form_must_carry(rig: GatewayRig, fields: dict[str, str], status: int, expected: str) -> None:
-    """Without a reason, the confirmation or the page's own value nothing is frozen, and the reason is kept."""
     async with browser(rig) as page:
         form = hidden((await page.get("/freeze")).text, "/freeze")
         shown = await page.post("/freeze", data={**form, **fields})
@@ -79,7 +77,6 @@ async def test_what_a_form_must_carry(rig: GatewayRig, fields: dict[str, str], s
 
 
 async def test_only_an_operator_is_offered_it_and_taken_at_it(rig: GatewayRig) -> None:
-    """Others read how it stands; a form that they send all the same is refused; another tenant sees nothing of it."""
     locked = locked_rig(rig, people=PEOPLE)
     async with browser(locked) as olga, browser(locked) as ana, browser(locked) as zoe:
         for page, person, tenant in ((olga, "olga", "main"), (ana, "ana", "main"), (zoe, "zoe", "acme")):
@@ -101,7 +98,6 @@ async def test_only_an_operator_is_offered_it_and_taken_at_it(rig: GatewayRig) -
 
 
 async def test_a_person_who_loses_the_role_is_refused_with_a_page_that_is_still_open(rig: GatewayRig) -> None:
-    """The role counts when the form is sent, not when the page was opened."""
     locked = locked_rig(rig, people=[Person(id="olga", roles=("admin",))])
     secret = await token_of(locked, "olga")
     async with browser(locked) as page:

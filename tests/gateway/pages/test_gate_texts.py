@@ -14,13 +14,11 @@ KINDS = get_args(get_type_hints(LocalGateDecision.explained_kind.fget)["return"]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_decision_has_words(kind: str) -> None:
-    """Also the question to a permission check (`awaits_permission`), which no page asks."""
     assert set(KINDS) == {"run", "ask", "settled", "question"}
     assert has_text(f"try.{kind}")
 
 
 def test_a_card_says_that_it_overrides_a_permission() -> None:
-    """Whoever answers must know that their yes is more than the policy asks for."""
     assert "overrides it once" in rule_words(PERMISSION_RULE, "", "en")
 
 
@@ -35,7 +33,6 @@ def test_a_global_rule_is_told_by_its_name_whatever_that_is(language: str, name:
 
 @pytest.mark.parametrize("language", language_codes())
 def test_every_reason_of_the_gates_has_a_sentence_of_its_own(language: str) -> None:
-    """None is told by a name of ours."""
     policy = [RuleReference(name=field) for field in ("auto_approve_if", "require_approval_if")]
     own = (REQUIRES_APPROVAL, PERMISSION_RULE, REQUESTER_RULE, IN_DOUBT_RULE)
     by_name = text("rule.other", language, rule="?").partition("?")[0]
@@ -45,7 +42,6 @@ def test_every_reason_of_the_gates_has_a_sentence_of_its_own(language: str) -> N
 
 
 def test_a_handler_beside_a_rule_is_told_after_it() -> None:
-    """Each asks for a reason of its own; the name under which they are kept is nobody's reason."""
     alone = RuleReference(kind="handler", handler="rules:limits", answer="admin")
     both = RuleReference(name="require_approval_if", handler="rules:limits", answer="admin")
     reason = "People are asked because: a new payee"

@@ -49,13 +49,11 @@ def asking(accept: str = "", cookie: str = "") -> Request:
 def test_the_language_is_chosen_then_the_directory_s_then_the_browser_s(
     accept: str, cookie: str, locale: str, language: str
 ) -> None:
-    """A locale of the directory counts, English as well; one that is not spoken, or none, gives way to the browser."""
     assert language_for(asking(accept, cookie), locale) == language
 
 
 @pytest.mark.parametrize("language", sorted(set(language_codes()) - {ENGLISH}))
 async def test_a_card_is_written_whole_in_the_language(gateway: GatewayRig, language: str) -> None:
-    """No sentence of the English catalogue is left on it, before it is answered and after."""
     approval = await gateway.asked("pay")
     texts = texts_of(language)
     english = {
@@ -75,7 +73,6 @@ async def test_a_card_is_written_whole_in_the_language(gateway: GatewayRig, lang
 
 
 async def test_a_language_is_chosen_on_any_page_without_a_script(gateway: GatewayRig) -> None:
-    """The form leads back to the page it was sent from, and holds for all that follow."""
     async with browser(gateway) as page:
         first = await page.get("/turns?state=running")
         form = fields(first.text, "/language")
@@ -89,7 +86,6 @@ async def test_a_language_is_chosen_on_any_page_without_a_script(gateway: Gatewa
     "form", [{"language": "it", "token": "forged"}, {"language": "xx"}, {"language": "../en"}, {"language": ""}]
 )
 async def test_no_language_is_chosen_by_a_form_of_others(gateway: GatewayRig, form: dict[str, str]) -> None:
-    """Nor one that nobody speaks; nobody is led to another site."""
     async with browser(gateway) as page:
         sent = {**fields((await page.get("/turns")).text, "/language"), **form, "next": "//evil.example"}
         back = await page.post("/language", data=sent)
@@ -98,7 +94,6 @@ async def test_no_language_is_chosen_by_a_form_of_others(gateway: GatewayRig, fo
 
 
 async def test_an_error_is_in_the_language_with_what_happened_as_it_was_written(gateway: GatewayRig) -> None:
-    """The sentence of the error stands beside it, marked as English; a form that was refused leads back to the list."""
     async with browser(gateway) as page:
         page.headers["accept-language"] = "de"
         missing = await page.get("/approvals/default.s.t.c1.1")
@@ -111,7 +106,6 @@ async def test_an_error_is_in_the_language_with_what_happened_as_it_was_written(
 
 
 async def test_numbers_and_times_are_those_of_the_language(gateway: GatewayRig) -> None:
-    """An amount has the marks of the language that is read."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         page.headers["accept-language"] = "de"
@@ -134,7 +128,6 @@ async def test_a_program_is_answered_in_the_language_it_asks_for(gateway: Gatewa
 
 
 async def test_a_person_s_reason_stays_as_they_wrote_it(gateway: GatewayRig) -> None:
-    """Be it word for word one of ours, which is translated where the engine gives it."""
     approval = await gateway.asked("pay")
     reason, url = ENDINGS["superseded"], f"/v1/approvals/{approval}/withdraw"
     assert (await gateway.http.post(url, params={"as": "guest"}, json={"reason": reason})).status_code == 200
@@ -158,7 +151,6 @@ async def test_what_is_wrong_with_a_change_is_said_in_the_language(gateway: Gate
 
 
 async def test_the_record_is_written_whole_in_the_language(gateway: GatewayRig) -> None:
-    """Each entry of a turn is a sentence of the language, and the codes in it are the words of other pages."""
     approval = await gateway.asked("pay")
     await gateway.decide(approval, verdict="denied", reason="zu teuer", **{"as": "approver"})
     turn = approval.rpartition(".c1")[0]

@@ -23,13 +23,11 @@ def browser(gateway: GatewayRig) -> httpx2.AsyncClient:
 
 
 def fields(page: str, action: str) -> dict[str, str]:
-    """The hidden fields of the form with this action."""
     form = page[page.index(f'action="{action}"') :]
     return dict(FIELD.findall(form[: form.index("</form>")]))
 
 
 def words(page: str) -> str:
-    """What is written on a page."""
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
@@ -41,17 +39,14 @@ async def opened(page: httpx2.AsyncClient, approval: str) -> dict[str, str]:
 
 
 async def send(page: httpx2.AsyncClient, approval: str, form: dict[str, Any], **more: str) -> httpx2.Response:
-    """Send a card's form."""
     return await page.post(f"/approvals/{approval}/decide", data={**form, **more}, follow_redirects=True)
 
 
 async def state_of(gateway: GatewayRig, approval: str) -> str:
-    """The request's state by the workflow itself."""
     return (await gateway.turns.signoff.request(approval)).state
 
 
 async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt(gateway: GatewayRig) -> None:
-    """Effect, arguments, who and why; after Approve the same page says who, where and when."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         card = (await page.get(f"/approvals/{approval}")).text
@@ -71,7 +66,6 @@ async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt
 
 
 async def test_a_denial_keeps_its_reason(gateway: GatewayRig) -> None:
-    """The reason is on the receipt, and the conversation names who denied."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         form = await opened(page, approval)
@@ -93,7 +87,6 @@ async def test_denial_without_a_reason_quotes_no_words(gateway: GatewayRig) -> N
 
 
 async def test_only_a_page_one_opened_decides(gateway: GatewayRig) -> None:
-    """Without the page's value, with another request's, another person's or another browser's: nothing."""
     approval, other = await gateway.asked("pay"), await gateway.asked("pay")
     async with browser(gateway) as page, browser(gateway) as stranger:
         form = await opened(page, approval)
@@ -118,7 +111,6 @@ async def test_only_a_page_one_opened_decides(gateway: GatewayRig) -> None:
 
 
 async def test_reading_never_decides(gateway: GatewayRig) -> None:
-    """GET and HEAD, also of the form's address and with its fields, leave the request waiting."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         form = await opened(page, approval)
@@ -130,7 +122,6 @@ async def test_reading_never_decides(gateway: GatewayRig) -> None:
 
 @pytest.mark.parametrize("verdict", [{}, {"verdict": ""}, {"verdict": "yes"}, {"verdict": "APPROVED"}])
 async def test_no_clear_verdict_is_no_decision(gateway: GatewayRig, verdict: dict[str, str]) -> None:
-    """Neither button pressed, or another word: the card again, still waiting."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         answer = await send(page, approval, await opened(page, approval), **verdict)
@@ -140,7 +131,6 @@ async def test_no_clear_verdict_is_no_decision(gateway: GatewayRig, verdict: dic
 
 @pytest.mark.row("E58")
 async def test_the_second_window_sees_who_was_first(gateway: GatewayRig) -> None:
-    """409 with the card as its receipt, naming the other person and where they answered."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         form = await opened(page, approval)
@@ -154,7 +144,6 @@ async def test_the_second_window_sees_who_was_first(gateway: GatewayRig) -> None
 
 
 async def test_a_form_sent_twice_is_one_answer(gateway: GatewayRig) -> None:
-    """The second submission of one page shows the same receipt and adds no vote."""
     approval = await gateway.asked("both", user="guest")
     async with browser(gateway) as page:
         switch = fields((await page.get("/")).text, "/person")
@@ -181,7 +170,6 @@ async def test_card_and_turn_name_both_people_who_approved(gateway: GatewayRig) 
 
 
 async def test_a_stale_card_is_shown_again(gateway: GatewayRig) -> None:
-    """What was shown is what is decided: another revision or hash changes nothing."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         form = await opened(page, approval)
@@ -193,7 +181,6 @@ async def test_a_stale_card_is_shown_again(gateway: GatewayRig) -> None:
 
 
 async def test_high_risk_needs_the_amount_typed(gateway: GatewayRig) -> None:
-    """`confirm: type` asks for the amount to approve; denying needs none."""
     approval = await gateway.asked("typed")
     async with browser(gateway) as page:
         form = await opened(page, approval)
@@ -207,7 +194,6 @@ async def test_high_risk_needs_the_amount_typed(gateway: GatewayRig) -> None:
 
 
 async def test_those_who_may_not_see_why(gateway: GatewayRig) -> None:
-    """A stranger and the requester get a reason in place of the buttons, and the turn refuses them anyway."""
     approval = await gateway.asked("both")
     own = await gateway.asked("pay", user="approver")
     async with browser(gateway) as page:
@@ -224,7 +210,6 @@ async def test_those_who_may_not_see_why(gateway: GatewayRig) -> None:
 
 
 async def test_secrets_are_on_no_page(gateway: GatewayRig) -> None:
-    """Card, raw view, conversation and list show a password's length at most, and no digest to guess it from."""
     approval = await gateway.asked("login")
     digest = (await gateway.turns.signoff.request(approval)).digest
     async with browser(gateway) as page:
@@ -236,7 +221,6 @@ async def test_secrets_are_on_no_page(gateway: GatewayRig) -> None:
 
 
 async def test_all_of_a_long_text_shows_no_secret_that_it_repeats(gateway: GatewayRig) -> None:
-    """What opens below a value that is cut is masked as the card is, and so is the page of every value."""
     approval = await gateway.asked("repeat")
     async with browser(gateway) as page:
         card = (await page.get(f"/approvals/{approval}")).text
@@ -248,7 +232,6 @@ async def test_all_of_a_long_text_shows_no_secret_that_it_repeats(gateway: Gatew
 
 
 async def test_untrusted_text_is_plain_and_visible(gateway: GatewayRig) -> None:
-    """Markup stays text; a character that turns the line around is a visible mark."""
     approval = await gateway.asked("strange")
     async with browser(gateway) as page:
         card = (await page.get(f"/approvals/{approval}")).text
@@ -259,7 +242,6 @@ async def test_untrusted_text_is_plain_and_visible(gateway: GatewayRig) -> None:
 
 
 async def test_long_values_are_cut_alone_with_their_length(gateway: GatewayRig) -> None:
-    """A long memo hides nothing else, says how long it is, and opens whole."""
     approval = await gateway.asked("long")
     async with browser(gateway) as page:
         card = (await page.get(f"/approvals/{approval}")).text
@@ -268,7 +250,6 @@ async def test_long_values_are_cut_alone_with_their_length(gateway: GatewayRig) 
 
 
 async def test_the_list_filters_and_counts(gateway: GatewayRig) -> None:
-    """Title and badge count everything for this person; filters narrow what is listed."""
     approval = await gateway.asked("login")
     async with browser(gateway) as page:
         while f'data-key="{approval}"' not in (home := (await page.get("/")).text):
@@ -286,7 +267,6 @@ async def test_the_list_filters_and_counts(gateway: GatewayRig) -> None:
 
 
 async def test_an_empty_list_says_how_to_fill_it(gateway: GatewayRig) -> None:
-    """Guest has nothing to decide: what would appear, and a command and a button that make it happen."""
     async with browser(gateway) as page:
         await page.post("/person", data={**fields((await page.get("/")).text, "/person"), "person": "guest"})
         home = await page.get("/")
@@ -296,7 +276,6 @@ async def test_an_empty_list_says_how_to_fill_it(gateway: GatewayRig) -> None:
 
 
 async def test_saying_something_starts_a_turn(gateway: GatewayRig) -> None:
-    """The form leads to the conversation; without its value or words nothing starts."""
     async with browser(gateway) as page:
         form = fields((await page.get("/new")).text, "/sessions")
         bad = await page.post("/sessions", data={"text": "pay", "actor": "desk", "user": "guest"})
@@ -318,7 +297,6 @@ async def test_saying_something_starts_a_turn(gateway: GatewayRig) -> None:
 
 
 async def test_a_conversation_shows_every_way_a_call_goes(gateway: GatewayRig) -> None:
-    """Waiting for whom with a link, failed why, rejected why; and a turn can be stopped."""
     approval = await gateway.asked("fail")
     await gateway.decide(approval, verdict="approved")
     name = approval.rsplit(".", 2)[0]
@@ -344,7 +322,6 @@ async def test_a_conversation_shows_every_way_a_call_goes(gateway: GatewayRig) -
 
 
 async def test_turns_are_found_by_state_and_person(gateway: GatewayRig) -> None:
-    """The list narrows; what matches nothing says so; nonsense filters are ignored, not errors."""
     await gateway.asked("pay")
     async with browser(gateway) as page:
         everything = await page.get("/turns")
@@ -356,7 +333,6 @@ async def test_turns_are_found_by_state_and_person(gateway: GatewayRig) -> None:
 
 
 async def test_tools_explain_themselves(gateway: GatewayRig) -> None:
-    """The inventory names what each needs; trying one gives the verdict and each engine's answer, and runs nothing."""
     before = len(gateway.ledger.rows)
     async with browser(gateway) as page:
         listed = words((await page.get("/tools")).text)
@@ -383,7 +359,6 @@ async def test_tools_explain_themselves(gateway: GatewayRig) -> None:
 
 
 async def test_errors_are_pages_that_say_what_to_do(gateway: GatewayRig) -> None:
-    """Unknown requests, turns and addresses: one sentence, a way back, no traceback."""
     async with browser(gateway) as page:
         for path in (
             "/approvals/main.a.b.c1.1",
@@ -400,7 +375,6 @@ async def test_errors_are_pages_that_say_what_to_do(gateway: GatewayRig) -> None
 
 
 async def test_a_code_leads_to_its_card(gateway: GatewayRig) -> None:
-    """The short code works as an address."""
     approval = await gateway.asked("pay")
     code = show_code((await gateway.turns.signoff.request(approval)).code)
     async with browser(gateway) as page:
@@ -410,7 +384,6 @@ async def test_a_code_leads_to_its_card(gateway: GatewayRig) -> None:
 
 
 async def test_pages_are_small_and_not_kept(gateway: GatewayRig) -> None:
-    """A page with everything it needs is under 100 kB, uncached, and its cookies cannot be read by scripts."""
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:
         card = await page.get(f"/approvals/{approval}")
@@ -424,7 +397,6 @@ async def test_pages_are_small_and_not_kept(gateway: GatewayRig) -> None:
 
 
 async def test_a_conversation_says_that_the_model_is_asked_again(gateway: GatewayRig) -> None:
-    """While the provider is out of capacity its page says which try comes and why, in place of a bare `working`."""
     key = await gateway.start(BUSY)
     async with browser(gateway) as page, asyncio.timeout(60):
         address = f"/turns/{key.tenant}.{key.session}.{key.turn}"
@@ -435,7 +407,6 @@ async def test_a_conversation_says_that_the_model_is_asked_again(gateway: Gatewa
 
 
 async def test_what_came_late_stands_under_its_own_name(gateway: GatewayRig) -> None:
-    """A result that was handed in later stands under its own name, not under that of whoever asked."""
     session = f"main.{fresh()}"
     response = await gateway.http.post(
         f"/v1/sessions/{session}/messages", json={"text": "hello", "actor": "desk", "id": "a"}

@@ -24,13 +24,11 @@ PEOPLE = (
 
 @pytest.fixture
 async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway whose record begins with the test."""
     async with gateway_rig(client, store, f"timeline-{uuid.uuid4().hex[:12]}") as found:
         yield found
 
 
 async def denied(rig: GatewayRig, reason: str) -> tuple[str, str]:
-    """A turn whose call was denied: its name, and the request's id."""
     approval = await rig.asked("pay")
     await rig.decide(approval, verdict="denied", reason=reason, **{"as": "approver"})
     turn = approval.rpartition(".c1")[0]
@@ -39,7 +37,6 @@ async def denied(rig: GatewayRig, reason: str) -> tuple[str, str]:
 
 
 async def test_a_turn_told_record_by_record(rig: GatewayRig) -> None:
-    """Linked from the conversation and the request; who, what and the record as it was written, all escaped."""
     turn, approval = await denied(rig, "<b>too</b> expensive")
     async with browser(rig) as page:
         for path in (f"/turns/{turn}", f"/approvals/{approval}"):
@@ -55,7 +52,6 @@ async def test_a_turn_told_record_by_record(rig: GatewayRig) -> None:
 
 
 async def test_of_a_session_turn_by_turn(rig: GatewayRig) -> None:
-    """The page of a session leads to the record of each of its turns."""
     body = (await rig.http.post("/v1/sessions/timeline/messages", json={"text": "hello", "actor": "desk"})).json()
     async with browser(rig) as page:
         async with asyncio.timeout(60):
@@ -66,7 +62,6 @@ async def test_of_a_session_turn_by_turn(rig: GatewayRig) -> None:
 
 @pytest.mark.usefixtures("nothing_waits")
 async def test_beside_the_turns(rig: GatewayRig) -> None:
-    """What was done to the whole tenant has its own page, linked from where it is done."""
     await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
     await rig.http.request("DELETE", "/v1/freezes/main?as=approver", json={})
     async with browser(rig) as page:
@@ -79,7 +74,6 @@ async def test_beside_the_turns(rig: GatewayRig) -> None:
 
 
 async def test_a_record_that_was_changed_is_pointed_out(rig: GatewayRig) -> None:
-    """The page says so above everything, and marks the record."""
     turn, _ = await denied(rig, "no")
     change = text("UPDATE audit_records SET subject = 'mallory', at = 'long ago' WHERE stream = :stream AND seq = 2")
     stream = f"turn/{turn.replace('.', '/')}"
@@ -93,7 +87,6 @@ async def test_a_record_that_was_changed_is_pointed_out(rig: GatewayRig) -> None
 
 
 async def test_only_those_who_read_the_record_see_it_or_its_links(rig: GatewayRig) -> None:
-    """An approver is refused and offered nothing; another tenant's auditor is told that it is not there."""
     turn, approval = await denied(rig, "no")
     locked = locked_rig(rig, people=PEOPLE)
     found = {}
@@ -108,7 +101,6 @@ async def test_only_those_who_read_the_record_see_it_or_its_links(rig: GatewayRi
 
 @pytest.mark.row("F19")
 async def test_a_traced_call_says_in_the_conversation_which_tool_its_name_means(rig: GatewayRig) -> None:
-    """For whoever may read the record, as it tells of tools that others do not see; of other turns nothing."""
     traced, plain = [(await rig.asked("pay", **more)).rpartition(".c1")[0] for more in ({"trace": True}, {})]
     locked = locked_rig(rig, people=PEOPLE)
     async with browser(rig) as page:

@@ -14,12 +14,10 @@ from signoff.store.tokens import Scope, Tokens
 
 @pytest.fixture
 def locked(gateway: GatewayRig) -> GatewayRig:
-    """A gateway where everybody must sign in."""
     return locked_rig(gateway)
 
 
 async def test_a_pasted_token_signs_in(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """Led to the sign-in, then to the card that was wanted; the answer is by the person of the token."""
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
         led = await page.get(f"/approvals/{approval}")
@@ -37,7 +35,6 @@ async def test_a_pasted_token_signs_in(gateway: GatewayRig, locked: GatewayRig) 
 
 
 async def test_the_cookie_is_out_of_reach(locked: GatewayRig) -> None:
-    """Not for scripts, not sent along from other sites, only over TLS where the gateway is reached so; it ends."""
     secure = locked_rig(locked, public_url="https://approvals.example.com")
     for rig, wanted in ((locked, False), (secure, True)):
         async with browser(rig) as page:
@@ -52,7 +49,6 @@ async def test_the_cookie_is_out_of_reach(locked: GatewayRig) -> None:
 
 
 async def test_cookie_without_host_prefix_is_ignored_under_https(locked: GatewayRig) -> None:
-    """Another host of the domain can set a cookie for this one, but none with the prefix."""
     rig = locked_rig(locked, public_url="https://approvals.example.com")
     async with browser(rig) as page, browser(rig) as planted:
         for each in (page, planted):
@@ -67,7 +63,6 @@ async def test_cookie_without_host_prefix_is_ignored_under_https(locked: Gateway
 
 
 async def test_a_cookie_set_before_is_worthless_after(locked: GatewayRig) -> None:
-    """Whoever planted a cookie in the browser is not signed in with it (session fixation)."""
     async with browser(locked) as page:
         await page.get("/login")
         planted = page.cookies[SESSION]
@@ -80,7 +75,6 @@ async def test_a_cookie_set_before_is_worthless_after(locked: GatewayRig) -> Non
 
 
 async def test_only_the_sign_in_page_signs_in(locked: GatewayRig) -> None:
-    """Without the page's value, with another browser's, from another site: nobody is signed in (login CSRF)."""
     secret = await token_of(locked, "ana")
     async with browser(locked) as page, browser(locked) as other:
         theirs = hidden((await other.get("/login")).text, "/login")
@@ -95,7 +89,6 @@ async def test_only_the_sign_in_page_signs_in(locked: GatewayRig) -> None:
 
 
 async def test_a_wrong_token_signs_nobody_in(locked: GatewayRig) -> None:
-    """401 with the reason; what was typed is not on the page."""
     expired, _ = await Tokens(locked.deps.store).create(
         "main", "ana", ["read"], lifetime=timedelta(hours=1), now=datetime.now(UTC) - timedelta(days=1)
     )
@@ -110,7 +103,6 @@ async def test_a_wrong_token_signs_nobody_in(locked: GatewayRig) -> None:
 
 
 async def test_signing_out_ends_the_session(locked: GatewayRig) -> None:
-    """The cookie is gone, and a copy of it is worth nothing; only a page of one's own signs one out."""
     async with browser(locked) as page:
         await sign_in(page, await token_of(locked, "ana"))
         copied = page.cookies[SESSION]
@@ -126,7 +118,6 @@ async def test_signing_out_ends_the_session(locked: GatewayRig) -> None:
 
 
 async def test_a_session_ends_by_itself(gateway: GatewayRig) -> None:
-    """After twelve hours, with its token, and when the token is revoked; live updates end with 401."""
     now = [datetime.now(UTC)]
     locked = locked_rig(gateway, clock=lambda: now[0])
     async with browser(locked) as page:
@@ -145,7 +136,6 @@ async def test_a_session_ends_by_itself(gateway: GatewayRig) -> None:
 
 
 async def test_a_page_does_what_its_token_may(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """Signed in with a token to read, one reads; deciding and starting are refused by name."""
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
         await sign_in(page, await token_of(locked, "ana", "read"))
@@ -172,7 +162,6 @@ async def test_only_a_visitor_who_may_start_is_offered_a_new_turn(gateway: Gatew
 
 
 async def test_a_cookie_does_not_open_the_api(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """What another site could make a browser send opens nothing that takes no page's value."""
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
         await sign_in(page, await token_of(locked, "ana"))
@@ -183,7 +172,6 @@ async def test_a_cookie_does_not_open_the_api(gateway: GatewayRig, locked: Gatew
 
 
 async def test_whoever_signed_in_is_nobody_else(locked: GatewayRig) -> None:
-    """No switching, no cookie that names a person, no turn on another's behalf."""
     async with browser(locked) as page:
         page.cookies.set("signoff_person", "approver")
         await sign_in(page, await token_of(locked, "bo"))
@@ -205,7 +193,6 @@ async def test_whoever_signed_in_is_nobody_else(locked: GatewayRig) -> None:
 
 
 async def test_pages_of_another_tenant_are_not_there(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """Neither the card nor the conversation, nor their live updates, nor a decision."""
     approval = await gateway.asked("pay")
     turn = approval.rsplit(".", 2)[0]
     async with browser(locked) as page:
@@ -218,7 +205,6 @@ async def test_pages_of_another_tenant_are_not_there(gateway: GatewayRig, locked
 
 
 async def test_the_development_profile_says_so_everywhere(gateway: GatewayRig) -> None:
-    """Also to who signed in there, on the sign-in page and on errors."""
     async with browser(gateway) as page:
         for path in ("/", "/new", "/turns", "/tools", "/tools/pay", "/login", "/nothing-here"):
             assert "Development profile: no logins" in words((await page.get(path)).text), path
@@ -231,7 +217,6 @@ async def test_the_development_profile_says_so_everywhere(gateway: GatewayRig) -
 async def test_an_answer_sent_after_the_sign_in_ended_is_told_to_be_lost(
     gateway: GatewayRig, locked: GatewayRig
 ) -> None:
-    """The sign-in says that nothing was changed, and leads back to the request."""
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
         sent = await page.post(f"/approvals/{approval}/decide", data={"verdict": "approved"})
@@ -260,19 +245,16 @@ async def test_an_answer_sent_after_the_sign_in_ended_is_told_to_be_lost(
     ],
 )
 async def test_signing_in_leads_nowhere_else(locked: GatewayRig, wanted: str) -> None:
-    """An address that is not a page of ours becomes the first page."""
     assert local_path(wanted) == "/"
     async with browser(locked) as page:
         assert (await sign_in(page, await token_of(locked, "ana"), wanted)).headers["location"] == "/"
 
 
 def test_pages_of_ours_are_gone_on_to() -> None:
-    """With what they were asked for."""
     assert local_path("/approvals/main.a.b.c1.1?actor=desk") == "/approvals/main.a.b.c1.1?actor=desk"
 
 
 async def test_the_sign_in_page_is_sealed_like_all(locked: GatewayRig) -> None:
-    """No script in the page, no frame around it, not kept, not readable from elsewhere."""
     async with browser(locked) as page:
         answer = await page.get("/login", headers={"origin": "https://evil.example"})
     assert "<script>" not in answer.text
@@ -285,7 +267,6 @@ async def test_the_sign_in_page_is_sealed_like_all(locked: GatewayRig) -> None:
 
 
 async def test_many_sign_in_at_once(locked: GatewayRig) -> None:
-    """Each browser is the person who signed in there."""
     people = ["ana", "bo", "guest", "approver"] * 3
 
     async def one(person: str) -> str:
@@ -298,7 +279,6 @@ async def test_many_sign_in_at_once(locked: GatewayRig) -> None:
 
 
 async def test_the_way_to_the_sign_in_keeps_where_one_was(locked: GatewayRig) -> None:
-    """A page with its filters; a form that was sent is not sent again."""
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=locked.app), base_url=BASE) as page:
         assert (await page.get("/turns?state=error")).headers["location"] == "/login?next=%2Fturns%3Fstate%3Derror"
         assert (await page.get("/")).headers["location"] == "/login"
@@ -306,7 +286,6 @@ async def test_the_way_to_the_sign_in_keeps_where_one_was(locked: GatewayRig) ->
 
 
 async def test_whoever_leaves_is_out_at_once(gateway: GatewayRig, locked: GatewayRig) -> None:
-    """Not active any more, or not in the directory: the session and the token open nothing from then on."""
     secret = await token_of(locked, "ana")
     async with browser(locked) as page:
         await sign_in(page, secret)

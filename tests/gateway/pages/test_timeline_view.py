@@ -1,5 +1,3 @@
-"""What a card says of who was told of it."""
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +14,6 @@ DECLARED = {"chat": DeclaredChannel("chat", "slack"), "email": DeclaredChannel("
 
 
 def row(**given: Any) -> DeliveryRow:
-    """A card for Ana in the chat."""
     usual = {"person": "ana", "channel": "chat", "state": "sent", "kind": "ask", "code": "", "message": ""}
     request = a_request()
     about = {"tenant": request.tenant, "approval": request.id, "revision": 1, "request": request}
@@ -25,12 +22,10 @@ def row(**given: Any) -> DeliveryRow:
 
 
 def summary(*rows: DeliveryRow) -> list[tuple[str, str, str, str]]:
-    """The lines, each as it is read."""
     return [(each.who, each.channel, each.words, each.why) for each in delivery_lines(rows, DECLARED, PEOPLE, "en")]
 
 
 def test_each_card_is_a_line_of_who_where_and_what_became_of_it() -> None:
-    """By the name of the manifest, and the kind where that is another; a channel that is gone by its name alone."""
     assert summary(row(state="read"), row(channel="email"), row(channel="old", state="closed")) == [
         ("Ana Sousa", "chat (slack)", "read", ""),
         ("Ana Sousa", "email", "sent", ""),
@@ -39,7 +34,6 @@ def test_each_card_is_a_line_of_who_where_and_what_became_of_it() -> None:
 
 
 def test_why_a_card_did_not_get_out_is_told_in_the_vendors_words() -> None:
-    """Or by its code; what is tried again says so too."""
     failed = row(state="failed", code="550", message="no such mailbox")
     again = row(state="planned", code="ratelimited")
     fine = row(state="sent", code="old trouble")
@@ -51,5 +45,4 @@ def test_why_a_card_did_not_get_out_is_told_in_the_vendors_words() -> None:
 
 
 def test_what_nobody_needed_any_more_is_left_out() -> None:
-    """It was never sent."""
     assert summary(row(state="dropped")) == []

@@ -49,7 +49,6 @@ def over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def turn_of(approval: str) -> TurnKey:
-    """The turn of a request."""
     key = parse_approval_id(approval)
     assert key is not None
     return key.turn
@@ -71,13 +70,11 @@ async def as_person(page: httpx2.AsyncClient, person: str) -> None:
 
 
 async def undone(page: httpx2.AsyncClient, approval: str, shown: str) -> httpx2.Response:
-    """Send the undo form of a page."""
     path = f"/approvals/{approval}/undo"
     return await page.post(path, data=hidden(shown, path), follow_redirects=True)
 
 
 async def rows_of(rig: GatewayRig, approval: str) -> ApprovalRows:
-    """What the store has of a request."""
     rows = await Questions(rig.deps.store).read(approval)
     assert rows is not None
     return rows
@@ -205,7 +202,6 @@ async def test_denial_of_the_api_reaches_its_turn_at_once(rig: GatewayRig) -> No
 
 
 async def test_turn_that_reads_the_store_waits_until_a_denial_cannot_be_undone(rig: GatewayRig) -> None:
-    """At a deadline the turn reads the answers; its gates read what was asked about other calls."""
     approval = await rig.asked("pay")
     answers, gates = AnswersActivity(rig.turns.deps), ApprovalReader(rig.turns.deps)
     key = turn_of(approval)
@@ -233,7 +229,6 @@ async def test_undo_after_its_turn_ended_the_request_is_refused(rig: GatewayRig)
 
 
 async def test_remembered_denial_has_no_undo(rig: GatewayRig) -> None:
-    """It denies other calls at once."""
     approval = await rig.asked("alike")
     async with browser(rig) as page:
         wish = {"remember": "on", "which": "same", "scope": "session", "uses": "3", "span": "1h"}

@@ -29,7 +29,6 @@ def rows(args: dict[str, Any], loaded: Any = None, **schema: Any) -> tuple[Row, 
 
 
 def test_a_text_keeps_its_lines() -> None:
-    """Blank ones and those that are indented, too; a line end that somebody wrote as a mark begins no line."""
     (row,) = rows({"text": LETTER})
     assert (row.value, row.lines, row.rest, row.length) == (LETTER, 6, "", 0)
     (forged,) = rows({"text": "one⏎two"})
@@ -39,7 +38,6 @@ def test_a_text_keeps_its_lines() -> None:
 
 
 def test_a_long_text_opens_below_its_first_lines() -> None:
-    """Together they are the whole text, also where the card itself cuts it."""
     for text in ("\n".join(f"line {n}" for n in range(20)), STATEMENT):
         (row,) = rows({"text": text})
         assert (row.lines, row.length) == (text.count("\n") + 1, len(text))
@@ -48,7 +46,6 @@ def test_a_long_text_opens_below_its_first_lines() -> None:
 
 
 def test_a_text_whose_lines_are_long_is_cut_by_its_characters() -> None:
-    """Fewer lines stand on the card; where the first is too long, the beginning of it does."""
     (row,) = rows({"text": "\n".join("x" * 1_000 for _ in range(5))})
     assert (row.value, row.lines) == ("x" * 1_000, 5)
     long = f"{'y' * (HEAD_CHARS + 1)}\nend"
@@ -58,7 +55,6 @@ def test_a_text_whose_lines_are_long_is_cut_by_its_characters() -> None:
 
 
 def test_what_is_not_known_of_a_text_is_not_drawn() -> None:
-    """Without its arguments a card says how long a cut value is, and no more."""
     (row,) = rows({"text": "word " * 400}, loaded=())
     assert (row.rest, row.length, row.lines) == ("", 2_000, 0)
 
@@ -67,7 +63,6 @@ def test_what_is_not_known_of_a_text_is_not_drawn() -> None:
     ("real", "other"), [("to\nwhom", "to⏎whom"), ("x" * 100, f"{'x' * 79}…"), ("\u202eto", "⟦U+202E⟧to")]
 )
 def test_no_text_of_another_argument_stands_below_a_cut_one(real: str, other: str) -> None:
-    """Two names may read alike: a harmless text under one must not be read as all of what runs under the other."""
     drawn = rows({real: f"pay all\n{'a' * 2_000}", other: f"pay nothing\n{'b' * 2_000}"})
     assert "pay nothing" not in f"{drawn[0].value} {drawn[0].rest}"
     assert drawn[0].value.startswith("pay all")
@@ -85,20 +80,17 @@ def test_no_text_of_another_argument_stands_below_a_cut_one(real: str, other: st
     ],
 )
 def test_code_is_read_letter_by_letter(name: str, schema: dict[str, Any], code: bool) -> None:
-    """By its format, or by the last word of its name where it is a text."""
     (row,) = rows({name: "1" if schema["type"] == "string" else 1}, **{name: schema})
     assert row.code is code
 
 
 def test_values_are_counted_with_those_that_are_not_drawn() -> None:
-    """Each item of a list is one."""
     request = asked({"to": "Bo", "items": [{"article": f"pencil {n}", "pieces": n} for n in range(300)]})
     assert len(request.card.rows) < 60
     assert values_count(request) == 601
 
 
 async def test_a_card_shows_a_mail_and_a_statement_line_by_line(gateway: GatewayRig) -> None:
-    """The statement in letters of one width, with its length and that it is not read to the end."""
     async with browser(gateway) as page:
         letter = (await page.get(f"/approvals/{await gateway.asked('write')}")).text
         assert f'<bdi class="lines">{LETTER}</bdi>' in letter

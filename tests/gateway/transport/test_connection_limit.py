@@ -20,7 +20,6 @@ class Wire(asyncio.Transport):
         self.aborted = False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Where it comes from."""
         return (self.host, 40_000) if name == "peername" else default
 
     def abort(self) -> None:
@@ -59,7 +58,6 @@ async def test_answers_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     ("host", "counted"), [("203.0.113.9", "203.0.113.9"), ("127.0.0.1", ""), ("::1", ""), ("", "")]
 )
 def test_this_machine_is_no_address(host: str, counted: str) -> None:
-    """A proxy on it speaks for everybody; all others are counted."""
     assert _address(Wire(host)) == counted
 
 

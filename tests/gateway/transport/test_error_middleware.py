@@ -21,8 +21,6 @@ class Broken(Exception):
 async def test_an_unexpected_error_is_one_line_with_an_id(
     gateway: GatewayRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """API and page name the same id as the log; nothing of what was wrong is told, and no warning holds a traceback."""
-
     async def break_down(*args: object, **named: object) -> None:
         raise Broken("argument: a secret")
 
@@ -72,7 +70,6 @@ async def test_an_address_begins_no_line_of_the_log(caplog: pytest.LogCaptureFix
 
 
 async def test_an_answer_that_breaks_in_the_middle_ends_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """What has begun cannot become a 500; nothing is raised into the server, which closes the connection."""
     sent: list[str] = []
 
     async def begins(scope: Scope, receive: Receive, send: Send) -> None:

@@ -21,7 +21,6 @@ START = {"text": "hello", "actor": "desk"}
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8300", "", "169.254.1.1:8300"])
 async def test_a_foreign_host_is_refused(gateway: GatewayRig, host: str) -> None:
-    """A name rebound to this address reaches nothing."""
     for path in ("/healthz", "/v1/approvals", "/"):
         answer = await gateway.http.get(path, headers={"host": host})
         assert (answer.status_code, answer.json()["code"]) == (421, "foreign_host")
@@ -43,7 +42,6 @@ async def test_browser_at_a_foreign_host_gets_a_page_in_its_language(gateway: Ga
 
 @pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:8300", "LOCALHOST"])
 async def test_loopback_names_are_answered(gateway: GatewayRig, host: str) -> None:
-    """Whatever this machine is called by itself."""
     assert (await gateway.http.get("/healthz", headers={"host": host})).status_code == 200
 
 
@@ -58,7 +56,6 @@ async def test_loopback_names_are_answered(gateway: GatewayRig, host: str) -> No
     ],
 )
 async def test_other_sites_start_and_decide_nothing(gateway: GatewayRig, headers: dict[str, str]) -> None:
-    """A page elsewhere cannot post here with its reader's browser."""
     approval = await gateway.asked("pay")
     for path, body in (("/v1/turns", START), (f"/v1/approvals/{approval}/decide", {"verdict": "approved"})):
         answer = await gateway.http.post(path, json=body, headers=headers)
@@ -67,7 +64,6 @@ async def test_other_sites_start_and_decide_nothing(gateway: GatewayRig, headers
 
 
 async def test_nothing_is_answered_below_a_path(gateway: GatewayRig) -> None:
-    """A server that serves it there gives addresses another beginning, by which the API's own checks were passed by."""
     below = httpx2.ASGITransport(app=gateway.app, root_path="/in")
     async with httpx2.AsyncClient(transport=below, base_url=BASE) as http:
         plain = {"content-type": "text/plain"}
@@ -78,13 +74,11 @@ async def test_nothing_is_answered_below_a_path(gateway: GatewayRig) -> None:
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 async def test_the_api_takes_json_only(gateway: GatewayRig, kind: str) -> None:
-    """The types a form of another site can send are refused."""
     answer = await gateway.http.post("/v1/turns", content=b'{"text":"x"}', headers={"content-type": kind})
     assert answer.status_code == 415
 
 
 async def test_get_and_head_never_decide(gateway: GatewayRig) -> None:
-    """Only POST reaches a decision; link previews and prefetches change nothing."""
     approval = await gateway.asked("pay")
     url = f"/v1/approvals/{approval}/decide?verdict=approved"
     for method in ("GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"):
@@ -94,7 +88,6 @@ async def test_get_and_head_never_decide(gateway: GatewayRig) -> None:
 
 
 async def test_every_answer_carries_the_headers(gateway: GatewayRig) -> None:
-    """No framing, no sniffing, no referrer, no cross-origin reading, no caching; errors too."""
     for path in ("/healthz", "/v1/turns", "/nothing-here", "/openapi.json"):
         headers = (await gateway.http.get(path, headers={"origin": "https://evil.example"})).headers
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
@@ -106,7 +99,6 @@ async def test_every_answer_carries_the_headers(gateway: GatewayRig) -> None:
 
 
 async def test_readiness_names_what_is_missing(gateway: GatewayRig, tmp_path: Path) -> None:
-    """Ready with server, search attributes and store; 503 and a sentence without the store."""
     ready = await gateway.http.get("/readyz")
     assert (ready.status_code, ready.json()["checks"]) == (200, {"server": "ok", "store": "ok", "clocks": "ok"})
     async with open_store(f"sqlite:///{tmp_path}/other.db") as store:
@@ -119,7 +111,6 @@ async def test_readiness_names_what_is_missing(gateway: GatewayRig, tmp_path: Pa
 
 
 async def test_the_inventory_and_the_description_are_there(gateway: GatewayRig) -> None:
-    """Each tool with what it needs; OpenAPI describes every route."""
     tools = {row["tool"]: row for row in (await gateway.http.get("/v1/tools")).json()["tools"]}
     assert tools["pay"]["needs"] == "asks"
     assert tools["refund"]["needs"].endswith("may be denied")
@@ -130,7 +121,6 @@ async def test_the_inventory_and_the_description_are_there(gateway: GatewayRig) 
 
 
 async def test_production_is_not_served_without_people_or_keys(gateway: GatewayRig) -> None:
-    """What is missing is named; with both it is built."""
     production = dataclasses.replace(gateway.deps, settings=Settings(profile="production"))
     with pytest.raises(ConfigError, match=r"production.*signoff keys create"):
         build_app(dataclasses.replace(production, signer=None))
@@ -140,7 +130,6 @@ async def test_production_is_not_served_without_people_or_keys(gateway: GatewayR
 
 
 async def test_serving_stops_when_asked(gateway: GatewayRig) -> None:
-    """It answers on its port, ends open streams, and returns."""
     port, stop, ready = free_port(), asyncio.Event(), asyncio.Event()
     key = await gateway.start("pay")
     app = build_app(gateway.deps)
@@ -160,7 +149,6 @@ async def test_serving_stops_when_asked(gateway: GatewayRig) -> None:
 
 
 async def test_a_taken_port_is_one_sentence(gateway: GatewayRig) -> None:
-    """The message names the port and the setting."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ServerUnavailable, match=rf"port {port} .* is taken.*SIGNOFF_PORT"):

@@ -33,7 +33,6 @@ print(allow_connections(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     ],
 )
 def test_a_gateway_has_a_file_for_each_connection(hard: int, connections: int, files: int, expected: str) -> None:
-    """In a process of its own: many systems start one with 256 or 1,024 files, which 2,000 connections used up."""
     made = subprocess.run(
         [sys.executable, "-c", _STARTED, str(hard)], capture_output=True, text=True, check=True, timeout=60
     )

@@ -90,7 +90,6 @@ class Spoken:
         return await self.http.post("/channels/chat", content=raw.body, headers=headers, **more)
 
     async def say(self, identity: str, **fields: Any) -> ChannelReply:
-        """Say something; what the channel answers."""
         before = len(self.channel.replies)
         key = uuid.uuid4().hex
         answer = await self.post(key=key, identity=identity, **fields)
@@ -111,7 +110,6 @@ async def summary(store: Store, request: ApprovalRequest) -> dict[str, DeliveryR
 
 
 async def until(seen: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait for something to be seen."""
     async with asyncio.timeout(seconds):
         while not seen():
             await asyncio.sleep(0.02)
@@ -119,7 +117,6 @@ async def until(seen: Callable[[], bool], seconds: float = 30) -> None:
 
 @pytest.fixture(scope="module")
 async def spoken(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Spoken]:
-    """A worker, a gateway, and one channel that runs."""
     folder = tmp_path_factory.mktemp("channels")
     queue = f"channels-{uuid.uuid4().hex[:12]}"
     channel = recording_channel("chat")
@@ -134,7 +131,6 @@ async def spoken(client: Client, tmp_path_factory: pytest.TempPathFactory) -> As
 
 
 async def test_a_yes_on_a_channel_approves_and_its_receipt_comes_back_there(spoken: Spoken) -> None:
-    """Signed by the gateway, with the channel's name and assurance; the tool runs once."""
     request, cards = await spoken.asked("pay")
     assert "guest" not in cards
     reply = await spoken.say("ana", token=cards["ana"].token, verdict="approved", reason="fine")
@@ -151,7 +147,6 @@ async def test_a_yes_on_a_channel_approves_and_its_receipt_comes_back_there(spok
 
 
 async def test_the_page_of_a_request_says_who_was_told_of_it(spoken: Spoken) -> None:
-    """Each card with its channel and its state; not where a link alone leads."""
     request, cards = await spoken.asked("pay")
     page = await spoken.http.get(f"/approvals/{request.id}")
     assert page.status_code == 200
@@ -168,7 +163,6 @@ async def until_runs(spoken: Spoken, request: ApprovalRequest) -> None:
 
 
 async def test_a_late_click_is_told_who_decided(spoken: Spoken) -> None:
-    """By name and where; nothing changes."""
     request, cards = await spoken.asked("pay")
     await spoken.say("ana", token=cards["ana"].token, verdict="denied", reason="no")
     reply = await spoken.say("approver", token=cards["approver"].token, verdict="approved")
@@ -202,7 +196,6 @@ async def test_every_card_says_who_decided_within_two_seconds(spoken: Spoken) ->
 
 
 async def test_an_answer_to_an_older_revision_is_stale(spoken: Spoken) -> None:
-    """It was edited since the card went out: nothing of the new arguments was shown."""
     request, cards = await spoken.asked("trip")
     edited = await spoken.rig.decide(
         request.id,
@@ -220,7 +213,6 @@ async def test_an_answer_to_an_older_revision_is_stale(spoken: Spoken) -> None:
 
 
 async def test_a_stranger_learns_nothing_and_decides_nothing(spoken: Spoken) -> None:
-    """Even with the token of a card that somebody forwarded."""
     request, cards = await spoken.asked("pay")
     reply = await spoken.say("mallory", token=cards["ana"].token, verdict="approved")
     assert reply.receipt is None
@@ -229,7 +221,6 @@ async def test_a_stranger_learns_nothing_and_decides_nothing(spoken: Spoken) -> 
 
 
 async def test_who_has_no_seat_is_refused_by_name(spoken: Spoken) -> None:
-    """The requester, with an approver's card; it is in the record."""
     request, cards = await spoken.asked("pay")
     reply = await spoken.say("guest", token=cards["ana"].token, verdict="approved")
     assert reply.receipt is not None
@@ -241,7 +232,6 @@ async def test_who_has_no_seat_is_refused_by_name(spoken: Spoken) -> None:
 
 @pytest.mark.row("N31")
 async def test_a_bare_yes_with_two_open_asks_which_and_a_code_answers(spoken: Spoken) -> None:
-    """Nothing is decided meanwhile."""
     first, _ = await spoken.asked("easy")
     second, _ = await spoken.asked("easy")
     reply = await spoken.say("approver", text="yes")
@@ -255,7 +245,6 @@ async def test_a_bare_yes_with_two_open_asks_which_and_a_code_answers(spoken: Sp
 
 
 async def test_a_code_finds_what_no_card_told(spoken: Spoken) -> None:
-    """For those who may decide it, and for nobody else."""
     approval = await spoken.rig.asked("pay")
     request = await spoken.rig.turns.signoff.request(approval)
     refused = await spoken.say("bo", text=f"deny {request.code} no")
@@ -266,7 +255,6 @@ async def test_a_code_finds_what_no_card_told(spoken: Spoken) -> None:
 
 
 async def test_a_value_to_be_typed_and_a_stronger_sign_in_lead_to_the_inbox(spoken: Spoken) -> None:
-    """The page that the reply names asks for both."""
     request, cards = await spoken.asked("typed")
     reply = await spoken.say("ana", token=cards["ana"].token, verdict="approved")
     assert reply.receipt is None
@@ -276,7 +264,6 @@ async def test_a_value_to_be_typed_and_a_stronger_sign_in_lead_to_the_inbox(spok
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 async def test_looking_decides_nothing(spoken: Spoken, method: str) -> None:
-    """A scanner that follows an address with a message that would count as a `POST`."""
     request, cards = await spoken.asked("pay")
     key = uuid.uuid4().hex
     raw = spoken.channel.raw(key=key, identity="ana", token=cards["ana"].token, verdict="approved")
@@ -287,7 +274,6 @@ async def test_looking_decides_nothing(spoken: Spoken, method: str) -> None:
 
 
 async def test_what_is_forged_unreadable_too_large_or_nowhere_is_refused_without_a_word(spoken: Spoken) -> None:
-    """401, 400, 413, 404; and no other method is there."""
     raw = spoken.channel.raw(key=uuid.uuid4().hex, identity="ana", text="yes")
     forged = await spoken.sent(InboundRequest(raw.body + b" ", headers=raw.headers))
     unreadable = await spoken.sent(spoken.channel.raw(nothing=1))
@@ -302,7 +288,6 @@ async def test_what_is_forged_unreadable_too_large_or_nowhere_is_refused_without
 
 
 async def test_a_vendors_check_of_the_address_is_answered(spoken: Spoken, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what the channel makes of a `GET`, as it stands: our own address, the query, and no sign-in."""
     seen: list[InboundRequest] = []
 
     def challenged(raw: InboundRequest) -> InboundBatch:
@@ -320,8 +305,6 @@ async def test_a_vendors_check_of_the_address_is_answered(spoken: Spoken, monkey
 async def test_an_adapter_that_breaks_is_no_error_of_the_gateway(
     spoken: Spoken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A 4xx, and the next message is taken."""
-
     def broken(raw: InboundRequest) -> InboundBatch:
         raise ZeroDivisionError
 
@@ -354,7 +337,6 @@ async def test_what_cannot_be_kept_is_not_acknowledged(client: Client, tmp_path:
 
 @pytest.mark.failure("the listener of channel ... failed and begins again")
 async def test_a_listener_that_fails_begins_again(caplog: pytest.LogCaptureFixture, failure: Failure) -> None:
-    """After a while, said in the log; one that has nothing to fetch returns, and stays so."""
     begun = 0
 
     async def failing() -> None:
@@ -371,7 +353,6 @@ async def test_a_listener_that_fails_begins_again(caplog: pytest.LogCaptureFixtu
 
 
 async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> None:
-    """Listeners are cancelled, connections let go, and a channel that does not close in time holds up nothing."""
     channel = recording_channel("chat")
     requests: list[str] = []
 
@@ -405,7 +386,6 @@ async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> 
 
 
 async def test_an_answer_that_waits_for_a_worker_is_sent_once(client: Client, store: Store) -> None:
-    """It counts at once, and however often it is asked what became of it the turn's history gets no longer."""
     channel, queue = recording_channel("chat"), f"stopped-{fresh()}"
     async with gateway_rig(client, store, queue, catalog_of_ledger=channel_catalog) as running:
         request = await running.request(await running.asked("pay"))
@@ -429,9 +409,6 @@ async def test_an_answer_that_waits_for_a_worker_is_sent_once(client: Client, st
 async def test_a_burst_is_acknowledged_without_a_worker_and_each_decision_counts_once(
     client: Client, tmp_path: Any
 ) -> None:
-    """1,000 deliveries with duplicates and forgeries, each acknowledged before a turn was told of any, and by so little
-    work that a full queue of them is within the shortest limit there is; then a worker comes, and every genuine
-    decision takes effect exactly once."""
     queue, ledger, channel = f"burst-{uuid.uuid4().hex[:12]}", Ledger(), recording_channel("chat")
     catalog = channel_catalog(ledger)
     port = free_port()
@@ -521,7 +498,6 @@ async def _bring(port: int, burst: list[tuple[InboundRequest, int]]) -> None:
 
 
 def _receipts(channel: RecordingChannel, status: str) -> list[str]:
-    """The requests of which somebody was told this."""
     found = (reply.receipt for _, reply in channel.replies if reply.receipt is not None)
     return [receipt.approval_id for receipt in found if receipt.status == status]
 

@@ -20,13 +20,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:Deprecati
 
 
 def apprise(url: str) -> Apprise:
-    """A channel by itself."""
     context = ChannelContext("pager", {"url_secret": url}, "https://signoff.example", lambda: datetime.now(UTC), b"own")
     return Apprise(context)
 
 
 def fake(rig: ChannelRig) -> FakeApprise:
-    """The vendor as what it is."""
     assert isinstance(rig.vendor, FakeApprise)
     return rig.vendor
 
@@ -40,7 +38,6 @@ class TestApprise(ChannelSuite):
 
     @play_scenario
     async def test_a_card_is_a_title_and_text_and_its_end_a_page_of_its_own(self, rig: ChannelRig) -> None:
-        """Named by the request's code; the service is told that it is plain text."""
         vendor = fake(rig)
         request = await rig.ask(args={"to": "**Bo** <b> {{ env }} \\n"})
         await rig.decide_elsewhere(request)
@@ -53,7 +50,6 @@ class TestApprise(ChannelSuite):
 
     @play_scenario
     async def test_what_comes_in_is_forged_whatever_it_is(self, rig: ChannelRig) -> None:
-        """Nobody answers by it."""
         await rig.ask()
         raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
         assert await rig.receive(raw, InboundRequest(b"{}")) == [Forged, Forged]
@@ -66,7 +62,6 @@ class TestApprise(ChannelSuite):
 
     @play_scenario
     async def test_where_a_service_takes_nothing_it_is_tried_again(self, rig: ChannelRig) -> None:
-        """Apprise does not tell why."""
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
         card = await rig.outbound_card(row)
@@ -76,7 +71,6 @@ class TestApprise(ChannelSuite):
 
     @play_scenario
     async def test_an_address_that_the_service_cannot_have_is_left(self, rig: ChannelRig) -> None:
-        """And the next channel takes over; the secret is in no error."""
         request = await rig.ask()
         card = await rig.outbound_card(await rig.delivery(request, "bo"))
         channel = apprise("tgram://no-hush-token/{identity}")
@@ -95,7 +89,6 @@ class TestApprise(ChannelSuite):
     ],
 )
 def test_an_address_that_cannot_be_right_is_told_without_it(url: str, why: str) -> None:
-    """At start."""
     with pytest.raises(ConfigError, match=why) as caught:
         apprise(url)
     assert KEY not in caught.value.message

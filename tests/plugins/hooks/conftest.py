@@ -67,5 +67,4 @@ class Hooks:
 
 @pytest.fixture
 def hooks(agent: CallRig) -> Callable[..., Hooks]:
-    """Makes sessions of coding agents."""
     return lambda host="claude-code": Hooks(agent, host)

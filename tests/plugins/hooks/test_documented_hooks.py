@@ -37,7 +37,6 @@ async def served(agent: CallRig) -> AsyncIterator[dict[str, str]]:
 async def test_the_settings_for_claude_code_end_in_an_approval_and_an_outcome(
     hooks: Any, served: dict[str, str]
 ) -> None:
-    """Each hook is sent as Claude Code sends it: to its address, with the variables that it may read."""
     session = hooks()
     [text] = blocks_below(PAGE, "Claude Code, by its hooks")
     events = json.loads(text.replace("http://127.0.0.1:8300", served["SIGNOFF_PUBLIC_URL"]))["hooks"]
@@ -70,7 +69,6 @@ async def test_the_settings_for_claude_code_end_in_an_approval_and_an_outcome(
 
 
 async def test_the_settings_for_codex_end_in_an_approval_and_an_outcome(hooks: Any, served: dict[str, str]) -> None:
-    """Each command is run as Codex runs it: by a shell, with the event on its standard input."""
     session = hooks("codex")
     events = tomllib.loads(blocks_below(PAGE, "Codex")[0])["hooks"]
     [gate], [report] = events["PreToolUse"][0]["hooks"], events["PostToolUse"][0]["hooks"]

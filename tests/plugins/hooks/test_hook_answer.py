@@ -15,12 +15,10 @@ PERMISSION = HookBody(hook_event_name="PermissionRequest", tool_name="Bash", too
 
 
 def call(state: Any, **fields: Any) -> CallAnswer:
-    """A call in a state."""
     return CallAnswer(id="c", state=state, tool="Bash", **fields)
 
 
 def output(event: HookBody, **fields: Any) -> dict[str, Any]:
-    """The object around what is said."""
     return {"hookSpecificOutput": {"hookEventName": event.hook_event_name, **fields}}
 
 
@@ -40,13 +38,11 @@ def output(event: HookBody, **fields: Any) -> dict[str, Any]:
     ],
 )
 def test_what_may_run_is_allowed(host: HookHost, event: HookBody, args: dict[str, Any], answer: dict[str, Any]) -> None:
-    """Codex counts a bare yes as a failed hook, and is told nothing."""
     assert allow(host, event, call("used", args=args)) == answer
 
 
 @pytest.mark.parametrize("host", ["claude-code", "codex"])
 def test_changed_arguments_run_in_the_place_of_the_others(host: HookHost) -> None:
-    """The model is told who changed them."""
     found = allow(host, GATE, call("used", args=EDITED, edited_by="Ana"))["hookSpecificOutput"]
     assert (found["permissionDecision"], found["updatedInput"]) == ("allow", EDITED)
     assert found["additionalContext"].startswith("Ana changed the arguments")
@@ -89,7 +85,6 @@ def test_a_denial_has_a_reason(reason: str) -> None:
 
 
 def test_who_waits_is_told_the_code_and_how_to_go_on() -> None:
-    """The model calls again in a while; a `-p` run ends."""
     waiting = call("waiting", code="K7Q-2FM", page="https://signoff.example.com/turns/x")
     words = wait_words(waiting)
     assert "K7Q-2FM (https://signoff.example.com/turns/x)" in words
@@ -109,5 +104,4 @@ def test_who_waits_is_told_the_code_and_how_to_go_on() -> None:
     ],
 )
 def test_what_must_not_run_is_told_why(answer: CallAnswer, words: str) -> None:
-    """By whom and why where people or rules said no; a call that Signoff ran is not run a second time."""
     assert words in refusal_words(answer)

@@ -24,8 +24,6 @@ ALLOWED = {"permissionDecision": "allow"}
 
 
 class Held:
-    """Says when so many requests are held."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         self._left = number
         self._all = asyncio.Event()
@@ -41,12 +39,10 @@ class Held:
         monkeypatch.setattr(OwnCalls, "wait", wait_and_tell)
 
     async def all(self) -> None:
-        """Waits until they are."""
         await self._all.wait()
 
 
 async def test_a_rule_lets_a_call_run_and_its_end_is_reported(hooks: Callable[..., Any]) -> None:
-    """One round trip each, and the same again to who asks or reports twice."""
     session = hooks()
     assert [await session.decision("ls", "toolu_1") for _ in range(2)] == [ALLOWED] * 2
     for _ in range(2):
@@ -55,7 +51,6 @@ async def test_a_rule_lets_a_call_run_and_its_end_is_reported(hooks: Callable[..
 
 
 async def test_an_id_used_again_after_its_report_is_a_new_call(hooks: Callable[..., Any]) -> None:
-    """Some models count their calls from 0 in each answer."""
     session = hooks()
     for _ in range(2):
         asked = await session.decision("rm -rf build", "call_0", hold=0)
@@ -66,7 +61,6 @@ async def test_an_id_used_again_after_its_report_is_a_new_call(hooks: Callable[.
 
 
 async def test_a_rule_denies_a_call(hooks: Callable[..., Any]) -> None:
-    """Its model reads why, and nobody is asked."""
     denied = await hooks().decision("sudo reboot", "toolu_1")
     assert denied == {
         "permissionDecision": "deny",
@@ -75,7 +69,6 @@ async def test_a_rule_denies_a_call(hooks: Callable[..., Any]) -> None:
 
 
 async def test_a_tool_that_nobody_declared_is_denied(hooks: Callable[..., Any]) -> None:
-    """Also by a name that no tool can have."""
     session = hooks()
     for name, words in (("WebFetch", "Unknown tool: WebFetch"), ("x" * 65, "`tool`"), ("a.b/c", "Unknown tool")):
         answer = await session.answer("PreToolUse", "ls", tool_name=name, tool_use_id=name[:9])
@@ -84,7 +77,6 @@ async def test_a_tool_that_nobody_declared_is_denied(hooks: Callable[..., Any]) 
 
 
 async def test_people_are_asked_about_an_undeclared_tool_where_its_agent_says_so(hooks: Callable[..., Any]) -> None:
-    """It runs as they approved it, and is reported as any other."""
     session = hooks()
     body = session.body("PreToolUse", tool_name="WebFetch", tool_input={"url": "https://example.com"})
     await session.send(body, agent="roamer")
@@ -98,7 +90,6 @@ async def test_people_are_asked_about_an_undeclared_tool_where_its_agent_says_so
 
 
 async def test_a_tool_that_signoff_runs_is_not_run_by_the_agent(hooks: Callable[..., Any]) -> None:
-    """It reads what came of it."""
     answer = await hooks().answer("PreToolUse", tool_name="pay", tool_input={"amount": 20})
     assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
     assert answer["hookSpecificOutput"]["permissionDecisionReason"].endswith("ok: paid")
@@ -106,7 +97,6 @@ async def test_a_tool_that_signoff_runs_is_not_run_by_the_agent(hooks: Callable[
 
 @pytest.mark.row("C19")
 async def test_a_held_call_runs_as_it_was_approved(hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the arguments that people wrote, and the model is told; its failure is reported."""
     session, held = hooks(), Held(monkeypatch, 1)
     asked = asyncio.create_task(session.decision("rm -rf build", "toolu_1"))
     await held.all()
@@ -137,7 +127,6 @@ async def test_remark_of_an_approver_reaches_the_model_of_a_held_call(
 async def test_fifty_equal_hooks_at_once_are_one_question(
     hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of them are the same call by its id, and each reads the answer."""
     session, held = hooks(), Held(monkeypatch, 50)
     asked = [asyncio.create_task(session.decision("rm -rf build", "toolu_1")) for _ in range(50)]
     await held.all()
@@ -148,7 +137,6 @@ async def test_fifty_equal_hooks_at_once_are_one_question(
 async def test_two_equal_calls_at_once_are_one_question_and_one_run(
     hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """People approved one call: the other is told that it was used, and asks anew."""
     session, held = hooks(), Held(monkeypatch, 2)
     asked = [asyncio.create_task(session.decision("rm -rf build", f"toolu_{each}")) for each in range(2)]
     await held.all()
@@ -160,7 +148,6 @@ async def test_two_equal_calls_at_once_are_one_question_and_one_run(
 
 
 async def test_a_hold_that_ends_leaves_the_question_to_the_same_call(hooks: Callable[..., Any]) -> None:
-    """Called again under another id it joins: the approval that came meanwhile lets it run, once."""
     session = hooks()
     first = await session.decision("rm -rf build", "toolu_1", hold=0)
     assert (first["permissionDecision"], "waiting for approval" in first["permissionDecisionReason"]) == ("deny", True)
@@ -181,7 +168,6 @@ async def test_a_hold_that_ends_leaves_the_question_to_the_same_call(hooks: Call
 
 
 async def test_a_denial_reaches_the_call_that_comes_later_once(hooks: Callable[..., Any]) -> None:
-    """Under its own id again and again; the next equal call asks anew."""
     session = hooks()
     await session.decision("rm -rf build", "toolu_1", hold=0)
     call = await session.waiting()
@@ -202,7 +188,6 @@ async def test_the_same_id_with_other_arguments_is_another_call(hooks: Callable[
 
 
 async def test_a_run_that_may_end_is_deferred(hooks: Callable[..., Any]) -> None:
-    """Resumed it asks again with the same id; Codex and permission requests know no `defer`."""
     session = hooks()
     body = session.body("PreToolUse", "rm -rf build")
     answer = (await session.send(body, defer=True)).json()["hookSpecificOutput"]
@@ -217,7 +202,6 @@ async def test_a_run_that_may_end_is_deferred(hooks: Callable[..., Any]) -> None
 
 
 async def test_a_permission_request_is_answered_and_its_run_reported(hooks: Callable[..., Any]) -> None:
-    """It tells no id: what ran is found by its arguments, which people changed."""
     session = hooks()
     answer = await session.answer("PermissionRequest", "rm -rf build", hold=0)
     assert answer["hookSpecificOutput"]["decision"]["behavior"] == "deny"
@@ -230,7 +214,6 @@ async def test_a_permission_request_is_answered_and_its_run_reported(hooks: Call
 
 
 async def test_codex_runs_no_changed_arguments_that_it_cannot_be_given(hooks: Callable[..., Any]) -> None:
-    """Its permission requests know none: the call is denied, and its record says that it did not run."""
     session = hooks("codex")
     body = session.body("PreToolUse", "rm -rf build", hook_event_name="PermissionRequest", tool_use_id="")
     await session.send(body)
@@ -242,7 +225,6 @@ async def test_codex_runs_no_changed_arguments_that_it_cannot_be_given(hooks: Ca
 
 
 async def test_codex_is_told_nothing_of_a_call_that_may_run(hooks: Callable[..., Any]) -> None:
-    """And reads a denial as Claude Code does."""
     session = hooks("codex")
     assert await session.answer("PreToolUse", "ls") == {}
     assert await session.answer("PostToolUse", "ls") == {}
@@ -251,7 +233,6 @@ async def test_codex_is_told_nothing_of_a_call_that_may_run(hooks: Callable[...,
 
 
 async def test_an_answer_of_megabytes_is_kept_in_part(hooks: Callable[..., Any]) -> None:
-    """The call has ended, with the beginning of what came of it, its size and its digest."""
     session = hooks()
     await session.send(session.body("PreToolUse", "rm -rf dist", tool_use_id="toolu_1"))
     call = await session.waiting()
@@ -266,7 +247,6 @@ async def test_an_answer_of_megabytes_is_kept_in_part(hooks: Callable[..., Any])
 
 
 async def test_a_report_of_a_call_that_nobody_asked_about_says_nothing(hooks: Callable[..., Any]) -> None:
-    """Nor one of what was denied, or of a tool that no call can name."""
     session = hooks()
     assert await session.answer("PostToolUse", "cat x", tool_use_id="toolu_9") == {}
     await session.decision("sudo ls", "toolu_1")
@@ -277,7 +257,6 @@ async def test_a_report_of_a_call_that_nobody_asked_about_says_nothing(hooks: Ca
 async def test_a_hook_that_is_broken_off_uses_nothing(
     hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody reads its answer: an approval that comes that moment is left to the next equal call."""
     session, held, port, answered = hooks(), Held(monkeypatch, 1), free_port(), asyncio.Event()
     wait, gate = OwnCalls.wait, HookCalls.gate
 
@@ -315,7 +294,6 @@ async def test_a_hook_that_is_broken_off_uses_nothing(
 async def test_a_gateway_that_stops_answers_held_hooks(
     hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, with a denial: the question stays for when it is back."""
     session, held = hooks(), Held(monkeypatch, 1)
     stopping = second_gateway(session.agent)
     async with stopping.http:

@@ -1,5 +1,3 @@
-"""What a hook sends is read as recorded: whose call it is, which one, and what became of it."""
-
 import hashlib
 import json
 from pathlib import Path
@@ -17,7 +15,6 @@ RECORDED = Path(__file__).parent / "recorded"
 
 
 def event(host: str, name: str, **fields: Any) -> HookBody:
-    """A recorded body, with some fields changed."""
     sent = json.loads((RECORDED / f"{host}.json").read_text(encoding="utf-8"))[name]
     return HookBody.model_validate(sent | fields)
 
@@ -35,7 +32,6 @@ def test_a_recorded_call_is_a_proposal(host: str) -> None:
 
 
 def test_a_permission_request_has_no_key() -> None:
-    """Claude Code tells no id of the call."""
     assert event("claude-code", "PermissionRequest").key is None
 
 
@@ -49,7 +45,6 @@ def test_a_permission_request_has_no_key() -> None:
     ],
 )
 def test_what_became_of_a_call_is_a_report(host: str, name: str, fields: Any, code: str, result: Any) -> None:
-    """What somebody broke off may have happened."""
     outcome = event(host, name, **fields).outcome
     assert outcome is not None
     assert (outcome.code, outcome.result) == (code, result)
@@ -59,7 +54,6 @@ def test_what_became_of_a_call_is_a_report(host: str, name: str, fields: Any, co
     "response", [{"stdout": "ä" * 100_000}, '"\\' * 100_000, {"half": "\ud800"}, "\ud800" * 50_000]
 )
 def test_a_result_that_cannot_be_kept_is_cut(response: Any) -> None:
-    """One that is too large, or that JSON cannot carry."""
     body = HookBody(hook_event_name="PostToolUse", tool_response=response)
     outcome = body.outcome
     assert outcome is not None
@@ -67,7 +61,6 @@ def test_a_result_that_cannot_be_kept_is_cut(response: Any) -> None:
 
 
 def test_of_a_result_that_was_cut_its_size_and_digest_are_told() -> None:
-    """Of its compact JSON, so that who has the whole of it can prove that."""
     answered = {"stdout": "ä" * 100_000}
     outcome = HookBody(hook_event_name="PostToolUse", tool_response=answered).outcome
     assert outcome is not None
@@ -78,7 +71,6 @@ def test_of_a_result_that_was_cut_its_size_and_digest_are_told() -> None:
 
 @pytest.mark.parametrize("session", ["a b", "../x", "x" * 49, "ä"])
 def test_a_session_of_any_name_is_one_session(session: str) -> None:
-    """The same one for the same name, and no other's."""
     found = HookBody(hook_event_name="PreToolUse", session_id=session).session
     assert found is not None
     assert is_id(found)
@@ -90,12 +82,10 @@ def test_a_session_of_any_name_is_one_session(session: str) -> None:
     "fields", [{"tool_name": ""}, {"tool_name": "x" * 65}, {"tool_input": None}, {"tool_input": [1]}]
 )
 def test_what_is_no_call_is_proposed_by_nobody(fields: dict[str, Any]) -> None:
-    """Its error names the field."""
     with pytest.raises(ValidationError, match=r"tool|args"):
         event("codex", "PreToolUse", **fields).proposal(None, None)
 
 
 def test_the_key_of_a_run_is_of_tool_and_arguments() -> None:
-    """The order of arguments says nothing."""
     assert run_key("Bash", {"a": 1, "b": 2}) == run_key("Bash", {"b": 2, "a": 1})
     assert len({run_key("Bash", {}), run_key("Edit", {}), run_key("Bash", {"a": 1})}) == 3

@@ -17,7 +17,6 @@ DEEP: Any = json.loads("[" * 100 + "]" * 100)
 
 
 async def test_the_token_of_an_agent_alone_lets_a_hook_in(hooks: Callable[..., Any]) -> None:
-    """Its calls are that agent's, whatever the request says; without a token or with a person's nothing is answered."""
     session = hooks()
     body = session.body("PreToolUse", "ls", tool_use_id="toolu_1")
     locked = locked_rig(session.agent.rig)
@@ -36,7 +35,6 @@ async def test_the_token_of_an_agent_alone_lets_a_hook_in(hooks: Callable[..., A
 
 
 async def test_what_is_refused_is_recorded(hooks: Callable[..., Any]) -> None:
-    """A foreign person and another agent: the hook gets a denial each time."""
     session = hooks()
     rig, own = production_gateway(session.agent.rig), bearer(await call_token(session.agent.rig, "coder"))
     known = session.body("PreToolUse", "ls", tool_use_id="toolu_refused")
@@ -69,7 +67,6 @@ async def test_what_is_refused_is_recorded(hooks: Callable[..., Any]) -> None:
 async def test_a_call_that_cannot_be_read_is_denied_in_the_hooks_own_way(
     hooks: Callable[..., Any], host: str, fields: dict[str, Any]
 ) -> None:
-    """Whatever the hook does with a status that is no success."""
     session = hooks(host)
     answer = await session.send(session.body("PreToolUse", **fields))
     assert answer.status_code == 200, answer.text
@@ -78,7 +75,6 @@ async def test_a_call_that_cannot_be_read_is_denied_in_the_hooks_own_way(
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'"x"', b"{}", b'{"hook_event_name": 7}', b"\xff"])
 async def test_garbage_is_no_success(agent: CallRig, content: bytes) -> None:
-    """Nobody can say in which shape to deny it."""
     headers = {"content-type": "application/json"}
     answer = await agent.http.post("/v1/hooks/codex?agent=coder", content=content, headers=headers)
     assert answer.status_code in (400, 422)
@@ -86,7 +82,6 @@ async def test_garbage_is_no_success(agent: CallRig, content: bytes) -> None:
 
 
 async def test_half_of_a_surrogate_pair_is_no_success(agent: CallRig) -> None:
-    """In a name or in arguments."""
     headers = {"content-type": "application/json"}
     for content in (
         b'{"hook_event_name": "PreToolUse", "tool_name": "\\ud800", "tool_input": {}}',
@@ -99,7 +94,6 @@ async def test_half_of_a_surrogate_pair_is_no_success(agent: CallRig) -> None:
 
 
 async def test_a_report_is_of_any_size_up_to_its_limit(hooks: Callable[..., Any]) -> None:
-    """It is larger than any other request; what is larger still is no success."""
     session = hooks()
     empty = len(json.dumps(session.body("PostToolUse", "ls", tool_response="")))
     for more, status in ((0, 200), (1, 413)):
@@ -111,21 +105,17 @@ async def test_a_report_is_of_any_size_up_to_its_limit(hooks: Callable[..., Any]
 
 
 async def test_other_events_are_answered_with_nothing(hooks: Callable[..., Any]) -> None:
-    """A hook of all events may lead here."""
     session = hooks()
     assert await session.answer("PreToolUse", hook_event_name="SessionStart") == {}
 
 
 @pytest.mark.parametrize("query", [{"hold": -1}, {"hold": 3_601}, {"hold": "x"}, {"defer": "later"}])
 async def test_a_bad_query_is_no_success(hooks: Callable[..., Any], query: dict[str, Any]) -> None:
-    """A mistake in the settings shows at the first call."""
     session = hooks()
     assert (await session.send(session.body("PreToolUse", "ls"), **query)).status_code == 422
 
 
 async def test_a_server_that_is_away_denies(hooks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the hook's own way; a report is told that it was not taken."""
-
     async def propose(*_: Any, **__: Any) -> None:
         raise ServerUnavailable("no Temporal server answers")
 

@@ -1,5 +1,3 @@
-"""Telegram: two buttons and words, brought or fetched, and a token that is nowhere but on the wire."""
-
 import asyncio
 import dataclasses
 import json
@@ -31,13 +29,11 @@ NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
 
 def telegram(**options: Any) -> Telegram:
-    """A channel by itself."""
     given = {"token": TOKEN, "webhook_secret": WEBHOOK_SECRET, **options}
     return Telegram(ChannelContext("telegram", given, "https://signoff.example", lambda: NOW, b"own"))
 
 
 def fake(rig: ChannelRig) -> FakeTelegram:
-    """The vendor as what it is."""
     assert isinstance(rig.vendor, FakeTelegram)
     return rig.vendor
 
@@ -51,7 +47,6 @@ class TestTelegram(ChannelSuite):
 
     @play_scenario
     async def test_a_card_is_plain_text_with_two_buttons_that_go_with_its_end(self, rig: ChannelRig) -> None:
-        """Nothing is refused, nothing is read as markup, and the message stays one."""
         vendor = fake(rig)
         request = await rig.ask(args={"to": "<b>*Bo*</b>"})
         mine = [each for each in vendor.messages if str(each.chat) == rig.bo]
@@ -69,7 +64,6 @@ class TestTelegram(ChannelSuite):
 
     @play_scenario
     async def test_a_press_is_answered_above_the_chat_once(self, rig: ChannelRig) -> None:
-        """The button spins until then."""
         vendor = fake(rig)
         await rig.ask(quorum=2)
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
@@ -80,7 +74,6 @@ class TestTelegram(ChannelSuite):
 
     @play_scenario
     async def test_what_does_not_fit_above_the_chat_is_said_in_it_too(self, rig: ChannelRig) -> None:
-        """Cut there, whole below."""
         vendor = fake(rig)
         await rig.ask()
         update = vendor.press_update(rig.card(rig.bo), rig.bo, "a")
@@ -92,7 +85,6 @@ class TestTelegram(ChannelSuite):
 
     @play_scenario
     async def test_a_press_that_is_answered_too_late_is_answered_in_the_chat(self, rig: ChannelRig) -> None:
-        """Telegram forgets a press after a while."""
         vendor = fake(rig)
         request = await rig.ask()
         raw = rig.vendor.press(rig.card(rig.bo), rig.bo, "approved")
@@ -104,7 +96,6 @@ class TestTelegram(ChannelSuite):
 
     @play_scenario
     async def test_in_a_group_it_counts_who_pressed(self, rig: ChannelRig) -> None:
-        """Whatever chat the message is said to stand in; and nobody else reads the answer."""
         vendor = fake(rig)
         request = await rig.ask()
         card = rig.card(rig.bo)
@@ -118,7 +109,6 @@ class TestTelegram(ChannelSuite):
 
     @play_scenario
     async def test_a_reminder_is_below_its_card_and_has_no_buttons(self, rig: ChannelRig) -> None:
-        """Also where somebody has deleted the card."""
         vendor = fake(rig)
         request = await rig.ask()
         card = vendor.message_of(rig.card(rig.bo))
@@ -133,7 +123,6 @@ class TestTelegram(ChannelSuite):
 
     @play_scenario
     async def test_an_end_that_is_told_twice_is_told(self, rig: ChannelRig) -> None:
-        """The first time nobody heard that it was."""
         vendor = fake(rig)
         request = await rig.ask()
         await rig.decide_elsewhere(request)
@@ -166,7 +155,6 @@ class TestTelegram(ChannelSuite):
 
     @play_scenario
     async def test_who_blocked_the_bot_is_reached_by_the_next_channel(self, rig: ChannelRig) -> None:
-        """It is final, and so is that somebody never wrote to it, or is no number."""
         vendor = fake(rig)
         vendor.blocked.add(int(rig.bo))
         request = await rig.ask()
@@ -181,7 +169,6 @@ class TestTelegram(ChannelSuite):
 
     @play_scenario
     async def test_a_vendor_that_is_busy_says_for_how_long_in_what_it_answers(self, rig: ChannelRig) -> None:
-        """Not in a header, as others do."""
         await rig.ask()
         rig.vendor.trouble = "busy"
         with pytest.raises(NotDelivered) as caught:
@@ -190,7 +177,6 @@ class TestTelegram(ChannelSuite):
 
     @play_scenario
     async def test_a_command_decides_nothing(self, rig: ChannelRig) -> None:
-        """One that a model wrote is sent by touching it."""
         request = await rig.ask()
         await rig.receive(rig.vendor.write(rig.bo, "/yes"), rig.vendor.write(rig.bo, "/approve"))
         assert rig.request(request.id).state == "pending"
@@ -198,7 +184,6 @@ class TestTelegram(ChannelSuite):
 
     @play_scenario
     async def test_the_check_tells_where_telegram_calls(self, rig: ChannelRig) -> None:
-        """Nobody before the start, us after it, and what went wrong there."""
         vendor = fake(rig)
         before = await rig.channel.check()
         assert [finding.ok for finding in before] == [True, False]
@@ -213,7 +198,6 @@ class TestTelegram(ChannelSuite):
 
     @play_scenario
     async def test_the_token_is_nowhere_but_on_the_wire(self, rig: ChannelRig) -> None:
-        """In no log, however much is logged, and in no error."""
         listener, root = Listener(), logging.getLogger()
         level, seen = root.level, listener.lines
         root.addHandler(listener)
@@ -239,10 +223,7 @@ class TestTelegram(ChannelSuite):
 
 
 class TestFetching:
-    """Without a webhook updates are fetched: kept first, and only then not asked for again."""
-
     async def test_what_was_fetched_is_kept_and_not_fetched_again(self) -> None:
-        """What nobody can read is not in the way of what follows."""
         async with polled() as (vendor, channel):
             vendor.webhook = {"url": "https://elsewhere.example"}
             for update in (press("q1"), {"callback_query": {"id": "", "data": "a:t"}}, press("q2")):
@@ -267,7 +248,6 @@ class TestFetching:
                     channel.verify(forged)
 
     async def test_what_could_not_be_kept_is_fetched_again(self) -> None:
-        """The store is away, and back: whoever listens begins again."""
         async with polled() as (vendor, channel):
             for name in ("q1", "q2"):
                 vendor.queue_update(press(name))
@@ -287,7 +267,6 @@ class TestFetching:
             assert taken == ["press:q1", "press:q2", "press:q1", "press:q2"]
 
     async def test_a_rival_that_fetches_too_is_told(self) -> None:
-        """It passes when the other one ends; whoever listens begins again."""
         async with polled() as (vendor, channel):
             vendor.clinging = True
             vendor.webhook = {"url": "https://elsewhere.example"}
@@ -296,7 +275,6 @@ class TestFetching:
             assert (caught.value.code, caught.value.again) == ("409", True)
 
     async def test_the_check_tells_what_stands_in_the_way(self) -> None:
-        """Of fetching, a webhook; of a webhook, an address without TLS."""
         async with polled() as (vendor, channel):
             assert [finding.ok for finding in await channel.check()] == [True, True]
             vendor.webhook = {"url": "https://elsewhere.example"}
@@ -310,7 +288,6 @@ class TestFetching:
             await plain.close_down()
 
     async def test_with_nobody_to_call_what_is_brought_is_forged(self) -> None:
-        """Whatever it shows."""
         channel = telegram(webhook_secret="")
         for secret in ("", WEBHOOK_SECRET):
             with pytest.raises(Forged):
@@ -328,7 +305,6 @@ async def polled() -> AsyncIterator[tuple[FakeTelegram, Telegram]]:
 
 
 async def listening(channel: Telegram, take: Receive, done: Callable[[], bool]) -> None:
-    """Listen until it is done."""
     task = asyncio.create_task(channel.listen(take))
     async with asyncio.timeout(30):
         while not done():
@@ -348,13 +324,11 @@ def press(name: str, **more: Any) -> dict[str, Any]:
 
 
 def read(update: Any) -> InboundBatch:
-    """What an update says."""
     body = json.dumps(update).encode()
     return telegram().receive(InboundRequest(body, {"content-type": "application/json", HEADER: WEBHOOK_SECRET}))
 
 
 def test_a_press_is_known_by_its_name_and_a_message_by_its_number() -> None:
-    """The numbers of updates begin anew after a quiet week."""
     message = {"message_id": 7, "from": {"id": 1002}, "chat": {"id": 1002, "type": "private"}, "text": "yes"}
     about = {**message, "reply_to_message": {"message_id": 5}}
     for number in (1, 900):
@@ -378,19 +352,16 @@ def test_a_press_is_known_by_its_name_and_a_message_by_its_number() -> None:
     ],
 )
 def test_what_somebody_did_without_saying_who_is_malformed(update: Any) -> None:
-    """Telegram always says."""
     with pytest.raises(Malformed):
         read(update)
 
 
 @pytest.mark.parametrize("data", ["a:", "a:T", "x:t", "a:t ", "a:t\n", "a:" + "t" * 33, "at", "", "A:t"])
 def test_other_buttons_say_nothing(data: str) -> None:
-    """Only ours do."""
     assert read_button(data) is None
 
 
 def test_what_is_cut_fits_as_telegram_counts() -> None:
-    """In UTF-16, never within a sign."""
     for words in ("x" * 5_000, "🎉" * 3_000, "x🎉" * 2_000):
         for limit in (ALERT_UNITS, TEXT_UNITS):
             shown = cut_words(words, limit)
@@ -411,7 +382,6 @@ def test_what_is_cut_fits_as_telegram_counts() -> None:
     ],
 )
 async def test_options_that_cannot_be_right_are_told_without_their_value(options: dict[str, Any]) -> None:
-    """At start, by name."""
     given = {"token": TOKEN, **options}
     with pytest.raises(ConfigError) as caught:
         await read_options(Telegram, given, SecretProvider(environment={}))

@@ -51,19 +51,16 @@ PUBLISHED = [
 
 
 def twilio(public_url: str = "https://signoff.example", **options: Any) -> Twilio:
-    """A channel by itself."""
     given = {"via": "whatsapp", "account_sid": ACCOUNT, "auth_token": AUTH_TOKEN, "sender": OURS, **options}
     return Twilio(ChannelContext("channel", given, public_url, lambda: NOW, b"own"))
 
 
 def fake(rig: ChannelRig) -> FakeTwilio:
-    """The vendor as what it is."""
     assert isinstance(rig.vendor, FakeTwilio)
     return rig.vendor
 
 
 def alone(vendor: FakeTwilio) -> FakeTwilio:
-    """A vendor that only writes and signs."""
     vendor.clock = lambda: NOW
     return vendor
 
@@ -77,7 +74,6 @@ class TestSms(ChannelSuite):
 
     @play_scenario
     async def test_an_older_card_decides_nothing_of_a_newer_one(self, rig: ChannelRig) -> None:
-        """A code means what was shown by the time it was written: before the newer card, the older one."""
         request = await rig.ask()
         await rig.receiver.take("channel", rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         await rig.revise(request)
@@ -92,7 +88,6 @@ class TestSms(ChannelSuite):
 
     @play_scenario
     async def test_who_is_not_asked_is_told_that_they_may_not(self, rig: ChannelRig) -> None:
-        """A code of what they may not decide is none to them: they learn nothing of it, and decide nothing."""
         request = await rig.ask()
         await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.cy, "approved"))
         assert (rig.decisions.answers, rig.request(request.id).votes) == ([], ())
@@ -102,7 +97,6 @@ class TestSms(ChannelSuite):
 
     @play_scenario
     async def test_a_card_says_how_to_answer_and_asks_for_what_becomes_of_it(self, rig: ChannelRig) -> None:
-        """With the code; from our number, to theirs."""
         request = await rig.ask()
         code = show_code(request.code)
         assert f'write "approve {code}", or "deny {code}" and why' in rig.card(rig.bo).text
@@ -126,7 +120,6 @@ class TestSms(ChannelSuite):
 
     @play_scenario
     async def test_who_decided_here_is_told_once(self, rig: ChannelRig) -> None:
-        """By the answer; others by a message. Where the answer did not get out, the end is told."""
         first, second = await rig.ask(1), await rig.ask(2)
         await rig.receive(rig.vendor.write(rig.bo, f"approve {first.code}"))
         assert [len(rig.vendor.reads(who)) for who in (rig.bo, rig.ana)] == [3, 3]
@@ -140,7 +133,6 @@ class TestSms(ChannelSuite):
 
     @play_scenario
     async def test_who_wrote_stop_is_left_alone(self, rig: ChannelRig) -> None:
-        """The card fails for good, and says why."""
         fake(rig).stopped.add(rig.bo)
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
@@ -149,7 +141,6 @@ class TestSms(ChannelSuite):
 
     @play_scenario
     async def test_a_yes_to_messages_at_all_decides_nothing(self, rig: ChannelRig) -> None:
-        """START and YES also say that somebody wants to be written to: they are asked again. STOP is not answered."""
         await rig.ask()
         await rig.receive(fake(rig).message(rig.bo, Body="YES", OptOutType="START"))
         assert rig.decisions.answers == []
@@ -160,7 +151,6 @@ class TestSms(ChannelSuite):
 
     @play_scenario
     async def test_the_check_says_whether_twilio_calls_us(self, rig: ChannelRig) -> None:
-        """For a number of the account."""
         assert all(finding.ok for finding in await rig.channel.check())
         fake(rig).called = "https://demo.twilio.com/welcome/sms/reply"
         findings = await rig.channel.check()
@@ -177,7 +167,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_one_word_below_a_card_decides_that_card(self, rig: ChannelRig) -> None:
-        """Though several wait."""
         first, second = await rig.ask(1), await rig.ask(2)
         card = rig.card(rig.bo, show_code(first.code))
         raw = rig.vendor.reply(card, rig.bo, "no\ntoo expensive")
@@ -197,7 +186,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_the_same_refused_at_once(self, rig: ChannelRig) -> None:
-        """A card fails; an end that may not be told is left."""
         fake(rig).prompt = True
         fake(rig).silent.add(rig.bo)
         request = await rig.ask(timeout=200_000.0)
@@ -209,7 +197,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_what_says_nothing_is_no_answer(self, rig: ChannelRig) -> None:
-        """A picture with words below it, a formatter, a word of somebody else's."""
         await rig.ask()
         await rig.receive(
             fake(rig).message(rig.bo, Body="approve", NumMedia="1", MessageType="image"),
@@ -234,7 +221,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_who_writes_by_sms_is_nobody_here(self, rig: ChannelRig) -> None:
-        """The sender of an SMS is easily made up; that of WhatsApp is not."""
         request = await rig.ask()
         forged = fake(rig).message(rig.ana.removeprefix("whatsapp:"), Body=f"approve {request.code}")
         await rig.receive(forged, fake(rig).message(rig.ana, Body=f"approve {request.code}", To=OURS))
@@ -242,7 +228,6 @@ class TestWhatsApp(ChannelSuite):
 
     @play_scenario
     async def test_the_check_says_that_few_are_reached_without_a_template(self, rig: ChannelRig) -> None:
-        """And where Twilio is to call."""
         findings = await rig.channel.check()
         assert all(finding.ok for finding in findings)
         page_text = " ".join(finding.what for finding in findings)
@@ -258,7 +243,6 @@ class TestTemplates(ChannelSuite):
 
     @play_scenario
     async def test_who_is_silent_is_sent_the_template_and_answers_by_it(self, rig: ChannelRig) -> None:
-        """What the button sends names the card, though Twilio may not say what it was below."""
         fake(rig).silent.update((rig.bo, rig.ana))
         request = await rig.ask()
         bubble = fake(rig).bubble(rig.card(rig.bo))
@@ -269,13 +253,11 @@ class TestTemplates(ChannelSuite):
 
     @play_scenario
     async def test_the_template_says_all_in_any_letters(self, rig: ChannelRig) -> None:
-        """Letters that count twice, lines, tabs and runs of spaces in every value: Twilio takes it."""
         await rig.ask(args={f"n{number}": "🎉 \n\t     " * 40 for number in range(9)}, note="x")
         assert (fake(rig).refused, len(rig.vendor.cards())) == ([], 2)
 
     @play_scenario
     async def test_a_template_that_does_not_fit_is_told_by_its_code(self, rig: ChannelRig) -> None:
-        """Other variables, or none of that SID; and the check says so beforehand."""
         vendor = fake(rig)
         assert all(finding.ok for finding in await rig.channel.check())
         vendor.contents = {CONTENT: ("Only {{1}} here.", ACTIONS)}
@@ -288,14 +270,12 @@ class TestTemplates(ChannelSuite):
 
 
 def example(caller: str) -> list[tuple[str, str]]:
-    """The fields of Twilio's example, in any order."""
     fields = {"To": "+18005551212", "Digits": "1234", "CallSid": "CA1234567890ABCDE", "From": caller, "Caller": caller}
     return list(fields.items())
 
 
 @pytest.mark.parametrize(("caller", "published"), PUBLISHED)
 def test_the_published_example_is_signed_as_published(caller: str, published: str) -> None:
-    """Whatever the order; a field twice with one value counts once."""
     assert signature("12345", EXAMPLE, example(caller)) == published
     assert signature("12345", EXAMPLE, example(caller)[::-1] + example(caller)) == published
     assert signature("12346", EXAMPLE, example(caller)) != published
@@ -303,7 +283,6 @@ def test_the_published_example_is_signed_as_published(caller: str, published: st
 
 
 def test_a_field_of_several_values_is_signed_in_their_order() -> None:
-    """As Twilio's libraries do."""
     several = [("b", "2"), ("a", "9"), ("b", "1")]
     assert signature("12345", EXAMPLE, several) == signature("12345", EXAMPLE + "a9b1b2", [])
 
@@ -319,7 +298,6 @@ def test_a_field_of_several_values_is_signed_in_their_order() -> None:
     ],
 )
 def test_an_address_is_signed_with_its_port_or_without(url: str, others: list[str]) -> None:
-    """Nobody knows which."""
     assert list(list_spellings(url)) == [url, *others]
 
 
@@ -335,7 +313,6 @@ def test_an_address_is_signed_with_its_port_or_without(url: str, others: list[st
     ],
 )
 def test_the_address_is_the_public_one(public_url: str, called: str) -> None:
-    """Whatever the request says of its host: behind a proxy it is another."""
     raw = alone(FakeTwilio()).sign(b"MessageSid=SM1&Body=yes", called)
     query = called.partition("?")[2]
     inside = f"http://10.0.0.7:8300/channels/channel{'?' if query else ''}{query}"
@@ -350,7 +327,6 @@ def test_the_address_is_the_public_one(public_url: str, called: str) -> None:
     ["https://evil.example/channels/channel", "https://signoff.example/channels/other", f"{CALLED}?a=1", CALLED + "/"],
 )
 def test_what_is_signed_for_another_address_is_forged(called: str) -> None:
-    """Also another channel of ours, and another query."""
     raw = alone(FakeTwilio()).sign(b"MessageSid=SM1&Body=yes", called)
     with pytest.raises(Forged):
         twilio().verify(dataclasses.replace(raw, url=CALLED))
@@ -367,7 +343,6 @@ def test_what_is_signed_as_json_is_no_message() -> None:
 
 @pytest.mark.parametrize("body", [b"\xff", b"a=%FF", b"&".join(b"a=1" for _ in range(600))])
 def test_what_is_no_form_is_forged(body: bytes) -> None:
-    """No text, or more fields than any message has."""
     with pytest.raises(Forged):
         twilio().verify(alone(FakeTwilio()).sign(body))
 
@@ -385,7 +360,6 @@ def test_what_is_no_form_is_forged(body: bytes) -> None:
     ],
 )
 def test_options_that_cannot_work_are_named(options: Mapping[str, Any], named: str) -> None:
-    """Without a token anybody could sign; a name cannot be answered; an SMS has no buttons."""
     with pytest.raises(ValidationError, match=named):
         twilio(**options)
 
@@ -395,7 +369,6 @@ def _read(sender: str = OURS, kind: str = "application/x-www-form-urlencoded", *
 
 
 def test_only_our_number_is_listened_to_unless_it_is_a_service() -> None:
-    """A number may serve other programs too; a Messaging Service has several."""
     fields = {"MessageSid": "SM1", "From": "whatsapp:+351912345678", "To": "whatsapp:+1999", "Body": "yes"}
     assert _read(**fields).actions == ()
     action = _read("MG" + "0" * 32, **fields).actions[0]
@@ -410,7 +383,6 @@ def test_twilio_is_told_to_do_nothing() -> None:
 
 @pytest.mark.parametrize("fields", [{}, {"CallSid": "CA1"}, {"MessageSid": ""}])
 def test_what_is_about_no_message_is_malformed(fields: dict[str, str]) -> None:
-    """And so is another content type."""
     for kind in ("application/x-www-form-urlencoded", "application/json"):
         with pytest.raises(Malformed):
             _read(kind=kind, **fields)
@@ -428,7 +400,6 @@ def test_what_is_about_no_message_is_malformed(fields: dict[str, str]) -> None:
     ],
 )
 def test_each_state_is_told_once(expected: str, code: str, known: tuple[str, str, str]) -> None:
-    """By the message and the state; one that is new is written down."""
     status = _read(MessageSid="SM1", MessageStatus=expected, ErrorCode=code).statuses[0]
     assert (status.state, status.code, status.message) == known
     assert (status.key, status.vendor_id) == (f"SM1:{expected}", "SM1")
@@ -451,7 +422,6 @@ def test_each_state_is_told_once(expected: str, code: str, known: tuple[str, str
     ],
 )
 def test_codes_are_told_apart(code: int | None, status: int, again: bool, after: float) -> None:
-    """Who has to do something is told what; what passes is tried again, and a busy Twilio is left alone."""
     found = {} if code is None else {"code": code}
     error = ERRORS.refusal(VendorAnswer(status, found))
     assert error is not None
@@ -463,7 +433,6 @@ def test_codes_are_told_apart(code: int | None, status: int, again: bool, after:
 
 
 async def test_what_twilio_refuses_is_told_by_its_code() -> None:
-    """Over HTTP; a wrong token, nobody there, and a message whose code comes with the answer."""
     async with fake_twilio() as vendor:
         alone(vendor)
         channel = twilio(api_url=vendor.url)
@@ -497,7 +466,6 @@ async def test_what_twilio_refuses_is_told_by_its_code() -> None:
     "address", ["+15550000001", "whatsapp:15550000001", "whatsapp:", "whatsapp:us.1", "", "whatsapp:+1555000000\n"]
 )
 async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
-    """The people file is to be corrected; a number alone is one of SMS."""
     assert not is_address(address, "whatsapp")
     with pytest.raises(NotDelivered) as caught:
         await twilio().answer({"to": address}, ChannelReply(text="x"))
@@ -505,7 +473,6 @@ async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
 
 
 def test_marks_are_taken_out_for_whatsapp_alone() -> None:
-    """An SMS shows them as they are. Long words are cut to what fits, however their letters count."""
     assert text_fields("~500~", "sms") == {"Body": "~500~"}
     assert text_fields("~500~", "whatsapp") == {"Body": "∼500∼"}  # noqa: RUF001
     for words in ("x" * 2_000, "🎉" * 2_000, "x🎉" * 2_000):
@@ -515,7 +482,6 @@ def test_marks_are_taken_out_for_whatsapp_alone() -> None:
 
 
 def test_the_template_is_the_documented_one() -> None:
-    """What an operator is told to have approved is what the fake holds us to."""
     found = page("docs/channels.md")
     assert f"```text\n{BODY}\n```" in found
     assert all(f"`{name}`" in found for _, name in ACTIONS)
@@ -532,7 +498,6 @@ def test_the_template_is_the_documented_one() -> None:
     ],
 )
 def test_a_template_is_judged_by_its_form(template: Mapping[str, Any], status: str, ok: bool) -> None:
-    """Approved, four variables, two buttons that send the token."""
     reply = {"body": BODY, "actions": [{"title": title, "id": name} for title, name in ACTIONS], **template}
     finding = check_template(CONTENT, {"types": {"twilio/quick-reply": reply}}, {"whatsapp": {"status": status}})
     assert finding.ok == ok

@@ -26,7 +26,6 @@ JSON: Any = st.recursive(
 
 
 def a_tool(**fields: Any) -> ImportedTool:
-    """A tool."""
     return ImportedTool(**{"remote_name": "say", "description": "Says", "input_schema": {"type": "object"}} | fields)
 
 
@@ -50,7 +49,6 @@ def test_an_import_is_read_back_as_it_was_written(
 
 
 def test_tools_are_written_in_the_order_of_their_names(tmp_path: Path) -> None:
-    """A server may list them in another order each time, and that is no change."""
     listed = [{"name": name, "inputSchema": {"type": "object"}} for name in ("b", "a")]
     first, second = import_path(tmp_path, "one"), import_path(tmp_path, "two")
     write_import(first, "talk", read_listing("talk", listed).tools.values())
@@ -81,7 +79,6 @@ def test_tools_are_written_in_the_order_of_their_names(tmp_path: Path) -> None:
 def test_a_file_that_nobody_could_have_written_is_refused_with_its_line(
     tmp_path: Path, text: str, problem: str
 ) -> None:
-    """As every other file of a manifest."""
     path = tmp_path / "mcp.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:

@@ -23,7 +23,6 @@ def listed(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_all_that_a_server_says_of_a_tool_is_imported() -> None:
-    """Under Signoff's own words; what the protocol does not know is no hint."""
     tool = listed(
         "say",
         title="Say",
@@ -57,14 +56,12 @@ def test_all_that_a_server_says_of_a_tool_is_imported() -> None:
     ],
 )
 def test_a_tool_whose_calls_could_not_be_checked_is_left_out(fields: dict[str, Any], why: str) -> None:
-    """With the reason; the others are imported."""
     found = read_listing("talk", [listed("bad", **fields), listed("good")])
     assert list(found.tools) == ["mcp__talk__good"]
     assert why in found.left_out["bad"]
 
 
 def test_names_that_a_catalog_cannot_hold_are_written_otherwise() -> None:
-    """The server is called by its own name all the same."""
     long = "x" * 100
     found = read_listing("talk", [listed("admin.tools/list"), listed(long)])
     assert {name: tool.remote_name for name, tool in found.tools.items()} == {
@@ -84,13 +81,11 @@ def test_tools_that_would_have_one_name_are_all_left_out() -> None:
 
 
 def test_a_server_cannot_bring_tools_without_end() -> None:
-    """What is over the limit is left out."""
     found = read_listing("talk", [listed(f"t{number}") for number in range(MAX_TOOLS + 2)])
     assert (len(found.tools), len(found.left_out)) == (MAX_TOOLS, 2)
 
 
 def test_changes_are_named_by_tool_and_field() -> None:
-    """None of the server's own words is among them; only a true hint is told of a new tool."""
     before = read_listing("t", [listed("gone"), listed("same"), listed("other"), listed("flag")]).tools
     after = read_listing(
         "t",
@@ -112,8 +107,6 @@ def test_changes_are_named_by_tool_and_field() -> None:
 
 
 def test_a_pattern_that_cannot_be_read_is_left_to_the_server() -> None:
-    """The tool can be gated all the same; a change of the pattern is seen."""
-
     def listing(pattern: str) -> Listing:
         schema = {"type": "object", "properties": {"to": {"type": "string", "pattern": pattern}}}
         return read_listing("mail", [{"name": "send", "inputSchema": schema}])

@@ -35,12 +35,10 @@ DRAFT_07 = "http://json-schema.org/draft-07/schema#"
     ],
 )
 def test_keywords_that_changed_are_rewritten(old: dict[str, Any], new: dict[str, Any]) -> None:
-    """In every place where a schema stands, and in no other."""
     assert as_2020_12({"$schema": DRAFT_07, "type": "object", **old}) == {"type": "object", **new}
 
 
 def test_a_tuple_is_checked_as_it_was_meant() -> None:
-    """By place, and nothing behind the last."""
     old = {
         "$schema": DRAFT_07,
         "type": "object",
@@ -54,13 +52,11 @@ def test_a_tuple_is_checked_as_it_was_meant() -> None:
 
 @pytest.mark.parametrize("dialect", ["https://json-schema.org/draft/2020-12/schema", None])
 def test_a_schema_of_the_right_dialect_is_left_as_it_is(dialect: str | None) -> None:
-    """The specification says 2020-12 where nothing is said."""
     schema = {"type": "object", "items": [{}]} | ({"$schema": dialect} if dialect else {})
     assert as_2020_12(schema) == schema
 
 
 def test_a_dialect_that_nobody_here_knows_is_refused() -> None:
-    """Draft 3 means other things by the same words."""
     with pytest.raises(RegistrationError, match="declares the dialect"):
         compile_schema(as_2020_12({"$schema": "http://json-schema.org/draft-03/schema#", "type": "object"}))
     assert as_2020_12("no schema") == "no schema"
@@ -81,7 +77,6 @@ def test_a_dialect_that_nobody_here_knows_is_refused() -> None:
     ],
 )
 def test_shapes_of_openapi_are_read(schema: dict[str, Any], taken: list[Any], refused: list[Any]) -> None:
-    """As generators of tools from OpenAPI 3.0, Go, Rust and Java write them."""
     whole = as_2020_12({"type": "object", "properties": {"a": schema}, "$defs": {"a": {"type": "string"}}})
     compiled = compile_schema(whole)
     canonical_json(whole)

@@ -34,7 +34,6 @@ URL = "https://mcp.example.com/mcp"
     ],
 )
 def test_a_wrong_declaration_is_refused(fields: dict[str, Any], problem: str) -> None:
-    """In one sentence, with the place that it is about."""
     with pytest.raises(ConfigError) as caught:
         build_servers([ToolServer(**{"name": "github", "url": URL} | fields)])
     assert problem in caught.value.message
@@ -42,7 +41,6 @@ def test_a_wrong_declaration_is_refused(fields: dict[str, Any], problem: str) ->
 
 
 def test_servers_are_known_by_their_names() -> None:
-    """Of each name there is one; its address is its program where it has one."""
     one = ToolServer("one", url=URL, headers={"Authorization": "env:KEY"})
     two = ToolServer("two", command=("npx", "-y", "two"), env={"TWO_TOKEN": "file:/run/two", "LEVEL": "debug"})
     assert build_catalog(mcp_servers=[one, two]).mcp_servers == {"one": one, "two": two}
@@ -52,7 +50,6 @@ def test_servers_are_known_by_their_names() -> None:
 
 
 def test_without_the_extra_a_server_is_refused_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the catalog is built; one without servers needs nothing."""
     monkeypatch.setattr(extras, "EXTRAS", {**extras.EXTRAS, "mcp": ("a_module_that_nobody_has",)})
     build_catalog()
     with pytest.raises(ConfigError) as caught:
@@ -62,6 +59,5 @@ def test_without_the_extra_a_server_is_refused_with_the_command(monkeypatch: pyt
 
 
 async def test_the_handler_of_an_imported_tool_runs_nothing_by_itself() -> None:
-    """A worker puts its own in its place."""
     with pytest.raises(ConfigError, match="no connection to MCP servers"):
         await run_on_server({}, None)  # type: ignore[arg-type]

@@ -13,24 +13,20 @@ HOUR = 3_600.0
 
 
 async def take(store: Store, name: str, count: int, tenant: str = "main", period: str = "hour") -> float:
-    """Count a start."""
     starts = StartCounts(tenant, RateLimit(count=count, period=period))
     return await store.run(lambda connection: starts.take(connection, name))
 
 
 async def let_time_pass(store: Store, seconds: float) -> None:
-    """As if all were counted so long ago."""
     earlier = update(COUNTED_ACTS).values(at=COUNTED_ACTS.c.at - int(seconds * 1000))
     await store.run(lambda connection: connection.execute(earlier).close())
 
 
 async def rows(store: Store) -> int:
-    """How many are kept."""
     return await store.run(lambda connection: connection.scalar(select(func.count()).select_from(COUNTED_ACTS)) or 0)
 
 
 async def test_of_many_at_once_no_more_than_the_limit_are_counted(store_url: str) -> None:
-    """Two processes and fifty starts at once; each that is refused is told when there is room."""
     async with open_store(store_url) as one, open_store(store_url) as other:
         found = await asyncio.gather(*(take((one, other)[number % 2], f"s/{number}", 10) for number in range(50)))
         assert sum(again == 0 for again in found) == 10
@@ -39,7 +35,6 @@ async def test_of_many_at_once_no_more_than_the_limit_are_counted(store_url: str
 
 
 async def test_the_limit_is_of_any_span_of_its_time(store: Store) -> None:
-    """Each start makes room once it is so long ago, and not all of them at the end of an hour."""
     assert await take(store, "a", 2) == 0
     await let_time_pass(store, 0.75 * HOUR)
     assert await take(store, "b", 2) == 0
@@ -51,13 +46,11 @@ async def test_the_limit_is_of_any_span_of_its_time(store: Store) -> None:
 
 
 async def test_the_same_start_again_is_counted_once(store: Store) -> None:
-    """Whoever lost the answer is not refused what is theirs already, nor does it cost another."""
     assert [await take(store, name, 1) == 0 for name in ("a", "a", "b", "a")] == [True, True, False, True]
     assert await rows(store) == 1
 
 
 async def test_each_tenant_is_counted_by_itself(store: Store) -> None:
-    """What one has used up is there for the others."""
     assert await take(store, "a", 1) == 0
     assert await take(store, "b", 1) > 0
     assert await take(store, "b", 1, "acme") == 0

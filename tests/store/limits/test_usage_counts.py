@@ -29,18 +29,15 @@ def a_use(number: int = 1, limit: UsageLimit | None = None, **fields: Any) -> Li
 
 
 async def claim(store: Store, use: LimitedUse, key: str = "", **fields: Any) -> Claim:
-    """The ticket of the call of this use."""
     name = key or f"{use.tenant}-{use.session}-{use.turn}-{use.call}"
     return await store.claim(name, workflow="turn/main/s/t", call=use.call, tool=use.tool, use=use, **fields)
 
 
 def ended(code: CallCode, gate: str = "execute") -> CallOutcome:
-    """An outcome."""
     return CallOutcome(call="c1.1", tool="pay", code=code, gate=gate)
 
 
 async def test_a_use_is_taken_with_a_ticket_until_there_is_none(store: Store) -> None:
-    """The next claimer gets no ticket, and is told when there is a use again by the store's own clock."""
     limit = UsageLimit(2, "user", DAY)
     assert [(await claim(store, a_use(number, limit))).kind for number in (1, 2)] == ["fresh", "fresh"]
     refused = await claim(store, a_use(3, limit))
@@ -59,7 +56,6 @@ async def test_a_use_is_taken_with_a_ticket_until_there_is_none(store: Store) ->
     ],
 )
 async def test_each_is_counted_by_itself(store: Store, per: Any, others: list[dict[str, str]]) -> None:
-    """What one user, session or tenant has used up is there for the others, and so is every other tool."""
     limit = UsageLimit(1, per, DAY)
     await claim(store, a_use(1, limit))
     everything = {"person": "bo", "session": "s2", "turn": "t2"}
@@ -70,7 +66,6 @@ async def test_each_is_counted_by_itself(store: Store, per: Any, others: list[di
 
 
 async def test_a_use_counts_for_one_period(store: Store) -> None:
-    """A moment before its end it is in the way, a moment after it is not."""
     await claim(store, a_use(1))
 
     async def age(seconds: float) -> None:
@@ -87,8 +82,6 @@ async def test_a_use_counts_for_one_period(store: Store) -> None:
 
 
 async def test_uses_that_no_limit_counts_any_more_go_with_the_next_that_is_taken(store: Store) -> None:
-    """Of this tool and tenant, some at a time, the oldest first; none that the longest period still holds."""
-
     async def kept() -> list[str]:
         return await store.run(lambda connection: sorted(connection.scalars(select(USES.c.key))))
 
@@ -110,7 +103,6 @@ async def test_uses_that_no_limit_counts_any_more_go_with_the_next_that_is_taken
 
 
 async def test_a_ticket_takes_one_use_however_often_it_is_claimed(store: Store) -> None:
-    """A retry, a reset turn and another process find the ticket; to the call itself its own use is not in the way."""
     limit = UsageLimit(2, "user", DAY)
     kinds = [(await claim(store, a_use(1, limit))).kind for _ in range(3)]
     await store.record("main-s-t-c1.1", ended("ok"))
@@ -122,7 +114,6 @@ async def test_a_ticket_takes_one_use_however_often_it_is_claimed(store: Store) 
 
 @pytest.mark.parametrize(("code", "left"), [("ok", False), ("in_doubt", False), ("execution_failed", True)])
 async def test_a_failure_gives_the_use_back(store: Store, code: CallCode, left: bool) -> None:
-    """What succeeded, and what nobody knows, counts."""
     await claim(store, a_use(1))
     await store.record("main-s-t-c1.1", ended(code))
     assert ((await claim(store, a_use(2))).kind == "fresh") is left
@@ -130,14 +121,12 @@ async def test_a_failure_gives_the_use_back(store: Store, code: CallCode, left: 
 
 @pytest.mark.parametrize("gate", ["output", "update", "distribute"])
 async def test_a_failure_after_the_effect_keeps_the_use(store: Store, gate: str) -> None:
-    """The result fits nowhere, but what the tool does has happened."""
     await claim(store, a_use(1))
     await store.record("main-s-t-c1.1", ended("execution_failed", gate))
     assert (await claim(store, a_use(2))).kind == "used_up"
 
 
 async def test_a_call_that_runs_again_has_one_use(store: Store) -> None:
-    """Its next ticket takes the place of one that was given up; if that was used after all, both count."""
     assert [(await claim(store, a_use(1), key)).kind for key in ("d", "d/2", "d/3")] == ["fresh"] * 3
     assert (await claim(store, a_use(2))).kind == "used_up"
     await store.record("d/3", ended("execution_failed"))
@@ -149,14 +138,12 @@ async def test_a_call_that_runs_again_has_one_use(store: Store) -> None:
 
 
 async def test_an_earlier_ticket_that_was_used_after_all_keeps_its_use(store: Store) -> None:
-    """Its claimer has told so before the next was claimed."""
     await claim(store, a_use(1), "d")
     await store.record("d", ended("ok"))
     assert (await claim(store, a_use(1), "d/2")).kind == "used_up"
 
 
 async def test_what_came_to_nothing_gives_it_back_until_it_did_not(store: Store) -> None:
-    """A claimer that was only slow did use it: then it counts again."""
     await claim(store, a_use(1))
     await store.void_claimed("main-s-t-c1.1")
     assert await UsageCounts(store).check([a_use(2)]) == [None]
@@ -165,7 +152,6 @@ async def test_what_came_to_nothing_gives_it_back_until_it_did_not(store: Store)
 
 
 async def test_a_doubt_that_ends_in_failure_gives_it_back(store: Store) -> None:
-    """Known at last."""
     await claim(store, a_use(1))
     await store.record("main-s-t-c1.1", ended("in_doubt"))
     await store.record("main-s-t-c1.1", ended("execution_failed"))
@@ -173,8 +159,6 @@ async def test_a_doubt_that_ends_in_failure_gives_it_back(store: Store) -> None:
 
 
 async def test_what_is_not_claimed_takes_nothing(store: Store) -> None:
-    """Ticket, grant and use go together: without one of them none is taken."""
-
     def refuse(connection: Any) -> None:
         raise ValueError("no")
 
@@ -202,7 +186,6 @@ async def test_what_is_not_claimed_takes_nothing(store: Store) -> None:
 
 @pytest.mark.row("F18")
 async def test_two_turns_never_share_the_last_use(store_url: str) -> None:
-    """Of forty claims at once over four connections to one store as many get one as there are."""
     limit = UsageLimit(7, "tenant", DAY)
     stores = [await Store.open(store_url) for _ in range(4)]
     uses = [a_use(number, limit, turn=f"t{number}") for number in range(40)]

@@ -28,7 +28,6 @@ def question(approval: str = "main.s.t.c1.1", **fields: Any) -> Question:
 
 
 async def put(store: Store, asked: Question | None = None) -> Question:
-    """The row of a question."""
     return await Questions(store).ask(asked or question(), canonical_json(DECLARED))
 
 

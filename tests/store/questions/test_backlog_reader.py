@@ -27,7 +27,6 @@ class Message(FrozenModel):
 
 
 async def test_waiting_requests_are_counted_by_tenant_and_age(store: Store) -> None:
-    """Those alone that people can still answer: not the settled, nor those whose time is over."""
     await put(store)
     for number in (2, 3, 4):
         await put(store, question(f"main.s.t.c{number}.1", call=f"c{number}.1"))
@@ -56,7 +55,6 @@ async def test_waiting_requests_are_counted_by_tenant_and_age(store: Store) -> N
 
 
 async def test_every_queue_tells_its_depth_and_its_oldest(store: Store) -> None:
-    """Planned for later is no backlog; tried before is, whenever it is due again."""
     empty = await BacklogReader(store).read()
     assert {each.entries for each in empty.queues.values()} == {0}
     assert (empty.requests, empty.frozen) == ({}, 0)

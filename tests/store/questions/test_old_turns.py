@@ -64,17 +64,14 @@ def _is_time(name: str) -> bool:
 
 
 async def before(store: Store) -> int:
-    """A day ago, by the store's clock."""
     return await store.run(lambda connection: connection.execute(select(StoreClock())).scalar_one()) - DAY
 
 
 async def count(store: Store, table: Table) -> int:
-    """How many rows a table has."""
     return await store.run(lambda connection: connection.scalar(select(func.count()).select_from(table)) or 0)
 
 
 async def settled(store: Store, turn: TurnKey = TURN) -> None:
-    """A turn that was asked, approved, told on a card, and has run its call."""
     approval = ".".join((*turn, "c1.1"))
     asked = await put(store, question(approval, session=turn.session, turn=turn.turn))
     assert await take(store, "ana", approval=approval)
@@ -92,7 +89,6 @@ async def settled(store: Store, turn: TurnKey = TURN) -> None:
 
 
 async def test_an_old_turn_goes_whole_and_its_neighbour_stays(store: Store) -> None:
-    """Questions, answers, cards, what was opened and tickets of the one; all of the other, in the same session."""
     await settled(store)
     await settled(store, OTHER)
     await age(store, 2)
@@ -139,7 +135,6 @@ async def _remembered(store: Store) -> None:
 
 @pytest.mark.parametrize("happens", [_asked_now, _answered_now, _seen_now, _card_is_out, _waits, _remembered])
 async def test_a_turn_stays_whole_while_anything_of_it_is_needed(store: Store, happens: Callable[[Store], Any]) -> None:
-    """A question, an answer, a sign of life, a card to be closed, a deadline ahead, a remembered answer it proves."""
     await settled(store)
     await age(store, 2)
     limit = await before(store)
@@ -151,7 +146,6 @@ async def test_a_turn_stays_whole_while_anything_of_it_is_needed(store: Store, h
 
 
 async def test_a_claim_that_has_begun_is_waited_for_and_keeps_its_turn(store: Store) -> None:
-    """Whoever removes a turn while its call is claimed once more finds it young then: all of it stays."""
     await settled(store)
     await age(store, 2)
     limit, begun = await before(store), asyncio.Event()
@@ -175,7 +169,6 @@ async def test_a_claim_that_has_begun_is_waited_for_and_keeps_its_turn(store: St
 
 
 async def test_a_remembered_answer_goes_after_its_question_and_not_before_it_has_expired(store: Store) -> None:
-    """While the question is there its answer could be written down anew; its uses are counted until it expires."""
     await settled(store)
     await _remembered(store)
     assert await Grants(store).use("g", "key-x")
@@ -191,7 +184,6 @@ async def test_a_remembered_answer_goes_after_its_question_and_not_before_it_has
 
 
 async def test_uses_go_once_no_limit_can_count_them(store: Store) -> None:
-    """Not before, whatever became of their turn."""
     await settled(store)
     await age(store, 300)
     limit = await before(store)
@@ -203,7 +195,6 @@ async def test_uses_go_once_no_limit_can_count_them(store: Store) -> None:
 
 
 async def test_a_blob_goes_with_the_last_session_that_may_name_it(store: Store) -> None:
-    """One that two sessions kept stays with the second, one kept again stays, and so does what the store keeps."""
     shared = await store.put_blob(b'"shared"', HERE)
     assert (await store.put_blob(b'"shared"', THERE)).sha256 == shared.sha256
     own, again = await store.put_blob(b'"own"', HERE), await store.put_blob(b'"again"', HERE)
@@ -224,7 +215,6 @@ async def test_a_blob_goes_with_the_last_session_that_may_name_it(store: Store) 
 
 
 async def test_whoever_keeps_a_blob_while_it_is_removed_has_it(store: Store) -> None:
-    """Of a removal and a hundred that keep it anew, none is left with a hash of nothing."""
     for number in range(20):
         body = f'"{number}"'.encode()
         blob = await store.put_blob(body, HERE)
@@ -239,7 +229,6 @@ async def test_whoever_keeps_a_blob_while_it_is_removed_has_it(store: Store) -> 
 
 @pytest.mark.postgres
 async def test_a_blob_that_is_being_kept_is_passed_by(postgres_url: str) -> None:
-    """Its lock is tried and not waited for: a removal holds up nobody who keeps several."""
     async with open_store(postgres_url) as store:
         blob = await store.put_blob(b'"x"', HERE)
         keeping = await asyncpg.connect(postgres_url)
@@ -251,7 +240,6 @@ async def test_a_blob_that_is_being_kept_is_passed_by(postgres_url: str) -> None
 
 
 async def test_a_page_ends_where_the_next_begins(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every old turn is in one of the pages, the oldest first; a young one in none."""
     monkeypatch.setattr(old_turns, "PAGE", 2)
     turns = [TurnKey("main", "s", f"t{number}") for number in range(5)]
     for turn in turns:
@@ -273,7 +261,6 @@ async def test_a_page_ends_where_the_next_begins(store: Store, monkeypatch: pyte
 
 
 async def test_no_table_that_grows_is_read_whole(store: Store) -> None:
-    """Every statement finds its rows by an index, as both databases say."""
     await settled(store)
     await _remembered(store)
     await store.put_blob(b'"x"', HERE)

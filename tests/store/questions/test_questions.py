@@ -1,5 +1,3 @@
-"""Questions in the store: one row a question, and one ending each."""
-
 import asyncio
 from datetime import timedelta
 from typing import Any
@@ -17,7 +15,6 @@ from signoff.store.store import Store, open_store
 
 
 async def test_the_same_question_is_the_same_row_while_it_is_open(store: Store) -> None:
-    """An activity is tried twice and a turn reset: nobody is asked twice, and nothing is written twice."""
     written: list[Question] = []
 
     def also(asked: Question) -> Any:
@@ -38,7 +35,6 @@ async def test_the_same_question_is_the_same_row_while_it_is_open(store: Store) 
 
 @pytest.mark.parametrize("how", ["answered", "ended", "other words", "other people"])
 async def test_another_question_is_the_next_revision(store: Store, how: str) -> None:
-    """Once it is answered or ended, or when anything that people are shown is another; the code stays."""
     first = await put(store)
     fields: dict[str, Any] = {}
     if how == "answered":
@@ -55,7 +51,6 @@ async def test_another_question_is_the_next_revision(store: Store, how: str) -> 
 
 
 async def test_a_hash_covers_what_people_are_shown_and_no_moment(store: Store) -> None:
-    """Asked again in other words it is another; its code, time and end are not under it."""
     first = await put(store)
     bare = question(revision=1)
     assert question_hash(first) == question_hash(bare)
@@ -64,7 +59,6 @@ async def test_a_hash_covers_what_people_are_shown_and_no_moment(store: Store) -
 
 
 async def test_codes_are_random_and_unique_in_a_tenant(store: Store) -> None:
-    """Two digits at fixed places; each means one request; another tenant's say nothing."""
     asked = [await put(store, question(f"main.s.t.c1.{number}")) for number in range(60)]
     codes = [each.code for each in asked]
     assert len(set(codes)) == len(codes)
@@ -76,7 +70,6 @@ async def test_codes_are_random_and_unique_in_a_tenant(store: Store) -> None:
 
 
 async def test_an_ending_is_set_once(store: Store) -> None:
-    """The first word stands, and is what the row says from then on."""
     first = await put(store)
     assert await Questions(store).end(first.id, 1, "cancelled")
     assert not await Questions(store).end(first.id, 1, "lapsed")
@@ -88,7 +81,6 @@ async def test_an_ending_is_set_once(store: Store) -> None:
 
 
 def question_of(turn: str, tenant: str = "main", **fields: Any) -> Question:
-    """A question of a turn of its own."""
     return question(f"{tenant}.s.{turn}.c1.1", tenant=tenant, turn=turn, **fields)
 
 
@@ -101,7 +93,6 @@ async def ask_within(store: Store, asked: Question, waiting: int) -> Question | 
 
 
 async def test_no_more_wait_in_a_tenant_than_may(store_url: str) -> None:
-    """Of twenty that ask at once, by two processes; those of another tenant are asked."""
     async with open_store(store_url) as one, open_store(store_url) as other:
         asking = [ask_within((one, other)[at % 2], question_of(f"t{at}"), 6) for at in range(20)]
         asking += [ask_within((one, other)[at % 2], question_of(f"t{at}", "acme"), 6) for at in range(3)]
@@ -111,7 +102,6 @@ async def test_no_more_wait_in_a_tenant_than_may(store_url: str) -> None:
 
 
 async def test_an_answer_that_counts_no_more_leaves_its_question_waiting(store: Store) -> None:
-    """It is counted again among those that wait, unless another answer settles it or it was asked anew."""
     first = await ask_within(store, question_of("t1"), 1)
     assert first is not None
     assert await take(store, "ana", approval=first.id)
@@ -123,7 +113,6 @@ async def test_an_answer_that_counts_no_more_leaves_its_question_waiting(store: 
 
 @pytest.mark.parametrize("how", ["answered", "ended", "expired"])
 async def test_what_waits_no_more_makes_room(store: Store, how: str) -> None:
-    """By an answer that settles it, by its turn, and by the time of its deadline."""
     first = await ask_within(store, question_of("t1", timeout=0.05 if how == "expired" else 3600.0), 1)
     assert first is not None
     if how != "expired":
@@ -138,7 +127,6 @@ async def test_what_waits_no_more_makes_room(store: Store, how: str) -> None:
 
 
 async def test_what_was_asked_is_asked_again_though_nothing_more_may_wait(store: Store) -> None:
-    """The same question is the same row, and one in its place is not one more."""
     first = await ask_within(store, question_of("t1"), 1)
     assert first is not None
     assert await ask_within(store, question_of("t1"), 1) == first

@@ -15,7 +15,6 @@ from signoff.store.tables import QUESTIONS
 
 
 async def test_only_open_questions_wait(store: Store) -> None:
-    """Neither answered, ended nor over, nor an older revision; those of the tenant, soonest first."""
     for name, fields in {
         "late": {"timeout": 7200.0}, "open": {}, "half": {"quorum": 2, "timeout": 5400.0}, "answered": {}, "ended": {},
         "over": {"timeout": 0.0}, "again": {"timeout": 9000.0}, "elsewhere": {"tenant": "other"},
@@ -108,7 +107,6 @@ async def test_of_many_that_wait_only_those_are_read_that_are_shown(store: Store
 
 @pytest.mark.parametrize("body", ['{"id": "x"}', "null"])
 async def test_a_row_that_holds_no_question_hides_no_other(store: Store, body: str) -> None:
-    """Who can write rows must not take the list of everybody away; seen to, while one row failed them all."""
     await put(store, question("main.s.t.bad"))
     change = update(QUESTIONS).values(body=body)
     await store.run(lambda connection: connection.execute(change).close())

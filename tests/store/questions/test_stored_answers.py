@@ -15,7 +15,6 @@ DECIDERS = 50
 
 
 async def test_an_answer_is_owed_until_its_turn_has_it(store: Store) -> None:
-    """What no worker took is handed over later; once it has, no more."""
     first = await put(store)
     await take(store, "ana")
     assert await Answers(store).list_owed(60.0, 10) == []
@@ -39,7 +38,6 @@ async def test_an_answer_is_owed_until_its_turn_has_it(store: Store) -> None:
 async def test_a_yes_is_neither_void_nor_lapsed_once_its_call_has_begun(
     store: Store, key: str, nonce: str, doubt_of: int, stands: bool
 ) -> None:
-    """A ticket of its call in that turn, whatever the arguments; of a call in doubt one of a later try."""
     first = await put(store, question(doubt_of=doubt_of))
     await take(store, "ana")
     if key:
@@ -62,7 +60,6 @@ async def race(stores: list[Store], settings: int) -> list[bool]:
 
 @pytest.mark.parametrize("verdicts", [1, 2])
 async def test_of_fifty_who_race_exactly_one_settles(store: Store, store_url: str, verdicts: int) -> None:
-    """Two gateways on one store: one answer is taken, all others find it there, and no yes stands beside a no."""
     await put(store)
     async with open_store(store_url) as second:
         taken = await race([store, second], verdicts)
@@ -74,7 +71,6 @@ async def test_of_fifty_who_race_exactly_one_settles(store: Store, store_url: st
 
 
 async def test_a_race_for_a_quorum_takes_as_many_as_it_needs(store: Store, store_url: str) -> None:
-    """Three are wanted, fifty come: three are taken, in an order without a gap."""
     await put(store, question(quorum=3))
     async with open_store(store_url) as second:
         taken = await race([store, second], 1)

@@ -12,7 +12,6 @@ TURN = TurnKey("main", "s", "t")
 
 
 async def test_a_question_waits_until_it_is_settled(store: Store) -> None:
-    """From the moment of the answer that settled it; other turns' are not read."""
     await put(store)
     await put(store, question("main.s.u.c1.1", turn="u"))
     found = await TurnWaits(store).read(TURN)
@@ -27,7 +26,6 @@ async def test_a_question_waits_until_it_is_settled(store: Store) -> None:
 
 
 async def test_a_question_is_over_when_its_time_is(store: Store) -> None:
-    """At its deadline, whoever writes that down later."""
     await put(store)
     await store.run(
         lambda connection: connection.execute(update(QUESTIONS).values(last_at=QUESTIONS.c.opened_at)).close()

@@ -41,13 +41,11 @@ def records(found: dict[str, list[str]]) -> Callable[[str], Sequence[str]]:
 
 
 def public(key: rsa.RSAPrivateKey) -> str:
-    """The record of a key."""
     form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return f"v=DKIM1; k=rsa; p={base64.b64encode(key.public_key().public_bytes(*form)).decode()}"
 
 
 def private(key: rsa.RSAPrivateKey) -> bytes:
-    """The same as dkimpy signs with it."""
     form = (serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
     return key.private_bytes(*form)
 
@@ -88,7 +86,6 @@ def by_dkim(raw: bytes, found: dict[str, list[str]] | None = None) -> Authentici
 
 
 def by_results(raw: bytes) -> Authenticity:
-    """Judged by what our own server says of it."""
     return authenticate(b"Received: by mx.example.com\r\n" + raw, server=OUR_SERVER).judge(txt_lookup_of({}))
 
 
@@ -112,7 +109,6 @@ def test_published_sample_verifies() -> None:
 @pytest.mark.parametrize("header", [b"simple", b"relaxed"])
 @pytest.mark.parametrize("text", ["Yes", "a  \t b \n\n\nc\t\n\n", "", "\n\n", " \n ", " \n\n", "a\n "])
 def test_signatures_of_another_hand_hold(text: str, header: bytes, body: bytes, algorithm: bytes) -> None:
-    """Whatever form a signature takes, what dkimpy signs is proven, through what is done to the body before."""
     raw = signed(mail(text), canonical=(header, body), algorithm=algorithm)
     form = (serialization.Encoding.Raw, serialization.PublicFormat.Raw)
     ed = f"v=DKIM1; k=ed25519; p={base64.b64encode(ED.public_key().public_bytes(*form)).decode()}"
@@ -122,7 +118,6 @@ def test_signatures_of_another_hand_hold(text: str, header: bytes, body: bytes, 
 
 
 def test_signature_holds_with_bare_line_ends() -> None:
-    """Mail servers hand mail on with `\\n`, as IMAP servers keep it."""
     assert by_dkim(signed().replace(b"\r\n", b"\n")).why == ""
 
 
@@ -136,14 +131,12 @@ def test_signature_holds_with_bare_line_ends() -> None:
     ],
 )
 def test_changed_mail_is_not_proven(old: bytes, new: bytes) -> None:
-    """A signature covers body, sender, recipients and subject."""
     raw = signed()
     assert old in raw
     assert by_dkim(raw.replace(old, new)).why == "the signature does not hold"
 
 
 def test_second_signature_counts_where_the_first_does_not_hold() -> None:
-    """Relays add signatures of their own, which may be broken."""
     broken = signed(domain="example.org").partition(b"\r\nFrom:")[0].replace(b"bh=", b"bh=AAAA")
     assert by_dkim(broken + b"\r\n" + signed()).why == ""
 
@@ -163,7 +156,6 @@ def test_second_signature_counts_where_the_first_does_not_hold() -> None:
     ],
 )
 def test_signature_that_proves_nothing_of_the_sender_is_told(raw: bytes, why: str) -> None:
-    """Another's, one below, one that leaves the end open, an old algorithm, one without From."""
     assert by_dkim(raw, {**KEYS, "s1._domainkey.example.net": [public(RSA)]}).why == why
 
 
@@ -184,14 +176,11 @@ def test_signature_that_proves_nothing_of_the_sender_is_told(raw: bytes, why: st
     ],
 )
 def test_key_that_cannot_be_used_proves_nothing(keys: list[str]) -> None:
-    """Revoked, broken, endless, somebody else's, or two of them."""
     assert by_dkim(signed(), {"s1._domainkey.example.org": keys}).why == "the signature does not hold"
 
 
 @pytest.mark.parametrize("error", [OSError("no answer"), LookupError("none"), TimeoutError()])
 def test_dns_that_does_not_answer_proves_nothing(error: Exception) -> None:
-    """No key, no proof; it is said that trying again may help."""
-
     def silent(name: str) -> list[str]:
         raise error
 
@@ -213,8 +202,6 @@ def test_domain_above_may_sign_where_dmarc_finds_both_of_one_organisation() -> N
 
 
 def test_dmarc_record_that_cannot_be_looked_up_stops_a_domain_above() -> None:
-    """It may say that the domain signs itself."""
-
     def half(name: str) -> Sequence[str]:
         if name.startswith("_dmarc."):
             raise OSError("no answer")
@@ -226,7 +213,6 @@ def test_dmarc_record_that_cannot_be_looked_up_stops_a_domain_above() -> None:
 
 
 def test_only_names_above_reach_a_domain() -> None:
-    """A name below, a neighbour or an ending alone does not speak for a domain."""
     assert reaches("example.org", "example.org")
     assert reaches("example.org", "a.b.example.org")
     assert not reaches("mail.example.org", "example.org")
@@ -257,7 +243,6 @@ def test_only_names_above_reach_a_domain() -> None:
     ],
 )
 def test_sender_that_is_not_clear_is_nobody(sender: str, why: str) -> None:
-    """Two readers of such a From may see two senders: no verdict helps."""
     found = authenticate(mail("Yes", sender=sender), provider=ProviderVerdict(dmarc="PASS", spf="PASS")).verdict
     assert found == Authenticity("", "", why)
 
@@ -275,7 +260,6 @@ def test_sender_that_is_not_clear_is_nobody(sender: str, why: str) -> None:
     ],
 )
 def test_sender_is_read_as_people_write_it(sender: str) -> None:
-    """Names, comments, and one's own address as one's name."""
     assert by_results(with_results(PASSED, raw=mail("Yes", sender=sender))).sender == ANA
 
 
@@ -283,14 +267,12 @@ def test_sender_is_read_as_people_write_it(sender: str) -> None:
     "field", ["From: ana@example.org", "To: x@example.com", "Subject: x", "Content-Type: text/html"]
 )
 def test_fields_that_stand_twice_prove_nothing(field: str) -> None:
-    """A signature covers the lower of two, a reader sees the upper."""
     raw = signed()
     assert by_dkim(field.encode() + b"\r\n" + raw).by == ""
     assert by_results(field.encode() + b"\r\n" + with_results(PASSED)).by == ""
 
 
 def test_verdict_of_our_own_server_counts() -> None:
-    """DMARC passed for the very domain of From, as our server says, in any case."""
     found = by_results(with_results("MX.example.com 1; spf=none; DMARC=Pass (p=REJECT; x) header.from=Example.org"))
     assert (found.sender, found.by, found.why) == (ANA, "results", "")
 
@@ -326,17 +308,14 @@ def test_verdict_of_our_own_server_counts() -> None:
     ],
 )
 def test_no_other_verdict_counts(values: tuple[str, ...]) -> None:
-    """Other servers', other domains', forged ones beside ours, comments, quotes, and whatever is not `pass`."""
     assert by_results(with_results(*values)).by == ""
 
 
 def test_the_one_of_ours_counts_below_those_of_others() -> None:
-    """A relay behind our server may add its own on top; it is not asked."""
     assert by_results(with_results("inner.example.com; none", PASSED)).why == ""
 
 
 def test_given_means_decides_alone() -> None:
-    """Where one says no, no other is asked."""
     raw = with_results(PASSED, raw=signed())
     assert authenticate(raw, dkim=False).verdict.why == "nothing is set up that proves who sends"
     denied = ProviderVerdict(dmarc="FAIL")
@@ -346,13 +325,11 @@ def test_given_means_decides_alone() -> None:
 
 @pytest.mark.parametrize("dmarc", ["", "FAIL", "GRAY", "PROCESSING_FAILED", "unknown", "passed"])
 def test_only_pass_of_a_provider_counts(dmarc: str) -> None:
-    """Every other word, known or new, is none."""
     assert authenticate(REPLY, provider=ProviderVerdict(dmarc=dmarc)).verdict.why == "DMARC did not pass"
     assert authenticate(REPLY, provider=ProviderVerdict(dmarc=" Pass ")).verdict.by == "provider"
 
 
 def test_mail_brought_by_the_senders_own_server_is_theirs_in_whole() -> None:
-    """SPF passed for the sender's domain, so nobody else sends it again."""
     spf = "mx.example.com; spf=pass smtp.mailfrom=ana@example.org; dmarc=pass header.from=example.org"
     assert by_results(with_results(spf)).recipients == (TO,)
     verdict = ProviderVerdict(dmarc="PASS", spf="PASS", envelope_from="ana@example.org")
@@ -370,7 +347,6 @@ def test_mail_brought_by_the_senders_own_server_is_theirs_in_whole() -> None:
     ],
 )
 def test_old_mail_that_another_sends_again_is_bound_to_what_its_signature_covers(spf: str) -> None:
-    """A `Yes` signed for somebody else, brought to a request's address by another, names no recipient of ours."""
     elsewhere = REPLY.replace(f"To: {TO}".encode(), b"To: bob@example.net")
     results = f"mx.example.com; {spf}dmarc=pass header.from=example.org"
     again = f"Cc: {TO}\r\n".encode() + signed(elsewhere)
@@ -390,7 +366,6 @@ def test_old_mail_that_another_sends_again_is_bound_to_what_its_signature_covers
 
 
 def test_list_that_changed_a_mail_has_no_proof() -> None:
-    """A mailing list's foot breaks the signature: such a mail decides nothing."""
     listed = signed().replace(b"Subject: Re:", b"Subject: [finance] Re:") + b"\r\n____\r\nfinance mailing list\r\n"
     assert by_dkim(listed).why == "the signature does not hold"
 
@@ -399,14 +374,12 @@ def test_list_that_changed_a_mail_has_no_proof() -> None:
     "body", ["a" + " " * 2_000_000 + "b", "\n" * 2_000_000, "a\n" * 1_000_000, " \t" * 1_000_000], ids=lambda b: b[:3]
 )
 def test_signature_over_a_body_that_hangs_others_is_checked(body: str) -> None:
-    """dkimpy alone takes minutes for a run of two million blanks."""
     head = b"v=1; a=rsa-sha256; c=relaxed/relaxed; d=example.org; s=s1; h=from; bh=AAAA; b=AAAA"
     assert by_dkim(b"DKIM-Signature: " + head + b"\r\n" + mail(body)).why == "the signature does not hold"
 
 
 @pytest.mark.parametrize("blank", [b"\r\n ", b" ", b":", b";", b"=", b"b=", b"h=from;"])
 def test_signature_field_of_any_length_ends(blank: bytes) -> None:
-    """Endless fields are not tried at all."""
     for size in (4_000, 120_000):
         field = b"DKIM-Signature: v=1; a=rsa-sha256; d=example.org; s=s1; h=from; bh=AAAA; b=AAAA" + blank * (
             size // len(blank)
@@ -416,13 +389,11 @@ def test_signature_field_of_any_length_ends(blank: bytes) -> None:
 
 @pytest.mark.parametrize("text", ["(", '"', ";", "=", "a=b ", "\\(", "x;a=b;"])
 def test_results_are_read_in_time_that_grows_with_their_length(text: str) -> None:
-    """Twice the field is twice the work."""
     once, twice = (work(lambda size=size: parse_results("mx; " + text * size)) for size in (1_000, 2_000))  # type: ignore[misc]
     assert twice <= 2.2 * once + 200
 
 
 def test_results_are_read_as_the_standard_shows_them() -> None:
-    """Versions, comments, reasons in quotes and properties."""
     read = parse_results(
         'Example.com 1 (host) ; spf = pass (p q) smtp.mailfrom="a b@x.org" ;'
         'dkim/1=fail reason="b; = \\"c" header.d=x.org;'
@@ -440,7 +411,6 @@ SIGNED = signed()
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 900), st.booleans())
 def test_no_bytes_raise_or_are_proven(put: bytes, at: int, whole: bool) -> None:
-    """Nothing but the signed mail itself is proven, whatever is put into it, and nothing raises."""
     raw = SIGNED
     forged = put if whole else raw[:at] + put + raw[at:]
     for found in (

@@ -16,7 +16,6 @@ LETTERS = st.lists(st.sampled_from((b"a", b" ", b"\t", b"\n", b"\n\n", b" \n", b
 @pytest.mark.parametrize("form", ["simple", "relaxed"])
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 65_536])
 def test_pieces_are_hashed_as_the_whole(form: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blanks, line ends and empty lines at the end may lie across the edges of pieces."""
     monkeypatch.setattr(body_hash, "_PIECE", piece)
 
     @settings(max_examples=200, deadline=None)
@@ -30,7 +29,6 @@ def test_pieces_are_hashed_as_the_whole(form: str, piece: int, monkeypatch: pyte
 
 
 def test_what_is_too_much_work_has_no_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its bytes in all forms together, or by the time that it takes; and a form that there is none of."""
     assert BodyHashes(b"a").of("other") is None
     monkeypatch.setattr(body_hash, "MAIL_HASHED_BYTES", 3)
     hashes = BodyHashes(b"ab")

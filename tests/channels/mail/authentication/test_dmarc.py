@@ -10,7 +10,6 @@ NONE = "the sender's domain has no DMARC record that lets a domain above sign"
 
 
 def test_the_walk_takes_eight_steps_at_most() -> None:
-    """From a name of more than eight labels on with its last seven, as the standard's example does."""
     assert walked_names("a.mail.example.com") == (
         "_dmarc.a.mail.example.com",
         "_dmarc.mail.example.com",
@@ -44,14 +43,12 @@ def test_the_walk_takes_eight_steps_at_most() -> None:
     ],
 )
 def test_a_domain_above_signs_by_the_record_that_says_so(records: dict[str, list[str]], why: str) -> None:
-    """`b.example.com` for `a.b.example.com`."""
     found = {name: list[str]() for name in walked_names("a.b.example.com")}
     found |= {f"_dmarc.{name}": texts for name, texts in records.items()}
     assert may_not_sign("b.example.com", "a.b.example.com", txt_lookup_of(found)) == why
 
 
 def test_what_is_not_known_stops_it() -> None:
-    """A name in between may say anything."""
     found = {"_dmarc.a.b.example.com": list[str](), "_dmarc.b.example.com": ["v=DMARC1"], "_dmarc.example.com": None}
     result = may_not_sign("b.example.com", "a.b.example.com", txt_lookup_of(found))
     assert result == "the sender's DMARC record cannot be looked up now"

@@ -24,18 +24,15 @@ async def asked(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
 
 
 async def test_texts_of_a_name_are_joined_from_their_strings() -> None:
-    """A long key stands in several strings of one record."""
     assert await lookup_txt("s1._domainkey.example.org") == ["v=DKIM1; p=AABB"]
 
 
 async def test_name_without_texts_has_none() -> None:
-    """Neither one that does not exist, nor one that holds no texts."""
     assert await lookup_txt("none.example.org") == []
     assert await lookup_txt("empty.example.org") == []
 
 
 async def test_server_that_does_not_answer_is_an_error_of_the_world(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody knows then, and it ends."""
     monkeypatch.setattr(dns_names, "MAIL_LOOKUP_SECONDS", 0.2)
     with pytest.raises(OSError, match="does not answer"):
         await lookup_txt("mute.example.org")

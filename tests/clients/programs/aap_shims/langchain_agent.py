@@ -11,6 +11,5 @@ refund: Any = None
 
 
 async def run(model: Any, gate: AsyncGate, text: str) -> str:
-    """Runs the agent, all of whose calls are asked about."""
     agent = create_agent(model, [refund], middleware=[ApprovalMiddleware(async_gate=gate)])
     return str((await agent.ainvoke({"messages": [("user", text)]}))["messages"][-1].text)

@@ -11,7 +11,6 @@ refund: Any = None
 
 
 async def run(model: Any, gate: AsyncGate, text: str) -> str:
-    """Runs the agent, all of whose calls are asked about."""
     agent = Agent("clerk", model=model, tools=[function_tool(refund)])
     Approvals(gate=gate).protect(agent)
     return str((await Runner.run(agent, text)).final_output)
