@@ -4,7 +4,7 @@ import asyncio
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import pytest
+from tables import table
 from temporalio.client import Client
 
 from signoff.contracts.clock import Clock, system_clock
@@ -50,7 +50,7 @@ async def test_a_clock_that_is_wrong_here_is_told_of_both(client: Client, tmp_pa
     assert "until then answers may count as late before their deadline" in clock_problem("the store", -LATE)
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(5, False), (6, True), (-5, False), (-6, True)])
+@table(("seconds", "expected"), [(5, False), (6, True), (-5, False), (-6, True)])
 def test_a_few_seconds_are_nothing(seconds: int, expected: bool) -> None:
     assert bool(clock_problem("the store", timedelta(seconds=seconds))) is expected
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from documents import PAGES, ROOT, Block, blocks, shell_lines
+from tables import table
 from temporalio.client import Client
 from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
 
@@ -88,7 +89,7 @@ def test_python_of_every_example_type_checks(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("block", SHOWN, ids=lambda block: block.file)
+@table("block", SHOWN, ids=lambda block: block.file)
 def test_what_is_shown_of_an_example_is_its_file(block: Block) -> None:
     mark = "//" if block.language == "js" else "#"
     assert block.text == f"{mark} {block.file}\n{(ROOT / block.file).read_text(encoding='utf-8')}"

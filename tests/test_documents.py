@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 from documents import PAGES, ROOT, anchors, links, marked_rows, named, names, page, row_markers, shell_lines, tables
 from fastapi.routing import APIRoute
+from tables import table
 
 from signoff.cli.main import COMMANDS, _load_command
 from signoff.contracts import limits
@@ -97,7 +98,7 @@ def test_no_test_proves_more_than_three_rows_at_once() -> None:
     assert {name: rows for name, rows in marked_rows().items() if len(rows) > 3} == {}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@table("path", PAGES, ids=lambda path: path.name)
 def test_relative_links_resolve(path: Path) -> None:
     for target in links(path):
         if target.startswith(("http://", "https://")):
@@ -165,7 +166,7 @@ def test_every_gate_is_documented_in_its_order() -> None:
     assert listed == list(get_args(GateName))
 
 
-@pytest.mark.parametrize(
+@table(
     ("heading", "fields"),
     [
         ("Sections", set(ManifestSection.model_fields)),

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 from documents import PAGES, ROOT, blocks
+from tables import table
 
 import signoff
 from signoff.contracts import errors
@@ -47,7 +48,7 @@ def test_the_face_is_these_names_and_every_error() -> None:
     assert set(signoff.__all__) == {"__version__", *FACE, *every}
 
 
-@pytest.mark.parametrize("face", FACES)
+@table("face", FACES)
 def test_every_name_of_a_face_is_there_and_known_to_type_checkers(face: str) -> None:
     module = import_module(face)
     page_text = {
@@ -88,12 +89,12 @@ def imported(text: str) -> Iterator[str]:
         yield from (name for name in names if name.partition(".")[0] == "signoff")
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.relative_to(ROOT / "examples").as_posix())
+@table("path", EXAMPLES, ids=lambda path: path.relative_to(ROOT / "examples").as_posix())
 def test_examples_import_the_face_alone(path: Path) -> None:
     assert set(imported(path.read_text(encoding="utf-8"))) <= set(FACES)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+@table("page", PAGES, ids=lambda path: path.name)
 def test_documents_import_the_face_alone(page: Path) -> None:
     assert {name for block in blocks(page, "python") for name in imported(block.text)} <= set(FACES)
 

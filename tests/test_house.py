@@ -13,6 +13,7 @@ from pathlib import Path
 import grimp
 import pytest
 from documents import PACKAGE, parsed
+from tables import table
 
 import signoff
 from tools import mutants
@@ -70,13 +71,13 @@ def test_the_package_holds_four_links_and_each_leads_to_the_top() -> None:
     assert [name for name in LINKED if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("part", package_parts())
+@table("part", package_parts())
 def test_the_map_names_every_part(part: str) -> None:
     place = part if part in LINKED else f"src/signoff/{part}"
     assert f"](../../{place})" in (ROOT / "docs" / "internal" / "architecture.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", sorted(mutants.AREAS))
+@table("name", sorted(mutants.AREAS))
 def test_what_is_mutated_and_what_has_to_notice_is_there(name: str) -> None:
     """Every path that `tools/mutants.py` names leads to something: what has moved would be passed over."""
     area = mutants.AREAS[name]
@@ -162,7 +163,7 @@ def test_constraints_are_names_and_versions_only() -> None:
     assert {"temporalio", "pytest", "ruff"} <= set(_pinned()) & set(declared)
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+@table("lock", LOCKS, ids=lambda lock: lock.name)
 def test_lock_holds_the_hash_of_every_file_and_no_host(lock: Lock) -> None:
     text = (FOLDER / f"{lock.name}.txt").read_text()
     block = r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+(?: ; [^\\\n]+)?(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n"
@@ -182,7 +183,7 @@ def test_locks_hold_every_requirement_that_is_declared() -> None:
         assert names - locked == set(), lock.name
 
 
-@pytest.mark.parametrize("file", ["Makefile", "Dockerfile"])
+@table("file", ["Makefile", "Dockerfile"])
 def test_nothing_is_installed_without_a_hash(file: str) -> None:
     text = (ROOT / file).read_text().replace("\\\n", " ")
     text = re.sub(r"^(PIP|LOCKED) := .*$", "", text, flags=re.M)
@@ -218,7 +219,7 @@ def _branches_on_a_version(path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "workflows").glob("*.py")), ids=lambda path: path.name)
+@table("path", sorted((PACKAGE / "workflows").glob("*.py")), ids=lambda path: path.name)
 def test_no_workflow_branches_on_a_version(path: Path) -> None:
     """A branch on a patch or a version behind a local activity makes histories that nothing can read again.
 
@@ -358,7 +359,7 @@ def test_a_comparison_of_arguments_by_equality_is_noticed(tmp_path: Path, compar
     assert len(_equal_arguments(path)) == 1
 
 
-@pytest.mark.parametrize("part", [each for each in package_parts() if not each.endswith(".py")])
+@table("part", [each for each in package_parts() if not each.endswith(".py")])
 def test_each_folder_has_a_readme_whose_links_exist(part: str) -> None:
     page = PACKAGE / part / "README.md"
     text = page.read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from tables import table
 
 from signoff.contracts.names import VERSION
 from tools.release.artifacts import BuildFault, build, links_in, without_links, write_checksums
@@ -32,7 +33,7 @@ DAY = date(2026, 11, 24)
 WHOLE = "# Changelog\n\n## 1.2.0 (2026-11-24)\n\n- One more thing.\n\n## 1.1.0 (2026-10-01)\n\n- A thing.\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         (WHOLE, ""),

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import NotCanonical
@@ -70,7 +71,7 @@ def test_a_signed_decision_survives_its_way_through_histories() -> None:
     assert SIGNER.sign_decision(east) == signed
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         {"approval_id": "main.s.t.c1.2"},
@@ -123,7 +124,7 @@ def test_what_was_signed_before_a_field_existed_verifies_after() -> None:
     assert not CHECK.check_decision(Grown.model_validate({**signed.model_dump(), "mood": "angry"}))
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         {"tenant": "other"},
@@ -150,7 +151,7 @@ def test_a_principal_is_bound_to_what_it_asked_for(change: dict[str, Any]) -> No
     assert not CHECK.check_principal(ASKED.model_copy(update=change))
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         {"user": "bo"},
@@ -182,7 +183,7 @@ def test_what_tools_add_to_the_context_breaks_no_signature() -> None:
     assert CHECK.check_principal(ASKED.model_copy(update={"extra": extra}))
 
 
-@pytest.mark.parametrize(
+@table(
     ("place", "holds"),
     [
         (("refunds", "1", ("pay",)), True),
@@ -294,7 +295,7 @@ def test_bytes_are_signed_for_one_purpose() -> None:
     assert not check.check_bytes("checkpoint", b"heads", signer.sign_bytes("checkpoint", b"heads"), at=NOW)
 
 
-@pytest.mark.parametrize("args", [{"amount": 2**60}, {"amount": float("nan"), "to": "\ud800"}])
+@table("args", [{"amount": 2**60}, {"amount": float("nan"), "to": "\ud800"}])
 def test_what_has_no_canonical_form_is_not_signed(args: dict[str, Any]) -> None:
     odd = DECISION.model_copy(update={"edited_args": args})
     with pytest.raises(NotCanonical):

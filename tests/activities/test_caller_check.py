@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from activity_kit import TURN, decision, environment, pinned
+from tables import table
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
@@ -41,26 +42,26 @@ TASKS = {
 }
 
 
-@pytest.mark.parametrize("name", TASKS)
+@table("name", TASKS)
 def test_the_turn_itself_may_have_its_activities_run(name: str) -> None:
     assert own_problem(ActivityCaller(names.ACTOR_TURN, TURN.workflow_id, name, "1"), [TASKS[name]]) == ""
 
 
-@pytest.mark.parametrize("name", TASKS)
-@pytest.mark.parametrize("kind", ["", "Foreign", names.SESSION])
+@table("name", TASKS)
+@table("kind", ["", "Foreign", names.SESSION])
 def test_nothing_but_a_turn_may(name: str, kind: str) -> None:
     problem = own_problem(ActivityCaller(kind, TURN.workflow_id, name, "1"), [TASKS[name]])
     assert problem == "this activity runs only inside a turn"
 
 
-@pytest.mark.parametrize("name", [names.MODEL, names.GATE, names.IDENTIFY, names.ANSWERS])
+@table("name", [names.MODEL, names.GATE, names.IDENTIFY, names.ANSWERS])
 def test_no_turn_may_for_another(name: str) -> None:
     """Else one could ask who may decide in another's name, or have its calls judged."""
     problem = own_problem(ActivityCaller(names.ACTOR_TURN, "turn/main/s/other", name, "1"), [TASKS[name]])
     assert problem == "its task names another turn"
 
 
-@pytest.mark.parametrize(
+@table(
     "args",
     [
         [identified(tenant="other")],
@@ -113,6 +114,6 @@ async def test_what_is_refused_is_not_run_nor_tried_again(
     assert f"refused to run an activity: {problem}" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["pay", names.OUTCOME])
+@table("name", ["pay", names.OUTCOME])
 def test_tools_are_left_to_check_their_caller_themselves(name: str) -> None:
     assert own_problem(ActivityCaller("", "", name, "1"), [None]) == ""

@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 from activity_kit import TURN, environment, run, summary, task_for, worker_deps
+from tables import table
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.activities import capability_backends
@@ -254,7 +255,7 @@ LONG = f"https://{'a.' * 110}example/"
 
 
 @pytest.mark.row("E47")
-@pytest.mark.parametrize(
+@table(
     ("url", "expected"),
     [
         ("https://evil.example/", "https://evil.example:443"),
@@ -279,7 +280,7 @@ async def test_no_other_host_is_reached(url: str, expected: str) -> None:
     assert (refused.value.code, str(refused.value)) == ("HOST_NOT_ALLOWED", f"HOST_NOT_ALLOWED: {expected}")
 
 
-@pytest.mark.parametrize("name", ["Host", "host", "HOST"])
+@table("name", ["Host", "host", "HOST"])
 async def test_a_handler_names_no_host_beside_the_address(name: str) -> None:
     """What stands before a declared host would send the request on by it."""
     with pytest.raises(CapabilityError, match=r"^HOST_NOT_ALLOWED: a `host` header is not the handler's to give$"):
@@ -457,7 +458,7 @@ async def test_a_reply_that_cannot_be_read_is_a_lost_connection() -> None:
     assert str(failed.value) == "api.example.com: DecodingError"
 
 
-@pytest.mark.parametrize(
+@table(
     ("queue", "program", "refused"),
     [
         ("", "no-such-program", True),

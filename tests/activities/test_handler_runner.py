@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from activity_kit import begun, environment, permit_for, pinned, run, summary, task_for, worker_deps
+from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.handler_runner import tool_context_of
@@ -101,7 +102,7 @@ async def test_an_error_text_does_not_quote_a_secret_argument(store: Store, fail
     assert summary(reply) == ("execution_failed", "login with [hidden] as Ana failed")
 
 
-@pytest.mark.parametrize(
+@table(
     ("pin", "text", "told_as"),
     [
         ("abc", "abcd abc", "[hidden]d [hidden]"),
@@ -119,7 +120,7 @@ def test_every_value_inside_a_secret_argument_is_hidden(pin: Any, text: str, tol
 PEM = "-----BEGIN KEY-----\nabc\"def\\ghi'é\n-----END KEY-----"
 
 
-@pytest.mark.parametrize(
+@table(
     "quote",
     [
         str,
@@ -168,7 +169,7 @@ async def _context(ctx: Any, **fields: Any) -> ToolContext:
     return await environment().run(make)
 
 
-@pytest.mark.parametrize(
+@table(
     ("user", "human"),
     [
         (Principal(user="ana2"), "ana"),

@@ -11,6 +11,7 @@ from activity_kit import asked as asked_by_gates
 from activity_kit import decision, environment, worker_deps
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.identify_activity import IdentifyActivity, SignatureEvidence, check_authority, evidence_of
@@ -77,7 +78,7 @@ def test_a_listed_person_may() -> None:
         assert judged(asked(approvers=approvers), ANA) == yes
 
 
-@pytest.mark.parametrize(
+@table(
     ("person", "approvers"),
     [
         (None, ("user:ana",)),
@@ -120,9 +121,9 @@ def test_outside_development_nothing_unsigned_counts() -> None:
     assert taken == Authority(allowed=True, subject="ana", person_id="ana", name="Ana", assurance="none", unsigned=True)
 
 
-@pytest.mark.parametrize("subject", ["ana", ""])
-@pytest.mark.parametrize("development", [True, False])
-@pytest.mark.parametrize("accept", [True, False])
+@table("subject", ["ana", ""])
+@table("development", [True, False])
+@table("accept", [True, False])
 def test_a_signature_that_does_not_verify_is_refused(subject: str, development: bool, accept: bool) -> None:
     task = asked({"subject": subject}, accept_unsigned=accept)
     found = judged(task, ANA, kind="forged", development=development)
@@ -143,8 +144,8 @@ def test_a_signed_answer_names_somebody() -> None:
     assert found == Authority(allowed=False, code="not_allowed")
 
 
-@pytest.mark.parametrize("need", ASSURANCES)
-@pytest.mark.parametrize("have", ASSURANCES)
+@table("need", ASSURANCES)
+@table("have", ASSURANCES)
 def test_assurance_is_at_least_what_the_policy_asks(have: Any, need: Any) -> None:
     enough = ASSURANCES.index(have) >= ASSURANCES.index(need)
     task = asked({"assurance": have}, min_assurance=need, accept_unsigned=True)
@@ -156,7 +157,7 @@ def test_assurance_is_at_least_what_the_policy_asks(have: Any, need: Any) -> Non
     assert (bare.subject, bare.name, bare.assurance, bare.unsigned) == ("ana", "Ana", "none", True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("development", "accept", "need", "allowed"),
     [
         (True, False, "channel", True),
@@ -193,7 +194,7 @@ def test_an_approver_of_their_own_needs_nobody_s_place() -> None:
     assert (found.allowed, found.on_behalf) == (True, "")
 
 
-@pytest.mark.parametrize(
+@table(
     ("people", "why"),
     [
         ((absent(ANA, "cy"), BO, Person(id="cy")), "delegated to somebody else"),
@@ -208,7 +209,7 @@ def test_a_delegation_that_does_not_hold(people: tuple[Person, ...], why: str) -
     assert (found.allowed, found.code, found.on_behalf) == (False, "not_allowed", ""), why
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "hours", "allowed"),
     [
         ("unsigned", 0.5, True),
@@ -532,7 +533,7 @@ async def test_what_came_past_the_gateway_is_not_remembered(store: Store, profil
     assert (other.allowed, other.code, other.receipt.message) == (False, "not_allowed", "")
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "kind", "moment"),
     [
         ({}, "unsigned", NOW),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from activity_kit import worker_deps
+from tables import table
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.common import RetryPolicy
@@ -23,7 +24,7 @@ from signoff.worker import SignoffPlugin
 RUN = "run-1"
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "attempts", "final"),
     [
         (ValueError("x"), 0, False),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from activity_kit import ARGS, TURN, about, asked, decision, permit_for, pinned, worker_deps
 from signed_askers import signed_asker
+from tables import table
 from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
 from signoff.activities.permit_check import (
@@ -108,7 +109,7 @@ async def put(store: Store, tool: Tool) -> ApprovalRequest:
     return await asked(worker_deps(store, tool), tool)
 
 
-@pytest.mark.parametrize(
+@table(
     ("caller", "problem"),
     [
         (CALLER, ""),
@@ -263,8 +264,8 @@ async def test_an_approval_is_used_in_time(store: Store) -> None:
 ANA = Person(id="ana", tier="trusted", roles=("a", "b"))
 
 
-@pytest.mark.parametrize("development", [True, False])
-@pytest.mark.parametrize(
+@table("development", [True, False])
+@table(
     ("person", "sure"),
     [
         (ANA, True),
@@ -280,7 +281,7 @@ def test_the_directory_bears_a_requester_out(person: Person, sure: bool, develop
     assert is_believed(pinned(user=user), person, development=development) is sure
 
 
-@pytest.mark.parametrize("development", [True, False])
+@table("development", [True, False])
 def test_only_development_believes_a_stranger(development: bool) -> None:
     assert is_believed(pinned(), None, development=development) is development
 
@@ -348,7 +349,7 @@ def test_who_answers_is_named_by_the_policy_of_now_and_by_each_question() -> Non
     assert voters(terms, user=human).specs[0].requester_person == "human"
 
 
-@pytest.mark.parametrize(
+@table(
     ("asked_by", "terms", "after"),
     [
         ({}, {}, 60),
@@ -369,7 +370,7 @@ def test_an_escalation_counts_from_the_later_of_row_and_terms(
     assert found.escalations == (Escalation(OPENED + timedelta(seconds=after), BOSS),)
 
 
-@pytest.mark.parametrize(
+@table(
     ("asked_by", "terms"),
     [
         ({"escalate_to": ()}, {}),
@@ -406,7 +407,7 @@ def test_a_change_by_somebody_it_was_escalated_to_keeps_them() -> None:
     assert voters(nobody, edited).escalations == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("user", "expired"),
     [
         ({"issued_at": OPENED - ASKED + timedelta(seconds=1)}, False),
@@ -498,7 +499,7 @@ def test_what_is_asked_again_says_why() -> None:
     assert checked(bound(), problem="this was withdrawn") == PermitCheck("refuse", "this was withdrawn")
 
 
-@pytest.mark.parametrize(
+@table(
     ("mode", "proposers", "runs"),
     [
         ("off", (), False),
@@ -549,7 +550,7 @@ def test_arguments_that_were_changed_in_another_question_are_none_of_this() -> N
     assert worth(other, "of the first") == PermitCheck("refuse", OTHER)
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@table("count", [1, 2])
 def test_terms_that_people_did_not_meet_are_asked_anew_where_they_changed(count: int) -> None:
     two = Terms(approvers=("role:approvers",), quorum=2)
     mine = catalog_of([pay_tool(LEDGER, ApprovalPolicy())]).policy("pay").hash
@@ -564,8 +565,8 @@ def test_terms_that_people_did_not_meet_are_asked_anew_where_they_changed(count:
     assert checked(asked, yes(asked), yes(asked, "ana"), terms=two) == RUN
 
 
-@pytest.mark.parametrize("allowed_now", [True, False])
-@pytest.mark.parametrize("allowed_then", [True, False])
+@table("allowed_now", [True, False])
+@table("allowed_then", [True, False])
 def test_nobody_approves_their_own_call_unless_it_was_so_and_is(*, allowed_now: bool, allowed_then: bool) -> None:
     rules = ApprovalPolicy(allow_self_approval=allowed_now)
     asked = bound(approvers=("user:guest",), allow_self=allowed_then)
@@ -600,7 +601,7 @@ def test_an_answer_of_somebody_who_may_not_answer_now_is_asked_of_others() -> No
     assert checked(asked, yes(asked, approval_id="main.s.t.c1.2")) == PermitCheck("refuse", OTHER)
 
 
-@pytest.mark.parametrize(
+@table(
     ("terms", "asked", "answered", "runs"),
     [
         ({"timeout": 59.0}, {}, {}, False),
@@ -625,7 +626,7 @@ def test_a_signed_answer_came_while_the_terms_of_now_leave_time(
     assert found == (RUN if runs else late)
 
 
-@pytest.mark.parametrize(
+@table(
     ("span", "after", "runs"),
     [(30.0, 90.0, True), (30.0, 90.001, False), (29.5, 90.0, False)],
 )
@@ -684,7 +685,7 @@ def test_the_answer_that_completed_it_is_the_last_yes() -> None:
     assert (found.decisions, found.completed_at) == (tuple(given[:2]), OPENED + MINUTE + timedelta(seconds=1))
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "revision", "stale"),
     [
         ({}, 1, ""),
@@ -721,7 +722,7 @@ def test_a_no_to_this_very_action_holds_for_each_question_about_it() -> None:
     assert (elsewhere.problem, elsewhere.decisions) == ("", (yes(second),))
 
 
-@pytest.mark.parametrize(
+@table(
     ("answered", "after", "problem"),
     [
         ("denied", 120.0, "somebody denied this"),

@@ -19,6 +19,7 @@ from activity_kit import (
     worker_deps,
 )
 from signed_askers import signed_asker
+from tables import table
 from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
@@ -180,7 +181,7 @@ async def test_terms_that_were_changed_in_the_row_are_signed_by_nobody(store: St
     assert "about something else" in await kit.refused()
 
 
-@pytest.mark.parametrize("development", [True, False])
+@table("development", [True, False])
 def test_the_gateway_vouches_for_who_asks(development: bool) -> None:
     policy = SignaturePolicy(SIGNER.verifier(), development)
     user = asks()
@@ -197,8 +198,8 @@ def test_the_gateway_vouches_for_who_asks(development: bool) -> None:
         assert policy.requester_problem(pinned(user=given)) == problem
 
 
-@pytest.mark.parametrize("development", [True, False])
-@pytest.mark.parametrize("accept_unsigned", [True, False])
+@table("development", [True, False])
+@table("accept_unsigned", [True, False])
 def test_the_gateway_vouches_for_a_decision(development: bool, accept_unsigned: bool) -> None:
     policy = SignaturePolicy(SIGNER.verifier(), development)
     answer = SIGNER.sign_decision(decision(received_at=NOW, question_hash="0" * 64))
@@ -507,8 +508,8 @@ async def test_an_unsigned_word_about_a_try_counts_where_unsigned_answers_do(sto
         assert is_given_up(words, 1, deps.catalog.policy("pay"), signature_policy, seats) is counts
 
 
-@pytest.mark.parametrize("development", [True, False])
-@pytest.mark.parametrize(
+@table("development", [True, False])
+@table(
     ("extra", "sure"),
     [
         ({"user.team": "red", "route": "x"}, True),

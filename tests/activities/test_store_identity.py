@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from activity_kit import permit_for, pinned, task_for
+from tables import table
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ExecuteActivityInput, ExecuteWorkflowInput
 from turn_fixtures import GUEST, Ledger, pay_tool
@@ -58,7 +59,7 @@ def task_of_tool(store_id: str) -> Any:
     return task_for(tool, permit_for(tool, ctx=pinned(user=begun_with(store_id))))
 
 
-@pytest.mark.parametrize("make", [task_of_gates, task_of_tool])
+@table("make", [task_of_gates, task_of_tool])
 async def test_no_activity_runs_with_another_store(make: Any) -> None:
     behind, interceptor = _Next(), StoreInterceptor(OURS)
     with pytest.raises(ApplicationError, match=WHY) as refused:

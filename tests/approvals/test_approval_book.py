@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tables import table
 
 from signoff.approvals import deadlines
 from signoff.approvals.approval_book import ApprovalBook, envelope_problem, read_decision
@@ -128,7 +128,7 @@ class BookMachine(RuleBasedStateMachine):
 TestBook = BookMachine.TestCase
 
 
-@pytest.mark.parametrize(
+@table(
     "envelopes",
     [(), ({}, {}), (None,), ("yes",), ([],), (b"yes",), (7,), ({"x": "y" * DECISION_BYTES},), ({"x": object()},)],
 )
@@ -139,7 +139,7 @@ def test_what_is_not_one_small_object_is_malformed(envelopes: tuple[Any, ...]) -
     assert (receipt.status, receipt.code) == ("refused", "malformed")
 
 
-@pytest.mark.parametrize("verdict", ["", None, "yes", "APPROVED", "approve", 1, True, ["approved"], {"a": 1}])
+@table("verdict", ["", None, "yes", "APPROVED", "approve", 1, True, ["approved"], {"a": 1}])
 def test_an_unknown_verdict_is_never_an_approval(verdict: Any) -> None:
     receipt = read_decision([{"approval_id": IDS[0], "verdict": verdict}])
     assert isinstance(receipt, Receipt)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.approvals.argument_rows import (
     find,
@@ -46,7 +46,7 @@ def test_labels_and_formats_come_from_the_schema() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "kind"),
     [("x", "string"), (1, "number"), (True, "boolean"), (None, "null"), ([], "array"), ({}, "object")],
 )
@@ -68,7 +68,7 @@ def test_a_secret_is_not_opened() -> None:
     assert found == {"card": True, "logins.0.pin": True, "logins.0.user": False}
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "secret"),
     [("card", True), ("card.no", True), ("cards", False), ("logins.0.pin", True), ("logins.pin", True), ("pin", False)],
 )
@@ -76,7 +76,7 @@ def test_a_dotted_name_is_secret_if_it_lies_in_a_secret(name: str, secret: bool)
     assert is_secret(name, {"card", "logins.pin"}) is secret
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "value"),
     [
         ("a", {"b": [{"c": 1}]}),
@@ -92,7 +92,7 @@ def test_dotted_names_find_nested_values(name: str, value: Any) -> None:
     assert find({"a": {"b": [{"c": 1}]}, "x.y": 2}, name, None) == value
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "words"),
     [("totalCost", "Total cost"), ("total_cost", "Total cost"), ("IBAN", "IBAN"), ("user-id", "User id"), ("x", "X")],
 )
@@ -100,7 +100,7 @@ def test_names_read_as_words(name: str, words: str) -> None:
     assert humanise(name) == words
 
 
-@pytest.mark.parametrize(
+@table(
     "schema",
     [{"$ref": "#/$defs/A"}, {"$ref": "#/no"}, {"$ref": 3}, {"anyOf": 3}, None, [], "x", {"$ref": "http://a/b"}],
 )
@@ -116,13 +116,13 @@ def test_items_by_place_come_before_items_for_all() -> None:
     assert found == [("to.0.a", "date"), ("to.1.a", "email")]
 
 
-@pytest.mark.parametrize(("name", "pointer"), [("a/b", "a~1b"), ("a~b", "a~0b"), ("a~1b", "a~01b")])
+@table(("name", "pointer"), [("a/b", "a~1b"), ("a~b", "a~0b"), ("a~1b", "a~01b")])
 def test_references_are_json_pointers(name: str, pointer: str) -> None:
     node = SchemaNode({"$ref": f"#/$defs/{pointer}"}, {"$defs": {name: {"type": "string"}}})
     assert node.resolve().keywords == {"type": "string"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("items", "one_row"),
     [(["a" * 59, "b" * 59], True), (["a" * 59, "b" * 60], False), ([""] * 13, True), ([""] * 14, False)],
 )
@@ -130,7 +130,7 @@ def test_a_joined_row_has_at_most_120_characters(items: list[str], one_row: bool
     assert len(list(leaves({"to": items}, {}, ()))) == (1 if one_row else len(items))
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "words"),
     [("a_b", "A b"), ("X", "X"), ("toX", "To x"), ("toEU", "To EU"), ("XTo", "Xto"), ("AB_c", "AB c")],
 )
@@ -142,14 +142,14 @@ def test_a_very_long_name_is_cut_before_it_is_read() -> None:
     assert humanise("a" * 999) == "A" + "a" * 159
 
 
-@pytest.mark.parametrize("key", ["$ref", "anyOf", "oneOf", "allOf"])
+@table("key", ["$ref", "anyOf", "oneOf", "allOf"])
 def test_every_way_to_point_elsewhere_is_followed(key: str) -> None:
     target = "#/$defs/A" if key == "$ref" else [{"type": "integer", "title": "A"}, {"type": "null"}]
     root = {"$defs": {"A": {"type": "integer", "title": "A"}}}
     assert SchemaNode({key: target, "title": "B"}, root).resolve().keywords == {"type": "integer", "title": "B"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "kind"),
     [
         ({"type": "integer"}, "integer"),
@@ -171,9 +171,7 @@ def test_names_the_schema_does_not_list_have_its_schema_for_others() -> None:
     assert [format_of(leaf) for leaf in leaves({"a": "x", "b": "y"}, schema, ())] == ["date", "email"]
 
 
-@pytest.mark.parametrize(
-    ("title", "label"), [("Total Cost", "Total cost"), ("Total cost!", "Total cost!"), (" ", "Total cost")]
-)
+@table(("title", "label"), [("Total Cost", "Total cost"), ("Total cost!", "Total cost!"), (" ", "Total cost")])
 def test_a_title_the_library_made_up_is_no_title(title: str, label: str) -> None:
     (leaf,) = leaves({"total_cost": 1}, {"properties": {"total_cost": {"title": title}}}, ())
     assert leaf.label == label
@@ -205,7 +203,7 @@ def test_every_value_has_a_name_of_its_own_that_finds_it() -> None:
     assert all(find(args, name, None) == value for name, value in found)
 
 
-@pytest.mark.parametrize(
+@table(
     ("key", "step"),
     [
         ("a", "a"),

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.approvals import deadlines
 from signoff.approvals.approval_book import ApprovalBook
@@ -155,7 +155,7 @@ def test_all_that_a_turn_has_seen_is_in_its_own_stream() -> None:
     assert seen.take() == (entry(1).model_copy(update={"stream": "", "tenant": ""}),)
 
 
-@pytest.mark.parametrize("approval", [ID, "main.s.other.c1.1"])
+@table("approval", [ID, "main.s.other.c1.1"])
 def test_an_approval_of_the_turn_itself_is_named_by_its_call_alone(approval: str) -> None:
     turn = TurnKey("main", "s", "t")
     seen = AuditBuffer(turn)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import pytest
+from tables import table
 
 from signoff.approvals import audit_events
 from signoff.approvals.audit_buffer import fold_facts, unfold_facts
@@ -143,7 +144,7 @@ def became(code: str) -> dict[str, Any]:
     return {"code": code, "type": TYPES[code]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("built", "expected"),
     [
         pytest.param(
@@ -211,7 +212,7 @@ def test_a_question_names_its_actor_and_as_whom_the_directory_knows_the_requeste
     assert (facts["actor"], facts["requester"], facts["person_id"]) == ("desk", "guest", "u7")
 
 
-@pytest.mark.parametrize(("person", "told"), [("u7", "u7"), ("ana", None)])
+@table(("person", "told"), [("u7", "u7"), ("ana", None)])
 def test_who_answered_is_named_as_the_directory_knows_them_where_that_says_more(person: str, told: str | None) -> None:
     who = ANA.model_copy(update={"person_id": person})
     assert audit_events.attempt_entry(ANSWER, COUNTED, AT, who).data.get("person_id") == told
@@ -225,7 +226,7 @@ def test_the_entries_of_a_turn_name_its_requester_as_the_directory_knows_them() 
 RESOLUTION = {"name": "pay", "won": {"level": "session"}}
 
 
-@pytest.mark.parametrize(
+@table(
     ("built", "expected"),
     [
         (
@@ -276,7 +277,7 @@ VOTE = Vote(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("built", "expected"),
     [
         pytest.param(
@@ -395,7 +396,7 @@ RIGHT = {"digest": DIGEST, "rule": LARGE, "policy_hash": "p1"}
 PROVED = RIGHT | {"rule": LARGE.model_dump()}
 
 
-@pytest.mark.parametrize(
+@table(
     ("built", "expected"),
     [
         pytest.param(
@@ -588,7 +589,7 @@ BARE_FACTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("built", "expected"),
     [
         pytest.param(
@@ -656,7 +657,7 @@ def test_an_answer_without_delivery_id_is_known_by_its_moment_and_its_words() ->
     assert audit_events.attempt_entry(nameless, ACCEPTED, EARLIER).key != told.key
 
 
-@pytest.mark.parametrize("field", ["question_hash", "subject", "channel", "key_id", "signature"])
+@table("field", ["question_hash", "subject", "channel", "key_id", "signature"])
 def test_what_nobody_has_checked_is_cut_at_200_characters(field: str) -> None:
     long = BARE.model_copy(update={"delivery_id": "d8", field: "x" * 201})
     cut = BARE.model_copy(update={"delivery_id": "d8", field: "x" * 200})
@@ -666,7 +667,7 @@ def test_what_nobody_has_checked_is_cut_at_200_characters(field: str) -> None:
     assert told.data["verdict"] == "denied"
 
 
-@pytest.mark.parametrize("field", ["delivery_id", "approval_id"])
+@table("field", ["delivery_id", "approval_id"])
 def test_names_that_are_cut_are_told_apart_by_what_was_cut(field: str) -> None:
     one, other = (BARE.model_copy(update={"delivery_id": "d8", field: "x" * 200 + end}) for end in "ab")
     told = [audit_events.attempt_entry(each, ACCEPTED, AT) for each in (one, other)]
@@ -698,7 +699,7 @@ MALFORMED = Receipt(status="refused", code="malformed", message="a decision is o
 REFUSED = {"status": "refused", "receipt": "malformed", "message": "a decision is one JSON object"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("receipt", "stream", "named"),
     [
         pytest.param(MALFORMED, "admin/acme", {}, id="it named nothing: the tenant's own stream"),
@@ -736,7 +737,7 @@ LOST = SessionEvent(at=AT, what="turn", id="t0", status="accepted", code="lost")
 HEARD = {"session": "s1", "session_event": "result", "id": "r1", "status": "refused", "code": "late", "body": BODY}
 
 
-@pytest.mark.parametrize(
+@table(
     ("built", "expected"),
     [
         pytest.param(
@@ -798,7 +799,7 @@ def test_the_life_of_a_turn_is_told(built: Built, expected: AuditEntry) -> None:
 FREEZE = {"reason": "alarm", "channel": "", "tools": [], "until": None, "people": ()}
 
 
-@pytest.mark.parametrize(
+@table(
     ("built", "expected"),
     [
         pytest.param(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.approvals import binding
 from signoff.approvals.digest import call_digest, doubt_digest
@@ -31,7 +31,7 @@ def answer(**fields: Any) -> Decision:
     return a_decision(**{"revision": None} | fields)
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "revision", "named"),
     [
         ({"question_hash": HASH, "revision": 1}, 1, True),
@@ -80,7 +80,7 @@ def test_the_model_is_told_what_was_changed() -> None:
     assert hidden == "A person changed arguments of this call before it ran; they are hidden."
 
 
-@pytest.mark.parametrize(("count", "end"), [(10, ""), (11, "; and 1 more"), (13, "; and 3 more")])
+@table(("count", "end"), [(10, ""), (11, "; and 1 more"), (13, "; and 3 more")])
 def test_the_model_is_told_ten_changes_and_how_many_more(count: int, end: str) -> None:
     many = edit_note([], [row(f"a{n}", "1") for n in range(count)])
     assert many.endswith(f"; a9 is 1 (was nothing){end}.")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.approvals.card import CARD_BYTES, ROWS, ROWS_PER_ARGUMENT, draw_card, effect_sentence, render_card
 from signoff.contracts.approval import Card
@@ -57,7 +58,7 @@ def test_a_card_is_drawn_of_the_declaration_and_the_question() -> None:
     assert bare.effect.startswith("pay")
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "asked_note", "note"),
     [
         ({}, "", ""),
@@ -85,7 +86,7 @@ def test_a_label_says_of_an_argument_that_nobody_declared_it() -> None:
     assert labels == ["Whom ⟦U+27E6⟧not declared⟦U+27E7⟧", "Bcc ⟦not declared⟧"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("count", "named"),
     [
         (1, "`a0`"),
@@ -106,15 +107,13 @@ def test_the_effect_sentence_is_filled_from_the_arguments() -> None:
     assert effect(template, args, secrets=["card"]) == "Book flight TP 531, 420 EUR, for Ana / vip (——), card hidden"
 
 
-@pytest.mark.parametrize(
-    ("template", "sentence"), [("Pay {to}", "Pay Ana [hidden]"), ("", "pay: to Ana [hidden], pin hidden")]
-)
+@table(("template", "sentence"), [("Pay {to}", "Pay Ana [hidden]"), ("", "pay: to Ana [hidden], pin hidden")])
 def test_the_sentence_alone_repeats_no_secret(template: str, sentence: str) -> None:
     args = {"to": "Ana 9400x", "pin": "9400x"}
     assert effect_sentence(template, title="", tool="pay", args=args, secrets=("pin",)) == sentence
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     ["{totalCost}", "{{totalCost}}", "{0}", "{flight}", "{flight.__class__}", "%(totalCost)s", "{totalCost!r:>9}"],
 )
@@ -122,7 +121,7 @@ def test_an_arguments_text_is_never_a_template(value: str) -> None:
     assert effect("Book {flight} for {totalCost}", {**BOOK, "flight": value}) == f"Book {value} for 420"
 
 
-@pytest.mark.parametrize("template", ["{flight.__class__}", "{flight!r}", "{flight:>99999999}", "{flight.upper}"])
+@table("template", ["{flight.__class__}", "{flight!r}", "{flight:>99999999}", "{flight.upper}"])
 def test_a_template_is_names_and_nothing_else(template: str) -> None:
     assert effect(template, BOOK) == "—"
 

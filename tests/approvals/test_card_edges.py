@@ -1,6 +1,6 @@
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.approvals.approval_book import read_decision
 from signoff.approvals.argument_rows import find, is_secret, plural, value_line
@@ -35,7 +35,7 @@ def test_a_row_holds_all_there_is_to_a_value() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "limit", "line"),
     [
         ([], 9, VisibleLine("⟦empty⟧", 0)),
@@ -50,7 +50,7 @@ def test_a_container_on_one_line(value: Any, limit: int, line: VisibleLine) -> N
     assert value_line(value, limit) == line
 
 
-@pytest.mark.parametrize(("count", "words"), [(0, "0 values"), (1, "1 value"), (2, "2 values")])
+@table(("count", "words"), [(0, "0 values"), (1, "1 value"), (2, "2 values")])
 def test_one_is_one(count: int, words: str) -> None:
     assert plural(count, "value") == words
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.approvals.card_notes import NOT_RUN, POLICY_CHANGED, TOOL_CHANGED, editor_note, fallback_note, repeat_note
 from signoff.contracts.approval import ApprovalRequest
@@ -17,7 +17,7 @@ def asked(revision: int = 1, state: Any = "pending", **fields: Any) -> ApprovalR
     return a_request(**{"revision": revision, "state": state, "definition": "d", "policy_hash": "p"} | fields)
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "note"),
     [
         ((), ""),
@@ -37,7 +37,7 @@ def test_why_it_is_asked_again(before: tuple[ApprovalRequest, ...], note: str) -
     assert repeat_note(before, "c1.1", "d", "p") == note
 
 
-@pytest.mark.parametrize("state", ["pending", "approved", "denied"])
+@table("state", ["pending", "approved", "denied"])
 def test_what_was_asked_since_the_reply_was_kept_is_this_very_question(state: Any) -> None:
     before, later = asked(state="lapsed", ended_at=NOW, ended_as="lapsed"), asked(2, state, opened_at=NOW)
     assert repeat_note((before, later), "c1.1", "d", "p", NOW) == NOT_RUN

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.approvals.card import render_card
 from signoff.approvals.confirmation import is_confirmed, is_money, is_number, missing_words, needs_typing, row_to_type
@@ -19,7 +19,7 @@ def asked(
     return a_request(**{"args": Content(inline=args), "card": card, "confirm": "type"} | fields)
 
 
-@pytest.mark.parametrize(
+@table(
     "typed",
     [
         "9500", " 9500 ", "9500.00", "9500,00", "9,500", "9.500", "9,500.00", "9.500,00", "9 500,00", "9\u202f500.0",
@@ -30,7 +30,7 @@ def test_an_amount_is_typed_in_any_usual_way(typed: str) -> None:
     assert is_confirmed(asked({"amount": 9500, "to": "Ana"}), typed)
 
 
-@pytest.mark.parametrize(
+@table(
     "typed",
     [
         "",
@@ -60,12 +60,12 @@ def test_a_text_of_digits_is_no_amount() -> None:
     assert not is_confirmed(account, "0950.00")
 
 
-@pytest.mark.parametrize(("amount", "typed"), [(420, "0.420"), (0.42, "420"), (1.5, "1500"), (1000000, "1.000,000")])
+@table(("amount", "typed"), [(420, "0.420"), (0.42, "420"), (1.5, "1500"), (1000000, "1.000,000")])
 def test_a_mark_groups_only_where_groups_can_be(amount: float, typed: str) -> None:
     assert not is_confirmed(asked({"amount": amount}), typed)
 
 
-@pytest.mark.parametrize("amount", ["NaN", "sNaN", "-Infinity", "9.50 each"])
+@table("amount", ["NaN", "sNaN", "-Infinity", "9.50 each"])
 def test_an_amount_that_is_no_number_is_typed_as_it_stands(amount: str) -> None:
     schema = {"type": "object", "properties": {"amount": {"type": "string", "format": "money"}}}
     request = asked({"amount": amount}, schema=schema)
@@ -73,7 +73,7 @@ def test_an_amount_that_is_no_number_is_typed_as_it_stands(amount: str) -> None:
     assert not is_confirmed(request, "9.50")
 
 
-@pytest.mark.parametrize("blank", [" ", "\u00a0\u3000"])
+@table("blank", [" ", "\u00a0\u3000"])
 def test_a_value_of_spaces_alone_is_nothing_to_type(blank: str) -> None:
     request = asked({"note": blank, "to": "Ana"})
     assert not is_confirmed(request, "")
@@ -101,7 +101,7 @@ def test_without_any_value_the_code_is_typed() -> None:
     assert "K7Q-2FM" in missing_words(request)
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "wanted"),
     [
         ({"confirm": ""}, False),
@@ -116,7 +116,7 @@ def test_a_policy_wants_it_by_word_or_by_the_strongest_sign_in(fields: dict[str,
     assert is_confirmed(request, "") is not wanted
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "kind", "number", "money"),
     [
         ("count", "integer", True, False),

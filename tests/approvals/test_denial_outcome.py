@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.approvals.denial_outcome import denial_from_request, denied_outcome, repeated_denial, repeated_outcome
 from signoff.contracts.call import REQUIRES_APPROVAL, CallOutcome, ToolDenied
@@ -60,7 +60,7 @@ def test_the_model_gets_a_denial_as_the_result_of_its_call() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("state", "source", "reason"),
     [
         ("denied", "human", ""),

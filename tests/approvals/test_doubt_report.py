@@ -1,6 +1,6 @@
 """What a person's word makes of a call of which nobody knew whether it happened."""
 
-import pytest
+from tables import table
 
 from signoff.approvals.doubt_report import happened_outcome
 from signoff.contracts.call import CallOutcome
@@ -8,7 +8,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 
 
-@pytest.mark.parametrize(("result", "expected"), [("receipt 17", "receipt 17"), ("", "It happened.")])
+@table(("result", "expected"), [("receipt 17", "receipt 17"), ("", "It happened.")])
 def test_that_it_happened_is_a_result_marked_as_a_persons_word(result: str, expected: str) -> None:
     word = Decision(
         approval_id="main.s.t.c1.1", verdict="happened", result=result, subject="ana", reason="I called the bank"

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.approvals.digest import call_digest
 from signoff.approvals.earlier_questions import (
@@ -39,7 +39,7 @@ def test_what_somebody_denied_is_denied_under_whatever_call() -> None:
     assert denial_of([request("c0.1", {"amount": 6}, state="denied"), denied], CTX, "pay", {"amount": 5.0}) == denied
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "tool", "args"),
     [
         ({"state": "denied"}, "book", ARGS),
@@ -55,7 +55,7 @@ def test_another_action_or_answer_denies_nothing(fields: dict[str, Any], tool: s
     assert denial_of([request(**fields)], CTX, tool, args) is None
 
 
-@pytest.mark.parametrize("field", ["tenant", "session", "turn", "user"])
+@table("field", ["tenant", "session", "turn", "user"])
 def test_another_turn_or_person_is_another_action(field: str) -> None:
     other = Principal(user="guest", nonce="m") if field == "user" else "other"
     assert not is_bound_to([request()], CTX.model_copy(update={field: other}), request().digest, ARGS)
@@ -71,7 +71,7 @@ def test_people_were_asked_about_what_has_the_digest_and_the_arguments() -> None
     assert not is_bound_to([], CTX, first.digest, ARGS)
 
 
-@pytest.mark.parametrize(
+@table(
     ("state", "ended_as", "barred"),
     [
         ("pending", None, True),
@@ -119,7 +119,7 @@ def test_a_turn_has_not_heard_of_what_was_asked_since_its_worker_was_lost() -> N
     assert not is_new_to_turn(request(opened_at=None), NOW)
 
 
-@pytest.mark.parametrize("state", ["happened", "denied"])
+@table("state", ["happened", "denied"])
 def test_people_settle_what_became_of_one_try(state: str) -> None:
     settled = request(kind="in_doubt", digest="try", state=state)
     later = request(kind="in_doubt", digest="try", state="denied", revision=2)

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.approvals import deadlines, machine
 from signoff.approvals.approval_book import ApprovalBook
@@ -125,7 +126,7 @@ def test_who_only_proposes_a_change_has_not_approved_it() -> None:
     assert (receipt.status, receipt.votes, receipt.message) == ("counted", 0, "")
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "gates", "answer", "code", "why"),
     [
         pytest.param({}, {}, {"edited_args": {"amount": 381}}, "stale", "", id="other arguments than checked"),

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.approvals.grant_rules import (
     AgreedGrant,
@@ -80,7 +81,7 @@ def test_an_answer_has_one_id() -> None:
     assert all(each.startswith("g") and len(each) == 16 for each in ids)
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "says"),
     [
         ({"seconds": 0.0}, "`remember.seconds`: more than 0, and 2592000 (30 days) at most"),
@@ -95,9 +96,7 @@ def test_wishes_have_bounds(fields: dict[str, float], says: str) -> None:
     assert says in wish_problem(WISH.model_copy(update=fields))
 
 
-@pytest.mark.parametrize(
-    "fields", [{}, {"seconds": MAX_REMEMBERED_SECONDS, "uses": MAX_REMEMBERED_USES}, {"seconds": 0.5, "uses": 1}]
-)
+@table("fields", [{}, {"seconds": MAX_REMEMBERED_SECONDS, "uses": MAX_REMEMBERED_USES}, {"seconds": 0.5, "uses": 1}])
 def test_wishes_within_bounds_are_taken(fields: dict[str, float]) -> None:
     assert wish_problem(WISH.model_copy(update=fields)) == ""
 
@@ -109,7 +108,7 @@ def test_as_many_people_as_the_quorum_want_the_same() -> None:
     assert agreed_wish([by("bo", short), by("ana")], 2) == short.model_copy(update={"uses": 3})
 
 
-@pytest.mark.parametrize(
+@table(
     ("decisions", "quorum"),
     [
         ([], 0),
@@ -139,7 +138,7 @@ def test_a_no_is_remembered_of_whoever_could_say_it_alone() -> None:
     assert agreed_grant(settled("denied", *votes, veto=True)) == AgreedGrant("denied", WISH, (votes[2],))
 
 
-@pytest.mark.parametrize(
+@table(
     "request_",
     [
         settled("approved", vote("ana"), allow_remember=False),
@@ -220,7 +219,7 @@ def test_a_grant_is_what_the_stored_answers_agree_on() -> None:
     assert checked(grant(verdict="denied"), question(veto=True), no) == AgreedGrant("denied", EXACT, (no,))
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         {"verdict": "denied"},

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tables import table
 
 from signoff.approvals.card import render_card
 from signoff.approvals.card_notes import LOOKALIKES
@@ -30,7 +31,7 @@ def values(args: Mapping[str, Any], schema: Mapping[str, Any] = OPEN) -> list[st
     return [row.value for row in card(args, schema).rows]
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "text"),
     [
         (True, "yes"),
@@ -55,7 +56,7 @@ def test_card_tells_a_text_from_another_kind_of_value_where_the_schema_allows_bo
     assert [each.text for each in every_value({"x": value}, OPEN, ())] == [text]
 
 
-@pytest.mark.parametrize(
+@table(
     "declared",
     [
         {"type": "string"},
@@ -75,7 +76,7 @@ def test_words_for_yes_and_no_are_told_from_booleans_in_every_language() -> None
             assert values({"x": word}) == [f'"{word}"'], language
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "suspects"),
     [
         ({"to": "p\u0430ypal"}, {"p\u0430ypal"}),

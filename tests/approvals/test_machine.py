@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.approvals import deadlines, machine
 from signoff.contracts.activity_messages import Authority
@@ -66,7 +67,7 @@ def test_the_second_answer_learns_who_was_first() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "code"),
     [
         (decision(question_hash="other"), "stale"),
@@ -91,7 +92,7 @@ def test_an_answer_without_revision_means_the_first_only() -> None:
 
 @pytest.mark.row("E56")
 @pytest.mark.row("Q4")
-@pytest.mark.parametrize("code", ["not_allowed", "self_approval", "assurance", "unavailable"])
+@table("code", ["not_allowed", "self_approval", "assurance", "unavailable"])
 def test_who_may_not_decide_changes_nothing(code: ReceiptCode) -> None:
     before = request()
     after, receipt = machine.decide(before, decision(), Authority(allowed=False, code=code), LATER)
@@ -139,7 +140,7 @@ def test_the_last_moment_still_counts() -> None:
     assert machine.decide(request(), decision(), by("ana"), NOW + timedelta(hours=1))[0].state == "approved"
 
 
-@pytest.mark.parametrize(
+@table(
     ("state", "code"),
     [("approved", "already_decided"), ("denied", "already_decided"), ("timed_out", "expired"),
      ("cancelled", "cancelled"), ("lapsed", "stale")],
@@ -228,7 +229,7 @@ def test_a_bare_yes_never_runs_a_doubtful_call_again() -> None:
     assert machine.decide(doubt, decision(revision=None), by("ana"), LATER)[1].code == "stale"
 
 
-@pytest.mark.parametrize(("signature", "why"), [("", ""), ("s", "late")])
+@table(("signature", "why"), [("", ""), ("s", "late")])
 def test_only_a_signed_time_is_said_to_have_been_in_time(signature: str, why: str) -> None:
     gone = deadlines.expire(request(), NOW + timedelta(hours=1))
     found = machine.objection(gone, decision(signature=signature, received_at=LATER), NOW + timedelta(hours=2))

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.approvals.notifications import RequestEvent, events_between
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
@@ -65,7 +65,7 @@ def test_a_revision_that_ends_at_once_closes_the_one_that_people_saw() -> None:
     assert summary(asked, request(revision=2, **ENDING)) == [("closed", asked.model_copy(update=ENDING))]
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "kinds"),
     [
         ({}, {"reminded": 1}, ["reminded"]),

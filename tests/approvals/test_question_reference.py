@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.approvals import binding, deadlines
 from signoff.approvals.digest import call_digest
@@ -49,7 +49,7 @@ def kept(request: ApprovalRequest) -> ApprovalRequest:
     return request_from_reference(reference_from_request(request, CALL), gate_decision, CALL, CTX)
 
 
-@pytest.mark.parametrize("fields", [{}, {"kind": "in_doubt", "doubt_of": 1}, {"edit": "approve"}])
+@table("fields", [{}, {"kind": "in_doubt", "doubt_of": 1}, {"edit": "approve"}])
 def test_all_that_counts_waits_or_names_is_kept(fields: dict[str, Any]) -> None:
     request = asked(**fields)
     own = kept(request)

@@ -4,9 +4,9 @@ import itertools
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.approvals import deadlines, machine
 from signoff.approvals.quorum import Progress, Voter, countable_votes, progress, suffices, tally
@@ -79,7 +79,7 @@ def test_as_many_places_are_filled_as_any_way_to_seat_people_fills(
     assert found.yes <= min(seats, found.needed)
 
 
-@pytest.mark.parametrize(
+@table(
     ("voters", "open_of"),
     [
         ([], ["role:finance", "role:legal"]),

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.approvals import deadlines, machine
 from signoff.approvals.approval_book import ApprovalBook, malformed_receipt, read_decision, read_withdrawal
@@ -113,7 +113,7 @@ def test_a_changed_mind_is_one_vote() -> None:
     assert (receipt.status, receipt.votes) == ("counted", 1)
 
 
-@pytest.mark.parametrize(("denials", "state"), [(1, "pending"), (2, "denied")])
+@table(("denials", "state"), [(1, "pending"), (2, "denied")])
 def test_without_veto_denials_need_the_quorum_too(denials: int, state: str) -> None:
     now = deadlines.open_request(request(quorum=2, veto=False), NOW)
     for authority in (ANA, BEN)[:denials]:
@@ -130,7 +130,7 @@ ENDINGS = [
 ]
 
 
-@pytest.mark.parametrize(("state", "code"), ENDINGS)
+@table(("state", "code"), ENDINGS)
 def test_who_comes_late_is_told_everything(state: str, code: Any) -> None:
     ended = deadlines.open_request(request(quorum=3), NOW).model_copy(
         update={
@@ -166,7 +166,7 @@ def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
     assert machine.settled_receipt(deadlines.open_request(request(quorum=2), NOW)) == waiting
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "now", "code", "why", "message"),
     [
         ({"edited_args": {}}, NOW, "not_allowed", "edit", ""),
@@ -208,7 +208,7 @@ def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, why
     assert machine.objection(one, answer(**{"revision": 2} | fields), now) == answer_receipt
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "message"),
     [
         ({"verdict": "happened", "result": "x" * (REASON_CHARS + 1)}, "`result`: at most 2000 characters"),
@@ -225,7 +225,7 @@ def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, messa
     assert machine.objection(doubt, answer("happened", result="x" * REASON_CHARS), NOW) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "expected"),
     [
         ("", "not_allowed"),
@@ -395,7 +395,7 @@ def _deep() -> dict[str, Any]:
     return body
 
 
-@pytest.mark.parametrize(
+@table(
     ("envelopes", "message", "named"),
     [
         ((), ONE, ""),
@@ -447,12 +447,12 @@ def test_what_is_no_decision_is_told_what_is_wrong(envelopes: Any, message: str,
     assert read_decision(envelopes) == answer_receipt
 
 
-@pytest.mark.parametrize("body", [{"approval_id": ID}, {"approval_id": ID, "verdict": "withdrawn", "reason": "sold"}])
+@table("body", [{"approval_id": ID}, {"approval_id": ID, "verdict": "withdrawn", "reason": "sold"}])
 def test_whoever_withdraws_a_request_need_only_name_it(body: dict[str, Any]) -> None:
     assert read_withdrawal((body,)) == Decision.model_validate({"verdict": "withdrawn"} | body)
 
 
-@pytest.mark.parametrize(
+@table(
     ("envelopes", "message", "named"),
     [
         ((), ONE, ""),

@@ -3,7 +3,7 @@
 import json
 from urllib.parse import quote, quote_plus
 
-import pytest
+from tables import table
 
 from signoff.approvals.card import render_card
 from signoff.approvals.redaction import (
@@ -21,7 +21,7 @@ SECRET = 'Sé "cret"\n& more'
 SCHEMA = {"type": "object", "properties": {"pin": {"type": "string", "writeOnly": True}, "to": {"type": "string"}}}
 
 
-@pytest.mark.parametrize(
+@table(
     "spelt",
     [
         SECRET,

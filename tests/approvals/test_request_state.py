@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import rfc8785
+from tables import table
 
 from signoff.approvals.digest import call_digest, question_hash
 from signoff.approvals.machine import settled_receipt
@@ -66,13 +67,13 @@ def test_answers_count_in_the_order_in_which_they_were_taken() -> None:
     assert (turned.state, turned.decided_by) == ("approved", "bo")
 
 
-@pytest.mark.parametrize(("minutes", "state"), [(59, "approved"), (60, "approved"), (61, "timed_out")])
+@table(("minutes", "state"), [(59, "approved"), (60, "approved"), (61, "timed_out")])
 def test_an_answer_counts_at_its_own_time(minutes: int, state: str) -> None:
     request = request_at(question(), (an_answer(1, "ana", minutes=minutes),), NOW + timedelta(days=7))
     assert request.state == state
 
 
-@pytest.mark.parametrize(("seconds", "state"), [(5, "approved"), (6, "timed_out"), (None, "approved")])
+@table(("seconds", "state"), [(5, "approved"), (6, "timed_out"), (None, "approved")])
 def test_answer_that_arrived_late_by_the_stores_clock_does_not_count(seconds: int | None, state: str) -> None:
     arrived = None if seconds is None else NOW + 60 * MINUTE + timedelta(seconds=seconds)
     answer = an_answer(1, "ana", minutes=59)._replace(arrived_at=arrived)
@@ -157,7 +158,7 @@ def test_only_the_change_that_was_taken_is_a_yes() -> None:
     assert (request.state, [vote.subject for vote in request.votes]) == ("pending", ["bo"])
 
 
-@pytest.mark.parametrize(
+@table(
     "meanwhile",
     [
         pytest.param(an_answer(2, "bo", "denied")._replace(settles=True), id="somebody denies"),
@@ -208,7 +209,7 @@ def test_a_withdrawal_ends_it() -> None:
     assert (request.state, request.decided_by, request.votes) == ("cancelled", "guest", ())
 
 
-@pytest.mark.parametrize(
+@table(
     ("answers", "ending", "state"),
     [
         ((), "cancelled", "cancelled"),
@@ -224,7 +225,7 @@ def test_an_ending_is_always_towards_not_running(answers: Any, ending: Any, stat
     assert request_at(ended, answers, NOW + timedelta(days=7)).state == state
 
 
-@pytest.mark.parametrize(
+@table(
     ("ending", "reason"),
     [
         ("superseded", "This is asked again."),
@@ -245,7 +246,7 @@ def test_a_question_that_its_turn_ended_says_when_and_why(ending: Any, reason: s
     assert lapsed.decided_by == "ana"
 
 
-@pytest.mark.parametrize("seconds", [60.0, 0.5, 86_400.0, 1e15, 2.0**53, 1e17, 1e300])
+@table("seconds", [60.0, 0.5, 86_400.0, 1e15, 2.0**53, 1e17, 1e300])
 def test_the_hash_of_a_question_is_that_of_its_canonical_form(seconds: float) -> None:
     """However numbers are written on the way: RFC 8785 of all that is asked, by the library that knows it."""
     asked = question(timeout=seconds)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.approvals.waiting_outcome import late_result, outcome_message, waiting_outcome
 from signoff.contracts.call import CallOutcome
@@ -31,7 +31,7 @@ def test_a_call_that_waits_names_its_request() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("note", "told"),
     [("", REMARK), ("A person changed arguments.", f"{REMARK} A person changed arguments.")],
 )
@@ -41,7 +41,7 @@ def test_a_late_result_says_what_it_is_the_result_of(note: str, told: str) -> No
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "told"),
     [
         (Content(inline="Pago: é"), Content(inline="Pago: é")),

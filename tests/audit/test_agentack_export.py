@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.audit.agentack_export import trace
 from signoff.audit.record import Record
@@ -21,7 +22,7 @@ def a_record(kind: str, facts: Any) -> Record:
     return Record(**names, kind=kind, at="2026-11-24T09:00:00.000000+00:00", data=json.dumps(facts), written_at=0)
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "facts"),
     [
         ("request", {}),

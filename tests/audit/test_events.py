@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-import pytest
 from audit_kit import AT, TURN
 from jsonschema import Draft202012Validator
+from tables import table
 
 from signoff.approvals.audit_events import admin_entry, allowed_entry, question_entry
 from signoff.audit.events import EVENT_TYPES, event_from_record, schema_name, schema_of_type, tenant_of_stream
@@ -24,57 +24,57 @@ def record(kind: AuditKind, stream: str = TURN, **data: Any) -> Record:
     return place_record(record_from_entry(entry), 7, "0" * 64, 0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "data", "wanted"),
-    [
-        ("turn", {"actor": "desk"}, "turn.started"),
-        ("turn", {"stop": "asked"}, "turn.stop_requested"),
-        ("turn", {"stop": "refused"}, ""),
-        ("turn", {"ended": "failed", "error": "model"}, "turn.ended"),
-        ("turn", {"session_event": "turn"}, ""),
-        ("proposal", {"actor": "desk", "tool": "pay"}, "tool_call.proposed"),
-        ("request", {"approvers": ["user:ana"]}, "approval.requested"),
-        ("revision", {"note": "changed"}, "approval.requested"),
-        ("revision", {"edited_by": "ana", "changed": ["amount"]}, "approval.edited"),
-        ("in_doubt", {"approvers": ["user:ana"]}, "approval.requested"),
-        ("in_doubt", {"probe": "unknown"}, "tool_call.probed"),
-        ("in_doubt", {"code": "in_doubt"}, "tool_call.in_doubt"),
-        ("attempt", {"verdict": "approved", "status": "accepted"}, "approval.decided"),
-        ("attempt", {"verdict": "approved", "status": "counted"}, "approval.answered"),
-        ("attempt", {"verdict": "approved", "status": "refused"}, ""),
-        ("attempt", {"verdict": "withdrawn", "status": "accepted"}, "approval.withdrawn"),
-        ("attempt", {"verdict": "withdrawn", "status": "accepted", "by": "turn"}, ""),
-        ("attempt", {"verdict": "withdrawn", "status": "refused"}, ""),
-        ("attempt", {"session_event": "answer", "status": "accepted"}, ""),
-        ("attempt", {"verdict": "approved", "status": "accepted", "receipt": "duplicate"}, ""),
-        ("auto", {"rule": {"kind": "global", "name": "small"}}, "tool_call.allowed"),
-        ("grant", {"grant": "g1", "call": "c1.1"}, "tool_call.allowed"),
-        ("grant", {"act": "remember", "grant": "g1"}, "grant.created"),
-        ("grant", {"act": "revoke", "grant": "g1"}, "grant.revoked"),
-        ("verdict", {"code": "denied"}, "tool_call.settled"),
-        ("execution", {"refused": "no right"}, "tool_call.refused"),
-        ("execution", {"permit": "approved"}, ""),
-        ("execution", DISPATCHED, "tool_call:pay"),
-        ("outcome", {"code": "ok"}, "tool_call.executed"),
-        ("outcome", {"code": "execution_failed"}, "tool_call.failed"),
-        ("outcome", {"untaken": "full"}, ""),
-        ("ending", {"state": "timed_out"}, "approval.expired"),
-        ("ending", {"state": "timed_out", "by": "turn"}, ""),
-        ("ending", {"state": "cancelled", "by": "turn"}, "approval.withdrawn"),
-        ("ending", {"state": "lapsed"}, "approval.lapsed"),
-        ("ending", {"state": "approved"}, ""),
-        ("delivery", {"event": "remind"}, "approval.reminded"),
-        ("delivery", {"event": "escalate"}, "approval.escalated"),
-        ("delivery", {"event": "deadline"}, "approval.postponed"),
-        ("delivery", {"event": "remind", "by": "turn"}, ""),
-        ("delivery", {"event": "sent"}, ""),
-        ("admin", {"act": "freeze"}, "freeze.started"),
-        ("admin", {"act": "thaw"}, "freeze.lifted"),
-        ("admin", {"act": "sign-in"}, ""),
-        ("policy", {"where": "worker", "added": ["tool pay"]}, "catalog.deployed"),
-        ("people", {"where": "gateway"}, ""),
-    ],
-)
+KINDS: list[tuple[AuditKind, dict[str, Any], str]] = [
+    ("turn", {"actor": "desk"}, "turn.started"),
+    ("turn", {"stop": "asked"}, "turn.stop_requested"),
+    ("turn", {"stop": "refused"}, ""),
+    ("turn", {"ended": "failed", "error": "model"}, "turn.ended"),
+    ("turn", {"session_event": "turn"}, ""),
+    ("proposal", {"actor": "desk", "tool": "pay"}, "tool_call.proposed"),
+    ("request", {"approvers": ["user:ana"]}, "approval.requested"),
+    ("revision", {"note": "changed"}, "approval.requested"),
+    ("revision", {"edited_by": "ana", "changed": ["amount"]}, "approval.edited"),
+    ("in_doubt", {"approvers": ["user:ana"]}, "approval.requested"),
+    ("in_doubt", {"probe": "unknown"}, "tool_call.probed"),
+    ("in_doubt", {"code": "in_doubt"}, "tool_call.in_doubt"),
+    ("attempt", {"verdict": "approved", "status": "accepted"}, "approval.decided"),
+    ("attempt", {"verdict": "approved", "status": "counted"}, "approval.answered"),
+    ("attempt", {"verdict": "approved", "status": "refused"}, ""),
+    ("attempt", {"verdict": "withdrawn", "status": "accepted"}, "approval.withdrawn"),
+    ("attempt", {"verdict": "withdrawn", "status": "accepted", "by": "turn"}, ""),
+    ("attempt", {"verdict": "withdrawn", "status": "refused"}, ""),
+    ("attempt", {"session_event": "answer", "status": "accepted"}, ""),
+    ("attempt", {"verdict": "approved", "status": "accepted", "receipt": "duplicate"}, ""),
+    ("auto", {"rule": {"kind": "global", "name": "small"}}, "tool_call.allowed"),
+    ("grant", {"grant": "g1", "call": "c1.1"}, "tool_call.allowed"),
+    ("grant", {"act": "remember", "grant": "g1"}, "grant.created"),
+    ("grant", {"act": "revoke", "grant": "g1"}, "grant.revoked"),
+    ("verdict", {"code": "denied"}, "tool_call.settled"),
+    ("execution", {"refused": "no right"}, "tool_call.refused"),
+    ("execution", {"permit": "approved"}, ""),
+    ("execution", DISPATCHED, "tool_call:pay"),
+    ("outcome", {"code": "ok"}, "tool_call.executed"),
+    ("outcome", {"code": "execution_failed"}, "tool_call.failed"),
+    ("outcome", {"untaken": "full"}, ""),
+    ("ending", {"state": "timed_out"}, "approval.expired"),
+    ("ending", {"state": "timed_out", "by": "turn"}, ""),
+    ("ending", {"state": "cancelled", "by": "turn"}, "approval.withdrawn"),
+    ("ending", {"state": "lapsed"}, "approval.lapsed"),
+    ("ending", {"state": "approved"}, ""),
+    ("delivery", {"event": "remind"}, "approval.reminded"),
+    ("delivery", {"event": "escalate"}, "approval.escalated"),
+    ("delivery", {"event": "deadline"}, "approval.postponed"),
+    ("delivery", {"event": "remind", "by": "turn"}, ""),
+    ("delivery", {"event": "sent"}, ""),
+    ("admin", {"act": "freeze"}, "freeze.started"),
+    ("admin", {"act": "thaw"}, "freeze.lifted"),
+    ("admin", {"act": "sign-in"}, ""),
+    ("policy", {"where": "worker", "added": ["tool pay"]}, "catalog.deployed"),
+    ("people", {"where": "gateway"}, ""),
+]
+
+
+@table(("kind", "data", "wanted"), KINDS)
 def test_the_type_of_each_kind_of_record(kind: AuditKind, data: dict[str, Any], wanted: str) -> None:
     found = event_from_record(record(kind, **data))
     assert ("" if found is None else found.type) == wanted
@@ -100,8 +100,7 @@ def test_the_rule_is_told_as_the_engine_writes_it() -> None:
 
 
 def test_every_type_is_made_of_some_record() -> None:
-    rows: Any = test_the_type_of_each_kind_of_record.pytestmark[0].args[1]  # type: ignore[attr-defined]
-    assert {schema_name(wanted) for _, _, wanted in rows if wanted} == set(EVENT_TYPES)
+    assert {schema_name(wanted) for _, _, wanted in KINDS if wanted} == set(EVENT_TYPES)
 
 
 def test_the_attributes_of_cloudevents() -> None:

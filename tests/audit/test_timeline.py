@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.audit.record import DATA_BYTES, Record
 from signoff.audit.timeline import timeline
@@ -50,8 +51,8 @@ def test_any_facts_of_any_kind_have_words(kind: str, language: str, facts: dict[
     assert entry.what
 
 
-@pytest.mark.parametrize("language", sorted(language_codes()))
-@pytest.mark.parametrize(
+@table("language", sorted(language_codes()))
+@table(
     ("kind", "facts"),
     [
         ("request", {"quorum": "x"}),

@@ -9,6 +9,7 @@ import pytest
 from audit_kit import AT, OTHER, SIGNER, TURN, entry, filled, tamper, verified
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.audit.checkpoints import Checkpoints, StreamHead
 from signoff.audit.export import Export, export_lines, iterate, read_export
@@ -255,9 +256,7 @@ async def test_an_export_of_one_tenant_or_turn_shows_no_other(store: Store) -> N
     assert (await checked(one)).finding is None
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"type":"other"}', '{"type":"record"}', '{"type":"checkpoint"}', "\ud800"]
-)
+@table("text", ["", "{", "[]", '{"type":"other"}', '{"type":"record"}', '{"type":"checkpoint"}', "\ud800"])
 def test_a_file_that_is_no_export_is_refused(text: str) -> None:
     with pytest.raises(Refused, match=r"`x` is empty|x:1 is not a line"):
         Export([text], "x")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.channels.inbound import answer_tokens
 from signoff.channels.inbound.answer_parser import (
@@ -40,7 +41,7 @@ _TEXT = st.text(max_size=400) | st.lists(
 ).map(" ".join)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "locale", "verdict"),
     [
         ("Yes", "en", "approved"),
@@ -105,7 +106,7 @@ def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verd
     assert parse_answer(text, AnswerSender(locale, ("Ana Sousa",))).verdict == verdict
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "locale", "why"),
     [
         ("", "en", "empty"),
@@ -179,7 +180,7 @@ def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: s
     assert answer.comment == text[:READ_CHARS].strip()
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "answer"),
     [
         ("approve K7Q2FM", ParsedAnswer("approved", "K7Q2FM")),
@@ -212,9 +213,7 @@ def test_a_code_in_the_line_names_the_request(text: str, answer: ParsedAnswer) -
     assert parse_answer(text, AnswerSender("en")) == answer
 
 
-@pytest.mark.parametrize(
-    "word", ["cannot", "hardly", "please", "thanks", "grazie", "talvez", "really", "not-ok", "a-b-c"]
-)
+@table("word", ["cannot", "hardly", "please", "thanks", "grazie", "talvez", "really", "not-ok", "a-b-c"])
 def test_a_word_is_no_code(word: str) -> None:
     assert find_code(word) == ""
     assert parse_answer(f"yes {word}", AnswerSender("en")).code == ""
@@ -278,7 +277,7 @@ def test_what_was_not_understood_is_named() -> None:
     assert parse_answer("yes no", AnswerSender("en")).unread == ""
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@table("language", LANGUAGES)
 def test_no_word_means_two_things(language: str) -> None:
     tables = ((YES, APPROVE), (NO, DENY))
     yes, no = (
@@ -290,7 +289,7 @@ def test_no_word_means_two_things(language: str) -> None:
     assert set(decision_words(language)) <= {phrase.replace("-", " ") for phrase in yes | no}
 
 
-@pytest.mark.parametrize("locale", ["de", "de-AT", "de_AT", "DE"])
+@table("locale", ["de", "de-AT", "de_AT", "DE"])
 def test_a_locale_has_the_words_of_its_language_and_english(locale: str) -> None:
     words = decision_words(locale)
     assert words == decision_words("de")
@@ -305,7 +304,7 @@ def test_no_word_that_limits_an_answer_is_part_of_one() -> None:
             assert part == "denied" or not set(phrase.split()) & _LIMITS, phrase
 
 
-@pytest.mark.parametrize("language", sorted(catalogue.language_codes()))
+@table("language", sorted(catalogue.language_codes()))
 def test_the_words_that_cards_tell_people_to_write_decide(language: str) -> None:
     code = show_code("K7Q2FM")
     approve, deny = texts_of(language)["word.approve"], texts_of(language)["word.deny"]
@@ -416,29 +415,29 @@ def _filled(table: list[tuple[str, str, list[str]]]) -> list[tuple[str, str]]:
     return [(locale, frame.format(words)) for locale, frame, each in table for words in each]
 
 
-@pytest.mark.parametrize(("locale", "text"), _filled(GREETED))
+@table(("locale", "text"), _filled(GREETED))
 def test_order_to_another_person_is_no_approval(locale: str, text: str) -> None:
     assert parse_answer(text, AnswerSender(locale, ("Ana Sousa",))).verdict is None
 
 
-@pytest.mark.parametrize(("locale", "text"), _filled(GREETED))
+@table(("locale", "text"), _filled(GREETED))
 def test_order_in_a_message_to_others_is_no_approval(locale: str, text: str) -> None:
     words = re.split(r"[,\n] ?", text, maxsplit=1)[1]
     assert parse_answer(words, AnswerSender(locale)).verdict == "approved"
     assert parse_answer(words, AnswerSender(locale, others=True)).verdict is None
 
 
-@pytest.mark.parametrize(("locale", "text"), _filled(STATED))
+@table(("locale", "text"), _filled(STATED))
 def test_statement_to_another_person_is_an_approval(locale: str, text: str) -> None:
     assert parse_answer(text, AnswerSender(locale, ("Ana Sousa",), others=True)).verdict == "approved"
 
 
-@pytest.mark.parametrize("text", ["Hi Signoff, please approve", "Hello, please approve", "Hi, approve\n\nThanks\nAna"])
+@table("text", ["Hi Signoff, please approve", "Hello, please approve", "Hi, approve\n\nThanks\nAna"])
 def test_order_to_signoff_is_an_approval(text: str) -> None:
     assert parse_answer(text, AnswerSender("en", ("Ana Sousa",))).verdict == "approved"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "comment"),
     [
         ("Approved!\n\nNice one.", "Nice one."),
@@ -455,7 +454,7 @@ def test_remark_beside_an_approval_is_its_comment(text: str, comment: str) -> No
     assert (answer.verdict, answer.comment) == ("approved", comment)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "Approved. Only this once.",
@@ -494,7 +493,7 @@ def test_condition_order_or_doubt_beside_an_approval_is_asked_back(text: str) ->
         assert parse_answer(text, AnswerSender(locale, effects=effects)).verdict is None, locale
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "verdict"),
     [
         ("approve once", "approved"),
@@ -527,7 +526,7 @@ def test_words_that_people_write_to_bots_are_read(text: str, verdict: str | None
     assert parse_answer(text, sender).verdict == verdict
 
 
-@pytest.mark.parametrize("locale", ["en", "de", "fr", "es", "it", "pt"])
+@table("locale", ["en", "de", "fr", "es", "it", "pt"])
 def test_idiom_that_begins_with_no_is_no_denial(locale: str) -> None:
     for text in ("alright, no big deal - I will look at it", "no brainer", "no objections from my side", "no rush"):
         assert parse_answer(text, AnswerSender(locale)).verdict is None

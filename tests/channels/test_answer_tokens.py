@@ -2,7 +2,7 @@
 
 # ruff: noqa: RUF001 (marks of many alphabets)
 
-import pytest
+from tables import table
 
 from signoff.channels.inbound.answer_tokens import LINE_CHARS, AnswerToken, tokens
 
@@ -14,7 +14,7 @@ def split(line: str) -> list[str]:
     return [f"{_SHORT[piece.kind]}{piece.text}" for piece in tokens(line)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "pieces"),
     [
         ("Yes, please!", ["yes", ",", "please", "!"]),
@@ -44,7 +44,7 @@ def test_a_capital_letter_is_remembered() -> None:
     assert tokens("Ana bo") == (AnswerToken("word", "ana", capital=True), AnswerToken("word", "bo"))
 
 
-@pytest.mark.parametrize("mark", [">", "|", "+", "-", "!"])
+@table("mark", [">", "|", "+", "-", "!"])
 def test_an_item_a_quotation_or_a_negation_is_no_plain_line(mark: str) -> None:
     assert tokens(f"  {mark} yes")[0] == AnswerToken("odd", mark)
     assert tokens(f"{mark}yes")[0] == AnswerToken("odd", mark)
@@ -57,7 +57,7 @@ def test_a_command_begins_with_a_slash() -> None:
     assert split("no /deny") == ["no", "!/", "deny"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "pieces"),
     [
         ("**Yes**", ["yes"]),
@@ -89,7 +89,7 @@ def test_marks_that_make_text_bold_are_none_and_one_alone_is_odd(line: str, piec
     assert split(line) == pieces
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "pieces"),
     [
         ("👍", ["+👍"]),
@@ -113,7 +113,7 @@ def test_pictures_that_are_known_have_a_meaning(line: str, pieces: list[str]) ->
     assert split(line) == pieces
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "pieces"),
     [
         ("yes\u200b", ["yes"]),
@@ -130,7 +130,7 @@ def test_what_has_no_width_is_passed_over_behind_a_word_alone(line: str, pieces:
     assert split(line) == pieces
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "pieces"),
     [
         ("K7Q-2FM", ["#K7Q2FM"]),

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.approvals.card import render_card
 from signoff.approvals.card_notes import LOOKALIKES
@@ -73,7 +74,7 @@ def decided(state: str = "approved", **fields: Any) -> ApprovalRequest:
     return request(**{"state": state} | by | fields)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@table("language", LANGUAGES)
 def test_the_words_that_cards_name_are_words_that_decide(language: str) -> None:
     for word, verdict in (("approve", "approved"), ("deny", "denied")):
         written = text(f"word.{word}", language)
@@ -99,7 +100,7 @@ def test_a_card_says_what_would_happen_who_asks_and_until_when() -> None:
     assert words.subject == f"Approval needed: Pay 20 EUR to Bo ({SHOWN_CODE})"
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@table("language", LANGUAGES)
 def test_card_on_a_channel_marks_lookalikes_and_quotes_texts_that_read_as_numbers(language: str) -> None:
     asked = request(card=card_of({"to": "p\u0430ypal", "seats": "5", "count": 5}))
     written = card_words(notice(asked), Formatter(language, UTC, NOW), how="text").text
@@ -107,8 +108,8 @@ def test_card_on_a_channel_marks_lookalikes_and_quotes_texts_that_read_as_number
         assert line in written
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("how", get_args(How))
+@table("language", LANGUAGES)
+@table("how", get_args(How))
 def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language: str, how: How) -> None:
     asked = request(
         quorum=2, revision=2, rule=_rule("mine"), card=card_of({"to": "Bo"}, agent_says="please", note="changed")
@@ -120,7 +121,7 @@ def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language:
     assert page_text.count(LINK) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "message"),
     [
         ({"kind": "in_doubt", "rule": IN_DOUBT_RULE}, "It is not known whether this happened"),
@@ -148,9 +149,7 @@ def test_votes_are_counted() -> None:
     assert words.counted == "1 of 3 approvals so far."
 
 
-@pytest.mark.parametrize(
-    "fields", [{"kind": "in_doubt"}, {"confirm": "type"}, {"min_assurance": "session"}, {"min_assurance": "mfa"}]
-)
+@table("fields", [{"kind": "in_doubt"}, {"confirm": "type"}, {"min_assurance": "session"}, {"min_assurance": "mfa"}])
 def test_what_a_channel_cannot_decide_says_so_and_links(fields: dict[str, Any]) -> None:
     asked = request(**fields)
     assert link_only(asked, "channel")
@@ -273,7 +272,7 @@ def test_a_room_too_small_for_any_card_is_the_developer_s_mistake() -> None:
         CardLimits(whole=160)
 
 
-@pytest.mark.parametrize(
+@table(
     ("state", "fields", "words"),
     [
         ("approved", {}, "Approved by Ana by e-mail, 14:02 UTC"),
@@ -300,7 +299,7 @@ def test_an_ending_says_who_where_and_when(state: str, fields: dict[str, Any], w
     assert closing_words(decided(state, **fields), ENGLISH_VOICE) == words
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@table("language", LANGUAGES)
 def test_an_ending_is_told_in_every_language_and_zone(language: str) -> None:
     formatter = Formatter(language, SAO_PAULO, NOW + timedelta(days=1))
     ending = closing_words(decided(), formatter)
@@ -316,8 +315,8 @@ def test_the_closing_card_says_how_it_ended_why_and_what_it_was() -> None:
     )
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("code", [code for code in get_args(ReceiptCode) if code])
+@table("language", LANGUAGES)
+@table("code", [code for code in get_args(ReceiptCode) if code])
 def test_every_refusal_is_a_sentence_in_every_language(language: str, code: ReceiptCode) -> None:
     receipt = (
         settled_receipt(decided())
@@ -331,7 +330,7 @@ def test_every_refusal_is_a_sentence_in_every_language(language: str, code: Rece
     assert ("Ana" in page_text and "14:02 UTC" in page_text) == (code == "already_decided")
 
 
-@pytest.mark.parametrize(
+@table(
     ("receipt", "words"),
     [
         (Receipt(status="accepted", verdict="approved"), "Approved: your answer decides it."),
@@ -372,6 +371,6 @@ def test_asking_which_lists_each_with_its_code() -> None:
     assert page_text.endswith("write “approve CODE”, or “deny CODE” and why.")
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@table("language", LANGUAGES)
 def test_a_channel_that_nobody_translated_is_named(language: str) -> None:
     assert where_words("pigeon", language).endswith("pigeon")

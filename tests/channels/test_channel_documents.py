@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
-import pytest
 from documents import names, tables
 from pydantic import BaseModel
+from tables import table
 from test_webhook import NOW, SECRET, Line, notice, webhook
 
 from signoff.channels.channel_loader import channel_class, known_kinds
@@ -35,7 +35,7 @@ def _model(annotation: Any) -> type[BaseModel] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
-@pytest.mark.parametrize("kind", known_kinds(Plugins()))
+@table("kind", known_kinds(Plugins()))
 def test_every_option_of_every_kind_is_documented(kind: str) -> None:
     rows = [row for row in tables("docs/channels.md", f"Kind {kind}") if len(row) == 3]
     listed = [name for row in rows for name in names(row[0])]

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.channels.base import Channel
 from signoff.channels.channel_loader import ChannelProblem, channel_class, known_kinds, open_channels
@@ -93,7 +94,7 @@ def test_an_unknown_kind_is_told_with_those_that_are_near() -> None:
         channel_class("nowhere.at_all", Plugins())
 
 
-@pytest.mark.parametrize("kind", ["base", "wording", "texts"])
+@table("kind", ["base", "wording", "texts"])
 def test_a_module_that_is_no_channel_is_no_kind(kind: str) -> None:
     with pytest.raises(ConfigError, match="no kind of channel"):
         channel_class(kind, Plugins())

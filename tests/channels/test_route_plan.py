@@ -2,9 +2,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.channels.outbound.route_plan import RoutePlan, due, find_asked, plan, rest_ends
 from signoff.contracts.approval import ApprovalRequest
@@ -87,7 +87,7 @@ def test_those_are_asked_who_may_answer() -> None:
 NIGHT = ContactPreferences(quiet_from="22:00", quiet_to="07:00", timezone="Europe/Lisbon")
 
 
-@pytest.mark.parametrize(
+@table(
     ("at", "ends"),
     [
         ("2026-11-23T21:59:59", None),
@@ -102,7 +102,7 @@ def test_a_rest_over_midnight_ends_in_the_morning(at: str, ends: str | None) -> 
     assert found == (None if ends is None else datetime.fromisoformat(ends).replace(tzinfo=zone))
 
 
-@pytest.mark.parametrize(("night", "utc"), [("2026-10-24", "2026-10-25T06:00"), ("2026-03-28", "2026-03-29T05:00")])
+@table(("night", "utc"), [("2026-10-24", "2026-10-25T06:00"), ("2026-03-28", "2026-03-29T05:00")])
 def test_the_wall_clock_counts_when_the_clocks_change(night: str, utc: str) -> None:
     reach = ContactPreferences(quiet_from="22:00", quiet_to="07:00", timezone="Europe/Berlin")
     late = datetime.fromisoformat(f"{night}T23:00").replace(tzinfo=ZoneInfo("Europe/Berlin")).astimezone(UTC)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from slack_sdk.models.blocks import Block as SlackBlock
 from slack_sdk.models.views import View
+from tables import table
 from websockets.asyncio.server import ServerConnection, serve
 
 from signoff.channels.base import ChannelContext
@@ -143,7 +144,7 @@ def test_slacks_own_example_of_a_signature_is_right() -> None:
             wrong.verify(InboundRequest(body, headers))
 
 
-@pytest.mark.parametrize(
+@table(
     "headers",
     [
         {},
@@ -187,7 +188,7 @@ def test_the_challenge_is_answered() -> None:
     assert read_payload(raw).body == b"3eZ"
 
 
-@pytest.mark.parametrize("body", [b"payload=", b"payload=%7B", b"payload=1&payload=2", b"x=1", b"", b"\xff"])
+@table("body", [b"payload=", b"payload=%7B", b"payload=1&payload=2", b"x=1", b"", b"\xff"])
 def test_a_form_without_one_payload_is_malformed(body: bytes) -> None:
     with pytest.raises(Malformed):
         read_payload(InboundRequest(body, {"content-type": "application/x-www-form-urlencoded"}))
@@ -260,7 +261,7 @@ _PRESS = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("more", "unclear"),
     [
         ({"subtype": "thread_broadcast", "thread_ts": "1.0"}, ""),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook
+from tables import table
 
 from signoff.channels.channel_errors import Forged
 from signoff.channels.standard_webhooks import read_secret, signed_headers, verify_id
@@ -48,7 +49,7 @@ def test_a_secret_is_replaced_without_a_gap() -> None:
         verify_id([OTHER], signed_headers([KEY], "msg_1", NOW, BODY), BODY, NOW)
 
 
-@pytest.mark.parametrize(
+@table(
     ("header", "value"),
     [
         ("webhook-id", "msg_2"),
@@ -105,7 +106,7 @@ def test_anything_else_is_forged_and_nothing_worse(message: str, moment: str, si
         verify_id([KEY], headers, body, NOW)
 
 
-@pytest.mark.parametrize("written", ["", "whsec_", "whsec_MfKQ", "whsec_not base64!", "whsec_" + "A" * 400, "é" * 40])
+@table("written", ["", "whsec_", "whsec_MfKQ", "whsec_not base64!", "whsec_" + "A" * 400, "é" * 40])
 def test_a_secret_that_is_none_is_refused_without_being_told(written: str) -> None:
     with pytest.raises(ConfigError) as refused:
         read_secret(written)

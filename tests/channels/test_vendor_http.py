@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from tables import table
 
 from signoff.channels import vendor_http
 from signoff.channels.base import Channel
@@ -100,7 +101,7 @@ async def test_a_slow_vendor_is_left_when_its_time_is_over() -> None:
         assert "secret-path" not in error.message
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "expected", "after", "found"),
     [
         (200, {}, 0.0, None),
@@ -135,7 +136,7 @@ def test_a_vendor_may_have_words_and_a_pause_of_its_own() -> None:
     assert (error.message, error.code, error.again, error.after) == ("Acme says no", "odd", True, 5.0)
 
 
-@pytest.mark.parametrize(("written", "seconds"), [("30", 30.0), ("", 0.0), ("²", 0.0), ("-1", 0.0), ("9" * 8, 0.0)])
+@table(("written", "seconds"), [("30", 30.0), ("", 0.0), ("²", 0.0), ("-1", 0.0), ("9" * 8, 0.0)])
 def test_a_pause_is_read_where_it_is_one(written: str, seconds: float) -> None:
     assert retry_after(written) == seconds
 

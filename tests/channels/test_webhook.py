@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from tables import table
 
 from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
@@ -200,7 +201,7 @@ def notice(kind: Any = "ask", reminded: int = 0) -> OutboundCard:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "again"),
     [
         (301, False),
@@ -221,7 +222,7 @@ async def test_only_an_acknowledgement_is_one(status: int, again: bool) -> None:
     assert refused.value.after == (9.0 if status in (429, 503) else 0.0)
 
 
-@pytest.mark.parametrize("status", [200, 201, 202, 204])
+@table("status", [200, 201, 202, 204])
 async def test_any_success_acknowledges(status: int) -> None:
     sent = await webhook(Line(status)).deliver(notice(), None)
     assert sent.vendor_id == f"{'t' * 26}.ask"
@@ -291,7 +292,7 @@ async def test_what_we_sent_is_no_answer() -> None:
     assert channel.receive(raw).actions == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("expected", "known"),
     [("delivered", "delivered"), ("read", "read"), ("failed", "failed"), ("sent", "unknown"), ("", "unknown")],
 )
@@ -306,7 +307,7 @@ def test_a_status_is_about_the_card(expected: str, known: str) -> None:
         assert (status.vendor_id, status.state, status.code, status.message) == (f"{'t' * 26}.ask", state, "E1", "why")
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "message"),
     [
         ({"identity": "U-bo", "verdict": "maybe"}, "verdict"),

@@ -11,6 +11,7 @@ import pytest
 from documents import page
 from mail_corpus import work
 from pydantic import ValidationError
+from tables import table
 
 from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
@@ -288,7 +289,7 @@ def test_metas_address_check_is_answered_with_its_challenge_alone() -> None:
     assert (received.status, received.body, received.actions) == (200, b"1158201444", ())
 
 
-@pytest.mark.parametrize(
+@table(
     "query",
     [
         {},
@@ -315,7 +316,7 @@ def test_bytes_are_verified_as_they_came() -> None:
         whatsapp().verify(dataclasses.replace(raw, body=rewritten))
 
 
-@pytest.mark.parametrize("missing", ["token", "app_secret", "verify_token", "phone_number_id"])
+@table("missing", ["token", "app_secret", "verify_token", "phone_number_id"])
 def test_no_secret_may_be_empty(missing: str) -> None:
     with pytest.raises(ValidationError, match=missing):
         whatsapp(**{missing: ""})
@@ -330,7 +331,7 @@ def _read(messages: list[Mapping[str, Any]], contacts: Any = ()) -> InboundBatch
     )
 
 
-@pytest.mark.parametrize(("kind", "unclear"), [("edit", "edited"), ("revoke", "deleted")])
+@table(("kind", "unclear"), [("edit", "edited"), ("revoke", "deleted")])
 def test_edited_and_revoked_messages_name_the_message_that_they_change(kind: str, unclear: str) -> None:
     change = {"original_message_id": "wamid.1", "message": {"type": "text", "text": {"body": "no"}}}
     message = {"id": "wamid.2", "from": "15550000002", "timestamp": "100", "type": kind, kind: change}
@@ -354,7 +355,7 @@ def test_a_button_that_is_passed_on_decides_nothing() -> None:
         assert (action.verdict, action.token, action.text, action.vendor_ids) == (None, "", "", ("m0",))
 
 
-@pytest.mark.parametrize(
+@table(
     ("sender", "contacts", "known"),
     [
         ({"from": "155"}, [], ("155", "155")),
@@ -386,14 +387,14 @@ def test_many_at_once_are_read_in_time_that_grows_with_their_number() -> None:
     assert twice <= 2.2 * once
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b"\xff", b"[" * 100_000])
+@table("body", [b"", b"[]", b"null", b"{", b"\xff", b"[" * 100_000])
 def test_what_is_no_object_is_malformed(body: bytes) -> None:
     for kind in ("application/json", "text/plain"):
         with pytest.raises(Malformed):
             read_payload(InboundRequest(body, {"content-type": kind}), NUMBER_ID, ServiceWindow())
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "status", "again", "after"),
     [
         (190, 401, False, 0.0),
@@ -451,9 +452,7 @@ async def test_each_code_of_metas_is_the_deliverys() -> None:
         await channel.close_down()
 
 
-@pytest.mark.parametrize(
-    "address", ["+15550000001", "1555 000", "US.", "us.1", "US.1.2", "", "\u0665" * 6, "15550000001\n"]
-)
+@table("address", ["+15550000001", "1555 000", "US.", "us.1", "US.1.2", "", "\u0665" * 6, "15550000001\n"])
 async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
     assert recipient(address) is None
     with pytest.raises(NotDelivered) as caught:
@@ -481,7 +480,7 @@ def test_the_titles_of_buttons_fit_in_every_language() -> None:
         assert all(0 < units(title) <= TITLE_CHARS for title in titles)
 
 
-@pytest.mark.parametrize("payload", ["", "signoff.approve.", "signoff.approve.UP", "approve", "signoff.open.a", "Deny"])
+@table("payload", ["", "signoff.approve.", "signoff.approve.UP", "approve", "signoff.open.a", "Deny"])
 def test_buttons_of_others_say_nothing(payload: str) -> None:
     assert read_button(payload) is None
     assert read_button("signoff.deny.abc2") == ("denied", "abc2")
@@ -512,7 +511,7 @@ def test_the_template_is_the_documented_one() -> None:
     assert f"```text\n{BODY}\n```" in page("docs/channels.md")
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "ok"),
     [
         ({}, True),

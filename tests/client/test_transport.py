@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from tables import table
 
 from signoff.client.client import Client
 from signoff.contracts.errors import Conflict, NotFound, Refused, ServerUnavailable
@@ -24,7 +25,7 @@ async def answering(answer: Answer) -> AsyncIterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "code", "error"),
     [
         (401, "unauthenticated", Refused),
@@ -46,7 +47,7 @@ async def test_what_a_gateway_refuses_is_an_error_of_ours(status: int, code: str
     assert ("SIGNOFF_TOKEN" in str(refused.value)) == (status == 401)
 
 
-@pytest.mark.parametrize("body", ["<html>", '{"turns": {}}', '{"turns": [{"tenant": 1}]}', "[]"])
+@table("body", ["<html>", '{"turns": {}}', '{"turns": [{"tenant": 1}]}', "[]"])
 async def test_what_is_no_gateway_is_told_as_that(body: str) -> None:
     async def answer(request: Request) -> Response:
         return PlainTextResponse(body)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff_client.exchange import CallExchange, Exchange
 from signoff_client.messages import Failure, Pause, Proposal, Reply, Request
@@ -66,7 +67,7 @@ STRANGE = [
 ]
 
 
-@pytest.mark.parametrize("reply", STRANGE)
+@table("reply", STRANGE)
 def test_an_answer_that_is_none_means_no(reply: Reply | Failure) -> None:
     for before in ([], [Reply(201, WAITING)]):
         clock = Clock()
@@ -75,7 +76,7 @@ def test_an_answer_that_is_none_means_no(reply: Reply | Failure) -> None:
         assert explain(status).startswith("Not run: ")
 
 
-@pytest.mark.parametrize(
+@table(
     "reply",
     [
         *(each for each in STRANGE if not isinstance(each, Reply) or each.status != 401),
@@ -179,7 +180,7 @@ def test_a_report_that_is_not_taken_as_it_is_is_sent_as_text() -> None:
     assert (problem, len(asked)) == ("another was recorded", 1)
 
 
-@pytest.mark.parametrize(("status", "times"), [(400, 2), (403, 2), (499, 2), (399, 1), (500, 1), (501, 1)])
+@table(("status", "times"), [(400, 2), (403, 2), (499, 2), (399, 1), (500, 1), (501, 1)])
 def test_a_report_that_is_refused_is_sent_in_words_once(status: int, times: int) -> None:
     clock = Clock()
     exchange = exchange_of(clock)
@@ -190,7 +191,7 @@ def test_a_report_that_is_refused_is_sent_in_words_once(status: int, times: int)
     assert sent == {("POST", "/v1/calls/main.a.b/outcome")}
 
 
-@pytest.mark.parametrize("code", ["sign_in", "scope", "not_found", "not_used", "conflict"])
+@table("code", ["sign_in", "scope", "not_found", "not_used", "conflict"])
 def test_a_report_that_other_words_would_not_mend_is_sent_once(code: str) -> None:
     clock = Clock()
     exchange = exchange_of(clock)
@@ -230,7 +231,7 @@ def test_a_call_that_is_settled_is_not_proposed_again() -> None:
     )
 
 
-@pytest.mark.parametrize(("is_repeated", "state", "requests"), [(False, "used", 1), (True, "permitted", 2)])
+@table(("is_repeated", "state", "requests"), [(False, "used", 1), (True, "permitted", 2)])
 def test_a_permit_that_was_used_is_asked_for_by_the_same_try_alone(
     is_repeated: bool, state: str, requests: int
 ) -> None:
@@ -280,7 +281,7 @@ def test_a_withdrawal_is_of_a_call_that_is_known() -> None:
     assert "no gateway of this version" in carry(exchange.withdraw(), clock, [other])[0]
 
 
-@pytest.mark.parametrize(("takes", "pauses"), [(0.0, [1.0, 1.0, 0.5]), (0.25, [0.75, 0.75]), (1.0, [])])
+@table(("takes", "pauses"), [(0.0, [1.0, 1.0, 0.5]), (0.25, [0.75, 0.75]), (1.0, [])])
 def test_a_gateway_that_does_not_hold_is_looked_at_once_a_second(takes: float, pauses: list[float]) -> None:
     clock = Clock()
     _, asked = carry(exchange_of(clock, wait=2.5).settle(), clock, [Reply(201, WAITING), Reply(200, WAITING)], takes)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from gated_workflows import refund
+from tables import table
 from temporalio.client import Client
 from temporalio.converter import PayloadConverter
 from temporalio.worker import Worker
@@ -27,7 +28,7 @@ class Money:
     euro: float
 
 
-@pytest.mark.parametrize(
+@table(
     ("reader", "values", "call"),
     [
         (NAMED, ["A7", 20], ToolCall("refund", {"order": "A7", "euro": 20})),
@@ -51,7 +52,7 @@ def test_a_call_is_read_out_of_an_input(reader: CallReader, values: list[Any], c
         assert reader.read(values) == call
 
 
-@pytest.mark.parametrize(
+@table(
     ("reader", "values", "words"),
     [
         (FIELDS, ["A7", 20], "have no names that people could read"),
@@ -68,7 +69,7 @@ def test_an_input_without_a_call_is_an_error(reader: CallReader, values: list[An
         reader.read(values)
 
 
-@pytest.mark.parametrize("args", [{"euro": 20}, {"order": "A7", "euro": 20, "memo": "x"}])
+@table("args", [{"euro": 20}, {"order": "A7", "euro": 20, "memo": "x"}])
 def test_arguments_that_an_activity_has_no_place_for_are_not_put_there(args: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="cannot be run with just"):
         NAMED.write(["A7", 20], args)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from client_rig import ClientRig
+from tables import table
 
 from signoff_client import Gate, NotRun
 
@@ -91,7 +92,7 @@ def test_what_cannot_be_guarded_is_told_at_once(function: Any, effect: str, word
         Gate("https://signoff.example.com", "token").guard(effect)(function)
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "token", "words"),
     [
         ("signoff.example.com", "t", "is none"),

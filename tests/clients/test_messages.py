@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff_client.messages import Proposal, clip, encode_outcome, safe_key, same_arguments, to_text
 
@@ -17,9 +18,7 @@ def test_any_key_is_one_that_a_header_carries(key: str) -> None:
     assert made.isprintable()
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [("a", "a"), ({"a": 1}, '{"a": 1}'), (None, "null"), ({1}, "{1}"), ("\ud800", "\ud800")]
-)
+@table(("value", "text"), [("a", "a"), ({"a": 1}, '{"a": 1}'), (None, "null"), ({1}, "{1}"), ("\ud800", "\ud800")])
 def test_a_result_is_text(value: Any, text: str) -> None:
     assert to_text(value) == text
     assert clip(to_text(value)).encode()
@@ -59,14 +58,14 @@ def test_a_proposal_says_what_was_given_and_nothing_else() -> None:
     assert "\u00e4".encode() in Proposal("refund", {"to": "\u00e4"}).encode()
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1}, "\ud800"])
+@table("value", [float("nan"), float("inf"), {1}, "\ud800"])
 def test_a_proposal_that_is_no_json_cannot_be_sent(value: Any) -> None:
     """It would not be told as it is: people would be shown other arguments than would run."""
     with pytest.raises((TypeError, ValueError)):
         Proposal("refund", {"euro": value}).encode()
 
 
-@pytest.mark.parametrize(
+@table(
     ("result", "told"),
     [
         ({"a": [1, None]}, {"a": [1, None]}),
@@ -87,7 +86,7 @@ def test_text_is_cut_where_a_gateway_would_not_keep_it() -> None:
     assert to_text({"a": "\u00e4"}) == '{"a": "\u00e4"}'
 
 
-@pytest.mark.parametrize(
+@table(
     ("one", "other", "same"),
     [
         ({"force": True}, {"force": 1}, False),

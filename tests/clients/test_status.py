@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff_client.messages import Failure, Reply
 from signoff_client.status import CallStatus, explain, read_permit, read_status
@@ -15,14 +15,14 @@ def test_an_answer_is_of_one_call() -> None:
     assert read_status(permitted, "main.a.c").state == "unreachable"
 
 
-@pytest.mark.parametrize("call", ["", "../approvals/x", "main.a b", "main.a?b", "m" * 601])
+@table("call", ["", "../approvals/x", "main.a b", "main.a?b", "m" * 601])
 def test_what_can_be_no_id_names_no_call(call: str) -> None:
     """It would be put into the addresses that are asked next."""
     for known in ("", call):
         assert read_status(Reply(200, {"id": call, "state": "denied"}), known).state == "unreachable"
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "words"),
     [
         ("used", "Not run: its permit was used before"),
@@ -52,7 +52,7 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("told", "state"),
     [
         ("waiting", "waiting"),
@@ -74,14 +74,14 @@ def test_an_answer_says_all_that_the_gateway_does(told: str, state: str) -> None
     assert bare == CallStatus(bare.state, "main.a.b")
 
 
-@pytest.mark.parametrize("args", [None, [], "euro", 1])
+@table("args", [None, [], "euro", 1])
 def test_a_permitted_call_without_arguments_is_none(args: Any) -> None:
     read = read_status(Reply(200, CALL | {"state": "permitted", "args": args}), "main.a.b")
     assert (read.state, read.id, read.args) == ("unreachable", "main.a.b", {})
     assert "no gateway of this version" in read.reason
 
 
-@pytest.mark.parametrize(
+@table(
     ("reply", "state", "reason"),
     [
         (Failure("gone"), "unreachable", "gone"),
@@ -118,7 +118,7 @@ def test_an_answer_to_a_use_that_tells_of_a_call_is_no_permit() -> None:
     assert (other.id, other.reason) == ("main.a.b", "what answers there is no gateway of this version")
 
 
-@pytest.mark.parametrize(("code", "state"), [("used", "used"), ("waiting", "waiting"), ("lapsed", "denied")])
+@table(("code", "state"), [("used", "used"), ("waiting", "waiting"), ("lapsed", "denied")])
 def test_a_permit_that_is_refused_says_why(code: str, state: str) -> None:
     before = CallStatus("permitted", "main.a.b", tool="refund")
     read = read_permit(Reply(409, {"code": code, "message": "why"}), before)
@@ -126,7 +126,7 @@ def test_a_permit_that_is_refused_says_why(code: str, state: str) -> None:
     assert read_permit(Reply(409), before).state == "refused"
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "words"),
     [
         (CallStatus("waiting"), "Not run: it waits for a person's approval."),

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from tables import table
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
@@ -22,14 +23,14 @@ def test_a_signal_is_of_the_call_that_it_names() -> None:
     assert calls.states == {"a": "permitted", "b": ""}
 
 
-@pytest.mark.parametrize("key", ["c", 7, None, ["a"]])
+@table("key", ["c", 7, None, ["a"]])
 def test_a_signal_of_a_call_that_nobody_waits_for_changes_nothing(key: Any) -> None:
     calls = ToldCalls({"a": ""})
     calls.take(signal({"state": "permitted", "callback": {"state": key}}))
     assert calls.states == {"a": ""}
 
 
-@pytest.mark.parametrize(
+@table(
     "told",
     [[], "text", None, {}, {"state": "permitted"}, {"callback": {"state": "a"}}, {"state": "permitted", "callback": 1}],
 )
@@ -40,7 +41,7 @@ def test_a_signal_that_cannot_be_read_is_about_any_call_and_permits_none(told: A
     assert all(state not in ("", "permitted") for state in calls.states.values())
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"{"])
+@table("data", [b"", b"\xff\xfe", b"{"])
 def test_a_signal_that_is_encrypted_wakes_and_permits_nothing(data: bytes) -> None:
     calls = ToldCalls({"a": ""})
     calls.take(RawValue(Payload(data=data)))
@@ -56,7 +57,7 @@ def test_an_answer_says_of_a_call_what_the_gateway_does() -> None:
     assert answer == Answer("denied", "main.s.t", explain(status), "PLUM", "human", "Bo", [1])
 
 
-@pytest.mark.parametrize(
+@table(
     ("state", "code", "kind"),
     [
         ("denied", "", "ToolDenied"),
@@ -75,7 +76,7 @@ def test_what_is_not_run_is_never_tried_again(state: str, code: str, kind: str) 
     assert (error.category == ApplicationErrorCategory.BENIGN) == (kind == "ToolDenied")
 
 
-@pytest.mark.parametrize("result", [None, "done", {}, {"refund": 1}, {"not_kept": "x", "refund": 1}, ["not_kept"]])
+@table("result", [None, "done", {}, {"refund": 1}, {"not_kept": "x", "refund": 1}, ["not_kept"]])
 def test_a_result_that_was_kept_is_as_it_was(result: Any) -> None:
     assert kept_result(Answer("ended", code="ok", result=result)) == result
 

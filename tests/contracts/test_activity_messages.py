@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.contracts.activity_messages import ModelReply, Response
 from signoff.contracts.content import BlobRef, Content
@@ -22,7 +22,7 @@ def test_an_answer_of_words_alone_stands_in_its_call() -> None:
     assert reply(Content(inline={"text": "done"}), response=other).answer == other
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "call"),
     [
         (Content(inline={"text": "done"}), "c1.2"),

@@ -7,6 +7,7 @@ import pytest
 import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, same_arguments
 
@@ -39,7 +40,7 @@ class Colour(enum.StrEnum):
     RED = "red"
 
 
-@pytest.mark.parametrize("odd", [{1: "a"}, {"a": {2}}, {"a": object()}, {None: 1}, b"x", {"a": 2**60}])
+@table("odd", [{1: "a"}, {"a": {2}}, {"a": object()}, {None: 1}, b"x", {"a": 2**60}])
 def test_what_is_no_json_is_refused(odd: Any) -> None:
     """Names that are no texts would otherwise be turned into texts, and two values would hash alike."""
     with pytest.raises(NotCanonical):
@@ -50,7 +51,7 @@ def test_kinds_derived_from_the_plain_ones_are_written_as_those() -> None:
     assert canonical_json({"a": Colour.RED}) == rfc8785.dumps({"a": Colour.RED}) == canonical_json({"a": "red"})
 
 
-@pytest.mark.parametrize(
+@table(
     ("one", "other", "same"),
     [
         ({"force": True}, {"force": 1}, False),

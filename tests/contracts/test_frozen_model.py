@@ -2,6 +2,7 @@
 
 import pytest
 from pydantic import Field, ValidationError
+from tables import table
 
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.person import Person, Principal
@@ -31,7 +32,7 @@ class _Aliased(FrozenModel):
     max_price: int = Field(default=0, alias="maxPrice")
 
 
-@pytest.mark.parametrize("deep", [False, True])
+@table("deep", [False, True])
 def test_a_record_is_copied_with_other_values_in_its_own_fields_only(deep: bool) -> None:
     person = Person(id="guest")
     assert person.model_copy(update={"tier": "trusted"}, deep=deep) == Person(id="guest", tier="trusted")

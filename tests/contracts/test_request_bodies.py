@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
+from tables import table
 
 from signoff.contracts import requests
 from signoff.contracts.decision import Decision, GrantRequest
@@ -75,7 +76,7 @@ def test_an_answer_counts_as_of_when_it_came_in() -> None:
     assert by_mail.delivery_id != other.delivery_id
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "named"),
     [
         ({"edited_arg": {"amount": 5}}, "edited_arg"),
@@ -110,14 +111,14 @@ def test_a_hundred_thousand_unknown_fields_cost_a_few_errors() -> None:
     assert "roles" in names
 
 
-@pytest.mark.parametrize("body", BODIES)
+@table("body", BODIES)
 def test_every_body_is_closed(body: type[BaseModel]) -> None:
     assert issubclass(body, RequestBody)
     with pytest.raises(ValidationError, match="nobody_knows"):
         body.model_validate({"nobody_knows": 1})
 
 
-@pytest.mark.parametrize("words", ["", "  ", "half \ud800 of a pair"])
+@table("words", ["", "  ", "half \ud800 of a pair"])
 def test_words_have_to_say_something_that_can_be_carried(words: str) -> None:
     for body in (SayBody, TurnBody):
         with pytest.raises(ValidationError):

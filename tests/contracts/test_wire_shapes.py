@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-import pytest
 from pydantic import BaseModel
+from tables import table
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from wire_shapes import FILE, messages, text
 
@@ -65,7 +65,7 @@ def test_what_is_left_out_is_read_as_it_was() -> None:
         assert type(found.outcome.value.inline) is type(value)
 
 
-@pytest.mark.parametrize("shape", [Receipt, TurnView, CallOutcome])
+@table("shape", [Receipt, TurnView, CallOutcome])
 def test_receipts_and_views_are_written_whole(shape: type[BaseModel]) -> None:
     assert not issubclass(shape, ActivityMessage)
     receipt = Receipt(status="accepted")

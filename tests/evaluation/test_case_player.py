@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from evaluation_kit import ASKS, SCHEMA, a_call, a_case, a_catalog, a_tool
+from tables import table
 
 from signoff.approvals.redaction import HIDDEN
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -175,7 +176,7 @@ def answers(call: HandlerCall, context: dict[str, Any]) -> str:
     raise AssertionError("an evaluation asked a policy's handler")
 
 
-@pytest.mark.parametrize(
+@table(
     ("recorded", "verdict"),
     [
         (a_call(20, "run"), "run"),
@@ -189,7 +190,7 @@ async def test_what_a_permission_check_said_is_taken_from_the_record(recorded: d
     assert verdicts(await play(a_case(recorded), catalog)) == [verdict]
 
 
-@pytest.mark.parametrize(
+@table(
     ("recorded", "verdict"),
     [
         (a_call(20, "run"), "run"),
@@ -216,7 +217,7 @@ async def test_a_handler_that_abstained_is_not_taken_for_one_that_let_it_pass() 
     assert verdicts(await play(a_case(asked), a_catalog(tool))) == ["ask"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("gate", "fields"),
     [
         ("available", {}),

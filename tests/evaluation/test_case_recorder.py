@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from evaluation_kit import a_catalog, a_tool
+from tables import table
 
 from signoff.approvals.redaction import HIDDEN
 from signoff.contracts.activity_messages import (
@@ -92,7 +93,7 @@ def ruled(kind: Any, **fields: Any) -> GateDecision:
 APPROVED = outcome(decided_by="ana", approval_id="main.s1.t1.c1.1")
 
 
-@pytest.mark.parametrize(
+@table(
     ("gate_decision", "ended", "recorded"),
     [
         (ruled("run"), outcome(), ("run", "", "")),

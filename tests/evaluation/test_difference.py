@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from evaluation_kit import ASKS, a_call, a_case, a_catalog, a_tool
+from tables import table
 
 from signoff.evaluation.case_file import EvaluationCase
 from signoff.evaluation.case_player import CaseModel, play
@@ -87,7 +88,7 @@ async def test_what_a_case_does_not_forbid_is_told_and_passes() -> None:
 
 
 @pytest.mark.row("V16")
-@pytest.mark.parametrize(("mismatch", "seen"), [("warn", [False]), ("error", [True]), ("ignore", [])])
+@table(("mismatch", "seen"), [("warn", [False]), ("error", [True]), ("ignore", [])])
 async def test_prompt_hash_mismatch_warns_is_an_error_or_is_ignored(mismatch: str, seen: list[bool]) -> None:
     case = EvaluationCase.model_validate(
         {**a_case(a_call(20)).model_dump(exclude={"prompt_hash_mismatch"}), "promptHashMismatch": mismatch}

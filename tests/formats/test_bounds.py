@@ -1,9 +1,9 @@
 import math
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.formats.bounds import bounds_problem
@@ -17,7 +17,7 @@ def nest(depth: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [None, True, 0, 2**53 - 1, -(2**53) + 1, 1.5, "é", {}, [], {"a": [1, {"b": None}]}, nest(32), [0] * 1_999, ("a",)],
 )
@@ -25,7 +25,7 @@ def test_json_of_bearable_size_is_within_bounds(value: Any) -> None:
     assert bounds_problem(value) == ""
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "why"),
     [
         (2**53, "integer"),

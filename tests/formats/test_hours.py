@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from tables import table
 
 from signoff.formats.hours import is_open, parse_opening_hours
 
@@ -14,7 +15,7 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@table(
     ("hours", "moment", "open_then"),
     [
         (OFFICE, "2026-01-05T08:00", True),
@@ -51,7 +52,7 @@ def test_one_of_several_windows_is_enough() -> None:
     assert not is_open((), at("2026-01-05T10:00"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("hours", "mistake"),
     [
         ("", "is not made of days, hours and a time zone, such as `Mo-Fr 08:00-18:00 Europe/Lisbon`"),

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.contracts.errors import RegistrationError
 from signoff.formats.json_schema import compile_schema
@@ -26,7 +27,7 @@ SCHEMA: dict[str, Any] = {
 
 
 @pytest.mark.row("B05")
-@pytest.mark.parametrize(
+@table(
     ("args", "path", "message"),
     [
         ({"n": "x"}, "n", "must be of type integer"),
@@ -65,7 +66,7 @@ def test_messages_never_repeat_a_value(name: str, nested: bool) -> None:
     assert all(SECRET not in path + message for path, message in problems)
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "words"),
     [
         ({"type": "string"}, "`type: object`"),
@@ -122,7 +123,7 @@ UNION = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "words"),
     [
         ({"kind": "card"}, "nearest is branch `Card`: `number` is required"),

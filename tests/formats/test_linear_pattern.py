@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from tables import table
 
 from signoff.contracts.errors import RegistrationError
 from signoff.formats.json_schema import DIALECT, compile_schema
@@ -21,7 +22,7 @@ def of(schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {"x": schema}}
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "args"),
     [
         (of({"type": "string", "pattern": SLOW}), {"x": TEXT}),
@@ -38,7 +39,7 @@ def test_a_pattern_that_backtracks_does_not_hold_a_worker(schema: dict[str, Any]
     assert problems != []
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "says"),
     [
         (of({"pattern": "(?=a)b"}), "`input_schema` of tool `t` has the pattern `(?=a)b`"),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.contracts.canonical_json import canonical_json
 from signoff.formats.read_only import read_only, writable_copy
@@ -40,7 +41,7 @@ CHANGES: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@table("change", CHANGES)
 def test_nothing_changes_it_at_any_depth(change: Callable[[Any], Any]) -> None:
     value = read_only(PLAIN)
     with pytest.raises(TypeError, match="cannot be changed; copy it first"):

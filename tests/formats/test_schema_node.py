@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
+from tables import table
 
 from signoff.contracts.errors import RegistrationError
 from signoff.formats.json_schema import compile_schema
@@ -67,7 +68,7 @@ def test_an_anchor_is_found_by_its_name() -> None:
     assert SchemaNode.of({"const": {"$anchor": "x"}, "default": {"$anchor": "x"}}).target("#x") is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "kind", "has_null"),
     [
         ({"type": "string"}, "string", False),
@@ -117,7 +118,7 @@ def test_a_walk_sees_every_schema_in_order_and_no_data() -> None:
     assert titles == ["top", "a", "b", "c", "d", "e", "f"]
 
 
-@pytest.mark.parametrize("name", ["const", "enum", "default", "examples"])
+@table("name", ["const", "enum", "default", "examples"])
 def test_a_remote_reference_under_a_property_of_any_name_is_found(name: str) -> None:
     schema = {"type": "object", "properties": {name: {"$ref": "https://a.example/b"}}}
     with pytest.raises(RegistrationError, match=r"remote `\$ref`"):

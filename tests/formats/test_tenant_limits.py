@@ -1,6 +1,7 @@
 """Limits of tenants as a setting says them."""
 
 import pytest
+from tables import table
 
 from signoff.formats.tenant_limits import NO_LIMITS, RateLimit, TenantLimit, parse_tenant_limits
 
@@ -29,7 +30,7 @@ def test_one_tenant_alone_can_have_limits() -> None:
     assert (NO_LIMITS.limit_deliveries, parse_tenant_limits("a: deliveries=1/day").limit_deliveries) == (False, True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "what"),
     [
         ("start=1/minute", "`start=1/minute` is no limit"),

@@ -5,6 +5,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.formats.visible_text import VisibleLine, number, one_line, scalar_line, whole_line
 
@@ -13,7 +14,7 @@ ANY_TEXT = st.text(alphabet=st.characters(), max_size=80) | st.text(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "shown"),
     [
         ("Lisbon", "Lisbon"),
@@ -57,7 +58,7 @@ def test_different_texts_read_differently(text: str) -> None:
     assert read.replace("⟦U+27E6⟧", "⟦").replace("⟦U+27E7⟧", "⟧") == plain
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "limit", "shown"),
     [
         ("abcdef", 6, "abcdef"),
@@ -71,7 +72,7 @@ def test_a_cut_falls_between_characters(text: str, limit: int, shown: str) -> No
     assert one_line(text, limit) == VisibleLine(shown, len(text), cut=shown != text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "shown"),
     [
         (420, "420"),
@@ -97,7 +98,7 @@ def test_numbers_read_the_same_everywhere(value: float, shown: str) -> None:
     assert number(value) == shown
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "shown"),
     [(True, "yes"), (False, "no"), (None, "⟦none⟧"), ("", "⟦empty⟧"), ("None", "None"), (7, "7")],
 )
@@ -105,7 +106,7 @@ def test_what_is_not_there_cannot_be_written_as_text(value: object, shown: str) 
     assert scalar_line(value, 50).text == shown
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "line"),
     [
         ("", VisibleLine("⟦empty⟧", 0)),

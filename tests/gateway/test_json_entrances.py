@@ -11,6 +11,7 @@ from call_rig import CallRig, call_catalog
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from gateway_rig import BASE
+from tables import table
 from turn_fixtures import Ledger, pay_tool
 from typer import BadParameter
 
@@ -140,8 +141,8 @@ READERS: dict[str, Callable[[bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("body", UNREADABLE)
-@pytest.mark.parametrize("reader", READERS)
+@table("body", UNREADABLE)
+@table("reader", READERS)
 def test_every_other_reader_refuses_a_double_name_and_numbers_without_a_value(reader: str, body: bytes) -> None:
     assert UNREADABLE[body] in READERS[reader](body)
 

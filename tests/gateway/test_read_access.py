@@ -8,6 +8,7 @@ import httpx2
 import pytest
 from gateway_login import STRANGER, bearer, browser, hidden, locked_rig, sign_in, token_of
 from gateway_rig import PEOPLE, GatewayRig
+from tables import table
 
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.person import Person
@@ -47,7 +48,7 @@ def turn_of(approval: str) -> str:
     return ".".join(found.turn)
 
 
-@pytest.mark.parametrize(
+@table(
     ("person", "reads", "stops"),
     [
         (Person(id="guest"), True, True),
@@ -81,7 +82,7 @@ def test_the_right_to_read_comes_by_delegation_too() -> None:
     assert may_read(EVE, stands_in, ABOUT, development=False)
 
 
-@pytest.mark.parametrize("development", [True, False])
+@table("development", [True, False])
 def test_who_reads_the_record(development: bool) -> None:
     assert [reads_all(person, development=development) for person in (ADMIN, AUDITOR)] == [True, True]
     assert reads_all(EVE, development=development) is development

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.keys import encryption_keys
@@ -154,7 +155,7 @@ def test_what_others_may_read_is_refused(path: Path) -> None:
         read_encryption_keys(path)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["", "{", "[]", '{"keys": []}', '{"keys": [{"id": "1"}]}', "\x00", '{"keys": [{"secret": "c2VjcmV0"}]}'],
 )

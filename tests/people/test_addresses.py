@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.contracts.errors import Refused
 from signoff.contracts.limits import LOGIN_NAME_CHARS, LOGIN_NAMES
@@ -9,7 +10,7 @@ from signoff.people.addresses import DeclaredNames, claimed_names, normalise_add
 from signoff.people.directory import FixedDirectory
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "name"),
     [
         ("Ana@Example.COM", "ana@example.com"),
@@ -37,7 +38,7 @@ def test_a_name_has_one_spelling(written: str, name: str) -> None:
     assert normalise_address(name) == name
 
 
-@pytest.mark.parametrize(
+@table(
     ("claims", "names"),
     [
         ({"email": "Ana@x.de", "email_verified": False}, ("ana@x.de",)),

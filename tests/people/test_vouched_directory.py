@@ -1,7 +1,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.contracts.person import Delegation, Person
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
@@ -37,7 +37,7 @@ def test_what_the_gateway_signed_counts_until_it_is_over() -> None:
     assert vouched_people([vouched()], NOBODY, SIGNER.verifier(), NOW + WEEK) == ()
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         {"person": CY.model_copy(update={"roles": ("finance", "admin")})},
@@ -67,7 +67,7 @@ def test_other_keys_and_retired_ones_sign_nobody() -> None:
         assert why(row, verifier=verifier) == found
 
 
-@pytest.mark.parametrize(
+@table(
     "person",
     [
         CY.model_copy(update={"id": "ana"}),
@@ -81,7 +81,7 @@ def test_what_no_login_says_counts_for_nobody(person: Person) -> None:
     assert why(vouched(person)) == "not what a login says of anybody"
 
 
-@pytest.mark.parametrize(
+@table(
     "declared",
     [
         a_person(CY.id),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from policy_samples import SCHEMA
+from tables import table
 
 from signoff.contracts.limits import POLICY_DEGREE
 from signoff.policy import bounded_expression
@@ -37,7 +38,7 @@ def of_degree(degree: int) -> str:
     return text
 
 
-@pytest.mark.parametrize(("degree", "power"), [(3, "third"), (5, "5th")])
+@table(("degree", "power"), [(3, "third"), (5, "5th")])
 def test_what_grows_too_fast_is_refused_by_its_power(degree: int, power: str) -> None:
     problem = growth_problem(tree(of_degree(degree)), VARIABLES)
     assert problem == (

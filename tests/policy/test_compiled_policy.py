@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_samples import SCHEMA, TOOL, arguments, compiled, context
+from tables import table
 
 from signoff.contracts.call import REQUIRES_APPROVAL, RuleReference
 from signoff.contracts.canonical_json import sha256_hex
@@ -101,7 +102,7 @@ def test_own_context_fields_are_declared_and_checked() -> None:
 
 
 @pytest.mark.row("V02")
-@pytest.mark.parametrize(
+@table(
     ("text", "says"),
     [
         ("args.totalCots < 50", "did you mean `args.totalCost`"),
@@ -206,7 +207,7 @@ def test_route_to_names_the_people_who_are_asked() -> None:
     assert [each.rule for each in verdict.engines] == ["route_to", "route_to"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "args"),
     [
         ("args.recipients", {"recipients": ["bob"]}),
@@ -239,7 +240,7 @@ def test_named_approvers_are_carried_and_level_admin_is_short_for_a_role() -> No
     assert compiled(auto_approve_if="true", level="admin").judge({}, {}).terms.approvers == ("role:admin",)
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "why"),
     [
         ({"x": float("nan")}, "a number that is not finite"),
@@ -266,7 +267,7 @@ def disagreeing(rule: str, first: str, second: str, **fields: Any) -> CompiledPo
 
 
 @pytest.mark.row("N27")
-@pytest.mark.parametrize("pair", [("true", "false"), ("false", "true"), ("true", "1"), ("true", "1 / 0 == 1")])
+@table("pair", [("true", "false"), ("false", "true"), ("true", "1"), ("true", "1 / 0 == 1")])
 def test_engines_that_disagree_fall_to_the_safe_side(pair: tuple[str, str]) -> None:
     data = (arguments(), context())
     assert disagreeing("auto_approve_if", *pair).judge(*data).verdict == "ask"
@@ -461,7 +462,7 @@ def test_the_strictest_rule_that_applies_counts() -> None:
 
 @pytest.mark.row("N28")
 @pytest.mark.row("V01")
-@pytest.mark.parametrize("effect", ["hide", "deny", "require_approval"])
+@table("effect", ["hide", "deny", "require_approval"])
 def test_a_rule_that_errs_applies(effect: str) -> None:
     rules = rules_of((effect, "actor.tags[3] == 'x'"))
     assert rules.judge(actor={"name": "desk", "tags": []}, tool=TOOL, ctx=context()).effect == effect
@@ -483,9 +484,7 @@ def test_bad_rules_are_refused() -> None:
         compile_rules([twice, twice])
 
 
-@pytest.mark.parametrize(
-    "name", ["auto_approve_if", "handler:rules:limits (admin)", "deny_if, handler:rules:limits", "grant:g"]
-)
+@table("name", ["auto_approve_if", "handler:rules:limits (admin)", "deny_if, handler:rules:limits", "grant:g"])
 def test_a_global_rule_may_have_any_name(name: str) -> None:
     (rule, _) = compile_rules([GlobalRule(name=name, rule="true", effect="hide")]).rules[0]
     assert rule.name == name
@@ -578,7 +577,7 @@ def test_the_hash_is_one_of_what_the_policy_says_alone() -> None:
     assert compiled(True).hash == sha256_hex({"requires_approval": True})
 
 
-@pytest.mark.parametrize("field", ["only", "secret"])
+@table("field", ["only", "secret"])
 def test_a_name_in_show_that_is_no_argument_is_told_by_its_field(field: str) -> None:
     with pytest.raises(ConfigError) as refused:
         compiled(show={field: ["curency"]})

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.contracts.limits import POLICY_DEGREE
 from signoff.policy import operators, second_engine
@@ -64,7 +65,7 @@ def data(size: int) -> dict[str, Any]:
 # The degree
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "degree"),
     [
         ("args.n < 5 && args.n + args.n * 2 > 1", 0),
@@ -270,7 +271,7 @@ def test_work_grows_with_no_higher_power_than_the_degree(text: str) -> None:
         assert large <= small * 3**degree * 1.5 + 100 * STEP
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "args.l.all(x, x >= 0)",
@@ -299,7 +300,7 @@ EXACTLY = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "units", "memory", "joins"),
     [
         ("1 < 2", 49664, 1600, 0),
@@ -389,7 +390,7 @@ def test_each_form_costs_so_much(text: str, units: int, memory: int, joins: int)
     assert cost(text, EXACTLY) == Cost(units, memory, joins)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "degree", "factor"),
     [
         ("args.n < 5", 0, 57856),
@@ -460,7 +461,7 @@ def test_what_is_counted_keeps_its_place() -> None:
     assert (CountedExtent(("\ud800é",)).length, CountedExtent((("a", {"b": "cd"}),)).text) == (3, 4)
 
 
-@pytest.mark.parametrize(
+@table(
     ("index", "name"),
     [
         ("'n'", "n"),

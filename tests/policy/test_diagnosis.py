@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.policy.diagnosis import ErrorPlace, read_error
 from signoff.policy.schema_shapes import DataShape, read_schema
@@ -29,7 +29,7 @@ def summary(text: str, *reports: str, variables: Any = VARIABLES) -> tuple[str, 
     return read_error(f"INVALID_ARGUMENT: {lines}", ErrorPlace(text, variables))
 
 
-@pytest.mark.parametrize(
+@table(
     ("report", "sentence"),
     [
         ("", "it cannot be read"),
@@ -47,7 +47,7 @@ def test_columns_count_through_lines() -> None:
     assert summary("ab\ncd\nef", "3:1: Odd thing") == ("odd thing", 7)
 
 
-@pytest.mark.parametrize(
+@table(
     ("message", "sentence"),
     [
         ("A" + "b" * 159, "a" + "b" * 159),
@@ -67,7 +67,7 @@ def test_the_slip_that_can_be_put_right_comes_first() -> None:
     assert summary("a b", "1:1: One", "1:3: Two") == ("one", 1)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "column", "name", "sentence"),
     [
         ("args.cuont > 1", 5, "cuont", "no field `args.cuont`; did you mean `args.count`?"),
@@ -110,7 +110,7 @@ def test_twelve_fields_are_named_at_most() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "sentence"),
     [
         ("size", "`size` does not take these arguments"),
@@ -125,7 +125,7 @@ def test_a_name_nothing_has(name: str, sentence: str) -> None:
     assert summary("true", f"1:1: undeclared reference to '{name}' (in container '')") == (sentence, 1)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "operator", "types", "sentence"),
     [
         ("args.count > 1.5", "_>_", "int, double", "`>` does not work on (int, double); write `double(args.count)`"),
@@ -147,7 +147,7 @@ def test_an_operator_that_does_not_fit(text: str, operator: str, types: str, sen
     assert summary(text, f"1:1: found no matching overload for '{operator}' applied to '({types})'") == (sentence, 1)
 
 
-@pytest.mark.parametrize("text", ["args['my-field'] == ''", "args.my-field == ''", "args.`my-field` == ''"])
+@table("text", ["args['my-field'] == ''", "args.my-field == ''", "args.`my-field` == ''"])
 def test_an_argument_cel_cannot_spell(text: str) -> None:
     sentence = "CEL cannot spell the argument `my-field`; rename it or leave it out of the policy"
     assert summary(text, "1:1: undeclared reference to 'field'") == (sentence, 1)

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.policy.facts import ToolFacts
@@ -16,7 +17,7 @@ def problem(source: str, ctx: dict[str, Any] | None = None, **context: Any) -> s
 
 
 @pytest.mark.row("F12")
-@pytest.mark.parametrize(
+@table(
     ("source", "words"),
     [
         ("'money' in tool.tags", ""),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from policy_samples import TOOL
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import PREDICATE_CHARS
@@ -20,7 +21,7 @@ ANYTHING = {name: {} for name in ("amount", "to", "memo", "lines")}
 UNCHECKED = compile_policy(True, tool=TOOL, input_schema={"properties": ANYTHING, "required": list(ANYTHING)})
 
 
-@pytest.mark.parametrize(
+@table(
     ("where", "args", "holds"),
     [
         ("args.amount <= 50.0", {"amount": 50, "to": "Ana"}, True),
@@ -38,7 +39,7 @@ def test_only_an_agreed_true_holds(where: str, args: dict[str, Any], holds: bool
     assert compile_where(where, POLICY).holds(args) is holds
 
 
-@pytest.mark.parametrize(
+@table(
     ("where", "says"),
     [
         ("args.amuont < 5.0", "did you mean"),
@@ -55,8 +56,8 @@ def test_a_predicate_is_checked_against_the_schema(where: str, says: str) -> Non
     assert (caught.value.context["field"], caught.value.context["tool_name"]) == ("where", "book_flight")
 
 
-@pytest.mark.parametrize("hidden", ["to", "to.code"])
-@pytest.mark.parametrize(
+@table("hidden", ["to", "to.code"])
+@table(
     "where",
     [
         "args.to == 'h'",
@@ -85,7 +86,7 @@ def test_nothing_hidden_is_read(where: str, hidden: str) -> None:
     assert f"may read `{hidden}`, which is hidden" in caught.value.message
 
 
-@pytest.mark.parametrize(
+@table(
     "where", [".args.to == 'h'", "[{'to': 'h'}].exists(args, .args.to == 'h')", "[0].exists(args, .args.amount == 5.0)"]
 )
 def test_a_name_behind_a_point_is_refused(where: str) -> None:
@@ -97,7 +98,7 @@ def test_a_name_behind_a_point_is_refused(where: str) -> None:
         compile_where(where, UNCHECKED, ("to",))
 
 
-@pytest.mark.parametrize(
+@table(
     ("where", "hidden", "taken"),
     [
         ("args.amount <= 50.0", "to", True),
@@ -125,7 +126,7 @@ def refused(where: str, policy: CompiledPolicy = UNCHECKED, hidden: tuple[str, .
     return caught.value
 
 
-@pytest.mark.parametrize(
+@table(
     ("where", "why"),
     [
         (

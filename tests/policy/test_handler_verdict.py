@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from policy_samples import SCHEMA, TOOL, arguments, compiled, context
+from tables import table
 
 from signoff.contracts.call import RuleReference
 from signoff.policy.compiled_policy import CompiledPolicy, compile_policy
@@ -24,7 +25,7 @@ def after(judge: CompiledPolicy, answer: HandlerVerdict) -> Any:
     return apply_handler_verdict(judge, verdict, answer)
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "answer"),
     [
         ("auto", HandlerVerdict("auto")),
@@ -49,9 +50,7 @@ def test_an_answer_is_a_word_or_an_answer(value: Any, answer: HandlerVerdict | N
     assert read_answer(value) == answer
 
 
-@pytest.mark.parametrize(
-    ("rules", "verdict"), [(AUTO, "auto"), (ASKS, "ask"), ({"deny_if": "true"}, "deny"), ({}, "ask")]
-)
+@table(("rules", "verdict"), [(AUTO, "auto"), (ASKS, "ask"), ({"deny_if": "true"}, "deny"), ({}, "ask")])
 def test_a_handler_that_abstains_leaves_it_to_the_rules(rules: dict[str, str], verdict: str) -> None:
     judge = policy(**rules)
     found, before = after(judge, HandlerVerdict("abstain")), judge.judge(arguments(), context())
@@ -60,7 +59,7 @@ def test_a_handler_that_abstains_leaves_it_to_the_rules(rules: dict[str, str], v
 
 
 @pytest.mark.row("B71")
-@pytest.mark.parametrize("word", ["auto", "ask", "deny"])
+@table("word", ["auto", "ask", "deny"])
 def test_a_handler_alone_decides(word: Any) -> None:
     alone = policy()
     found = after(alone, HandlerVerdict(word))
@@ -71,7 +70,7 @@ def test_a_handler_alone_decides(word: Any) -> None:
     assert (alone.handler_alone, alone.needs_person, handler_rule(alone)) == (True, "maybe", JUDGES)
 
 
-@pytest.mark.parametrize(
+@table(
     ("rules", "word", "verdict", "rule"),
     [
         (AUTO, "auto", "auto", RULE),
@@ -116,13 +115,13 @@ def test_what_a_handler_turns_into_a_question_is_routed() -> None:
     assert odd.terms.approvers == ("role:cfo",)
 
 
-@pytest.mark.parametrize("rules", [{}, AUTO])
+@table("rules", [{}, AUTO])
 def test_what_a_handler_lets_pass_still_knows_whom_to_ask(rules: Any) -> None:
     found = after(policy(**rules, route_to="['role:finance']"), HandlerVerdict("auto"))
     assert (found.verdict, found.terms.approvers) == ("auto", ("role:finance",))
 
 
-@pytest.mark.parametrize("rules", [{}, AUTO, ASKS, {**AUTO, "approvers": ("role:finance",)}])
+@table("rules", [{}, AUTO, ASKS, {**AUTO, "approvers": ("role:finance",)}])
 def test_the_level_admin_asks_administrators(rules: Any) -> None:
     found = after(policy(**rules), HandlerVerdict("ask", "admin"))
     assert (found.verdict, found.terms.approvers, found.level) == ("ask", ("role:admin",), "admin")
@@ -141,7 +140,7 @@ def test_no_answer_is_another_question_than_a_handlers_own() -> None:
     assert (found.verdict, found.rule.label, found.why) == ("ask", f"{RULE} (failed)", "it broke")
 
 
-@pytest.mark.parametrize(
+@table(
     ("rules", "needs"),
     [({}, "maybe"), (AUTO, "maybe"), (ASKS, "always"), ({"deny_if": "false"}, "always")],
 )

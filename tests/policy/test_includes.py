@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.policy.expression import facts
 from signoff.policy.first_engine import first_program
@@ -25,7 +26,7 @@ def kinds(text: str, args: dict[str, Any]) -> tuple[str, str]:
 
 
 @pytest.mark.row("B78")
-@pytest.mark.parametrize(
+@table(
     ("args", "kind"),
     [
         ({"a": ["x", "y"], "b": "x"}, "true"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from celpy import celtypes
 from celpy.evaluation import CELEvalError
+from tables import table
 
 from signoff.policy import operators as imported
 from signoff.policy.second_engine import as_celpy, second_program
@@ -73,7 +74,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("value", "kind"), KINDS)
+@table(("value", "kind"), KINDS)
 def test_every_value_has_its_kind(value: Any, kind: str) -> None:
     assert imported.kind_of(value) == kind
 
@@ -91,7 +92,7 @@ def test_nothing_but_the_specified_is_replaced() -> None:
 YES, NO, WRONG, OTHER = celtypes.BoolType(True), celtypes.BoolType(False), CELEvalError("divide by zero"), INT(1)
 
 
-@pytest.mark.parametrize(
+@table(
     ("left", "right", "conjunction", "disjunction"),
     [
         (YES, YES, "true", "true"),
@@ -184,7 +185,7 @@ def test_order(low: Any, high: Any) -> None:
     assert isinstance(call("_<_", low, high), BOOL)
 
 
-@pytest.mark.parametrize("name", ["_<_", "_<=_", "_>_", "_>=_"])
+@table("name", ["_<_", "_<=_", "_>_", "_>=_"])
 def test_nan_is_in_no_order(name: str) -> None:
     assert call(name, NAN, DOUBLE(1)) == BOOL(False)
     assert call(name, NAN, NAN) == BOOL(False)
@@ -233,7 +234,7 @@ OVERLOADS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "args"), [(name, args) for name, *args in OVERLOADS])
+@table(("name", "args"), [(name, args) for name, *args in OVERLOADS])
 def test_what_the_specification_lacks_is_an_error(name: str, args: list[Any]) -> None:
     with pytest.raises(TypeError, match=r"^no such overload$"):
         call(name, *args)
@@ -321,7 +322,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "args", "result"), VALUES)
+@table(("name", "args", "result"), VALUES)
 def test_what_an_operator_gives(name: str, args: tuple[Any, ...], result: Any) -> None:
     found = call(name, *args)
     assert found == result
@@ -329,7 +330,7 @@ def test_what_an_operator_gives(name: str, args: tuple[Any, ...], result: Any) -
     assert type(found).__module__ == "celpy.celtypes"
 
 
-@pytest.mark.parametrize(("left", "right"), [(DOUBLE(0.0), DOUBLE(0.0)), (NAN, DOUBLE(0.0))])
+@table(("left", "right"), [(DOUBLE(0.0), DOUBLE(0.0)), (NAN, DOUBLE(0.0))])
 def test_what_is_no_number_by_division(left: Any, right: Any) -> None:
     assert math.isnan(call("_/_", left, right))
 
@@ -357,14 +358,14 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("name", "args", "error", "words"), WRONG)
+@table(("name", "args", "error", "words"), WRONG)
 def test_what_cannot_be_had_is_an_error(name: str, args: tuple[Any, ...], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words) as failed:
         call(name, *args)
     assert failed.value.args == (words,)
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     OF_TWO,
 )

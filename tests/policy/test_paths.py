@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from policy_samples import TOOL
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -59,7 +60,7 @@ def read(text: str) -> tuple[str, str, str, str]:
     return one, two, three, four
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "used"),
     [
         ("args.a == 'x'", "args.a"),
@@ -87,7 +88,7 @@ def test_the_longest_path_of_a_chain_is_read(text: str, used: str) -> None:
     assert read(text)[0] == used
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "used"),
     [
         ("args.legs.all(l, l.city == 'x')", "args.legs args.legs[0].city"),
@@ -112,7 +113,7 @@ def test_the_variable_of_a_macro_is_an_item_of_its_list(text: str, used: str) ->
     assert read(text)[0] == used
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "used", "guarded"),
     [
         ("has(args.b)", "args", "args.b"),
@@ -128,7 +129,7 @@ def test_has_guards_a_place_and_reads_what_holds_it(text: str, used: str, guarde
     assert read(text)[:2] == (used, guarded)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "missing"),
     [
         ("args.a == 'x' && ctx.t == 'x'", ""),
@@ -158,7 +159,7 @@ def test_what_may_be_absent_is_found_unless_has_asks_for_it(text: str, missing: 
     assert read(text)[2] == missing
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "loose"),
     [
         ("args.a == 'x' && args.legs[0].hotel.stars == 1", ""),

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.formats.bounds import bounds_problem
 from signoff.policy.facts import ToolFacts
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "why"),
     [
         ({1: 1}, "a name that is not a string"),
@@ -26,7 +26,7 @@ def test_what_is_out_of_bounds_is_told_in_a_few_words(value: Any, why: str) -> N
     assert bounds_problem(value) == why
 
 
-@pytest.mark.parametrize(("within", "why"), [(998, ""), (999, ""), (1_000, "more than 2000 values")])
+@table(("within", "why"), [(998, ""), (999, ""), (1_000, "more than 2000 values")])
 def test_values_that_wait_beside_a_list_count(within: int, why: str) -> None:
     assert bounds_problem([*[0] * 999, [0] * within]) == why
     assert bounds_problem([[0] * within, *[0] * 999]) == why

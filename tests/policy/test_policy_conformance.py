@@ -9,6 +9,7 @@ import yaml
 from cel_expr_python import cel
 from celpy import celtypes
 from policy_samples import arguments, compiled, context
+from tables import table
 
 from signoff.policy.answer import EngineOutcome
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -24,7 +25,7 @@ TRUE = {"value": {"t": "bool", "v": True}}
 
 
 @pytest.mark.row("B69")
-@pytest.mark.parametrize("case", OWN, ids=[case["name"] for case in OWN])
+@table("case", OWN, ids=[case["name"] for case in OWN])
 def test_each_written_case_has_its_verdict(case: dict[str, Any]) -> None:
     policy = compiled(ApprovalPolicy.model_validate(case["policy"]))
     verdict = policy.judge(arguments(**case["args"]), context(**case.get("user", {})))

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from policy_samples import SCHEMA, TOOL, arguments, compiled, context
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.policy import first_engine, second_engine
@@ -48,7 +49,7 @@ def test_the_first_rule_that_applies_is_told() -> None:
     assert ruled(compile_rules(rules[2:])).why == "rule `c` is true"
 
 
-@pytest.mark.parametrize(
+@table(
     ("ctx", "actor", "why"),
     [
         ({**context(), "x": float("nan")}, ACTOR, "a number that is not finite"),
@@ -73,7 +74,7 @@ def test_numbers_of_the_context_are_what_they_were_declared() -> None:
 # Routes
 
 
-@pytest.mark.parametrize(
+@table(
     ("routed", "asked"),
     [
         (["user:a"], ("user:a",)),
@@ -120,7 +121,7 @@ def test_an_error_of_the_whole_has_no_column() -> None:
     assert found.context["column"] == 0
 
 
-@pytest.mark.parametrize(("size", "shown"), [(300, 300), (301, 300)])
+@table(("size", "shown"), [(300, 300), (301, 300)])
 def test_a_long_expression_is_cut_in_an_error(size: int, shown: int) -> None:
     text = "args.count + size('" + "x" * (size - 21) + "')"
     assert len(text) == size
@@ -137,7 +138,7 @@ def test_a_context_field_that_is_there_already() -> None:
 # The second engine
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "note"),
     [
         (ValueError("no such key: hunter2"), "no such key"),
@@ -150,7 +151,7 @@ def test_a_note_holds_no_argument(error: Exception, note: str) -> None:
     assert second_engine._note(error) == note
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "outcome"),
     [
         ("has(args.zero)", EngineOutcome("true")),
@@ -169,7 +170,7 @@ def test_has_asks_for_presence_not_for_worth(text: str, outcome: EngineOutcome) 
 # Schemas
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "kind", "nullable"),
     [
         ({"const": True}, "bool", False),
@@ -202,7 +203,7 @@ def test_a_schema_is_read_as_far_as_it_is_plain(schema: Any, kind: str, nullable
 # Cards and notes
 
 
-@pytest.mark.parametrize(
+@table(
     ("show", "field", "name"),
     [({"only": ["currency", "zzz"]}, "show.only", "zzz"), ({"secret": ["yyy"]}, "show.secret", "yyy")],
 )
@@ -223,7 +224,7 @@ def test_a_tool_without_arguments_has_none_to_show() -> None:
         compile_policy(policy, tool=TOOL, input_schema=closed)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "note"),
     [
         ("INVALID_ARGUMENT: divide by zero [INTERNAL]\nstack", "divide by zero"),
@@ -254,7 +255,7 @@ def test_rules_over_arguments_see_those_of_the_call() -> None:
         compile_rules([rule("a", "args.totalCost > 50.0")])
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "column", "words"),
     [
         ("args.flag and args.totalCost < 50", 11, "CEL has no `and`; write `&&`"),

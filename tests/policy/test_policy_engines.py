@@ -7,6 +7,7 @@ import pytest
 from celpy import celtypes
 from celpy.celparser import CELParseError
 from policy_samples import arguments, compiled, context
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import POLICY_STEPS
@@ -29,7 +30,7 @@ def both(text: str) -> tuple[tuple[str, str], tuple[str, str]]:
     return (one.kind, one.note), (two.kind, two.note)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "first", "second"),
     [
         ("args.absent == 1", "Key not found in map", "no such member in mapping"),
@@ -46,7 +47,7 @@ def test_an_error_is_told_in_each_engines_words(text: str, first: str, second: s
     assert both(text) == (("error", first), ("error", second))
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "first", "second"),
     [
         ("args.n", "a int", "a IntType"),
@@ -92,7 +93,7 @@ def test_data_that_is_not_there_is_an_error_in_words() -> None:
 # has()
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "note"),
     [
         ("has(args.none.x)", "no such overload"),
@@ -116,9 +117,7 @@ def test_has_of_what_has_no_fields_is_an_error(text: str, note: str) -> None:
     assert second_program(f"{text} || true").run({"args": as_celpy(DATA)}) == EngineOutcome("true")
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"), [("has(args.m.k)", "true"), ("has(args.m.z)", "false"), ("!has(args.z)", "true")]
-)
+@table(("text", "kind"), [("has(args.m.k)", "true"), ("has(args.m.z)", "false"), ("!has(args.z)", "true")])
 def test_has_asks_both_engines_alike(text: str, kind: str) -> None:
     assert both(text) == ((kind, ""), (kind, ""))
 
@@ -126,7 +125,7 @@ def test_has_asks_both_engines_alike(text: str, kind: str) -> None:
 # Macros and their budget
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("[].all(x, x)", EngineOutcome("true")),
@@ -160,7 +159,7 @@ def test_each_round_of_a_macro_costs_what_its_body_has(monkeypatch: pytest.Monke
     assert twice.run(most).note == "too many steps"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "kind"),
     [
         ("args.l.exists(x, x == args.n - 1)", "true"),
@@ -208,7 +207,7 @@ def test_other_operators_may_be_handed_over() -> None:
 # Values
 
 
-@pytest.mark.parametrize(
+@table(
     ("plain", "kind"),
     [
         (True, celtypes.BoolType),
@@ -256,7 +255,7 @@ def test_an_expression_answers_for_its_rule() -> None:
     )
 
 
-@pytest.mark.parametrize("rule", ["route_to", "deny_if"])
+@table("rule", ["route_to", "deny_if"])
 def test_a_result_of_no_known_type_is_a_finding(rule: str) -> None:
     found = compiled(ApprovalPolicy.model_validate({rule: "args.meta.x"})).findings
     assert found == (f"`{rule}`: not checked: the type of the result", f"`{rule}`: not checked: `args.meta.x`")

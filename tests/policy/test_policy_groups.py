@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.contracts.approval import ApproverGroup
 from signoff.contracts.errors import ConfigError
@@ -34,7 +35,7 @@ def test_others_than_the_policy_names_are_in_none_of_its_groups() -> None:
     assert (terms.approvers, terms.groups, terms.quorum) == (("role:admin",), (), 2)
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "field", "words"),
     [
         ({"approvers": [{"of": "finance"}]}, "approvers.0", "is not an approver"),

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.formats.durations import seconds
@@ -27,7 +28,7 @@ def test_both_spellings_of_a_field_are_one() -> None:
     assert camel == snake == both
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "says", "field"),
     [
         ({"autoApproveIf": "true", "auto_approve_if": "false"}, "given twice", "auto_approve_if"),
@@ -82,7 +83,7 @@ def test_silence_is_never_consent() -> None:
     assert ApprovalPolicy.model_validate({"onTimeout": "deny", "handler": None}) == ApprovalPolicy()
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "expected"),
     [("24h", 86_400.0), ("15m", 900.0), ("1d2h", 93_600.0), ("90s", 90.0), (" 1h30m ", 5_400.0), (0.5, 0.5), (7, 7.0)],
 )
@@ -90,9 +91,7 @@ def test_durations_are_seconds_or_text(value: Any, expected: float) -> None:
     assert seconds(value) == expected
 
 
-@pytest.mark.parametrize(
-    "value", ["", "h", "1", "1h1d", "-1h", "1.5h", "1 h", "٣h", None, [], float("nan"), float("inf"), -1]
-)
+@table("value", ["", "h", "1", "1h1d", "-1h", "1.5h", "1 h", "٣h", None, [], float("nan"), float("inf"), -1])
 def test_what_is_no_duration_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         seconds(value)
@@ -121,7 +120,7 @@ def test_a_policy_in_a_union_leaves_the_other_member_its_turn() -> None:
         Holder.model_validate({"requires_approval": "always"})
 
 
-@pytest.mark.parametrize(
+@table(
     ("edit", "read_only", "writes"),
     [("off", "off", "off"), (False, "off", "off"), (None, "approve", "off"), ("approve", "approve", "approve")],
 )

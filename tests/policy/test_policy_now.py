@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from policy_samples import arguments, compiled, context
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.policy.approval_policy import GlobalRule
@@ -28,7 +29,7 @@ def judged(policy: CompiledPolicy, at: datetime | None, zone: ZoneInfo = LISBON)
     return policy.judge(arguments(), context() | now)
 
 
-@pytest.mark.parametrize(
+@table(
     ("at", "zone", "there"),
     [
         (datetime(2026, 7, 5, 23, 59, 59, tzinfo=UTC), "Europe/Lisbon", ("2026-07-06", 0, 59, "Mo")),
@@ -66,7 +67,7 @@ def test_the_weekend_wants_two() -> None:
     assert judged(policy, monday_in_tokyo, LISBON).terms.quorum == 2
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "verdict", "quorum"),
     [
         ({"auto_approve_if": "ctx.now.hour >= 8 && ctx.now.hour < 18"}, "ask", 1),
@@ -82,7 +83,7 @@ def test_without_an_instant_a_rule_that_reads_it_errs_on_the_safe_side(
     assert (found.verdict, found.terms.quorum) == (verdict, quorum)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "reads"),
     [
         ("ctx.now.hour < 9", True),
@@ -97,7 +98,7 @@ def test_a_policy_knows_whether_it_reads_the_instant(text: str, reads: bool) -> 
     assert compiled(terms=[{"when": text, "quorum": 2}]).reads_now is reads
 
 
-@pytest.mark.parametrize("text", ["ctx.now > 5", "ctx.now.second == 1", "ctx.now.hour == '9'", "now.hour == 9"])
+@table("text", ["ctx.now > 5", "ctx.now.second == 1", "ctx.now.hour == '9'", "now.hour == 9"])
 def test_the_record_is_closed(text: str) -> None:
     with pytest.raises(ConfigError):
         compiled(auto_approve_if=text)
@@ -112,7 +113,7 @@ def test_what_says_which_tools_there_are_does_not_read_the_instant() -> None:
     assert compile_rules([GlobalRule(name="night", rule="ctx.now.hour > 20", effect="deny")]).reads_now
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "(ctx).now.hour > 20",
@@ -154,7 +155,7 @@ def test_cases_are_judged_at_their_instant() -> None:
         assert found.passed is passed
 
 
-@pytest.mark.parametrize(("field", "value"), [("now", "noon"), ("now", "2026-11-21T10:00:00"), ("quorum", "2")])
+@table(("field", "value"), [("now", "noon"), ("now", "2026-11-21T10:00:00"), ("quorum", "2")])
 def test_an_odd_case_names_the_field(field: str, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_case({"name": "x", "tool": "pay", "expect": "ask", field: value})

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from celpy import celtypes
 from celpy.evaluation import CELEvalError
+from tables import table
 from test_operators import call
 
 from signoff.policy.first_engine import first_program
@@ -18,7 +19,7 @@ NUMBERED = MAP({INT(1): TEXT("one")})
 INF = math.inf
 
 
-@pytest.mark.parametrize("key", [INT(2), DOUBLE(1.5), BOOL(True), TEXT("1")])
+@table("key", [INT(2), DOUBLE(1.5), BOOL(True), TEXT("1")])
 def test_a_key_that_is_not_there(key: Any) -> None:
     assert find(NUMBERED, key) == (False, None)
     assert call("_in_", key, NUMBERED) == BOOL(False)
@@ -27,13 +28,13 @@ def test_a_key_that_is_not_there(key: Any) -> None:
     assert failed.value.args == ("no such key",)
 
 
-@pytest.mark.parametrize("key", [INT(1), UINT(1), DOUBLE(1.0)])
+@table("key", [INT(1), UINT(1), DOUBLE(1.0)])
 def test_a_number_finds_its_key_whatever_its_type(key: Any) -> None:
     assert find(NUMBERED, key) == (True, TEXT("one"))
     assert call("_[_]", NUMBERED, key) == TEXT("one")
 
 
-@pytest.mark.parametrize(
+@table(
     ("left", "right", "result"),
     [
         (2.5, 0.0, INF),
@@ -51,22 +52,22 @@ def test_division_by_a_zero_that_has_a_sign(left: float, right: float, result: f
     assert (found, type(found)) == (result, DOUBLE)
 
 
-@pytest.mark.parametrize("left", [0.0, -0.0, math.nan])
-@pytest.mark.parametrize("right", [0.0, -0.0])
+@table("left", [0.0, -0.0, math.nan])
+@table("right", [0.0, -0.0])
 def test_nothing_by_nothing_is_no_number(left: float, right: float) -> None:
     found = call("_/_", DOUBLE(left), DOUBLE(right))
     assert math.isnan(found)
     assert type(found) is DOUBLE
 
 
-@pytest.mark.parametrize("kind", [INT, UINT])
-@pytest.mark.parametrize("name", ["_/_", "_%_"])
+@table("kind", [INT, UINT])
+@table("name", ["_/_", "_%_"])
 def test_whole_numbers_cannot_be_divided_by_zero(kind: Any, name: str) -> None:
     with pytest.raises(ZeroDivisionError):
         call(name, kind(1), kind(0))
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "value", "result"),
     [
         ("int", DOUBLE(200.0), INT(200)),
@@ -91,7 +92,7 @@ def test_a_conversion_at_the_end_of_its_range(name: str, value: Any, result: Any
     assert type(found) is type(result)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "value"),
     [
         ("int", DOUBLE(-INF)),
@@ -108,7 +109,7 @@ def test_a_conversion_beyond_its_range(name: str, value: Any) -> None:
         call(name, value)
 
 
-@pytest.mark.parametrize("name", ["int", "uint", "double", "bool"])
+@table("name", ["int", "uint", "double", "bool"])
 def test_a_conversion_gives_an_error_on(name: str) -> None:
     earlier = CELEvalError("divide by zero")
     assert second_program(f"{name}(1 / 0) == {name}('1')").run({}).kind == "error"
@@ -146,7 +147,7 @@ AGREED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "kind"), AGREED)
+@table(("text", "kind"), AGREED)
 def test_both_engines_say_so(text: str, kind: str) -> None:
     # The first engine holds what is written out against its types; what comes from data it does not.
     data = {"one": 1, "d": 1.0, "yes": True, "none": None}

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval, ShownArguments, TermRule
@@ -32,7 +33,7 @@ def policy_of(found: CompiledPolicy) -> ApprovalPolicy:
     return found.policy
 
 
-@pytest.mark.parametrize(
+@table(
     ("own", "below", "amount", "verdict"),
     [
         (False, True, 1.0, "ask"),
@@ -55,8 +56,8 @@ def test_the_strictest_verdict_counts(
     assert judged.policy_hash == found.hash
 
 
-@pytest.mark.parametrize(("tags", "verdict"), [((), "deny"), (("trusted",), "auto")])
-@pytest.mark.parametrize("upper", [True, False])
+@table(("tags", "verdict"), [((), "deny"), (("trusted",), "auto")])
+@table("upper", [True, False])
 def test_every_policy_is_asked_about_the_same_actor(upper: bool, tags: tuple[str, ...], verdict: str) -> None:
     about = ApprovalPolicy(deny_if="!('trusted' in actor.tags)", auto_approve_if="true")
     found = over(about, SMALL) if upper else over(SMALL, about)
@@ -75,7 +76,7 @@ def test_nothing_is_added_by_what_never_asks() -> None:
     assert stack_policies(own, [UnderlyingPolicy(compiled(False), lambda args: True)], DEFAULT) is own
 
 
-@pytest.mark.parametrize("near", [True, False])
+@table("near", [True, False])
 def test_stacked_policies_require_a_reason_if_one_of_them_does(near: bool) -> None:
     found = over(ApprovalPolicy(require_reason=near), ApprovalPolicy(require_reason=not near))
     assert policy_of(found).require_reason
@@ -93,7 +94,7 @@ def test_each_field_is_the_strictest() -> None:
     assert found.judge({"amount": 1.0}, {}).terms.approvers == ("role:a",)
 
 
-@pytest.mark.parametrize(
+@table(
     ("near", "far", "strictest"),
     [
         ({"only": ("a",)}, {"only": ("b", "a")}, {"only": ("a", "b")}),
@@ -122,7 +123,7 @@ NAMED: dict[str, Any] = {"approvers": ("role:a",)}
 WIDE: dict[str, Any] = {"escalate_to": ("role:everybody",)}
 
 
-@pytest.mark.parametrize(
+@table(
     ("field", "one", "other", "strictest"),
     [
         ("level", {}, {}, "user"),
@@ -159,7 +160,7 @@ def test_each_field_is_the_strictest_whichever_policy_has_it(
         assert ApprovalPolicy.model_validate(dict(found)) == found
 
 
-@pytest.mark.parametrize(("after", "kept"), [(20, 20), (29, 29), (30, None), (40, None)])
+@table(("after", "kept"), [(20, 20), (29, 29), (30, None), (40, None)])
 def test_people_are_reminded_only_while_they_are_waited_for(after: float, kept: float | None) -> None:
     near = ApprovalPolicy(timeout=60, remind_after=after)
     assert policy_of(over(near, ApprovalPolicy(timeout=30))).remind_after == kept
@@ -206,7 +207,7 @@ IN_GROUPS = ApprovalPolicy.model_validate({"approvers": [{"of": ["role:a"], "quo
 A_AND_C = ApprovalPolicy(approvers=("role:a", "role:c"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("own", "below", "why"),
     [
         (True, [False], ""),

@@ -2,6 +2,7 @@
 
 import pytest
 from policy_samples import arguments, compiled, context, verdict_of
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import POLICY_CHARS, POLICY_NESTING, POLICY_OPERATORS
@@ -11,7 +12,7 @@ from signoff.policy.second_engine import second_program
 from signoff.policy.syntax import normalise, text_problem, tree_problem
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "read"),
     [
         ("  a\r\n&& b \r\n", "a\n&& b"),
@@ -26,7 +27,7 @@ LONG = "a" * POLICY_CHARS
 DEEP = "(" * POLICY_NESTING
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("", ("it is empty", 0)),
@@ -51,7 +52,7 @@ def test_what_is_refused_unread_and_where(text: str, expected: tuple[str, int]) 
     assert text_problem(text) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "problem"),
     [
         (
@@ -75,7 +76,7 @@ def test_what_is_refused_once_read(text: str, problem: str) -> None:
     assert tree_problem(second_program(text).tree) == problem
 
 
-@pytest.mark.parametrize("macro", ["all", "exists", "exists_one", "filter", "map"])
+@table("macro", ["all", "exists", "exists_one", "filter", "map"])
 def test_every_macro_counts(macro: str) -> None:
     tree = second_program(f"a.{macro}(x, x.{macro}(y, y.{macro}(z, z)))").tree
     assert tree_problem(tree) == "macros stand more than 2 deep; split it"
@@ -88,7 +89,7 @@ def test_a_text_with_its_own_line_ends_is_a_policy() -> None:
     assert compiled(auto_approve_if=text).expressions["auto_approve_if"].text == text.replace("\r\n", "\n").strip()
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "message", "column"),
     [
         ("args.flag && 'b", "column 14: a string is not closed", 14),
@@ -103,9 +104,7 @@ def test_a_refusal_points_at_its_column(text: str, message: str, column: int) ->
     assert caught.value.context["value"] == text
 
 
-@pytest.mark.parametrize(
-    "text", ["&&".join(["args.flag"] * 97), "args.recipients.all(a, [a].all(b, [b].all(c, true)))"]
-)
+@table("text", ["&&".join(["args.flag"] * 97), "args.recipients.all(a, [a].all(b, [b].all(c, true)))"])
 def test_what_is_too_deep_points_nowhere(text: str) -> None:
     with pytest.raises(
         ConfigError, match=r"^tool `book_flight`: `deny_if`: (more than 96|macros stand more)"

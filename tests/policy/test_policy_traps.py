@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_samples import TOOL, arguments, compiled, context, verdict_of
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -30,7 +31,7 @@ def second(text: str, **args: Any) -> str:
 
 
 @pytest.mark.row("N27")
-@pytest.mark.parametrize("value", [True, False])
+@table("value", [True, False])
 def test_a_boolean_is_not_a_small_number(value: bool) -> None:
     assert open_policy(auto_approve_if="args.a < 50").judge({"a": value}, context()).verdict == "ask"
     assert second("args.a < 50", a=value) == "error"
@@ -39,7 +40,7 @@ def test_a_boolean_is_not_a_small_number(value: bool) -> None:
 
 
 @pytest.mark.row("N27")
-@pytest.mark.parametrize(
+@table(
     ("text", "value"),
     [
         ("size(args.a) <= 5", None),
@@ -68,7 +69,7 @@ def test_what_celpy_alone_holds_true_never_skips_a_person(text: str, value: Any)
 
 
 @pytest.mark.row("N27")
-@pytest.mark.parametrize(
+@table(
     ("text", "kind"),
     [
         ("args.n < 49.5", "true"),
@@ -109,7 +110,7 @@ def test_the_tree_is_bounded_before_it_is_evaluated() -> None:
             compiled(auto_approve_if=text)
 
 
-@pytest.mark.parametrize("text", ['"' + r"\a" * 26, "'" + r"\\" * 200, '"""' + r"\a" * 400 + '"', "r'" + r"\a" * 300])
+@table("text", ['"' + r"\a" * 26, "'" + r"\\" * 200, '"""' + r"\a" * 400 + '"', "r'" + r"\a" * 300])
 def test_an_unterminated_string_is_refused_at_once(text: str) -> None:
     started = time.process_time()
     with pytest.raises(ConfigError, match="a string is not closed"):
@@ -117,14 +118,14 @@ def test_an_unterminated_string_is_refused_at_once(text: str) -> None:
     assert time.process_time() - started < 2
 
 
-@pytest.mark.parametrize("body", [r"\a" * 900, r"\\" * 900, r"\"" * 900, r"\'" * 900, "//" * 900])
+@table("body", [r"\a" * 900, r"\\" * 900, r"\"" * 900, r"\'" * 900, "//" * 900])
 def test_a_closed_string_of_escapes_is_read_in_linear_time(body: str) -> None:
     started = time.process_time()
     assert verdict_of(arguments(), auto_approve_if=f'args.currency != "{body}"') == "auto"
     assert time.process_time() - started < 2
 
 
-@pytest.mark.parametrize("value", ["1" * 28, "1s" * 14 + "!", "9" * 5_000 + "h", "a" * 40 + "!"])
+@table("value", ["1" * 28, "1s" * 14 + "!", "9" * 5_000 + "h", "a" * 40 + "!"])
 def test_a_hostile_duration_costs_nothing(value: str) -> None:
     started = time.process_time()
     policy = compiled(auto_approve_if="duration(args.currency) < duration('1h')")
@@ -155,7 +156,7 @@ def test_any_text_is_a_policy_or_a_config_error(text: str) -> None:
 
 
 @pytest.mark.row("N28")
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("tool.tags.includes('destructive')", "auto"),
@@ -174,7 +175,7 @@ def test_a_string_that_looks_like_the_javascript_spelling_stays_a_string() -> No
     assert verdict_of(arguments(currency="tool.tags.includes('x')"), auto_approve_if=text) == "auto"
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "args.a.b.c",

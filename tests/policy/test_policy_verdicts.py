@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from policy_samples import SCHEMA, TOOL, arguments, compiled, context
+from tables import table
 
 from signoff.contracts.call import REQUIRES_APPROVAL, RuleReference
 from signoff.contracts.canonical_json import sha256_hex
@@ -44,9 +45,7 @@ def split(policy: CompiledPolicy, rule: str, second: str) -> CompiledPolicy:
 # Verdicts
 
 
-@pytest.mark.parametrize(
-    ("requires", "verdict", "why"), [(False, "auto", "the tool never asks"), (True, "ask", "the tool always asks")]
-)
+@table(("requires", "verdict", "why"), [(False, "auto", "the tool never asks"), (True, "ask", "the tool always asks")])
 def test_a_tool_without_a_policy(requires: bool, verdict: Any, why: str) -> None:
     policy = compiled(requires)
     assert policy.judge({"x": BAD}, {}) == PolicyVerdict(
@@ -79,7 +78,7 @@ RULES: dict[str, Any] = {
 CLEAR = (*answers("deny_if", "false", "false"), *answers("require_approval_if", "false", "false"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("count", "verdict", "rule", "why", "engines"),
     [
         (9, "deny", "deny_if", "`deny_if` is true, so the call is denied", answers("deny_if", "true", "true")),
@@ -114,7 +113,7 @@ def test_the_rule_that_decides_is_told(count: int, verdict: Any, rule: str, why:
     )
 
 
-@pytest.mark.parametrize("rule", ["deny_if", "require_approval_if"])
+@table("rule", ["deny_if", "require_approval_if"])
 def test_rules_that_do_not_hold_do_not_let_pass(rule: str) -> None:
     verdict = of({rule: "args.count > 5"}).judge(arguments(), context())
     assert (verdict.verdict, verdict.rule, verdict.rule_text) == ("ask", REQUIRES_APPROVAL, "")
@@ -122,7 +121,7 @@ def test_rules_that_do_not_hold_do_not_let_pass(rule: str) -> None:
     assert verdict.engines == answers(rule, "false", "false")
 
 
-@pytest.mark.parametrize(
+@table(
     ("first", "second", "reading"),
     [
         ("true", "false", "was answered differently by the two engines"),
@@ -154,7 +153,7 @@ class Unreadable(dict[str, Any]):
         raise RuntimeError("hunter2")
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "ctx", "problem"),
     [
         ({"x": BAD}, {}, "a number that is not finite"),
@@ -216,7 +215,7 @@ def test_a_route_is_told_with_the_rule_that_asked() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("first", "second", "people"),
     [
         ("['user:a', 'user:b']", "['user:a', 'user:b']", ("user:a", "user:b")),
@@ -299,7 +298,7 @@ def test_findings_are_told_rule_by_rule() -> None:
 # Global rules
 
 
-@pytest.mark.parametrize(
+@table(
     ("expression", "reading"),
     [
         ("1 / (size(actor.tags) - 1) == 1", "could not be evaluated (divide by zero)"),
@@ -342,7 +341,7 @@ def test_a_context_path_that_cannot_be_written() -> None:
     assert caught.value.context["value"] == {"type": "string"}
 
 
-@pytest.mark.parametrize(("limit", "effect"), [(5, "deny"), (6, "none")])
+@table(("limit", "effect"), [(5, "deny"), (6, "none")])
 def test_a_declared_number_is_a_number_to_a_rule(limit: int, effect: str) -> None:
     rule = GlobalRule(name="r", rule="ctx.limit / 2.0 == 2.5", effect="deny")
     rules = compile_rules([rule], context_schema={"limit": {"type": "number"}})

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from policy_samples import arguments, compiled, context
+from tables import table
 
 from signoff.contracts.approval import AppliedTerm, ApproverGroup
 from signoff.contracts.call import REQUIRES_APPROVAL, RuleReference
@@ -40,7 +41,7 @@ def test_a_case_is_read_whole() -> None:
     assert read_case({**CASE, "expect": "ask"}).expect == "ask"
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "expected"),
     [
         ({"expects": "ask"}, ("case 3: unknown key `expects`; did you mean `expect`?", "expects", "ask")),
@@ -61,7 +62,7 @@ def test_an_odd_case(changes: dict[Any, Any], expected: tuple[str, Any, Any]) ->
     assert refused(read_case, {**CASE, **changes}, 3) == expected
 
 
-@pytest.mark.parametrize("key", ["name", "tool", "expect"])
+@table("key", ["name", "tool", "expect"])
 def test_a_case_lacks_something(key: str) -> None:
     short = {name: value for name, value in CASE.items() if name != key}
     assert refused(read_case, short) == (f"case 1: `{key}` must be a text that is not empty", key, None)
@@ -77,7 +78,7 @@ def test_cases_are_numbered_from_one() -> None:
     assert refused(run_cases, [good, {**good, "name": ""}], policies)[0].startswith("case 2: ")
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "hint"),
     [("book_flihgt", "did you mean `book_flight`?"), ("zzz", "the manifest declares no such tool")],
 )
@@ -158,7 +159,7 @@ def test_an_explanation_as_json_has_every_field() -> None:
 # Declarations
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "expected"),
     [
         (
@@ -260,7 +261,7 @@ def test_a_mistake_in_a_policy(data: dict[str, Any], expected: tuple[str, Any, A
     assert refused(ApprovalPolicy.model_validate, data) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "words"),
     [
         (None, "must be seconds as a number, or a text such as `24h`, `15m`, `1d2h`"),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.policy.schema_shapes import ANY, DataShape, pin_numbers, read_schema
 
@@ -19,7 +20,7 @@ def leg(nullable: bool = False) -> DataShape:
     return DataShape("object", nullable, LEG_FIELDS, frozenset({"n"}))
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "shape"),
     [
         ({"type": "integer"}, INT),
@@ -46,7 +47,7 @@ def test_one_type_is_a_shape(schema: Any, shape: DataShape) -> None:
     assert read_schema(schema) == shape
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "shape"),
     [
         ({"type": "array", "items": {"type": "string"}}, DataShape("list", items=TEXT)),
@@ -76,7 +77,7 @@ def test_lists_objects_and_maps(schema: Any, shape: DataShape) -> None:
     assert read_schema(schema) == shape
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "shape"),
     [
         ({"enum": [True, False]}, DataShape("bool")),
@@ -99,8 +100,8 @@ def test_values_that_are_listed_tell_their_type(schema: Any, shape: DataShape) -
     assert read_schema(schema) == shape
 
 
-@pytest.mark.parametrize("union", ["anyOf", "oneOf"])
-@pytest.mark.parametrize(
+@table("union", ["anyOf", "oneOf"])
+@table(
     ("options", "shape"),
     [
         ([{"type": "string"}], TEXT),
@@ -121,7 +122,7 @@ def test_a_union_with_null_is_a_nullable_shape(union: str, options: Any, shape: 
     assert read_schema({union: options}) == shape
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "shape"),
     [
         ({"allOf": [LEG]}, leg()),
@@ -137,7 +138,7 @@ def test_all_of_one_is_that_one(schema: Any, shape: DataShape) -> None:
     assert read_schema(schema) == shape
 
 
-@pytest.mark.parametrize(
+@table(
     "holder",
     [
         lambda ref: {"anyOf": [ref, NULL]},
@@ -158,7 +159,7 @@ def test_a_reference_is_found_wherever_it_stands(holder: Callable[[Any], Any]) -
     assert referred.fields["here"] != ANY
 
 
-@pytest.mark.parametrize(
+@table(
     ("reference", "shape"),
     [
         ("#/$defs/deep/down", TEXT),
@@ -199,7 +200,7 @@ def test_a_schema_that_holds_itself_ends() -> None:
     assert read_schema({"$ref": "#"}) == ANY
 
 
-@pytest.mark.parametrize(
+@table(
     "wrap",
     [
         lambda inner: {"type": "array", "items": inner},
@@ -210,7 +211,7 @@ def test_a_schema_that_holds_itself_ends() -> None:
         lambda inner: {"allOf": [inner]},
     ],
 )
-@pytest.mark.parametrize(("steps", "kind"), [(16, "int"), (17, "any")])
+@table(("steps", "kind"), [(16, "int"), (17, "any")])
 def test_a_schema_is_read_sixteen_steps_deep(wrap: Callable[[Any], Any], steps: int, kind: str) -> None:
     schema: Any = {"type": "integer"}
     for _ in range(steps):
@@ -218,7 +219,7 @@ def test_a_schema_is_read_sixteen_steps_deep(wrap: Callable[[Any], Any], steps: 
     assert innermost(read_schema(schema)).kind == kind
 
 
-@pytest.mark.parametrize(("steps", "kind"), [(16, "int"), (17, "any")])
+@table(("steps", "kind"), [(16, "int"), (17, "any")])
 def test_sixteen_references_are_followed(steps: int, kind: str) -> None:
     chain = {f"d{step}": {"$ref": f"#/$defs/d{step + 1}"} for step in range(1, steps)}
     schema = {"$ref": "#/$defs/d1", "$defs": {**chain, f"d{steps}": {"type": "integer"}}}
@@ -255,7 +256,7 @@ NUMBER = DataShape("number")
 NUMBERS = DataShape("object", fields={"n": NUMBER, "i": INT, "l": DataShape("list", items=NUMBER), "o": leg()})
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "shape", "pinned"),
     [
         (49, NUMBER, 49.0),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.policy.expression import Compiler, facts
@@ -16,7 +17,7 @@ def answers(text: str, args: Any) -> list[str]:
     return [each.kind for each in expression.evaluate_here(facts({"args": args}))]
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "args"),
     [
         ("args.email.lowerAscii().endsWith('@corp.example')", {"email": "Ana@Corp.example"}),
@@ -35,16 +36,16 @@ def test_both_engines_agree_on_string_functions_and_types(rule: str, args: Any) 
     assert answers(rule, args) == ["true", "true"]
 
 
-@pytest.mark.parametrize(
+@table(
     "rule",
     ["args.a.lowerAscii() == ''", "args.a.split('x') == []", "args.a.join(',') == ''", "'x'.split(args.a) == []"],
 )
-@pytest.mark.parametrize("value", [1, None, True, {"a": 1}, [1]])
+@table("value", [1, None, True, {"a": 1}, [1]])
 def test_other_types_are_an_error_in_both_engines(rule: str, value: Any) -> None:
     assert answers(rule, {"a": value}) == ["error", "error"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "words", "column"),
     [
         ("args.labels[?'tier'].orValue('none') == 'none'", "optionals are not here", 12),

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from policy_samples import arguments, compiled, context
+from tables import table
 
 from signoff.contracts.approval import AppliedTerm, ApproverGroup
 from signoff.contracts.errors import ConfigError
@@ -34,7 +35,7 @@ def test_a_term_applies_where_its_condition_does_not_say_false() -> None:
     assert [each.reason for each in on(judge, count=3).applied] == ["it is a large order"]
 
 
-@pytest.mark.parametrize("when", ["ctx.user.roles[9] == 'x'", "args.count / (args.count - args.count) > 1"])
+@table("when", ["ctx.user.roles[9] == 'x'", "args.count / (args.count - args.count) > 1"])
 def test_what_cannot_be_known_to_be_false_applies(when: str) -> None:
     assert on(policy({"when": when, "quorum": 2})).quorum == 2
 
@@ -110,7 +111,7 @@ def test_who_has_a_place_in_a_group_is_escalated_to_nobody() -> None:
     assert (result.groups, result.escalate_to, result.on_timeout) == ((FINANCE, COUNSEL), (), "deny")
 
 
-@pytest.mark.parametrize("word", ["ask", "auto"])
+@table("word", ["ask", "auto"])
 def test_a_handler_may_add_terms(word: Any) -> None:
     judge = policy(LEGAL, handler="desk.rules:judge", require_approval_if="true")
     verdict = judge.judge(arguments(currency="USD"), context())
@@ -147,7 +148,7 @@ def test_the_hash_of_a_policy_has_its_conditions_where_they_stand() -> None:
     assert policy(first, second).hash != policy(*swapped).hash
 
 
-@pytest.mark.parametrize(
+@table(
     ("term", "field", "words"),
     [
         ({}, "terms", "changes nothing"),
@@ -188,7 +189,7 @@ def test_a_typo_in_a_condition_names_the_term() -> None:
         policy({"when": "args.cuont > 2", "quorum": 2})
 
 
-@pytest.mark.parametrize(
+@table(
     ("more", "asks_more"),
     [
         ({}, False),
@@ -221,7 +222,7 @@ def test_a_term_that_adds_a_group_leaves_the_groups_of_the_policy() -> None:
     assert terms.quorum == 3
 
 
-@pytest.mark.parametrize(
+@table(
     ("asked", "asks_more"),
     [
         ((FINANCE, COUNSEL), False),
@@ -237,7 +238,7 @@ def test_terms_exceed_a_question_that_asked_other_groups(asked: tuple[ApproverGr
     assert terms.are_stricter_than(a_question(groups=asked, quorum=2)) is asks_more
 
 
-@pytest.mark.parametrize(
+@table(
     ("term", "expected"),
     [
         ({"quorum": 2}, 600),

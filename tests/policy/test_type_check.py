@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from policy_samples import TOOL, context
+from tables import table
 
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import compile_policy
@@ -54,7 +54,7 @@ def type_of(text: str) -> str:
         return "error"
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "kind"),
     [
         ("number", "DYN"),
@@ -85,7 +85,7 @@ def test_a_field_has_the_type_of_its_schema(name: str, kind: str) -> None:
     assert type_of(f"args.{name}") == kind
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "nullable"),
     [
         *((name, False) for name in ("int", "text", "flag", "map", "ints", "of0")),
@@ -96,7 +96,7 @@ def test_only_what_may_be_null_is_compared_with_null(name: str, nullable: bool) 
     assert type_of(f"args.{name} == null") == ("BOOL" if nullable else "error")
 
 
-@pytest.mark.parametrize("holder", ["args.leg", "args.leg0", "args.outer.inner.leg", "args.legs[0]"])
+@table("holder", ["args.leg", "args.leg0", "args.outer.inner.leg", "args.legs[0]"])
 def test_fields_of_an_object_are_known_wherever_it_stands(holder: str) -> None:
     assert type_of(f"{holder}.n") == "INT"
     assert type_of(f"{holder}.ok") == "BOOL"
@@ -104,7 +104,7 @@ def test_fields_of_an_object_are_known_wherever_it_stands(holder: str) -> None:
     assert type_of(f"{holder}.n.x") == "error"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "kind"),
     [
         ("args.empty.x", "error"),
@@ -133,7 +133,7 @@ def test_each_variable_has_its_own_fields(text: str, kind: str) -> None:
     assert type_of(text) == kind
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "spoken"),
     [
         ("a", True),
@@ -163,7 +163,7 @@ def test_names_that_cel_can_spell(name: str, spoken: bool) -> None:
     assert is_cel_name(name) is spoken
 
 
-@pytest.mark.parametrize(
+@table(
     "names",
     [("a_b", "aB"), ("aB", "a_b"), ("f2", "x"), ("x", "f1"), ("a_b", "a__b", "aB", "AB", "ab"), ("name", "json_name")],
 )

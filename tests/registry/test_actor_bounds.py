@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
@@ -57,7 +58,7 @@ def test_an_actor_may_do_unasked_what_its_bounds_name_and_no_more() -> None:
 
 
 @pytest.mark.row("P19")
-@pytest.mark.parametrize(
+@table(
     ("bounds", "args", "kind"),
     [
         ({"unasked_if": "args.amount < 50"}, {"amount": 49}, "run"),
@@ -100,7 +101,7 @@ def test_bounds_over_arguments_loosen_nothing_and_are_of_the_catalog() -> None:
         build_catalog(tools=[tool("pay")], actors=[an_actor(autonomy=free)], default_approvers=())
 
 
-@pytest.mark.parametrize("near", ["args.amount > 0", "tool.name == 'pay' && args.amount > 0"])
+@table("near", ["args.amount > 0", "tool.name == 'pay' && args.amount > 0"])
 def test_a_shadow_does_not_escape_bounds_over_arguments(near: str) -> None:
     route = Route(name="r", tools=(tool("pay"),))
     known = catalog_with(tool("pay"), routes=(route,), shadowing="allow", autonomy=Autonomy(deny_if=near))
@@ -110,8 +111,8 @@ def test_a_shadow_does_not_escape_bounds_over_arguments(near: str) -> None:
 
 
 @pytest.mark.row("P19")
-@pytest.mark.parametrize("bounds", ["true", "actor.name == 'desk'", "false", "ctx.user.tier == 'gold'"])
-@pytest.mark.parametrize(
+@table("bounds", ["true", "actor.name == 'desk'", "false", "ctx.user.tier == 'gold'"])
+@table(
     ("policy", "kind"),
     [
         (True, "ask"),

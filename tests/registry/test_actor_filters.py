@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
@@ -205,7 +206,7 @@ def unknown(name: str, instead: str) -> str:
     return f"names `{name}`, which no tool has; {instead}"
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "field", "value", "words"),
     [
         ({"toolset": ""}, "toolset", "", unknown("", "known: `travel`")),
@@ -287,7 +288,7 @@ def test_filters_know_the_actors_own_tools() -> None:
     assert ruled(found, "mine").kind == "run"
 
 
-@pytest.mark.parametrize("channel", ["emial ", "", "e-mail\n", "web chat"])
+@table("channel", ["emial ", "", "e-mail\n", "web chat"])
 def test_a_surface_is_for_what_may_be_a_channel(channel: str) -> None:
     """A slip in its name would bring back what it leaves out."""
     with pytest.raises(ConfigError) as caught:
@@ -297,7 +298,7 @@ def test_a_surface_is_for_what_may_be_a_channel(channel: str) -> None:
     assert (caught.value.context["field"], caught.value.context["value"]) == ("surfaces", channel)
 
 
-@pytest.mark.parametrize("agent", [True, False])
+@table("agent", [True, False])
 def test_what_its_agent_runs_is_seen_by_external_agents_alone(agent: bool) -> None:
     """Of another actor nobody would ever use the permit."""
     outside = a_tool("refund", runs="external", handler=run_elsewhere)

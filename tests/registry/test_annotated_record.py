@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.approvals.redaction import HIDDEN
 from signoff.registry.results.annotated_record import (
@@ -74,7 +75,7 @@ def test_a_copy_shares_nothing_that_can_be_changed() -> None:
     assert other.fields["seats"].annotations.slots == {"acme.x": {"deep": [1]}}
 
 
-@pytest.mark.parametrize("fields", [None, [1], {"a": 1}, {1: RecordField(1)}, {"a": RecordField(1, None)}])
+@table("fields", [None, [1], {"a": 1}, {1: RecordField(1)}, {"a": RecordField(1, None)}])
 def test_what_is_no_record_is_not_copied(fields: Any) -> None:
     with pytest.raises(TypeError):
         copy_record(AnnotatedRecord(fields))

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tables import table
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.contracts.errors import ConfigError
@@ -35,7 +36,7 @@ def missing(asks: RequiresApproval, people: FixedDirectory = PEOPLE) -> str:
     return ""
 
 
-@pytest.mark.parametrize(
+@table(
     "policy",
     [
         {"approvers": ["role:finance"], "quorum": 2},
@@ -51,7 +52,7 @@ def test_what_people_can_meet_is_taken(policy: dict[str, Any]) -> None:
     assert missing(ApprovalPolicy(**policy)) == ""
 
 
-@pytest.mark.parametrize(
+@table(
     ("policy", "field", "says"),
     [
         (
@@ -107,7 +108,7 @@ def test_what_nobody_could_meet_names_tool_field_and_remedy(policy: dict[str, An
     assert (caught.value.context["tool_name"], caught.value.context["field"]) == ("pay", field)
 
 
-@pytest.mark.parametrize(
+@table(
     ("policy", "field", "says"),
     [
         (

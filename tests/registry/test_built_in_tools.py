@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from registry_kit import a_call, a_context, a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError, RegistrationError
@@ -34,7 +35,7 @@ def test_without_a_reader_the_catalog_is_what_it_was() -> None:
     assert len({plain.hash, reader.hash, *both}) == 4
 
 
-@pytest.mark.parametrize("tools", [None, (), ("book_flight",)])
+@table("tools", [None, (), ("book_flight",)])
 def test_only_its_reader_sees_it_and_runs_it(tools: tuple[str, ...] | None) -> None:
     actors = [an_actor("reader", tools=tools, read_rest=True), an_actor("other", tools=tools)]
     catalog = build_catalog(tools=[a_tool()], actors=actors)
@@ -45,7 +46,7 @@ def test_only_its_reader_sees_it_and_runs_it(tools: tuple[str, ...] | None) -> N
         assert (found.kind, found.code) == (("run", "ok") if sees else ("settled", "not_available"))
 
 
-@pytest.mark.parametrize(
+@table(
     "args", [{}, {"handle": "x", "start": 0}, {**ARGS, "start": -1}, {**ARGS, "start": "0"}, {**ARGS, "path": "/etc"}]
 )
 def test_its_arguments_are_checked_as_any_others(args: dict[str, object]) -> None:

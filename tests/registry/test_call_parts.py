@@ -1,6 +1,6 @@
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.contracts.completion import ProposedCall
 from signoff.contracts.limits import (
@@ -16,7 +16,7 @@ def proposed(args: Any, count: int = 1) -> list[ProposedCall]:
     return [ProposedCall("pay", args, f"p{number}") for number in range(count)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "parsed", "why"),
     [
         ({"a": 1}, {"a": 1}, ""),
@@ -48,7 +48,7 @@ def test_calls_beyond_the_limits_are_surplus_and_at_last_left_out() -> None:
     assert sized[fitting].args.inline == {}
 
 
-@pytest.mark.parametrize("args", [{"rows": [1] * 2_001}, {"text": "x" * 70_000}])
+@table("args", [{"rows": [1] * 2_001}, {"text": "x" * 70_000}])
 def test_too_many_or_too_large_arguments_name_a_way_round(args: dict[str, Any]) -> None:
     [part] = call_parts([ProposedCall(tool="write", args=args)], 1)
     assert part.malformed.endswith("; split them over several calls, or name a file or record that holds them")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from call_rig import refund_tool
+from tables import table
 
 from signoff.contracts.call import Callback, WorkflowSignal
 from signoff.contracts.errors import ConfigError
@@ -19,7 +20,7 @@ ALLOWED = Callbacks(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "allowed"),
     [
         ("https://jobs.example.com/hooks/run-7", True),
@@ -49,7 +50,7 @@ def test_an_address_is_one_of_those_declared_or_below_one(url: str, allowed: boo
     assert ALLOWED.allows(Callback(url=url)) is allowed
 
 
-@pytest.mark.parametrize(
+@table(
     ("workflow", "signal", "allowed"),
     [
         ("order-7", "signoff.call", True),
@@ -65,7 +66,7 @@ def test_a_workflow_is_one_of_those_declared(workflow: str, signal: str, allowed
     assert ALLOWED.allows(Callback(workflow=WorkflowSignal(id=workflow, signal=signal))) is allowed
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "words"),
     [
         ({"urls": ("https://jobs.example.com",)}, "with a path"),

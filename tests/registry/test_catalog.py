@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from registry_kit import a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.errors import ConfigError
@@ -40,7 +41,7 @@ def test_respond_is_given_to_everybody_and_never_listed() -> None:
 @pytest.mark.row("X13")
 @pytest.mark.row("B47")
 @pytest.mark.row("N01")
-@pytest.mark.parametrize(
+@table(
     ("parts", "words"),
     [
         ({"actors": [an_actor(tools=("book_fligth",))]}, "unknown tool `book_fligth`; did you mean `book_flight`?"),

@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from registry_kit import SCHEMA, a_tool, an_actor
+from tables import table
 
 from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.person import Person
@@ -42,7 +42,7 @@ def with_book(**fields: Any) -> list[Any]:
     return [dataclasses.replace(BASE["tools"][0], **fields), BASE["tools"][1]]
 
 
-@pytest.mark.parametrize(
+@table(
     ("changed", "fields", "stale"),
     [
         ({"description": "Other words."}, ("description",), False),
@@ -73,7 +73,7 @@ def test_a_tools_change_says_which_fields_and_whether_approvals_hold(
     assert stale is (old.registry.resolve("book").definition != new.registry.resolve("book").definition)
 
 
-@pytest.mark.parametrize(
+@table(
     ("changed", "words"),
     [
         ({"tools": [*BASE["tools"], a_tool("new")]}, "+ tool `new`"),

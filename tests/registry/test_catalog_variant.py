@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from registry_kit import a_tool, an_actor
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
@@ -95,7 +96,7 @@ def test_what_is_taken_out_is_gone_and_what_is_unknown_is_refused() -> None:
 
 
 @pytest.mark.row("X02")
-@pytest.mark.parametrize(
+@table(
     ("change", "words"),
     [
         ({"add": [a_tool("book")]}, "tool `book` is already registered; `replace` it"),

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from registry_kit import a_tool
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import ContactPreferences
@@ -50,7 +51,7 @@ def test_without_channels_there_is_the_inbox_alone(tmp_path: Path) -> None:
     assert RoutingRules() == RoutingRules((), 900.0, all=False, digest_over=5)
 
 
-@pytest.mark.parametrize(
+@table(
     ("notify", "reached"), [(None, ("mail",)), ((), ()), (("chat",), ("chat",)), (("chat", "mail"), ("chat", "mail"))]
 )
 def test_a_policy_says_more_than_the_default(notify: Any, reached: tuple[str, ...]) -> None:
@@ -107,7 +108,7 @@ def test_a_policy_names_channels_that_are_there(tmp_path: Path) -> None:
     assert "names the unknown channel `mail`; known: none" in caught.value.message
 
 
-@pytest.mark.parametrize(
+@table(
     ("channel", "words"),
     [
         (DeclaredChannel("mail", "email", {"at": float("nan")}), "has options that are not plain JSON"),

@@ -1,8 +1,8 @@
 import dataclasses
 from typing import Any
 
-import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.limits import MAX_NAME_CHARS
@@ -29,7 +29,7 @@ def corrects(to: dict[str, Any], why: str = "", **fields: Any) -> Tool:
     return a_tool(validate_input=lambda args: [] if args == to else Correction(to, why), **fields)
 
 
-@pytest.mark.parametrize(
+@table(
     ("to", "why", "note"),
     [
         ({"flight": "TP 9", "totalCost": 1}, "", "The arguments were corrected (`flight`, `totalCost`)."),
@@ -43,7 +43,7 @@ def test_a_correction_names_what_it_changed_added_or_took_away(to: dict[str, Any
     assert (found.kind, found.corrected, found.note) == ("run", to, note)
 
 
-@pytest.mark.parametrize(("changed", "more"), [(10, ""), (11, " and 1 more"), (13, " and 3 more")])
+@table(("changed", "more"), [(10, ""), (11, " and 1 more"), (13, " and 3 more")])
 def test_a_correction_of_many_arguments_names_the_first_ten(changed: int, more: str) -> None:
     names = [f"n{index:02}" for index in range(changed)]
     found = ruled(corrects(dict.fromkeys(names, 1), input_schema=OPEN), {})
@@ -63,7 +63,7 @@ def test_what_is_kept_of_a_correction_is_a_copy_all_the_way_down() -> None:
     assert kept == {"stops": ["LIS"]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("to", "expected"),
     [
         (lambda args: {**args, "flight": args["flight"] + "!"}, "are corrected again and again"),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from registry_kit import SCHEMA, a_tool, an_actor
+from tables import table
 
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.registry.catalog import build_catalog
@@ -14,7 +15,7 @@ from signoff.registry.registry import ToolRegistry
 
 @pytest.mark.row("X18")
 @pytest.mark.row("N19")
-@pytest.mark.parametrize(
+@table(
     ("fields", "tries"),
     [
         ({}, 1),
@@ -31,7 +32,7 @@ def test_what_may_be_repeated_is_tried_three_times_by_nature(fields: dict[str, A
 
 @pytest.mark.row("X18")
 @pytest.mark.row("F40")
-@pytest.mark.parametrize(
+@table(
     ("fields", "words"),
     [
         ({"attempts": 2}, "has `attempts` 2, but is neither `read_only` nor `idempotent`"),
@@ -54,7 +55,7 @@ def test_what_could_act_twice_or_leads_nowhere_is_refused(fields: dict[str, Any]
     assert refused.value.context["field"] == next(iter(fields))
 
 
-@pytest.mark.parametrize(("field", "allowed"), [("mode", "`sequential`"), ("on_failure", "`abort_siblings`")])
+@table(("field", "allowed"), [("mode", "`sequential`"), ("on_failure", "`abort_siblings`")])
 def test_an_actor_says_in_known_words_how_its_calls_run(field: str, allowed: str) -> None:
     with pytest.raises(ConfigError) as refused:
         build_catalog(actors=[an_actor(**{field: "sometimes"})])
@@ -62,14 +63,14 @@ def test_an_actor_says_in_known_words_how_its_calls_run(field: str, allowed: str
     assert allowed in refused.value.message
 
 
-@pytest.mark.parametrize("given", [0, -1, True, 1.5, "80000", 2**20 + 1])
+@table("given", [0, -1, True, 1.5, "80000", 2**20 + 1])
 def test_a_total_of_results_that_cannot_be_meant_is_refused(given: Any) -> None:
     with pytest.raises(ConfigError, match=r"needs `result_chars` to be a whole number from 1 to 1048576") as refused:
         build_catalog(actors=[an_actor(result_chars=given)])
     assert (refused.value.context["actor"], refused.value.context["field"]) == ("desk", "result_chars")
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "actor"),
     [
         ({"concurrency": "exclusive"}, {}),

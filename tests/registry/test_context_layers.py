@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from registry_kit import a_call, a_tool, an_actor
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallContext
@@ -94,7 +95,7 @@ REFUSED: dict[tuple[str, str], type[Exception]] = {
 
 
 @pytest.mark.row("P18")
-@pytest.mark.parametrize(("below", "above"), ATTEMPTS)
+@table(("below", "above"), ATTEMPTS)
 def test_no_layer_says_anything_over_one_above_it(below: str, above: str) -> None:
     plain = layered_text()
     assert plain["hard constraints"][1] == "ask"

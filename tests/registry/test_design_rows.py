@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from registry_kit import a_call, a_tool, an_actor, handler, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError, RegistrationError
@@ -92,7 +93,7 @@ def test_a_bypass_needs_its_reason() -> None:
 
 
 @pytest.mark.row("B11")
-@pytest.mark.parametrize("routing", ["routed", "bypass"])
+@table("routing", ["routed", "bypass"])
 def test_every_specialist_needs_its_justification(routing: str) -> None:
     fields: dict[str, Any] = {"scope": "specialist", "routing": routing}
     fields |= {"bypass_routing": BypassRouting("It reads a local cache.")} if routing == "bypass" else {}
@@ -100,7 +101,7 @@ def test_every_specialist_needs_its_justification(routing: str) -> None:
 
 
 @pytest.mark.row("B12")
-@pytest.mark.parametrize(
+@table(
     ("asks", "kind"),
     [(False, "run"), (True, "ask"), (ApprovalPolicy(auto_approve_if="args.totalCost < 50"), "run")],
 )
@@ -130,7 +131,7 @@ def test_a_specialist_that_is_peer_exposed_is_rejected_at_registration() -> None
 
 
 @pytest.mark.row("B77")
-@pytest.mark.parametrize(
+@table(
     ("tenant", "tier", "kind"), [("acme", "trusted", "run"), ("acme", "standard", "ask"), ("main", "trusted", "ask")]
 )
 def test_a_policy_branches_on_identity_and_tenant(tenant: str, tier: str, kind: str) -> None:
@@ -242,7 +243,7 @@ def test_a_catalog_is_constructed_with_or_without_reducers() -> None:
 
 
 @pytest.mark.row("E35")
-@pytest.mark.parametrize(
+@table(
     ("filters", "names"),
     [
         ({}, ["look", "mcp__github__search", "mcp__jira__search", "plot"]),

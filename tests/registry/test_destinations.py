@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from registry_kit import a_tool
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import Catalog, build_catalog
@@ -45,9 +46,7 @@ def a_catalog(*tools: Any, to: Any = (), **more: Any) -> Catalog:
 
 
 @pytest.mark.row("B33")
-@pytest.mark.parametrize(
-    "name", ["llm-session", "ui-streaming", "cache", "formatter:html", "formatter:sms", "audit", "peer-response"]
-)
+@table("name", ["llm-session", "ui-streaming", "cache", "formatter:html", "formatter:sms", "audit", "peer-response"])
 def test_each_canonical_destination_can_be_declared(name: str) -> None:
     ours = name in ("llm-session", "audit")
     catalog = a_catalog(a_tool(peer_exposed=True), to=[a_destination(name, sink=None if ours else sink)])
@@ -70,7 +69,7 @@ def test_nothing_goes_anywhere_without_a_filter() -> None:
 
 
 @pytest.mark.row("X24")
-@pytest.mark.parametrize("name", ["llm-session", "audit", "formatter:html", "peer-response"])
+@table("name", ["llm-session", "audit", "formatter:html", "peer-response"])
 def test_only_ui_and_cache_may_have_the_whole_record(name: str) -> None:
     with pytest.raises(ConfigError, match="only `ui-streaming` and `cache` may have"):
         a_catalog(to=[a_destination(name, filter=identity, sink=None)])
@@ -88,7 +87,7 @@ def test_records_of_tools_that_peers_may_not_see_never_reach_them() -> None:
     assert [len(distribution.sinks(tool)) for tool in (plain, own, open_)] == [0, 0, 1]
 
 
-@pytest.mark.parametrize(
+@table(
     ("destination", "words"),
     [
         (a_destination("cahce"), "destination `cahce` is none of .*; did you mean `cache`"),

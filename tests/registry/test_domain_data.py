@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from registry_kit import an_actor
+from tables import table
 from temporalio.client import Client
 from turn_fixtures import catalog_of, running_turns
 
@@ -30,7 +31,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.row("B58")
-@pytest.mark.parametrize(
+@table(
     ("how", "before", "new", "expected"),
     [
         ("replace", {"a": 1, "b": [1]}, {"b": [2]}, {"b": [2]}),
@@ -79,7 +80,7 @@ def test_the_schema_is_part_of_respond_and_what_does_not_fit_goes_back() -> None
     assert "`domainData` is not an argument" in str(other.parse(answer))
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "words"),
     [
         ({"domain_data": {"type": "thing"}}, "is not valid JSON Schema 2020-12"),

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tables import table
 
 from signoff.activities.models.drivers import build_driver
 from signoff.channels.channel_loader import known_kinds
@@ -45,7 +46,7 @@ def test_an_actor_without_the_extra_of_its_model_is_refused(monkeypatch: pytest.
         build_driver("openai:gpt-5")
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "extra"),
     [
         ("openai:gpt-5", "openai"),
@@ -61,7 +62,7 @@ def test_a_model_needs_the_extra_of_its_provider(model: str, extra: str) -> None
     assert extra_of_model(model) == extra
 
 
-@pytest.mark.parametrize("extra", ["mail", "slack", "apprise", "oidc", "mcp", "openai"])
+@table("extra", ["mail", "slack", "apprise", "oidc", "mcp", "openai"])
 def test_what_the_tests_install_lacks_nothing(extra: str) -> None:
     """Else each test of a missing one would prove nothing."""
     assert missing_extra(extra) == ""

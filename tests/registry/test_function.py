@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Optional, TypeAlias
 import pytest
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from registry_kit import a_context
+from tables import table
 
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.registry.function import parse_docstring, tool
@@ -138,7 +139,7 @@ async def _aliased(city: str, ctx: Context | None = None) -> str:
     return "" if ctx is None else ctx.decided_by
 
 
-@pytest.mark.parametrize("function", [_optional, _typing_optional, _annotated, _annotated_optional, _written, _aliased])
+@table("function", [_optional, _typing_optional, _annotated, _annotated_optional, _written, _aliased])
 async def test_context_of_any_spelling_is_given_by_signoff_and_never_by_the_model(function: Any) -> None:
     made = tool(scope="generalist")(function)
     assert set(made.input_schema["properties"]) == {"city"}
@@ -186,7 +187,7 @@ def _sync(a: int) -> None: ...
 
 
 @pytest.mark.row("B22")
-@pytest.mark.parametrize(
+@table(
     ("function", "words"),
     [
         (_untyped, "no type for its argument `a`"),
@@ -235,7 +236,7 @@ class Booker:
 
 
 @pytest.mark.row("B22")
-@pytest.mark.parametrize(
+@table(
     ("declare", "words"),
     [
         (

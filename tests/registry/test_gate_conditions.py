@@ -9,6 +9,7 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry_kit import a_call, a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import PERMISSION_RULE, CallCode, RuleReference
@@ -48,7 +49,7 @@ def facts(found: LocalGateDecision) -> tuple[str, str, str]:
     return found.kind, found.gate, found.code
 
 
-@pytest.mark.parametrize(("hour", "kind"), [(9, "run"), (21, "ask")])
+@table(("hour", "kind"), [(9, "run"), (21, "ask")])
 def test_a_rule_reads_the_instant_at_which_the_call_is_judged(hour: int, kind: str) -> None:
     at = datetime(2026, 3, 2, hour, tzinfo=UTC)
     by_day = a_tool(requires_approval=ApprovalPolicy(auto_approve_if="ctx.now.hour < 18"))
@@ -97,7 +98,7 @@ def test_availability_only_removes() -> None:
 
 
 @pytest.mark.row("F35")
-@pytest.mark.parametrize("policy", [False, True, ApprovalPolicy(auto_approve_if="true")])
+@table("policy", [False, True, ApprovalPolicy(auto_approve_if="true")])
 def test_a_permission_that_nobody_asked_for_lets_nothing_run(policy: Any) -> None:
     tool = a_tool(check_permissions=asked, requires_approval=policy)
     question = ruled(tool)
@@ -116,7 +117,7 @@ def test_invalid_arguments_are_never_shown_to_a_permission_check() -> None:
 
 
 @pytest.mark.row("X10")
-@pytest.mark.parametrize("policy", [False, True, ApprovalPolicy(auto_approve_if="true", approvers=["user:ana"])])
+@table("policy", [False, True, ApprovalPolicy(auto_approve_if="true", approvers=["user:ana"])])
 def test_a_denial_that_may_be_overridden_asks_a_person(policy: Any) -> None:
     tool = a_tool(check_permissions=asked, requires_approval=policy)
     found = ruled(tool, permission=Permission.deny("not yours", can_override=True))
@@ -160,7 +161,7 @@ NO_BOUND = RulesVerdict("none", None, "no bound reads the arguments")
 
 
 @pytest.mark.row("E16")
-@pytest.mark.parametrize("kind", KINDS)
+@table("kind", KINDS)
 def test_a_capability_without_a_backend_is_not_available(kind: str) -> None:
     given: dict[str, Any] = {"network": ("api.example.com",), "secrets": ("TOKEN",), "fs_reach": ("/srv",)}
     given["process"] = ("git",)
@@ -198,7 +199,7 @@ def test_a_misfit_is_refused_told_or_not_looked_at() -> None:
         assert facts(ruled(own, misfit)) == ("settled", "schema", "input_invalid")
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "field", "words"),
     [
         ({"validation": "loose"}, "validation", "allowed: `strict`, `warn`, `off`"),
@@ -263,7 +264,7 @@ def test_corrected_arguments_are_judged_as_if_they_had_been_proposed() -> None:
     assert (plain.kind, plain.corrected, plain.note, plain.args(GOOD)) == ("run", None, "", GOOD)
 
 
-@pytest.mark.parametrize(
+@table(
     ("corrected", "words"),
     [
         (lambda args: Correction({"flight": 1, "totalCost": 1}), "`flight` must be of type string"),
@@ -387,7 +388,7 @@ def test_a_permission_is_asked_for_and_refused_in_words() -> None:
     assert denied == denied_decision(a_call(), "permission", why, tool)
 
 
-@pytest.mark.parametrize("policy", [False, True, ApprovalPolicy(require_approval_if="args.totalCost > 1.0")])
+@table("policy", [False, True, ApprovalPolicy(require_approval_if="args.totalCost > 1.0")])
 def test_people_who_may_override_read_both_why_and_never_a_rule_that_is_not_the_reason(policy: Any) -> None:
     """Gate 14: the check's words alone where the policy would have let the call run, else before the policy's own."""
     override = Permission.deny("not yours", can_override=True)
@@ -431,7 +432,7 @@ def test_a_tool_that_waits_where_the_actor_stands_does_not_run() -> None:
     assert judge(catalog, there, a_call(), GOOD, Tally()).kind == "run"
 
 
-@pytest.mark.parametrize("effect", ["hide", "deny", "require_approval"])
+@table("effect", ["hide", "deny", "require_approval"])
 def test_the_strictest_rule_over_a_tool_or_what_it_shadows_counts(effect: Any) -> None:
     for near, far in (("money",), ()), ((), ("money",)):
         rule = GlobalRule(name="money", rule="'money' in tool.tags", effect=effect)

@@ -2,8 +2,8 @@
 
 from typing import Any, get_args
 
-import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.limits import MAX_CALLS
@@ -26,7 +26,7 @@ def answers(entries: tuple[GateTraceEntry, ...]) -> dict[str, str]:
     return {each.gate: each.answer for each in entries}
 
 
-@pytest.mark.parametrize("with_arguments", [True, False])
+@table("with_arguments", [True, False])
 def test_a_call_that_an_early_gate_ends_names_that_gate(with_arguments: bool) -> None:
     ended = found(a_tool(), tally=Tally(calls=MAX_CALLS))
     entries = gate_trace(ended, with_arguments=with_arguments, needs="nobody reads this")
@@ -44,7 +44,7 @@ def test_a_call_with_wrong_arguments_ends_at_the_schema() -> None:
     assert "totalCost" in entries[at].words
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "words"),
     [
         (a_tool(), "it runs, nobody is asked: "),

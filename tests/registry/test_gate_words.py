@@ -4,8 +4,8 @@ import dataclasses
 import json
 from typing import Any
 
-import pytest
 from registry_kit import a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally, TurnLimits
 from signoff.contracts.call import (
@@ -59,7 +59,7 @@ def action(args: Any, tool: str = "book_flight") -> str:
     return sha256_hex([tool, args])[:16]
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "message"),
     [
         ([], "the arguments must be one JSON object"),
@@ -90,7 +90,7 @@ def test_a_surplus_call() -> None:
     assert judged(catalog(), call=proposed(surplus=True)) == settled("caps", "too_many_calls", message)
 
 
-@pytest.mark.parametrize(
+@table(
     ("limit", "made", "expected"),
     [
         (MAX_CALLS, MAX_CALLS - 1, ""),
@@ -116,7 +116,7 @@ def test_calls_of_an_unknown_actor_are_capped_too() -> None:
     assert (gate_decision.gate, gate_decision.code) == ("caps", "too_many_calls")
 
 
-@pytest.mark.parametrize(("made", "runs"), [(MAX_CALLS_PER_TOOL - 1, True), (MAX_CALLS_PER_TOOL, False)])
+@table(("made", "runs"), [(MAX_CALLS_PER_TOOL - 1, True), (MAX_CALLS_PER_TOOL, False)])
 def test_calls_of_one_tool(made: int, runs: bool) -> None:
     gate_decision = judged(catalog(), tally=Tally(per_tool={"book_flight": made, "search": 99}))
     if runs:
@@ -126,7 +126,7 @@ def test_calls_of_one_tool(made: int, runs: bool) -> None:
     assert gate_decision == settled("caps", "too_many_calls", message)
 
 
-@pytest.mark.parametrize(
+@table(
     ("identical", "mark", "runs"),
     [
         (MAX_IDENTICAL_CALLS - 1, action(GOOD), True),
@@ -166,7 +166,7 @@ def test_a_tool_of_others() -> None:
     assert judged(found) == settled("allowlist", "not_available", message)
 
 
-@pytest.mark.parametrize(
+@table(
     ("reason", "expected"),
     [("money is frozen", "money is frozen"), ("", "rule `no-money` is true")],
 )
@@ -186,7 +186,7 @@ def test_a_policy_that_denies() -> None:
     assert gate_decision.verdict.verdict == "deny"
 
 
-@pytest.mark.parametrize(("count", "more"), [(1, ""), (PROBLEMS_SHOWN, ""), (PROBLEMS_SHOWN + 2, "; and 2 more")])
+@table(("count", "more"), [(1, ""), (PROBLEMS_SHOWN, ""), (PROBLEMS_SHOWN + 2, "; and 2 more")])
 def test_wrong_arguments(count: int, more: str) -> None:
     problems = [SchemaProblem(f"f{n}", "must fly") for n in range(count)]
     tool = a_tool(validate_input=lambda args: problems)
@@ -195,7 +195,7 @@ def test_wrong_arguments(count: int, more: str) -> None:
     assert judged(catalog(tool)) == settled("schema", "input_invalid", message, tool=tool)
 
 
-@pytest.mark.parametrize(
+@table(
     ("check", "expected"),
     [
         (lambda args: [SchemaProblem("", "must be honest")], "must be honest"),
@@ -243,7 +243,7 @@ def test_what_runs_and_what_is_asked() -> None:
     assert (run.verdict.verdict, ask.verdict.verdict) == ("auto", "ask")
 
 
-@pytest.mark.parametrize(("reason", "why"), [("look first", "look first"), ("", "rule `look` is true")])
+@table(("reason", "why"), [("look first", "look first"), ("", "rule `look` is true")])
 def test_a_rule_that_asks(reason: str, why: str) -> None:
     rule = GlobalRule(name="look", rule="tool.name != 'x'", effect="require_approval", reason=reason)
     verdict = judged(catalog(policies=[rule])).verdict
@@ -328,7 +328,7 @@ async def never_called(call: object, context: object) -> str:
     raise AssertionError("the gates are pure: they ask nobody")
 
 
-@pytest.mark.parametrize(("reason", "expected"), [("", "rule `r` is true"), ("so it is", "so it is")])
+@table(("reason", "expected"), [("", "rule `r` is true"), ("so it is", "so it is")])
 def test_a_denying_rule_gives_its_reason_or_says_what_it_found(reason: str, expected: str) -> None:
     rule = GlobalRule(name="r", rule="'money' in tool.tags", effect="deny", reason=reason)
     gate_decision = judged(catalog(a_tool(tags=("money",)), policies=[rule]))
@@ -351,7 +351,7 @@ def test_a_model_is_told_of_tools_in_its_actors_order() -> None:
     assert [tool.name for tool in found.tool_view(pinned("till")).visible()] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("own", [REQUESTER_RULE, PERMISSION_RULE, IN_DOUBT_RULE, REQUIRES_APPROVAL])
+@table("own", [REQUESTER_RULE, PERMISSION_RULE, IN_DOUBT_RULE, REQUIRES_APPROVAL])
 def test_a_global_rule_is_never_taken_for_a_question_of_the_gates_own(own: RuleReference) -> None:
     rule = GlobalRule(name=own.label, rule="true", effect="require_approval")
     verdict = judged(catalog(policies=[rule])).verdict

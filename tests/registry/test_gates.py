@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from proved_rows import case
 from registry_kit import a_call, a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally, TurnLimits
 from signoff.contracts.call import RuleReference
@@ -49,7 +50,7 @@ def test_automatic_call_runs_and_gated_call_asks() -> None:
     assert asked.tool.name == "book_flight"
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "words"),
     [
         ([], "one JSON object"),
@@ -73,7 +74,7 @@ def test_malformed_part_says_why() -> None:
 
 
 @pytest.mark.row("E48")
-@pytest.mark.parametrize(
+@table(
     "tally",
     [FULL, Tally(per_tool={"book_flight": MAX_CALLS_PER_TOOL}), Tally(per_tool={"book_flight": 99})],
 )
@@ -159,7 +160,7 @@ def test_failing_hide_rule_hides() -> None:
 
 @pytest.mark.row("B45")
 @pytest.mark.row("N04")
-@pytest.mark.parametrize(("tools", "kind"), [(None, "run"), ((), "settled"), (("search",), "settled")])
+@table(("tools", "kind"), [(None, "run"), ((), "settled"), (("search",), "settled")])
 def test_actor_list_is_the_boundary(tools: Any, kind: str) -> None:
     found = build_catalog(tools=[a_tool(), a_tool("search")], actors=[an_actor(tools=tools)])
     gate_decision = ruled(found)
@@ -173,7 +174,7 @@ def test_actor_of_another_deploy_sees_nothing() -> None:
 
 @pytest.mark.row("B05")
 @pytest.mark.row("N07")
-@pytest.mark.parametrize("approval", [False, True, ApprovalPolicy(deny_if="args.totalCost > 0.0")])
+@table("approval", [False, True, ApprovalPolicy(deny_if="args.totalCost > 0.0")])
 def test_arguments_are_validated_before_any_policy(approval: Any) -> None:
     found = ruled(catalog(a_tool(requires_approval=approval)), args={"flight": "TP", "totalCost": "hunter2"})
     assert facts(found) == ("settled", "schema", "input_invalid")
@@ -216,9 +217,7 @@ def test_a_dry_run_repeats_no_more_than_fits_into_a_ruling() -> None:
 
 @pytest.mark.row("B69")
 @pytest.mark.row("B70")
-@pytest.mark.parametrize(
-    ("tier", "cost", "kind"), [("trusted", 49, "run"), ("trusted", 50, "ask"), ("standard", 49, "ask")]
-)
+@table(("tier", "cost", "kind"), [("trusted", 49, "run"), ("trusted", 50, "ask"), ("standard", 49, "ask")])
 def test_policy_sees_arguments_and_pinned_user(tier: str, cost: float, kind: str) -> None:
     policy = ApprovalPolicy(auto_approve_if="args.totalCost < 50 && ctx.user.tier == 'trusted'")
     found = ruled(

@@ -2,8 +2,8 @@ import dataclasses
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
+from tables import table
 
 from signoff.approvals.grant_rules import exact_digest
 from signoff.contracts.activity_messages import Tally
@@ -61,13 +61,13 @@ def problem(asked: ApprovalRequest | None = None, args: Any = GOOD, tool: Tool =
     return GrantMatcher(catalog(tool)).problem(asked or request(), Decision(**given | fields), args)
 
 
-@pytest.mark.parametrize("wish", [None, EXACT, GrantRequest(where="  "), CHEAP, GrantRequest(scope="tenant")])
-@pytest.mark.parametrize("verdict", ["approved", "denied"])
+@table("wish", [None, EXACT, GrantRequest(where="  "), CHEAP, GrantRequest(scope="tenant")])
+@table("verdict", ["approved", "denied"])
 def test_a_wish_that_can_be_kept_has_no_problem(wish: GrantRequest | None, verdict: str) -> None:
     assert problem(remember=wish, verdict=verdict) == ""
 
 
-@pytest.mark.parametrize(
+@table(
     ("asked", "fields", "words"),
     [
         ({"allow_remember": False}, {}, "the policy of this request lets no answer be remembered"),
@@ -87,7 +87,7 @@ def test_a_wish_that_cannot_be_kept_says_why(asked: dict[str, Any], fields: dict
     assert problem(request(**asked), **fields, remember=None) == ""
 
 
-@pytest.mark.parametrize("rule", [REQUESTER_RULE, PERMISSION_RULE])
+@table("rule", [REQUESTER_RULE, PERMISSION_RULE])
 def test_a_denial_is_remembered_whatever_was_asked(rule: RuleReference) -> None:
     assert problem(request(rule=rule), verdict="denied") == ""
 
@@ -106,7 +106,7 @@ def test_arguments_without_a_canonical_form_are_not_remembered_exactly() -> None
     assert problem(args=odd) == "`remember`: these arguments cannot be compared with later ones"
 
 
-@pytest.mark.parametrize(
+@table(
     ("where", "words"),
     [
         ("args.totalCost <= 100.0", "it is not true of the arguments of this very call"),
@@ -120,7 +120,7 @@ def test_a_predicate_that_does_not_fit_says_why(where: str, words: str) -> None:
     assert words in result
 
 
-@pytest.mark.parametrize("masked_by", ["tool", "question"])
+@table("masked_by", ["tool", "question"])
 def test_a_predicate_reads_nothing_that_is_hidden(masked_by: str) -> None:
     wish = GrantRequest(where="args.flight == 'TP 531'")
     assert problem(remember=wish) == ""
@@ -162,7 +162,7 @@ NOTED = a_tool(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "guess"),
     [
         ({"note": "hunter2"}, "args.note == '{}'"),
@@ -182,8 +182,8 @@ def test_masked_repeat_of_a_secret_cannot_be_guessed_by_a_predicate(args: Any, g
     assert problem(asked, args, NOTED, remember=GrantRequest(where="args.amount == 1.0")) == ""
 
 
-@pytest.mark.parametrize(("pin", "serves"), [("hunter2", False), ("something", True)])
-@pytest.mark.parametrize("verdict", ["approved", "denied"])
+@table(("pin", "serves"), [("hunter2", False), ("something", True)])
+@table("verdict", ["approved", "denied"])
 def test_guess_left_behind_does_not_apply_to_a_call_that_masks_it(pin: str, serves: bool, verdict: Any) -> None:
     args = PIN_ARGS | {"pin": pin, "note": "hunter2"}
     made = catalog(NOTED)
@@ -234,7 +234,7 @@ def applies(found: LocalGateDecision, given: Grant, policy: Any = ALLOWED, args:
     return matcher.applies(given, pinned(**ctx), found, args, FixedDirectory(PEOPLE))
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         {},
@@ -243,13 +243,13 @@ def applies(found: LocalGateDecision, given: Grant, policy: Any = ALLOWED, args:
         {"like_session": "s"},
     ],
 )
-@pytest.mark.parametrize("verdict", ["approved", "denied"])
+@table("verdict", ["approved", "denied"])
 def test_a_grant_applies_to_a_call_like_the_one_it_was_given_for(fields: dict[str, Any], verdict: Any) -> None:
     found = judged()
     assert applies(found, grant(found, verdict=verdict, **fields))
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         {"like_tenant": "other"},
@@ -263,13 +263,13 @@ def test_a_grant_applies_to_a_call_like_the_one_it_was_given_for(fields: dict[st
         {"like_session": "s", "requester": "somebody"},
     ],
 )
-@pytest.mark.parametrize("verdict", ["approved", "denied"])
+@table("verdict", ["approved", "denied"])
 def test_no_grant_applies_to_another_call(fields: dict[str, Any], verdict: Any) -> None:
     found = judged()
     assert not applies(found, grant(found, verdict=verdict, **fields))
 
 
-@pytest.mark.parametrize(
+@table(
     ("verdict", "requester", "serves"),
     [("approved", "somebody", False), ("denied", "somebody", True), ("approved", "guest", True)],
 )
@@ -280,7 +280,7 @@ def test_an_approval_for_everybody_serves_no_other_agent(verdict: Any, requester
     assert applies(found, given, channel=PEER) == serves
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         {"like_rule": RuleReference(kind="global", name="requires_approval")},
@@ -297,7 +297,7 @@ def test_an_approval_has_to_hold_today_and_a_denial_has_not(fields: dict[str, An
     assert applies(found, grant(found, verdict="denied", **fields))
 
 
-@pytest.mark.parametrize("rule", [REQUESTER_RULE, PERMISSION_RULE])
+@table("rule", [REQUESTER_RULE, PERMISSION_RULE])
 def test_no_approval_applies_where_each_call_is_asked_about(rule: RuleReference) -> None:
     found = judged()
     assert found.verdict is not None
@@ -321,7 +321,7 @@ def test_an_approval_takes_as_many_people_as_the_call_does() -> None:
     assert applies(found, grant(found, people=("ana", "bo")), two)
 
 
-@pytest.mark.parametrize(("allowed", "holds"), [(False, False), (True, True)])
+@table(("allowed", "holds"), [(False, False), (True, True)])
 def test_nobody_approves_in_advance_what_they_ask_for_themselves(allowed: bool, holds: bool) -> None:
     policy = ApprovalPolicy(allow_remember=True, allow_self_approval=allowed)
     found = judged(policy)
@@ -369,9 +369,9 @@ CODER = dataclasses.replace(OWN, name="coder", model="", external=ExternalAgent(
 ROAMER = dataclasses.replace(CODER, name="roamer")
 
 
-@pytest.mark.parametrize("session", ["", "s"])
-@pytest.mark.parametrize("given_for", ["desk", "coder", "roamer", ""])
-@pytest.mark.parametrize("asking", ["desk", "coder"])
+@table("session", ["", "s"])
+@table("given_for", ["desk", "coder", "roamer", ""])
+@table("asking", ["desk", "coder"])
 def test_approval_serves_an_external_actor_only_if_it_was_given_for_that_actor(
     given_for: str, asking: str, session: str
 ) -> None:
@@ -392,7 +392,7 @@ def test_approval_for_everyone_serves_an_external_actor_only_in_the_name_of_its_
     assert not matcher.applies(approval, pinned(actor="coder"), found, GOOD, FixedDirectory(PEOPLE))
 
 
-@pytest.mark.parametrize("remarks", [(), ("flight",)])
+@table("remarks", [(), ("flight",)])
 def test_a_grant_leaves_out_the_arguments_that_are_only_words(remarks: tuple[str, ...]) -> None:
     tool = a_tool(requires_approval=ALLOWED, remarks=remarks)
     other = {**GOOD, "flight": "the same by other words"}

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from registry_kit import a_context, a_tool
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.formats.yaml_file import read_yaml
@@ -58,7 +59,7 @@ async def test_a_tool_by_id_with_parameters_and_its_context_first_is_declared_as
 
 @pytest.mark.row("E08")
 @pytest.mark.row("X14")
-@pytest.mark.parametrize(
+@table(
     ("given", "expected"),
     [
         ({"ok": True, "value": "v"}, ToolResult("v")),
@@ -82,7 +83,7 @@ async def test_results_with_ok_are_adapted(given: Any, expected: Any) -> None:
 
 
 @pytest.mark.row("X14")
-@pytest.mark.parametrize(
+@table(
     ("given", "expected"),
     [
         ({"data": 3}, ToolResult(3)),

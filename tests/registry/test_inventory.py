@@ -2,6 +2,7 @@
 
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
@@ -31,7 +32,7 @@ def row_of(catalog: Catalog) -> InventoryRow:
     return row
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "effect", "needs"),
     [
         ("'destructive' in tool.tags", "hide", "hidden"),
@@ -60,8 +61,8 @@ def test_a_rule_makes_no_tool_looser() -> None:
     assert (row.needs, row.approvers) == ("asks, may be denied", ("role:finance",))
 
 
-@pytest.mark.parametrize("rule", ["'destructive' in tool.tags", "ctx.user.tier == 'standard'", "actor.name == 'boss'"])
-@pytest.mark.parametrize("effect", ["hide", "deny", "require_approval"])
+@table("rule", ["'destructive' in tool.tags", "ctx.user.tier == 'standard'", "actor.name == 'boss'"])
+@table("effect", ["hide", "deny", "require_approval"])
 def test_the_gates_do_nothing_that_the_inventory_does_not_say(rule: str, effect: str) -> None:
     catalog = catalog_with(rule, effect)
     needs = row_of(catalog).needs
@@ -80,7 +81,7 @@ def test_a_tool_that_only_a_global_rule_asks_about_needs_deciders_too() -> None:
     check_approver_coverage(catalog_with(), FixedDirectory([]))
 
 
-@pytest.mark.parametrize(
+@table(
     ("policy", "rules"),
     [
         (ApprovalPolicy(), ()),
@@ -124,7 +125,7 @@ async def watch(call: object, context: object) -> str:
     return "deny"
 
 
-@pytest.mark.parametrize(
+@table(
     ("rules", "effect", "needs"),
     [
         ({}, "hide", "handler decides, may be denied"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from registry_kit import a_tool
+from tables import table
 
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.usage import UsageLimit, exhausted_message
@@ -62,7 +63,7 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, line: str, expected: st
         manifest(tmp_path, line)
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "expected"),
     [
         ({"hours": 8}, "needs `hours` to be a list of texts"),
@@ -97,7 +98,7 @@ def test_they_are_part_of_the_hash_where_they_are_declared() -> None:
     assert len({each.definition for each in (plain, hours, limit, more)}) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("limit", "again", "words"),
     [
         (UsageLimit(1, "user", 60), (0, 0), "was used once for this user within 1m, which is all it may be; it is "),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from registry_kit import a_context, a_tool
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.formats.yaml_file import parse_yaml
@@ -403,7 +404,7 @@ def test_missing_manifest_is_one_sentence(tmp_path: Path) -> None:
         load_manifest(tmp_path / "nowhere.yaml")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "value"),
     [
         ("yes", "yes"),

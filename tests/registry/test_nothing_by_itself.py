@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
@@ -94,9 +95,7 @@ def test_access_depends_on_the_context_and_a_tool_has_a_version() -> None:
 
 
 @pytest.mark.row("E54")
-@pytest.mark.parametrize(
-    ("command", "expected"), [("ls", "run"), ("cd / && rm -rf .", "settled"), ("RM -RF .", "run"), ("", "run")]
-)
+@table(("command", "expected"), [("ls", "run"), ("cd / && rm -rf .", "settled"), ("RM -RF .", "run"), ("", "run")])
 def test_words_that_are_denied_are_a_rule_before_every_other(command: str, expected: str) -> None:
     """A text within the arguments, by case, denies what another rule would have let run."""
     schema = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from registry_kit import a_tool
+from tables import table
 
 from signoff.registry.results.output_check import declared_value, output_problem
 from signoff.registry.results.tool_result import ToolResult
@@ -13,7 +14,7 @@ ROWS = {"type": "object", "properties": {"rows": {"type": "integer"}}, "required
 
 
 @pytest.mark.row("B06")
-@pytest.mark.parametrize(
+@table(
     ("schema", "result", "fits"),
     [
         (None, ToolResult("anything"), True),

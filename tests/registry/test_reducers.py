@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from registry_kit import a_tool, an_actor
+from tables import table
 
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.registry.catalog import Catalog, build_catalog
@@ -65,7 +66,7 @@ def test_a_registration_takes_out_itself_and_nothing_that_came_after_it() -> Non
 
 
 @pytest.mark.row("E39")
-@pytest.mark.parametrize(
+@table(
     ("wrong", "words"),
     [(later, "but it is `async def`"), (None, "but it is no function"), (lambda result: result, "does not take")],
 )
@@ -135,7 +136,7 @@ def _terminal(text: str, command: Any) -> str:
 
 
 @pytest.mark.row("E40")
-@pytest.mark.parametrize("command", ["git status --short", "git -C /repo status -s", ["git", "status", "--porcelain"]])
+@table("command", ["git status --short", "git -C /repo status -s", ["git", "status", "--porcelain"]])
 def test_terminal_counts_changed_files(command: Any) -> None:
     lines = ["## main", " M a.py", "M  b.py", "?? c.py", " D d.py", "A  e.py", "R  f.py -> g.py", "?? h.py"]
     assert _terminal("\n".join(lines) + "\n" * 99, command).splitlines() == [
@@ -169,7 +170,7 @@ def test_terminal_reads_the_long_form_of_git_status() -> None:
 
 
 @pytest.mark.row("E40")
-@pytest.mark.parametrize("command", ["pytest -q", "cd app && npm run test", "go test ./...", "make test"])
+@table("command", ["pytest -q", "cd app && npm run test", "go test ./...", "make test"])
 def test_terminal_keeps_failures_and_the_summary_of_a_test_run(command: str) -> None:
     text = "collecting\n.....\nFAILED tests/a.py::test_x\nE   ValueError: no\nok  pkg\n== 1 failed, 5 passed in 3s ==\n"
     assert _terminal(text, command).splitlines() == [
@@ -180,7 +181,7 @@ def test_terminal_keeps_failures_and_the_summary_of_a_test_run(command: str) -> 
 
 
 @pytest.mark.row("E40")
-@pytest.mark.parametrize("command", ["npm ci", "pip install x", "uv pip install x", "yarn add x", "cargo add x"])
+@table("command", ["npm ci", "pip install x", "uv pip install x", "yarn add x", "cargo add x"])
 def test_terminal_keeps_what_an_install_did(command: str) -> None:
     text = "fetching\nnpm warn old\nadded 3 packages\nremoved 1 package\nin 3 s\nError: disk full\n"
     assert _terminal(text, command).splitlines() == [
@@ -192,7 +193,7 @@ def test_terminal_keeps_what_an_install_did(command: str) -> None:
 
 
 @pytest.mark.row("E40")
-@pytest.mark.parametrize("command", ["cat log", "pytest -q", ""])
+@table("command", ["cat log", "pytest -q", ""])
 def test_terminal_keeps_both_ends_of_a_long_output(command: str) -> None:
     lines = [f"line {number} {'é' * 40}" for number in range(200)]
     short = _terminal("\n".join(lines), command).splitlines()
@@ -204,7 +205,7 @@ def test_terminal_keeps_both_ends_of_a_long_output(command: str) -> None:
 @pytest.mark.row("E40")
 @pytest.mark.row("E41")
 @pytest.mark.row("E42")
-@pytest.mark.parametrize("name", sorted(BUILT_IN))
+@table("name", sorted(BUILT_IN))
 def test_built_in_reducers_leave_errors_alone(name: str) -> None:
     failure = ToolFailure("FAILED\n" * 9000)
     assert BUILT_IN[name](failure, ReducerInput({"command": "pytest"})) is failure

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from proved_rows import case
 from registry_kit import SCHEMA, a_call, a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
@@ -112,7 +113,7 @@ def test_names_that_differ_by_case_only_are_refused() -> None:
 
 
 @pytest.mark.row("P10")
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         lambda schema: schema.update(type="array"),
@@ -122,7 +123,7 @@ def test_names_that_differ_by_case_only_are_refused() -> None:
         lambda schema: schema.__delitem__("required"),
     ],
 )
-@pytest.mark.parametrize("kind", ["input_schema", "output_schema"])
+@table("kind", ["input_schema", "output_schema"])
 def test_the_schema_of_a_resolved_tool_cannot_be_changed(change: Callable[[Any], Any], kind: str) -> None:
     """Changing what `resolve` gives raises at every depth; cards, forms and checks read that very value."""
     tool = ToolRegistry([a_tool(**{kind: SCHEMA})]).resolve("book_flight")
@@ -169,7 +170,7 @@ CHANGED: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.mark.row("N08")
-@pytest.mark.parametrize(("fields", "changes"), CHANGED, ids=[next(iter(each[0])) + str(each[1]) for each in CHANGED])
+@table(("fields", "changes"), CHANGED, ids=[next(iter(each[0])) + str(each[1]) for each in CHANGED])
 def test_definition_covers_what_a_tool_does_not_its_words(fields: dict[str, Any], changes: bool) -> None:
     plain, other = a_tool(), a_tool(**fields)
     assert (definition_hash(plain) != definition_hash(other)) is changes

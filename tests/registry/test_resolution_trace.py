@@ -1,7 +1,7 @@
 """A record and a line say which tool a name means, and which levels won and lost."""
 
-import pytest
 from registry_kit import a_tool, an_actor, pinned
+from tables import table
 
 from signoff.registry.catalog import build_catalog
 from signoff.registry.gates.resolution_trace import resolution_facts, resolution_line
@@ -12,7 +12,7 @@ DESK = an_actor(own_tools=(a_tool(),), routes=(ROUTE,), shadowing="allow")
 CATALOG = build_catalog(tools=[a_tool(), a_tool("pay")], actors=[DESK])
 
 
-@pytest.mark.parametrize(
+@table(
     ("place", "name", "tool", "levels", "line"),
     [
         (

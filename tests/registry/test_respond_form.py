@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import table
 from turn_fixtures import catalog_of
 
 from signoff.contracts.errors import ConfigError
@@ -29,7 +30,7 @@ def test_state_defaults_to_complete() -> None:
 
 
 @pytest.mark.row("B55")
-@pytest.mark.parametrize(
+@table(
     ("args", "words"),
     [
         ({}, "`text` is required"),
@@ -83,7 +84,7 @@ def test_the_type_of_a_part_may_stand_in_either_place() -> None:
     assert "metadata" not in ALONE.offer.parameters["properties"]["parts"]["items"]["properties"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("part", "words"),
     [
         ({"type": "ack", "partType": "error", "content": 1}, "`type` and `partType` mean the same and differ"),
@@ -138,7 +139,7 @@ def test_a_manifest_says_which_parts_need_the_peers_word(tmp_path: Path) -> None
     assert caught.value.context["field"] == "requires_peer_consumes"
 
 
-@pytest.mark.parametrize(
+@table(
     ("declared", "words"),
     [
         (["response"], "exists already"),

@@ -1,5 +1,6 @@
 import pytest
 from registry_kit import a_tool
+from tables import table
 
 from signoff.contracts.errors import ConfigError, NotFound
 from signoff.registry.actor import Actor
@@ -20,7 +21,7 @@ def catalog() -> Catalog:
 
 
 @pytest.mark.row("F31")
-@pytest.mark.parametrize(
+@table(
     ("scope", "where", "tools"),
     [
         ("registered", {}, {"search", "free"}),
@@ -46,7 +47,7 @@ def test_a_catalog_without_actors_has_its_registry() -> None:
     assert tools_in_scope(lone, "agent") == frozenset()
 
 
-@pytest.mark.parametrize(
+@table(
     ("scope", "where", "kind", "expected"),
     [
         ("agnet", {}, ConfigError, "there is no scope `agnet`; known: `agent`, `route`"),

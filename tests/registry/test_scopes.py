@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from proved_rows import case
 from registry_kit import SCHEMA, a_call, a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
@@ -109,7 +110,7 @@ def test_the_nearest_tool_of_a_name_wins_where_it_is_and_nowhere_else() -> None:
 
 @pytest.mark.row("F27")
 @pytest.mark.row("X06")
-@pytest.mark.parametrize("tools", [("search", own()), (own(), "search")])
+@table("tools", [("search", own()), (own(), "search")])
 def test_an_inline_tool_beats_a_reference_whatever_the_order(tools: Any) -> None:
     catalog = catalog_with(Route(name="r", steps=(Step(name="s", tools=tools),)))
     assert activity(catalog, "search", "r", "s") == "search@desk.r.s"
@@ -117,8 +118,8 @@ def test_an_inline_tool_beats_a_reference_whatever_the_order(tools: Any) -> None
 
 
 @pytest.mark.row("F27")
-@pytest.mark.parametrize("around", ["actor", "route"])
-@pytest.mark.parametrize("inline_first", [True, False])
+@table("around", ["actor", "route"])
+@table("inline_first", [True, False])
 def test_the_inline_tool_that_wins_is_the_one_that_is_judged_and_run(around: str, inline_first: bool) -> None:
     """Also where actor or route have the name too, over which the reference would stand as the actor's own."""
 
@@ -230,7 +231,7 @@ def test_the_reason_of_a_filter_that_refuses_reaches_trace_and_model() -> None:
     assert ruled(catalog, "search", "r", "s").message.startswith("Unknown tool: search")
 
 
-@pytest.mark.parametrize("hidden", ["list", "rule", "surface", "layer", "tenant"])
+@table("hidden", ["list", "rule", "surface", "layer", "tenant"])
 def test_a_filters_reason_tells_nothing_of_a_tool_that_is_hidden_anyway(hidden: str) -> None:
     """Whoever would not have the tool elsewhere reads that there is none."""
     step = Step(name="s", tools=("note",), mode="only" if hidden == "layer" else "inherit")
@@ -350,7 +351,7 @@ def test_a_place_that_is_not_there_is_an_error_at_the_start_and_nothing_to_the_g
     assert summary(catalog_with(), "anywhere", "at all") == ["note", "pay", "search"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "words"),
     [
         ({"routes": (Route(name="a b"),)}, "needs names that match"),

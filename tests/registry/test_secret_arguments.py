@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 from registry_kit import SCHEMA, a_tool, an_actor
+from tables import table
 
 from signoff.approvals.card import render_card
 from signoff.approvals.redaction import hide
@@ -24,7 +25,7 @@ def of(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
-@pytest.mark.parametrize(
+@table(
     ("pin", "named"),
     [
         (SECRET, ("pin",)),
@@ -85,7 +86,7 @@ def test_a_declared_secret_stands_for_what_lies_in_it() -> None:
     assert a_tool(input_schema=schema, secrets=("pin",)).secret_arguments == ("card.number", "pin")
 
 
-@pytest.mark.parametrize("more", [{"additionalProperties": SECRET}, {"writeOnly": True}, {"propertyNames": SECRET}])
+@table("more", [{"additionalProperties": SECRET}, {"writeOnly": True}, {"propertyNames": SECRET}])
 def test_secrets_without_a_name_are_refused(more: dict[str, Any]) -> None:
     with pytest.raises(
         RegistrationError, match=r"without a name of their own.*name them in its `properties`"

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from registry_kit import an_actor
+from tables import table
 
 from signoff.activities.models.drivers import build_drivers
 from signoff.activities.models.model_settings import model_settings
@@ -17,7 +18,7 @@ from signoff.registry.normal_form import normal_text
 KEY = "sk-very-secret"
 
 
-@pytest.mark.parametrize(
+@table(
     ("settings", "name"),
     [
         ({"api_key": KEY}, "api_key"),
@@ -45,7 +46,7 @@ def test_a_secret_that_is_written_out_is_refused_without_repeating_it(settings: 
     assert KEY not in f"{error.message} {error.context}"
 
 
-@pytest.mark.parametrize(
+@table(
     "settings",
     [
         {"max_tokens": 100, "temperature": 0.5, "stop_sequences": ["secret"]},

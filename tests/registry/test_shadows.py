@@ -9,6 +9,7 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry_kit import a_call, a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
@@ -122,9 +123,7 @@ def test_a_specialist_may_not_shadow_a_generalist_unless_it_says_why() -> None:
 
 
 @pytest.mark.row("X03")
-@pytest.mark.parametrize(
-    ("effect", "gate"), [("hide", "tag_policy"), ("deny", "tag_policy"), ("require_approval", "approval")]
-)
+@table(("effect", "gate"), [("hide", "tag_policy"), ("deny", "tag_policy"), ("require_approval", "approval")])
 def test_rules_over_the_tags_of_what_is_shadowed_count_as_well(effect: Any, gate: str) -> None:
     rule = GlobalRule(name="money", rule="'money' in tool.tags", effect=effect)
     found = ruled(over(a_tool(), a_tool(tags=("money",)), policies=[rule]))
@@ -151,7 +150,7 @@ GATES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.row("X03")
-@pytest.mark.parametrize(("gate", "fewer"), GATES)
+@table(("gate", "fewer"), GATES)
 def test_a_shadow_stands_behind_the_same_gates(gate: dict[str, Any], fewer: dict[str, Any]) -> None:
     (name,) = gate
     with pytest.raises(ConfigError, match=rf"`routes.r.tools` that shadows another, but not with its `{name}`"):
@@ -256,7 +255,7 @@ def test_a_shadow_never_loosens_approval(policies: list[Any], cost: float) -> No
 
 
 @pytest.mark.row("X04")
-@pytest.mark.parametrize(
+@table(
     "own",
     [
         {"own_tools": (a_tool("Book_Flight"),)},

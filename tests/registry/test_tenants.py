@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import RegistrationError
@@ -53,9 +54,7 @@ def test_a_shadow_does_not_bring_it_to_others() -> None:
         assert [gate(known, tenant, "r")[1] for tenant in ("lab", "main")] == ["ok", code]
 
 
-@pytest.mark.parametrize(
-    ("given", "words"), [("main", "a list of names"), (("a b",), "is for `a b`"), ((1,), "a list of names")]
-)
+@table(("given", "words"), [("main", "a list of names"), (("a b",), "is for `a b`"), ((1,), "a list of names")])
 def test_wrong_tenants_are_refused(given: Any, words: str) -> None:
     with pytest.raises(RegistrationError, match=words) as caught:
         of(a_tool(tenants=given))

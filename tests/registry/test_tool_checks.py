@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proved_rows import case
 from registry_kit import SCHEMA, a_tool, handler
+from tables import table
 
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -152,7 +153,7 @@ def test_first_failing_check_wins_in_order() -> None:
 
 @pytest.mark.row("B19")
 @pytest.mark.row("N15")
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         *("todo", "TBD", "fix me", "wip", "Placeholder", "pending", "none", "NULL", "undefined", "", "ab", "n/a", "NA"),
@@ -164,9 +165,7 @@ def test_filler_is_no_reason(text: str) -> None:
 
 
 @pytest.mark.row("B19")
-@pytest.mark.parametrize(
-    "text", ["todo: ask finance", "abc", "nonesuch", "pending approvals are private", "x.x", "xx xx"]
-)
+@table("text", ["todo: ask finance", "abc", "nonesuch", "pending approvals are private", "x.x", "xx xx"])
 def test_content_beyond_filler_is_not_policed(text: str) -> None:
     assert not is_placeholder(text)
 

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 from registry_kit import SCHEMA, a_tool, handler
+from tables import table
 
 from signoff.contracts.errors import RegistrationError
 from signoff.formats.yaml_file import YamlFile
@@ -67,7 +68,7 @@ def test_a_new_field_is_hashed_as_it_says_and_where_it_is_used() -> None:
     assert ToolRegistry([wider(secretive=True)]).hash == hashes[0]
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "words"),
     [
         ({"colour": 3}, "needs `colour` to be text"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.registry.results.tool_result import ToolResult, jsonable, render_value, trim
 
@@ -47,7 +48,7 @@ def test_object_with_result_keys_is_plain_data() -> None:
     assert ToolResult(1).cost == 0.0
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "expected"),
     [
         (dt.date(2030, 1, 2), "2030-01-02"),

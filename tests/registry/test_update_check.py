@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from registry_kit import a_tool, an_actor, pinned
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import SESSION_UPDATES_BYTES
@@ -47,7 +48,7 @@ def test_what_a_tool_declares_counts_and_nothing_else() -> None:
 
 
 @pytest.mark.row("F44")
-@pytest.mark.parametrize(
+@table(
     ("data", "context", "words"),
     [
         ({"city": 3}, {}, "the value of `data.city` must be of type string"),
@@ -74,7 +75,7 @@ def test_data_that_the_manifest_declares_as_a_whole_must_fit_as_a_whole() -> Non
     assert asked(known, {"date": 2}, extra=held).problem == ""
 
 
-@pytest.mark.parametrize(
+@table(
     ("updates", "words"),
     [
         (("town",), "which no step collects and no `context` declares"),

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from sqlalchemy import text
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
+from tables import table
 
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.store import database
@@ -190,7 +191,7 @@ async def test_the_file_of_keys_is_its_owners_alone(sqlite_url: str) -> None:
             assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "remedy"),
     [
         ("mysql://me:hunter2@db/x", "`mysql`"),

@@ -6,6 +6,7 @@ from typing import Any
 import asyncpg
 import pytest
 from store_roles import RoleUrls, given_roles, made_roles, sql, store_command
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import SessionKey
@@ -25,7 +26,7 @@ async def urls(postgres_server: str, tmp_path: Path) -> RoleUrls:
     return found
 
 
-@pytest.mark.parametrize("role", ROLES)
+@table("role", ROLES)
 def test_no_table_is_forgotten(role: str) -> None:
     """Whoever adds a table says what each role may do with it; one that nobody named would stop a process in use."""
     assert {name: set(rights) for name, rights in RIGHTS.items()}[role] == set(METADATA.tables)
@@ -39,9 +40,9 @@ def test_what_the_rights_name_is_there() -> None:
 
 
 def test_a_worker_has_nothing_of_what_signs_people_in_or_reaches_them() -> None:
-    for table in ("tokens", "sessions", "deliveries", "arrivals", "footers", "own_messages", "opened_values"):
-        assert RIGHTS["worker"][table] == NOTHING
-    assert not any(RIGHTS["worker"][table].insert for table in ("answers", "freezes", "people", "keys"))
+    for name in ("tokens", "sessions", "deliveries", "arrivals", "footers", "own_messages", "opened_values"):
+        assert RIGHTS["worker"][name] == NOTHING
+    assert not any(RIGHTS["worker"][name].insert for name in ("answers", "freezes", "people", "keys"))
     assert {table.name for table in readable_tables("worker")} == {
         name for name, rights in RIGHTS["worker"].items() if rights.select
     }

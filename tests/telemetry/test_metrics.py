@@ -16,6 +16,7 @@ from gateway_rig import PASSWORD, GatewayRig, gateway_rig
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
+from tables import table
 from temporalio.client import Client
 from turn_fixtures import catalog_of, running_turns
 
@@ -109,7 +110,7 @@ async def test_bad_input_is_counted_by_its_kind(rig: GatewayRig) -> None:
     assert samples(families(rig.deps.store.counts)["signoff_refused_inputs"], "_total") == {("forged",): 2.0}
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "facts", "counts"),
     [
         ("turn", {"by": "turn", "session_event": "turn"}, []),

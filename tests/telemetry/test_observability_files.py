@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 from documents import ROOT, names, tables
+from tables import table
 
 from signoff.telemetry.metric_table import METRICS
 
@@ -74,13 +75,13 @@ def mistakes(expression: str) -> list[str]:
     return found + sorted(grouped - labels)
 
 
-@pytest.mark.parametrize("expression", expressions())
+@table("expression", expressions())
 def test_every_metric_and_label_that_is_used_is_exposed(expression: str) -> None:
     assert _METRIC.search(expression)
     assert mistakes(expression) == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("expression", "wrong"),
     [
         ("max(signoff_waiting)", ["signoff_waiting"]),

@@ -12,6 +12,7 @@ from gateway_rig import PASSWORD, GatewayRig, gateway_rig
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tables import table
 from temporalio.client import Client
 
 from signoff.contracts.errors import ConfigError
@@ -139,7 +140,7 @@ def _wait(number: int, asked: int, over: int | None) -> TurnWait:
 WAITS = (_wait(1, 5, 100), _wait(2, 110, 300), _wait(3, 111, 200), _wait(4, 310, None))
 
 
-@pytest.mark.parametrize(
+@table(
     ("second", "cause", "before"),
     [
         (0, None, None),

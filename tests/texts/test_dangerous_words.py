@@ -8,7 +8,7 @@ A wrong word here makes somebody approve what they meant to deny, or believe tha
 from collections.abc import Mapping
 from typing import Final
 
-import pytest
+from tables import table
 
 from signoff.texts.catalogue import ENGLISH, language_codes, texts_of
 
@@ -191,12 +191,12 @@ def test_the_words_of_every_language_were_read_again() -> None:
     assert len({tuple(words) for words in REVIEWED.values()}) == 1
 
 
-@pytest.mark.parametrize("language", REVIEWED)
+@table("language", REVIEWED)
 def test_the_words_that_decide_are_those_that_were_reviewed(language: str) -> None:
     assert {key: texts_of(language)[key] for key in REVIEWED[language]} == REVIEWED[language]
 
 
-@pytest.mark.parametrize("language", language_codes())
+@table("language", language_codes())
 def test_no_two_answers_read_alike(language: str) -> None:
     texts = texts_of(language)
     for keys in (

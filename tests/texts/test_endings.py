@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-import pytest
+from tables import table
 
 from signoff.approvals.request_state import ENDINGS
 from signoff.contracts.approval import Ending
@@ -15,8 +15,8 @@ from signoff.texts.formatter import Formatter
 NOW = datetime(2026, 11, 24, 8, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("language", language_codes())
-@pytest.mark.parametrize("state", ["pending", "", "no such state"])
+@table("language", language_codes())
+@table("state", ["pending", "", "no such state"])
 def test_a_receipt_that_does_not_say_how_it_ended_is_still_a_sentence(state: str, language: str) -> None:
     """A turn that cannot be read, or that made up its receipt, says `already_decided` with no ending."""
     receipt = Receipt(status="refused", code="already_decided", state=state)
@@ -27,8 +27,8 @@ def test_a_receipt_that_does_not_say_how_it_ended_is_still_a_sentence(state: str
     )
 
 
-@pytest.mark.parametrize("language", sorted(set(language_codes()) - {ENGLISH}))
-@pytest.mark.parametrize("ended_as", ENDINGS)
+@table("language", sorted(set(language_codes()) - {ENGLISH}))
+@table("ended_as", ENDINGS)
 def test_the_reason_of_a_withdrawal_is_translated_where_it_is_ours(ended_as: Ending, language: str) -> None:
     reason = ENDINGS[ended_as]
     gone = a_request(state="cancelled", reason=reason, ended_as=ended_as)

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from tables import table
 
 from signoff.cli.terminal.card_lines import card_lines
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Card, CardRow, Vote
@@ -29,7 +29,7 @@ def row(value: str, name: str = "amount", kind: str = "number", **more: object) 
     return CardRow(name=name, label=name, value=value, format=kind, **more)
 
 
-@pytest.mark.parametrize(
+@table(
     ("seconds", "shown"),
     [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_599, "1 h"), (3_600, "1 h"), (86_400, "24 h"), (200_000, "2 days")],
 )
@@ -50,9 +50,7 @@ def test_times_are_told_from_now_and_in_the_person_s_zone() -> None:
     assert reader(zone="UTC").moment(NOW).clock == "17:00 UTC"
 
 
-@pytest.mark.parametrize(
-    ("locale", "shown"), [("en", "12,345.50 EUR"), ("de-AT", "12.345,50 EUR"), ("fr", "12\u202f345,50 EUR")]
-)
+@table(("locale", "shown"), [("en", "12,345.50 EUR"), ("de-AT", "12.345,50 EUR"), ("fr", "12\u202f345,50 EUR")])
 def test_money_follows_the_locale(locale: str, shown: str) -> None:
     rows = (row("12345.5"), row("EUR", "currency", "string"))
     assert reader(locale).value(rows[0], rows) == shown
@@ -87,7 +85,7 @@ def test_a_count_has_the_marks_of_the_locale() -> None:
     assert Formatter("en", UTC, NOW).text("waiting.count", n=1) == "1 request waits for your answer."
 
 
-@pytest.mark.parametrize(
+@table(
     ("ahead", "words"),
     [(30, "in 30 s"), (90, "in 2 min"), (3_570, "in 1 h"), (47 * 3_600, "in 47 h"), (86_400 * 3, "in 3 days")],
 )

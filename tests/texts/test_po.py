@@ -4,6 +4,7 @@ import gettext
 import io
 
 import pytest
+from tables import table
 
 from signoff.texts.po import PoError, compile_po, read_po
 
@@ -51,14 +52,14 @@ def test_a_compiled_file_is_one_that_the_library_reads() -> None:
     assert [found.npgettext("a", "one {n}", "many {n}", n) for n in (1, 2)] == ['"un" {n}', "\\ {n}"]
 
 
-@pytest.mark.parametrize("left_out", ['msgstr ""', '#, fuzzy\nmsgstr "un"', 'msgstr "un"'])
+@table("left_out", ['msgstr ""', '#, fuzzy\nmsgstr "un"', 'msgstr "un"'])
 def test_a_text_without_words_is_missing(left_out: str) -> None:
     fuzzy, _, words = left_out.rpartition("\n")
     found = read_po(f'{HEADER}{fuzzy}\nmsgctxt "a"\nmsgid "one"\n{words}\n', "x.po")
     assert len(found) == (2 if left_out == 'msgstr "un"' else 1)
 
 
-@pytest.mark.parametrize(
+@table(
     ("broken", "expected"),
     [
         ('msgctxt "a"\nmsgid "one\nmsgstr "un"\n', "x.po:9: this is no text"),
@@ -87,7 +88,7 @@ def test_a_mistake_is_told_with_its_line(broken: str, expected: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "expected"),
     [
         ("", "x.po:1: the header is missing"),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.texts.catalogue import ENGLISH, language_codes
 from signoff.texts.record_entries import _KINDS, entry_words
@@ -117,12 +117,12 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "facts", "words"), [*ENTRIES, *PLAIN])
+@table(("kind", "facts", "words"), [*ENTRIES, *PLAIN])
 def test_an_entry_in_english(kind: str, facts: dict[str, Any], words: str) -> None:
     assert entry_words(kind, facts, ENGLISH) == words
 
 
-@pytest.mark.parametrize("language", OTHERS)
+@table("language", OTHERS)
 def test_no_entry_is_left_in_english(language: str) -> None:
     assert {kind for kind, _, _ in (*ENTRIES, *PLAIN)} == set(_KINDS) | {"strange"}
     english = {"asked", "needs", "answered", "begins", "ends", "happened", "accepted", "refused", "counted", "approved"}

@@ -4,8 +4,8 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-import pytest
 from documents import PACKAGE
+from tables import table
 
 from signoff.approvals.card import render_card
 from signoff.approvals.card_notes import (
@@ -97,7 +97,7 @@ def _remarks() -> list[str]:
     return [*notes, *(card.note for card in cards), *corrected, *_problems(SENT), *_problems(UNREADABLE)]
 
 
-@pytest.mark.parametrize("language", OTHERS)
+@table("language", OTHERS)
 def test_every_remark_is_translated(language: str) -> None:
     remarks = _remarks()
     assert len(remarks) > 25
@@ -108,7 +108,7 @@ def test_every_remark_is_translated(language: str) -> None:
         assert not {"must", "was", "the", "every", "is"} & set(page_text.replace(":", " ").split()), page_text
 
 
-@pytest.mark.parametrize(
+@table(
     ("remark", "expected"),
     [
         ("Bo Berg changed the arguments", "Bo Berg hat die Argumente geändert"),
@@ -124,7 +124,7 @@ def test_values_stay_and_so_does_what_somebody_else_wrote(remark: str, expected:
     assert remark_words(remark, ENGLISH) == remark
 
 
-@pytest.mark.parametrize("language", OTHERS)
+@table("language", OTHERS)
 def test_a_remark_holds_others_two_deep(language: str) -> None:
     page_text = remark_words("every line every line every line every line is required", language)
     assert page_text.endswith("every line is required")
@@ -194,7 +194,7 @@ WRITERS: dict[str, tuple[str, ...]] = {
 """What writes remarks: by module, the functions and constants that do."""
 
 
-@pytest.mark.parametrize("module", WRITERS)
+@table("module", WRITERS)
 def test_what_is_written_is_known(module: str) -> None:
     """Each sentence of what writes remarks is one of the table, or a part of one: a new one would stay English."""
     known = [words for key, words in texts_of(ENGLISH).items() if key.startswith("remark.")]
@@ -234,7 +234,7 @@ def _sentences(node: ast.AST) -> Iterator[str]:
             yield from _sentences(each)
 
 
-@pytest.mark.parametrize("text", ["{", '{"a"}', '{"a": }', '{"a": 1 "b"}', "1 2", '"a', '"\n"', "[1"])
+@table("text", ["{", '{"a"}', '{"a": }', '{"a": 1 "b"}', "1 2", '"a', '"\n"', "[1"])
 def test_what_json_says_is_translated(text: str) -> None:
     field = fields_of(GIVEN, SCHEMA)[-1]
     typed = read_fields([field], {field.key: text}, GIVEN, None)
@@ -243,7 +243,7 @@ def test_what_json_says_is_translated(text: str) -> None:
     assert not {"expecting", "data", "string", "character"} & set(page_text.split()), page_text
 
 
-@pytest.mark.parametrize(
+@table(
     ("why", "expected"),
     [
         ("`deny_if` is true, so the call is denied", "`deny_if` ergibt true: der Aufruf wird abgelehnt"),

@@ -1,6 +1,6 @@
 """What a turn makes of the errors of its activities, as the SDK raises them at work and from history."""
 
-import pytest
+from tables import table
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
@@ -31,7 +31,7 @@ def failed(cause: FailureError | None) -> ActivityError:
     return error
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "kind", "text", "cancelled"),
     [
         (failed(REFUSED), "Refused", "not yours", False),

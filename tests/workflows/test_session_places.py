@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from session_rig import message, talk, words
+from tables import table
 from temporalio.client import Client
 from temporalio.worker import Replayer
 from turn_fixtures import catalog_of, running_turns
@@ -46,7 +46,7 @@ def passed_on(found: Conversation, message_id: str = "a") -> None:
     found.report([TurnReport(turn=begun(found).turn_id, state="complete").model_dump(mode="json")], NOW)
 
 
-@pytest.mark.parametrize("place", [{"route": "trip"}, {"step": "book"}, {"route": "trip", "step": "book"}])
+@table("place", [{"route": "trip"}, {"step": "book"}, {"route": "trip", "step": "book"}])
 def test_a_route_of_nobody_knows_whom_is_refused_once_the_session_was_passed_on(place: dict[str, str]) -> None:
     found = session()
     passed_on(found)

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from session_rig import Talk, model, talk
+from tables import table
 from temporalio.client import Client
 from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns
 
@@ -145,7 +145,7 @@ async def test_what_is_not_written_yet_goes_along_into_the_next_run(
 REFUSED = SessionReceipt(status="refused", code="malformed")
 
 
-@pytest.mark.parametrize(
+@table(
     "envelopes",
     [
         (),

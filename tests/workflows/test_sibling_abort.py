@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tables import table
 from temporalio.client import Client
 from turn_fixtures import Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
 
@@ -194,7 +195,7 @@ async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(
     assert (result.calls[0].fallback, scene.inside) == ("", {"book", "bad", "look"})
 
 
-@pytest.mark.parametrize("stopped", [outcomes.aborted_outcome, outcomes.unwanted_outcome])
+@table("stopped", [outcomes.aborted_outcome, outcomes.unwanted_outcome])
 def test_a_failure_whose_fallback_was_stopped_is_one_all_the_same(stopped: Any) -> None:
     failed = CallOutcome(call="c1.1", tool="book", code="execution_failed", gate="execute")
     found = outcomes.fallback_outcome(failed, [stopped("c1.1001", "older")])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from activity_kit import run, summary, task_for
+from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.backends import folders
@@ -211,7 +212,7 @@ async def test_a_declared_folder_that_is_missing_is_an_error_at_start_naming_it(
     assert f"tool `pay` needs the folder `{root}/none:write`, which is not on this machine" in refused.value.message
 
 
-@pytest.mark.parametrize(
+@table(
     ("folder", "words"),
     [
         ("reports", "is no absolute path"),

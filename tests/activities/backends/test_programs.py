@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from activity_kit import run, summary, task_for
+from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.backends import programs
@@ -87,7 +88,7 @@ async def test_status_and_errors_are_told() -> None:
     assert (result.status, result.output, result.errors) == (3, b"", b"no\n")
 
 
-@pytest.mark.parametrize("name", ["git", "", "/usr/bin/git", "python3", f"{sys.executable} ", "../python"])
+@table("name", ["git", "", "/usr/bin/git", "python3", f"{sys.executable} ", "../python"])
 async def test_no_other_program_runs(name: str) -> None:
     with pytest.raises(CapabilityError) as refused:
         await process().run(name)
@@ -182,7 +183,7 @@ async def test_a_program_is_found_once_and_never_where_the_worker_stands(
         await given.run("teller")
 
 
-@pytest.mark.parametrize(
+@table(
     ("declared", "words"),
     [
         ({"process": ("sh",)}, "may run `sh`, which runs whatever it is told"),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.activities.hooks.hook_caller import HandlerEnded, NoAnswer, ask, await_within, call_function
 from signoff.registry.hooks import Hook
@@ -46,7 +47,7 @@ async def cancels(args: Any) -> bool:
     raise asyncio.CancelledError
 
 
-@pytest.mark.parametrize(
+@table(
     ("function", "why"),
     [
         (lambda args: "yes", "returned a str that is no answer"),
@@ -64,7 +65,7 @@ async def test_whatever_is_no_answer_is_told_in_one_form_of_words(function: Any,
     assert str(none.value) == why
 
 
-@pytest.mark.parametrize(
+@table(
     ("function", "error", "words"),
     [
         (cancels, HandlerEnded, "it cancelled itself"),

@@ -23,6 +23,7 @@ from activity_kit import (
     task_for,
     worker_deps,
 )
+from tables import table
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import Ledger, pay_tool
 
@@ -120,7 +121,7 @@ async def test_what_is_found_of_a_specialists_call_is_recorded_as_if_it_had_answ
     assert (facts["actor"], facts["scope"], facts["code"]) == ("desk", "specialist", "ok")
 
 
-@pytest.mark.parametrize(
+@table(
     ("claim", "reply"),
     [
         (Claim(kind="open"), None),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from activity_kit import pinned
+from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.hooks import tool_hooks
@@ -41,7 +42,7 @@ def chooses(answer: Any) -> Any:
 
 @pytest.mark.row("F10")
 @pytest.mark.row("V12")
-@pytest.mark.parametrize(
+@table(
     ("answer", "left_out"),
     [
         (["pay", "look", "note"], set()),
@@ -73,7 +74,7 @@ async def test_each_place_chooses_once_more() -> None:
 
 
 @pytest.mark.row("F10")
-@pytest.mark.parametrize(
+@table(
     ("answer", "left_out"),
     [(["r"], set()), (["r", "nowhere"], set()), (["q"], set(NAMES)), ([], set(NAMES)), (None, set(NAMES)),
      ("r", set(NAMES)), (RuntimeError("no"), set(NAMES))],

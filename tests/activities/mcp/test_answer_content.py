@@ -1,7 +1,7 @@
 """Answers of servers become texts and data; what no model can read is named."""
 
 import mcp_types as types
-import pytest
+from tables import table
 
 from signoff.activities.mcp.answer_content import call_result
 from signoff.contracts.limits import RESULT_BYTES
@@ -12,7 +12,7 @@ def text(words: str) -> types.TextContent:
     return types.TextContent(text=words)
 
 
-@pytest.mark.parametrize(
+@table(
     ("block", "words"),
     [
         (text("two\nlines"), "two\nlines"),

@@ -1,8 +1,8 @@
 """HTML as lines: what a reader would see, and what of it is quoted."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.channels.mail.html_text import html_lines
 from signoff.channels.mail.quotes import CUT, SIGNED
@@ -12,7 +12,7 @@ def seen(html: str) -> list[str]:
     return [line for line in html_lines(html) if line not in ("", "> ")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("html", "lines"),
     [
         ("Yes", ["Yes"]),
@@ -49,7 +49,7 @@ def test_html_is_read_as_it_is_shown(html: str, lines: list[str]) -> None:
     assert seen(html) == lines
 
 
-@pytest.mark.parametrize(
+@table(
     ("html", "lines"),
     [
         ("Yes<blockquote>Pay<br>No</blockquote>Soon", ["Yes", "> Pay", "> No", "Soon"]),
@@ -81,7 +81,7 @@ def test_any_text_is_read_as_html(html: str) -> None:
     assert not any("\n" in line for line in html_lines(html))
 
 
-@pytest.mark.parametrize(
+@table(
     "sheet",
     [
         ".x { text-decoration: line-through }",

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mail_kit import Delivered
 from mail_rig import APPROVALS, BO, LINK, NOW, TOKEN, MailRig, a_closing, a_notice, mail_rig
+from tables import table
 
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import ChannelReply, SentCard
@@ -215,9 +216,7 @@ async def test_a_digest_says_how_many_wait() -> None:
     assert ".digest@" in sent.vendor_id
 
 
-@pytest.mark.parametrize(
-    "address", ["", "nobody", "a@b@c.example", "a b@c.example", "a@c.example\r\nRCPT TO:<x@y.example>"]
-)
+@table("address", ["", "nobody", "a@b@c.example", "a b@c.example", "a@c.example\r\nRCPT TO:<x@y.example>"])
 async def test_an_address_that_is_none_is_said_at_once(address: str) -> None:
     async with mail_rig() as rig:
         with pytest.raises(NotDelivered) as caught:

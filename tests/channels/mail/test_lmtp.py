@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from mail_kit import judged, published, written
+from tables import table
 
 from signoff.channels.base import ChannelContext
 from signoff.channels.envelopes import InboundBatch, InboundRequest
@@ -90,7 +91,7 @@ def mail() -> bytes:
     return judged(written("ana@people.example", OURS, "approve K7Q-2FM"))
 
 
-@pytest.mark.parametrize("protocol", ["lmtp", "smtp"])
+@table("protocol", ["lmtp", "smtp"])
 async def test_a_mail_is_acknowledged_for_each_recipient_once_it_is_kept(protocol: str) -> None:
     both = [OURS, "approvals+token.proof@signoff.example"]
 
@@ -109,7 +110,7 @@ async def test_a_mail_is_acknowledged_for_each_recipient_once_it_is_kept(protoco
     assert b"\r\nAuthentication-Results: mx.signoff.example;" in raw.body
 
 
-@pytest.mark.parametrize("protocol", ["lmtp", "smtp"])
+@table("protocol", ["lmtp", "smtp"])
 async def test_nothing_is_taken_for_anybody_else(protocol: str) -> None:
     async with served(protocol) as (port, kept):
         for other in ("ana@people.example", "approvals@else.example", "approval@signoff.example"):

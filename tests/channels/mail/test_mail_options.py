@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from mail_rig import APPROVALS, NOW
+from tables import table
 
 from signoff.channels.base import ChannelContext
 from signoff.channels.channel_loader import read_options
@@ -37,7 +38,7 @@ async def test_what_is_usual_needs_no_word() -> None:
     assert (await opened(sender="approvals@example.com")).sender_name == ""
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "expected"),
     [
         ({"smtp": None}, "`smtp`"),
@@ -78,7 +79,7 @@ def test_a_secret_that_signs_nothing_is_said_at_once() -> None:
         Email(ChannelContext("email", given, "https://signoff.example", lambda: NOW, b"k"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "keeps"),
     [
         ("smtp.people.example", True),

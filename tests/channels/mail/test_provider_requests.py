@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import NameOID
 from mail_kit import replied, signed
 from mail_rig import BO, NOW, TOKEN, MailRig, mail_rig
+from tables import table
 
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import InboundBatch, InboundRequest
@@ -129,13 +130,13 @@ FORGED: list[tuple[str, InboundRequest]] = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "raw"), FORGED)
+@table(("shape", "raw"), FORGED)
 def test_what_is_not_by_the_provider_is_forged(shape: str, raw: InboundRequest) -> None:
     with pytest.raises(Forged):
         shape_of(shape).verify(raw, NOW)
 
 
-@pytest.mark.parametrize(
+@table(
     ("shape", "raw"),
     [
         ("raw", InboundRequest(b"x", headers={"content-type": "text/plain"})),
@@ -308,7 +309,7 @@ def test_what_sns_did_not_sign_is_forged() -> None:
             amazon.shape.verify(InboundRequest(nonsense), NOW)
 
 
-@pytest.mark.parametrize(
+@table(
     "message",
     [
         {"notificationType": "Received"},

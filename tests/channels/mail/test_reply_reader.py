@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mail_corpus import MAILS, TO, Reply, comment, first_line, mail, parted, read_by, replies, work
+from tables import table
 
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.mail.quotes import find_new_text
@@ -23,7 +24,7 @@ UNDECIDED = frozenset(
 )
 
 
-@pytest.mark.parametrize("reply", CORPUS, ids=str)
+@table("reply", CORPUS, ids=str)
 def test_first_new_line_of_each_client_is_read(reply: Reply) -> None:
     mail_answer = read_mail(reply.raw)
     assert (first_line(mail_answer), mail_answer.unclear) == (reply.first, reply.unclear)
@@ -31,7 +32,7 @@ def test_first_new_line_of_each_client_is_read(reply: Reply) -> None:
     assert mail_answer.automatic == ""
 
 
-@pytest.mark.parametrize("reply", CORPUS, ids=str)
+@table("reply", CORPUS, ids=str)
 def test_corpus_decides_what_its_writers_meant(reply: Reply) -> None:
     verdict = read_by(read_mail(reply.raw), reply.language, "Ana Sousa").verdict
     asked = reply.asked or reply.first in UNDECIDED
@@ -44,8 +45,8 @@ def test_corpus_is_as_wide_as_promised() -> None:
     assert len({reply.client for reply in plain}) >= 12
 
 
-@pytest.mark.parametrize("encoding", ["base64", "quoted-printable"])
-@pytest.mark.parametrize("reply", CORPUS, ids=str)
+@table("encoding", ["base64", "quoted-printable"])
+@table("reply", CORPUS, ids=str)
 def test_encoding_of_the_part_does_not_matter(reply: Reply, encoding: str) -> None:
     plain = read_mail(reply.raw)
     more = "; format=flowed" if reply.flowed else ""
@@ -80,7 +81,7 @@ def test_what_stands_above_and_below_a_quote_is_kept_apart() -> None:
     assert read_by(mail_answer, "en").verdict is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("header", "sign"),
     [
         ("Auto-Submitted: auto-replied (vacation)", "auto-submitted"),
@@ -101,7 +102,7 @@ def test_automatic_mail_is_known_by_its_header(header: str, sign: str) -> None:
     assert read_mail(mail("Yes", more=f"{header}\n")).automatic == sign
 
 
-@pytest.mark.parametrize(
+@table(
     ("header", "sign"),
     [
         ("List-Id: Approvals <approvals.example.com>\nList-Post: <mailto:approvals@example.com>\nPrecedence: list", ""),
@@ -117,17 +118,17 @@ def test_mail_by_the_list_of_our_own_address_is_a_persons(header: str, sign: str
     assert read_mail(raw, ("signoff@example.com", "approvals@example.com")).automatic == sign
 
 
-@pytest.mark.parametrize("value", ["no", "No", "no (really)", "no; x=1"])
+@table("value", ["no", "No", "no (really)", "no; x=1"])
 def test_mail_that_says_it_is_not_automatic_is_a_persons(value: str) -> None:
     assert read_mail(mail("Yes", more=f"Auto-Submitted: {value}\n")).automatic == ""
 
 
-@pytest.mark.parametrize("sender", ["MAILER-DAEMON@mx.example.org", "Post <postmaster@example.org>"])
+@table("sender", ["MAILER-DAEMON@mx.example.org", "Post <postmaster@example.org>"])
 def test_mail_of_a_mail_server_is_automatic(sender: str) -> None:
     assert read_mail(mail("Yes", sender=sender)).automatic == "from"
 
 
-@pytest.mark.parametrize(
+@table(
     "subject",
     [
         "Automatic reply: Pay 300 EUR",
@@ -163,7 +164,7 @@ def test_bounce_is_automatic_and_its_parts_are_not_read_as_an_answer() -> None:
     assert first_line(mail_answer) == "Your mail could not be delivered."
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "charset", "declared"),
     [
         ("Sí", "latin-1", "iso-8859-1"),
@@ -186,7 +187,7 @@ def test_charsets_are_read_even_if_wrongly_declared(text: str, charset: str, dec
     assert first_line(read_mail(head + body)) == text
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "first"),
     [
         ("WWVz", "Yes"),
@@ -246,10 +247,8 @@ PICTURE = (
 )
 
 
-@pytest.mark.parametrize("kind", ["mixed", "related", "signed", "unknown"])
-@pytest.mark.parametrize(
-    "head", [PLAIN, RICH, f"{PLAIN}\nContent-Disposition: inline", f"{PLAIN}; format=flowed", "X-Empty: 1"]
-)
+@table("kind", ["mixed", "related", "signed", "unknown"])
+@table("head", [PLAIN, RICH, f"{PLAIN}\nContent-Disposition: inline", f"{PLAIN}; format=flowed", "X-Empty: 1"])
 def test_text_behind_a_picture_belongs_to_the_answer(kind: str, head: str) -> None:
     raw = parted((PLAIN, "Approve"), PICTURE, (head, "but only if it is below 100"), kind=kind)
     answer = read_mail(raw)
@@ -257,9 +256,7 @@ def test_text_behind_a_picture_belongs_to_the_answer(kind: str, head: str) -> No
     assert read_by(answer, "en").verdict is None
 
 
-@pytest.mark.parametrize(
-    "html", ["<p>No, deny this</p>", "<p>Approve</p><p>if below 100</p>", "<p>Approve?</p>", "<p>Approve 👎</p>"]
-)
+@table("html", ["<p>No, deny this</p>", "<p>Approve</p><p>if below 100</p>", "<p>Approve?</p>", "<p>Approve 👎</p>"])
 def test_mail_whose_html_has_other_words_than_its_text_decides_nothing(html: str) -> None:
     for order in (1, -1):
         parts = [(PLAIN, "Approve"), (RICH, html)][::order]
@@ -268,7 +265,7 @@ def test_mail_whose_html_has_other_words_than_its_text_decides_nothing(html: str
         assert read_by(answer, "en").verdict is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("plain", "html"),
     [
         (
@@ -319,7 +316,7 @@ def test_mail_of_very_many_lines_decides_nothing() -> None:
     assert read_mail(mail("Yes" + "\n" * 21_000)).unclear == "too_long"
 
 
-@pytest.mark.parametrize(
+@table(
     "raw",
     [
         b"",
@@ -382,11 +379,11 @@ def test_sixty_kilobytes_of_anything_end(name: str) -> None:
     assert isinstance(read_mail(mail(make(size), type=kind)), MailAnswer)
 
 
-@pytest.mark.parametrize(
+@table(
     "field",
     ["From", "To", "Subject", "References", "Content-Type", "Authentication-Results", "Auto-Submitted", "Message-ID"],
 )
-@pytest.mark.parametrize("text", ["(", "<", '"', "a@b.c,", "=?a?q?", "=?utf-8?b?a", "a=b;", "\\", ":;", "x" * 50])
+@table("text", ["(", "<", '"', "a@b.c,", "=?a?q?", "=?utf-8?b?a", "a=b;", "\\", ":;", "x" * 50])
 def test_fields_of_any_text_are_read(field: str, text: str) -> None:
     value = text * (60_000 // len(text))
     raw = f"{field}: {value}\r\n\r\nYes".encode()

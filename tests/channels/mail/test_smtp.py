@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from mail_kit import Relay, relay
+from tables import table
 
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.mail.letter import Letter
@@ -49,7 +50,7 @@ async def test_an_answer_comes_from_nobody() -> None:
     assert server.taken[0].sender == ""
 
 
-@pytest.mark.parametrize(
+@table(
     ("expected", "code", "again", "after"),
     [
         ("550 5.1.1 no such user", "550", False, 0),

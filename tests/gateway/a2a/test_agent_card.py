@@ -11,6 +11,7 @@ from a2a.client.errors import AgentCardResolutionError
 from a2a.types.a2a_pb2 import AgentCard
 from google.protobuf.json_format import ParseDict
 from peer_rig import MONEY, OUTPUT, SCHEMA, PeerRig, peer_catalog
+from tables import table
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.gateway.a2a.agent_card import CARD_PATH, PART, TOOLS, AgentCards, consumed_types
@@ -134,7 +135,7 @@ async def test_a_card_may_be_kept_for_an_hour_and_is_asked_for_by_its_tag(peers:
     assert card.etag != other.etag
 
 
-@pytest.mark.parametrize(
+@table(
     ("header", "types"),
     [
         ("", set()),

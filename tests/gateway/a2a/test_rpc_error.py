@@ -1,7 +1,7 @@
 """Errors have the codes of the specification, and A2A's own client knows each again."""
 
-import pytest
 from a2a.utils.errors import A2A_ERROR_MAPPING, JSON_RPC_ERROR_CODE_MAP
+from tables import table
 
 from signoff.contracts.errors import BadRequest, Conflict, NotFound, Refused, ServerUnavailable, SignoffError
 from signoff.gateway.a2a import rpc_error
@@ -42,7 +42,7 @@ def test_an_error_says_code_words_and_details() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "kind", "words"),
     [
         (NotFound("there is no turn `turn/main/a/b`"), TASK_NOT_FOUND, "there is no such task"),

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.gateway.a2a.rpc_error import INVALID_PARAMS, INVALID_REQUEST, PARSE, VERSION, RpcError, RpcErrorKind
 from signoff.gateway.a2a.rpc_request import (
@@ -26,7 +27,7 @@ def kind_of(call: Any, *args: Any) -> RpcErrorKind:
     return caught.value.kind
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "kind"),
     [
         (b"", PARSE),
@@ -58,7 +59,7 @@ def test_a_request_is_its_id_method_and_parameters() -> None:
     assert parse_request(body) == RpcRequest(3, "GetTask", {"id": "x"})
 
 
-@pytest.mark.parametrize(
+@table(
     "message",
     [
         {},
@@ -75,7 +76,7 @@ def test_a_message_without_what_it_needs_is_refused(message: dict[str, Any]) -> 
     assert kind_of(parse_params, RpcRequest(1, "SendMessage", {"message": message}), SendParams) == INVALID_PARAMS
 
 
-@pytest.mark.parametrize("params", [[], "x", {"pageSize": 0}, {"pageSize": 101}, {"statusTimestampAfter": "soon"}])
+@table("params", [[], "x", {"pageSize": 0}, {"pageSize": 101}, {"statusTimestampAfter": "soon"}])
 def test_parameters_out_of_bounds_are_refused(params: Any) -> None:
     assert kind_of(parse_params, RpcRequest(1, "ListTasks", params), ListParams) == INVALID_PARAMS
 
@@ -88,9 +89,7 @@ def test_what_nobody_knows_is_passed_over() -> None:
     assert kind_of(parse_params, named, TaskParams) == INVALID_PARAMS
 
 
-@pytest.mark.parametrize(
-    ("asked", "spoken"), [("1.0", True), ("1.0.1", True), ("", False), ("0.3", False), ("2.0", False), ("1", False)]
-)
+@table(("asked", "spoken"), [("1.0", True), ("1.0.1", True), ("", False), ("0.3", False), ("2.0", False), ("1", False)])
 def test_one_version_is_spoken(asked: str, spoken: bool) -> None:
     if spoken:
         check_version(asked)

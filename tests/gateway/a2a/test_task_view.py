@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any, get_args
 
-import pytest
 from a2a.types.a2a_pb2 import Task
 from google.protobuf.json_format import ParseDict
+from tables import table
 
 from signoff.contracts.call import CallOutcome, DenialSource, ToolDenied
 from signoff.contracts.person import Principal
@@ -67,7 +67,7 @@ def test_every_state_of_a_turn_is_one_of_a_task() -> None:
     assert TERMINAL.isdisjoint(INTERRUPTED)
 
 
-@pytest.mark.parametrize(
+@table(
     ("state", "wanted"),
     [
         ("complete", COMPLETED),
@@ -91,7 +91,7 @@ def test_an_error_is_told_in_its_words() -> None:
     assert (denied.state, denied.words) == (REJECTED, "3 calls in a row were denied")
 
 
-@pytest.mark.parametrize("source", get_args(DenialSource))
+@table("source", get_args(DenialSource))
 def test_whoever_denies_what_was_asked_for_rejects_the_task(source: str) -> None:
     task = seen(ended("complete", outcome("denied", source)))
     assert (task.state, task.words) == (REJECTED, f"Denied ({source}): no")

@@ -4,8 +4,8 @@ import dataclasses
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-import pytest
 from aap_schemas import answer_problems
+from tables import table
 
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.aap.approval_request import ApprovalRequestView, GivenRequest
@@ -31,7 +31,7 @@ def as_told(answer: dict[str, Any], ticket: Ticket | None = None) -> dict[str, A
     return found
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "status"),
     [
         ({}, "pending"),
@@ -87,11 +87,11 @@ def asked_view(call: dict[str, Any], args: dict[str, Any], **request: Any) -> di
     return found
 
 
-@pytest.mark.parametrize(
+@table(
     ("after", "told"),
     [(5, "2026-11-26T12:00:05.000000Z"), (-5, "2026-11-26T12:00:00.000000Z")],
 )
-@pytest.mark.parametrize("state", ["approved", "denied"])
+@table("state", ["approved", "denied"])
 def test_an_answer_was_given_when_it_was_but_not_before_it_was_asked_for(state: str, after: int, told: str) -> None:
     at = (AT + timedelta(seconds=after)).astimezone(timezone(timedelta(hours=2)))
     call = {"state": "permitted"} if state == "approved" else {"state": "denied", "source": "human"}
@@ -99,7 +99,7 @@ def test_an_answer_was_given_when_it_was_but_not_before_it_was_asked_for(state: 
     assert (found["decision"]["status"], found["decision"]["decided_at"]) == (state, told)
 
 
-@pytest.mark.parametrize(("ttl", "until"), [(60.0, "12:00:55.000000Z"), (1.0, "12:00:00.000001Z")])
+@table(("ttl", "until"), [(60.0, "12:00:55.000000Z"), (1.0, "12:00:00.000001Z")])
 def test_what_was_approved_can_be_used_for_its_time_and_ends_after_its_decision(ttl: float, until: str) -> None:
     before = AT - timedelta(seconds=5)
     found = asked_view({"state": "permitted"}, BODY["arguments"], state="approved", decided_at=before, grant_ttl=ttl)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from aap_rig import Adapter, asking
+from tables import table
 
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.limits import ARGUMENTS_BYTES
@@ -14,7 +15,7 @@ from signoff.gateway.aap.request_body import CONTEXT_BYTES, CreateBody, OutcomeR
 GOOD: dict[str, Any] = {"tool": "refund", "arguments": {"euro": 20}, "timeout": "10m"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "words"),
     [
         ({"user": "ana"}, "user"),
@@ -48,7 +49,7 @@ NO_JSON = "the body is not JSON: "
 INEXACT = "the body holds a number of more digits than can be carried; send it as a string"
 
 
-@pytest.mark.parametrize(
+@table(
     ("sent", "words"),
     [
         (b"", NO_JSON), (b"{", NO_JSON), (b"[]", ""), (b"null", ""), (b"[" * 50_000, "the body is nested too deeply"),
@@ -66,7 +67,7 @@ def test_what_could_not_be_told_again_is_refused(sent: bytes, words: str) -> Non
     assert refused.value.message.startswith(words)
 
 
-@pytest.mark.parametrize("more", [0, 1])
+@table("more", [0, 1])
 def test_arguments_of_just_the_largest_size_are_taken(more: int) -> None:
     sent = {"part": 0.5, "text": ""}
     sent["text"] = "x" * (ARGUMENTS_BYTES - len(canonical_json(sent)) + more)
@@ -87,9 +88,7 @@ def test_what_was_left_out_is_not_told() -> None:
     assert parse_body(CreateBody, json.dumps(GOOD | {"server": "bank"}).encode()).tool_name == "mcp__bank__refund"
 
 
-@pytest.mark.parametrize(
-    "report", [{}, {"status": "ok"}, {"status": "failed", "note": ""}, {"status": "failed", "x": 1}]
-)
+@table("report", [{}, {"status": "ok"}, {"status": "failed", "note": ""}, {"status": "failed", "x": 1}])
 def test_what_is_no_outcome_is_refused(report: dict[str, Any]) -> None:
     with pytest.raises(ApprovalProblem):
         parse_body(OutcomeReport, json.dumps(report).encode())

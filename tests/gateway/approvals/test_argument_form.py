@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.contracts.errors import Refused
 from signoff.formats.json_schema import compile_schema
@@ -101,7 +102,7 @@ def test_a_form_without_fields_changes_nothing() -> None:
     assert read_fields(fields_of(ARGS, SCHEMA), {}, ARGS, None).args == ARGS
 
 
-@pytest.mark.parametrize(
+@table(
     ("changed", "path", "value"),
     [
         ({"cost": "380"}, ("cost",), 380),
@@ -133,7 +134,7 @@ def test_what_is_typed_has_the_type_of_the_schema(changed: dict[str, str], path:
     }
 
 
-@pytest.mark.parametrize("name", ["seats", "class", "refundable", "address__no"])
+@table("name", ["seats", "class", "refundable", "address__no"])
 def test_an_optional_field_emptied_is_left_out(name: str) -> None:
     typed = sent(**{name: ""})
     assert typed.good
@@ -144,7 +145,7 @@ def test_an_optional_field_emptied_is_left_out(name: str) -> None:
     assert last not in found
 
 
-@pytest.mark.parametrize(
+@table(
     ("changed", "where", "expected"),
     [
         ({"cost": "four"}, "cost", "must be a number, such as 380 or 12.5"),

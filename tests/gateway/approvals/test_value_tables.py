@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.approvals.unseen_values import every_value
 from signoff.gateway.approvals.value_tables import Cell, ValueTable, find_tables
@@ -44,7 +44,7 @@ def test_sum_of_a_list_that_is_drawn_in_part_counts_every_object() -> None:
     assert (table.sums, table.total) == (("", "2,006", "14,075"), 4)
 
 
-@pytest.mark.parametrize("key", ["account", "year", "invoice_no", "orderId"])
+@table("key", ["account", "year", "invoice_no", "orderId"])
 def test_numbers_that_are_names_have_no_sum_and_no_separators(key: str) -> None:
     (table,) = tables_of({"lines": [{key: 12345678, "to": "Ana"}, {key: 87654321, "to": "Bo"}]})
     assert isinstance(table, ValueTable)
@@ -52,7 +52,7 @@ def test_numbers_that_are_names_have_no_sum_and_no_separators(key: str) -> None:
     assert table.sums == ()
 
 
-@pytest.mark.parametrize(
+@table(
     "lines",
     [
         [{"sku": "A", "qty": 1}],

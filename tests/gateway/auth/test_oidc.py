@@ -12,6 +12,7 @@ from gateway_rig import GatewayRig
 from joserfc import jwt
 from oidc_provider import CLIENT, Provider, answer_of, new_key
 from provider_login import START, login_settings, sign_in_at_provider, to_provider
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
@@ -83,7 +84,7 @@ async def test_who_a_login_is(locked: GatewayRig, provider: Provider, claims: di
         assert home.status_code == 303
 
 
-@pytest.mark.parametrize(
+@table(
     ("claims", "assurance"),
     [
         ({}, "session"),

@@ -9,6 +9,7 @@ from gateway_login import locked_rig
 from gateway_rig import GatewayRig
 from starlette.requests import Request
 from starlette.routing import Mount
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.gateway.auth.caller import SignInNeeded
@@ -94,7 +95,7 @@ async def test_a_route_asks_for_itself_what_it_needs(gateway: GatewayRig) -> Non
         await TokenAccess("token", "start")(request)
 
 
-@pytest.mark.parametrize("declared", [[], [OPEN, PAGE_READ]])
+@table("declared", [[], [OPEN, PAGE_READ]])
 def test_a_route_without_access_or_with_two_starts_no_gateway(declared: list[Any]) -> None:
     router = APIRouter()
     router.add_api_route("/secret", nothing, dependencies=declared)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-import pytest
+from tables import table
 
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.authzen.access_task import AUTO_SECONDS, AccessTaskView, find_approval
@@ -34,7 +34,7 @@ def a_view(state: str, request: str = "", args: Any = None, **fields: Any) -> Ac
     return AccessTaskView("coder", answer, ARGS, find_approval(answer, asked, ARGS, NOW))
 
 
-@pytest.mark.parametrize(
+@table(
     ("view", "status"),
     [
         (a_view("waiting", "pending"), "pending"),

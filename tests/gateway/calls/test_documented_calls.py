@@ -7,11 +7,11 @@ from asyncio import to_thread
 from typing import Any
 
 import httpx2
-import pytest
 from app_server import running_app
 from call_rig import CallRig, approval_of, call_token
 from documents import ROOT, blocks_below, headings, shell_lines
 from gateway_login import bearer
+from tables import table
 
 from signoff.temporal.embedded_server import free_port
 
@@ -20,7 +20,7 @@ COPIED_LINES = 10
 """Lines that a reader copies for one agent."""
 
 
-@pytest.mark.parametrize("agent", headings(PAGE, "Your agent"))
+@table("agent", headings(PAGE, "Your agent"))
 def test_what_a_reader_copies_is_short(agent: str) -> None:
     texts = blocks_below(PAGE, agent)
     assert texts

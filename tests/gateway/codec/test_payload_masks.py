@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-import pytest
 from gateway_rig import PASSWORD, rig_catalog
+from tables import table
 from temporalio.api.common.v1 import Payload
 from turn_fixtures import Ledger
 
@@ -23,7 +23,7 @@ def masked(*values: Any) -> list[Any]:
     return [json.loads(each.data) for each in mask_payloads([payload(value) for value in values], CATALOG)]
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [
         {"call": "c1.1", "tool": "login", "args": {"inline": LOGIN}},
@@ -78,7 +78,7 @@ def test_words_that_are_called_like_a_hash_are_shown() -> None:
     assert masked(call) == [call]
 
 
-@pytest.mark.parametrize("levels", [200, 400, 5_000])
+@table("levels", [200, 400, 5_000])
 def test_what_is_too_deep_to_be_looked_through_is_hidden(levels: int) -> None:
     inner = json.dumps({"tool": "login", "args": {"inline": LOGIN}})
     deep = Payload(metadata={"encoding": b"json/plain"}, data=f"{'[' * levels}{inner}{']' * levels}".encode())
@@ -86,7 +86,7 @@ def test_what_is_too_deep_to_be_looked_through_is_hidden(levels: int) -> None:
     assert [json.loads(each.data) for each in shown] == ["hidden", "seen"]
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"null"])
+@table("data", [b"", b"{", b"\xff", b"null"])
 def test_what_is_no_json_stays_as_it_is(data: bytes) -> None:
     sent = Payload(metadata={"encoding": b"json/plain"}, data=data)
     assert mask_payloads([sent], CATALOG) == [sent]

@@ -1,12 +1,12 @@
 """How far a call has come reads as a tool's result."""
 
-import pytest
+from tables import table
 
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.mcp.call_result import result_of
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "is_error", "texts"),
     [
         ({"state": "ended", "code": "ok", "result": "paid"}, False, ["paid"]),

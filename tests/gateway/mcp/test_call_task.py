@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.contracts.person import Principal
 from signoff.contracts.responses import CallAnswer
@@ -22,7 +22,7 @@ def answer(**fields: Any) -> CallAnswer:
     return CallAnswer.model_validate({"id": "main.a.b", "tool": "pay", **fields})
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "status", "words"),
     [
         ({"state": "waiting", "code": "K7Q-2FM"}, "working", "K7Q-2FM waits for approval"),

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.gateway.mcp.sealed_values import ClientSession, RequestBinding, new_session_id, open_session_id
 
@@ -34,7 +34,7 @@ def test_a_state_opens_for_the_same_request() -> None:
     assert same.open_state(KEY, state, NOW) == ("main.a.b", 3)
 
 
-@pytest.mark.parametrize(
+@table(
     "other",
     [
         {"tenant": "acme"},

@@ -11,6 +11,7 @@ from gateway_login import browser, hidden, sign_in, token_of
 from mcp.client.client import Client
 from mcp_rig import ERAS, LEGACY, McpRig, text_of_result
 from mcp_types import ElicitCompleteNotification, ElicitResult
+from tables import table
 
 from signoff.gateway.mcp.url_elicitation import opens_urls
 
@@ -97,7 +98,7 @@ async def test_an_answer_alone_is_taken_and_counts_for_nothing(mcp: McpRig) -> N
     assert (taken.status_code, taken.content) == (202, b"")
 
 
-@pytest.mark.parametrize(
+@table(
     ("capabilities", "opens"),
     [
         ({"elicitation": {"url": {}}}, True),

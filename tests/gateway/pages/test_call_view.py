@@ -1,8 +1,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from gateway_rig import PEOPLE, rig_catalog
+from tables import table
 from turn_fixtures import Ledger
 
 from signoff.contracts.approval import ApprovalRequest, ApprovalState, Card
@@ -48,7 +48,7 @@ def test_a_call_in_doubt_is_marked_as_such() -> None:
     assert "Check by other means" in found.detail
 
 
-@pytest.mark.parametrize(
+@table(
     ("source", "expected", "detail"),
     [
         ("human", "Denied by ana", "“no”"),
@@ -64,7 +64,7 @@ def test_every_denial_says_whose_it_is(source: DenialSource, expected: str, deta
     assert (found.words, found.detail, found.tone) == (expected, detail, "bad")
 
 
-@pytest.mark.parametrize(
+@table(
     ("view", "expected", "tone"),
     [
         (CallView(call="c1.1", tool="pay", state="proposed"), "Being judged", "live"),
@@ -88,7 +88,7 @@ def test_every_state_has_its_words(view: CallView, expected: str, tone: str) -> 
     assert (found.words, found.tone) == (expected, tone)
 
 
-@pytest.mark.parametrize(
+@table(
     ("state", "credited", "expected"),
     [
         ("approved", "", "Ran, approved by Bo"),

@@ -6,6 +6,7 @@ import httpx2
 import pytest
 from gateway_rig import BASE, GatewayRig
 from starlette.requests import Request
+from tables import table
 from test_pages import fields, opened, send, words
 
 from signoff.approvals.request_state import ENDINGS
@@ -27,7 +28,7 @@ def asking(accept: str = "", cookie: str = "") -> Request:
     return Request({"type": "http", "method": "GET", "path": "/", "headers": headers})
 
 
-@pytest.mark.parametrize(
+@table(
     ("accept", "cookie", "locale", "language"),
     [
         ("", "", "en", "en"),

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from gateway_rig import LETTER, STATEMENT, GatewayRig
+from tables import table
 from test_pages import browser, words
 
 from signoff.approvals.card import render_card
@@ -59,16 +59,14 @@ def test_what_is_not_known_of_a_text_is_not_drawn() -> None:
     assert (row.rest, row.length, row.lines) == ("", 2_000, 0)
 
 
-@pytest.mark.parametrize(
-    ("real", "other"), [("to\nwhom", "to⏎whom"), ("x" * 100, f"{'x' * 79}…"), ("\u202eto", "⟦U+202E⟧to")]
-)
+@table(("real", "other"), [("to\nwhom", "to⏎whom"), ("x" * 100, f"{'x' * 79}…"), ("\u202eto", "⟦U+202E⟧to")])
 def test_no_text_of_another_argument_stands_below_a_cut_one(real: str, other: str) -> None:
     drawn = rows({real: f"pay all\n{'a' * 2_000}", other: f"pay nothing\n{'b' * 2_000}"})
     assert "pay nothing" not in f"{drawn[0].value} {drawn[0].rest}"
     assert drawn[0].value.startswith("pay all")
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "schema", "code"),
     [
         ("sql", {"type": "string"}, True),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.contracts.responses import CallAnswer
 from signoff.plugins.hooks.hook_answer import allow, can_edit, defer, deny, refusal_words, wait_words
@@ -22,7 +22,7 @@ def output(event: HookBody, **fields: Any) -> dict[str, Any]:
     return {"hookSpecificOutput": {"hookEventName": event.hook_event_name, **fields}}
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "event", "args", "answer"),
     [
         ("claude-code", GATE, ARGS, output(GATE, permissionDecision="allow")),
@@ -41,14 +41,14 @@ def test_what_may_run_is_allowed(host: HookHost, event: HookBody, args: dict[str
     assert allow(host, event, call("used", args=args)) == answer
 
 
-@pytest.mark.parametrize("host", ["claude-code", "codex"])
+@table("host", ["claude-code", "codex"])
 def test_changed_arguments_run_in_the_place_of_the_others(host: HookHost) -> None:
     found = allow(host, GATE, call("used", args=EDITED, edited_by="Ana"))["hookSpecificOutput"]
     assert (found["permissionDecision"], found["updatedInput"]) == ("allow", EDITED)
     assert found["additionalContext"].startswith("Ana changed the arguments")
 
 
-@pytest.mark.parametrize(("proposed", "approved"), [(True, 1), (False, 0), ([True], [1])])
+@table(("proposed", "approved"), [(True, 1), (False, 0), ([True], [1])])
 def test_approved_number_runs_in_the_place_of_a_proposed_boolean(proposed: Any, approved: Any) -> None:
     event = HookBody(hook_event_name="PreToolUse", tool_name="Bash", tool_input={"force": proposed})
     found = allow("claude-code", event, call("used", args={"force": approved}))["hookSpecificOutput"]
@@ -56,7 +56,7 @@ def test_approved_number_runs_in_the_place_of_a_proposed_boolean(proposed: Any, 
     assert found["updatedInput"] == {"force": approved}
 
 
-@pytest.mark.parametrize("host", ["claude-code", "codex"])
+@table("host", ["claude-code", "codex"])
 def test_remark_of_an_approver_is_context_for_the_model(host: HookHost) -> None:
     found = allow(host, GATE, call("used", args=ARGS, note="tell the customer first"))["hookSpecificOutput"]
     assert (found["permissionDecision"], found["additionalContext"]) == ("allow", "tell the customer first")
@@ -76,7 +76,7 @@ def test_codex_cannot_change_arguments_as_it_asks_for_permission() -> None:
     ]
 
 
-@pytest.mark.parametrize("reason", ["too dear", "", "  "])
+@table("reason", ["too dear", "", "  "])
 def test_a_denial_has_a_reason(reason: str) -> None:
     """Without one Codex would count the hook as failed, and run the call."""
     words = reason.strip() or "not allowed"
@@ -92,7 +92,7 @@ def test_who_waits_is_told_the_code_and_how_to_go_on() -> None:
     assert defer(GATE, waiting) == output(GATE, permissionDecision="defer", permissionDecisionReason=words)
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "words"),
     [
         (call("denied", source="human", reason="not on a Friday", by="Ana"), "Denied by Ana: not on a Friday"),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tables import table
 
 from signoff.contracts.canonical_json import json_bytes
 from signoff.contracts.ids import is_id
@@ -19,7 +20,7 @@ def event(host: str, name: str, **fields: Any) -> HookBody:
     return HookBody.model_validate(sent | fields)
 
 
-@pytest.mark.parametrize("host", ["claude-code", "codex"])
+@table("host", ["claude-code", "codex"])
 def test_a_recorded_call_is_a_proposal(host: str) -> None:
     """Its session, tool and arguments, and where it would run as the agent's words."""
     body = event(host, "PreToolUse")
@@ -35,7 +36,7 @@ def test_a_permission_request_has_no_key() -> None:
     assert event("claude-code", "PermissionRequest").key is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "name", "fields", "code", "result"),
     [
         ("codex", "PostToolUse", {}, "ok", "hi\n"),
@@ -50,9 +51,7 @@ def test_what_became_of_a_call_is_a_report(host: str, name: str, fields: Any, co
     assert (outcome.code, outcome.result) == (code, result)
 
 
-@pytest.mark.parametrize(
-    "response", [{"stdout": "ä" * 100_000}, '"\\' * 100_000, {"half": "\ud800"}, "\ud800" * 50_000]
-)
+@table("response", [{"stdout": "ä" * 100_000}, '"\\' * 100_000, {"half": "\ud800"}, "\ud800" * 50_000])
 def test_a_result_that_cannot_be_kept_is_cut(response: Any) -> None:
     body = HookBody(hook_event_name="PostToolUse", tool_response=response)
     outcome = body.outcome
@@ -69,7 +68,7 @@ def test_of_a_result_that_was_cut_its_size_and_digest_are_told() -> None:
     assert outcome.result.startswith('{"stdout": "\\u00e4')
 
 
-@pytest.mark.parametrize("session", ["a b", "../x", "x" * 49, "ä"])
+@table("session", ["a b", "../x", "x" * 49, "ä"])
 def test_a_session_of_any_name_is_one_session(session: str) -> None:
     found = HookBody(hook_event_name="PreToolUse", session_id=session).session
     assert found is not None
@@ -78,9 +77,7 @@ def test_a_session_of_any_name_is_one_session(session: str) -> None:
     assert found != HookBody(hook_event_name="PreToolUse", session_id=f"{session}.").session
 
 
-@pytest.mark.parametrize(
-    "fields", [{"tool_name": ""}, {"tool_name": "x" * 65}, {"tool_input": None}, {"tool_input": [1]}]
-)
+@table("fields", [{"tool_name": ""}, {"tool_name": "x" * 65}, {"tool_input": None}, {"tool_input": [1]}])
 def test_what_is_no_call_is_proposed_by_nobody(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=r"tool|args"):
         event("codex", "PreToolUse", **fields).proposal(None, None)

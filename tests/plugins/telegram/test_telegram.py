@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.channels.base import ChannelContext, Receive
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
@@ -338,7 +339,7 @@ def test_a_press_is_known_by_its_name_and_a_message_by_its_number() -> None:
     assert read({"message": about}).actions[0].vendor_ids == ("1002:5",)
 
 
-@pytest.mark.parametrize(
+@table(
     "update",
     [
         press(""),
@@ -356,7 +357,7 @@ def test_what_somebody_did_without_saying_who_is_malformed(update: Any) -> None:
         read(update)
 
 
-@pytest.mark.parametrize("data", ["a:", "a:T", "x:t", "a:t ", "a:t\n", "a:" + "t" * 33, "at", "", "A:t"])
+@table("data", ["a:", "a:T", "x:t", "a:t ", "a:t\n", "a:" + "t" * 33, "at", "", "A:t"])
 def test_other_buttons_say_nothing(data: str) -> None:
     assert read_button(data) is None
 
@@ -370,7 +371,7 @@ def test_what_is_cut_fits_as_telegram_counts() -> None:
     assert cut_words("short", ALERT_UNITS) == "short"
 
 
-@pytest.mark.parametrize(
+@table(
     "options",
     [
         {"token": ""},
@@ -402,7 +403,7 @@ class Listener(logging.Handler):
         self.lines.append(f"{record.getMessage()} {record.exc_info}")
 
 
-@pytest.mark.parametrize(
+@table(
     ("more", "unclear"),
     [
         ({"text": "yes"}, ""),

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import pytest
 from documents import page
 from pydantic import ValidationError
+from tables import table
 
 from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
@@ -274,7 +275,7 @@ def example(caller: str) -> list[tuple[str, str]]:
     return list(fields.items())
 
 
-@pytest.mark.parametrize(("caller", "published"), PUBLISHED)
+@table(("caller", "published"), PUBLISHED)
 def test_the_published_example_is_signed_as_published(caller: str, published: str) -> None:
     assert signature("12345", EXAMPLE, example(caller)) == published
     assert signature("12345", EXAMPLE, example(caller)[::-1] + example(caller)) == published
@@ -287,7 +288,7 @@ def test_a_field_of_several_values_is_signed_in_their_order() -> None:
     assert signature("12345", EXAMPLE, several) == signature("12345", EXAMPLE + "a9b1b2", [])
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "others"),
     [
         ("https://a.example/c/x?y=1", ["https://a.example:443/c/x?y=1"]),
@@ -301,7 +302,7 @@ def test_an_address_is_signed_with_its_port_or_without(url: str, others: list[st
     assert list(list_spellings(url)) == [url, *others]
 
 
-@pytest.mark.parametrize(
+@table(
     ("public_url", "called"),
     [
         ("https://signoff.example", CALLED),
@@ -322,7 +323,7 @@ def test_the_address_is_the_public_one(public_url: str, called: str) -> None:
         twilio("https://elsewhere.example").verify(seen)
 
 
-@pytest.mark.parametrize(
+@table(
     "called",
     ["https://evil.example/channels/channel", "https://signoff.example/channels/other", f"{CALLED}?a=1", CALLED + "/"],
 )
@@ -341,13 +342,13 @@ def test_what_is_signed_as_json_is_no_message() -> None:
             twilio().verify(each)
 
 
-@pytest.mark.parametrize("body", [b"\xff", b"a=%FF", b"&".join(b"a=1" for _ in range(600))])
+@table("body", [b"\xff", b"a=%FF", b"&".join(b"a=1" for _ in range(600))])
 def test_what_is_no_form_is_forged(body: bytes) -> None:
     with pytest.raises(Forged):
         twilio().verify(alone(FakeTwilio()).sign(body))
 
 
-@pytest.mark.parametrize(
+@table(
     ("options", "named"),
     [
         ({"auth_token": ""}, "auth_token"),
@@ -381,14 +382,14 @@ def test_twilio_is_told_to_do_nothing() -> None:
     assert (received.body, received.media_type) == (b'<?xml version="1.0" encoding="UTF-8"?><Response/>', "text/xml")
 
 
-@pytest.mark.parametrize("fields", [{}, {"CallSid": "CA1"}, {"MessageSid": ""}])
+@table("fields", [{}, {"CallSid": "CA1"}, {"MessageSid": ""}])
 def test_what_is_about_no_message_is_malformed(fields: dict[str, str]) -> None:
     for kind in ("application/x-www-form-urlencoded", "application/json"):
         with pytest.raises(Malformed):
             _read(kind=kind, **fields)
 
 
-@pytest.mark.parametrize(
+@table(
     ("expected", "code", "known"),
     [
         ("queued", "", ("sent", "", "")),
@@ -405,7 +406,7 @@ def test_each_state_is_told_once(expected: str, code: str, known: tuple[str, str
     assert (status.key, status.vendor_id) == (f"SM1:{expected}", "SM1")
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "status", "again", "after"),
     [
         (20003, 401, False, 0.0),
@@ -462,9 +463,7 @@ async def test_what_twilio_refuses_is_told_by_its_code() -> None:
         await channel.close_down()
 
 
-@pytest.mark.parametrize(
-    "address", ["+15550000001", "whatsapp:15550000001", "whatsapp:", "whatsapp:us.1", "", "whatsapp:+1555000000\n"]
-)
+@table("address", ["+15550000001", "whatsapp:15550000001", "whatsapp:", "whatsapp:us.1", "", "whatsapp:+1555000000\n"])
 async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
     assert not is_address(address, "whatsapp")
     with pytest.raises(NotDelivered) as caught:
@@ -487,7 +486,7 @@ def test_the_template_is_the_documented_one() -> None:
     assert all(f"`{name}`" in found for _, name in ACTIONS)
 
 
-@pytest.mark.parametrize(
+@table(
     ("template", "status", "ok"),
     [
         ({}, "approved", True),

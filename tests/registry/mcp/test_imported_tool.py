@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.contracts.ids import is_tool_name
 from signoff.registry.mcp.imported_tool import (
@@ -44,7 +44,7 @@ def test_all_that_a_server_says_of_a_tool_is_imported() -> None:
     assert (plain.title, plain.hints, plain.output_schema) == ("Other", {}, None)
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "why"),
     [
         ({"inputSchema": {"type": "string"}}, "must have `type: object`"),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.errors import RegistrationError
@@ -12,7 +13,7 @@ from signoff.registry.mcp.schema_dialect import as_2020_12
 DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "new"),
     [
         ({"items": [{"type": "string"}, True]}, {"prefixItems": [{"type": "string"}, True]}),
@@ -50,7 +51,7 @@ def test_a_tuple_is_checked_as_it_was_meant() -> None:
     assert schema.check({"pair": ["a", 1, 2]}) != []
 
 
-@pytest.mark.parametrize("dialect", ["https://json-schema.org/draft/2020-12/schema", None])
+@table("dialect", ["https://json-schema.org/draft/2020-12/schema", None])
 def test_a_schema_of_the_right_dialect_is_left_as_it_is(dialect: str | None) -> None:
     schema = {"type": "object", "items": [{}]} | ({"$schema": dialect} if dialect else {})
     assert as_2020_12(schema) == schema
@@ -62,7 +63,7 @@ def test_a_dialect_that_nobody_here_knows_is_refused() -> None:
     assert as_2020_12("no schema") == "no schema"
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "taken", "refused"),
     [
         ({"type": "integer", "minimum": 0, "maximum": 9223372036854775807}, [5, 2**53 - 1], [-1, 2**53]),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.registry import extras
@@ -12,7 +13,7 @@ from signoff.registry.mcp.tool_server import ToolServer, build_servers, run_on_s
 URL = "https://mcp.example.com/mcp"
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "problem"),
     [
         ({"name": "a__b"}, "MCP server `a__b` has no name such as `github`"),

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mail_corpus import MAILS, TO, mail, work
+from tables import table
 
 from signoff.channels.mail.authentication.authentication_results import ResultsServer, parse_results
 from signoff.channels.mail.authentication.authenticity import Authenticity, ProviderVerdict, authenticate
@@ -104,10 +105,10 @@ def test_published_sample_verifies() -> None:
         assert by_dkim(raw.replace(b"lost", b"won!"), {name: record}).why
 
 
-@pytest.mark.parametrize("algorithm", [b"rsa-sha256", b"ed25519-sha256"])
-@pytest.mark.parametrize("body", [b"simple", b"relaxed"])
-@pytest.mark.parametrize("header", [b"simple", b"relaxed"])
-@pytest.mark.parametrize("text", ["Yes", "a  \t b \n\n\nc\t\n\n", "", "\n\n", " \n ", " \n\n", "a\n "])
+@table("algorithm", [b"rsa-sha256", b"ed25519-sha256"])
+@table("body", [b"simple", b"relaxed"])
+@table("header", [b"simple", b"relaxed"])
+@table("text", ["Yes", "a  \t b \n\n\nc\t\n\n", "", "\n\n", " \n ", " \n\n", "a\n "])
 def test_signatures_of_another_hand_hold(text: str, header: bytes, body: bytes, algorithm: bytes) -> None:
     raw = signed(mail(text), canonical=(header, body), algorithm=algorithm)
     form = (serialization.Encoding.Raw, serialization.PublicFormat.Raw)
@@ -141,7 +142,7 @@ def test_second_signature_counts_where_the_first_does_not_hold() -> None:
     assert by_dkim(broken + b"\r\n" + signed()).why == ""
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "why"),
     [
         (REPLY, "no signature of the sender's domain"),
@@ -222,7 +223,7 @@ def test_only_names_above_reach_a_domain() -> None:
     assert dns_name(" S1._DomainKey.Example.ORG ") == "s1._domainkey.example.org"
 
 
-@pytest.mark.parametrize(
+@table(
     ("sender", "why"),
     [
         ("ana@example.org, bob@example.org", "From is not one plain address"),
@@ -247,7 +248,7 @@ def test_sender_that_is_not_clear_is_nobody(sender: str, why: str) -> None:
     assert found == Authenticity("", "", why)
 
 
-@pytest.mark.parametrize(
+@table(
     "sender",
     [
         "ana@example.org",
@@ -263,9 +264,7 @@ def test_sender_is_read_as_people_write_it(sender: str) -> None:
     assert by_results(with_results(PASSED, raw=mail("Yes", sender=sender))).sender == ANA
 
 
-@pytest.mark.parametrize(
-    "field", ["From: ana@example.org", "To: x@example.com", "Subject: x", "Content-Type: text/html"]
-)
+@table("field", ["From: ana@example.org", "To: x@example.com", "Subject: x", "Content-Type: text/html"])
 def test_fields_that_stand_twice_prove_nothing(field: str) -> None:
     raw = signed()
     assert by_dkim(field.encode() + b"\r\n" + raw).by == ""
@@ -277,7 +276,7 @@ def test_verdict_of_our_own_server_counts() -> None:
     assert (found.sender, found.by, found.why) == (ANA, "results", "")
 
 
-@pytest.mark.parametrize(
+@table(
     "values",
     [
         (),
@@ -323,7 +322,7 @@ def test_given_means_decides_alone() -> None:
     assert authenticate(raw, server=ResultsServer("other.example.com")).judge(records(KEYS)).by == ""
 
 
-@pytest.mark.parametrize("dmarc", ["", "FAIL", "GRAY", "PROCESSING_FAILED", "unknown", "passed"])
+@table("dmarc", ["", "FAIL", "GRAY", "PROCESSING_FAILED", "unknown", "passed"])
 def test_only_pass_of_a_provider_counts(dmarc: str) -> None:
     assert authenticate(REPLY, provider=ProviderVerdict(dmarc=dmarc)).verdict.why == "DMARC did not pass"
     assert authenticate(REPLY, provider=ProviderVerdict(dmarc=" Pass ")).verdict.by == "provider"
@@ -378,7 +377,7 @@ def test_signature_over_a_body_that_hangs_others_is_checked(body: str) -> None:
     assert by_dkim(b"DKIM-Signature: " + head + b"\r\n" + mail(body)).why == "the signature does not hold"
 
 
-@pytest.mark.parametrize("blank", [b"\r\n ", b" ", b":", b";", b"=", b"b=", b"h=from;"])
+@table("blank", [b"\r\n ", b" ", b":", b";", b"=", b"b=", b"h=from;"])
 def test_signature_field_of_any_length_ends(blank: bytes) -> None:
     for size in (4_000, 120_000):
         field = b"DKIM-Signature: v=1; a=rsa-sha256; d=example.org; s=s1; h=from; bh=AAAA; b=AAAA" + blank * (

@@ -1,6 +1,6 @@
 """DMARC's walk up the DNS: which names it asks for, and to which organisation a name belongs by what it finds."""
 
-import pytest
+from tables import table
 
 from signoff.channels.mail.authentication.dmarc import may_not_sign, walked_names
 from signoff.channels.mail.authentication.dns_names import txt_lookup_of
@@ -22,7 +22,7 @@ def test_the_walk_takes_eight_steps_at_most() -> None:
     assert len(walked_names("a.b.c.d.e.f.g.h")) == 8
 
 
-@pytest.mark.parametrize(
+@table(
     ("records", "why"),
     [
         ({}, NONE),
