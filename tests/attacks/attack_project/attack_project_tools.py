@@ -29,6 +29,7 @@ def _ran(tool: str, **args: Any) -> str:
 
 
 async def pay(amount: int, to: str) -> str:
+    """Pay somebody."""
     return _ran("pay", amount=amount, to=to)
 
 
@@ -92,6 +93,7 @@ async def may_refund(args: dict[str, Any], context: HookContext) -> Permission:
 
 
 async def order(items: list[dict[str, Any]], to: str) -> str:
+    """Order things."""
     return _ran("order", items=len(items), to=to)
 
 
@@ -101,6 +103,7 @@ async def batch(items: list[int], memo: str, to: str) -> str:
 
 
 async def look(place: str) -> str:
+    """Look somewhere."""
     return f"nothing at {place}"
 
 
