@@ -56,8 +56,6 @@ from signoff.gateway.auth.provider_people import ProviderPeople, with_provider_p
 from signoff.gateway.auth.route_table import RouteTable
 from signoff.gateway.auth.sign_in import SignIn
 from signoff.gateway.auth.streams import Streams
-from signoff.gateway.authzen import routes as access_routes
-from signoff.gateway.authzen.problems import answer_fault
 from signoff.gateway.calls.call_refusals import note_refused_request
 from signoff.gateway.calls.own_calls import GatewayCalls
 from signoff.gateway.codec import routes as codec_routes
@@ -84,6 +82,8 @@ from signoff.gateway.transport.body_limit import BodyLimit
 from signoff.gateway.transport.middleware import AAP, ACCESS, MCP, PEERS, RESOURCE, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
+from signoff.plugins.authzen import routes as access_routes
+from signoff.plugins.authzen.problems import answer_fault
 from signoff.plugins.router import PluginRouter
 from signoff.registry.installation import load_installation
 from signoff.settings import (

@@ -12,7 +12,7 @@ from signoff.contracts.responses import ApprovalRequestPart
 from signoff.gateway.aap.request_body import CreateBody, OutcomeReport
 from signoff.gateway.auth.dependencies import OPEN, TokenAccess
 from signoff.gateway.auth.route_table import RouteTable
-from signoff.gateway.authzen.evaluation_body import EvaluationBody, SubmissionBody
+from signoff.plugins.authzen.evaluation_body import EvaluationBody, SubmissionBody
 
 router = APIRouter(include_in_schema=False)
 _BODIES: Final[tuple[type[BaseModel], ...]] = (

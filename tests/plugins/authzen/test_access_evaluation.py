@@ -12,9 +12,9 @@ from gateway_rig import PEOPLE
 
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
-from signoff.gateway.authzen.access_evaluation import CallJudgment, judge_call, judgment_of
-from signoff.gateway.authzen.asked_call import AskedCall
-from signoff.gateway.authzen.sealed_ids import AUTHZEN_KEY, SealedCall, seal_approval
+from signoff.plugins.authzen.access_evaluation import CallJudgment, judge_call, judgment_of
+from signoff.plugins.authzen.asked_call import AskedCall
+from signoff.plugins.authzen.sealed_ids import AUTHZEN_KEY, SealedCall, seal_approval
 from signoff.registry.gates.local_decision import settled_decision
 from signoff.store.freezes import Freezes
 

@@ -8,9 +8,9 @@ from signoff.contracts.errors import BadRequest, NotFound, Refused, SignoffError
 from signoff.contracts.limits import ARGUMENTS_BYTES
 from signoff.contracts.person import Person
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
-from signoff.gateway.authzen.evaluation_body import EvaluationBody
 from signoff.gateway.calls.call_proposer import agent_of, asker_of
 from signoff.gateway.deps import GatewayDeps
+from signoff.plugins.authzen.evaluation_body import EvaluationBody
 
 TOOL: Final = "tool"
 """The type of resources that are tools."""

@@ -10,17 +10,17 @@ from signoff.contracts.content import Content
 from signoff.contracts.errors import BadRequest, NotFound, Refused
 from signoff.contracts.message import CallPart
 from signoff.gateway.auth.caller import AuthenticatedCaller
-from signoff.gateway.authzen.access_requests import view_of
-from signoff.gateway.authzen.asked_call import AskedCall, NoSuchCall, find_call
-from signoff.gateway.authzen.evaluation_body import EvaluationBody
-from signoff.gateway.authzen.problems import EVALUATION
-from signoff.gateway.authzen.sealed_ids import AUTHZEN_KEY, open_approval, seal_denial
 from signoff.gateway.calls.call_proposer import CHANNEL
 from signoff.gateway.calls.call_reader import CALL, load_call
 from signoff.gateway.calls.call_refusals import note_refusal
 from signoff.gateway.calls.permit_service import use_id, use_permit
 from signoff.gateway.deps import GatewayDeps
 from signoff.people.directory import principal_of, turn_context
+from signoff.plugins.authzen.access_requests import view_of
+from signoff.plugins.authzen.asked_call import AskedCall, NoSuchCall, find_call
+from signoff.plugins.authzen.evaluation_body import EvaluationBody
+from signoff.plugins.authzen.problems import EVALUATION
+from signoff.plugins.authzen.sealed_ids import AUTHZEN_KEY, open_approval, seal_denial
 from signoff.policypool.pool import ask_rules
 from signoff.registry.capabilities import KINDS
 from signoff.registry.gates.local_decision import LocalGateDecision

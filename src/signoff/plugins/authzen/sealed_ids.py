@@ -4,8 +4,8 @@ import secrets
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from signoff.gateway.authzen.asked_call import AskedCall
 from signoff.gateway.signed_state import seal, unseal
+from signoff.plugins.authzen.asked_call import AskedCall
 
 AUTHZEN_KEY: Final = "authzen-ids"
 """The store's key by which they are sealed."""

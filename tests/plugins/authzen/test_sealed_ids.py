@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from gateway_rig import PEOPLE
 
-from signoff.gateway.authzen.asked_call import AskedCall
-from signoff.gateway.authzen.sealed_ids import (
+from signoff.plugins.authzen.asked_call import AskedCall
+from signoff.plugins.authzen.sealed_ids import (
     DENIAL_SECONDS,
     SealedCall,
     open_approval,

@@ -6,13 +6,13 @@ from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import JSONResponse
 
 from signoff.gateway.auth.dependencies import OPEN, Deps, TokenAgent
-from signoff.gateway.authzen.access_evaluation import RETRY_SECONDS, evaluate
-from signoff.gateway.authzen.access_requests import cancel_task, read_task, submit
-from signoff.gateway.authzen.access_task import AccessTaskView
-from signoff.gateway.authzen.evaluation_body import EvaluationBody, PointBody, SubmissionBody, parse_body
-from signoff.gateway.authzen.problems import EVALUATION, EVALUATION_FAULTS, PROBLEMS, REQUESTS, echo_request_id
-from signoff.gateway.authzen.sealed_ids import AUTHZEN_KEY
 from signoff.gateway.deps import GatewayDeps
+from signoff.plugins.authzen.access_evaluation import RETRY_SECONDS, evaluate
+from signoff.plugins.authzen.access_requests import cancel_task, read_task, submit
+from signoff.plugins.authzen.access_task import AccessTaskView
+from signoff.plugins.authzen.evaluation_body import EvaluationBody, PointBody, SubmissionBody, parse_body
+from signoff.plugins.authzen.problems import EVALUATION, EVALUATION_FAULTS, PROBLEMS, REQUESTS, echo_request_id
+from signoff.plugins.authzen.sealed_ids import AUTHZEN_KEY
 
 CONFIGURATION: Final = "/.well-known/authzen-configuration"
 CAPABILITY: Final = "urn:openid:authzen:capability:access-request"

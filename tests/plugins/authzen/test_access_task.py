@@ -7,7 +7,7 @@ from typing import Any, cast
 from tables import table
 
 from signoff.contracts.responses import CallAnswer
-from signoff.gateway.authzen.access_task import AUTO_SECONDS, AccessTaskView, find_approval
+from signoff.plugins.authzen.access_task import AUTO_SECONDS, AccessTaskView, find_approval
 from signoff.store.request_reader import LoadedRequest
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)

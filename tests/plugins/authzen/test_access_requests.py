@@ -11,11 +11,11 @@ from authzen_rig import REQUESTS, EnforcementPoint, asking, call_of, enforcement
 from call_rig import CallRig, approval_of, production_gateway, refusals
 from gateway_rig import PEOPLE
 
-from signoff.gateway.authzen.access_requests import submit
-from signoff.gateway.authzen.asked_call import AskedCall
-from signoff.gateway.authzen.evaluation_body import SubmissionBody
-from signoff.gateway.authzen.problems import PROBLEM_TYPE, AccessProblem
-from signoff.gateway.authzen.sealed_ids import AUTHZEN_KEY, DENIAL_SECONDS, seal_denial
+from signoff.plugins.authzen.access_requests import submit
+from signoff.plugins.authzen.asked_call import AskedCall
+from signoff.plugins.authzen.evaluation_body import SubmissionBody
+from signoff.plugins.authzen.problems import PROBLEM_TYPE, AccessProblem
+from signoff.plugins.authzen.sealed_ids import AUTHZEN_KEY, DENIAL_SECONDS, seal_denial
 
 
 def problem(answer: Any) -> tuple[int, str]:

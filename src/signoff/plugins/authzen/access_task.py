@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 from signoff.calls.agent_calls import MOVING
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.responses import CallAnswer
-from signoff.gateway.authzen.sealed_ids import SealedCall, seal_approval, seal_task
+from signoff.plugins.authzen.sealed_ids import SealedCall, seal_approval, seal_task
 from signoff.store.request_reader import LoadedRequest
 
 TaskStatus: TypeAlias = Literal["pending", "approved", "denied", "expired", "cancelled"]

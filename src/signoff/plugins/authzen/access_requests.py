@@ -10,17 +10,17 @@ from signoff.contracts.errors import BadRequest, Conflict, NotFound, Refused
 from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.requests import CallBody
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
-from signoff.gateway.authzen.access_task import AccessTaskView, find_approval
-from signoff.gateway.authzen.asked_call import AskedCall, NoSuchCall, find_call
-from signoff.gateway.authzen.evaluation_body import SubmissionBody
-from signoff.gateway.authzen.problems import REQUESTS, AccessProblem
-from signoff.gateway.authzen.sealed_ids import AUTHZEN_KEY, open_denial, open_task
 from signoff.gateway.calls.call_proposer import agent_of, propose
 from signoff.gateway.calls.call_reader import find_request, load_call, load_value, read_call
 from signoff.gateway.calls.call_refusals import note_refusal
 from signoff.gateway.calls.call_withdrawal import withdraw
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
+from signoff.plugins.authzen.access_task import AccessTaskView, find_approval
+from signoff.plugins.authzen.asked_call import AskedCall, NoSuchCall, find_call
+from signoff.plugins.authzen.evaluation_body import SubmissionBody
+from signoff.plugins.authzen.problems import REQUESTS, AccessProblem
+from signoff.plugins.authzen.sealed_ids import AUTHZEN_KEY, open_denial, open_task
 
 _WORDS: Final = "business_justification"
 """The member of a request's context in which people are told why."""
