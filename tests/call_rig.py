@@ -192,10 +192,10 @@ async def call_token(rig: GatewayRig, name: str) -> str:
     return secret
 
 
-def production_gateway(rig: GatewayRig, clock: Callable[[], datetime] | None = None) -> GatewayRig:
+def production_gateway(rig: GatewayRig, clock: Callable[[], datetime] | None = None, **settings: Any) -> GatewayRig:
     """Another gateway where everybody shows a token; it has not written down anybody's attempts in this minute."""
     deps = dataclasses.replace(rig.deps, attempts=AttemptRecords())
-    return locked_rig(dataclasses.replace(rig, deps=deps), clock=clock)
+    return locked_rig(dataclasses.replace(rig, deps=deps), clock=clock, **settings)
 
 
 async def refusals(rig: GatewayRig, subject: str, tool: str = "") -> list[dict[str, Any]]:

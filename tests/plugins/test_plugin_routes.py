@@ -4,7 +4,7 @@ import logging
 
 import httpx2
 import pytest
-from call_rig import CallRig, call_token, refusals
+from call_rig import CallRig, call_token, production_gateway, refusals
 from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import GatewayRig
 from plugin_code import Install, routes
@@ -19,7 +19,7 @@ PATH = "/plugins/beeper"
 @pytest.fixture
 def beeper(agent: CallRig, install: Install) -> GatewayRig:
     """A gateway of the production profile with the plugin."""
-    return locked_rig(agent.rig, plugins=(install("acme-beeper", routes()),))
+    return production_gateway(agent.rig, plugins=(install("acme-beeper", routes()),))
 
 
 async def test_route_of_a_plugin_reaches_the_calls_of_the_agent_whose_token_it_is(

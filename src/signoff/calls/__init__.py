@@ -8,20 +8,30 @@ if TYPE_CHECKING:
     from signoff.calls.agent_calls import MOVING as MOVING
     from signoff.calls.agent_calls import SETTLED as SETTLED
     from signoff.calls.agent_calls import AgentCalls as AgentCalls
+    from signoff.calls.agent_calls import Asker as Asker
     from signoff.calls.agent_calls import CallHandle as CallHandle
+    from signoff.calls.agent_calls import Judgement as Judgement
+    from signoff.calls.agent_calls import Question as Question
+    from signoff.calls.agent_calls import Sealer as Sealer
     from signoff.calls.call_naming import naming as naming
     from signoff.calls.dependency import Calls as Calls
+    from signoff.calls.dependency import PublicUrl as PublicUrl
     from signoff.contracts.requests import CallBody as CallBody
     from signoff.contracts.requests import OutcomeBody as OutcomeBody
 
 _MODULES = {
-    "MOVING": "signoff.calls.agent_calls",
-    "SETTLED": "signoff.calls.agent_calls",
     "AgentCalls": "signoff.calls.agent_calls",
-    "CallHandle": "signoff.calls.agent_calls",
+    "Asker": "signoff.calls.agent_calls",
     "CallBody": "signoff.contracts.requests",
+    "CallHandle": "signoff.calls.agent_calls",
     "Calls": "signoff.calls.dependency",
+    "Judgement": "signoff.calls.agent_calls",
+    "MOVING": "signoff.calls.agent_calls",
     "OutcomeBody": "signoff.contracts.requests",
+    "PublicUrl": "signoff.calls.dependency",
+    "Question": "signoff.calls.agent_calls",
+    "SETTLED": "signoff.calls.agent_calls",
+    "Sealer": "signoff.calls.agent_calls",
     "naming": "signoff.calls.call_naming",
 }
 __all__ = [*_MODULES]

@@ -1,10 +1,12 @@
 """The port of external calls: what a plugin may do in the name of the agent whose request it answers."""
 
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from starlette.requests import Request
 
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.requests import CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer
@@ -17,12 +19,59 @@ Watch: TypeAlias = Callable[[CallAnswer], Awaitable[bool]]
 """Sees the call at each look of a wait. It returns whether to go on."""
 
 
+class Asker(NamedTuple):
+    """In whose name an agent asks."""
+
+    tenant: str
+    agent: str
+    user: str
+    """The id of the person."""
+
+
+class Judgement(NamedTuple):
+    """What the rules say of a call now: `decision`, or why not, and whether people can be asked."""
+
+    decision: bool
+    reason: str = ""
+    message: str = ""
+    is_requestable: bool = False
+
+
+class Question(NamedTuple):
+    """What people were asked about a call, and the arguments that they saw or wrote."""
+
+    request: ApprovalRequest
+    args: Mapping[str, Any]
+
+
+class Sealer(Protocol):
+    """Seals values that a client carries. The client can read them, and cannot change them."""
+
+    def seal(self, what: str, values: list[Any]) -> str:
+        """Return `values` (JSON) as text. A seal of one kind (`what`) is none of another."""
+        ...
+
+    def unseal(self, what: str, text: str) -> list[Any] | None:
+        """Return the values of a sealed text; None for any other text."""
+        ...
+
+
 class CallHandle(Protocol):
     """One call. It is good for the `AgentCalls` that returned it, and for no other."""
 
     @property
     def id(self) -> str:
         """The name of the call."""
+        ...
+
+    @property
+    def agent(self) -> str:
+        """The agent whose call it is."""
+        ...
+
+    @property
+    def user(self) -> str:
+        """The person in whose name it was proposed."""
         ...
 
     @property
@@ -104,6 +153,35 @@ class AgentCalls(Protocol):
         """Let no equal proposal join a call any more. Do this before you tell the result of a call that was joined."""
         ...
 
+    async def arguments(self, call: CallHandle) -> dict[str, Any]:
+        """Return the arguments that were proposed."""
+        ...
+
+    async def question(self, call: CallHandle) -> Question | None:
+        """Return what people were asked; None if nobody was."""
+        ...
+
+    def asker(self, agent: str | None = None, user: str | None = None) -> Asker:
+        """Return in whose name the agent asks.
+
+        Raises `Refused` for another agent, and for a person for whom it may not act.
+        """
+        ...
+
+    async def judge(
+        self, tool: str, args: dict[str, Any], *, agent: str | None = None, user: str | None = None
+    ) -> Judgement:
+        """Judge a call by the rules alone. Nobody is asked and nothing is kept."""
+        ...
+
+    async def sealer(self, name: str) -> Sealer:
+        """Return what seals values under a key of this name, which no part of the core uses."""
+        ...
+
+    def now(self) -> datetime:
+        """Return the time by the gateway's clock."""
+        ...
+
     def remarks(self, tool: str) -> frozenset[str]:
         """Return the arguments of a tool that are only words about the call."""
         ...
@@ -115,6 +193,9 @@ class AgentCalls(Protocol):
 
 class ExternalCalls(Protocol):
     """Makes the `AgentCalls` of requests that the core let in."""
+
+    public_url: str
+    """The address of the gateway."""
 
     def of(self, request: Request) -> AgentCalls:
         """Return the calls of the agent that sent `request`. Raises `Refused` where no agent was asked for."""

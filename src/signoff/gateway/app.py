@@ -79,11 +79,9 @@ from signoff.gateway.pages.visitor import Visitors
 from signoff.gateway.plugin_routes import answer_in_dialect, load_plugin_routers, routes_of
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.body_limit import BodyLimit
-from signoff.gateway.transport.middleware import AAP, ACCESS, MCP, PEERS, RESOURCE, ErrorMiddleware, RequestGuard
+from signoff.gateway.transport.middleware import AAP, MCP, PEERS, RESOURCE, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
-from signoff.plugins.authzen import routes as access_routes
-from signoff.plugins.authzen.problems import answer_fault
 from signoff.plugins.router import PluginRouter
 from signoff.registry.installation import load_installation
 from signoff.settings import (
@@ -115,7 +113,6 @@ ROUTERS: Final = (
     vendor_routes.router,
     peer_routes.router,
     mcp_endpoint.router,
-    access_routes.router,
     approval_routes.router,
     inbox.router,
     edit.router,
@@ -265,7 +262,7 @@ def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None, *, 
     deps.store.counts.tenants.declare(person.tenant for person in deps.people.all())
     logins, live, visitors = ProviderPeople(deps), Live(), Visitors(deps)
     authenticator = Authenticator(deps, logins)
-    app.state.external_calls = GatewayCalls()
+    app.state.external_calls = GatewayCalls(deps.settings.public_url)
     app.state.deps, app.state.live, app.state.receiver = deps, live, receiver
     app.state.site = Site(deps, visitors, PageRenderer(deps, visitors), live, SignIn(deps, visitors, logins))
     app.state.authenticator, app.state.readiness = authenticator, Readiness(deps)
@@ -306,7 +303,7 @@ def _answer_errors(app: FastAPI, routes: RouteTable, plugins: Sequence[PluginRou
         headers = _challenge(app, request.url.path, fault) if status in (401, 403) else {}
         if (response := answer_in_dialect(plugins, request, fault, status, headers)) is not None:
             return response
-        for answer_own in (answer_fault, answer_adapter_fault):
+        for answer_own in (answer_adapter_fault,):
             if (response := answer_own(request, fault, status, headers)) is not None:
                 return response
         if wants_json(request.url.path):
@@ -371,7 +368,6 @@ def _wants_json(path: str) -> bool:
             CHANNELS,
             PEERS,
             MCP,
-            ACCESS,
             AAP,
             "/.well-known/",
             "/healthz",

@@ -45,6 +45,7 @@ def routes_of(router: PluginRouter) -> tuple[BaseRoute, ...]:
             each.function,
             methods=[each.method],
             summary=each.summary,
+            status_code=each.status,
             responses=dict(each.responses),
             dependencies=[Depends(_access(each))],
             openapi_extra=_extra(each),

@@ -3,7 +3,10 @@
 import base64
 import hmac
 import json
+from dataclasses import dataclass, field
 from typing import Any, Final
+
+from signoff.store.store import Store
 
 SEALED_CHARS: Final = 2_000
 
@@ -31,6 +34,26 @@ def unseal(key: bytes, what: str, text: str) -> list[Any] | None:
     # Only what we sealed comes so far: nothing that a stranger wrote is parsed.
     values: list[Any] = json.loads(body)
     return values
+
+
+@dataclass(frozen=True)
+class StateSealer:
+    """Seals by one key."""
+
+    key: bytes = field(repr=False)
+
+    def seal(self, what: str, values: list[Any]) -> str:
+        """See `seal`."""
+        return seal(self.key, what, values)
+
+    def unseal(self, what: str, text: str) -> list[Any] | None:
+        """See `unseal`."""
+        return unseal(self.key, what, text)
+
+
+async def plugin_sealer(store: Store, name: str) -> StateSealer:
+    """Return what seals for plugins under a name. None of the core's own keys has such a name."""
+    return StateSealer(await store.secret_key(f"plugin-{name}"))
 
 
 def _mac(key: bytes, what: str, body: bytes) -> bytes:

@@ -20,6 +20,7 @@ GROUP: Final = "signoff.plugins"
 """The group of entry points that offer plugins."""
 OURS: Final[Mapping[str, str]] = {
     "apprise": "signoff.plugins.apprise.plugin:ApprisePlugin",
+    "authzen": "signoff.plugins.authzen.plugin:AuthzenPlugin",
     "hooks": "signoff.plugins.hooks.plugin:HooksPlugin",
     "telegram": "signoff.plugins.telegram.plugin:TelegramPlugin",
     "twilio": "signoff.plugins.twilio.plugin:TwilioPlugin",

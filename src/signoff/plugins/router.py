@@ -28,6 +28,8 @@ class PluginRoute:
     caller: CallerKind = "agent"
     reports: bool = False
     """Whether agents send results of tools, which may be large."""
+    status: int | None = None
+    """The status of success, if it is not 200."""
     body: type[BaseModel] | None = None
     """The shape of a body that the function reads itself, for the API's description."""
     responses: Mapping[int | str, dict[str, Any]] = field(default_factory=dict)

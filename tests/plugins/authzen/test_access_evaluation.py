@@ -2,21 +2,14 @@
 
 import asyncio
 import copy
-import dataclasses
 from typing import Any
 
 import pytest
 from authzen_rig import EnforcementPoint, asking, call_of, enforcement_point, with_approval
 from call_rig import CallRig, production_gateway, refusals
-from gateway_rig import PEOPLE
 
-from signoff.contracts.content import Content
-from signoff.contracts.message import CallPart
-from signoff.plugins.authzen.access_evaluation import CallJudgment, judge_call, judgment_of
-from signoff.plugins.authzen.asked_call import AskedCall
-from signoff.plugins.authzen.sealed_ids import AUTHZEN_KEY, SealedCall, seal_approval
-from signoff.registry.gates.local_decision import settled_decision
-from signoff.store.freezes import Freezes
+from signoff.gateway.signed_state import plugin_sealer
+from signoff.plugins.authzen.sealed_ids import SEAL, SealedCall, seal_approval
 
 RACERS = 20
 
@@ -188,7 +181,7 @@ async def test_what_people_changed_is_not_run_as_it_was_asked(point: Enforcement
     assert (found["task"]["status"], "result" in found) == ("denied", False)
     assert "150" in found["task"]["display"]["description"]
     # Nobody is given the reference of such an approval; whoever had it could use nothing up with it.
-    key = await point.agent.rig.deps.store.secret_key(AUTHZEN_KEY)
+    key = await plugin_sealer(point.agent.rig.deps.store, SEAL)
     reference = {"id": seal_approval(key, SealedCall(call_of(task), "coder"))}
     told = (await point.evaluate(with_approval(body, reference)))["context"]
     assert (told["reason"], told["next_action"]) == ("out_of_scope", "none")
@@ -207,18 +200,3 @@ async def test_a_tool_that_nobody_declared_is_requestable_where_its_agent_may_as
             await asyncio.sleep(0.05)
         anew = with_approval(body, shown["result"]["approval"])
         assert [(await roamer.evaluate(anew))["decision"] for _ in range(2)] == [True, False]
-
-
-async def test_while_a_tenant_is_frozen_everything_is_denied(point: EnforcementPoint) -> None:
-    deps = point.agent.rig.deps
-    await Freezes(deps.store).freeze("cold", reason="a drill", by="boss", also=None)
-    asked = AskedCall("cold", "coder", PEOPLE[0], "refund", {"order": "A7", "euro": 20})
-    found = await judge_call(deps, asked)
-    assert (found.decision, found.reason, found.is_requestable) == (False, "frozen", False)
-    assert (await judge_call(deps, dataclasses.replace(asked, tenant="main"))).decision
-
-
-def test_what_only_a_proposal_can_tell_is_requestable() -> None:
-    call = CallPart(call="c1.1", tool="refund", args=Content(inline={}))
-    found = settled_decision(call, "caps", "too_many_calls", "enough")
-    assert judgment_of(found) == CallJudgment(False, "too_many_calls", "enough")

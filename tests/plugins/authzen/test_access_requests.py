@@ -1,7 +1,6 @@
 """Access requests: bound to a denial, asked once, followed by a task, withdrawn."""
 
 import copy
-import dataclasses
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -11,11 +10,10 @@ from authzen_rig import REQUESTS, EnforcementPoint, asking, call_of, enforcement
 from call_rig import CallRig, approval_of, production_gateway, refusals
 from gateway_rig import PEOPLE
 
-from signoff.plugins.authzen.access_requests import submit
+from signoff.gateway.signed_state import plugin_sealer
 from signoff.plugins.authzen.asked_call import AskedCall
-from signoff.plugins.authzen.evaluation_body import SubmissionBody
-from signoff.plugins.authzen.problems import PROBLEM_TYPE, AccessProblem
-from signoff.plugins.authzen.sealed_ids import AUTHZEN_KEY, DENIAL_SECONDS, seal_denial
+from signoff.plugins.authzen.problems import PROBLEM_TYPE
+from signoff.plugins.authzen.sealed_ids import DENIAL_SECONDS, SEAL, seal_denial
 
 
 def problem(answer: Any) -> tuple[int, str]:
@@ -66,8 +64,8 @@ async def test_a_no_is_a_denied_task(point: EnforcementPoint) -> None:
 
 async def test_what_needs_nobody_is_approved_at_once(point: EnforcementPoint) -> None:
     body, deps = asking(20), point.agent.rig.deps
-    asked = AskedCall("main", "coder", PEOPLE[0], "refund", body["action"]["properties"]["arguments"])
-    evaluation, until = seal_denial(await deps.store.secret_key(AUTHZEN_KEY), asked, deps.clock())
+    asked = AskedCall("main", "coder", PEOPLE[0].id, "refund", body["action"]["properties"]["arguments"])
+    evaluation, until = seal_denial(await plugin_sealer(deps.store, SEAL), asked, deps.clock())
     denial = {"evaluation_id": evaluation, "expires_at": until.isoformat()}
     answer = await point.http.post(REQUESTS, json=body | {"denial": denial})
     assert (answer.status_code, answer.json()["task"]["status"]) == (201, "approved")
@@ -122,10 +120,9 @@ async def test_a_denial_that_is_old_is_followed_by_nothing(point: EnforcementPoi
     sent = submission(body, await point.evaluate(body))
     sent["denial"]["expires_at"] = "2999-01-01T00:00:00Z"
     deps = point.agent.rig.deps
-    late = dataclasses.replace(deps, clock=lambda: deps.clock() + timedelta(seconds=DENIAL_SECONDS))
-    with pytest.raises(AccessProblem) as error:
-        await submit(late, None, SubmissionBody.model_validate(sent), None)
-    assert (error.value.code, error.value.status) == ("expired_denial", 410)
+    late = production_gateway(point.agent.rig, lambda: deps.clock() + timedelta(seconds=DENIAL_SECONDS))
+    async with enforcement_point(CallRig(late)) as own:
+        assert problem(await own.http.post(REQUESTS, json=sent)) == (410, "expired_denial")
 
 
 async def test_a_key_is_one_request(point: EnforcementPoint) -> None:

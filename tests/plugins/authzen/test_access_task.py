@@ -6,9 +6,10 @@ from typing import Any, cast
 
 from tables import table
 
+from signoff.calls import Question
 from signoff.contracts.responses import CallAnswer
+from signoff.gateway.signed_state import StateSealer
 from signoff.plugins.authzen.access_task import AUTO_SECONDS, AccessTaskView, find_approval
-from signoff.store.request_reader import LoadedRequest
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 ARGS = {"order": "A7", "euro": 200}
@@ -30,7 +31,7 @@ class Loaded:
 def a_view(state: str, request: str = "", args: Any = None, **fields: Any) -> AccessTaskView:
     """A task whose call stands so, and whose request so where people were asked."""
     answer = CallAnswer.model_validate({"id": "main.s.t", "state": state, "tool": "refund"} | fields)
-    asked = cast(LoadedRequest, Loaded(Decided(request), args or ARGS)) if request else None
+    asked = cast(Question, Loaded(Decided(request), args or ARGS)) if request else None
     return AccessTaskView("coder", answer, ARGS, find_approval(answer, asked, ARGS, NOW))
 
 
@@ -60,13 +61,13 @@ def a_view(state: str, request: str = "", args: Any = None, **fields: Any) -> Ac
 )
 def test_the_status_follows_from_the_call(view: AccessTaskView, status: str) -> None:
     assert view.status == status
-    told = view.as_json(b"k" * 32, "https://signoff.example.com/access/v1/requests")
+    told = view.as_json(StateSealer(b"k" * 32), "https://signoff.example.com/access/v1/requests")
     assert ("result" in told) is (status == "approved")
     assert ("cancel" in told["task"].get("links", {})) is (status == "pending")
 
 
 def test_an_approval_says_until_when_it_counts() -> None:
-    key = b"k" * 32
+    key = StateSealer(b"k" * 32)
     until = {
         state: a_view(*state).approval_json(key)["approved_until"]
         for state in (("permitted", "approved"), ("permitted",), ("used",))
@@ -77,7 +78,7 @@ def test_an_approval_says_until_when_it_counts() -> None:
 
 
 def test_an_id_is_the_same_each_time_and_never_that_of_the_call() -> None:
-    told = [a_view("permitted").as_json(b"k" * 32, "https://x") for _ in range(2)]
+    told = [a_view("permitted").as_json(StateSealer(b"k" * 32), "https://x") for _ in range(2)]
     assert told[0] == told[1]
     assert told[0]["task"]["id"] != told[0]["result"]["approval"]["id"]
-    assert told[0]["task"]["id"] != a_view("permitted").as_json(b"j" * 32, "https://x")["task"]["id"]
+    assert told[0]["task"]["id"] != a_view("permitted").as_json(StateSealer(b"j" * 32), "https://x")["task"]["id"]

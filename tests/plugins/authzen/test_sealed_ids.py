@@ -2,8 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gateway_rig import PEOPLE
-
+from signoff.gateway.signed_state import StateSealer
 from signoff.plugins.authzen.asked_call import AskedCall
 from signoff.plugins.authzen.sealed_ids import (
     DENIAL_SECONDS,
@@ -16,9 +15,9 @@ from signoff.plugins.authzen.sealed_ids import (
     seal_task,
 )
 
-KEY = b"k" * 32
+KEY = StateSealer(b"k" * 32)
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
-ASKED = AskedCall("main", "coder", PEOPLE[0], "refund", {"euro": 20})
+ASKED = AskedCall("main", "coder", "guest", "refund", {"euro": 20})
 CALL = SealedCall("main.s.t", "coder")
 
 
@@ -37,4 +36,4 @@ def test_an_id_opens_what_it_was_sealed_for_alone() -> None:
         for each in (*strange, "", "x", "e30.AAAA"):
             assert opens(KEY, each) is None
     assert open_denial(KEY, task) is None
-    assert open_task(b"j" * 32, task) is None
+    assert open_task(StateSealer(b"j" * 32), task) is None

@@ -12,15 +12,12 @@ from signoff.contracts.responses import ApprovalRequestPart
 from signoff.gateway.aap.request_body import CreateBody, OutcomeReport
 from signoff.gateway.auth.dependencies import OPEN, TokenAccess
 from signoff.gateway.auth.route_table import RouteTable
-from signoff.plugins.authzen.evaluation_body import EvaluationBody, SubmissionBody
 
 router = APIRouter(include_in_schema=False)
 _BODIES: Final[tuple[type[BaseModel], ...]] = (
     DecisionDraft,
     ApprovalResponseBody,
     ApprovalRequestPart,
-    EvaluationBody,
-    SubmissionBody,
     CreateBody,
     OutcomeReport,
 )

@@ -2,18 +2,23 @@
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
 
 from starlette.requests import Request
 
-from signoff.calls.agent_calls import MOVING, CallHandle, Watch
+from signoff.calls.agent_calls import MOVING, Asker, CallHandle, Judgement, Question, Sealer, Watch
 from signoff.contracts.activity_messages import UseReply
 from signoff.contracts.errors import BadRequest, Refused, SignoffError, StoreUnavailable
+from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer, PermitAnswer
 from signoff.gateway.auth.caller import caller_of, own_tenant
 from signoff.gateway.auth.dependencies import access_of_request
+from signoff.gateway.calls.call_judge import judge_call
 from signoff.gateway.calls.call_proposer import (
     agent_of,
+    asker_of,
     find_call,
     hand_out,
     name_call,
@@ -21,7 +26,14 @@ from signoff.gateway.calls.call_proposer import (
     remarks_of,
     unname_call,
 )
-from signoff.gateway.calls.call_reader import begin_answer, confirm_call, load_call, make_used_answer
+from signoff.gateway.calls.call_reader import (
+    begin_answer,
+    confirm_call,
+    find_request,
+    load_call,
+    load_value,
+    make_used_answer,
+)
 from signoff.gateway.calls.call_refusals import note_refused_request
 from signoff.gateway.calls.call_wait import wait_for_call
 from signoff.gateway.calls.call_withdrawal import withdraw
@@ -29,6 +41,7 @@ from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.permit_service import read_permit, use_id, use_permit
 from signoff.gateway.calls.report_service import report_outcome
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.signed_state import plugin_sealer
 
 
 @dataclass(frozen=True)
@@ -45,6 +58,16 @@ class OwnCall:
     def id(self) -> str:
         """The name of the call."""
         return self.turn.name
+
+    @property
+    def agent(self) -> str:
+        """The agent whose call it is."""
+        return self.turn.given.actor
+
+    @property
+    def user(self) -> str:
+        """The person in whose name it was proposed."""
+        return self.turn.requester.user
 
 
 class OwnCalls:
@@ -122,6 +145,36 @@ class OwnCalls:
         """See `AgentCalls`."""
         await hand_out(self._deps, self._own(call).turn)
 
+    async def arguments(self, call: CallHandle) -> dict[str, Any]:
+        """See `AgentCalls`."""
+        turn = self._own(call).turn
+        found: dict[str, Any] = await load_value(self._deps, turn, turn.call.args)
+        return found
+
+    async def question(self, call: CallHandle) -> Question | None:
+        """See `AgentCalls`."""
+        asked = await find_request(self._deps, self._own(call).turn)
+        return None if asked is None else Question(asked.request, asked.args)
+
+    def asker(self, agent: str | None = None, user: str | None = None) -> Asker:
+        """See `AgentCalls`."""
+        tenant, name, person = self._asker(agent, user)
+        return Asker(tenant, name, person.id)
+
+    async def judge(
+        self, tool: str, args: dict[str, Any], *, agent: str | None = None, user: str | None = None
+    ) -> Judgement:
+        """See `AgentCalls`."""
+        return await judge_call(self._deps, *self._asker(agent, user), tool, args)
+
+    async def sealer(self, name: str) -> Sealer:
+        """See `AgentCalls`."""
+        return await plugin_sealer(self._deps.store, name)
+
+    def now(self) -> datetime:
+        """See `AgentCalls`."""
+        return self._deps.clock()
+
     def remarks(self, tool: str) -> frozenset[str]:
         """See `AgentCalls`."""
         return remarks_of(self._deps, tool)
@@ -129,6 +182,11 @@ class OwnCalls:
     async def note_refusal(self, error: SignoffError, tool: str = "") -> None:
         """See `AgentCalls`."""
         await note_refused_request(self._request, error, tool)
+
+    def _asker(self, agent: str | None, user: str | None) -> tuple[str, str, Person]:
+        tenant = own_tenant(self._caller, None)
+        name, declared = agent_of(self._deps, self._caller, agent)
+        return tenant, name, asker_of(self._deps, declared, user, tenant)
 
     def _own(self, call: CallHandle) -> OwnCall:
         if not isinstance(call, OwnCall) or call.owner is not self:
@@ -153,6 +211,9 @@ class OwnCalls:
 
 class GatewayCalls:
     """Makes the calls of each request; see `ExternalCalls`."""
+
+    def __init__(self, public_url: str) -> None:
+        self.public_url = public_url
 
     def of(self, request: Request) -> OwnCalls:
         """See `ExternalCalls`."""

@@ -32,8 +32,6 @@ PEERS: Final = "/a2a/"
 """Begins the addresses at which other agents speak to actors."""
 MCP: Final = "/mcp/"
 """Begins the addresses at which external agents speak MCP."""
-ACCESS: Final = "/access/"
-"""Begins the addresses at which policy enforcement points ask."""
 AAP: Final = "/aap/"
 """Begins the addresses at which adapters of the Agent Approval Protocol ask."""
 RESOURCE: Final = "/.well-known/oauth-protected-resource"
@@ -133,9 +131,7 @@ class RequestGuard:
         # that withdraws a request or uses an approval has nothing to send either.
         is_bare = method == "DELETE" and path.startswith((MCP, AAP))
         is_bare |= path.startswith(AAP) and path.endswith(_CONSUME) and headers.get("content-length", "0") == "0"
-        takes_json = path.startswith((API, PEERS, MCP, ACCESS, AAP)) or any(
-            each.has_path(path) for each in self._plugins
-        )
+        takes_json = path.startswith((API, PEERS, MCP, AAP)) or any(each.has_path(path) for each in self._plugins)
         if takes_json and kind != "application/json" and not is_bare:
             return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
         return None

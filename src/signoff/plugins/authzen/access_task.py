@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
-from signoff.calls.agent_calls import MOVING
+from signoff.calls import MOVING, Question, Sealer
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.responses import CallAnswer
 from signoff.plugins.authzen.sealed_ids import SealedCall, seal_approval, seal_task
-from signoff.store.request_reader import LoadedRequest
 
 TaskStatus: TypeAlias = Literal["pending", "approved", "denied", "expired", "cancelled"]
 AUTO_SECONDS: Final = 60.0
@@ -29,7 +28,7 @@ class CallApproval:
 
 
 def find_approval(
-    answer: CallAnswer, asked: LoadedRequest | None, proposed: dict[str, Any], now: datetime
+    answer: CallAnswer, asked: Question | None, proposed: dict[str, Any], now: datetime
 ) -> CallApproval | None:
     """Returns the approval of a call; None where it has none. One that was given is there whatever comes later."""
     if asked is not None:
@@ -73,9 +72,9 @@ class AccessTaskView:
             return "pending"
         return _ENDINGS.get(self.answer.source, "denied")
 
-    def as_json(self, key: bytes, endpoint: str) -> dict[str, Any]:
+    def as_json(self, sealer: Sealer, endpoint: str) -> dict[str, Any]:
         """Returns the task and, of an approved one, its result; `endpoint` is where access is requested."""
-        task_id = seal_task(key, SealedCall(self.answer.id, self.agent))
+        task_id = seal_task(sealer, SealedCall(self.answer.id, self.agent))
         address = f"{endpoint}/{task_id}"
         links = {"ticket": self.answer.page} if self.answer.page else {}
         task: dict[str, Any] = {"id": task_id, "status": self.status, "status_endpoint": address}
@@ -86,15 +85,15 @@ class AccessTaskView:
         task |= {"display": self._display()} | ({"links": links} if links else {})
         if self.status != "approved":
             return {"task": task}
-        return {"task": task, "result": {"mode": "reevaluate", "approval": self.approval_json(key)}}
+        return {"task": task, "result": {"mode": "reevaluate", "approval": self.approval_json(sealer)}}
 
-    def approval_json(self, key: bytes) -> dict[str, str]:
+    def approval_json(self, sealer: Sealer) -> dict[str, str]:
         """Returns the reference by which the call is evaluated anew; its id alone lets nothing pass."""
         if self.approval is None:
             return {}
         at = {} if self.approval.at is None else {"approved_at": self.approval.at.isoformat()}
         return {
-            "id": seal_approval(key, SealedCall(self.answer.id, self.agent)),
+            "id": seal_approval(sealer, SealedCall(self.answer.id, self.agent)),
             **at,
             "approved_until": self.approval.until.isoformat(),
         }

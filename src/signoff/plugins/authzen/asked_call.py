@@ -3,13 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from signoff.calls import AgentCalls
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
 from signoff.contracts.errors import BadRequest, NotFound, Refused, SignoffError
 from signoff.contracts.limits import ARGUMENTS_BYTES
-from signoff.contracts.person import Person
-from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
-from signoff.gateway.calls.call_proposer import agent_of, asker_of
-from signoff.gateway.deps import GatewayDeps
 from signoff.plugins.authzen.evaluation_body import EvaluationBody
 
 TOOL: Final = "tool"
@@ -28,14 +25,14 @@ class AskedCall:
 
     tenant: str
     agent: str
-    person: Person
+    user: str
     tool: str
     args: dict[str, Any]
 
     @property
     def digest(self) -> str:
         """The same for the same call of the same agent in the same name."""
-        return sha256_hex([self.tenant, self.agent, self.person.id, self.tool, self.args])
+        return sha256_hex([self.tenant, self.agent, self.user, self.tool, self.args])
 
 
 class NoSuchCall(Exception):
@@ -52,7 +49,7 @@ class NoSuchCall(Exception):
         return Refused(self.message, code="not_allowed" if self.reason == NOT_ALLOWED else "malformed")
 
 
-def find_call(deps: GatewayDeps, caller: AuthenticatedCaller | None, body: EvaluationBody) -> AskedCall:
+def find_call(calls: AgentCalls, body: EvaluationBody) -> AskedCall:
     """Returns the call that `body` is about. Raises `NoSuchCall`.
 
     The subject is a person for whom the agent of the token may act, or the agent itself; the resource is the tool, and
@@ -63,14 +60,12 @@ def find_call(deps: GatewayDeps, caller: AuthenticatedCaller | None, body: Evalu
     if body.resource.type != TOOL:
         raise NoSuchCall("unknown_resource", f"the resource of a call is of the type `{TOOL}`")
     named, user = _read_subject(body)
-    tenant = own_tenant(caller, None)
     try:
-        agent, declared = agent_of(deps, caller, named)
-        person = asker_of(deps, declared, user, tenant)
+        asker = calls.asker(named, user)
     # One answer for all: nobody is told who else is there.
     except (Refused, NotFound) as error:
         raise NoSuchCall(NOT_ALLOWED, _words(error)) from None
-    return AskedCall(tenant, agent, person, body.resource.id, _read_arguments(body))
+    return AskedCall(*asker, body.resource.id, _read_arguments(body))
 
 
 def _read_subject(body: EvaluationBody) -> tuple[str | None, str | None]:

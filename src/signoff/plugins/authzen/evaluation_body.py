@@ -7,7 +7,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictStr, Val
 from signoff.contracts.errors import BadRequest
 from signoff.contracts.requests import sentence
 from signoff.formats.bounds import bounds_problem
-from signoff.gateway.transport.json_route import read_body
+from signoff.formats.json_reader import NotJson, read_json
 
 _ID_CHARS: Final = 2_000
 _BAD_REQUEST: Final = 400
@@ -75,7 +75,10 @@ B = TypeVar("B", bound=PointBody)
 
 def parse_body(kind: type[B], sent: bytes) -> B:
     """Parses a body. Raises `BadRequest` (400) for one that is none, in a sentence that names the fields."""
-    found = read_body(sent, status=_BAD_REQUEST)
+    try:
+        found = read_json(sent)
+    except NotJson as error:
+        raise BadRequest(f"the body {error}", status=_BAD_REQUEST) from None
     if not isinstance(found, dict):
         raise BadRequest("the body must be a JSON object", status=_BAD_REQUEST)
     if why := bounds_problem(found):

@@ -10,10 +10,11 @@ from starlette.responses import Response
 
 from signoff.contracts.errors import BadRequest
 from signoff.contracts.responses import Fault
-from signoff.gateway.transport.middleware import ACCESS
 
-EVALUATION: Final = f"{ACCESS}v1/evaluation"
-REQUESTS: Final = f"{ACCESS}v1/requests"
+ACCESS: Final = "/access"
+"""Begins the addresses at which policy enforcement points ask."""
+EVALUATION: Final = f"{ACCESS}/v1/evaluation"
+REQUESTS: Final = f"{ACCESS}/v1/requests"
 PROBLEM_TYPE: Final = "urn:openid:authzen:access-request:error:"
 ProblemKind: TypeAlias = Literal[
     "not_requestable", "expired_denial", "invalid_denial_binding", "duplicate_request", "unknown_task",
@@ -74,12 +75,9 @@ class AccessProblem(BadRequest):
         super().__init__(message, status=_STATUS[kind], code=kind)
 
 
-def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[str, str]) -> Response | None:
-    """Returns the answer to a fault in the shape that enforcement points read; None at other addresses."""
-    path = request.url.path
-    if not path.startswith(ACCESS):
-        return None
-    if path == EVALUATION:
+def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[str, str]) -> Response:
+    """Returns the answer to a fault in the shape that enforcement points read."""
+    if request.url.path == EVALUATION:
         response: Response = PlainTextResponse(fault.message, status, headers)
     else:
         kind = f"{PROBLEM_TYPE}{fault.code}" if fault.code in _STATUS else "about:blank"

@@ -1,0 +1,27 @@
+"""Calls judged by the rules alone."""
+
+from call_rig import CallRig
+from gateway_rig import PEOPLE
+
+from signoff.calls.agent_calls import Judgement
+from signoff.contracts.content import Content
+from signoff.contracts.message import CallPart
+from signoff.gateway.calls.call_judge import judge_call, judgement_of
+from signoff.registry.gates.local_decision import settled_decision
+from signoff.store.freezes import Freezes
+
+
+async def test_while_a_tenant_is_frozen_everything_is_denied(agent: CallRig) -> None:
+    """Also what a rule lets pass, and nothing of it can be requested."""
+    deps, call = agent.rig.deps, ("coder", PEOPLE[0], "refund", {"order": "A7", "euro": 20})
+    await Freezes(deps.store).freeze("cold", reason="a drill", by="boss", also=None)
+    found = await judge_call(deps, "cold", *call)
+    assert (found.decision, found.reason, found.is_requestable) == (False, "frozen", False)
+    assert (await judge_call(deps, "main", *call)).decision
+
+
+def test_what_only_a_proposal_can_tell_is_requestable() -> None:
+    """What a gate has settled is a denial by its code."""
+    call = CallPart(call="c1.1", tool="refund", args=Content(inline={}))
+    found = settled_decision(call, "caps", "too_many_calls", "enough")
+    assert judgement_of(found) == Judgement(False, "too_many_calls", "enough")
