@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from signoff.calls.agent_calls import MOVING as MOVING
     from signoff.calls.agent_calls import SETTLED as SETTLED
     from signoff.calls.agent_calls import AgentCalls as AgentCalls
-    from signoff.calls.agent_calls import Asker as Asker
+    from signoff.calls.agent_calls import AgentIdentity as AgentIdentity
+    from signoff.calls.agent_calls import AskedQuestion as AskedQuestion
     from signoff.calls.agent_calls import CallHandle as CallHandle
     from signoff.calls.agent_calls import Judgement as Judgement
-    from signoff.calls.agent_calls import Question as Question
     from signoff.calls.agent_calls import Sealer as Sealer
     from signoff.calls.call_naming import naming as naming
     from signoff.calls.dependency import Calls as Calls
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "AgentCalls": "signoff.calls.agent_calls",
-    "Asker": "signoff.calls.agent_calls",
+    "AgentIdentity": "signoff.calls.agent_calls",
     "CallBody": "signoff.contracts.requests",
     "CallHandle": "signoff.calls.agent_calls",
     "Calls": "signoff.calls.dependency",
@@ -29,7 +29,7 @@ _MODULES = {
     "MOVING": "signoff.calls.agent_calls",
     "OutcomeBody": "signoff.contracts.requests",
     "PublicUrl": "signoff.calls.dependency",
-    "Question": "signoff.calls.agent_calls",
+    "AskedQuestion": "signoff.calls.agent_calls",
     "SETTLED": "signoff.calls.agent_calls",
     "Sealer": "signoff.calls.agent_calls",
     "naming": "signoff.calls.call_naming",

@@ -19,7 +19,7 @@ Watch: TypeAlias = Callable[[CallAnswer], Awaitable[bool]]
 """Sees the call at each look of a wait. It returns whether to go on."""
 
 
-class Asker(NamedTuple):
+class AgentIdentity(NamedTuple):
     """In whose name an agent asks."""
 
     tenant: str
@@ -37,7 +37,7 @@ class Judgement(NamedTuple):
     is_requestable: bool = False
 
 
-class Question(NamedTuple):
+class AskedQuestion(NamedTuple):
     """What people were asked about a call, and the arguments that they saw or wrote."""
 
     request: ApprovalRequest
@@ -157,11 +157,11 @@ class AgentCalls(Protocol):
         """Return the arguments that were proposed."""
         ...
 
-    async def question(self, call: CallHandle) -> Question | None:
+    async def question(self, call: CallHandle) -> AskedQuestion | None:
         """Return what people were asked; None if nobody was."""
         ...
 
-    def asker(self, agent: str | None = None, user: str | None = None) -> Asker:
+    def asker(self, agent: str | None = None, user: str | None = None) -> AgentIdentity:
         """Return in whose name the agent asks.
 
         Raises `Refused` for another agent, and for a person for whom it may not act.

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from tables import table
 
-from signoff.calls import Question
+from signoff.calls import AskedQuestion
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.signed_state import StateSealer
 from signoff.plugins.authzen.access_task import AUTO_SECONDS, AccessTaskView, find_approval
@@ -31,7 +31,7 @@ class Loaded:
 def a_view(state: str, request: str = "", args: Any = None, **fields: Any) -> AccessTaskView:
     """A task whose call stands so, and whose request so where people were asked."""
     answer = CallAnswer.model_validate({"id": "main.s.t", "state": state, "tool": "refund"} | fields)
-    asked = cast(Question, Loaded(Decided(request), args or ARGS)) if request else None
+    asked = cast(AskedQuestion, Loaded(Decided(request), args or ARGS)) if request else None
     return AccessTaskView("coder", answer, ARGS, find_approval(answer, asked, ARGS, NOW))
 
 

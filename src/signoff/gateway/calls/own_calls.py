@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from signoff.calls.agent_calls import MOVING, Asker, CallHandle, Judgement, Question, Sealer, Watch
+from signoff.calls.agent_calls import MOVING, AgentIdentity, AskedQuestion, CallHandle, Judgement, Sealer, Watch
 from signoff.contracts.activity_messages import UseReply
 from signoff.contracts.errors import BadRequest, Refused, SignoffError, StoreUnavailable
 from signoff.contracts.person import Person
@@ -151,15 +151,15 @@ class OwnCalls:
         found: dict[str, Any] = await load_value(self._deps, turn, turn.call.args)
         return found
 
-    async def question(self, call: CallHandle) -> Question | None:
+    async def question(self, call: CallHandle) -> AskedQuestion | None:
         """See `AgentCalls`."""
         asked = await find_request(self._deps, self._own(call).turn)
-        return None if asked is None else Question(asked.request, asked.args)
+        return None if asked is None else AskedQuestion(asked.request, asked.args)
 
-    def asker(self, agent: str | None = None, user: str | None = None) -> Asker:
+    def asker(self, agent: str | None = None, user: str | None = None) -> AgentIdentity:
         """See `AgentCalls`."""
         tenant, name, person = self._asker(agent, user)
-        return Asker(tenant, name, person.id)
+        return AgentIdentity(tenant, name, person.id)
 
     async def judge(
         self, tool: str, args: dict[str, Any], *, agent: str | None = None, user: str | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
-from signoff.calls import MOVING, Question, Sealer
+from signoff.calls import MOVING, AskedQuestion, Sealer
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.responses import CallAnswer
 from signoff.plugins.authzen.sealed_ids import SealedCall, seal_approval, seal_task
@@ -28,7 +28,7 @@ class CallApproval:
 
 
 def find_approval(
-    answer: CallAnswer, asked: Question | None, proposed: dict[str, Any], now: datetime
+    answer: CallAnswer, asked: AskedQuestion | None, proposed: dict[str, Any], now: datetime
 ) -> CallApproval | None:
     """Returns the approval of a call; None where it has none. One that was given is there whatever comes later."""
     if asked is not None:
