@@ -127,7 +127,7 @@ LONGEST = {
     "workflows/test_turn_handlers.py": 16,
     "test_failures.py": 15,
     "store/test_request_reader.py": 15,
-    "gateway/aap/test_approval_requests.py": 14,
+    "plugins/aap/test_approval_requests.py": 14,
     "gateway/calls/test_two_gateways.py": 14,
     "cli/test_cli_production.py": 13,
 }

@@ -30,7 +30,7 @@ LINKED = ("activities", "registry", "worker.py", "workflows")
 REGISTRY_HOSTS = ("pypi" + ".org", "python" + "hosted.org", "registry.npm" + "js.org", "proxy.go" + "lang.org")
 MODULES_IN_A_DIRECTORY = 25
 OWN_JSON = {
-    "gateway/aap/approval_request.py": "the gateway wrote it into the store",
+    "plugins/aap/approval_request.py": "the gateway wrote it into the store",
     "gateway/codec/payload_masks.py": "a payload of a history, which is shown and not acted on",
     "gateway/pages/turn_view.py": "the record's own facts",
     "gateway/signed_state.py": "sealed by the gateway",

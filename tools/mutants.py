@@ -87,10 +87,10 @@ AREAS = {
     ),
     "policy": Area(("policy/*.py",), ("policy",)),
     "external": Area(
-        ("workflows/external_permit.py", "gateway/aap/approval_request.py", "gateway/aap/request_body.py"),
+        ("workflows/external_permit.py", "plugins/aap/approval_request.py", "plugins/aap/request_body.py"),
         (
-            *("workflows/test_external_permit.py", "gateway/aap/test_approval_request.py"),
-            "gateway/aap/test_request_body.py",
+            *("workflows/test_external_permit.py", "plugins/aap/test_approval_request.py"),
+            "plugins/aap/test_request_body.py",
         ),
     ),
     "client": Area(

@@ -22,7 +22,7 @@ RUN_BY = {
     ("external-calls.md", "Claude Code, by MCP"): ("tests/gateway/mcp/test_documented_hosts.py", BELOW),
     ("external-calls.md", "Codex"): ("tests/plugins/hooks/test_documented_hooks.py", BELOW),
     ("external-calls.md", "Agent Approval Protocol"): (
-        "tests/gateway/aap/test_aap_document.py",
+        "tests/plugins/aap/test_aap_document.py",
         'example("external-calls.md", "{}")',
     ),
     # Tests of callbacks have manifests of their own, with their own receivers; that of the page is loaded.

@@ -29,8 +29,6 @@ from signoff.engine.turn_client import TurnClient
 from signoff.engine.worker_watch import WorkerWatch
 from signoff.gateway.a2a import routes as peer_routes
 from signoff.gateway.a2a.agent_card import AgentCards
-from signoff.gateway.aap import routes as approval_routes
-from signoff.gateway.aap.problems import answer_fault as answer_adapter_fault
 from signoff.gateway.act_spans import TraceHeadersMiddleware
 from signoff.gateway.api import (
     approvals,
@@ -82,6 +80,8 @@ from signoff.gateway.transport.body_limit import BodyLimit
 from signoff.gateway.transport.middleware import AAP, MCP, PEERS, RESOURCE, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
+from signoff.plugins.aap import routes as approval_routes
+from signoff.plugins.aap.problems import answer_fault as answer_adapter_fault
 from signoff.plugins.router import PluginRouter
 from signoff.registry.installation import load_installation
 from signoff.settings import (

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from signoff.contracts.requests import ApprovalResponseBody, DecisionDraft
 from signoff.contracts.responses import ApprovalRequestPart
-from signoff.gateway.aap.request_body import CreateBody, OutcomeReport
 from signoff.gateway.auth.dependencies import OPEN, TokenAccess
 from signoff.gateway.auth.route_table import RouteTable
+from signoff.plugins.aap.request_body import CreateBody, OutcomeReport
 
 router = APIRouter(include_in_schema=False)
 _BODIES: Final[tuple[type[BaseModel], ...]] = (

@@ -8,7 +8,7 @@ from aap_schemas import answer_problems
 from tables import table
 
 from signoff.contracts.responses import CallAnswer
-from signoff.gateway.aap.approval_request import ApprovalRequestView, GivenRequest
+from signoff.plugins.aap.approval_request import ApprovalRequestView, GivenRequest
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.request_reader import LoadedRequest
 from signoff.store.tickets import Ticket

@@ -9,8 +9,8 @@ from tables import table
 
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.limits import ARGUMENTS_BYTES
-from signoff.gateway.aap.problems import ApprovalProblem
-from signoff.gateway.aap.request_body import CONTEXT_BYTES, CreateBody, OutcomeReport, parse_body
+from signoff.plugins.aap.problems import ApprovalProblem
+from signoff.plugins.aap.request_body import CONTEXT_BYTES, CreateBody, OutcomeReport, parse_body
 
 GOOD: dict[str, Any] = {"tool": "refund", "arguments": {"euro": 20}, "timeout": "10m"}
 

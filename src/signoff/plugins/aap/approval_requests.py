@@ -16,9 +16,6 @@ from signoff.contracts.requests import CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer
 from signoff.formats.durations import seconds
 from signoff.formats.nearest_name import quote_name
-from signoff.gateway.aap.approval_request import ApprovalRequestView, GivenRequest
-from signoff.gateway.aap.problems import ApprovalProblem, ProblemCode
-from signoff.gateway.aap.request_body import CreateBody, OutcomeReport
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.calls.call_proposer import CALLS, LONGEST_SECONDS, agent_of, asker_of, propose
 from signoff.gateway.calls.call_reader import find_request, load_call, own_tickets, read_call
@@ -31,6 +28,9 @@ from signoff.gateway.calls.report_service import report_outcome
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.session_names import own_session
 from signoff.gateway.transport.middleware import AAP
+from signoff.plugins.aap.approval_request import ApprovalRequestView, GivenRequest
+from signoff.plugins.aap.problems import ApprovalProblem, ProblemCode
+from signoff.plugins.aap.request_body import CreateBody, OutcomeReport
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.store.call_joins import CallJoins
 from signoff.store.tickets import Ticket

@@ -12,7 +12,7 @@ from signoff.contracts.requests import sentence
 from signoff.formats.bounds import SEND_IN_PARTS, bounds_problem, bounds_remedy
 from signoff.formats.durations import seconds
 from signoff.formats.json_reader import NotJson, read_json
-from signoff.gateway.aap.problems import ApprovalProblem
+from signoff.plugins.aap.problems import ApprovalProblem
 
 CONTEXT_BYTES: Final = 16 * KIB
 """Bytes of the context that an adapter may send, and of the agent's reasoning."""

@@ -9,11 +9,11 @@ from fastapi.responses import JSONResponse
 
 from signoff.calls.call_naming import naming
 from signoff.formats.durations import seconds
-from signoff.gateway.aap.approval_request import ApprovalRequestView
-from signoff.gateway.aap.approval_requests import ApprovalRequests
-from signoff.gateway.aap.problems import PROBLEMS, REQUEST_ID, ApprovalProblem
-from signoff.gateway.aap.request_body import AdapterBody, CreateBody, OutcomeReport, parse_body, read_duration
 from signoff.gateway.auth.dependencies import Deps, TokenAgent
+from signoff.plugins.aap.approval_request import ApprovalRequestView
+from signoff.plugins.aap.approval_requests import ApprovalRequests
+from signoff.plugins.aap.problems import PROBLEMS, REQUEST_ID, ApprovalProblem
+from signoff.plugins.aap.request_body import AdapterBody, CreateBody, OutcomeReport, parse_body, read_duration
 
 WAIT_SECONDS: Final = 30.0
 """The longest that a request is waited for at once."""
