@@ -44,6 +44,34 @@ class AskedQuestion(NamedTuple):
     args: Mapping[str, Any]
 
 
+class CallUse(NamedTuple):
+    """The use of a call's permit."""
+
+    owner: str
+    """The id of the try; see `use_id`."""
+    claimed_at: datetime
+    finished_at: datetime | None
+    """When its outcome was reported."""
+
+
+class CallTerms(NamedTuple):
+    """What the tools of a name say of calls that agents run themselves."""
+
+    is_external: bool
+    """Whether agents alone run it."""
+    asked_seconds: float
+    """How long people have to answer."""
+    usable_seconds: float
+    """How long an approval can be used."""
+
+
+class Kept(NamedTuple):
+    """A value that was kept under a key."""
+
+    value: str
+    is_new: bool
+
+
 class Sealer(Protocol):
     """Seals values that a client carries. The client can read them, and cannot change them."""
 
@@ -72,6 +100,11 @@ class CallHandle(Protocol):
     @property
     def user(self) -> str:
         """The person in whose name it was proposed."""
+        ...
+
+    @property
+    def begun_at(self) -> datetime | None:
+        """When it was proposed first."""
         ...
 
     @property
@@ -159,6 +192,26 @@ class AgentCalls(Protocol):
 
     async def question(self, call: CallHandle) -> AskedQuestion | None:
         """Return what people were asked; None if nobody was."""
+        ...
+
+    async def permit_use(self, call: CallHandle) -> CallUse | None:
+        """Return the use of the permit; None if it was not used."""
+        ...
+
+    async def keep(self, key: str, value: str) -> Kept:
+        """Keep a value for the agent, or return the one that is there. It is deleted as old calls are."""
+        ...
+
+    async def kept(self, key: str) -> str | None:
+        """Return the value that was kept for the agent under a key."""
+        ...
+
+    async def replace(self, key: str, value: str) -> None:
+        """Keep a value for the agent in place of any other."""
+        ...
+
+    def terms(self, tool: str) -> CallTerms:
+        """Return what the tools of a name say."""
         ...
 
     def asker(self, agent: str | None = None, user: str | None = None) -> AgentIdentity:

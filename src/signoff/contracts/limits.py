@@ -269,3 +269,5 @@ FOOTER_LINES: Final = 100
 """Lines below somebody's sign-off that are read; of more it is asked what they mean."""
 FOOTERS_PER_PERSON: Final = 50
 """Blocks below a sign-off that are remembered of one person, so that reading an answer looks at no more."""
+CALL_SECONDS: Final = 30 * 86_400.0
+"""The longest time that an agent may take to report a call that it has used, or give people to answer."""

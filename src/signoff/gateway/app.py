@@ -77,11 +77,9 @@ from signoff.gateway.pages.visitor import Visitors
 from signoff.gateway.plugin_routes import answer_in_dialect, load_plugin_routers, routes_of
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.body_limit import BodyLimit
-from signoff.gateway.transport.middleware import AAP, MCP, PEERS, RESOURCE, ErrorMiddleware, RequestGuard
+from signoff.gateway.transport.middleware import MCP, PEERS, RESOURCE, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
-from signoff.plugins.aap import routes as approval_routes
-from signoff.plugins.aap.problems import answer_fault as answer_adapter_fault
 from signoff.plugins.router import PluginRouter
 from signoff.registry.installation import load_installation
 from signoff.settings import (
@@ -113,7 +111,6 @@ ROUTERS: Final = (
     vendor_routes.router,
     peer_routes.router,
     mcp_endpoint.router,
-    approval_routes.router,
     inbox.router,
     edit.router,
     batch.router,
@@ -303,9 +300,6 @@ def _answer_errors(app: FastAPI, routes: RouteTable, plugins: Sequence[PluginRou
         headers = _challenge(app, request.url.path, fault) if status in (401, 403) else {}
         if (response := answer_in_dialect(plugins, request, fault, status, headers)) is not None:
             return response
-        for answer_own in (answer_adapter_fault,):
-            if (response := answer_own(request, fault, status, headers)) is not None:
-                return response
         if wants_json(request.url.path):
             return JSONResponse(fault.model_dump(), status_code=status, headers=headers)
         return await _error_page(request, fault, status)
@@ -368,7 +362,6 @@ def _wants_json(path: str) -> bool:
             CHANNELS,
             PEERS,
             MCP,
-            AAP,
             "/.well-known/",
             "/healthz",
             "/readyz",

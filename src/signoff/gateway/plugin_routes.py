@@ -47,7 +47,7 @@ def routes_of(router: PluginRouter) -> tuple[BaseRoute, ...]:
             summary=each.summary,
             status_code=each.status,
             responses=dict(each.responses),
-            dependencies=[Depends(_access(each))],
+            dependencies=[Depends(_access(each)), *map(Depends, each.dependencies)],
             openapi_extra=_extra(each),
         )
     return tuple(made.routes)

@@ -1,12 +1,13 @@
 """Routes of a plugin. The gateway mounts them behind its own sign-in, guard and limits."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import compile_path
 
 from signoff.contracts.responses import Fault
 
@@ -32,6 +33,10 @@ class PluginRoute:
     """The status of success, if it is not 200."""
     body: type[BaseModel] | None = None
     """The shape of a body that the function reads itself, for the API's description."""
+    takes_nothing: bool = False
+    """Whether a request may come without a body, which is JSON otherwise."""
+    dependencies: Sequence[Callable[..., Any]] = ()
+    """More dependencies of FastAPI, which run before the function."""
     responses: Mapping[int | str, dict[str, Any]] = field(default_factory=dict)
     """More answers, for the API's description."""
 
@@ -49,6 +54,10 @@ class PluginRouter:
         self.fault = fault
         self.routes: list[PluginRoute] = []
 
+    def add(self, method: str, path: str, function: Callable[..., Any], *, summary: str, **options: Any) -> None:
+        """Add a route. `options` are fields of `PluginRoute`."""
+        self.routes.append(PluginRoute(method, f"{self.prefix}{path}", function, summary, **options))
+
     def get(self, path: str, *, summary: str, **options: Any) -> Callable[[F], F]:
         """Add a route that changes nothing. `options` are fields of `PluginRoute`."""
         return self._adder("GET", path, summary, options)
@@ -61,9 +70,17 @@ class PluginRouter:
         """Return whether an address lies below the prefix."""
         return path == self.prefix or path.startswith(f"{self.prefix}/")
 
+    def takes_nothing(self, method: str, path: str) -> bool:
+        """Return whether a request to an address below the prefix may come without a body."""
+        # A browser sends no DELETE to another site before it has asked.
+        return method == "DELETE" or any(
+            each.takes_nothing and each.method == method and compile_path(each.path)[0].match(path)
+            for each in self.routes
+        )
+
     def _adder(self, method: str, path: str, summary: str, options: Mapping[str, Any]) -> Callable[[F], F]:
         def add(function: F) -> F:
-            self.routes.append(PluginRoute(method, f"{self.prefix}{path}", function, summary, **options))
+            self.add(method, path, function, summary=summary, **options)
             return function
 
         return add

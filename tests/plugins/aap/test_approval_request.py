@@ -7,22 +7,19 @@ from typing import Any
 from aap_schemas import answer_problems
 from tables import table
 
+from signoff.calls import AskedQuestion, CallUse
 from signoff.contracts.responses import CallAnswer
 from signoff.plugins.aap.approval_request import ApprovalRequestView, GivenRequest
-from signoff.store.questions.approval_rows import ApprovalRows
-from signoff.store.request_reader import LoadedRequest
-from signoff.store.tickets import Ticket
 from signoff.testing import a_request
-from signoff.testing.builders import a_question
 
 AT = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
 BODY = {"tool": "refund", "arguments": {"euro": 20}, "timeout": "10m"}
 ID = "7ab8c8ec-7b2d-4fd6-9b52-752f9515eb71"
-GIVEN = GivenRequest(ID, BODY, AT, AT + timedelta(minutes=10), AT + timedelta(hours=1))
+GIVEN = GivenRequest(ID, BODY, AT, AT + timedelta(minutes=10), AT + timedelta(hours=1), "main.s.t")
 CALL = CallAnswer(id="main.s.t", state="waiting", tool="refund")
 
 
-def as_told(answer: dict[str, Any], ticket: Ticket | None = None) -> dict[str, Any]:
+def as_told(answer: dict[str, Any], ticket: CallUse | None = None) -> dict[str, Any]:
     """What an adapter is told of a call about which nobody was asked."""
     view = ApprovalRequestView(GIVEN, CALL.model_copy(update=answer), None, ticket)
     found = view.as_json()
@@ -55,8 +52,7 @@ def test_each_state_of_a_call_is_one_of_its_request(answer: dict[str, Any], stat
 
 def test_a_use_is_never_before_its_decision() -> None:
     early = AT - timedelta(seconds=5)
-    times = {"claimed_at": early, "finished_at": early}
-    ticket = Ticket(key="k", workflow="w", call="c1.1", tool="refund", owner="use", state="claimed", **times)
+    ticket = CallUse("use", early, early)
     used = as_told({"state": "ended", "code": "ok", "result": "done"}, ticket)
     assert used["consumption"] == {
         "consumed_at": used["decision"]["decided_at"],
@@ -80,8 +76,7 @@ def test_what_was_given_is_kept_as_it_was() -> None:
 
 def asked_view(call: dict[str, Any], args: dict[str, Any], **request: Any) -> dict[str, Any]:
     """What an adapter is told of a call about which people were asked."""
-    rows = ApprovalRows((a_question(),), (), AT)
-    asked = LoadedRequest(a_request(**request), args, {}, rows)
+    asked = AskedQuestion(a_request(**request), args)
     found = ApprovalRequestView(GIVEN, CALL.model_copy(update=call), asked, None).as_json()
     assert answer_problems(200, {"x-request-id": ID}, found) == []
     return found

@@ -11,15 +11,12 @@ from signoff.contracts.requests import ApprovalResponseBody, DecisionDraft
 from signoff.contracts.responses import ApprovalRequestPart
 from signoff.gateway.auth.dependencies import OPEN, TokenAccess
 from signoff.gateway.auth.route_table import RouteTable
-from signoff.plugins.aap.request_body import CreateBody, OutcomeReport
 
 router = APIRouter(include_in_schema=False)
 _BODIES: Final[tuple[type[BaseModel], ...]] = (
     DecisionDraft,
     ApprovalResponseBody,
     ApprovalRequestPart,
-    CreateBody,
-    OutcomeReport,
 )
 _REFERENCE = "#/components/schemas/{model}"
 

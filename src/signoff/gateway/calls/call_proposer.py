@@ -14,7 +14,7 @@ from signoff.contracts.call import Callback, ProposedExternalCall
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, same_arguments, sha256_hex
 from signoff.contracts.errors import BadRequest, Conflict, NotFound, Refused, StoreUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, turn_name
-from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
+from signoff.contracts.limits import ARGUMENTS_BYTES, CALL_SECONDS, KIB
 from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody, TurnBody
 from signoff.contracts.turn import TurnInput
@@ -39,8 +39,6 @@ CALLS: Final = uuid.UUID("5b0f7f5e-5d3c-5a7e-9c1b-2f0a4f6f1e11")
 CHANNEL: Final = "call"
 """By which channel a turn of an external agent is asked for."""
 KEY_CHARS: Final = 200
-LONGEST_SECONDS: Final = 30 * 86_400.0
-"""The longest time that an agent may take to report a call that it has used, or give people to answer."""
 RESULT_SECONDS: Final = 0.1
 """How long the result of a call that a rule may allow, and that Signoff runs, is waited for before it is looked at."""
 _USER: Final = "user:"
@@ -348,8 +346,8 @@ def _span(name: str, given: str | float) -> float:
         span = seconds(given)
     except ValueError as error:
         raise BadRequest(f"`{name}`: {error}") from None
-    if not 1.0 <= span <= LONGEST_SECONDS:
-        raise BadRequest(f"`{name}` is between one second and {LONGEST_SECONDS / 86_400:.0f} days")
+    if not 1.0 <= span <= CALL_SECONDS:
+        raise BadRequest(f"`{name}` is between one second and {CALL_SECONDS / 86_400:.0f} days")
     return span
 
 

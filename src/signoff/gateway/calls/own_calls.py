@@ -7,8 +7,21 @@ from typing import Any
 
 from starlette.requests import Request
 
-from signoff.calls.agent_calls import MOVING, AgentIdentity, AskedQuestion, CallHandle, Judgement, Sealer, Watch
+from signoff.calls.agent_calls import (
+    MOVING,
+    AgentIdentity,
+    AskedQuestion,
+    CallHandle,
+    CallTerms,
+    CallUse,
+    Judgement,
+    Kept,
+    Sealer,
+    Watch,
+)
+from signoff.calls.use_id import make_use_id
 from signoff.contracts.activity_messages import UseReply
+from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import BadRequest, Refused, SignoffError, StoreUnavailable
 from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody, OutcomeBody
@@ -33,15 +46,18 @@ from signoff.gateway.calls.call_reader import (
     load_call,
     load_value,
     make_used_answer,
+    own_tickets,
 )
 from signoff.gateway.calls.call_refusals import note_refused_request
 from signoff.gateway.calls.call_wait import wait_for_call
 from signoff.gateway.calls.call_withdrawal import withdraw
 from signoff.gateway.calls.external_turn import ExternalTurn
-from signoff.gateway.calls.permit_service import read_permit, use_id, use_permit
+from signoff.gateway.calls.permit_service import read_permit, use_permit
 from signoff.gateway.calls.report_service import report_outcome
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.signed_state import plugin_sealer
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.store.call_joins import CallJoins
 
 
 @dataclass(frozen=True)
@@ -69,6 +85,11 @@ class OwnCall:
         """The person in whose name it was proposed."""
         return self.turn.requester.user
 
+    @property
+    def begun_at(self) -> datetime | None:
+        """When it was proposed first."""
+        return self.turn.requester.issued_at
+
 
 class OwnCalls:
     """The calls of the agent that sent `request`; see `AgentCalls`."""
@@ -85,7 +106,7 @@ class OwnCalls:
     ) -> OwnCall:
         """See `AgentCalls`."""
         own = body.use if isinstance(body.use, str) else None
-        use = use_id(own) if body.use else ""
+        use = make_use_id(own) if body.use else ""
         turn, reply = await propose(self._deps, body, self._caller, key, use, joins=joins, attended=attended)
         is_new = reply is not None and reply.nonce == turn.requester.nonce
         if not is_new:
@@ -129,7 +150,7 @@ class OwnCalls:
 
     async def use(self, call: CallHandle, key: str | None = None) -> OwnCall:
         """See `AgentCalls`."""
-        return await self._use(self._own(call), use_id(key))
+        return await self._use(self._own(call), make_use_id(key))
 
     async def report(self, call: CallHandle, outcome: OutcomeBody) -> OwnCall:
         """See `AgentCalls`."""
@@ -155,6 +176,38 @@ class OwnCalls:
         """See `AgentCalls`."""
         asked = await find_request(self._deps, self._own(call).turn)
         return None if asked is None else AskedQuestion(asked.request, asked.args)
+
+    async def permit_use(self, call: CallHandle) -> CallUse | None:
+        """See `AgentCalls`."""
+        turn = self._own(call).turn
+        own = own_tickets(turn, await self._deps.store.tickets_of_turn(turn.key.workflow_id))
+        last = own[-1] if own and own[-1].owner else None
+        return None if last is None else CallUse(last.owner, last.claimed_at, last.finished_at)
+
+    async def keep(self, key: str, value: str) -> Kept:
+        """See `AgentCalls`."""
+        found = await self._joins.join(self._key(key), sha256_hex(value), value)
+        return Kept(found.given, found.is_new)
+
+    async def kept(self, key: str) -> str | None:
+        """See `AgentCalls`."""
+        found = await self._joins.read(self._key(key))
+        return None if found is None else found.given
+
+    async def replace(self, key: str, value: str) -> None:
+        """See `AgentCalls`."""
+        while (found := await self.keep(key, value)).value != value:
+            await self._joins.release(self._key(key), sha256_hex(found.value))
+
+    def terms(self, tool: str) -> CallTerms:
+        """See `AgentCalls`."""
+        catalog, tools = self._deps.catalog, self._deps.catalog.tools_named(tool)
+        rules = [catalog.policy(each.activity).rules for each in tools] or [ApprovalPolicy()]
+        return CallTerms(
+            is_external=all(each.is_external for each in tools),
+            asked_seconds=min(each.timeout * (2 if each.on_timeout == "escalate" else 1) for each in rules),
+            usable_seconds=min(each.grant_ttl for each in rules),
+        )
 
     def asker(self, agent: str | None = None, user: str | None = None) -> AgentIdentity:
         """See `AgentCalls`."""
@@ -182,6 +235,15 @@ class OwnCalls:
     async def note_refusal(self, error: SignoffError, tool: str = "") -> None:
         """See `AgentCalls`."""
         await note_refused_request(self._request, error, tool)
+
+    @property
+    def _joins(self) -> CallJoins:
+        return CallJoins(self._deps.store)
+
+    def _key(self, key: str) -> str:
+        # No key of the core's own is made of this word, and none of another agent of this tenant and agent.
+        agent = "" if self._caller is None else self._caller.agent
+        return sha256_hex(["kept", own_tenant(self._caller, None), agent, key])
 
     def _asker(self, agent: str | None, user: str | None) -> tuple[str, str, Person]:
         tenant = own_tenant(self._caller, None)

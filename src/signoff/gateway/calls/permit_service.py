@@ -1,12 +1,10 @@
 """Uses permits of external calls: what is handed out is what the store has a claimed ticket for."""
 
 import asyncio
-import uuid
 from typing import Any, Final
 
 from signoff.approvals.digest import digest_in_context
 from signoff.contracts.activity_messages import UsedPermit, UseReply
-from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import BadRequest, ServerUnavailable
 from signoff.contracts.responses import PermitAnswer
 from signoff.engine.call_client import CallClient
@@ -16,14 +14,6 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.store.tickets import Ticket, digest_of_key
 
 _USED: Final = "this permit was used already"
-_OWN: Final = "key:"
-"""How the id of a try begins that its agent chose."""
-_USE_HEX: Final = 32
-
-
-def use_id(given: str | None) -> str:
-    """Returns the id of a try; without one of the agent's own an id that nobody used before."""
-    return uuid.uuid4().hex if given is None else f"{_OWN}{sha256_hex([given])[:_USE_HEX]}"
 
 
 async def use_permit(deps: GatewayDeps, turn: ExternalTurn, use: str) -> PermitAnswer:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from signoff.calls.agent_calls import MOVING, SETTLED
+from signoff.calls.use_id import make_use_id
 from signoff.contracts.call import CallContext
 from signoff.contracts.errors import BadRequest, NotFound, ServerUnavailable
 from signoff.contracts.ids import show_code
@@ -24,7 +25,6 @@ from signoff.gateway.calls.call_reader import confirm_call, find_request, load_c
 from signoff.gateway.calls.call_wait import wait_for_call
 from signoff.gateway.calls.call_withdrawal import withdraw
 from signoff.gateway.calls.external_turn import ExternalTurn
-from signoff.gateway.calls.permit_service import use_id
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
 from signoff.gateway.mcp.sealed_values import MCP_KEY, ClientSession, RequestBinding
@@ -161,7 +161,7 @@ class ToolCalls:
         if answer.state != "permitted":
             return answer
         # Of several that come for it one is first; the others see it run.
-        await self._calls.use(turn.key, use_id(None))
+        await self._calls.use(turn.key, make_use_id(None))
         return await read_call(self.deps, turn)
 
     async def _leave(self, turn: ExternalTurn) -> None:

@@ -32,13 +32,10 @@ PEERS: Final = "/a2a/"
 """Begins the addresses at which other agents speak to actors."""
 MCP: Final = "/mcp/"
 """Begins the addresses at which external agents speak MCP."""
-AAP: Final = "/aap/"
-"""Begins the addresses at which adapters of the Agent Approval Protocol ask."""
 RESOURCE: Final = "/.well-known/oauth-protected-resource"
 """Begins the addresses at which clients are told who lets them in (RFC 9728)."""
 RETRY_SECONDS: Final = "signoff.retry_seconds"
 """Where a request's scope says after how many seconds it may be sent again, for the header `Retry-After`."""
-_CONSUME: Final = "/consume"
 STATIC: Final = "/static/"
 # No inline script or style: text of a model that ever got past the escaping has nothing to run with.
 _POLICY: Final = (
@@ -127,11 +124,12 @@ class RequestGuard:
             return 403, "cross_site", "requests from other sites are refused"
         # Pages elsewhere may send forms and plain text unasked, but JSON only after a CORS preflight, which fails here.
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        # A client of MCP that ends its session has nothing to send, and is told that this is no method here; an adapter
-        # that withdraws a request or uses an approval has nothing to send either.
-        is_bare = method == "DELETE" and path.startswith((MCP, AAP))
-        is_bare |= path.startswith(AAP) and path.endswith(_CONSUME) and headers.get("content-length", "0") == "0"
-        takes_json = path.startswith((API, PEERS, MCP, AAP)) or any(each.has_path(path) for each in self._plugins)
+        # A client of MCP that ends its session has nothing to send, and is told that this is no method here.
+        is_bare = method == "DELETE" and path.startswith(MCP)
+        plugin = next((each for each in self._plugins if each.has_path(path)), None)
+        if plugin is not None and headers.get("content-length", "0") == "0":
+            is_bare |= plugin.takes_nothing(method, path)
+        takes_json = plugin is not None or path.startswith((API, PEERS, MCP))
         if takes_json and kind != "application/json" and not is_bare:
             return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
         return None

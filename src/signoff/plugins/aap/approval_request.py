@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from signoff.calls.agent_calls import MOVING
+from signoff.calls import MOVING, AskedQuestion, CallUse
 from signoff.contracts.canonical_json import same_arguments
 from signoff.contracts.responses import CallAnswer
-from signoff.store.request_reader import LoadedRequest
-from signoff.store.tickets import Ticket
 
 ApprovalStatus: TypeAlias = Literal["pending", "approved", "denied", "expired", "cancelled"]
 _ENDINGS: Final[Mapping[str, ApprovalStatus]] = {"timeout": "expired", "cancelled": "cancelled"}
@@ -33,17 +31,20 @@ class GivenRequest:
     """Until when people may answer."""
     usable_until: datetime
     """Until when what needs nobody can be used."""
+    call: str
+    """The name of its call."""
 
     def dump(self) -> str:
         """Writes it for the store."""
         times = [each.isoformat() for each in (self.created_at, self.deadline_at, self.usable_until)]
-        return json.dumps([self.body, *times], ensure_ascii=False, separators=(",", ":"))
+        return json.dumps([self.body, *times, self.call], ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def load(cls, request_id: str, given: str) -> "GivenRequest":
         """Reads what `dump` wrote."""
-        body, *times = json.loads(given)
-        return cls(request_id, body, *map(datetime.fromisoformat, times))
+        body, *times, call = json.loads(given)
+        created, deadline, usable = map(datetime.fromisoformat, times)
+        return cls(request_id, body, created, deadline, usable, call)
 
 
 class ApprovedCall(NamedTuple):
@@ -63,10 +64,10 @@ class ApprovalRequestView:
     """What was asked for."""
     answer: CallAnswer
     """How its call stands."""
-    asked: LoadedRequest | None
+    asked: AskedQuestion | None
     """The question to people; None where there was none."""
-    ticket: Ticket | None
-    """The ticket by which its permit was used; None of one that was not."""
+    ticket: CallUse | None
+    """The use of its permit; None of one that was not used."""
 
     @property
     def approval(self) -> ApprovedCall | None:

@@ -11,8 +11,6 @@ from starlette.responses import Response
 
 from signoff.contracts.errors import BadRequest
 from signoff.contracts.responses import Fault
-from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.transport.middleware import AAP
 
 REQUEST_ID: Final = "x-request-id"
 ProblemCode: TypeAlias = Literal[
@@ -55,7 +53,7 @@ _ERROR: Final[dict[str, Any]] = {
 }
 _SCHEMA: Final = {"application/json": {"schema": _ERROR}}
 PROBLEMS: Final[Mapping[int | str, dict[str, Any]]] = MappingProxyType(
-    FAULTS | {status: {"description": "Refused, with why.", "content": _SCHEMA} for status in (400, *_KINDS)}
+    {status: {"description": "Refused, with why.", "content": _SCHEMA} for status in (400, *_KINDS)}
 )
 """What the API's description says of requests that are refused."""
 _MALFORMED: Final = 400
@@ -69,10 +67,8 @@ class ApprovalProblem(BadRequest):
         super().__init__(message, status=_STATUS[code], code=code)
 
 
-def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[str, str]) -> Response | None:
-    """Returns the answer to a fault in the shape that adapters read; None at other addresses."""
-    if not request.url.path.startswith(AAP):
-        return None
+def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[str, str]) -> Response:
+    """Returns the answer to a fault in the shape that adapters read."""
     status = _MALFORMED if status in _BAD_BODY else status
     exchange = str(uuid.uuid4())
     kind = _KINDS.get(status, "invalid_request")

@@ -4,15 +4,15 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, NamedTuple
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import Depends, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from signoff.calls.call_naming import naming
+from signoff.calls import Calls, naming
 from signoff.formats.durations import seconds
-from signoff.gateway.auth.dependencies import Deps, TokenAgent
+from signoff.plugins import PluginRouter
 from signoff.plugins.aap.approval_request import ApprovalRequestView
 from signoff.plugins.aap.approval_requests import ApprovalRequests
-from signoff.plugins.aap.problems import PROBLEMS, REQUEST_ID, ApprovalProblem
+from signoff.plugins.aap.problems import PROBLEMS, REQUEST_ID, ApprovalProblem, answer_fault
 from signoff.plugins.aap.request_body import AdapterBody, CreateBody, OutcomeReport, parse_body, read_duration
 
 WAIT_SECONDS: Final = 30.0
@@ -23,12 +23,12 @@ Key = Annotated[
 Wait = Annotated[str | None, Query(description="How long to wait for people, as `25s`; at most 30 seconds.")]
 
 
-async def _of_agent(agent: str, request: Request, deps: Deps, caller: TokenAgent) -> None:
-    request.state.approval_requests = ApprovalRequests.of(deps, caller, agent, None, request)
+async def _of_agent(agent: str, request: Request, calls: Calls) -> None:
+    request.state.approval_requests = ApprovalRequests(calls, calls.asker(agent))
 
 
-async def _of_agent_for_user(agent: str, user: str, request: Request, deps: Deps, caller: TokenAgent) -> None:
-    request.state.approval_requests = ApprovalRequests.of(deps, caller, agent, user, request)
+async def _of_agent_for_user(agent: str, user: str, request: Request, calls: Calls) -> None:
+    request.state.approval_requests = ApprovalRequests(calls, calls.asker(agent, user))
 
 
 async def _own_requests(request: Request) -> ApprovalRequests:
@@ -80,14 +80,6 @@ class _Route(NamedTuple):
     summary: str
     body: type[AdapterBody] | None = None
 
-    @property
-    def extra(self) -> dict[str, Any] | None:
-        # Read as bytes: what is wrong with one is said in the shape of this dialect.
-        if self.body is None:
-            return None
-        schema = {"$ref": f"#/components/schemas/{self.body.__name__}"}
-        return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
 
 _ROUTES: Final = (
     _Route("POST", "", create_request, "Ask whether a call may run", CreateBody),
@@ -99,20 +91,20 @@ _ROUTES: Final = (
 _NEW: Final[dict[int | str, dict[str, Any]]] = {201: {"description": "A new request."}}
 
 
-def _router() -> APIRouter:
-    router = APIRouter(tags=["aap"], responses=dict(PROBLEMS))
+def _router() -> PluginRouter:
+    router = PluginRouter("/aap", tag="aap", fault=answer_fault)
     # An agent that may act for several people has an address for each.
-    for place, whose in (("/aap/{agent}", _of_agent), ("/aap/{agent}/users/{user}", _of_agent_for_user)):
+    for place, whose in (("/{agent}", _of_agent), ("/{agent}/users/{user}", _of_agent_for_user)):
         for each in _ROUTES:
-            router.add_api_route(
+            router.add(
+                each.method,
                 f"{place}/v1/requests{each.path}",
                 each.function,
-                methods=[each.method],
                 summary=each.summary,
-                response_class=JSONResponse,
-                responses=dict(_NEW) if each.body is CreateBody else None,
-                openapi_extra=each.extra,
-                dependencies=[Depends(whose)],
+                body=each.body,
+                takes_nothing=each.function is consume_request,
+                dependencies=(whose,),
+                responses={**PROBLEMS, **(_NEW if each.body is CreateBody else {})},
             )
     return router
 
