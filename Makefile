@@ -15,7 +15,7 @@ CERBOS := tests/cerbos/node_modules/.package-lock.json
 MCP := tests/mcp_packages/node_modules/.package-lock.json
 VERCEL := tests/vercel_packages/node_modules/.package-lock.json
 
-.PHONY: dev demo demo-channels demo-external test test-all ready-all lint bench kills histories mutants release lock clean
+.PHONY: dev demo demo-channels demo-external test test-all rehearsal ready-all lint bench kills histories mutants release lock clean
 
 dev: $(READY)
 	@.venv/bin/signoff dev --manifest examples/travel_desk/signoff.yaml
@@ -38,6 +38,12 @@ test: $(TESTS)
 # With the attacks, the browser, the demos and what else takes seconds or processes of its own; nothing is left out.
 test-all: export SIGNOFF_REQUIRE_ALL = 1
 test-all: $(OPENID) $(CERBOS) $(MCP) $(VERCEL) test
+
+# Plays what takes minutes and seldom breaks, see docs/internal/rehearsal.md. `make release` starts with it.
+rehearsal: export SIGNOFF_REQUIRE_ALL = 1
+rehearsal: export PYTHONDONTWRITEBYTECODE =
+rehearsal: $(OPENID) $(TESTS)
+	$(PY) -m pytest -m rehearsal -n auto
 
 # What `make test-all` needs, and its files compiled: each of its processes would compile all of them. What cannot be
 # imported is told by the tests.
@@ -67,7 +73,7 @@ mutants: $(TESTS)
 	$(PY) -m tools.mutants $(AREAS)
 
 # REHEARSE=1 goes on where the version is not ready to be released, UNAUDITED=1 where advisories cannot be looked up.
-release: $(TESTS)
+release: $(TESTS) rehearsal
 	@$(LOCKED) -r tools/locks/build.txt -r tools/locks/dev.txt -r tools/locks/test.txt -r tools/locks/release.txt
 	@$(PY) -m tools.release $(if $(REHEARSE),--rehearse) $(if $(UNAUDITED),--unaudited)
 

@@ -249,14 +249,15 @@ def pytest_longest_first(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests whose program is missing and, where no test was named, long ones; unless none may be."""
-    if os.environ.get(REQUIRE_ALL) == "1":
-        return
-    lacking = [item for item in items if needed(item)]
-    long = [item for item in items if item.get_closest_marker("long")]
-    if config.args_source != pytest.Config.ArgsSource.TESTPATHS or config.option.markexpr or config.option.keyword:
-        long = []
-    out = dict.fromkeys((*lacking, *long))
+    """Leaves out the tests whose program is missing, long ones and rehearsals, unless they are named or required."""
+    everything = config.args_source == pytest.Config.ArgsSource.TESTPATHS
+    everything = everything and not (config.option.markexpr or config.option.keyword)
+    rehearsed = {item: None for item in items if everything and item.get_closest_marker("rehearsal")}
+    lacking, long = list[pytest.Item](), list[pytest.Item]()
+    if os.environ.get(REQUIRE_ALL) != "1":
+        lacking = [item for item in items if needed(item)]
+        long = [item for item in items if everything and item.get_closest_marker("long") and item not in rehearsed]
+    out = dict.fromkeys((*lacking, *long, *rehearsed))
     if not out:
         return
     items[:] = [item for item in items if item not in out]
@@ -264,6 +265,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     names = ", ".join(sorted({name for item in lacking for name in needed(item)}))
     entries = [f"left out {len(lacking)} tests that need programs not installed here: {names}"] if lacking else []
     entries += [f"left out {len(long)} long tests: make test-all runs them"] if long else []
+    entries += [f"left out {len(rehearsed)} tests of the rehearsal: make rehearsal runs them"] if rehearsed else []
     rows = sorted({mark.args[0] for item in out for mark in item.iter_markers("row")})
     _leave_out(config, "; ".join(entries), rows)
     if hasattr(config, "workeroutput"):

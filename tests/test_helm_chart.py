@@ -282,6 +282,7 @@ async def box(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Box]:
 
 
 @pytest.mark.postgres
+@pytest.mark.rehearsal
 @pytest.mark.timeout(300)
 async def test_its_commands_run_and_its_probes_hold(box: Box) -> None:
     temporal = {"address": box.server.address, "namespace": "default"}

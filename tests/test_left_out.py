@@ -15,13 +15,20 @@ import pytest
 def test_browser(): assert False
 
 def test_plain(): pass
+
+@pytest.mark.rehearsal
+def test_play(): pass
 """
 INI = """[pytest]
 testpaths = .
 markers =
     chromium: a browser
     long: takes its time
+    rehearsal: is played before a release
 """
+
+DESELECT = ("--deselect", "test_it.py::test_browser")
+NOT_PLAYED = "left out 1 tests of the rehearsal: make rehearsal runs them"
 
 
 def run_without_programs(folder: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -44,7 +51,7 @@ def test_missing_program_is_named_on_the_last_line(tmp_path: Path) -> None:
     """Without the program its tests are deselected, the rest runs, and the last line says what was left out."""
     run = run_without_programs(tmp_path, "-k", "test_browser or test_plain")
     assert run.returncode == 0, run.stdout
-    assert "1 passed, 2 deselected" in run.stdout
+    assert "1 passed, 3 deselected" in run.stdout
     assert run.stdout.splitlines()[-1] == "left out 1 tests that need programs not installed here: chromium"
 
 
@@ -58,12 +65,14 @@ def test_missing_program_fails_where_all_is_required(tmp_path: Path, names: str,
 @pytest.mark.parametrize(
     ("args", "variables", "passed", "last"),
     [
-        (("--deselect", "test_it.py::test_browser"), {}, 1, "left out 1 long tests: make test-all runs them"),
-        (("--deselect", "test_it.py::test_browser"), {"SIGNOFF_REQUIRE_ALL": "1"}, 2, ""),
+        (DESELECT, {}, 1, f"left out 1 long tests: make test-all runs them; {NOT_PLAYED}"),
+        (DESELECT, {"SIGNOFF_REQUIRE_ALL": "1"}, 2, NOT_PLAYED),
         (("attacks",), {}, 1, ""),
+        (("-m", "rehearsal"), {}, 1, ""),
+        (("test_it.py::test_play",), {}, 1, ""),
     ],
 )
-def test_long_tests_are_left_out_unless_they_are_named_or_all_are_required(
+def test_long_tests_and_rehearsals_are_left_out_unless_they_are_wanted(
     tmp_path: Path, args: tuple[str, ...], variables: dict[str, str], passed: int, last: str
 ) -> None:
     run = run_without_programs(tmp_path, *args, **variables)

@@ -74,6 +74,7 @@ def path_script(places: dict[str, str]) -> str:
 
 
 @pytest.mark.postgres
+@pytest.mark.rehearsal
 @pytest.mark.timeout(SECONDS + 60)
 async def test_the_path_leads_to_production(tmp_path: Path) -> None:
     options = ServerOptions(tmp_path / "temporal" / "temporal.db", port=free_port(), ui_port=None)

@@ -1,5 +1,5 @@
 """Stores for the tests of this folder."""
 
-from store_fixtures import postgres_server, postgres_url, sqlite_url, store_url
+from store_fixtures import postgres_server, postgres_url
 
-__all__ = ["postgres_server", "postgres_url", "sqlite_url", "store_url"]
+__all__ = ["postgres_server", "postgres_url"]

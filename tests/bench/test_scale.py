@@ -34,7 +34,7 @@ def run(folder: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
     return done.stdout, json.loads(file.read_text(encoding="utf-8"))
 
 
-@pytest.mark.long
+@pytest.mark.rehearsal
 @pytest.mark.timeout(240)
 def test_waiting_turns_are_measured_at_each_number(tmp_path: Path) -> None:
     printed, report = run(tmp_path, "waiting", "--turns", "2", "4", "6", "--repetitions", "1")
@@ -48,7 +48,7 @@ def test_waiting_turns_are_measured_at_each_number(tmp_path: Path) -> None:
     assert all(f"| {name} " in printed for name in names[0])
 
 
-@pytest.mark.long
+@pytest.mark.rehearsal
 @pytest.mark.timeout(240)
 def test_decisions_at_a_rate_are_all_done(tmp_path: Path) -> None:
     _, report = run(tmp_path, "decisions", "--a-minute", "120", "--minutes", "0.05")
@@ -57,7 +57,6 @@ def test_decisions_at_a_rate_are_all_done(tmp_path: Path) -> None:
     assert 0 < figures["decisions done a minute"] < 121 * 6 / 5
 
 
-@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_burst_of_starts_comes_to_wait(tmp_path: Path) -> None:
     _, report = run(tmp_path, "burst", "--starts", "6")

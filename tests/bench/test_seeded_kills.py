@@ -276,18 +276,31 @@ def test_the_first_three_strikes_kill_each_kind_of_process(seed: int) -> None:
     assert {victim for strike in islice(plan_strikes(seed), 3) for victim in strike.victims} == {*VICTIMS}
 
 
-@pytest.mark.long
-@pytest.mark.timeout(600)
-def test_a_short_run_of_kills_has_no_fault(store_url: str, tmp_path: Path) -> None:
-    store = ["--store", store_url] if store_url.startswith("postgres") else []
+def run_kills(folder: Path, *store: str) -> tuple[int, str, str]:
+    """The exit code, output and errors of a short run, which kills each kind of process however slow the machine is."""
     command = [sys.executable, "-m", "tools.bench.kills", "--seed", "11", "--minutes", str(SECONDS / 60), *store]
     done = subprocess.run(
-        [*command, "--journals", str(tmp_path / "journals")],
+        [*command, "--journals", str(folder / "journals")],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=570,
         check=False,
     )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3_000:]}"
-    assert all(f"{victim} killed" in done.stdout for victim in VICTIMS)
+    return done.returncode, done.stdout, done.stderr[-3_000:]
+
+
+@pytest.mark.timeout(600)
+def test_a_short_run_of_kills_has_no_fault(tmp_path: Path) -> None:
+    code, output, errors = run_kills(tmp_path)
+    assert code == 0, f"{output}\n{errors}"
+    assert all(f"{victim} killed" in output for victim in VICTIMS)
+
+
+@pytest.mark.postgres
+@pytest.mark.rehearsal
+@pytest.mark.timeout(600)
+def test_a_short_run_of_kills_over_postgresql_has_no_fault(postgres_url: str, tmp_path: Path) -> None:
+    code, output, errors = run_kills(tmp_path, "--store", postgres_url)
+    assert code == 0, f"{output}\n{errors}"
+    assert all(f"{victim} killed" in output for victim in VICTIMS)

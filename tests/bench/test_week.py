@@ -15,10 +15,10 @@ FLAT = ("questions", "answers", "tickets", "blobs", "blob_sessions", "deliveries
 """What each turn leaves, and what is removed of it."""
 
 
-@pytest.mark.timeout(600)
-def test_four_days_of_traffic_leave_no_more_than_three(tmp_path: Path) -> None:
-    file = tmp_path / "week.json"
-    sizes = ("--turns-a-day", "10", "--days", "4")
+def play_days(folder: Path, turns: int, days: int) -> list[dict[str, Any]]:
+    """The reports of the days of a run."""
+    file = folder / "week.json"
+    sizes = ("--turns-a-day", str(turns), "--days", str(days))
     done = subprocess.run(
         [sys.executable, "-m", "tools.bench.scale.week", *sizes, "--json", str(file)],
         cwd=ROOT,
@@ -28,7 +28,22 @@ def test_four_days_of_traffic_leave_no_more_than_three(tmp_path: Path) -> None:
         check=False,
     )
     assert file.exists(), done.stderr[-3000:]
-    days = json.loads(file.read_text())["days"]
+    reports: list[dict[str, Any]] = json.loads(file.read_text())["days"]
+    return reports
+
+
+@pytest.mark.timeout(600)
+def test_a_day_of_traffic_is_played(tmp_path: Path) -> None:
+    (day,) = play_days(tmp_path, turns=10, days=1)
+    assert all(day["rows"][table] for table in ("questions", "answers", "tickets"))
+    assert day["executions"] > 0
+    assert day["delivered"] > 0
+
+
+@pytest.mark.rehearsal
+@pytest.mark.timeout(600)
+def test_four_days_of_traffic_leave_no_more_than_three(tmp_path: Path) -> None:
+    days = play_days(tmp_path, turns=10, days=4)
     first, second, third, fourth = ({table: day["rows"][table] for table in FLAT} for day in days)
     assert second["tickets"] == 2 * first["tickets"] > 0
     for table in ("questions", "answers", "tickets"):

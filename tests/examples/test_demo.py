@@ -43,6 +43,7 @@ def test_event_ids_come_from_the_history_as_temporal_prints_it() -> None:
     assert event_ids(history, "B") == [4]
 
 
+@pytest.mark.rehearsal
 @pytest.mark.row("V10")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
