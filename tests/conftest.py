@@ -100,7 +100,7 @@ LONGEST = {
     "attacks/test_attack_d4_store_begun_anew.py": 28,
     "attacks/test_bounds_of_strangers.py": 28,
     "channels/test_whatsapp.py": 28,
-    "gateway/mcp/test_protocol_server.py": 28,
+    "plugins/mcp/test_protocol_server.py": 28,
     "browser/test_login_windows.py": 27,
     "cli/test_cli_credentials.py": 27,
     "attacks/test_attack_03_spent_approvals.py": 26,

@@ -61,8 +61,6 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import fault_of, headers_of, status_of
 from signoff.gateway.languages import language_for
 from signoff.gateway.live import Live
-from signoff.gateway.mcp import endpoint as mcp_endpoint
-from signoff.gateway.mcp.held_requests import HeldRequests
 from signoff.gateway.pages import api_docs, batch, edit, inbox, link, sign_in, site
 from signoff.gateway.pages import audit as record_pages
 from signoff.gateway.pages import freezes as freeze_pages
@@ -80,6 +78,8 @@ from signoff.gateway.transport.body_limit import BodyLimit
 from signoff.gateway.transport.middleware import MCP, PEERS, RESOURCE, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
+from signoff.plugins.mcp import endpoint as mcp_endpoint
+from signoff.plugins.mcp.held_requests import HeldRequests
 from signoff.plugins.router import PluginRouter
 from signoff.registry.installation import load_installation
 from signoff.settings import (

@@ -3,7 +3,7 @@
 from call_rig import refund_tool
 from turn_fixtures import Ledger, pay_tool
 
-from signoff.gateway.mcp.tool_list import list_tools
+from signoff.plugins.mcp.tool_list import list_tools
 
 
 def test_tools_are_sorted_and_carry_hints() -> None:

@@ -26,12 +26,12 @@ from signoff.gateway.calls.call_wait import wait_for_call
 from signoff.gateway.calls.call_withdrawal import withdraw
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
-from signoff.gateway.mcp.sealed_values import MCP_KEY, ClientSession, RequestBinding
-from signoff.gateway.mcp.tool_list import list_tools
-from signoff.gateway.mcp.url_elicitation import DecisionPage
 from signoff.gateway.transport.middleware import RETRY_SECONDS
 from signoff.people.directory import principal_of, turn_context
+from signoff.plugins.mcp.held_requests import HeldRequests, RequestName
+from signoff.plugins.mcp.sealed_values import MCP_KEY, ClientSession, RequestBinding
+from signoff.plugins.mcp.tool_list import list_tools
+from signoff.plugins.mcp.url_elicitation import DecisionPage
 
 SCOPE: Final = "signoff.mcp"
 """Where in a request's scope its `ToolCalls` are kept."""

@@ -3,7 +3,7 @@
 from tables import table
 
 from signoff.contracts.responses import CallAnswer
-from signoff.gateway.mcp.call_result import result_of
+from signoff.plugins.mcp.call_result import result_of
 
 
 @table(

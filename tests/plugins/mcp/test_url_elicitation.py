@@ -13,7 +13,7 @@ from mcp_rig import ERAS, LEGACY, McpRig, text_of_result
 from mcp_types import ElicitCompleteNotification, ElicitResult
 from tables import table
 
-from signoff.gateway.mcp.url_elicitation import opens_urls
+from signoff.plugins.mcp.url_elicitation import opens_urls
 
 _AMOUNTS = iter(range(2_000, 2_100))
 
@@ -72,7 +72,7 @@ async def test_who_may_decide_is_shown_where_and_decides_there_alone(mcp: McpRig
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_who_may_not_decide_is_shown_nothing(mcp: McpRig, monkeypatch: pytest.MonkeyPatch, era: str) -> None:
-    monkeypatch.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
+    monkeypatch.setattr("signoff.plugins.mcp.protocol_server.HOLD_SECONDS", 0.0)
     visitor = Visitor()
     async with client_of(mcp, era, "bo", visitor) as client:
         waits = await client.call_tool("move", {"amount": next(_AMOUNTS)})

@@ -6,7 +6,7 @@ from typing import Any
 
 from tables import table
 
-from signoff.gateway.mcp.sealed_values import ClientSession, RequestBinding, new_session_id, open_session_id
+from signoff.plugins.mcp.sealed_values import ClientSession, RequestBinding, new_session_id, open_session_id
 
 KEY = b"k" * 32
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)

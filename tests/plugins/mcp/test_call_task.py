@@ -8,7 +8,7 @@ from tables import table
 from signoff.contracts.person import Principal
 from signoff.contracts.responses import CallAnswer
 from signoff.contracts.turn import TurnResult, TurnView
-from signoff.gateway.mcp.call_task import created_task, detailed_task
+from signoff.plugins.mcp.call_task import created_task, detailed_task
 
 BEGAN = datetime(2026, 11, 26, 12, tzinfo=UTC)
 

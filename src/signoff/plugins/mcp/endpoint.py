@@ -18,15 +18,15 @@ from signoff.gateway.auth.caller import own_tenant
 from signoff.gateway.auth.dependencies import OPEN, Deps, TokenAgent
 from signoff.gateway.auth.streams import streams_of
 from signoff.gateway.calls.call_proposer import agent_of
-from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
-from signoff.gateway.mcp.sealed_values import MCP_KEY, ClientSession, new_session_id, open_session_id
-from signoff.gateway.mcp.tool_calls import SCOPE, ToolCalls
-from signoff.gateway.mcp.url_elicitation import SEND_BESIDE, opens_urls
 from signoff.gateway.transport.middleware import MCP, RESOURCE
+from signoff.plugins.mcp.held_requests import HeldRequests, RequestName
+from signoff.plugins.mcp.sealed_values import MCP_KEY, ClientSession, new_session_id, open_session_id
+from signoff.plugins.mcp.tool_calls import SCOPE, ToolCalls
+from signoff.plugins.mcp.url_elicitation import SEND_BESIDE, opens_urls
 from signoff.registry.extras import missing_extra
 
 if TYPE_CHECKING:
-    from signoff.gateway.mcp.protocol_server import ProtocolServer
+    from signoff.plugins.mcp.protocol_server import ProtocolServer
 
 SESSION: Final = "mcp-session-id"
 """The header by which a client of the older versions says to which session a request belongs."""
@@ -153,6 +153,6 @@ def _peek(body: bytes) -> tuple[str, dict[str, Any]]:
 @cache
 def _load_server() -> "ProtocolServer":
     # In a thread, and once: it takes a second, for which nobody else is to wait.
-    from signoff.gateway.mcp.protocol_server import ProtocolServer  # noqa: PLC0415
+    from signoff.plugins.mcp.protocol_server import ProtocolServer  # noqa: PLC0415
 
     return ProtocolServer()

@@ -12,8 +12,8 @@ from mcp_types import InputRequiredResult
 
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.engine.call_client import CallClient
-from signoff.gateway.mcp.call_task import TASKS
-from signoff.gateway.mcp.protocol_server import TOOL_USE_ID
+from signoff.plugins.mcp.call_task import TASKS
+from signoff.plugins.mcp.protocol_server import TOOL_USE_ID
 
 MODERN_META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -117,8 +117,8 @@ async def test_what_people_deny_or_change_is_told(mcp: McpRig, era: str) -> None
 async def test_a_client_that_can_hear_it_is_told_that_its_call_waits(
     mcp: McpRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("signoff.gateway.mcp.tool_calls.PROGRESS_SECONDS", 0.0)
-    monkeypatch.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
+    monkeypatch.setattr("signoff.plugins.mcp.tool_calls.PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("signoff.plugins.mcp.protocol_server.HOLD_SECONDS", 0.0)
     euro, told = amount(), asyncio.Event()
     words: list[Any] = []
 
@@ -140,7 +140,7 @@ async def test_a_hold_that_is_used_up_says_how_its_result_is_got(mcp: McpRig, mo
     euro = amount()
     async with mcp.client(LEGACY) as client:
         with monkeypatch.context() as patched:
-            patched.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
+            patched.setattr("signoff.plugins.mcp.protocol_server.HOLD_SECONDS", 0.0)
             waits = await client.call_tool("pay", {"amount": euro})
     approval = await mcp.asked(f"Pay {euro}")
     assert waits.is_error
@@ -159,7 +159,7 @@ async def test_a_client_of_the_new_era_comes_back_with_the_state_of_its_request(
     euro = amount()
     async with mcp.client(MODERN) as client:
         with monkeypatch.context() as patched:
-            patched.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
+            patched.setattr("signoff.plugins.mcp.protocol_server.HOLD_SECONDS", 0.0)
             first = await client.session.call_tool("pay", {"amount": euro}, allow_input_required=True)
         assert isinstance(first, InputRequiredResult)
         assert first.input_requests is None
@@ -174,7 +174,7 @@ async def test_a_client_of_the_new_era_comes_back_with_the_state_of_its_request(
 
 
 async def test_rounds_end_before_a_client_gives_up(mcp: McpRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
+    monkeypatch.setattr("signoff.plugins.mcp.protocol_server.HOLD_SECONDS", 0.0)
     async with mcp.client(MODERN) as client:
         result = await client.call_tool("pay", {"amount": amount()})
     assert (result.is_error, "Call the same tool with the same arguments later" in text_of_result(result)) == (
@@ -221,7 +221,7 @@ async def test_a_client_that_names_its_calls_joins_and_repeats_them(
     first, second = ({TOOL_USE_ID: f"toolu_{euro}_{number}".ljust(30, "x")} for number in range(2))
     async with mcp.client(LEGACY) as client:
         with monkeypatch.context() as patched:
-            patched.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
+            patched.setattr("signoff.plugins.mcp.protocol_server.HOLD_SECONDS", 0.0)
             await client.call_tool("pay", {"amount": euro}, meta=first)  # type: ignore[arg-type]
         await mcp.decide(await mcp.asked(f"Pay {euro}"))
         for _ in range(2):
@@ -245,7 +245,7 @@ async def test_a_repeated_id_in_another_session_is_a_new_call(mcp: McpRig, ident
 async def test_a_call_whose_request_was_broken_off_is_withdrawn(
     mcp: McpRig, monkeypatch: pytest.MonkeyPatch, era: str
 ) -> None:
-    monkeypatch.setattr("signoff.gateway.mcp.tool_calls.AWAY_SECONDS", 0.1)
+    monkeypatch.setattr("signoff.plugins.mcp.tool_calls.AWAY_SECONDS", 0.1)
     euro = amount()
     async with mcp.client(era) as client:
         held = asyncio.create_task(client.call_tool("pay", {"amount": euro}))
@@ -263,7 +263,7 @@ async def test_a_call_that_somebody_waits_for_again_is_asked_about_further(
     mcp: McpRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time after which it would have been withdrawn passes, and people may still decide; the same call says so."""
-    monkeypatch.setattr("signoff.gateway.mcp.protocol_server.HOLD_SECONDS", 0.0)
+    monkeypatch.setattr("signoff.plugins.mcp.protocol_server.HOLD_SECONDS", 0.0)
     euro, turns = amount(), CallClient(mcp.gateway.deps.client)
     async with mcp.client(LEGACY) as client:
         await client.call_tool("pay", {"amount": euro})

@@ -1,6 +1,6 @@
 """A client ends the hold of its own request, and of no other."""
 
-from signoff.gateway.mcp.held_requests import HeldRequests, RequestName
+from signoff.plugins.mcp.held_requests import HeldRequests, RequestName
 
 
 def test_a_request_is_cancelled_by_its_name() -> None:

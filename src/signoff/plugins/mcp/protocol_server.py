@@ -32,10 +32,10 @@ from signoff.contracts.responses import CallAnswer
 from signoff.gateway.act_spans import use_caller_trace
 from signoff.gateway.calls.call_refusals import note_refused_request
 from signoff.gateway.calls.external_turn import ExternalTurn
-from signoff.gateway.mcp.call_result import result_of, waiting_words
-from signoff.gateway.mcp.call_task import TASKS, created_task, detailed_task
-from signoff.gateway.mcp.tool_calls import HOLD_SECONDS, LONG_HOLD_SECONDS, SCOPE, ToolCalls
-from signoff.gateway.mcp.url_elicitation import (
+from signoff.plugins.mcp.call_result import result_of, waiting_words
+from signoff.plugins.mcp.call_task import TASKS, created_task, detailed_task
+from signoff.plugins.mcp.tool_calls import HOLD_SECONDS, LONG_HOLD_SECONDS, SCOPE, ToolCalls
+from signoff.plugins.mcp.url_elicitation import (
     SEND_BESIDE,
     DecisionPage,
     SendBeside,

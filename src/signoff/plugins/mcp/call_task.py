@@ -6,7 +6,7 @@ from typing import Any, Final
 from signoff.calls.agent_calls import MOVING
 from signoff.contracts.responses import CallAnswer
 from signoff.contracts.turn import TurnView
-from signoff.gateway.mcp.call_result import result_of
+from signoff.plugins.mcp.call_result import result_of
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension's name."""
