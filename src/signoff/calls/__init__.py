@@ -12,13 +12,16 @@ if TYPE_CHECKING:
     from signoff.calls.agent_calls import AskedQuestion as AskedQuestion
     from signoff.calls.agent_calls import CallHandle as CallHandle
     from signoff.calls.agent_calls import CallTerms as CallTerms
+    from signoff.calls.agent_calls import CallTimes as CallTimes
     from signoff.calls.agent_calls import CallUse as CallUse
+    from signoff.calls.agent_calls import ExternalCalls as ExternalCalls
     from signoff.calls.agent_calls import Judgement as Judgement
     from signoff.calls.agent_calls import Kept as Kept
     from signoff.calls.agent_calls import Sealer as Sealer
+    from signoff.calls.agent_calls import ToolListing as ToolListing
     from signoff.calls.call_naming import naming as naming
     from signoff.calls.dependency import Calls as Calls
-    from signoff.calls.dependency import PublicUrl as PublicUrl
+    from signoff.calls.dependency import External as External
     from signoff.calls.use_id import make_use_id as make_use_id
     from signoff.contracts.requests import CallBody as CallBody
     from signoff.contracts.requests import OutcomeBody as OutcomeBody
@@ -30,15 +33,18 @@ _MODULES = {
     "CallBody": "signoff.contracts.requests",
     "CallHandle": "signoff.calls.agent_calls",
     "CallTerms": "signoff.calls.agent_calls",
+    "CallTimes": "signoff.calls.agent_calls",
     "CallUse": "signoff.calls.agent_calls",
     "Calls": "signoff.calls.dependency",
+    "External": "signoff.calls.dependency",
+    "ExternalCalls": "signoff.calls.agent_calls",
     "Judgement": "signoff.calls.agent_calls",
     "Kept": "signoff.calls.agent_calls",
     "MOVING": "signoff.calls.agent_calls",
     "OutcomeBody": "signoff.contracts.requests",
-    "PublicUrl": "signoff.calls.dependency",
     "SETTLED": "signoff.calls.agent_calls",
     "Sealer": "signoff.calls.agent_calls",
+    "ToolListing": "signoff.calls.agent_calls",
     "make_use_id": "signoff.calls.use_id",
     "naming": "signoff.calls.call_naming",
 }

@@ -65,6 +65,26 @@ class CallTerms(NamedTuple):
     """How long an approval can be used."""
 
 
+class ToolListing(NamedTuple):
+    """A tool that the agent may see."""
+
+    name: str
+    title: str
+    description: str
+    schema: Mapping[str, Any]
+    read_only: bool
+    idempotent: bool
+    runs_here: bool
+    """Whether Signoff runs it."""
+
+
+class CallTimes(NamedTuple):
+    """When a call began, and when it last changed."""
+
+    begun_at: datetime | None
+    changed_at: datetime | None
+
+
 class Kept(NamedTuple):
     """A value that was kept under a key."""
 
@@ -130,6 +150,32 @@ class AgentCalls(Protocol):
     handle of another `AgentCalls` is refused.
     """
 
+    @property
+    def tenant(self) -> str:
+        """The tenant of the agent."""
+        ...
+
+    @property
+    def was_hurried(self) -> bool:
+        """Whether the agent waited for as many calls as one may, so that this request is answered at once."""
+        ...
+
+    def has_room(self) -> bool:
+        """Return whether the agent may wait for one call more. If not, the answer gets `Retry-After`."""
+        ...
+
+    def use_trace(self, given: Mapping[str, object]) -> None:
+        """Let the spans of this request follow the `traceparent` of a message."""
+        ...
+
+    def agent(self, named: str | None = None) -> str:
+        """Return the name of the agent. Raises `Refused` for another agent's."""
+        ...
+
+    def tools(self, *, agent: str | None = None, user: str | None = None) -> list[ToolListing]:
+        """Return the tools that the agent may see for a person."""
+        ...
+
     async def propose(
         self, body: CallBody, *, key: str | None = None, joins: bool = False, attended: bool = False
     ) -> CallHandle:
@@ -184,6 +230,22 @@ class AgentCalls(Protocol):
 
     async def hand_out(self, call: CallHandle) -> None:
         """Let no equal proposal join a call any more. Do this before you tell the result of a call that was joined."""
+        ...
+
+    async def attend(self, call: CallHandle, within: float = 0.0) -> None:
+        """Tell a call that its agent waits for it; or, with `within`, for so many seconds no more."""
+        ...
+
+    async def run(self, call: CallHandle) -> CallHandle:
+        """Let Signoff run a permitted call of a tool that it runs itself."""
+        ...
+
+    async def times(self, call: CallHandle) -> CallTimes:
+        """Return when a call began and when it changed."""
+        ...
+
+    def may_decide(self, question: AskedQuestion, *, agent: str | None = None, user: str | None = None) -> bool:
+        """Return whether the person in whose name the agent asks may answer a question."""
         ...
 
     async def arguments(self, call: CallHandle) -> dict[str, Any]:
@@ -249,6 +311,10 @@ class ExternalCalls(Protocol):
 
     public_url: str
     """The address of the gateway."""
+
+    def has_agent(self, name: str) -> bool:
+        """Return whether the manifest declares an external agent of this name."""
+        ...
 
     def of(self, request: Request) -> AgentCalls:
         """Return the calls of the agent that sent `request`. Raises `Refused` where no agent was asked for."""

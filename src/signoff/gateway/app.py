@@ -4,7 +4,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
-from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -75,11 +74,9 @@ from signoff.gateway.pages.visitor import Visitors
 from signoff.gateway.plugin_routes import answer_in_dialect, load_plugin_routers, routes_of
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.body_limit import BodyLimit
-from signoff.gateway.transport.middleware import MCP, PEERS, RESOURCE, ErrorMiddleware, RequestGuard
+from signoff.gateway.transport.middleware import PEERS, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
-from signoff.plugins.mcp import endpoint as mcp_endpoint
-from signoff.plugins.mcp.held_requests import HeldRequests
 from signoff.plugins.router import PluginRouter
 from signoff.registry.installation import load_installation
 from signoff.settings import (
@@ -110,7 +107,6 @@ ROUTERS: Final = (
     description.router,
     vendor_routes.router,
     peer_routes.router,
-    mcp_endpoint.router,
     inbox.router,
     edit.router,
     batch.router,
@@ -226,7 +222,7 @@ def _application(
     )
     app.mount("/static", StaticFiles(directory=STATIC))
     routes = RouteTable(found)
-    bodies = [route.body for router in plugins for route in router.routes if route.body is not None]
+    bodies = [route.body for router in plugins for route in router.routes if isinstance(route.body, type)]
     app.openapi = lambda: description.describe(app, routes, bodies)  # type: ignore[method-assign]
     # Each stands around the ones before it: what is forbidden is refused before anybody is asked for, who is nobody
     # before a body is read, and a body is whole and small before it is parsed.
@@ -259,12 +255,11 @@ def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None, *, 
     deps.store.counts.tenants.declare(person.tenant for person in deps.people.all())
     logins, live, visitors = ProviderPeople(deps), Live(), Visitors(deps)
     authenticator = Authenticator(deps, logins)
-    app.state.external_calls = GatewayCalls(deps.settings.public_url)
+    app.state.external_calls = GatewayCalls(deps)
     app.state.deps, app.state.live, app.state.receiver = deps, live, receiver
     app.state.site = Site(deps, visitors, PageRenderer(deps, visitors), live, SignIn(deps, visitors, logins))
     app.state.authenticator, app.state.readiness = authenticator, Readiness(deps)
     app.state.agent_cards = AgentCards(deps.catalog, deps.settings.public_url)
-    app.state.held_requests = HeldRequests()
     app.state.streams = Streams(authenticator, deps.clock)
 
 
@@ -297,7 +292,8 @@ def _answer_errors(app: FastAPI, routes: RouteTable, plugins: Sequence[PluginRou
         return _wants_json(path) or any(each.has_path(path) for each in plugins)
 
     async def answer(request: Request, fault: Fault, status: int) -> Response:
-        headers = _challenge(app, request.url.path, fault) if status in (401, 403) else {}
+        # By what whoever asks there is let in.
+        headers = {"www-authenticate": "Bearer"} if fault.code == "unauthenticated" else {}
         if (response := answer_in_dialect(plugins, request, fault, status, headers)) is not None:
             return response
         if wants_json(request.url.path):
@@ -332,18 +328,6 @@ def _answer_errors(app: FastAPI, routes: RouteTable, plugins: Sequence[PluginRou
     app.add_middleware(ErrorMiddleware, answer=answer)
 
 
-def _challenge(app: FastAPI, path: str, fault: Fault) -> dict[str, str]:
-    """Says by what whoever asks there is let in; clients of MCP are told where more of that stands (RFC 9728, 5.1)."""
-    if not path.startswith(MCP):
-        return {"www-authenticate": "Bearer"} if fault.code == "unauthenticated" else {}
-    deps: GatewayDeps = app.state.deps
-    address = f"{deps.settings.public_url}{RESOURCE}{quote(path)}"
-    error = {"unauthenticated": "", "scope": 'error="insufficient_scope", '}.get(fault.code)
-    if error is None:
-        return {}
-    return {"www-authenticate": f'Bearer {error}scope="call", resource_metadata="{address}"'}
-
-
 async def _error_page(request: Request, fault: Fault, status: int) -> Response:
     pages: Site = request.app.state.site
     try:
@@ -361,7 +345,6 @@ def _wants_json(path: str) -> bool:
             "/v1/",
             CHANNELS,
             PEERS,
-            MCP,
             "/.well-known/",
             "/healthz",
             "/readyz",

@@ -1,7 +1,7 @@
 """Mounts the routes of plugins behind the gateway's own sign-in, guard, limits and record of refusals."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -82,5 +82,8 @@ def _access(route: PluginRoute) -> Access:
 def _extra(route: PluginRoute) -> dict[str, Any] | None:
     if route.body is None:
         return None
-    schema = {"$ref": f"#/components/schemas/{route.body.__name__}"}
+    if isinstance(route.body, Mapping):
+        schema = dict(route.body)
+    else:
+        schema = {"$ref": f"#/components/schemas/{route.body.__name__}"}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -23,6 +23,7 @@ OURS: Final[Mapping[str, str]] = {
     "apprise": "signoff.plugins.apprise.plugin:ApprisePlugin",
     "authzen": "signoff.plugins.authzen.plugin:AuthzenPlugin",
     "hooks": "signoff.plugins.hooks.plugin:HooksPlugin",
+    "mcp": "signoff.plugins.mcp.plugin:McpPlugin",
     "telegram": "signoff.plugins.telegram.plugin:TelegramPlugin",
     "twilio": "signoff.plugins.twilio.plugin:TwilioPlugin",
 }

@@ -31,8 +31,8 @@ class PluginRoute:
     """Whether agents send results of tools, which may be large."""
     status: int | None = None
     """The status of success, if it is not 200."""
-    body: type[BaseModel] | None = None
-    """The shape of a body that the function reads itself, for the API's description."""
+    body: type[BaseModel] | Mapping[str, Any] | None = None
+    """The model or the JSON Schema of a body that the function reads itself, for the API's description."""
     takes_nothing: bool = False
     """Whether a request may come without a body, which is JSON otherwise."""
     dependencies: Sequence[Callable[..., Any]] = ()
@@ -45,11 +45,13 @@ class PluginRouter:
     """The routes of a plugin below one prefix.
 
     That of another distribution's plugin is `/plugins/NAME`, with the name of its entry point. `fault` writes what the
-    gateway refuses there; without it that is `{code, message}`.
+    gateway refuses there; without it that is `{code, message}`. Extra slashes are no matter where people type addresses
+    into other programs (`is_typed`).
     """
 
-    def __init__(self, prefix: str, *, tag: str, fault: FaultWriter | None = None) -> None:
+    def __init__(self, prefix: str, *, tag: str, fault: FaultWriter | None = None, is_typed: bool = False) -> None:
         self.prefix = prefix
+        self.is_typed = is_typed
         self.tag = tag
         self.fault = fault
         self.routes: list[PluginRoute] = []

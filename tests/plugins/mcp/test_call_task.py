@@ -1,21 +1,15 @@
 """A call reads as a task of the extension."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tables import table
 
-from signoff.contracts.person import Principal
+from signoff.calls import CallTimes
 from signoff.contracts.responses import CallAnswer
-from signoff.contracts.turn import TurnResult, TurnView
 from signoff.plugins.mcp.call_task import created_task, detailed_task
 
 BEGAN = datetime(2026, 11, 26, 12, tzinfo=UTC)
-
-
-def view(**fields: Any) -> TurnView:
-    given = {"tenant": "main", "session": "a", "turn": "b", "actor": "coder", "state": "running", "started_at": BEGAN}
-    return TurnView(**given | {"requester": Principal(user="guest")} | fields)
 
 
 def answer(**fields: Any) -> CallAnswer:
@@ -36,18 +30,18 @@ def answer(**fields: Any) -> CallAnswer:
     ],
 )
 def test_its_status_is_that_of_the_call(fields: dict[str, Any], status: str, words: str | None) -> None:
-    task = detailed_task(answer(**fields), view())
+    task = detailed_task(answer(**fields), CallTimes(BEGAN, BEGAN))
     assert (task["taskId"], task["status"], task.get("statusMessage")) == ("main.a.b", status, words)
     assert ("result" in task) == (status == "completed")
 
 
 def test_a_task_has_the_times_of_its_turn() -> None:
-    created = created_task(answer(state="waiting"), view())
+    created = created_task(answer(state="waiting"), CallTimes(BEGAN, BEGAN))
     assert (created["resultType"], created["createdAt"], created["lastUpdatedAt"]) == (
         "task",
         "2026-11-26T12:00:00.000Z",
         "2026-11-26T12:00:00.000Z",
     )
-    result = TurnResult(state="complete", elapsed_seconds=61.5)
-    ended = detailed_task(answer(state="ended", code="ok", result="paid"), view(state="complete", result=result))
+    times = CallTimes(BEGAN, BEGAN + timedelta(seconds=61.5))
+    ended = detailed_task(answer(state="ended", code="ok", result="paid"), times)
     assert ended["lastUpdatedAt"] == "2026-11-26T12:01:01.500Z"

@@ -6,9 +6,10 @@ from typing import Any
 
 from tables import table
 
+from signoff.gateway.signed_state import StateSealer
 from signoff.plugins.mcp.sealed_values import ClientSession, RequestBinding, new_session_id, open_session_id
 
-KEY = b"k" * 32
+KEY = StateSealer(b"k" * 32)
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 BINDING = RequestBinding("main", "coder", "guest", "pay", {"amount": 120, "to": "Ana"})
 
@@ -19,7 +20,7 @@ def test_a_session_is_its_agents() -> None:
     assert open_session_id(KEY, "main", "coder", first) == ClientSession(first)
     assert open_session_id(KEY, "main", "clerk", first) is None
     assert open_session_id(KEY, "acme", "coder", first) is None
-    assert open_session_id(b"o" * 32, "main", "coder", first) is None
+    assert open_session_id(StateSealer(b"o" * 32), "main", "coder", first) is None
     assert not any(open_session_id(KEY, "main", "coder", each) for each in ("", "x", f"{first}x", "é", "." * 3_000))
 
 

@@ -3,6 +3,7 @@
 from call_rig import refund_tool
 from turn_fixtures import Ledger, pay_tool
 
+from signoff.gateway.calls.tool_listing import listing_of
 from signoff.plugins.mcp.tool_list import list_tools
 
 
@@ -14,7 +15,7 @@ def test_tools_are_sorted_and_carry_hints() -> None:
         pay_tool(ledger, name="again", idempotent=True),
         refund_tool(),
     ]
-    again, look, pay = list_tools(tools)
+    again, look, pay = list_tools(map(listing_of, tools))
     assert (again["name"], look["name"], pay["name"], pay["title"]) == ("again", "look", "pay", "Pay")
     assert "title" not in look
     assert [each["annotations"]["readOnlyHint"] for each in (again, look, pay)] == [False, True, False]
@@ -31,7 +32,7 @@ def test_a_schema_that_chooses_at_its_top_is_listed_as_one_object() -> None:
     }
     chosen = {"type": "object", "oneOf": [by_mail, {"$ref": "#/$defs/by_number"}], "$defs": {"by_number": by_number}}
     tool = pay_tool(Ledger(), False, input_schema=chosen, effect="")
-    (found,), (whole,) = list_tools([tool]), list_tools([tool], takes_choices=True)
+    (found,), (whole,) = list_tools([listing_of(tool)]), list_tools([listing_of(tool)], takes_choices=True)
     shown = found["inputSchema"]
     assert whole["inputSchema"] == chosen
     assert {"oneOf", "anyOf", "allOf"}.isdisjoint(shown)

@@ -1,8 +1,9 @@
 """Gives the routes of the core and of plugins the external calls of the agent that sent a request."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from starlette.requests import Request
@@ -13,10 +14,12 @@ from signoff.calls.agent_calls import (
     AskedQuestion,
     CallHandle,
     CallTerms,
+    CallTimes,
     CallUse,
     Judgement,
     Kept,
     Sealer,
+    ToolListing,
     Watch,
 )
 from signoff.calls.use_id import make_use_id
@@ -26,8 +29,12 @@ from signoff.contracts.errors import BadRequest, Refused, SignoffError, StoreUna
 from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer, PermitAnswer
+from signoff.engine.call_client import CallClient
+from signoff.gateway.act_spans import use_caller_trace
+from signoff.gateway.approvals.decisions import eligibility_for
 from signoff.gateway.auth.caller import caller_of, own_tenant
 from signoff.gateway.auth.dependencies import access_of_request
+from signoff.gateway.auth.streams import streams_of
 from signoff.gateway.calls.call_judge import judge_call
 from signoff.gateway.calls.call_proposer import (
     agent_of,
@@ -54,8 +61,10 @@ from signoff.gateway.calls.call_withdrawal import withdraw
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.permit_service import read_permit, use_permit
 from signoff.gateway.calls.report_service import report_outcome
+from signoff.gateway.calls.tool_listing import list_tools_of
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.signed_state import plugin_sealer
+from signoff.gateway.transport.middleware import RETRY_SECONDS
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.store.call_joins import CallJoins
 
@@ -101,6 +110,32 @@ class OwnCalls:
         self._deps: GatewayDeps = request.app.state.deps
         self._caller = caller_of(request)
 
+    @property
+    def tenant(self) -> str:
+        """See `AgentCalls`."""
+        return own_tenant(self._caller, None)
+
+    @property
+    def was_hurried(self) -> bool:
+        """See `AgentCalls`."""
+        return RETRY_SECONDS in self._request.scope
+
+    def has_room(self) -> bool:
+        """See `AgentCalls`."""
+        return streams_of(self._request).check_room(self._request)
+
+    def use_trace(self, given: Mapping[str, object]) -> None:
+        """See `AgentCalls`."""
+        use_caller_trace(given)
+
+    def agent(self, named: str | None = None) -> str:
+        """See `AgentCalls`."""
+        return agent_of(self._deps, self._caller, named)[0]
+
+    def tools(self, *, agent: str | None = None, user: str | None = None) -> list[ToolListing]:
+        """See `AgentCalls`."""
+        return list_tools_of(self._deps, *self._asker(agent, user))
+
     async def propose(
         self, body: CallBody, *, key: str | None = None, joins: bool = False, attended: bool = False
     ) -> OwnCall:
@@ -138,7 +173,7 @@ class OwnCalls:
 
     async def load(self, call_id: str, agent: str | None = None) -> OwnCall:
         """See `AgentCalls`."""
-        tenant = own_tenant(self._caller, None)
+        tenant = self.tenant
         name, _ = agent_of(self._deps, self._caller, agent)
         turn = await load_call(self._deps, call_id, name, tenant)
         return OwnCall(self, turn, begin_answer(self._deps, turn))
@@ -165,6 +200,28 @@ class OwnCalls:
     async def hand_out(self, call: CallHandle) -> None:
         """See `AgentCalls`."""
         await hand_out(self._deps, self._own(call).turn)
+
+    async def attend(self, call: CallHandle, within: float = 0.0) -> None:
+        """See `AgentCalls`."""
+        await CallClient(self._deps.client).attend(self._own(call).turn.key, within)
+
+    async def run(self, call: CallHandle) -> OwnCall:
+        """See `AgentCalls`."""
+        # Of several that come for it one is first; the others see it run.
+        await CallClient(self._deps.client).use(self._own(call).turn.key, make_use_id(None))
+        return await self.wait(call, 0)
+
+    async def times(self, call: CallHandle) -> CallTimes:
+        """See `AgentCalls`."""
+        view = await self._deps.view(self._own(call).turn.key)
+        begun, result = view.started_at, view.result
+        ended = None if begun is None or result is None else begun + timedelta(seconds=result.elapsed_seconds)
+        return CallTimes(begun, ended or begun)
+
+    def may_decide(self, question: AskedQuestion, *, agent: str | None = None, user: str | None = None) -> bool:
+        """See `AgentCalls`."""
+        _, _, person = self._asker(agent, user)
+        return not eligibility_for(question.request, person, self._deps.people, self._deps.clock()).code
 
     async def arguments(self, call: CallHandle) -> dict[str, Any]:
         """See `AgentCalls`."""
@@ -243,10 +300,10 @@ class OwnCalls:
     def _key(self, key: str) -> str:
         # No key of the core's own is made of this word, and none of another agent of this tenant and agent.
         agent = "" if self._caller is None else self._caller.agent
-        return sha256_hex(["kept", own_tenant(self._caller, None), agent, key])
+        return sha256_hex(["kept", self.tenant, agent, key])
 
     def _asker(self, agent: str | None, user: str | None) -> tuple[str, str, Person]:
-        tenant = own_tenant(self._caller, None)
+        tenant = self.tenant
         name, declared = agent_of(self._deps, self._caller, agent)
         return tenant, name, asker_of(self._deps, declared, user, tenant)
 
@@ -274,8 +331,14 @@ class OwnCalls:
 class GatewayCalls:
     """Makes the calls of each request; see `ExternalCalls`."""
 
-    def __init__(self, public_url: str) -> None:
-        self.public_url = public_url
+    def __init__(self, deps: GatewayDeps) -> None:
+        self._deps = deps
+        self.public_url = deps.settings.public_url
+
+    def has_agent(self, name: str) -> bool:
+        """See `ExternalCalls`."""
+        actor = self._deps.catalog.actors.get(name)
+        return actor is not None and actor.external is not None
 
     def of(self, request: Request) -> OwnCalls:
         """See `ExternalCalls`."""

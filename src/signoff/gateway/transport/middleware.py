@@ -30,10 +30,6 @@ Answer = Callable[[Request, Fault, int], Awaitable[Response]]
 API: Final = "/v1/"
 PEERS: Final = "/a2a/"
 """Begins the addresses at which other agents speak to actors."""
-MCP: Final = "/mcp/"
-"""Begins the addresses at which external agents speak MCP."""
-RESOURCE: Final = "/.well-known/oauth-protected-resource"
-"""Begins the addresses at which clients are told who lets them in (RFC 9728)."""
 RETRY_SECONDS: Final = "signoff.retry_seconds"
 """Where a request's scope says after how many seconds it may be sent again, for the header `Retry-After`."""
 STATIC: Final = "/static/"
@@ -46,8 +42,6 @@ _NOT_LOCAL: Final = (
     "the development profile asks for no sign-in, so it answers programs on its own machine alone; see the setting "
     "`unsafe_open`"
 )
-# People type these addresses into other programs, which add slashes or join paths to them.
-_TYPED: Final = (PEERS, MCP, RESOURCE + MCP)
 _HEADERS: Final = (
     ("content-security-policy", _POLICY),
     ("x-content-type-options", "nosniff"),
@@ -76,6 +70,8 @@ class RequestGuard:
     ) -> None:
         self._app = app
         self._plugins = plugins
+        # People type these addresses into other programs, which add slashes or join paths to them.
+        self._typed = (PEERS, *(f"{each.prefix}/" for each in plugins if each.is_typed))
         self._names = OwnNames(settings.host, settings.public_url, origins)
         self._public = settings.public_url
         self._state_dir = settings.state_dir.resolve()
@@ -89,7 +85,7 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope = {**scope, "path": _without_extra_slashes(scope["path"])}
+        scope = {**scope, "path": _without_extra_slashes(scope["path"], self._typed)}
         # Before anything is refused: refusals carry the headers, too.
         sealed = _seal(send, scope, secure=self._public.startswith("https:"))
         refusal = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
@@ -124,13 +120,10 @@ class RequestGuard:
             return 403, "cross_site", "requests from other sites are refused"
         # Pages elsewhere may send forms and plain text unasked, but JSON only after a CORS preflight, which fails here.
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        # A client of MCP that ends its session has nothing to send, and is told that this is no method here.
-        is_bare = method == "DELETE" and path.startswith(MCP)
         plugin = next((each for each in self._plugins if each.has_path(path)), None)
-        if plugin is not None and headers.get("content-length", "0") == "0":
-            is_bare |= plugin.takes_nothing(method, path)
-        takes_json = plugin is not None or path.startswith((API, PEERS, MCP))
-        if takes_json and kind != "application/json" and not is_bare:
+        has_body = plugin is None or headers.get("content-length", "0") != "0" or not plugin.takes_nothing(method, path)
+        takes_json = plugin is not None or path.startswith((API, PEERS))
+        if takes_json and has_body and kind != "application/json":
             return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
         return None
 
@@ -142,8 +135,8 @@ class RequestGuard:
         )
 
 
-def _without_extra_slashes(path: str) -> str:
-    for prefix in _TYPED:
+def _without_extra_slashes(path: str, typed: Collection[str]) -> str:
+    for prefix in typed:
         if path.startswith(prefix):
             return prefix + "/".join(filter(None, path.removeprefix(prefix).split("/")))
     return path

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from fastapi import Header, Request, Response
 from fastapi.responses import JSONResponse
 
-from signoff.calls import AgentCalls, Calls, PublicUrl
+from signoff.calls import AgentCalls, Calls, External, ExternalCalls
 from signoff.plugins import PluginRouter
 from signoff.plugins.authzen.access_evaluation import RETRY_SECONDS, evaluate
 from signoff.plugins.authzen.access_requests import cancel_task, read_task, submit
@@ -33,8 +33,9 @@ Key = Annotated[
 
 
 @configuration.get("", summary="The policy decision point", caller="anyone")
-async def show_configuration(base: PublicUrl) -> dict[str, Any]:
+async def show_configuration(external: External) -> dict[str, Any]:
     """Metadata of the policy decision point (Authorization API 1.0, 9)."""
+    base = external.public_url
     return {
         "policy_decision_point": base,
         "access_evaluation_endpoint": f"{base}{EVALUATION}",
@@ -66,10 +67,10 @@ async def evaluate_access(request: Request, calls: Calls) -> Response:
     responses={201: {"description": "It is settled."}, **PROBLEMS},
     body=SubmissionBody,
 )
-async def request_access(request: Request, calls: Calls, base: PublicUrl, key: Key = None) -> Response:
+async def request_access(request: Request, calls: Calls, external: External, key: Key = None) -> Response:
     """202 with a task while people are asked, 201 where it is settled. It is an external call as any other."""
     view = await submit(calls, parse_body(SubmissionBody, await request.body()), key)
-    return await _answer(request, calls, base, view, 202 if view.status == "pending" else 201)
+    return await _answer(request, calls, external, view, 202 if view.status == "pending" else 201)
 
 
 @router.get(
@@ -77,9 +78,9 @@ async def request_access(request: Request, calls: Calls, base: PublicUrl, key: K
     summary="One access request as it stands",
     responses=PROBLEMS,
 )
-async def show_task(task: str, request: Request, calls: Calls, base: PublicUrl) -> Response:
+async def show_task(task: str, request: Request, calls: Calls, external: External) -> Response:
     """`pending`, `approved` with the approval to evaluate with, `denied`, `expired` or `cancelled`."""
-    return await _answer(request, calls, base, await read_task(calls, task), 200)
+    return await _answer(request, calls, external, await read_task(calls, task), 200)
 
 
 @router.post(
@@ -87,13 +88,15 @@ async def show_task(task: str, request: Request, calls: Calls, base: PublicUrl) 
     summary="Withdraw an access request",
     responses=PROBLEMS,
 )
-async def cancel_request(task: str, request: Request, calls: Calls, base: PublicUrl) -> Response:
+async def cancel_request(task: str, request: Request, calls: Calls, external: External) -> Response:
     """Nobody is asked any more. 409 where it is over."""
-    return await _answer(request, calls, base, await cancel_task(calls, task), 200)
+    return await _answer(request, calls, external, await cancel_task(calls, task), 200)
 
 
-async def _answer(request: Request, calls: AgentCalls, base: str, view: AccessTaskView, status: int) -> Response:
-    body = view.as_json(await calls.sealer(SEAL), f"{base}{REQUESTS}")
+async def _answer(
+    request: Request, calls: AgentCalls, external: ExternalCalls, view: AccessTaskView, status: int
+) -> Response:
+    body = view.as_json(await calls.sealer(SEAL), f"{external.public_url}{REQUESTS}")
     headers = {"retry-after": str(RETRY_SECONDS)} if view.status == "pending" else {}
     if status != 200:
         headers["location"] = body["task"]["status_endpoint"]

@@ -1,11 +1,10 @@
 """Makes tasks of MCP's tasks extension of calls: their states, and what came of them. Pure."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
-from signoff.calls.agent_calls import MOVING
+from signoff.calls import MOVING, CallTimes
 from signoff.contracts.responses import CallAnswer
-from signoff.contracts.turn import TurnView
 from signoff.plugins.mcp.call_result import result_of
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
@@ -14,23 +13,23 @@ POLL_MILLISECONDS: Final = 5_000
 """How often a client should look again."""
 
 
-def created_task(answer: CallAnswer, view: TurnView) -> dict[str, Any]:
+def created_task(answer: CallAnswer, times: CallTimes) -> dict[str, Any]:
     """Returns the result of a call that became a task."""
-    return {"resultType": "task", **_base(answer, view)}
+    return {"resultType": "task", **_base(answer, times)}
 
 
-def detailed_task(answer: CallAnswer, view: TurnView) -> dict[str, Any]:
+def detailed_task(answer: CallAnswer, times: CallTimes) -> dict[str, Any]:
     """Returns a task as `tasks/get` answers it: one that is over with its result."""
-    found = {"resultType": "complete", **_base(answer, view)}
+    found = {"resultType": "complete", **_base(answer, times)}
     return {**found, "result": result_of(answer)} if found["status"] == "completed" else found
 
 
-def _base(answer: CallAnswer, view: TurnView) -> dict[str, Any]:
+def _base(answer: CallAnswer, times: CallTimes) -> dict[str, Any]:
     found: dict[str, Any] = {
         "taskId": answer.id,
         "status": _status(answer),
-        "createdAt": _text(view.started_at),
-        "lastUpdatedAt": _text(_updated_at(view)),
+        "createdAt": _text(times.begun_at),
+        "lastUpdatedAt": _text(times.changed_at),
         "ttlMs": None,
         "pollIntervalMs": POLL_MILLISECONDS,
     }
@@ -49,12 +48,6 @@ def _status_words(answer: CallAnswer) -> str:
     if answer.state == "waiting" and answer.code:
         return f"{answer.code} waits for approval"
     return answer.reason if answer.state == "denied" else ""
-
-
-def _updated_at(view: TurnView) -> datetime | None:
-    if view.result is None or view.started_at is None:
-        return view.started_at
-    return view.started_at + timedelta(seconds=view.result.elapsed_seconds)
 
 
 def _text(at: datetime | None) -> str:

@@ -2,32 +2,34 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from signoff.calls import Calls, External, ExternalCalls
 from signoff.contracts.errors import BadRequest, NotFound
 from signoff.contracts.responses import Fault
 from signoff.formats.json_reader import NotJson, read_json
-from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.caller import own_tenant
-from signoff.gateway.auth.dependencies import OPEN, Deps, TokenAgent
-from signoff.gateway.auth.streams import streams_of
-from signoff.gateway.calls.call_proposer import agent_of
-from signoff.gateway.transport.middleware import MCP, RESOURCE
+from signoff.plugins import PluginRouter
 from signoff.plugins.mcp.held_requests import HeldRequests, RequestName
-from signoff.plugins.mcp.sealed_values import MCP_KEY, ClientSession, new_session_id, open_session_id
+from signoff.plugins.mcp.sealed_values import SEAL, ClientSession, new_session_id, open_session_id
 from signoff.plugins.mcp.tool_calls import SCOPE, ToolCalls
 from signoff.plugins.mcp.url_elicitation import SEND_BESIDE, opens_urls
-from signoff.registry.extras import missing_extra
 
 if TYPE_CHECKING:
     from signoff.plugins.mcp.protocol_server import ProtocolServer
 
+_MCP: Final = "/mcp"
+"""Begins the addresses at which external agents speak MCP."""
+_RESOURCE: Final = "/.well-known/oauth-protected-resource"
+"""Begins the addresses at which clients are told who lets them in (RFC 9728)."""
 SESSION: Final = "mcp-session-id"
 """The header by which a client of the older versions says to which session a request belongs."""
 _PARSE_ERROR: Final = -32700
@@ -43,28 +45,37 @@ _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     406: {"description": "The client accepts neither of the two, as an error of JSON-RPC.", "content": _MESSAGE},
     501: {"model": Fault, "description": "The extra `signoff[mcp]` is not installed."},
 }
-router = APIRouter(tags=["mcp"], responses=FAULTS)
+
+
+def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[str, str]) -> Response:
+    """Returns the answer to a fault; who is not let in is told where more of that stands (RFC 9728, 5.1)."""
+    error = {"unauthenticated": "", "scope": 'error="insufficient_scope", '}.get(fault.code)
+    challenge = {}
+    if error is not None:
+        external: ExternalCalls = request.app.state.external_calls
+        address = f"{external.public_url}{_RESOURCE}{quote(request.url.path)}"
+        challenge["www-authenticate"] = f'Bearer {error}scope="call", resource_metadata="{address}"'
+    return JSONResponse(fault.model_dump(), status, {**headers, **challenge})
+
+
+router = PluginRouter(_MCP, tag="mcp", fault=answer_fault, is_typed=True)
+resource = PluginRouter(_RESOURCE + _MCP, tag="mcp", is_typed=True)
 
 User = Annotated[str | None, Query(description="In whose name, by id; needless where the agent acts for one alone.")]
 
 
-@router.post(
-    MCP + "{agent}",
-    summary="Speak to Signoff by MCP",
-    response_class=Response,
-    responses=_ANSWERS,
-    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}},
-)
-async def answer_message(agent: str, request: Request, deps: Deps, caller: TokenAgent, user: User = None) -> Response:
+@router.post("/{agent}", summary="Speak to Signoff by MCP", responses=_ANSWERS, body={"type": "object"})
+async def answer_message(agent: str, request: Request, external: External, calls: Calls, user: User = None) -> Response:
     """JSON-RPC of MCP over Streamable HTTP, of 2026-07-28 and of 2025-11-25 and older: `tools/list` and `tools/call`
     of the tools that Signoff runs for this agent. A call that people are asked about is held while they are.
     """
-    agent_of(deps, caller, agent)
-    if lacks := missing_extra("mcp"):
-        raise BadRequest(f"`{MCP}{agent}` {lacks}", status=501, code="not_installed")
-    tenant, given, held = own_tenant(caller, None), request.headers.get(SESSION, ""), _held_of(request)
-    key = await deps.store.secret_key(MCP_KEY)
-    session = open_session_id(key, tenant, agent, given) if given else ClientSession()
+    calls.agent(agent)
+    if find_spec("mcp") is None:
+        words = f"`{_MCP}/{agent}` needs an extra of Signoff: pip install 'signoff[mcp]'"
+        raise BadRequest(words, status=501, code="not_installed")
+    given, held = request.headers.get(SESSION, ""), _held_of(request)
+    sealer = await calls.sealer(SEAL)
+    session = open_session_id(sealer, calls.tenant, agent, given) if given else ClientSession()
     if session is None:
         # A client begins a new one then, as the protocol asks.
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": _NO_SESSION}, status_code=404)
@@ -79,24 +90,23 @@ async def answer_message(agent: str, request: Request, deps: Deps, caller: Token
         held.cancel(RequestName(session.id, str(params.get("requestId"))))
     if method == "tools/call":
         # Now: the headers of the answer may be out before the call is held.
-        streams_of(request).check_room(request)
+        calls.has_room()
     begun = ""
     if method == "initialize" and not session.id:
-        begun = new_session_id(key, tenant, agent, opens_urls=opens_urls(params.get("capabilities")))
-    calls = ToolCalls(deps, request, held, caller, agent, user, session)
-    return _ProtocolResponse(await asyncio.to_thread(_load_server), calls, body, begun)
+        begun = new_session_id(sealer, calls.tenant, agent, opens_urls=opens_urls(params.get("capabilities")))
+    tools = ToolCalls(calls, external.public_url, request, held, agent, user, session)
+    return _ProtocolResponse(await asyncio.to_thread(_load_server), tools, body, begun)
 
 
-@router.get(RESOURCE + MCP + "{agent}", dependencies=[OPEN], summary="Who lets clients of MCP in", response_model=None)
-async def show_resource(agent: str, deps: Deps) -> dict[str, Any]:
+@resource.get("/{agent}", summary="Who lets clients of MCP in", caller="anyone")
+async def show_resource(agent: str, external: External) -> dict[str, Any]:
     """Metadata of a protected resource (RFC 9728): a token of the scope `call`, sent as a bearer's. No authorization
     server gives one; whoever runs this gateway makes it.
     """
-    actor = deps.catalog.actors.get(agent)
-    if actor is None or actor.external is None:
+    if not external.has_agent(agent):
         raise NotFound("there is no such agent")
     return {
-        "resource": f"{deps.settings.public_url}{MCP}{agent}",
+        "resource": f"{external.public_url}{_MCP}/{agent}",
         "resource_name": "Signoff",
         "bearer_methods_supported": ["header"],
         "scopes_supported": ["call"],
@@ -137,7 +147,10 @@ class _ProtocolResponse(Response):
 
 
 def _held_of(request: Request) -> HeldRequests:
-    held: HeldRequests = request.app.state.held_requests
+    state = request.app.state
+    if not hasattr(state, "held_requests"):
+        state.held_requests = HeldRequests()
+    held: HeldRequests = state.held_requests
     return held
 
 

@@ -22,16 +22,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from signoff.calls.agent_calls import SETTLED
-from signoff.calls.call_naming import naming
+from signoff.calls import SETTLED, CallHandle, naming
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.errors import BadRequest, NotFound, Refused, SignoffError, Unavailable
 from signoff.contracts.limits import REQUEST_BODY_BYTES
 from signoff.contracts.names import VERSION
 from signoff.contracts.responses import CallAnswer
-from signoff.gateway.act_spans import use_caller_trace
-from signoff.gateway.calls.call_refusals import note_refused_request
-from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.plugins.mcp.call_result import result_of, waiting_words
 from signoff.plugins.mcp.call_task import TASKS, created_task, detailed_task
 from signoff.plugins.mcp.tool_calls import HOLD_SECONDS, LONG_HOLD_SECONDS, SCOPE, ToolCalls
@@ -106,7 +102,7 @@ async def _list_tools(ctx: _Context, params: PaginatedRequestParams | None) -> L
 async def _call_tool(ctx: _Context, params: CallToolRequestParams) -> dict[str, Any] | CallToolResult:
     calls = _calls(ctx)
     try:
-        use_caller_trace(ctx.meta or {})
+        calls.calls.use_trace(ctx.meta or {})
         calls.require_tool(params.name)
         with naming(f"`{TOOL_USE_ID}`", _own_id(dict(ctx.meta or {}))):
             return await _ToolRequest(ctx, calls, params).answer()
@@ -129,35 +125,35 @@ class _ToolRequest:
 
     async def answer(self) -> dict[str, Any] | CallToolResult:
         calls = self._calls
-        turn, answer, rounds = await self._find()
-        if answer.state not in SETTLED and _takes_tasks(self._ctx):
+        call, rounds = await self._find()
+        if call.answer.state not in SETTLED and _takes_tasks(self._ctx):
             # It is in Temporal: a client finds it by its id from now on.
-            return created_task(answer, await calls.deps.view(turn.key))
-        if answer.state not in SETTLED:
-            page = await calls.decision_page(turn) if rounds == 0 and self._opens_urls() else None
+            return created_task(call.answer, await calls.times(call))
+        if call.answer.state not in SETTLED:
+            page = await calls.decision_page(call) if rounds == 0 and self._opens_urls() else None
             if page is not None and self._is_modern:
                 # At once: its user cannot decide while the request that shows them where is held.
-                return {**await self._next_round(turn, rounds), "inputRequests": input_requests(page)}
-            answer = await self._hold(turn, page)
+                return {**await self._next_round(call, rounds), "inputRequests": input_requests(page)}
+            call = await self._hold(call, page)
         # A client would begin its next round at once.
-        is_last = rounds + 1 >= ROUNDS or calls.is_beyond_limit
-        if answer.state not in SETTLED and self._is_modern and not is_last:
-            return await self._next_round(turn, rounds)
-        await calls.hand_out(turn, answer)
-        return CallToolResult.model_validate(result_of(answer))
+        is_last = rounds + 1 >= ROUNDS or calls.calls.was_hurried
+        if call.answer.state not in SETTLED and self._is_modern and not is_last:
+            return await self._next_round(call, rounds)
+        await calls.hand_out(call)
+        return CallToolResult.model_validate(result_of(call.answer))
 
-    async def _hold(self, turn: ExternalTurn, page: DecisionPage | None) -> CallAnswer:
+    async def _hold(self, call: CallHandle, page: DecisionPage | None) -> CallHandle:
         send: SendBeside = cast(Request, self._ctx.request).scope[SEND_BESIDE]
         name = new_elicitation_name()
         if page is not None:
             await send(elicitation(page, name))
-        answer = await self._calls.hold(turn, self._ctx.request_id, self._seconds(), self._report)
-        if page is not None and answer.state in SETTLED:
+        call = await self._calls.hold(call, self._ctx.request_id, self._seconds(), self._report)
+        if page is not None and call.answer.state in SETTLED:
             await send(completion(name))
-        return answer
+        return call
 
-    async def _next_round(self, turn: ExternalTurn, rounds: int) -> dict[str, Any]:
-        state = await self._calls.seal_state(self._tool, self._args, turn, rounds + 1)
+    async def _next_round(self, call: CallHandle, rounds: int) -> dict[str, Any]:
+        state = await self._calls.seal_state(self._tool, self._args, call, rounds + 1)
         return {"resultType": "input_required", "requestState": state}
 
     def _opens_urls(self) -> bool:
@@ -166,19 +162,17 @@ class _ToolRequest:
         declared = self._ctx.session.client_capabilities
         return declared is not None and declared.elicitation is not None and declared.elicitation.url is not None
 
-    async def _find(self) -> tuple[ExternalTurn, CallAnswer, int]:
+    async def _find(self) -> tuple[CallHandle, int]:
         """Returns the call as it stands, and after how many rounds."""
         if self._state is None:
             # A task goes on while nobody looks; what a request asked for runs while one waits for it.
             attended = not _takes_tasks(self._ctx)
             key = _key(self._meta, self._calls.session.id, self._tool, self._args)
-            turn, answer = await self._calls.propose(self._tool, self._args, key, attended=attended)
-            return turn, answer, 0
+            return await self._calls.propose(self._tool, self._args, key, attended=attended), 0
         opened = await self._calls.open_state(self._tool, self._args, self._state)
         if opened is None:
             raise Refused("Invalid or expired requestState", code="unproved")
-        turn, answer = await self._calls.join(opened[0])
-        return turn, answer, opened[1]
+        return await self._calls.join(opened[0]), opened[1]
 
     def _seconds(self) -> float:
         # A client that knows rounds has no need of longer ones: each is bounded, and none is lost with a connection.
@@ -193,11 +187,10 @@ class _ToolRequest:
 async def _get_task(ctx: _Context, params: _TaskParams) -> dict[str, Any]:
     calls = _task_calls(ctx, params)
     try:
-        turn, answer = await calls.load(params.task_id)
         # One that was proposed by a request, and is a task since: nobody else has it run.
-        answer = await calls.run_permitted(turn, answer)
-        found = detailed_task(answer, await calls.deps.view(turn.key))
-        await calls.hand_out(turn, answer)
+        call = await calls.run_permitted(await calls.load(params.task_id))
+        found = detailed_task(call.answer, await calls.times(call))
+        await calls.hand_out(call)
         return found
     except SignoffError as error:
         raise await _refuse(calls, error) from None
@@ -261,7 +254,7 @@ def _calls(ctx: _Context) -> ToolCalls:
 
 
 async def _refuse(calls: ToolCalls, error: SignoffError, tool: str = "") -> MCPError:
-    await note_refused_request(calls.request, error, tool)
+    await calls.calls.note_refusal(error, tool)
     return _error_of(error)
 
 
