@@ -367,3 +367,12 @@ def test_each_folder_has_a_readme_whose_links_exist(part: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", text)
     place = (ROOT / part if part in LINKED else page.parent).resolve()
     assert [link for link in links if not (place / link).exists()] == []
+
+
+@table("folder", ["deploy", "docs/internal", "examples", "src", "tests", "tools"])
+def test_each_folder_beside_the_package_has_a_readme_whose_links_exist(folder: str) -> None:
+    page = ROOT / folder / "README.md"
+    text = page.read_text(encoding="utf-8")
+    assert 10 <= len(text.splitlines()) <= 30
+    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    assert [link for link in links if not (page.parent / link).exists()] == []
