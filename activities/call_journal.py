@@ -21,6 +21,7 @@ from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id, parse_workflow_id
 from signoff.contracts.limits import RECORDED_RESULT_CHARS
 from signoff.contracts.names import ACTOR_TURN
+from signoff.formats.replace import replace
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.registry import definition_hash
@@ -92,15 +93,19 @@ def _own(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
         return []
     # Whoever runs a workflow can say anything here: it must neither pass for what an activity saw, nor keep that out
     # of the record by taking its key first, nor lie in the record of another tenant.
-    stamp = {"stream": turn.workflow_id, "tenant": turn.tenant}
-    own = [each for each in seen if each.stream in ("", turn.workflow_id)]
-    return mark_claims([each.model_copy(update={**stamp, "data": whole_facts(each.data, turn)}) for each in own])
+    return mark_claims(
+        [
+            replace(each, stream=turn.workflow_id, tenant=turn.tenant, data=whole_facts(each.data, turn))
+            for each in seen
+            if each.stream in ("", turn.workflow_id)
+        ]
+    )
 
 
 def mark_claims(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
     """Marks entries as a turn's word, under keys that nothing else has. Their subjects are claims too."""
     return [
-        entry.model_copy(update={"key": f"{TURNS_KEYS}{entry.key}", "data": {**entry.data, BY: BY_TURN}})
+        replace(entry, key=f"{TURNS_KEYS}{entry.key}", data={**entry.data, BY: BY_TURN})
         for entry in map(_claim_subject, seen)
     ]
 
@@ -122,7 +127,7 @@ def _claim_subject(entry: AuditEntry) -> AuditEntry:
     if not entry.subject:
         return entry
     claim = {CLAIMED_SUBJECT: bound_text(entry.subject)}
-    return entry.model_copy(update={"subject": "", "data": {**entry.data, **claim}})
+    return replace(entry, subject="", data={**entry.data, **claim})
 
 
 def _is_own(approval: object) -> bool:

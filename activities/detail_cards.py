@@ -17,6 +17,7 @@ from signoff.approvals.redaction import redact_secrets
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 
 DETAILED_SECRETS: Final = 1_000
 """Secret values of a turn up to which the arguments of its requests are drawn in its details.
@@ -83,7 +84,7 @@ class DetailCards(Interceptor):
             show=None if policy is None else policy.show.only,
             others=values,
         )
-        return card.model_copy(update={"effect": redact_secrets(request.card.effect, values)})
+        return replace(card, effect=redact_secrets(request.card.effect, values))
 
     def _secrets(self, calls: Sequence[tuple[str, Any]]) -> frozenset[str] | None:
         """Returns the secret values of calls; None as soon as there are more than `DETAILED_SECRETS`."""

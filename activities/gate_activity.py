@@ -43,6 +43,7 @@ from signoff.contracts.ids import SessionKey, TurnKey, is_stand_in
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, TURN_RESTS_SECONDS
 from signoff.contracts.message import CallPart
 from signoff.formats.nearest_name import cut_text
+from signoff.formats.replace import replace
 from signoff.policypool.pool import ask_rules
 from signoff.registry.gates.argument_check import final_arguments
 from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision
@@ -98,7 +99,7 @@ class GateActivity:
         # At once: a local activity has no time for the functions of a whole batch one after the other.
         judged = await asyncio.gather(*(self._ask_hooks(task, each, known) for each in batch))
         secrets = self._deps.secrets_of((each.call.tool, each.args) for each in batch)
-        task = task.model_copy(update={"agent_says": redact_secrets(task.agent_says, secrets)})
+        task = replace(task, agent_says=redact_secrets(task.agent_says, secrets))
         # Once for the batch: a freeze that comes later is found again where the call is run.
         rows = TurnRows([], [], None) if forged else await self._approvals.rows_of_turn(task.ctx)
         for (call, proposed, _, _, action), found in zip(batch, judged, strict=True):
@@ -109,7 +110,7 @@ class GateActivity:
                 continue
             found = await self._settled_before(task, call, args, found, rows, action)
             gate_decision = await self._decide(task, call, args, found, budget, rows)
-            gate_decisions.append(gate_decision.model_copy(update={"action": action}))
+            gate_decisions.append(replace(gate_decision, action=action))
         traced = [] if forged or not self._deps.traces(task.ctx) else self._trace(task)
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
         seen = [*traced, *_settled_entries(task, gate_decisions, self._deps.clock())]
@@ -197,17 +198,17 @@ class GateActivity:
             waiting = next((each for each in task.waiting if each.action == action), None)
             if waiting is not None:
                 outcome = waiting_outcome(call.call, call.tool, waiting)
-                return found.model_copy(update={"kind": "settled", "outcome": outcome})
+                return replace(found, kind="settled", outcome=outcome)
         # After the denials: `asked_since` is its caller's word, and must open no way past what somebody denied.
         if any(each.call == call.call and is_new_to_turn(each, task.asked_since, task.spent) for each in rows.requests):
             # An earlier attempt asked this, and its turn has yet to hear what was answered: it hears that.
-            return found.model_copy(update={"kind": "ask"}) if found.kind == "run" else found
+            return replace(found, kind="ask") if found.kind == "run" else found
         if task.edit is not None or task.changed_by:
             return found
         barred = is_barred(rows.requests, call.call)
         if barred and found.kind == "run":
             # Of a turn that was reset: what people are asked, or have not let run, is not for a rule to say by now.
-            return found.model_copy(update={"kind": "ask"})
+            return replace(found, kind="ask")
         return found if barred else await self._remembered.apply_grant(task.ctx, call, args, found)
 
     async def _decide(
@@ -221,28 +222,27 @@ class GateActivity:
     ) -> GateDecision:
         tool, verdict = found.tool, found.verdict
         if found.kind == "settled" or tool is None or verdict is None:
-            settled = found.model_copy(update={"outcome": settled_outcome(found)}).to_send()
+            settled = replace(found, outcome=settled_outcome(found)).to_send()
             if found.gate != "available" or tool is None or not tool.fallbacks:
                 return settled
             # What is not there now may be stood in for like what failed.
-            return settled.model_copy(update={"options": self._options(task.ctx, tool, budget, ask=False)})
+            return replace(settled, options=self._options(task.ctx, tool, budget, ask=False))
         digest = digest_of(task.ctx, call.call, tool, args)
         # What a person wrote into a call is never run by rule alone, nor corrected unseen where it is judged again.
         ask = found.kind == "ask" or task.edit is not None or task.changed_by != ""
-        gate_decision = found.model_copy(
-            update={
-                "kind": "ask" if ask else "run",
-                "digest": digest,
-                "rule": verdict.rule,
-                "override": override_hash(found.objection),
-                "options": self._options(task.ctx, tool, budget, ask=ask),
-            }
+        gate_decision = replace(
+            found,
+            kind="ask" if ask else "run",
+            digest=digest,
+            rule=verdict.rule,
+            override=override_hash(found.objection),
+            options=self._options(task.ctx, tool, budget, ask=ask),
         ).to_send()
         if not ask:
             return gate_decision
         ran, other = _find_earlier_run([each for each in rows.tickets if each.call == call.call], digest)
         if ran is not None:
-            return gate_decision.model_copy(update={"kind": "settled", "outcome": ran})
+            return replace(gate_decision, kind="settled", outcome=ran)
         if self._is_over(task.ctx, rows):
             return _refuse(call, "it is too long ago that anything was heard of this turn")
         under = (definition_hash(tool), verdict.policy_hash)
@@ -253,7 +253,7 @@ class GateActivity:
         request = await self._ask_people(task, about)
         if isinstance(request, CallOutcome):
             return GateDecision(call=call.call, kind="settled", outcome=request)
-        return gate_decision.model_copy(update={"request": request, "question": reference_from_request(request, call)})
+        return replace(gate_decision, request=request, question=reference_from_request(request, call))
 
     def _is_over(self, ctx: CallContext, rows: TurnRows) -> bool:
         """Returns whether a turn was asked for, and last heard of, so long ago that nobody is asked in its requester's
@@ -294,9 +294,7 @@ class GateActivity:
         digest = doubt_digest(task.doubt_of, task.doubt)
         ending = ending_of([each for each in rows.requests if each.call == call.call], digest)
         if ending is not None and ending.state == "happened":
-            return nobody.model_copy(
-                update={"outcome": happened_outcome(call.call, call.tool, ending.votes[-1].decision)}
-            )
+            return replace(nobody, outcome=happened_outcome(call.call, call.tool, ending.votes[-1].decision))
         if ending is not None or rows.freeze is not None:
             return nobody
         # People who look at what goes on cannot know how it ends.
@@ -459,7 +457,7 @@ def settled_outcome(found: LocalGateDecision) -> CallOutcome:
     }
     if outcome.denied is None:
         update["value"] = Content(inline=cut_text(found.message, _SHOWN_CHARS))
-    return outcome.model_copy(update=update)
+    return replace(outcome, **update)
 
 
 def _end_unasked(call: CallPart, why: str) -> CallOutcome:
@@ -477,6 +475,4 @@ def _quiet(found: LocalGateDecision, secrets: Collection[str]) -> LocalGateDecis
     """Returns `found` without the secrets of the batch in its words: a schema's error quotes the value it is about."""
     if not secrets:
         return found
-    return found.reword(redact_secrets(found.message, secrets)).model_copy(
-        update={"note": redact_secrets(found.note, secrets)}
-    )
+    return replace(found.reword(redact_secrets(found.message, secrets)), note=redact_secrets(found.note, secrets))

@@ -20,6 +20,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.grant import Grant
 from signoff.contracts.limits import PREDICATES_STEPS
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 from signoff.people.directory import Directory
 from signoff.policypool.pool import ask_rules
 from signoff.registry.gates.grant_match import GrantMatcher
@@ -183,7 +184,7 @@ def by_grant(found: LocalGateDecision, grant: Grant) -> LocalGateDecision:
     why = f"{', '.join(grant.people)} approved calls like this in advance, until {until}"
     rule = RuleReference(kind="grant", name=grant.id)
     verdict = dataclasses.replace(found.verdict, verdict="auto", rule=rule, rule_text=grant.like.where, why=why)
-    return found.model_copy(update={"kind": "run", "verdict": verdict, "grant": grant.id})
+    return replace(found, kind="run", verdict=verdict, grant=grant.id)
 
 
 def frozen_decision(found: LocalGateDecision, reason: str, call: CallPart) -> LocalGateDecision:
@@ -205,4 +206,4 @@ def _deny(found: LocalGateDecision, grant: Grant, call: CallPart) -> LocalGateDe
         decided_at=grant.created_at,
         **({"reason": grant.reason} if grant.reason else {}),
     )
-    return found.deny(denied).model_copy(update={"grant": grant.id})
+    return replace(found.deny(denied), grant=grant.id)

@@ -17,6 +17,7 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import ToolTask
 from signoff.contracts.call import IN_DOUBT_TEXT
 from signoff.contracts.errors import InDoubt
+from signoff.formats.replace import replace
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 
@@ -38,8 +39,7 @@ class HandlerExecution:
         """Runs the handler and measures how long it took; `key` is that of the ticket, if the call has one."""
         began = time.monotonic()
         made = await self._guard(task, args, key)
-        took = {"duration_ms": int((time.monotonic() - began) * 1000)}
-        return made._replace(outcome=made.outcome.model_copy(update=took))
+        return made._replace(outcome=replace(made.outcome, duration_ms=int((time.monotonic() - began) * 1000)))
 
     def context(self, task: ToolTask, key: str) -> ToolContext:
         """Makes the context of the handler, or the probe, with the capabilities of the tool."""

@@ -14,6 +14,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.receipt import Receipt
 from signoff.decisions.answer_taker import UNSAFE_ANSWER, refuse
 from signoff.decisions.raw_answer_taker import RawAnswerTaker
+from signoff.formats.replace import replace
 from signoff.keys.signatures import Verifier
 from signoff.people.authority import SignatureEvidence, check_authority
 from signoff.store.questions.answers import Answers
@@ -103,7 +104,7 @@ class IdentifyActivity:
         taken = await self._taker.take(raw, people, handed=True)
         found = None if taken.decision is None else await self._find_stored(taken.decision)
         if found is not None:
-            return found.model_copy(update={"taken": taken.decision})
+            return replace(found, taken=taken.decision)
         # A refused answer tells its turn no name outside of development.
         author = taken.author if self._deps.believes_unsigned else None
         return _refused(taken.receipt, author)
@@ -122,12 +123,12 @@ def _key(decision: Decision, revision: int, *, once: bool) -> str:
 
 def _refused(receipt: Receipt, author: Authority | None = None) -> Authority:
     found = author or Authority(allowed=False, unsigned=True)
-    return found.model_copy(update={"allowed": False, "code": receipt.code, "receipt": receipt})
+    return replace(found, allowed=False, code=receipt.code, receipt=receipt)
 
 
 def _is_one(stored: Decision, given: Decision) -> bool:
     """Returns whether two decisions are one answer; a turn names its author as the gateway did."""
-    return stored.model_copy(update={"subject": given.subject}) == given
+    return replace(stored, subject=given.subject) == given
 
 
 def evidence_of(decision: Decision, verifier: Verifier, now: datetime) -> SignatureEvidence:

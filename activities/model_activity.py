@@ -33,6 +33,7 @@ from signoff.contracts.ids import SessionKey, call_id
 from signoff.contracts.limits import CALLS_KEPT_PER_COMPLETION, MIB
 from signoff.contracts.message import CallPart, Message, Part, TextPart, words_of
 from signoff.contracts.turn import ResponsePart
+from signoff.formats.replace import replace
 from signoff.formats.stack_trace import trace_without_words
 from signoff.registry.actor import Actor, instructions_hash
 from signoff.registry.gates.call_parts import call_parts, parse_arguments, parse_call
@@ -169,7 +170,7 @@ class ModelActivity:
             # The model's answer stands whatever becomes of this; what was asked already is the same question again.
             _log.warning("calls of completion %d are left to their turn: %s", task.completion, type(error).__name__)
             return reply
-        whole = reply.model_copy(update={"gates": gate_reply})
+        whole = replace(reply, gates=gate_reply)
         return whole if len(whole.on_wire()) <= REPLY_BYTES else reply
 
     async def _ask_model(self, task: ModelTask) -> tuple[ModelReply, Blob | None]:
@@ -188,7 +189,7 @@ class ModelActivity:
         )
         completion = self._quiet(messages, await self._complete_measured(actor.model, request))
         reply, provider = await self._reply(task, completion)
-        return reply.model_copy(update={"withheld": tuple(sorted(left_out))}) if left_out else reply, provider
+        return replace(reply, withheld=tuple(sorted(left_out))) if left_out else reply, provider
 
     async def _complete_measured(self, model: str, request: CompletionRequest) -> Completion:
         counts, begun, outcome = self._deps.store.counts, time.monotonic(), "ok"
@@ -218,7 +219,7 @@ class ModelActivity:
         if completion.text:
             parts.append(TextPart(text=await self._text(completion.text, place)))
         for part in call_parts(kept, task.completion):
-            parts.append(part.model_copy(update={"args": await to_content(deps.store, part.args.inline, place)}))
+            parts.append(replace(part, args=await to_content(deps.store, part.args.inline, place)))
         dropped = len(completion.calls) - len(kept)
         # The provider's own message cannot be cut, so one with dropped calls is rebuilt from the parts.
         own = Blob.of(completion.provider) if completion.provider and not dropped else None
@@ -325,7 +326,7 @@ def _is_empty(completion: Completion) -> bool:
 
 
 def _keep_reply(kept: KeptReply) -> ModelReply:
-    return ModelReply.model_validate_json(kept.body).model_copy(update={"kept_at": kept.at})
+    return replace(ModelReply.model_validate_json(kept.body), kept_at=kept.at)
 
 
 def _has_calls(reply: ModelReply) -> bool:
@@ -341,7 +342,7 @@ def _drop_repeat(reply: ModelReply) -> ModelReply:
     payloads = [part.args.inline for part in calls]
     if reply.respond_error or not payloads or not isinstance(payloads[0], dict) or payloads[0].keys() != {"text"}:
         return reply
-    short = reply.model_copy(update={"response": None})
+    short = replace(reply, response=None)
     # What the model wrote is not always what is told: a text may be kept apart, or be made printable.
     return short if short.answer == reply.response else reply
 

@@ -29,6 +29,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 from signoff.registry.gates.argument_check import final_arguments
 from signoff.registry.results.dispatch_record import execution_facts
 from signoff.registry.tool import Tool
@@ -123,7 +124,7 @@ class OutcomeActivity:
         found = await judge_past_call(self._deps.catalog, permit.ctx, call, args, self._deps.clock())
         approvals, policy = ApprovalReader(self._deps), self._deps.catalog.policy(tool.activity)
         rows = await approvals.of(permit)
-        doubted = permit.model_copy(update={"doubts": (*permit.doubts, word)})
+        doubted = replace(permit, doubts=(*permit.doubts, word))
         words = words_on(doubted, rows, task.ticket)
         doubts = doubts_of(rows)
         at = doubts[-1].judged_at if doubts else found.at

@@ -20,6 +20,7 @@ from signoff.contracts.decision import Decision, Verdict, at_least
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.names import ACTOR_TURN
 from signoff.contracts.person import Person, Principal
+from signoff.formats.replace import replace
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import Directory
 from signoff.people.eligibility import ApproverSpec, approver_spec_of
@@ -186,7 +187,7 @@ def ask_if_doubted(found: LocalGateDecision, why: str) -> LocalGateDecision:
     if found.kind != "run" or found.verdict is None or not why:
         return found
     verdict = dataclasses.replace(found.verdict, verdict="ask", rule=REQUESTER_RULE, rule_text="", why=why)
-    return found.model_copy(update={"kind": "ask", "verdict": verdict})
+    return replace(found, kind="ask", verdict=verdict)
 
 
 @dataclass(frozen=True)

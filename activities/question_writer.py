@@ -21,6 +21,7 @@ from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 from signoff.keys.signature_form import context_digest
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.policy.terms import Terms, tighten_terms
@@ -97,7 +98,7 @@ class QuestionWriter:
         edited = {} if edit is None else {"edited_by": edit.subject, "edited_name": edit.name, "before": edit.before}
 
         def make_request(asked: Question) -> ApprovalRequest:
-            return request_of(asked, card).model_copy(update=edited)
+            return replace(request_of(asked, card), **edited)
 
         new: list[ApprovalRequest] = []
 
@@ -237,10 +238,10 @@ def _after_edit(question: Question, edit: Edit) -> Question:
         # The human too: whoever loses the account later has not become somebody else by that.
         kept["proposers"] = tuple(dict.fromkeys((edit.subject, edit.human)))
     if not old.escalated:
-        return question.model_copy(update=kept)
+        return replace(question, **kept)
     everybody = tuple(dict.fromkeys((*question.approvers, *old.escalate_to)))
-    kept |= {"approvers": everybody, "escalate_after": None}
-    return question.model_copy(update=kept | {"groups": escalated_groups(question.groups, old.escalate_to)})
+    groups = escalated_groups(question.groups, old.escalate_to)
+    return replace(question, **kept, approvers=everybody, groups=groups, escalate_after=None)
 
 
 def edit_problem(edit: Edit, question_approvers: tuple[str, ...], decision: Decision, digest: str) -> str:

@@ -24,6 +24,7 @@ from signoff.contracts.call import PERMISSION_RULE, Permit
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 from signoff.policy.terms import Terms
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.hooks import override_hash
@@ -61,7 +62,7 @@ class RunRights:
         found = await self._judge(task, args)
         if isinstance(found, ToolReply):
             return await self._refused.earlier_reply(task) or found
-        return found._replace(permit=found.permit.model_copy(update={"doubts": await self._undone(task)}))
+        return found._replace(permit=replace(found.permit, doubts=await self._undone(task)))
 
     async def earlier_reply(self, task: ToolTask, args: Any, found: LocalGateDecision) -> ToolReply | None:
         """Returns the reply that earlier tickets of the call demand; None when each is void, or people denied that it
@@ -182,7 +183,7 @@ class RunRights:
         if worth.kind == "run":
             return RunRight(found, prove_permit(permit, found, approval), rows)
         refused = await self._refused.refuse(task, worth.why)
-        return refused.model_copy(update={"again": worth.again, "note": worth.why})
+        return replace(refused, again=worth.again, note=worth.why)
 
     async def _undone(self, task: ToolTask) -> tuple[Decision, ...]:
         """Returns the answers that earlier tries of the call did not happen."""

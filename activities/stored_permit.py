@@ -3,6 +3,7 @@
 from signoff.activities.permit_check import SignaturePolicy, StoredApproval, words_on
 from signoff.contracts.call import Permit
 from signoff.contracts.decision import Decision
+from signoff.formats.replace import replace
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.store.questions.approval_rows import ApprovalRows
@@ -17,7 +18,7 @@ def prove_permit(permit: Permit, found: LocalGateDecision, approval: StoredAppro
         return _add_answers(permit, approval)
     verdict = found.verdict
     by_rule = {"rule": verdict.rule, "policy_hash": verdict.policy_hash} if verdict is not None else {}
-    return _bare(permit).model_copy(update={**by_rule, "grant": found.grant})
+    return replace(_bare(permit), **by_rule, grant=found.grant)
 
 
 def prove_for_probe(
@@ -27,9 +28,9 @@ def prove_for_probe(
     more.
     """
     if approval is None:
-        return _bare(permit).model_copy(update={"kind": "auto"})
+        return replace(_bare(permit), kind="auto")
     vouched = tuple(each for each in approval.decisions if _is_vouched(each, policy, signature_policy))
-    return _add_answers(permit, approval).model_copy(update={"decisions": vouched})
+    return replace(_add_answers(permit, approval), decisions=vouched)
 
 
 def undone(
@@ -47,16 +48,16 @@ def _add_answers(permit: Permit, approval: StoredApproval | None) -> Permit:
     if approval is None:
         return bare
     question = approval.question
-    known = {
-        "approval_id": question.id,
-        "revision": question.revision,
-        "quorum": question.quorum,
-        "rule": question.rule,
-        "policy_hash": question.policy_hash,
-        "override": question.override,
-        "decisions": approval.decisions,
-    }
-    return bare.model_copy(update=known)
+    return replace(
+        bare,
+        approval_id=question.id,
+        revision=question.revision,
+        quorum=question.quorum,
+        rule=question.rule,
+        policy_hash=question.policy_hash,
+        override=question.override,
+        decisions=approval.decisions,
+    )
 
 
 def _bare(permit: Permit) -> Permit:

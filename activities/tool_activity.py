@@ -39,6 +39,7 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
 from signoff.contracts.ids import is_tool_name
 from signoff.contracts.usage import exhausted_message
+from signoff.formats.replace import replace
 from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -90,7 +91,7 @@ class ToolActivity:
         right = await self._rights.derive(task, args)
         if isinstance(right, ToolReply):
             return right
-        return await self._once(task.model_copy(update={"permit": right.permit}), right.decision.args(args), right)
+        return await self._once(replace(task, permit=right.permit), right.decision.args(args), right)
 
     async def _once(self, task: ToolTask, args: dict[str, Any], right: RunRight) -> ToolReply:
         tool, store, found = self._tool, self._deps.store, right.decision
@@ -254,4 +255,4 @@ def _define(deps: WorkerDeps, tool: Tool) -> Any:
 def _add_note(outcome: CallOutcome, found: LocalGateDecision) -> CallOutcome:
     """Returns `outcome` with what is told of the arguments it came of."""
     note = " ".join(filter(None, (found.note, outcome.note)))
-    return outcome.model_copy(update={"note": note}) if found.note else outcome
+    return replace(outcome, note=note) if found.note else outcome

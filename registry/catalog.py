@@ -20,6 +20,7 @@ from signoff.contracts.person import Person
 from signoff.formats.bounds import bounds_problem
 from signoff.formats.hours import read_zone
 from signoff.formats.nearest_name import did_you_mean, quote_name
+from signoff.formats.replace import replace
 from signoff.people.directory import DevelopmentDirectory, Directory, FixedDirectory
 from signoff.policy.approval_policy import APPROVER, GlobalRule
 from signoff.policy.compiled_policy import (
@@ -295,7 +296,7 @@ class Catalog:
 
         Raises `ConfigError` for an unknown actor, and for a route, step or tool of the turn's own that it lacks.
         """
-        ctx = ctx.model_copy(update={"actor": self.actor(actor).name})
+        ctx = replace(ctx, actor=self.actor(actor).name)
         self.scopes[actor].check(ctx.route, ctx.step, ctx.transient)
         view = self.tool_view(ctx).without(withheld)
         return (*(_offer(tool) for tool in view.visible()), self.respond(actor).offer)

@@ -19,6 +19,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.names import ACTOR_TURN, OUTCOME
+from signoff.formats.replace import replace
 from signoff.registry.tool import Tool
 from signoff.store.store import Also, Store
 from signoff.testing import a_call_context
@@ -121,7 +122,7 @@ def task_for(tool: Tool, permit: Permit | None = None, args: Any = None, **field
 
 def in_another_turn(tool: Tool) -> ToolTask:
     """The task of the one call in a later turn of the same id, as in one turn a store runs one action under a call."""
-    return task_for(tool, permit_for(tool, ctx=pinned(user=GUEST.model_copy(update={"nonce": "later"}))))
+    return task_for(tool, permit_for(tool, ctx=pinned(user=replace(GUEST, nonce="later"))))
 
 
 async def outcome_of_lost(deps: WorkerDeps, task: OutcomeTask, env: ActivityEnvironment | None = None) -> ToolReply:
@@ -156,9 +157,7 @@ def sent(reply: GateReply) -> GateReply:
     """A reply of the gates after its journey through JSON, with the whole requests that are not sent."""
     read = GateReply.model_validate_json(reply.on_wire())
     pairs = zip(read.gate_decisions, reply.gate_decisions, strict=True)
-    return read.model_copy(
-        update={"gate_decisions": tuple(each.model_copy(update={"request": whole.request}) for each, whole in pairs)}
-    )
+    return replace(read, gate_decisions=tuple(replace(each, request=whole.request) for each, whole in pairs))
 
 
 def codes(replies: Sequence[ToolReply]) -> list[str]:

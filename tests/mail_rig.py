@@ -16,6 +16,7 @@ from signoff.channels.mail.email import Email
 from signoff.channels.mail.raw_mail import FetchedMail
 from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.person import Person
+from signoff.formats.replace import replace
 from signoff.testing import a_request
 
 NOW = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
@@ -82,5 +83,5 @@ def a_closing(card: OutboundCard, sent: SentCard, **given: Any) -> tuple[SentCar
         "decided_channel": "slack",
         **given,
     }
-    request = card.request.model_copy(update=ending)
+    request = replace(card.request, **ending)
     return sent, ClosedCard(request=request, person=card.person, token=card.token, link=card.link)

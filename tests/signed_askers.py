@@ -5,6 +5,7 @@ from typing import Any
 
 from signoff.contracts.call import CallContext
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.keys.signature_form import principal_as_asked
 from signoff.keys.signatures import Signer
 
@@ -18,4 +19,4 @@ def signed_asker(
     """
     ctx = CallContext(**{"actor": "desk", "tenant": tenant, "session": session, "turn": turn, "user": user} | fields)
     asker = principal_as_asked(ctx, nonce="", at=at, any_actor="actor" not in fields)
-    return signer.sign_principal(ctx.model_copy(update={"user": asker}))
+    return signer.sign_principal(replace(ctx, user=asker))

@@ -149,6 +149,14 @@ def test_no_committed_file_holds_a_path_of_one_machine() -> None:
     assert found == {}
 
 
+def test_models_are_changed_by_replace_alone() -> None:
+    """`model_copy(update=...)` keeps an unknown name beside the field that was meant. `replace` refuses it."""
+    changes = re.compile(r"\bmodel_copy\(\s*update\b")
+    python = {name: text for name, text in committed_texts().items() if name.endswith(".py")}
+    found = {name for name, text in python.items() if changes.search(text) and not name.startswith("clients/")}
+    assert found - {"tests/test_house.py"} == {"src/signoff/formats/replace.py"}
+
+
 def test_no_two_test_files_have_one_name() -> None:
     """Test folders are no packages, so of two files of one name only one would run where both are asked for."""
     counted = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))

@@ -17,6 +17,7 @@ from signoff.contracts.message import user_message
 from signoff.contracts.session_messages import LateResult
 from signoff.engine import turn_client
 from signoff.engine.turn_client import TurnClient
+from signoff.formats.replace import replace
 
 
 @pytest.fixture(autouse=True)
@@ -217,7 +218,7 @@ async def test_what_is_accepted_and_never_completed_goes_as_a_signal_within_pati
     answer = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="approved", subject="ana", channel="test")
     async with asyncio.timeout(30):
         receipt = await client.decide(answer)
-        unheard = await client.withdraw(answer.model_copy(update={"verdict": "withdrawn"}))
+        unheard = await client.withdraw(replace(answer, verdict="withdrawn"))
         value = await client.say(session, message("hello"), actor="desk")
         late = await client.inject(session, LateResult(id="late-1", turn="t", message=user_message("late")))
     assert [receipt.status, value.status, late.status] == ["pending"] * 3

@@ -14,6 +14,7 @@ from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.keys.signature_form import decision_bytes, principal_as_asked, principal_bytes, unsigned_principal
 from signoff.keys.signatures import PrivateKeys, PublicKey, Signature, Signer, Verifier, new_key
 from signoff.testing import a_call_context
@@ -46,8 +47,8 @@ def pinned(**fields: Any) -> CallContext:
 
 def asked_by(signer: Signer, *, at: datetime = NOW) -> CallContext:
     ctx = pinned()
-    stamped = ctx.model_copy(update={"user": principal_as_asked(ctx, nonce="n", at=at, store_id="s")})
-    return ctx.model_copy(update={"user": signer.sign_principal(stamped)})
+    stamped = replace(ctx, user=principal_as_asked(ctx, nonce="n", at=at, store_id="s"))
+    return replace(ctx, user=signer.sign_principal(stamped))
 
 
 ASKED = asked_by(SIGNER)
@@ -55,7 +56,7 @@ ASKED = asked_by(SIGNER)
 
 def retired(*, at: datetime) -> tuple[Signer, Verifier]:
     """A signer with the old key, and the verifier of a worker that knows it as retired and the new one as in use."""
-    keys = PrivateKeys(keys=(OLD.model_copy(update={"retired_at": at}), NEW))
+    keys = PrivateKeys(keys=(replace(OLD, retired_at=at), NEW))
     return Signer(PrivateKeys(keys=(OLD,))), Verifier(keys.public().keys)
 
 
@@ -63,11 +64,11 @@ def test_a_signed_decision_survives_its_way_through_histories() -> None:
     """Through JSON, once and again, in any time zone of the clock: it verifies, and is otherwise what it was."""
     signed = SIGNER.sign_decision(DECISION)
     assert signed.key_id == NEW.id == SIGNER.key_id
-    assert signed.model_copy(update={"key_id": "", "signature": ""}) == DECISION
+    assert replace(signed, key_id="", signature="") == DECISION
     again = Decision.model_validate_json(signed.model_dump_json())
     once_more = Decision.model_validate(json.loads(json.dumps(again.model_dump(mode="json", exclude_none=True))))
     assert all(CHECK.check_decision(each) for each in (signed, again, once_more))
-    east = DECISION.model_copy(update={"received_at": NOW.astimezone(timezone(timedelta(hours=9)))})
+    east = replace(DECISION, received_at=NOW.astimezone(timezone(timedelta(hours=9))))
     assert SIGNER.sign_decision(east) == signed
 
 
@@ -104,13 +105,13 @@ def test_a_signed_decision_survives_its_way_through_histories() -> None:
     ],
 )
 def test_altered_reason_and_any_other_altered_field(change: dict[str, Any]) -> None:
-    assert not CHECK.check_decision(SIGNER.sign_decision(DECISION).model_copy(update=change))
+    assert not CHECK.check_decision(replace(SIGNER.sign_decision(DECISION), **change))
 
 
 def test_every_field_of_a_decision_is_signed() -> None:
     written = set(json.loads(decision_bytes(SIGNER.sign_decision(DECISION))))
     assert written == set(Decision.model_fields) - {"signature", "v", "result"}
-    assert set(json.loads(decision_bytes(DECISION.model_copy(update={"v": 2, "result": "r"})))) >= {"v", "result"}
+    assert set(json.loads(decision_bytes(replace(DECISION, v=2, result="r")))) >= {"v", "result"}
 
 
 def test_what_was_signed_before_a_field_existed_verifies_after() -> None:
@@ -148,7 +149,7 @@ def test_what_was_signed_before_a_field_existed_verifies_after() -> None:
 )
 def test_a_principal_is_bound_to_what_it_asked_for(change: dict[str, Any]) -> None:
     assert CHECK.check_principal(ASKED)
-    assert not CHECK.check_principal(ASKED.model_copy(update=change))
+    assert not CHECK.check_principal(replace(ASKED, **change))
 
 
 @table(
@@ -175,12 +176,12 @@ def test_a_principal_is_bound_to_what_it_asked_for(change: dict[str, Any]) -> No
     ],
 )
 def test_nothing_of_a_principal_can_be_changed(change: dict[str, Any]) -> None:
-    assert not CHECK.check_principal(ASKED.model_copy(update={"user": ASKED.user.model_copy(update=change)}))
+    assert not CHECK.check_principal(replace(ASKED, user=replace(ASKED.user, **change)))
 
 
 def test_what_tools_add_to_the_context_breaks_no_signature() -> None:
     extra = {**ASKED.extra, "found": 1, "data": {"name": "Zoë", "seat": "2A"}}
-    assert CHECK.check_principal(ASKED.model_copy(update={"extra": extra}))
+    assert CHECK.check_principal(replace(ASKED, extra=extra))
 
 
 @table(
@@ -205,16 +206,18 @@ def test_a_turn_that_may_be_passed_on_loses_its_place_at_most(
     """
     asked = pinned(actor="whoever", transient=("pay",))
     asker = principal_as_asked(asked, nonce="n", at=NOW, any_actor=True)
-    asked = asked.model_copy(update={"user": asker})
-    asked = asked.model_copy(update={"user": SIGNER.sign_principal(asked)})
-    moved = {"actor": "another", "route": place[0], "step": place[1], "transient": place[2]}
-    assert CHECK.check_principal(asked.model_copy(update=moved)) is holds
+    asked = replace(asked, user=asker)
+    asked = replace(asked, user=SIGNER.sign_principal(asked))
+    assert (
+        CHECK.check_principal(replace(asked, actor="another", route=place[0], step=place[1], transient=place[2]))
+        is holds
+    )
 
 
 def test_a_principal_survives_its_way_through_histories() -> None:
     asked = pinned(extra={"user.since": date(2020, 1, 1), "data": 7, "ratio": 1.0})
-    asked = asked.model_copy(update={"user": principal_as_asked(asked, nonce="n", at=NOW)})
-    signed = asked.model_copy(update={"user": SIGNER.sign_principal(asked)})
+    asked = replace(asked, user=principal_as_asked(asked, nonce="n", at=NOW))
+    signed = replace(asked, user=SIGNER.sign_principal(asked))
     again = CallContext.model_validate_json(signed.model_dump_json())
     assert CHECK.check_principal(signed)
     assert CHECK.check_principal(again)
@@ -238,17 +241,17 @@ def test_the_wrong_key_is_not_believed() -> None:
     stranger = Signer(PrivateKeys(keys=(OLD,)))
     foreign = stranger.sign_decision(DECISION)
     assert not CHECK.check_decision(foreign)
-    assert not CHECK.check_decision(foreign.model_copy(update={"key_id": NEW.id}))
+    assert not CHECK.check_decision(replace(foreign, key_id=NEW.id))
     theirs = asked_by(stranger)
-    renamed = theirs.user.model_copy(update={"key_id": NEW.id})
+    renamed = replace(theirs.user, key_id=NEW.id)
     assert not CHECK.check_principal(theirs)
-    assert not CHECK.check_principal(theirs.model_copy(update={"user": renamed}))
+    assert not CHECK.check_principal(replace(theirs, user=renamed))
     assert not Verifier().check_decision(SIGNER.sign_decision(DECISION))
 
 
 def test_a_worker_without_the_gateways_key_says_which_it_lacks(caplog: pytest.LogCaptureFixture) -> None:
     Verifier().check_decision(SIGNER.sign_decision(DECISION))
-    CHECK.check_decision(SIGNER.sign_decision(DECISION).model_copy(update={"key_id": "\n" * 1_000}))
+    CHECK.check_decision(replace(SIGNER.sign_decision(DECISION), key_id="\n" * 1_000))
     [first, second] = [record.getMessage() for record in caplog.records]
     assert NEW.id in first
     assert "\n" not in second
@@ -274,7 +277,7 @@ def test_a_retired_key_vouches_for_what_was_received_before() -> None:
 
 
 def test_retired_keys_do_not_sign() -> None:
-    gone = NEW.model_copy(update={"retired_at": NOW})
+    gone = replace(NEW, retired_at=NOW)
     assert Signer(PrivateKeys(keys=(OLD, gone))).key_id == OLD.id
     with pytest.raises(ConfigError, match="signoff keys create"):
         Signer(PrivateKeys(keys=(gone,)))
@@ -290,22 +293,22 @@ def test_bytes_are_signed_for_one_purpose() -> None:
     assert not CHECK.check_bytes("checkpoint", b"heads", Signature(OLD.id, mark.signature), at=NOW)
     signed = SIGNER.sign_decision(DECISION)
     borrowed = SIGNER.sign_bytes("decision", decision_bytes(signed))
-    assert not CHECK.check_decision(signed.model_copy(update={"signature": borrowed.signature}))
+    assert not CHECK.check_decision(replace(signed, signature=borrowed.signature))
     signer, check = retired(at=NOW)
     assert not check.check_bytes("checkpoint", b"heads", signer.sign_bytes("checkpoint", b"heads"), at=NOW)
 
 
 @table("args", [{"amount": 2**60}, {"amount": float("nan"), "to": "\ud800"}])
 def test_what_has_no_canonical_form_is_not_signed(args: dict[str, Any]) -> None:
-    odd = DECISION.model_copy(update={"edited_args": args})
+    odd = replace(DECISION, edited_args=args)
     with pytest.raises(NotCanonical):
         SIGNER.sign_decision(odd)
-    assert not CHECK.check_decision(SIGNER.sign_decision(DECISION).model_copy(update={"edited_args": args}))
+    assert not CHECK.check_decision(replace(SIGNER.sign_decision(DECISION), edited_args=args))
 
 
 def test_a_decision_without_a_time_is_not_signed() -> None:
     with pytest.raises(ValueError, match="when it was received"):
-        SIGNER.sign_decision(DECISION.model_copy(update={"received_at": None}))
+        SIGNER.sign_decision(replace(DECISION, received_at=None))
 
 
 def test_ids_are_made_of_the_keys() -> None:
@@ -325,7 +328,7 @@ def test_the_bytes_are_canonical_json() -> None:
     """Anyone with the public key can check a decision without Signoff: RFC 8785 of what it says."""
     context = hashlib.sha256(b'{"context":{"budget":10},"data":{}}').hexdigest()
     ctx = pinned(extra={"budget": 10})
-    ctx = ctx.model_copy(update={"user": principal_as_asked(ctx, nonce="n", at=NOW, store_id="s")})
+    ctx = replace(ctx, user=principal_as_asked(ctx, nonce="n", at=NOW, store_id="s"))
     assert principal_bytes(ctx) == (
         b'{"channel":"inbox","context":"' + context.encode() + b'","principal":{"actor":"desk",'
         b'"given":["budget"],"issued_at":"2026-03-01T12:00:00.123456Z",'

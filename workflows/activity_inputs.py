@@ -8,6 +8,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 
 
 def permit(
@@ -34,8 +35,8 @@ def permit(
     if request is None:
         return by_rule
     # Their request is that of the call: its id is left out.
-    given = tuple(each.model_copy(update={"approval_id": ""}) for each in _keep_unsigned(approving_decisions(request)))
-    return by_rule.model_copy(update={"kind": "approved", "revision": request.revision, "decisions": given})
+    given = tuple(replace(each, approval_id="") for each in _keep_unsigned(approving_decisions(request)))
+    return replace(by_rule, kind="approved", revision=request.revision, decisions=given)
 
 
 def _keep_unsigned(decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
@@ -44,6 +45,6 @@ def _keep_unsigned(decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
 
 def edit(decision: Decision, editor: Authority) -> dict[str, Any]:
     """Makes the fields of the gates' task for a change of arguments by `decision`, beside the changed call."""
-    named = decision if decision.signature else decision.model_copy(update={"subject": editor.subject})
+    named = decision if decision.signature else replace(decision, subject=editor.subject)
     # What a change makes is told apart by its own delivery, whenever it was asked.
     return {"edit": named, "asked_since": None}

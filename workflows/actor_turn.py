@@ -29,6 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from signoff.contracts.message import CallPart, Message
     from signoff.contracts.receipt import Receipt
     from signoff.contracts.turn import TurnError, TurnInput, TurnResult, TurnView
+    from signoff.formats.replace import replace
     from signoff.workflows import options, outcomes, start_options
     from signoff.workflows.alarm import Alarm
     from signoff.workflows.approval_flow import ApprovalFlow
@@ -128,8 +129,12 @@ class ActorTurn:
         await workflow.wait_condition(self._is_judged)
         reply = await self._external.use(wish.use)
         view = next(iter(self._state.calls.values()), None)
-        about = {"nonce": self._state.turn.principal.nonce, "outcome": None if view is None else view.outcome}
-        return reply.model_copy(update={**about, "state": self._call_state()})
+        return replace(
+            reply,
+            nonce=self._state.turn.principal.nonce,
+            outcome=None if view is None else view.outcome,
+            state=self._call_state(),
+        )
 
     @workflow.update(name=names.USE_CALL, description="Use the permit of the proposed call, once")
     async def use_call(self, *envelopes: Any) -> UseReply:
@@ -219,7 +224,7 @@ class ActorTurn:
             await self._let_handlers_finish()
             raise
         elapsed = (workflow.now() - workflow.info().start_time).total_seconds()
-        result = result.model_copy(update={"elapsed_seconds": round(elapsed, 3)})
+        result = replace(result, elapsed_seconds=round(elapsed, 3))
         self._state.result = result
         self._state.live = result.state
         self._metadata.publish()
@@ -322,13 +327,14 @@ class ActorTurn:
                 await self._calls.break_off(cancelled=True)
             for outcome in self._calls.take_outcomes():
                 # Nothing takes what it changes of the context: no completion of this turn follows.
-                outcome = outcome.model_copy(update={"updates": None})
+                outcome = replace(outcome, updates=None)
                 code = self._state.waiting[outcome.call]
                 self._state.tell([outcome])
                 await self._session.report_outcome(outcome.call, outcome_message(outcome, code))
             now = self._state.final_result(result.state, result.parts)
-            counted = {"calls": now.calls, "cost": now.cost, "active_seconds": now.active_seconds}
-            self._state.result = result = result.model_copy(update=counted)
+            self._state.result = result = replace(
+                result, calls=now.calls, cost=now.cost, active_seconds=now.active_seconds
+            )
         return result
 
     def _tell_outcomes(self) -> None:

@@ -22,6 +22,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.limits import MAX_REVISIONS
 from signoff.contracts.message import CallPart
 from signoff.contracts.receipt import Receipt
+from signoff.formats.replace import replace
 from signoff.workflows import activity_inputs, options, outcomes, temporal_metadata
 from signoff.workflows.alarm import Alarm
 from signoff.workflows.gate_call import judge_calls, judge_soon
@@ -56,7 +57,7 @@ class ApprovalFlow:
             self._state.book.open(request, workflow.now())
             self._state.actions[gate_decision.call] = gate_decision.action
             self._state.show_state(gate_decision.call, "waiting", gate_decision.rule)
-        return gate_decision.model_copy(update={"question": None})
+        return replace(gate_decision, question=None)
 
     async def wait_for_answer(self, gate_decision: GateDecision) -> ApprovalRequest:
         """Returns the request of `gate_decision` once people, or time, have settled it."""
@@ -86,8 +87,9 @@ class ApprovalFlow:
         if edit is None:
             return call, gate_decision
         # Its share of the batch's characters is what it was proposed with.
-        share = {"budget_chars": gate_decision.options.budget_chars}
-        return edit[0], edit[1].model_copy(update={"options": edit[1].options.model_copy(update=share)})
+        return edit[0], replace(
+            edit[1], options=replace(edit[1].options, budget_chars=gate_decision.options.budget_chars)
+        )
 
     def is_edited(self, call: str) -> bool:
         """Returns whether people have changed the arguments of a call, whenever that was."""
@@ -239,8 +241,8 @@ class ApprovalFlow:
             # The first stays, over any number of edits: the model is told how the call differs from what it proposed.
             self._proposed.setdefault(call.call, request.card.rows)
             self._editors[call.call] = authority.subject
-            changed = call.model_copy(update={"args": asked.args})
-            self._edits[call.call] = (changed, gate_decision.model_copy(update={"question": None}))
+            changed = replace(call, args=asked.args)
+            self._edits[call.call] = (changed, replace(gate_decision, question=None))
             self._state.actions[call.call] = gate_decision.action
             self._show()
         return receipt

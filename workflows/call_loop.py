@@ -18,6 +18,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import stand_in_id
 from signoff.contracts.limits import MAX_REVISIONS
 from signoff.contracts.message import CallPart, words_of
+from signoff.formats.replace import replace
 from signoff.workflows import activity_inputs, outcomes
 from signoff.workflows.approval_flow import ApprovalFlow
 from signoff.workflows.gate_call import judge_calls
@@ -68,7 +69,7 @@ class CallLoop:
         """Returns the outcomes of calls that waited, each once, in the order in which they were proposed."""
         done = [call for call, task in self._waiting.items() if task.done()]
         # Never the turn's answer: its model went on without it.
-        return [self._waiting.pop(call).result().model_copy(update={"direct": False}) for call in done]
+        return [replace(self._waiting.pop(call).result(), direct=False) for call in done]
 
     async def break_off(self, *, cancelled: bool) -> None:
         """Withdraws what still waits and returns once nothing runs, as the turn ends without another completion."""
@@ -161,7 +162,7 @@ class CallLoop:
         if self._state.book.waits(approval_id := self._state.approval_id(call.call)):
             # It lies in the store already: withdrawn, so that nobody is left to answer it.
             self._state.book.cancel(approval_id, "", _KNOWN, workflow.now())
-        return gate_decision.model_copy(update={"kind": "settled", "outcome": known})
+        return replace(gate_decision, kind="settled", outcome=known)
 
     def _take(self, call: CallPart, task: asyncio.Task[CallOutcome]) -> CallOutcome:
         """Returns the outcome of a call, or that it waits where it goes on to do so without its turn."""
@@ -181,7 +182,7 @@ class CallLoop:
         # A tool that changed while people were asked may have run with other options than it was proposed with.
         ran_with = self._ran_with.pop(call.call, gate_decision.options)
         if ran_with.fallbacks:
-            ran = gate_decision.model_copy(update={"options": ran_with})
+            ran = replace(gate_decision, options=ran_with)
             outcome = outcomes.fallback_outcome(primary, await self._fallbacks(call, ran, primary, says))
         self._state.conclude(outcome)
         if gate_decision.options.aborts and outcomes.stops_siblings(primary, outcome):
@@ -268,13 +269,13 @@ class CallLoop:
                 if doubt is None or doubt.state != "approved":
                     return self._credit(outcomes.given_up_outcome(unknown, doubt), gate_decision, request)
                 # It did not happen: the same right to run it, under the next ticket.
-                gate_decision = gate_decision.model_copy(update={"kind": "run"})
+                gate_decision = replace(gate_decision, kind="run")
                 # Its ticket was claimed and stays so: what comes of the next try needs one of its own.
                 tries.give_up(gate_decision.digest)
                 tries.doubts += approving_decisions(doubt)
                 continue
             if reply.again == "undone":
-                gate_decision = gate_decision.model_copy(update={"kind": "run"})
+                gate_decision = replace(gate_decision, kind="run")
                 tries.give_up(gate_decision.digest)
                 continue
             if not reply.again and reply.outcome is not None:
@@ -344,7 +345,7 @@ class CallLoop:
                 "edited_by": request.edited_by or self._approvals.editor(request.call),
                 "note": note,
             }
-        return outcome.model_copy(update=credit)
+        return replace(outcome, **credit)
 
 
 def _direct(outcome: CallOutcome, gate_decision: GateDecision) -> CallOutcome:
@@ -354,11 +355,11 @@ def _direct(outcome: CallOutcome, gate_decision: GateDecision) -> CallOutcome:
     """
     answers = outcome.code == "ok" and not (outcome.decided_by or outcome.handed)
     direct = gate_decision.options.return_direct and answers
-    return outcome.model_copy(update={"direct": True}) if direct else outcome
+    return replace(outcome, direct=True) if direct else outcome
 
 
 def _without_local(gate_decision: GateDecision) -> GateDecision:
-    return gate_decision.model_copy(update={"options": gate_decision.options.model_copy(update={"local": False})})
+    return replace(gate_decision, options=replace(gate_decision.options, local=False))
 
 
 def _share_budget(gate_decision: GateDecision, before: GateDecision, **options: Any) -> GateDecision:
@@ -366,4 +367,4 @@ def _share_budget(gate_decision: GateDecision, before: GateDecision, **options: 
     `options`.
     """
     options["budget_chars"] = min(gate_decision.options.budget_chars, before.options.budget_chars)
-    return gate_decision.model_copy(update={"options": gate_decision.options.model_copy(update=options)})
+    return replace(gate_decision, options=replace(gate_decision.options, **options))

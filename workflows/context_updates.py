@@ -17,6 +17,7 @@ from signoff.contracts.updates import (
     free_updates,
     merge_updates,
 )
+from signoff.formats.replace import replace
 
 _FULL: Final = f"all that tools changed of it would be over {SESSION_UPDATES_BYTES} bytes"
 
@@ -70,7 +71,7 @@ class ContextUpdates:
         if kept_out:
             self._refused.append(UpdateRefusal(outcome, kept_out, "given"))
         self._held, self.changed = held, merge_updates(self.changed, new)
-        return outcome if new.names else outcome.model_copy(update={"updates": None})
+        return outcome if new.names else replace(outcome, updates=None)
 
 
 def _full(outcome: CallOutcome) -> CallOutcome:
@@ -79,7 +80,15 @@ def _full(outcome: CallOutcome) -> CallOutcome:
     if outcome.code != "ok":
         # Why it failed is what the model needs to know; that it ran and worked would not be true of it.
         note = f"{outcome.note} {UPDATE_LOST.format(tool, _FULL)}".strip()
-        return outcome.model_copy(update={**gone, "note": note})
+        return replace(outcome, **gone, note=note)
     text = UPDATE_FAILED.format(tool, _FULL)
-    failed = {"code": "execution_failed", "gate": UPDATE, "value": Content(inline=text), "direct": False}
-    return outcome.model_copy(update={**gone, **failed, "truncated": False, "rest": ""})
+    return replace(
+        outcome,
+        **gone,
+        code="execution_failed",
+        gate=UPDATE,
+        value=Content(inline=text),
+        direct=False,
+        truncated=False,
+        rest="",
+    )

@@ -36,6 +36,7 @@ from signoff.contracts.session_messages import (
 )
 from signoff.contracts.turn import Denial, TurnError, TurnInput
 from signoff.contracts.updates import merge_updates
+from signoff.formats.replace import replace
 from signoff.workflows.envelope_reader import read_envelope
 from signoff.workflows.session_log import SessionLog
 
@@ -82,7 +83,7 @@ class Conversation:
         known = self._find_known(message.id, message, message.id)
         if known is not None:
             return known
-        message = message.model_copy(update={"message": _reduce_message(message.message)})
+        message = replace(message, message=_reduce_message(message.message))
         if message.id in self._turns:
             return self._refuse("conflict", f"there is a turn `{message.id}` already; choose another id")
         if not (message.actor or self._actor):
@@ -100,7 +101,7 @@ class Conversation:
         self._owner = user
         self._remember(message.id, message)
         # Whatever is passed on meanwhile: the route is that of whoever is spoken to now.
-        self._mailbox.append(message.model_copy(update={"actor": spoken}) if placed else message)
+        self._mailbox.append(replace(message, actor=spoken) if placed else message)
         return SessionReceipt(status="accepted", turn=message.id)
 
     def inject(self, envelopes: Sequence[Any], now: datetime) -> SessionReceipt:
@@ -111,7 +112,7 @@ class Conversation:
         injection = self._read(envelopes, LateResult)
         if isinstance(injection, SessionReceipt):
             return injection
-        injection = injection.model_copy(update={"message": _reduce_message(injection.message, late=True)})
+        injection = replace(injection, message=_reduce_message(injection.message, late=True))
         turn = self._latest(injection.turn)
         # Before its turn is missed: that may be forgotten by now, and a second delivery is no error for it.
         known = self._find_known(injection.id, injection, turn.turn if turn else "")
@@ -152,7 +153,7 @@ class Conversation:
         turn = self._turns.get(turn_id)
         if turn is not None and turn.left_open:
             # It is there no more to tell what became of these calls.
-            self._turns[turn_id] = turn.model_copy(update={"left_open": 0})
+            self._turns[turn_id] = replace(turn, left_open=0)
             self._log.record_lost_turn(turn_id, error.code, now)
         elif turn is not None and turn.state in _OPEN:
             self._log.record_lost_turn(turn_id, error.code, now)
@@ -190,7 +191,7 @@ class Conversation:
         self._actor = turn.actor
         # Before the turn is entered, which would have its own words twice in what it reads.
         earlier = tuple(self._transcript())
-        turn = turn.model_copy(update={"earlier": len(earlier)})
+        turn = replace(turn, earlier=len(earlier))
         self._turns[turn.turn] = turn
         return self._input(turn, (*earlier, *turn.messages))
 
@@ -207,7 +208,7 @@ class Conversation:
         turn = self._turns.get(turn_id)
         # A turn that has ended does not wait any more, in whatever order its signals come.
         if turn is not None and turn.state == "working":
-            self._turns[turn_id] = turn.model_copy(update={"state": "waiting"})
+            self._turns[turn_id] = replace(turn, state="waiting")
 
     def next_undelivered(self) -> tuple[TurnKey, LateResult] | None:
         """Returns a late result that is still to be sent to its turn, which goes on; or None."""
@@ -241,22 +242,21 @@ class Conversation:
 
     def snapshot(self) -> SessionInput:
         """Returns the whole state, for the next run."""
-        return self._session.model_copy(
-            update={
-                "actor": self._actor,
-                "chosen": self._chosen,
-                "owner": self._owner,
-                "turns": tuple(self._turns.values()),
-                "mailbox": tuple(self._mailbox),
-                "due": tuple(self._due),
-                "injected": tuple(self._injected.values()),
-                "sent": tuple(sorted(self._sent)),
-                "seen": dict(self._seen),
-                "denied": tuple(self._denied.values()),
-                "session_events": self._log.kept,
-                "refusals": self._refusals,
-                "updates": self._updates,
-            }
+        return replace(
+            self._session,
+            actor=self._actor,
+            chosen=self._chosen,
+            owner=self._owner,
+            turns=tuple(self._turns.values()),
+            mailbox=tuple(self._mailbox),
+            due=tuple(self._due),
+            injected=tuple(self._injected.values()),
+            sent=tuple(sorted(self._sent)),
+            seen=dict(self._seen),
+            denied=tuple(self._denied.values()),
+            session_events=self._log.kept,
+            refusals=self._refusals,
+            updates=self._updates,
         )
 
     def _read(self, envelopes: Sequence[Any], shape: type[_ShapeT]) -> _ShapeT | SessionReceipt:
@@ -283,7 +283,7 @@ class Conversation:
         turn = self._turns.get(injection.turn)
         if not injection.outcome_of or turn is None or not turn.left_open:
             return False
-        self._turns[turn.turn] = turn.model_copy(update={"left_open": turn.left_open - 1})
+        self._turns[turn.turn] = replace(turn, left_open=turn.left_open - 1)
         return True
 
     def _kept_turns(self, message_id: str) -> int:
@@ -310,8 +310,7 @@ class Conversation:
         return [turn for turn in self._turns.values() if turn.state == "working"]
 
     def _end(self, turn: SessionTurn, report: TurnReport) -> None:
-        reported = {"state": report.state, "parts": report.parts, "error": report.error, "left_open": report.left_open}
-        ended = turn.model_copy(update=reported)
+        ended = replace(turn, state=report.state, parts=report.parts, error=report.error, left_open=report.left_open)
         self._turns[turn.turn] = ended
         self._remember_denials(report.denied)
         left = self._left_for(turn.turn, report.taken)
@@ -320,7 +319,7 @@ class Conversation:
             self._follow_up(ended, report.pass_to, left)
         elif report.state == "passed":
             error = TurnError(code="passed_too_often", message="this was passed from actor to actor too often")
-            self._turns[turn.turn] = ended.model_copy(update={"error": error})
+            self._turns[turn.turn] = replace(ended, error=error)
         if left and report.state != "passed":
             self._follow_up(ended, turn.actor, left)
         self._trim()
@@ -340,7 +339,7 @@ class Conversation:
         for denial in denials[:SESSION_DENIED]:
             # Taken out, so that one that was denied again is the youngest, and forgotten last.
             self._denied.pop(denial.action, None)
-            self._denied[denial.action] = denial.model_copy(update={"reason": denial.reason[:EFFECT_CHARS]})
+            self._denied[denial.action] = replace(denial, reason=denial.reason[:EFFECT_CHARS])
         while len(self._denied) > SESSION_DENIED:
             del self._denied[next(iter(self._denied))]
 
@@ -360,7 +359,7 @@ class Conversation:
         # One for each turn: its heir's id follows from its own, and of two that follow the second could not begin.
         for place, due in enumerate(self._due):
             if due.turn == turn.turn:
-                self._due[place] = due.model_copy(update={"messages": (*due.messages, *messages)})
+                self._due[place] = replace(due, messages=(*due.messages, *messages))
                 return
         self._due.append(FollowUp(turn=turn.turn, actor=actor, messages=messages))
 
@@ -368,11 +367,11 @@ class Conversation:
         before = self._turns[item.turn]
         number = before.number + 1
         turn_id = turn_of(before.origin.id, number)
-        self._turns[item.turn] = before.model_copy(update={"heir": turn_id})
+        self._turns[item.turn] = replace(before, heir=turn_id)
         origin = before.origin
         if item.actor != before.actor:
             # Routes and the reach of tools are an actor's own: whoever it was passed to has none of these names.
-            origin = origin.model_copy(update={"route": "", "step": "", "transient": ()})
+            origin = replace(origin, route="", step="", transient=())
         return SessionTurn(
             turn=turn_id, number=number, actor=item.actor, origin=origin, messages=item.messages, started_at=now
         )

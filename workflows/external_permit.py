@@ -5,6 +5,7 @@ from typing import Final, Literal
 from signoff.contracts.activity_messages import UseCode, UseReply
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.formats.replace import replace
 
 _WORDS: Final[dict[UseCode, str]] = {
     "used": "this permit was used already",
@@ -36,25 +37,25 @@ class ExternalPermit(FrozenModel):
 
     def open_up(self) -> "ExternalPermit":
         """Returns the permit once it may be used."""
-        return self.model_copy(update={"is_open": True})
+        return replace(self, is_open=True)
 
     def close(self) -> "ExternalPermit":
         """Returns the permit once nobody may use it any more; whoever still tries has come too late."""
         late = use_refusal("lapsed") if self.tried_by and self.answer is None else self.answer
-        return self.model_copy(update={"is_open": False, "answer": late})
+        return replace(self, is_open=False, answer=late)
 
     def begin_try(self, wish: str) -> "ExternalPermit":
         """Returns the permit while the try `wish` is looked at."""
-        return self.model_copy(update={"tried_by": wish, "answer": None})
+        return replace(self, tried_by=wish, answer=None)
 
     def answer_try(self, reply: UseReply) -> "ExternalPermit":
         """Returns the permit once there is an answer to the try; with what it hands out that try alone has used it."""
         handed = {} if reply.permit is None else {"used_by": self.tried_by, "used": reply}
-        return self.model_copy(update={"answer": reply, **handed})
+        return replace(self, answer=reply, **handed)
 
     def end_try(self) -> "ExternalPermit":
         """Returns the permit once the try has taken its answer, and the next one may be looked at."""
-        return self.model_copy(update={"tried_by": ""})
+        return replace(self, tried_by="")
 
 
 def use_refusal(code: str) -> UseReply:

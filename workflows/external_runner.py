@@ -19,6 +19,7 @@ from signoff.contracts.activity_messages import (
     UseReply,
 )
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 from signoff.workflows import options, outcomes
 from signoff.workflows.alarm import Alarm
 from signoff.workflows.external_permit import (
@@ -146,7 +147,7 @@ class ExternalRunner:
                 if self._state.stopped:
                     return ToolReply(outcome=outcomes.unwanted_outcome(call.call, call.tool))
                 return ToolReply(outcome=outcomes.failed_outcome(call.call, call.tool, "skipped", _LAPSED))
-            reply = await self._claim(call, task.model_copy(update={"use": self._permit.tried_by}), run)
+            reply = await self._claim(call, replace(task, use=self._permit.tried_by), run)
             if reply is None:
                 self._permit = self._permit.answer_try(use_refusal("unavailable"))
                 await workflow.wait_condition(lambda: not self._permit.tried_by)
@@ -160,7 +161,7 @@ class ExternalRunner:
         if reply.used is None or not remark:
             return reply
         note = "\n".join(filter(None, (reply.used.note, remark)))
-        return reply.model_copy(update={"used": reply.used.model_copy(update={"note": note})})
+        return replace(reply, used=replace(reply.used, note=note))
 
     async def _is_wished(self, until: datetime) -> bool:
         """Returns whether somebody wants to use the permit, once they do; False once nobody may any more."""
@@ -202,7 +203,7 @@ class ExternalRunner:
         while True:
             is_heard = await self._alarm.wait(self._is_report_heard, until, "Report")
             self._looks = self._reports
-            task = begun().model_copy(update={"report": "look" if is_heard else "give_up"})
+            task = replace(begun(), report="look" if is_heard else "give_up")
             async with self._lock():
                 kept: ToolReply = await workflow.execute_local_activity(
                     names.OUTCOME, task, result_type=ToolReply, summary="Find out what was reported", **options.OUTCOME

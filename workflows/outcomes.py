@@ -12,6 +12,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import IN_DOUBT_TEXT, CallCode, CallOutcome
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.updates import Updates, merge_updates
+from signoff.formats.replace import replace
 
 LOST: Final = (ActivityError, ApplicationError, exceptions.TimeoutError)
 """What an activity raises that came to nothing: a local one the very error that its function raised, as the SDK wraps
@@ -25,7 +26,7 @@ def given_up_outcome(unknown: CallOutcome, asked: ApprovalRequest | None) -> Cal
     """Makes the outcome of a call in doubt that is not tried again, its effect unknown."""
     if asked is None:
         return unknown
-    return unknown.model_copy(update={"approval_id": asked.id, "decided_by": asked.decided_by})
+    return replace(unknown, approval_id=asked.id, decided_by=asked.decided_by)
 
 
 def in_doubt_outcome(call: str, tool: str) -> CallOutcome:
@@ -73,15 +74,14 @@ def fallback_outcome(primary: CallOutcome, tried: Sequence[CallOutcome]) -> Call
     words = [_went(each) for each in (primary, *tried) if each is not ended]
     if ended is not primary:
         words.append(f"`{ended.tool}` was tried in its place.")
-    return ended.model_copy(
-        update={
-            "call": primary.call,
-            "tool": primary.tool,
-            "note": " ".join(filter(None, (*words, ended.note))),
-            "fallback": "" if ended is primary else ended.tool,
-            "primary_error": text_of(primary.value)[:_BRIEF],
-            "updates": _merge_tried(primary, *tried),
-        }
+    return replace(
+        ended,
+        call=primary.call,
+        tool=primary.tool,
+        note=" ".join(filter(None, (*words, ended.note))),
+        fallback="" if ended is primary else ended.tool,
+        primary_error=text_of(primary.value)[:_BRIEF],
+        updates=_merge_tried(primary, *tried),
     )
 
 

@@ -7,6 +7,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.limits import TURN_RESULT_BYTES
 from signoff.contracts.turn import TurnResult
+from signoff.formats.replace import replace
 
 _BESIDE: Final = ("structured", "data_update", "context_update", "meta", "updates")
 _LEFT_OUT: Final = Content(inline="[left out: the turn's result would be too large]")
@@ -30,7 +31,7 @@ def bound_result(result: TurnResult) -> TurnResult:
             if over > 0 and saved > 0:
                 calls[at] = short
                 over -= saved
-    return result.model_copy(update={"calls": tuple(calls)})
+    return replace(result, calls=tuple(calls))
 
 
 def json_size(shape: FrozenModel) -> int:
@@ -40,11 +41,10 @@ def json_size(shape: FrozenModel) -> int:
 
 def _without_beside(outcome: CallOutcome) -> CallOutcome:
     gone = tuple(name for name, each in outcome if name in _BESIDE and each is not None)
-    return outcome.model_copy(update={**dict.fromkeys(gone), "left_out": gone}) if gone else outcome
+    return replace(outcome, **dict.fromkeys(gone), left_out=gone) if gone else outcome
 
 
 def _bare(outcome: CallOutcome) -> CallOutcome:
-    denied = outcome.denied and outcome.denied.model_copy(update={"reason": ""})
+    denied = outcome.denied and replace(outcome.denied, reason="")
     named = ("value", "note") if outcome.note else ("value",)
-    gone = {"value": _LEFT_OUT, "note": "", "denied": denied, "left_out": (*outcome.left_out, *named)}
-    return outcome.model_copy(update=gone)
+    return replace(outcome, value=_LEFT_OUT, note="", denied=denied, left_out=(*outcome.left_out, *named))

@@ -17,6 +17,7 @@ from signoff.contracts.message import Message
 from signoff.contracts.session_messages import LateResult, TurnReport
 from signoff.contracts.turn import Denial, TurnError, TurnInput, TurnResult
 from signoff.contracts.updates import Updates
+from signoff.formats.replace import replace
 from signoff.workflows.envelope_reader import read_envelope
 
 
@@ -49,7 +50,7 @@ class SessionLink:
         """Returns the late results since the last time, as messages."""
         new = [letter for letter in self._letters.values() if letter.id not in self._taken]
         self._taken += [letter.id for letter in new]
-        return tuple(letter.message.model_copy(update={"late": True}) for letter in new)
+        return tuple(replace(letter.message, late=True) for letter in new)
 
     def report_waiting(self) -> None:
         """Tells the session, once, that the next message need not wait for this turn."""

@@ -8,6 +8,7 @@ from signoff.approvals.audit_events import fingerprint
 from signoff.contracts.limits import SESSION_EVENTS_KEPT
 from signoff.contracts.session_messages import SessionReceipt
 from signoff.contracts.turn import SessionEvent
+from signoff.formats.replace import replace
 
 _CHARS: Final = 200
 """Characters of what somebody wrote without anybody having checked it."""
@@ -61,7 +62,7 @@ class SessionLog:
             self.kept = (*self.kept, event)
         else:
             last = self.kept[-1]
-            self.kept = (*self.kept[:-1], last.model_copy(update={"more": last.more + 1}))
+            self.kept = (*self.kept[:-1], replace(last, more=last.more + 1))
 
 
 def _author(body: dict[Any, Any]) -> str:

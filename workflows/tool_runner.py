@@ -17,6 +17,7 @@ from signoff.contracts.activity_messages import GateDecision, OutcomeTask, RunOp
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome, Permit
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 from signoff.workflows import options, outcomes
 from signoff.workflows.concurrency_slots import ConcurrencySlots
 from signoff.workflows.external_runner import ExternalRunner
@@ -74,7 +75,7 @@ class ToolRunner:
             left = _remaining_options(gate_decision.options, permit, ready)
             if left is None:
                 return ToolReply(again="policy", note=_LATE)
-            return await self._begin(call, gate_decision.model_copy(update={"options": left}), permit, ticket)
+            return await self._begin(call, replace(gate_decision, options=left), permit, ticket)
 
     async def keep(
         self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int, request: ApprovalRequest
@@ -85,7 +86,7 @@ class ToolRunner:
         """
         word = request.votes[-1].decision
         happened = happened_outcome(call.call, call.tool, word)
-        task = self._question(call, gate_decision, permit, ticket).model_copy(update={"happened": word})
+        task = replace(self._question(call, gate_decision, permit, ticket), happened=word)
         try:
             reply = await _became(task, f"Write down that {call.tool} happened")
         except ActivityError:
@@ -119,7 +120,7 @@ class ToolRunner:
             left = _remaining_options(gate_decision.options, permit, ready)
             if unwanted is not None or left is None:
                 return unwanted or ToolReply(again="policy", note=_LATE)
-            gate_decision = gate_decision.model_copy(update={"options": left})
+            gate_decision = replace(gate_decision, options=left)
         self._state.show_state(call.call, "running", gate_decision.rule)
         unwritten = self._state.book.unwritten.take()
         task = ToolTask(
@@ -217,7 +218,7 @@ def _remaining_options(options: RunOptions, permit: Permit, ready: datetime) -> 
     if permit.kind == "auto":
         return options
     left = options.grant_ttl - (workflow.now() - ready).total_seconds()
-    return options.model_copy(update={"grant_ttl": left}) if left > 0 else None
+    return replace(options, grant_ttl=left) if left > 0 else None
 
 
 async def _became(task: OutcomeTask, summary: str) -> ToolReply:

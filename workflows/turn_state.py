@@ -29,6 +29,7 @@ from signoff.contracts.turn import (
     TurnView,
     WaitingCall,
 )
+from signoff.formats.replace import replace
 from signoff.workflows.context_updates import ContextUpdates
 from signoff.workflows.result_size import bound_result, json_size
 
@@ -166,7 +167,7 @@ class TurnState:
     def count_batch(self, after: Tally) -> None:
         """Takes in the tally that the gates make of a batch; fallbacks counted meanwhile stay counted."""
         counted = _count_between(self.tally, self._judged or self.tally, after)
-        self.tally = counted.model_copy(update={"recent": after.recent})
+        self.tally = replace(counted, recent=after.recent)
 
     def count_fallback(self, before: Tally, after: Tally) -> None:
         """Takes in the tally that the gates make of a fallback."""
@@ -188,7 +189,7 @@ class TurnState:
         if all(outcome.updates is None for outcome in settled):
             return settled
         taken = self.updates.apply(settled)
-        self.ctx = self.ctx.model_copy(update={"extra": self.updates.extra})
+        self.ctx = replace(self.ctx, extra=self.updates.extra)
         for refused in taken.refused:
             call, tool = refused.outcome.call, refused.outcome.tool
             self.book.unwritten.add(untaken_entry(self.ctx, call, tool, refused.names, refused.why, now))
@@ -228,12 +229,12 @@ class TurnState:
     def show_state(self, call: str, state: str, rule: RuleReference | None = None) -> None:
         """Shows call `call` in `state`."""
         view = self.calls[call]
-        self.calls[call] = view.model_copy(update={"state": state, "rule": rule or view.rule})
+        self.calls[call] = replace(view, state=state, rule=rule or view.rule)
 
     def conclude(self, outcome: CallOutcome) -> None:
         """Shows a call as settled, though its siblings may still wait."""
         view = self.calls[outcome.call]
-        self.calls[outcome.call] = view.model_copy(update={"state": outcome.code, "outcome": outcome})
+        self.calls[outcome.call] = replace(view, state=outcome.code, outcome=outcome)
 
     def settle(self, calls: tuple[CallPart, ...], outcomes: list[CallOutcome], extra: tuple[ResultPart, ...]) -> None:
         """Writes the one result of each call, in input order, into the conversation."""
@@ -260,7 +261,7 @@ class TurnState:
         for outcome in outcomes:
             # Only a success breaks the row: else a model could go on asking people by failing in between.
             denials = denials + 1 if outcome.code == "denied" else 0 if outcome.code == "ok" else denials
-        self.tally = self.tally.model_copy(update={"denials": denials})
+        self.tally = replace(self.tally, denials=denials)
 
     def reached_cap(self) -> TurnError | None:
         """Returns the cap that ends the turn before another completion, if any."""
@@ -283,7 +284,7 @@ class TurnState:
         """Returns the result of a turn whose model answered."""
         words = ResponsePart(type=RESPONSE, content=response.text)
         result = self.final_result(response.state, (words, *response.parts))
-        return result.model_copy(update={"pass_to": response.pass_to})
+        return replace(result, pass_to=response.pass_to)
 
     def final_result(
         self, state: FinalState, parts: tuple[ResponsePart, ...] = (), error: TurnError | None = None
@@ -311,12 +312,12 @@ class TurnState:
         if view.outcome is not None or view.call not in self.waiting:
             return view
         waits = waiting_outcome(view.call, view.tool, self._waiting_call(view.call))
-        return view.model_copy(update={"outcome": waits})
+        return replace(view, outcome=waits)
 
     def view(self, started_at: datetime) -> TurnView:
         """Returns the present state of the turn for queries."""
         requests = {request.call: request for request in self.book.all()}
-        calls = tuple(v.model_copy(update={"approval": requests.get(v.call)}) for v in self.calls.values())
+        calls = tuple(replace(v, approval=requests.get(v.call)) for v in self.calls.values())
         return TurnView(
             tenant=self.key.tenant,
             session=self.key.session,
@@ -348,10 +349,10 @@ class _Batch(NamedTuple):
 def _count_between(now: Tally, before: Tally, after: Tally) -> Tally:
     """Returns `now` with what was counted between `before` and `after`."""
     if now == before:
-        return after.model_copy(update={"recent": now.recent})
+        return replace(after, recent=now.recent)
     more = {name: count - before.per_tool.get(name, 0) for name, count in after.per_tool.items()}
     per_tool = {**now.per_tool, **{name: now.per_tool.get(name, 0) + count for name, count in more.items()}}
-    return now.model_copy(update={"calls": now.calls + after.calls - before.calls, "per_tool": per_tool})
+    return replace(now, calls=now.calls + after.calls - before.calls, per_tool=per_tool)
 
 
 def skipped_outcome(call: CallPart) -> CallOutcome:
@@ -380,7 +381,7 @@ def untaken_answer(reply: ModelReply, codes: Iterable[str]) -> tuple[ResultPart,
         return ()
     waits = f"waiting for approval, {', '.join(map(show_code, codes))}"
     words = f"{waits}. This turn ends with what you answer once you are told the outcome."
-    return (correction(reply).model_copy(update={"code": "waiting", "value": Content(inline=words)}),)
+    return (replace(correction(reply), code="waiting", value=Content(inline=words)),)
 
 
 def _result(call: CallPart, outcome: CallOutcome) -> ResultPart:

@@ -16,6 +16,7 @@ from signoff.contracts.call import CallContext
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.people.directory import Directory
 from signoff.registry.catalog import Catalog
 from signoff.registry.hooks import CHECK_PERMISSIONS, HookContext, Permission, PermissionCheck, hook_context
@@ -122,7 +123,7 @@ class PermissionReader:
         if tool.cache_permission is None:
             return await permission_of(tool, args, hook_context(ctx, self.catalog.fields))
         # It is told no more than the key holds: what it does not know, its answer cannot hang on.
-        asking = ctx.model_copy(update={"turn": "", "user": _bare_principal(ctx.user)})
+        asking = replace(ctx, turn="", user=_bare_principal(ctx.user))
         context = hook_context(asking, self.catalog.fields)
         facts = await self._facts(tool, ctx)
         if facts is None:

@@ -11,6 +11,7 @@ from signoff.activities.hooks.hook_caller import NoAnswer, ask
 from signoff.approvals.redaction import redact_secrets, secret_values
 from signoff.contracts.call import CallContext
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import Term
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict, apply_handler_verdict, handler_rule
@@ -38,7 +39,7 @@ async def apply_policy_handler(
     verdict = await verdict_of(catalog, found.tool, given, view.judged_ctx, found.before_handler)
     bound = view.bounds_verdict(found.tool, catalog.policy(found.tool.activity), given)
     decision = by_verdict(view, call, found.tool, verdict, bound, found.objection)
-    return decision.model_copy(update={"corrected": found.corrected, "note": found.note, "at": found.at})
+    return replace(decision, corrected=found.corrected, note=found.note, at=found.at)
 
 
 async def terms_at(
@@ -88,4 +89,4 @@ def _quiet(stricter: Term | None, args: Mapping[str, Any], tool: Tool) -> Term |
     if stricter is None:
         return None
     reason = redact_secrets(stricter.reason, secret_values(args, tool.masked_arguments))[:_REASON_CHARS]
-    return stricter.model_copy(update={"reason": reason})
+    return replace(stricter, reason=reason)

@@ -1,9 +1,9 @@
 """Turns what a handler or a probe returned into a call's one outcome: checked, shortened, cut, fenced and kept."""
 
 import asyncio
+import dataclasses
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from temporalio import activity
@@ -19,6 +19,7 @@ from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, completion_of
 from signoff.contracts.limits import MAX_NESTING, RESULT_BYTES
 from signoff.contracts.updates import UPDATE, UPDATE_FAILED, UPDATE_LOST
+from signoff.formats.replace import replace
 from signoff.registry.results.annotated_record import AnnotatedRecord, copy_record
 from signoff.registry.results.output_check import output_problem
 from signoff.registry.results.reducers import reduce_result
@@ -93,7 +94,7 @@ class ResultProcessor:
             # Not what its output schema is about: that comes later.
             result = hand_off_result(value, self._tool.name)
             outcome = await self._make_outcome(permit, args, result, "", budget_chars)
-            return ProcessedResult(outcome.model_copy(update={"handed": True}), self._find_record(result.value))
+            return ProcessedResult(replace(outcome, handed=True), self._find_record(result.value))
         if isinstance(result, ToolFailure):
             failure = _quiet_failure(result, hushed)
             outcome = await self._make_text_outcome(permit, args, failure, budget_chars)
@@ -105,7 +106,9 @@ class ResultProcessor:
         problem = redact_secrets(output_problem(self._tool, result), hushed)
         result = _quiet(result, hushed)
         whole = result.value if problem and result.structured is None else result.structured
-        outcome = await self._make_outcome(permit, args, replace(result, structured=whole), problem, budget_chars)
+        outcome = await self._make_outcome(
+            permit, args, dataclasses.replace(result, structured=whole), problem, budget_chars
+        )
         return ProcessedResult(outcome, self._find_record(result.value))
 
     async def fail(
@@ -129,15 +132,15 @@ class ResultProcessor:
         problem, views = await self._distribute(permit, result, result.value, key)
         problem, model = redact_secrets(problem, hushed), _hide(views.model, hushed)
         kept = render_value(_hide(views.audit, hushed))
-        result = _quiet(replace(result, value=None), hushed)
+        result = _quiet(dataclasses.replace(result, value=None), hushed)
         if model is None and not problem:
             failure = await self._make_text_outcome(
                 permit, args, ToolFailure(NO_VIEW.format(self._tool.name)), budget_chars
             )
             failure = await self._add_meta(permit, result, failure)
-            return ProcessedResult(failure.model_copy(update={"gate": GATE, "cost": _usd(result.cost)}), kept)
+            return ProcessedResult(replace(failure, gate=GATE, cost=_usd(result.cost)), kept)
         structured = model if result.structured is None else result.structured
-        shown = replace(result, value=model, structured=structured)
+        shown = dataclasses.replace(result, value=model, structured=structured)
         return ProcessedResult(await self._make_outcome(permit, args, shown, problem, budget_chars), kept)
 
     async def _distribute(
@@ -151,7 +154,7 @@ class ResultProcessor:
         except Exception as error:
             activity.logger.warning("%s returned no right record: %s", self._tool.name, type(error).__name__)
             return "", RecordViews(None, {})
-        problem = output_problem(self._tool, replace(result, value=record))
+        problem = output_problem(self._tool, dataclasses.replace(result, value=record))
         if problem:
             return problem, await self._distributing.views(permit, record)
         return "", await self._distributing.distribute(permit, record, key)
@@ -166,17 +169,17 @@ class ResultProcessor:
         """Makes the outcome of a call that returned `result`, or had this problem by its output schema."""
         if problem:
             outcome = await self._make_text_outcome(permit, args, ToolFailure(problem), budget_chars)
-            outcome = outcome.model_copy(update={"gate": OUTPUT})
+            outcome = replace(outcome, gate=OUTPUT)
         else:
             outcome = await self._make_text_outcome(permit, args, result, budget_chars)
             outcome = await self._add_updates(permit, args, result, outcome, budget_chars)
         structured = await self._keep_structured(result.structured, _place(permit))
         outcome = await self._add_meta(permit, result, outcome)
-        return outcome.model_copy(update={"structured": structured, "cost": _usd(result.cost)})
+        return replace(outcome, structured=structured, cost=_usd(result.cost))
 
     async def _add_meta(self, permit: Permit, result: Result, outcome: CallOutcome) -> CallOutcome:
         meta = await self._wish(self._object("meta", result.meta), _place(permit))
-        return outcome if meta is None else outcome.model_copy(update={"meta": meta})
+        return outcome if meta is None else replace(outcome, meta=meta)
 
     async def _add_updates(
         self, permit: Permit, args: Mapping[str, Any], result: Result, outcome: CallOutcome, budget_chars: int
@@ -196,19 +199,19 @@ class ResultProcessor:
         catalog = self._deps.catalog
         scopes = catalog.scopes.get(permit.ctx.actor)
         if not self._tool.updates or scopes is None or (data is None and context is None):
-            return outcome.model_copy(update=wished)
+            return replace(outcome, **wished)
         found = accept_updates(self._tool, scopes, catalog.fields, permit.ctx, data or {}, context or {})
         if found.ignored:
             names = ", ".join(found.ignored)[:_NAMES_CHARS]
             activity.logger.warning("an update of %s is left out, nothing declares it: %s", self._tool.name, names)
         if found.problem and isinstance(result, ToolFailure):
             lost = UPDATE_LOST.format(self._tool.name, found.problem)
-            return outcome.model_copy(update={"note": f"{outcome.note} {lost}".strip()})
+            return replace(outcome, note=f"{outcome.note} {lost}".strip())
         if found.problem:
             failure = ToolFailure(UPDATE_FAILED.format(self._tool.name, found.problem))
             failed = await self._make_text_outcome(permit, args, failure, budget_chars)
-            return failed.model_copy(update={"gate": UPDATE})
-        return outcome.model_copy(update=wished | {"updates": found.updates if found.updates.names else None})
+            return replace(failed, gate=UPDATE)
+        return replace(outcome, **wished, updates=found.updates if found.updates.names else None)
 
     async def retry_store(self, keep: Callable[[], Awaitable[T]]) -> T:
         """Returns the result of `keep`, trying again until the store answers."""
@@ -295,7 +298,7 @@ def _quiet(result: ToolResult, secrets: Collection[str]) -> ToolResult:
     """
     if not secrets:
         return result
-    return replace(
+    return dataclasses.replace(
         result,
         value=_hide(result.value, secrets),
         structured=_hide(result.structured, secrets),
@@ -306,7 +309,7 @@ def _quiet(result: ToolResult, secrets: Collection[str]) -> ToolResult:
 
 
 def _quiet_failure(failure: ToolFailure, secrets: Collection[str]) -> ToolFailure:
-    return replace(
+    return dataclasses.replace(
         failure,
         message=redact_secrets(render_value(failure.message), secrets),
         data_update=_hide(failure.data_update, secrets),

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import READ_REST
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.compiled_policy import ANY_ARGUMENTS, CompiledPolicy
 from signoff.policy.context_shapes import ACTOR, TOOL, context_shape, judged_shape
@@ -67,7 +68,7 @@ def direct_terms(actor: Actor | None, policy: CompiledPolicy, terms: Terms) -> T
     update: dict[str, Any] = {"approvers": path.approvers}
     if not rules.escalate_to:
         update |= {"escalate_after": path.escalate_after, "escalate_to": path.escalate_to}
-    return terms_of(rules.model_copy(update=update), path.approvers or terms.asked_first, terms.applied)
+    return terms_of(replace(rules, **update), path.approvers or terms.asked_first, terms.applied)
 
 
 def actor_bounds(actor: Actor) -> dict[str, Any]:

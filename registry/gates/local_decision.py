@@ -10,6 +10,7 @@ from signoff.contracts.activity_messages import GateDecision
 from signoff.contracts.call import CallCode, CallOutcome, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.registry.tool import Tool
 
@@ -79,7 +80,7 @@ class LocalGateDecision(GateDecision):
             value=Content(inline=denied.for_model()),
             denied=denied,
         )
-        return self.model_copy(update={"kind": "settled", "outcome": outcome})
+        return replace(self, kind="settled", outcome=outcome)
 
     def to_send(self) -> GateDecision:
         """Returns the decision without what stays in this process."""
@@ -89,7 +90,7 @@ class LocalGateDecision(GateDecision):
         """Returns the decision with other words in its outcome; a denial keeps its own."""
         if self.outcome is None or self.outcome.denied is not None:
             return self
-        return self.model_copy(update={"outcome": self.outcome.model_copy(update={"value": Content(inline=message)})})
+        return replace(self, outcome=replace(self.outcome, value=Content(inline=message)))
 
 
 def settled_decision(

@@ -16,6 +16,7 @@ from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICA
 from signoff.contracts.message import CallPart
 from signoff.formats.json_schema import SchemaProblem
 from signoff.formats.nearest_name import did_you_mean, quote_name
+from signoff.formats.replace import replace
 from signoff.policy.compiled_policy import PolicyVerdict, RulesVerdict
 from signoff.policy.handler_verdict import handler_rule
 from signoff.registry.catalog import Catalog
@@ -109,7 +110,7 @@ def judge(
     checked = schema(proposal, tool)
     if isinstance(checked, LocalGateDecision):
         return checked
-    return _add_note(checked, _judge_valid(checked, tool)).model_copy(update={"at": known.at})
+    return replace(_add_note(checked, _judge_valid(checked, tool)), at=known.at)
 
 
 def _judge_valid(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
@@ -124,12 +125,11 @@ def next_tally(tally: Tally, call: CallPart, args: Any, found: LocalGateDecision
     """Returns the tally with this call counted, whatever became of it. Denials are counted where decisions arrive."""
     key = _tally_key(call)
     mark = action_hash(call, args, found)[:_MARK_CHARS]
-    return tally.model_copy(
-        update={
-            "calls": tally.calls + 1,
-            "per_tool": {**tally.per_tool, key: tally.per_tool.get(key, 0) + 1},
-            "recent": (*tally.recent, mark)[-RECENT_CALLS:],
-        }
+    return replace(
+        tally,
+        calls=tally.calls + 1,
+        per_tool={**tally.per_tool, key: tally.per_tool.get(key, 0) + 1},
+        recent=(*tally.recent, mark)[-RECENT_CALLS:],
     )
 
 
@@ -252,7 +252,7 @@ def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     if answer is None:
         # Settled as it is, it must not pass for a call that came to a good end.
         message = f"nobody has asked whether {quote_name(tool.name)} is permitted"
-        return proposal.settle("permission", "refused", message, tool).model_copy(update={"awaits_permission": True})
+        return replace(proposal.settle("permission", "refused", message, tool), awaits_permission=True)
     if answer.allowed or _objection(proposal, tool):
         return None
     return denied_decision(proposal.call, "permission", f"Permission denied: {answer.why}", tool)
@@ -299,7 +299,7 @@ def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
         return found
     why = f"{verdict.why}; `handler` has not been asked"
     asks = dataclasses.replace(verdict, verdict="ask", rule=handler, rule_text="", why=why)
-    return found.model_copy(update={"kind": "ask", "verdict": asks, "before_handler": verdict})
+    return replace(found, kind="ask", verdict=asks, before_handler=verdict)
 
 
 def by_verdict(
@@ -312,12 +312,12 @@ def by_verdict(
     """
     # Deny first, then whoever asks: an override is of the permission check alone and lifts no policy's denial.
     if verdict.verdict == "deny":
-        return denied_decision(call, "approval", verdict.why, tool).model_copy(update={"verdict": verdict})
+        return replace(denied_decision(call, "approval", verdict.why, tool), verdict=verdict)
     if bound.effect == "deny":
         denies = dataclasses.replace(
             verdict, verdict="deny", rule=_reference_to(bound), rule_text=_rule_text(bound), why=bound.why
         )
-        return denied_decision(call, "approval", _reason(bound), tool).model_copy(update={"verdict": denies})
+        return replace(denied_decision(call, "approval", _reason(bound), tool), verdict=denies)
     # Rules of the manifest before bounds: both ask, and a question has one rule.
     asking = next((each for each in (view.rules_verdict(tool), bound) if each.effect == "require_approval"), None)
     # A policy that asks anyway keeps its own rule: remembered answers are to that rule, and to no other question.
@@ -367,7 +367,7 @@ def _reason(verdict: RulesVerdict) -> str:
 def _add_note(proposal: _Proposal, found: LocalGateDecision) -> LocalGateDecision:
     if not (proposal.corrected or proposal.note):
         return found
-    return found.model_copy(update={"corrected": proposal.args if proposal.corrected else None, "note": proposal.note})
+    return replace(found, corrected=proposal.args if proposal.corrected else None, note=proposal.note)
 
 
 def _not_there(proposal: _Proposal, gate: GateName) -> LocalGateDecision:

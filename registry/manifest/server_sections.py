@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from signoff.formats.nearest_name import did_you_mean
+from signoff.formats.replace import replace
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import read_section, spellings
 from signoff.registry.gates.actor_filters import is_mcp, mcp_parts
@@ -72,7 +73,7 @@ def add_server_tools(
                 raise file.error(("tools", key), why, tool_name=key, field="handler")
     return (
         dataclasses.replace(file, parts=parts),
-        top.model_copy(update={"tools": tools}),
+        replace(top, tools=tools),
         ServerFields(mcp_servers=servers),
     )
 

@@ -39,6 +39,7 @@ from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import RECORD
 from signoff.contracts.receipt import Receipt
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.handler_adapters import run_elsewhere
@@ -134,7 +135,7 @@ async def test_best_effort_runs_without_a_record_and_says_so(
     store: Store, caplog: pytest.LogCaptureFixture, read_only: bool
 ) -> None:
     ledger = Ledger()
-    tool = pay_tool(ledger, FREE.model_copy(update={"audit": "best_effort"}), read_only=read_only)
+    tool = pay_tool(ledger, replace(FREE, audit="best_effort"), read_only=read_only)
     await break_record(store)
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
     assert len(ledger.rows) == 1
@@ -144,7 +145,7 @@ async def test_best_effort_runs_without_a_record_and_says_so(
 
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_best_effort_is_recorded_where_that_can_be(store: Store, read_only: bool) -> None:
-    tool = pay_tool(Ledger(), FREE.model_copy(update={"audit": "best_effort"}), read_only=read_only)
+    tool = pay_tool(Ledger(), replace(FREE, audit="best_effort"), read_only=read_only)
     await run(worker_deps(store, tool), tool, task_for(tool))
     assert await kinds(store) == ["auto", "execution", "outcome"]
 
@@ -169,7 +170,7 @@ async def test_what_a_turn_has_seen_is_written_before_its_tool_runs(store: Store
 
     tool = pay_tool(ledger, FREE, handler=paid)
     mine = attempt_entry(decision(delivery_id="d1"), Receipt(status="accepted"), AT)
-    other = mine.model_copy(update={"stream": "turn/main/s/other"})
+    other = replace(mine, stream="turn/main/s/other")
     await run(worker_deps(store, tool), tool, task_for(tool, audit=(mine, other)))
     assert order == [["attempt", "auto", "execution"]]
     assert await written(store, other.stream) == []
@@ -199,7 +200,7 @@ async def test_what_was_seen_is_written_where_nothing_runs(store: Store) -> None
     deps = worker_deps(store, tool)
     await run(deps, tool, task_for(tool, permit_for(tool, digest="0" * 64), audit=(SEEN,)))
     assert await kinds(store) == ["attempt", "execution"]
-    lost = SEEN.model_copy(update={"key": "attempt/lost"})
+    lost = replace(SEEN, key="attempt/lost")
     task = task_for(tool, audit=(lost,))
     await store.claim(task.permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     with pytest.raises(ApplicationError):
@@ -207,7 +208,7 @@ async def test_what_was_seen_is_written_where_nothing_runs(store: Store) -> None
     assert [record.key for record in await written(store)][2:] == [f"{TURNS_KEYS}attempt/lost"]
     ended = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))
     await store.record(task.permit.digest, ended)
-    late = SEEN.model_copy(update={"key": "attempt/late"})
+    late = replace(SEEN, key="attempt/late")
     reply = await run(deps, tool, task_for(tool, audit=(late,)))
     assert reply.outcome == ended
     assert [record.key for record in await written(store)][3:] == [f"{TURNS_KEYS}attempt/late"]
@@ -215,13 +216,13 @@ async def test_what_was_seen_is_written_where_nothing_runs(store: Store) -> None
 
 async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store: Store) -> None:
     record = RecordActivity(worker_deps(store, pay_tool(Ledger(), FREE)))
-    other = SEEN.model_copy(update={"stream": "turn/main/s/other"})
+    other = replace(SEEN, stream="turn/main/s/other")
     for _ in range(2):
         await environment(RECORD).run(record.record, RecordTask(audit=(SEEN, other)))
     assert [each.key for each in await written(store)] == [f"{TURNS_KEYS}{SEEN.key}"]
     assert await written(store, other.stream) == []
     await environment(RECORD, workflow_type="other").run(
-        record.record, RecordTask(audit=(SEEN.model_copy(update={"key": "attempt/late"}),))
+        record.record, RecordTask(audit=(replace(SEEN, key="attempt/late"),))
     )
     assert [each.key for each in await written(store)] == [f"{TURNS_KEYS}{SEEN.key}"]
 
@@ -243,7 +244,7 @@ async def test_a_turn_tells_how_its_own_question_ended(store: Store, kind: str, 
     other = await asked(deps, tool, ctx=pinned(turn="t2"))
     approval = {"other": other.id, "none": 7}.get(named, question.id)
     facts = {"approval": approval, "state": "cancelled"} | ({} if "revision" in named else {"revision": 1})
-    seen = SEEN.model_copy(update={"key": "e", "kind": kind, "data": facts})
+    seen = replace(SEEN, key="e", kind=kind, data=facts)
     await environment(RECORD).run(RecordActivity(deps).record, RecordTask(audit=(seen,)))
     rows = [await Questions(store).read(each.id) for each in (question, other)]
     assert [each is not None and each.request(each.latest).state for each in rows] == [state, "pending"]
@@ -272,7 +273,7 @@ async def test_questions_end_in_one_order_and_what_was_read_of_one_is_not_read_a
 
     def ending(approval: str) -> AuditEntry:
         facts = {"approval": approval, "revision": 1, "state": "cancelled"}
-        return SEEN.model_copy(update={"key": f"e/{approval}", "kind": "ending", "data": facts})
+        return replace(SEEN, key=f"e/{approval}", kind="ending", data=facts)
 
     async def end() -> None:
         journal = Journal(deps, tool)
@@ -294,7 +295,7 @@ async def test_questions_end_in_one_order_and_what_was_read_of_one_is_not_read_a
 
 
 async def test_there_is_nothing_to_write_where_nothing_of_ones_own_was_seen() -> None:
-    other = SEEN.model_copy(update={"stream": "turn/main/s/other"})
+    other = replace(SEEN, stream="turn/main/s/other")
 
     async def writes() -> list[bool]:
         given: list[tuple[Any, Any]] = [((SEEN,), ()), ((), ()), ((other,), ()), ((other,), (SEEN,))]
@@ -305,7 +306,7 @@ async def test_there_is_nothing_to_write_where_nothing_of_ones_own_was_seen() ->
 
 
 async def test_what_a_turn_says_is_marked_as_its_word(store: Store) -> None:
-    foreign = SEEN.model_copy(update={"stream": "", "tenant": "other", "data": {"by": "gateway", "note": "n"}})
+    foreign = replace(SEEN, stream="", tenant="other", data={"by": "gateway", "note": "n"})
     await environment(RECORD).run(
         RecordActivity(worker_deps(store, pay_tool(Ledger(), FREE))).record, RecordTask(audit=(foreign,))
     )
@@ -325,7 +326,7 @@ async def test_what_a_turn_says_is_marked_as_its_word(store: Store) -> None:
 async def test_only_endings_of_other_questions_are_written_before_the_call(
     store: Store, facts: dict[str, str], at_once: bool
 ) -> None:
-    entry = SEEN.model_copy(update={"kind": facts["kind"], "data": {"approval": facts["approval"]}})
+    entry = replace(SEEN, kind=facts["kind"], data={"approval": facts["approval"]})
     deps, tool = worker_deps(store, free(Ledger())), free(Ledger())
     journal = Journal(deps, tool)
 
@@ -435,7 +436,7 @@ async def test_a_call_that_no_rule_judged_names_no_engines(store: Store) -> None
     deps, permit = worker_deps(store, tool), permit_for(tool)
     found = await judge_past_call(deps.catalog, pinned(), call_of(), SECRET, AT)
     for verdict, engines in ((found.verdict, deps.catalog.policy("pay").evaluators), (None, None)):
-        judged = found.model_copy(update={"verdict": verdict})
+        judged = replace(found, verdict=verdict)
         entries = await Journal(deps, tool).start_entries(permit, judged, SECRET, permit.digest)
         assert [entry.data.get("engines") for entry in entries] == [engines, None]
 
@@ -467,12 +468,12 @@ async def test_asking_people_is_recorded_with_the_hash_of_their_card(store: Stor
 async def test_what_the_gates_end_is_recorded_with_gate_and_rule(store: Store) -> None:
     rule = GlobalRule(name="no-pay", rule='tool.name == "pay"', effect="deny", reason="not today")
     deps = worker_deps(store, pay_tool(Ledger(), FREE), policies=(rule,))
-    await gated(deps, call_of(), call_of("nothing").model_copy(update={"call": "c1.2"}))
+    await gated(deps, call_of(), replace(call_of("nothing"), call="c1.2"))
     denied, absent = await written(store)
     assert (denied.kind, denied.facts["code"], denied.facts["source"]) == ("verdict", "denied", "policy")
     assert (absent.facts["code"], absent.facts["tool"]) == ("not_available", "nothing")
     other = worker_deps(store, pay_tool(Ledger(), FREE))
-    await gated(other, call_of().model_copy(update={"call": "c2.1"}))
+    await gated(other, replace(call_of(), call="c2.1"))
     assert len(await written(store)) == 2
 
 

@@ -25,6 +25,7 @@ from signoff.contracts.call import CallContext
 from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
 from signoff.contracts.person import Person
+from signoff.formats.replace import replace
 from signoff.registry.actor import Actor
 from signoff.registry.hooks import DidNotHappen, HookContext, Permission
 from signoff.registry.tool import Tool
@@ -95,7 +96,7 @@ async def test_handler_and_hooks_read_the_same_context_and_data_and_change_neith
     deps = deps_with(store, tool)
     permit = permit_for(tool, ctx=ctx)
     assert summary(await run(deps, tool, task_for(tool, permit))) == ("ok", "done")
-    lost = permit_for(tool, ctx=pinned(extra=EXTRA, user=GUEST.model_copy(update={"nonce": "later"})))
+    lost = permit_for(tool, ctx=pinned(extra=EXTRA, user=replace(GUEST, nonce="later")))
     await store.claim(ticket_key(lost.digest, 1), workflow=TURN.workflow_id, call="c1.1", tool="pay", nonce="later")
     task = OutcomeTask(permit=lost, tool="pay", args=Content(inline=ARGS))
     reply = await outcome_of_lost(deps, task)

@@ -14,6 +14,7 @@ from signoff.contracts.approval import ApprovalRequest, Card
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments
 from signoff.registry.actor import Actor
 from signoff.registry.tool import Tool
@@ -137,7 +138,7 @@ async def test_what_is_not_known_here_has_no_rows(store: Store) -> None:
 async def test_rows_are_drawn_as_the_tool_is_declared(store: Store) -> None:
     policy = ApprovalPolicy(show=ShownArguments(only=("amount", "pin")))
     request = _request("pay", Content(inline={"amount": 20, "to": "Ana", "pin": "4711-9"}))
-    request = request.model_copy(update={"card": Card(effect="Pay with 4711-9")})
+    request = replace(request, card=Card(effect="Pay with 4711-9"))
     card = DetailCards(_deps_of([pay_tool(Ledger(), policy, input_schema=SCHEMA)], store)).card(request, [])
     assert card is not None
     assert (card.tool_title, card.effect) == ("pay", "Pay with [hidden]")

@@ -19,6 +19,7 @@ from signoff.contracts.activity_messages import GateTask
 from signoff.contracts.content import Content
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.tool import Tool
 from signoff.store.freezes import Freezes
@@ -41,11 +42,11 @@ async def prepared(store: Store, tool: Tool, deps: WorkerDeps, before: str, ctx:
     if before == "void":
         await store.void_unclaimed(key, workflow=workflow, call="c1.1", tool=tool.name)
     if before == "grant":
-        earlier = ctx.model_copy(update={"turn": f"{ctx.turn}b"})
+        earlier = replace(ctx, turn=f"{ctx.turn}b")
         request = await asked(deps, tool, ctx=earlier)
         wish = GrantRequest(scope="tenant")
         await answer(store, about(request, approval_id=request.id, remember=wish))
-        permit = permit.model_copy(update={"grant": grant_id(request.id, request.revision, "approved")})
+        permit = replace(permit, grant=grant_id(request.id, request.revision, "approved"))
     return task_for(tool, permit, ticket=2 if before == "void" else 1)
 
 
@@ -68,10 +69,10 @@ async def test_no_path_runs_a_tool_of_a_frozen_tenant(
     ctx = pinned(turn=f"t{uuid.uuid4().hex[:12]}")
     about = {"approval_id": f"{ctx.tenant}.{ctx.session}.{ctx.turn}.c1.1"}
     task = await prepared(store, tool, deps, before, ctx)
-    decisions = tuple(each.model_copy(update=about) for each in task.permit.decisions)
+    decisions = tuple(replace(each, **about) for each in task.permit.decisions)
     for each in decisions:
         await keep(store, each)
-    task = task.model_copy(update={"permit": task.permit.model_copy(update={"decisions": decisions})})
+    task = replace(task, permit=replace(task.permit, decisions=decisions))
     workflow_id = f"turn/{ctx.tenant}/{ctx.session}/{ctx.turn}"
     await Freezes(store).freeze("main", reason="drill", by="ana")
     env = environment(tool.name, workflow_id=workflow_id, attempt=attempt)

@@ -1,8 +1,8 @@
 """`signoff.gate`: one ruling a call, in order, with everything that the turn and the card need."""
 
+import dataclasses
 import json
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +35,7 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
 from signoff.contracts.turn import Denial, WaitingCall
 from signoff.formats.json_schema import SchemaProblem
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, ShownArguments
 from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.capabilities import Capabilities
@@ -201,7 +202,7 @@ BYPASS: dict[str, Any] = {
 )
 async def test_how_a_tool_is_to_be_run(store: Store, tool: Tool, expected: dict[str, Any]) -> None:
     gate_decision = (await gate(worker_deps(store, tool))).gate_decisions[0]
-    assert gate_decision.options == OPTIONS.model_copy(update=expected)
+    assert gate_decision.options == replace(OPTIONS, **expected)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ async def test_how_an_actors_calls_are_to_be_run(
     gate_decision = (
         await gate(worker_deps(store, free(LEDGER, read_only=True, **BYPASS), actors=[actor]))
     ).gate_decisions[0]
-    assert gate_decision.options == OPTIONS.model_copy(update=READS | expected)
+    assert gate_decision.options == replace(OPTIONS, **READS | expected)
 
 
 CONTINUES = ApprovalPolicy(while_waiting="continue")
@@ -246,7 +247,7 @@ async def test_where_a_call_is_run_and_what_its_actor_does_meanwhile(
 ) -> None:
     desk = Actor(name="desk", **{"model": "scripted"} | actor)
     options = (await gate(worker_deps(store, tool, actors=[desk]))).gate_decisions[0].options
-    assert options == OPTIONS.model_copy(update={"attempts": options.attempts} | expected)
+    assert options == replace(OPTIONS, **{"attempts": options.attempts} | expected)
 
 
 @pytest.mark.parametrize(
@@ -286,9 +287,9 @@ async def test_what_stands_in_for_a_tool_is_recorded(store: Store) -> None:
 
     tool = free(LEDGER, read_only=True, fallbacks=("spare",), **BYPASS)
     there = (await gate(worker_deps(store, tool, free(LEDGER, name="spare")))).gate_decisions[0]
-    without = worker_deps(store, replace(tool, available=never), free(LEDGER, name="spare"))
+    without = worker_deps(store, dataclasses.replace(tool, available=never), free(LEDGER, name="spare"))
     gone = (await gate(without)).gate_decisions[0]
-    expected = OPTIONS.model_copy(update=READS | {"fallbacks": ("spare",)})
+    expected = replace(OPTIONS, **READS | {"fallbacks": ("spare",)})
     assert (there.kind, there.options) == ("run", expected)
     assert (gone.kind, gone.options) == ("settled", expected)
     assert gone.outcome is not None
@@ -317,7 +318,7 @@ async def test_the_budget_is_the_floor_of_the_total_by_the_calls(
 ) -> None:
     deps = worker_deps(store, free(LEDGER), actors=[Actor(name="desk", model="scripted", result_chars=own)])
     if setting is not None:
-        deps = replace(deps, result_chars=setting)
+        deps = dataclasses.replace(deps, result_chars=setting)
     assert deps.result_budget("desk", calls) == math.floor(total / max(calls, 1))
     if calls:
         reply = await gate(deps, *(proposed(call=f"c1.{n}", args={"amount": n}) for n in range(calls)))
@@ -438,7 +439,7 @@ async def test_what_was_denied_runs_by_no_rule(store: Store) -> None:
 
 
 async def test_a_traced_call_is_logged_as_it_is_recorded(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    deps = replace(worker_deps(store, free(LEDGER)), trace=True)
+    deps = dataclasses.replace(worker_deps(store, free(LEDGER)), trace=True)
     with caplog.at_level("INFO"):
         await gate(deps)
     (line,) = [each.facts["line"] for each in await AuditLog(store).stream(TURN.workflow_id) if each.kind == "trace"]

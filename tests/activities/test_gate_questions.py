@@ -35,6 +35,7 @@ from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
 from signoff.formats.json_schema import SchemaProblem
+from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import parse_tenant_limits
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.hooks import Correction, HookContext, Permission
@@ -64,7 +65,7 @@ async def test_people_are_asked_no_longer_than_the_caller_has(store: Store) -> N
 
     async def time_to_answer(ask_within: float, asked_before: float = 0.0, **policy: Any) -> float:
         deps = dataclasses.replace(worker_deps(store, pay_tool(LEDGER, ApprovalPolicy(**policy))), clock=lambda: now)
-        ctx = pinned(user=GUEST.model_copy(update={"issued_at": now - timedelta(seconds=asked_before)}))
+        ctx = pinned(user=replace(GUEST, issued_at=now - timedelta(seconds=asked_before)))
         question = await gate_decision(deps, call=f"c{next(numbers)}.1", ctx=ctx, ask_within=ask_within)
         return request_of(question.request).timeout
 
@@ -146,7 +147,7 @@ async def test_an_edit_is_always_asked(store: Store) -> None:
 async def test_a_change_that_nobody_made_of_this_is_not_asked(store: Store, change: Any, why: str) -> None:
     deps = worker_deps(store, pay_tool(LEDGER, EDITABLE))
     request = await asked(deps, deps.catalog.tool_view(pinned()).tool("pay"))
-    decision = about(request, edited_args={"amount": 1}).model_copy(update=change)
+    decision = replace(about(request, edited_args={"amount": 1}), **change)
     found = await gate_decision(deps, {"amount": 1}, edit=decision)
     assert (found.kind, found.request) == ("settled", None)
     assert found.outcome is not None
@@ -178,7 +179,7 @@ async def test_a_change_of_a_tool_that_was_changed_itself_is_not_asked(store: St
 
 
 async def test_whom_an_escalation_added_goes_on_being_asked(store: Store) -> None:
-    policy = EDITABLE.model_copy(update={"escalate_to": ("role:board",), "escalate_after": 0.0})
+    policy = replace(EDITABLE, escalate_to=("role:board",), escalate_after=0.0)
     found = request_of((await edited(worker_deps(store, pay_tool(LEDGER, policy)), {"amount": 1})).request)
     assert (found.approvers, found.escalate_after) == (("role:approvers", "role:board"), None)
 
@@ -322,23 +323,22 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
     found = await gate_decision(deps, agent_says="as you asked", doubt=1, doubt_of=of_call)
     request = request_of(found.request)
     moments = ("judged_at", "opened_at", "expires_at", "remind_at", "escalate_at")
-    changed = first.model_copy(
-        update={
-            "kind": "in_doubt",
-            "revision": 2,
-            "digest": digest,
-            "doubt_of": 1,
-            "note": note,
-            "question_hash": question_hash(request),
-            "card": first.card.model_copy(update={"note": note, "mark": digest_mark(digest, MARK_KEY)}),
-            "rule": IN_DOUBT_RULE,
-            "rule_text": "",
-            "confirm": "",
-            "require_reason": False,
-            "edit": "off",
-            "allow_remember": False,
-            **{name: getattr(request, name) for name in moments},
-        }
+    changed = replace(
+        first,
+        kind="in_doubt",
+        revision=2,
+        digest=digest,
+        doubt_of=1,
+        note=note,
+        question_hash=question_hash(request),
+        card=replace(first.card, note=note, mark=digest_mark(digest, MARK_KEY)),
+        rule=IN_DOUBT_RULE,
+        rule_text="",
+        confirm="",
+        require_reason=False,
+        edit="off",
+        allow_remember=False,
+        **{name: getattr(request, name) for name in moments},
     )
     result = reference_from_request(changed, CallPart(call="c1.1", tool="pay", args=changed.args))
     expected = GateDecision(
@@ -372,8 +372,8 @@ async def test_what_was_begun_and_never_ended_is_asked_with_a_word_of_it(store: 
     ("user", "why"),
     [
         (GUEST, "nobody vouches for who asked"),
-        (GUEST.model_copy(update={"signature": "c2lnbmVk"}), FORGED),
-        (GUEST.model_copy(update={"key_id": "k"}), FORGED),
+        (replace(GUEST, signature="c2lnbmVk"), FORGED),
+        (replace(GUEST, key_id="k"), FORGED),
     ],
 )
 async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(
@@ -475,7 +475,7 @@ async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
     deps = worker_deps(store, pay_tool(LEDGER))
 
     async def asks(days: float, turn: str) -> GateDecision:
-        user = GUEST.model_copy(update={"issued_at": datetime.now(UTC) - timedelta(days=days + 1)})
+        user = replace(GUEST, issued_at=datetime.now(UTC) - timedelta(days=days + 1))
         part = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
         task = GateTask(ctx=pinned(user=user, turn=turn), calls=(part,))
         return (await environment("signoff.gate", is_local=True).run(GateActivity(deps).gate, task)).gate_decisions[0]
@@ -559,7 +559,7 @@ async def test_a_doubt_is_asked_of_whom_the_rule_chose(store: Store) -> None:
 
 async def test_a_question_says_when_its_call_was_judged(store: Store) -> None:
     now = datetime.now(UTC)
-    user = GUEST.model_copy(update={"issued_at": now})
+    user = replace(GUEST, issued_at=now)
     tool = pay_tool(LEDGER)
     deps = dataclasses.replace(worker_deps(store, tool), clock=lambda: now)
     asked_now = await gate_decision(deps, ctx=pinned(user=user))

@@ -43,6 +43,7 @@ from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person, Principal
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
@@ -84,7 +85,7 @@ def asking(ledger: Ledger, policy: ApprovalPolicy = ALLOWED, **fields: Any) -> T
 async def approved(deps: WorkerDeps, tool: Tool, *decisions: Decision, **fields: Any) -> None:
     """Run one call that people approved, with what they want remembered."""
     request = await asked(deps, tool)
-    answers = [each.model_copy(update={"question_hash": request.question_hash}) for each in decisions]
+    answers = [replace(each, question_hash=request.question_hash) for each in decisions]
     rows = await Questions(deps.store).read(request.id)
     for each in answers if rows is not None and not rows.answers else ():
         await answer(deps.store, each)
@@ -189,7 +190,7 @@ async def recorded(store: Store, grant: Grant, wish: GrantRequest) -> None:
     }
 
 
-WISHES = (GrantRequest(seconds=7_200, uses=3), SMALL.model_copy(update={"seconds": 60.0, "uses": 2}))
+WISHES = (GrantRequest(seconds=7_200, uses=3), replace(SMALL, seconds=60.0, uses=2))
 
 
 @pytest.mark.parametrize("wish", WISHES)
@@ -279,7 +280,7 @@ async def test_what_becomes_of_a_call_by_a_remembered_denial(store: Store) -> No
     assert ended.outcome is not None
     assert ended.outcome.denied is not None
     assert (ended.outcome.denied.approval_id, ended.outcome.denied.decided_by) == ("main.s.other.c1.1", "ana")
-    assert ended == found.deny(ended.outcome.denied).model_copy(update={"grant": second})
+    assert ended == replace(found.deny(ended.outcome.denied), grant=second)
     assert (ended.kind, ended.gate, ended.code, ended.message) == ("settled", "approval", "denied", "no")
     assert settled_outcome(ended).value.inline == json.loads(ended.outcome.denied.model_dump_json())
 
@@ -298,8 +299,8 @@ def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
         rule_text=SMALL.where,
         why="ana, bo approved calls like this in advance, until 2026-03-01 12:05 UTC",
     )
-    assert by_grant(found, grant) == found.model_copy(update={"kind": "run", "verdict": verdict, "grant": grant.id})
-    unknown = found.model_copy(update={"verdict": None})
+    assert by_grant(found, grant) == replace(found, kind="run", verdict=verdict, grant=grant.id)
+    unknown = replace(found, verdict=None)
     assert by_grant(unknown, grant) == unknown
 
 
@@ -489,8 +490,8 @@ async def test_a_requester_who_is_not_who_the_directory_says_is_asked_about(stor
     [
         (None, None),
         (GrantRequest(scope="tenant", where="args.amount <= 60.0"), None),
-        (SMALL.model_copy(update={"scope": "session"}), None),
-        (SMALL.model_copy(update={"uses": 7, "seconds": 60.0}), 7),
+        (replace(SMALL, scope="session"), None),
+        (replace(SMALL, uses=7, seconds=60.0), 7),
     ],
 )
 async def test_a_quorum_has_to_want_the_same_remembered(
@@ -535,7 +536,7 @@ async def test_a_grant_for_a_session_serves_whose_it_is(store: Store) -> None:
     tool = asking(Ledger())
     people = [*APPROVERS, Person(id="guest"), Person(id="second", person_id="guest"), Person(id="max")]
     deps = deps_with(store, tool, people=people)
-    await approved(deps, tool, decision(remember=SMALL.model_copy(update={"scope": "session"})))
+    await approved(deps, tool, decision(remember=replace(SMALL, scope="session")))
     asking_people = (Principal(user="guest"), Principal(user="second", person_id="guest"), Principal(user="max"))
     verdicts = [(await ruled(deps, user=each)).kind for each in asking_people]
     assert verdicts == ["run", "run", "ask"]
@@ -549,7 +550,7 @@ async def test_a_grant_for_a_session_does_not_pass_on_with_an_account(store: Sto
     tool = asking(Ledger())
     then = [*APPROVERS, Person(id="guest"), Person(id="second", person_id="guest"), Person(id="max")]
     deps = deps_with(store, tool, people=then)
-    wish = SMALL.model_copy(update={"scope": "session"})
+    wish = replace(SMALL, scope="session")
     request = await asked(deps, tool, ctx=pinned(turn="first", user=Principal(user="second", person_id="guest")))
     await answer(store, about(request, approval_id=request.id, remember=wish))
     asker = Principal(user="second", person_id="guest")
@@ -576,7 +577,7 @@ INVENTED: dict[str, dict[str, Any]] = {
 async def test_a_grant_that_no_answer_bears_out_does_nothing(store: Store, name: str) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool, people=[*APPROVERS, Person(id="guest"), Person(id="max")])
-    await approved(deps, tool, decision(remember=SMALL.model_copy(update={"scope": "session"})))
+    await approved(deps, tool, decision(remember=replace(SMALL, scope="session")))
     user = Principal(user="guest")
     assert (await ruled(deps, user=user)).kind == "run"
     await store.run(lambda connection: connection.execute(update(GRANTS).values(**INVENTED[name])))
@@ -598,7 +599,7 @@ async def test_an_answer_is_borne_out_by_whom_the_gateway_signed_for(
 ) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool)
-    user = GUEST.model_copy(update=asker)
+    user = replace(GUEST, **asker)
     request = await asked(deps, tool, ctx=pinned(turn="first", user=user))
     assert request.requester == user
     await answer(store, about(request, approval_id=request.id, remember=SMALL))
@@ -615,7 +616,7 @@ async def test_an_answer_to_a_question_that_claims_another_instant_bears_out_not
     assert (await ruled(deps)).kind == "run"
     rows = await Questions(store).read(ApprovalKey(TurnKey("main", "s", "first"), "c1.1").id)
     assert rows is not None
-    moved = rows.latest.model_copy(update={"judged_at": NOW - timedelta(days=2)})
+    moved = replace(rows.latest, judged_at=NOW - timedelta(days=2))
     body = update(QUESTIONS).where(QUESTIONS.c.turn == "first").values(body=moved.model_dump_json())
     await store.run(lambda connection: connection.execute(body))
     assert (await ruled(deps, turn="later")).kind == "ask"
@@ -625,8 +626,8 @@ async def test_an_answer_that_the_gateway_did_not_sign_bears_out_nothing(store: 
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     request = await asked(deps, tool)
-    signed = SIGNER.sign_decision(about(request, remember=SMALL.model_copy(update={"uses": 1}), received_at=ASKED))
-    await answer(store, signed.model_copy(update={"remember": SMALL}))
+    signed = SIGNER.sign_decision(about(request, remember=replace(SMALL, uses=1), received_at=ASKED))
+    await answer(store, replace(signed, remember=SMALL))
     assert (len(await kept(store)), (await ruled(deps)).kind) == (1, "ask")
 
 

@@ -12,6 +12,7 @@ from signoff.activities.identify_activity import IdentifyActivity
 from signoff.contracts.activity_messages import Authority, IdentifyTask
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Delegation, Person
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.authority import SignatureEvidence, check_authority
 from signoff.people.directory import FixedDirectory
@@ -74,15 +75,15 @@ async def test_what_the_gateway_vouched_for_counts(store: Store) -> None:
 
 
 async def test_for_whom_somebody_answered_is_the_gateways_word(store: Store) -> None:
-    given = FOUND.model_copy(update={"on_behalf": "cy", "entries": ("role:finance",)})
+    given = replace(FOUND, on_behalf="cy", entries=("role:finance",))
     assert await identified(store, await taken(store, authority=given), SIGNER.verifier()) == given
 
 
 async def test_a_signed_answer_that_is_not_stored_counts_nowhere(store: Store) -> None:
-    assert await identified(store, signed(), SIGNER.verifier()) == UNPROVEN.model_copy(update={"subject": "ana"})
+    assert await identified(store, signed(), SIGNER.verifier()) == replace(UNPROVEN, subject="ana")
     decision = await taken(store)
     for other in ({"delivery_id": "another"}, {"reason": "because"}, {"revision": 2}):
-        again = SIGNER.sign_decision(decision.model_copy(update=other))
+        again = SIGNER.sign_decision(replace(decision, **other))
         assert not (await identified(store, again, SIGNER.verifier(), profile="development")).allowed
 
 
@@ -104,12 +105,12 @@ async def test_a_signed_answer_that_is_not_stored_counts_nowhere(store: Store) -
 )
 @pytest.mark.parametrize("profile", ["production", "development"])
 async def test_an_altered_answer_is_refused_everywhere(store: Store, altered: dict[str, Any], profile: Any) -> None:
-    decision = (await taken(store)).model_copy(update=altered)
+    decision = replace(await taken(store), **altered)
     assert await identified(store, decision, SIGNER.verifier(), accept=True, profile=profile) == UNPROVEN
 
 
 async def test_without_its_proof_a_signed_answer_is_an_unsigned_one(store: Store) -> None:
-    decision = signed().model_copy(update={"signature": "", "key_id": ""})
+    decision = replace(signed(), signature="", key_id="")
     found = await identified(store, decision, SIGNER.verifier())
     assert found == Authority(allowed=False, code="assurance", unsigned=True)
 
@@ -118,7 +119,7 @@ async def test_a_key_that_is_unknown_or_retired_proves_nothing(store: Store) -> 
     decision = await taken(store)
     assert await identified(store, decision, Verifier()) == UNPROVEN
     for retired_at, allowed in ((RECEIVED, False), (RECEIVED + timedelta(microseconds=1), True)):
-        keys = PrivateKeys(keys=(KEY.model_copy(update={"retired_at": retired_at}),))
+        keys = PrivateKeys(keys=(replace(KEY, retired_at=retired_at),))
         found = await identified(store, decision, Verifier(keys.public().keys))
         assert found.allowed is allowed
 

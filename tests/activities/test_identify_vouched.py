@@ -13,6 +13,7 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import Authority, IdentifyTask
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.person import Person
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.authority import SignatureEvidence
 from signoff.people.authority import check_authority as rule
@@ -69,7 +70,7 @@ async def test_a_role_that_the_last_sign_in_took_away_is_gone_at_once(store: Sto
     worker = deps_with(store)
     await signed_in(store)
     assert (await authority(worker)).allowed
-    await signed_in(store, CY.model_copy(update={"roles": ()}), at=NOW + timedelta(seconds=1))
+    await signed_in(store, replace(CY, roles=()), at=NOW + timedelta(seconds=1))
     assert (await authority(worker)).code == "not_allowed"
 
 
@@ -92,7 +93,7 @@ async def test_who_can_write_rows_makes_nobody(store: Store) -> None:
 
 async def test_the_declaration_wins(store: Store) -> None:
     await signed_in(store)
-    assert (await authority(deps_with(store, CY.model_copy(update={"active": False})))).code == "not_allowed"
+    assert (await authority(deps_with(store, replace(CY, active=False)))).code == "not_allowed"
     assert (await authority(deps_with(store, Person(id="cy", identities={"oidc": (LOGIN,)})))).code == "not_allowed"
 
 

@@ -15,6 +15,7 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import GateDecision, GateTask, ToolReply
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
 from signoff.registry.tool import BypassRouting, Tool
@@ -173,7 +174,7 @@ async def test_a_question_that_claims_another_instant_is_nobodys(store: Store) -
     request = await asked(deps, tool)
     rows = await Questions(store).read(request.id)
     assert rows is not None
-    moved = rows.latest.model_copy(update={"judged_at": datetime.now(UTC) - timedelta(days=2)})
+    moved = replace(rows.latest, judged_at=datetime.now(UTC) - timedelta(days=2))
     forged = dataclasses.replace(rows, questions=(moved,))
     approval = approval_of(permit_for(tool, kind="approved"), forged)
     assert approval is not None
@@ -185,7 +186,7 @@ async def test_an_instant_lies_within_a_minute_of_the_row(store: Store, seconds:
     tool = pay_tool(Ledger(), ApprovalPolicy())
     request = await asked(deps_for(store, tool), tool)
     assert request.opened_at is not None
-    moved = request.model_copy(update={"judged_at": request.opened_at + timedelta(seconds=seconds)})
+    moved = replace(request, judged_at=request.opened_at + timedelta(seconds=seconds))
     assert (moved.judging_delay > 60) is apart
 
 

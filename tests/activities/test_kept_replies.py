@@ -25,6 +25,7 @@ from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import ApprovalKey
 from signoff.contracts.message import CallPart, user_message
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
@@ -126,7 +127,7 @@ async def test_no_time_that_a_caller_names_opens_a_way_past_a_denial(store: Stor
     """
     denied = (CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"})),)
     bait = (CallPart(call="c9.1", tool="pay", args=Content(inline={"amount": 1, "to": "Ana"})),)
-    again = (denied[0].model_copy(update={"call": "c9.1"}),)
+    again = (replace(denied[0], call="c9.1"),)
     deps = deps_with(store, Model(), policy)
     since = datetime(1970, 1, 1, tzinfo=UTC)
 

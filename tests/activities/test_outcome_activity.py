@@ -37,6 +37,7 @@ from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import OUTCOME
 from signoff.contracts.person import Person
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
@@ -166,14 +167,14 @@ async def test_the_word_that_it_happened_is_written(store: Store) -> None:
     assert summary(reply) == ("ok", "booking 7")
     assert (reply.outcome.decided_by, reply.outcome.note) == ("approver", HAPPENED_NOTE)
     assert (await store.read_ticket(PERMIT.digest)).outcome == reply.outcome
-    other = word.model_copy(update={"result": "booking 8"})
+    other = replace(word, result="booking 8")
     assert await asked(store, people=[APPROVER], **HELD | {"happened": other}) == ToolReply()
     assert summary(await asked(store, people=[APPROVER], **HELD | {"happened": word})) == ("ok", "booking 7")
 
 
 async def test_a_stored_word_is_written_and_the_turns_own_copy_of_a_signed_one_is_not(store: Store) -> None:
     raw = await begun(store)
-    word = SIGNER.sign_decision(raw.model_copy(update={"received_at": NOW, "assurance": "session"}))
+    word = SIGNER.sign_decision(replace(raw, received_at=NOW, assurance="session"))
     given = HELD | {"happened": word, "people": [APPROVER]}
     assert await asked(store, **given) == ToolReply()
     await answer(store, word)
@@ -195,7 +196,7 @@ async def test_a_stored_word_is_written_and_the_turns_own_copy_of_a_signed_one_i
     ],
 )
 async def test_a_word_that_nobody_gave_is_not_written(store: Store, word: Any) -> None:
-    decision = (await begun(store)).model_copy(update=word)
+    decision = replace(await begun(store), **word)
     assert await asked(store, people=[APPROVER], **HELD | {"happened": decision}) == ToolReply()
     assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
 
@@ -317,7 +318,7 @@ async def test_the_log_says_which_word_was_not_written(store: Store, caplog: pyt
         return found
 
     word = about(await ask(worker_deps(store, TOOL), TOOL, doubt=1), **SAID)
-    await asked(store, people=[APPROVER], **HELD | {"happened": word.model_copy(update={"subject": "guest"})})
+    await asked(store, people=[APPROVER], **HELD | {"happened": replace(word, subject="guest")})
     assert lines() == ["nobody who may say so says that pay happened"]
     await answer(store, word)
     await asked(store, people=[APPROVER], **HELD | {"happened": word})
@@ -434,7 +435,7 @@ async def test_a_tool_that_still_runs_is_not_looked_up_and_nobody_is_told_of_ano
 
 
 async def test_a_ticket_that_is_given_up_names_the_request_of_its_turn(store: Store) -> None:
-    permit = permit_for(TOOL, ctx=pinned(user=GUEST.model_copy(update={"nonce": "n1"})))
+    permit = permit_for(TOOL, ctx=pinned(user=replace(GUEST, nonce="n1")))
     assert (await asked(store, permit=permit)).again == "lapsed"
     assert (await store.read_ticket(permit.digest)).nonce == "n1"
 

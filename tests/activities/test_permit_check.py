@@ -38,6 +38,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.limits import ASKED_SECONDS
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import FixedDirectory
 from signoff.people.eligibility import ApproverSpec
@@ -144,8 +145,8 @@ async def test_another_digest_is_stale(store: Store, kind: Any) -> None:
 @pytest.mark.parametrize("leaves_out", [("question_hash",), ("question_hash", "revision"), ()])
 async def test_one_decision_about_this_call_is_enough(store: Store, leaves_out: tuple[str, ...]) -> None:
     request = await put(store, GATED)
-    decision = about(request).model_copy(update={"question_hash": "", "revision": None} if len(leaves_out) == 2 else {})
-    decision = decision.model_copy(update={"question_hash": ""}) if leaves_out else decision
+    decision = replace(about(request), **{"question_hash": "", "revision": None} if len(leaves_out) == 2 else {})
+    decision = replace(decision, question_hash="") if leaves_out else decision
     assert await weighed(store, GATED, permit_for(GATED, kind="approved", decisions=(decision,))) == RUN
 
 
@@ -171,7 +172,7 @@ async def test_decision_in_a_permit_alone_runs_nothing(store: Store, *, is_signe
     permit = permit_for(tool, kind="approved", ctx=ctx, decisions=(decision,))
     assert await weighed_by_store(store, tool, permit, policy) == PermitCheck("refuse", FEW)
     await answer(store, decision)
-    assert await weighed_by_store(store, tool, permit.model_copy(update={"decisions": ()}), policy) == RUN
+    assert await weighed_by_store(store, tool, replace(permit, decisions=()), policy) == RUN
 
 
 @pytest.mark.parametrize(("verdict", "why"), [("denied", "somebody denied this"), ("withdrawn", "this was withdrawn")])
@@ -207,7 +208,7 @@ async def test_a_first_answer_is_none_to_a_later_revision(store: Store) -> None:
     assert (await put(store, GATED)).revision == 2
     later = permit_for(GATED, kind="approved", revision=2)
     assert await weighed(store, GATED, later) == PermitCheck("refuse", FEW)
-    named = later.model_copy(update={"decisions": (decision(revision=2),)})
+    named = replace(later, decisions=(decision(revision=2),))
     assert await weighed(store, GATED, named) == RUN
 
 
@@ -241,7 +242,7 @@ async def test_a_quorum_is_of_distinct_people(
 async def test_a_quorum_that_rose_is_asked_again(store: Store) -> None:
     await put(store, GATED)
     permit = permit_for(TWO, kind="approved")
-    nobody = permit.model_copy(update={"decisions": ()})
+    nobody = replace(permit, decisions=())
     assert await weighed(store, TWO, nobody) == PermitCheck("refuse", FEW)
     assert await weighed(store, TWO, permit) == PermitCheck("again", "more people have to approve this now", "policy")
 
@@ -269,15 +270,15 @@ ANA = Person(id="ana", tier="trusted", roles=("a", "b"))
     ("person", "sure"),
     [
         (ANA, True),
-        (ANA.model_copy(update={"roles": ("b", "a")}), True),
-        (ANA.model_copy(update={"active": False}), False),
-        (ANA.model_copy(update={"tier": "standard"}), False),
-        (ANA.model_copy(update={"roles": ("a",)}), False),
-        (ANA.model_copy(update={"roles": ("a", "b", "c")}), False),
+        (replace(ANA, roles=("b", "a")), True),
+        (replace(ANA, active=False), False),
+        (replace(ANA, tier="standard"), False),
+        (replace(ANA, roles=("a",)), False),
+        (replace(ANA, roles=("a", "b", "c")), False),
     ],
 )
 def test_the_directory_bears_a_requester_out(person: Person, sure: bool, development: bool) -> None:
-    user = GUEST.model_copy(update={"user": "ana", "tier": "trusted", "roles": ("a", "b")})
+    user = replace(GUEST, user="ana", tier="trusted", roles=("a", "b"))
     assert is_believed(pinned(user=user), person, development=development) is sure
 
 
@@ -345,7 +346,7 @@ def test_who_answers_is_named_by_the_policy_of_now_and_by_each_question() -> Non
     assert not voters(terms).specs[0].allow_self
     assert not voters(terms, policy=False).specs[0].allow_self
     # The human behind the entry by which the turn was asked for is who may not answer by another one.
-    human = GUEST.model_copy(update={"person_id": "human"})
+    human = replace(GUEST, person_id="human")
     assert voters(terms, user=human).specs[0].requester_person == "human"
 
 
@@ -421,7 +422,7 @@ def test_a_change_by_somebody_it_was_escalated_to_keeps_them() -> None:
     ],
 )
 def test_a_turn_is_asked_for_until_a_moment(user: dict[str, Any], expired: bool) -> None:
-    assert is_expired(GUEST.model_copy(update=user), OPENED) is expired
+    assert is_expired(replace(GUEST, **user), OPENED) is expired
 
 
 SIGNER = Signer(PrivateKeys(keys=(new_key(OPENED - timedelta(days=1)),)))
@@ -522,8 +523,8 @@ def test_changed_arguments_need_a_policy_that_lets_them_be_changed(
 
 def test_arguments_that_were_changed_in_another_question_are_none_of_this() -> None:
     rules, changed = ApprovalPolicy(edit="approve"), bound(revision=2, edit_of=1)
-    changed = changed.model_copy(update={"digest": digest_with(changed)(ARGS)})
-    permit = APPROVED.model_copy(update={"digest": changed.digest})
+    changed = replace(changed, digest=digest_with(changed)(ARGS))
+    permit = replace(APPROVED, digest=changed.digest)
 
     def worth(change: Decision, edited: str) -> PermitCheck:
         terms = Terms(approvers=("role:approvers",))
@@ -661,7 +662,7 @@ def read(*questions: Question, answered: Sequence[Decision] = (), after: float =
 
 
 def claimed(rows: ApprovalRows | None, **permit: Any) -> StoredApproval | None:
-    return approval_of(APPROVED.model_copy(update=permit), rows)
+    return approval_of(replace(APPROVED, **permit), rows)
 
 
 def test_a_call_is_approved_by_the_last_question_about_it() -> None:

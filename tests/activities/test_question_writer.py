@@ -18,6 +18,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.login import id_from_login
 from signoff.people.vouched_directory import vouch
@@ -93,7 +94,7 @@ def change_of(request: ApprovalRequest, **fields: Any) -> Decision:
 
 
 def signed_change(decision: Decision) -> Decision:
-    return SIGNER.sign_decision(decision.model_copy(update={"received_at": NOW, "assurance": "session"}))
+    return SIGNER.sign_decision(replace(decision, received_at=NOW, assurance="session"))
 
 
 EDITABLE = ApprovalPolicy(edit="approve")
@@ -170,7 +171,7 @@ async def test_which_question_a_change_has_to_name(
     store: Store, change: dict[str, Any], signed: bool, found: str | None
 ) -> None:
     deps = deps_of(store, EDITABLE)
-    decision = change_of(await first_of(deps)).model_copy(update=change)
+    decision = replace(change_of(await first_of(deps)), **change)
     if signed:
         decision = signed_change(decision)
         await answer(store, decision)

@@ -33,6 +33,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person, Principal
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -143,7 +144,7 @@ async def test_an_altered_reason_or_author_is_refused(store: Store, profile: Pro
     Who can write the store can write rows of answers; the signature is what they cannot write.
     """
     kit = PermitKit(store, profile=profile)
-    altered = signed(await kit.ask()).model_copy(update=change)
+    altered = replace(signed(await kit.ask()), **change)
     assert "too few people" in await kit.refused(kit.permit(altered))
     assert "not what the gateway signed" in await kit.refused_with(altered)
 
@@ -157,7 +158,7 @@ async def test_a_decision_copied_from_another_call_is_refused(
     request = await kit.ask()
     other = signed(request, approval_id=approval_id, question_hash="0" * 64)
     change = {"approval_id": request.id} | ({"question_hash": request.question_hash} if hash_too else {})
-    assert why in await kit.refused_with(other.model_copy(update=change))
+    assert why in await kit.refused_with(replace(other, **change))
 
 
 async def test_a_decision_replayed_to_another_revision_or_question_is_refused(store: Store) -> None:
@@ -167,7 +168,7 @@ async def test_a_decision_replayed_to_another_revision_or_question_is_refused(st
     await Questions(store).end(first.approval_id, 1, "superseded")
     other = {"amount": 2_000_000, "to": "Eve"}
     second = await kit.ask(other)
-    moved = first.model_copy(update={"revision": 2})
+    moved = replace(first, revision=2)
     permit = permit_for(kit.tool, other, kind="approved", ctx=pinned(user=asks()), revision=2, decisions=())
     assert "about something else" in await kit.refused_with(moved, permit=permit, args=other)
     assert second.revision == 2
@@ -189,10 +190,10 @@ def test_the_gateway_vouches_for_who_asks(development: bool) -> None:
     forged = "who asked, or for what, is not what the gateway signed for"
     for given, problem in (
         (user, ""),
-        (user.model_copy(update={"key_id": "", "signature": ""}), unsigned),
-        (user.model_copy(update={"key_id": ""}), forged),
-        (user.model_copy(update={"signature": ""}), forged),
-        (user.model_copy(update={"tier": "board"}), forged),
+        (replace(user, key_id="", signature=""), unsigned),
+        (replace(user, key_id=""), forged),
+        (replace(user, signature=""), forged),
+        (replace(user, tier="board"), forged),
         (asks(signer=STRANGER), forged),
     ):
         assert policy.requester_problem(pinned(user=given)) == problem
@@ -212,7 +213,7 @@ def test_the_gateway_vouches_for_a_decision(development: bool, accept_unsigned: 
         ({"signature": ""}, forged),
         ({"subject": "somebody"}, forged),
     ):
-        given = answer.model_copy(update=change)
+        given = replace(answer, **change)
         assert policy.decision_problem(given, accept_unsigned=accept_unsigned) == problem
 
 
@@ -232,7 +233,7 @@ async def test_a_decision_by_the_wrong_key_is_refused(store: Store) -> None:
 
 async def test_a_key_under_anothers_name_proves_nothing(store: Store) -> None:
     kit = PermitKit(store)
-    renamed = signed(await kit.ask(), STRANGER).model_copy(update={"key_id": NEW.id})
+    renamed = replace(signed(await kit.ask(), STRANGER), key_id=NEW.id)
     assert "not what the gateway signed" in await kit.refused_with(renamed)
 
 
@@ -243,7 +244,7 @@ async def test_without_any_keys_nothing_signed_is_believed(store: Store) -> None
 
 
 async def test_a_retired_key_counts_for_what_was_received_before(store: Store) -> None:
-    keys = PrivateKeys(keys=(OLD.model_copy(update={"retired_at": NOW}), NEW))
+    keys = PrivateKeys(keys=(replace(OLD, retired_at=NOW), NEW))
     kit = PermitKit(store, verifier=Signer(keys).verifier())
     late = signed(await kit.ask(), STRANGER)
     assert "not what the gateway signed" in await kit.refused_with(late)
@@ -296,11 +297,11 @@ FORGED = "who asked, or for what, is not what the gateway signed for"
 @pytest.mark.parametrize(
     "user",
     [
-        asks().model_copy(update={"tier": "trusted"}),
-        asks().model_copy(update={"user": "ana"}),
-        asks().model_copy(update={"signature": ""}),
-        asks().model_copy(update={"key_id": ""}),
-        asks().model_copy(update={"issued_at": None}),
+        replace(asks(), tier="trusted"),
+        replace(asks(), user="ana"),
+        replace(asks(), signature=""),
+        replace(asks(), key_id=""),
+        replace(asks(), issued_at=None),
         asks(turn=TurnKey("main", "s", "other")),
         asks(turn=TurnKey("other", "s", "t")),
         asks(signer=STRANGER),
@@ -370,7 +371,7 @@ async def test_what_the_decisions_cannot_prove_is_refused_or_asked_again(
     request = await kit.ask()
     assert refused in await kit.refused_with(signed(request, **fields))
     await Questions(store).end(request.id, 1, "superseded")
-    before = PermitKit(store, policy.model_copy(update={"remind_after": 60.0}))
+    before = PermitKit(store, replace(policy, remind_after=60.0))
     await answer(store, signed(await before.ask(), **fields))
     reply = await kit.run(kit.permit(revision=2))
     assert reply.again == "policy"
@@ -402,7 +403,7 @@ async def test_an_edit_approves_the_arguments_it_wrote(store: Store) -> None:
     more = {"amount": 16, "to": "Ana"}
     dearer = permit_for(kit.tool, more, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
     assert (await kit.run(dearer, args=more)).again == "stale"
-    third = permit.model_copy(update={"revision": 3})
+    third = replace(permit, revision=3)
     assert (await kit.run(third, args=EDITED)).again == "stale"
     assert kit.ledger.rows == []
     reply = await kit.run(permit, args=EDITED)
@@ -453,7 +454,7 @@ async def test_a_second_ticket_needs_a_signed_word_about_the_first(store: Store)
     good = signed(asked_of_it)
     # The permit's own word is nothing, signed or not.
     for wrong in ((good,), (signed(asked_of_it, verdict="denied"),), (about(asked_of_it),)):
-        await kit.refused(permit.model_copy(update={"doubts": wrong}), ticket=2)
+        await kit.refused(replace(permit, doubts=wrong), ticket=2)
     await answer(store, good)
     await kit.refused(permit, ticket=3)
     reply = await kit.run(permit, ticket=2)

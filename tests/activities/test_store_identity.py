@@ -13,6 +13,7 @@ from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.store_identity import BEGUN_ELSEWHERE, StoreInterceptor
 from signoff.contracts.activity_messages import GateTask
+from signoff.formats.replace import replace
 
 OURS, OTHERS = "a" * 16, "b" * 16
 WHY = f"a turn was begun with the store {OTHERS}, and this is the store {OURS}"
@@ -32,7 +33,7 @@ class _Next:
 
 
 def begun_with(store_id: str) -> Any:
-    return GUEST.model_copy(update={"store_id": store_id})
+    return replace(GUEST, store_id=store_id)
 
 
 async def run_activity(interceptor: StoreInterceptor, behind: _Next, *args: Any) -> str:

@@ -25,6 +25,7 @@ from signoff.contracts.call import RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, Verdict
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 from signoff.keys.signatures import Verifier
 from signoff.people.directory import FixedDirectory
 from signoff.people.eligibility import ApproverSpec
@@ -133,7 +134,7 @@ def test_nothing_undoes_a_try_of_which_too_few_spoke_in_time() -> None:
 def test_a_yes_to_the_call_says_nothing_of_a_try_of_it() -> None:
     asked, call = doubt(1), a_question(revision=2)
     claimed = (word(asked, "bo"), word(asked, "eve", **SIGNED))
-    permit = PERMIT.model_copy(update={"doubts": claimed})
+    permit = replace(PERMIT, doubts=claimed)
     for wrong in (
         word(asked, "ana", question_hash=question_hash(call)),
         word(asked, "ana", approval_id="main.s.t.c2.1"),
@@ -193,11 +194,11 @@ def test_an_approved_permit_is_what_the_store_has_of_it() -> None:
     }
     assert proved == a_permit(kind="approved", approval_id=question.id, **facts)
     assert prove_permit(CLAIMED, found, None) == PERMIT
-    ruled = prove_permit(CLAIMED.model_copy(update={"kind": "auto"}), found, None)
+    ruled = prove_permit(replace(CLAIMED, kind="auto"), found, None)
     assert found.verdict is not None
     assert ruled == a_permit(rule=found.verdict.rule, policy_hash=found.verdict.policy_hash)
-    granted = found.model_copy(update={"grant": "g", "verdict": None})
-    assert prove_permit(CLAIMED.model_copy(update={"kind": "auto"}), granted, None) == a_permit(grant="g")
+    granted = replace(found, grant="g", verdict=None)
+    assert prove_permit(replace(CLAIMED, kind="auto"), granted, None) == a_permit(grant="g")
 
 
 def test_a_probe_is_told_of_answers_that_are_vouched_for() -> None:

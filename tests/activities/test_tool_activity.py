@@ -39,6 +39,7 @@ from signoff.contracts.limits import INLINE_BYTES, RESULT_BYTES
 from signoff.contracts.person import Person
 from signoff.contracts.usage import UsageLimit
 from signoff.formats.json_schema import SchemaProblem
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.handler_adapters import run_elsewhere
@@ -240,7 +241,7 @@ async def test_an_automatic_call_that_has_to_be_asked_now_is_judged_anew(store: 
     fired = [Person(id="guest", active=False)]
     reply = await run(worker_deps(store, tool, people=fired), tool, task_for(tool))
     assert (reply.again, reply.note) == ("policy", note)
-    edited = pinned(user=GUEST.model_copy(update={"tier": "trusted"}))
+    edited = pinned(user=replace(GUEST, tier="trusted"))
     reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool, ctx=edited)))
     assert (reply.again, reply.note) == ("policy", note)
     assert ledger.rows == []
@@ -252,7 +253,7 @@ async def test_arguments_in_the_store_are_loaded(store: Store) -> None:
     args = {"amount": 1, "to": "é" * INLINE_BYTES}
     content = await to_content(store, args, PLACE)
     assert content.blob is not None
-    task = task_for(tool, permit_for(tool, args)).model_copy(update={"args": content})
+    task = replace(task_for(tool, permit_for(tool, args)), args=content)
     assert summary(await run(worker_deps(store, tool), tool, task))[0] == "ok"
     assert ledger.rows[0][1] == args
 
@@ -361,13 +362,13 @@ async def test_what_another_call_has_begun_is_nothing_to_this_one(store: Store) 
     deps = worker_deps(store, tool, policies=[GlobalRule(name="r", rule="true", effect="hide")])
     task = task_for(tool)
     for other in ({"workflow": "turn/main/s/other"}, {"call": "c1.2"}, {"tool": "look"}):
-        permit = task.permit.model_copy(update={"digest": f"{other}"})
+        permit = replace(task.permit, digest=f"{other}")
         await store.claim(permit.digest, **(WHO | other))
-        reply = await run(deps, tool, task.model_copy(update={"permit": permit}))
+        reply = await run(deps, tool, replace(task, permit=permit))
         assert (reply.outcome.code, reply.outcome.gate) == ("not_available", "tag_policy")
     await store.void_unclaimed(task.permit.digest, **WHO)
     assert (await run(deps, tool, task)).outcome.gate == "tag_policy"
-    assert (await run(deps, tool, task.model_copy(update={"ticket": 0}))).outcome.gate == "tag_policy"
+    assert (await run(deps, tool, replace(task, ticket=0))).outcome.gate == "tag_policy"
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
@@ -385,7 +386,7 @@ async def test_the_next_ticket_needs_all_earlier_ones_given_up(store: Store) -> 
     ledger = Ledger()
     tool = free(ledger)
     deps, first = worker_deps(store, tool), task_for(tool)
-    third = first.model_copy(update={"ticket": 3})
+    third = replace(first, ticket=3)
     refused = ("refused", "Not executed: an earlier ticket of this call was not given up.")
     assert summary(await run(deps, tool, third)) == refused
     await store.void_unclaimed(first.permit.digest, **WHO)
@@ -394,7 +395,7 @@ async def test_the_next_ticket_needs_all_earlier_ones_given_up(store: Store) -> 
     assert summary(await run(deps, tool, third)) == ("ok", "paid")
     assert ledger.rows[0][2] == f"{first.permit.digest}/3"
     for ticket in (0, -1):
-        assert summary(await run(deps, tool, first.model_copy(update={"ticket": ticket}))) == refused
+        assert summary(await run(deps, tool, replace(first, ticket=ticket))) == refused
     assert len(ledger.rows) == 1
 
 

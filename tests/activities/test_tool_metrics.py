@@ -11,6 +11,7 @@ from signoff.audit.log import AuditLog
 from signoff.audit.tool_metrics import ToolMetrics, tool_metrics
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey
+from signoff.formats.replace import replace
 from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import Store
@@ -49,7 +50,7 @@ async def test_times_are_a_mean_and_the_longest(store: Store) -> None:
     async def records() -> Any:
         async for record in AuditLog(store).records():
             facts = record.facts | {"duration_ms": 10 if "ok" in record.data else 40}
-            yield record.model_copy(update={"data": json.dumps(facts)})
+            yield replace(record, data=json.dumps(facts))
 
     pay = free(Ledger(), handler=handler)
     deps = worker_deps(store, pay)
@@ -67,7 +68,7 @@ async def test_times_are_a_mean_and_the_longest(store: Store) -> None:
 async def test_a_record_that_was_changed_is_no_number(store: Store) -> None:
     async def records() -> Any:
         async for record in AuditLog(store).records():
-            yield record.model_copy(update={"data": "[]"})
+            yield replace(record, data="[]")
 
     pay = free(Ledger())
     await run(worker_deps(store, pay), pay, task_for(pay))

@@ -18,6 +18,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import Permit
 from signoff.contracts.decision import UNSIGNED, Decision
 from signoff.contracts.person import Delegation, Person
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import DevelopmentDirectory, FixedDirectory
 from signoff.people.eligibility import ApproverSpec
@@ -58,7 +59,7 @@ PEOPLE = {
 
 
 def without(name: str, **fields: Any) -> dict[str, Person]:
-    return PEOPLE | {name: PEOPLE[name].model_copy(update=fields)}
+    return PEOPLE | {name: replace(PEOPLE[name], **fields)}
 
 
 def approval_by(subject: str, **fields: Any) -> Decision:
@@ -68,8 +69,7 @@ def approval_by(subject: str, **fields: Any) -> Decision:
 
 def signed(decision: Decision, request: ApprovalRequest) -> Decision:
     """What somebody said of a question, as the gateway vouches for it."""
-    named = {"revision": request.revision, "question_hash": request.question_hash}
-    return SIGNER.sign_decision(decision.model_copy(update=named))
+    return SIGNER.sign_decision(replace(decision, revision=request.revision, question_hash=request.question_hash))
 
 
 async def tried(
@@ -105,8 +105,7 @@ async def tried(
     for each in stored:
         await answer(store, signed(each, request))
     for each in raw:
-        unsigned = {"revision": request.revision, "question_hash": request.question_hash}
-        await answer(store, each.model_copy(update=unsigned))
+        await answer(store, replace(each, revision=request.revision, question_hash=request.question_hash))
     permit = permit_for(tool, kind="approved", ctx=ctx, decisions=(), revision=request.revision)
     if ticket > 1:
         await store.claim(permit.digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
@@ -369,7 +368,7 @@ async def test_a_tool_is_told_the_human_who_asked(store: Store) -> None:
 
     tool = pay_tool(Ledger(), False, handler=handler)
     deps = worker_deps(store, tool, people=[a_person("ana"), Person(id="guest", person_id="ana")])
-    asked_by = GUEST.model_copy(update={"person_id": "ana"})
+    asked_by = replace(GUEST, person_id="ana")
     await run(deps, tool, task_for(tool, permit_for(tool, ctx=pinned(user=asked_by))))
     assert entries == [("guest", "ana")]
 
@@ -445,7 +444,7 @@ async def test_groups_hold_by_the_question_and_by_the_present_policy(
 
 async def test_whom_groups_are_escalated_to_fills_one_place(store: Store) -> None:
     since = datetime.now(UTC) + timedelta(seconds=60)
-    policy = BOTH.model_copy(update={"escalate_to": ("user:cfo",), "escalate_after": 60.0})
+    policy = replace(BOTH, escalate_to=("user:cfo",), escalate_after=60.0)
     for late, found in ((-30, "again"), (30, "ok")):
         given = approval_by("cfo", received_at=since + timedelta(seconds=late)), approval_by("fay")
         assert await outcome(store, policy, *given, people=OFFICE) == found

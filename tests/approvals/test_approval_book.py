@@ -15,6 +15,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import DECISION_BYTES, REFUSALS_KEPT
 from signoff.contracts.receipt import Receipt
+from signoff.formats.replace import replace
 from signoff.testing import a_request
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -65,7 +66,7 @@ class BookMachine(RuleBasedStateMachine):
         key = f"{delivery}:{approval_id}:{revision}"
         receipt = self.book.precheck(decision, self.now) or self.book.settle(decision, authority(person), self.now)
         if delivery and key in self.delivered:
-            assert receipt == self.delivered[key].model_copy(update={"code": "duplicate"})
+            assert receipt == replace(self.delivered[key], code="duplicate")
             return
         counts = approval_id in IDS and revision == 1 and person != "eve" and self.open_until(approval_id)
         assert (receipt.status in ("accepted", "counted")) == counts, receipt

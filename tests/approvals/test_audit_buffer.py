@@ -14,6 +14,7 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
+from signoff.formats.replace import replace
 from signoff.testing import a_decision, a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -98,7 +99,7 @@ def test_to_be_asked_again_is_no_ending() -> None:
     made.settle(answer(), ANA, NOW)
     lapsed = made.lapse(ID, NOW)
     made.unwritten.take()
-    made.open(lapsed.model_copy(update={"revision": 2}), NOW)
+    made.open(replace(lapsed, revision=2), NOW)
     assert summary(made) == []
 
 
@@ -132,10 +133,10 @@ def test_a_flood_of_refusals_is_counted_and_nothing_else_is_lost() -> None:
     seen.add(end)
     *kept, told_end, dropped = seen.take()
     assert [each.key for each in kept] == [f"k{number}" for number in range(ENTRIES_KEPT)]
-    assert told_end == end.model_copy(update={"stream": "", "tenant": ""})
+    assert told_end == replace(end, stream="", tenant="")
     last = entry(ENTRIES_KEPT + 29)
     found = {"key": f"dropped/{last.key}", "data": {"dropped": 30, "status": "refused"}}
-    assert dropped == last.model_copy(update={"stream": "", "tenant": ""} | found)
+    assert dropped == replace(last, **{"stream": "", "tenant": ""} | found)
 
 
 def test_each_flood_is_counted_by_itself() -> None:
@@ -152,7 +153,7 @@ def test_each_flood_is_counted_by_itself() -> None:
 def test_all_that_a_turn_has_seen_is_in_its_own_stream() -> None:
     seen = AuditBuffer()
     seen.add(entry(1))
-    assert seen.take() == (entry(1).model_copy(update={"stream": "", "tenant": ""}),)
+    assert seen.take() == (replace(entry(1), stream="", tenant=""),)
 
 
 @table("approval", [ID, "main.s.other.c1.1"])
@@ -161,7 +162,7 @@ def test_an_approval_of_the_turn_itself_is_named_by_its_call_alone(approval: str
     seen = AuditBuffer(turn)
     facts = [{"approval": approval, "status": "refused"}, {"approval": approval, "call": "c1.1"}]
     for number, each in enumerate(facts):
-        seen.add(entry(number).model_copy(update={"data": each}))
+        seen.add(replace(entry(number), data=each))
     taken = [each.data for each in seen.take()]
     assert [("approval" in each) for each in taken] == [approval != ID] * 2
     assert [whole_facts(each, turn) for each in taken] == facts
@@ -180,7 +181,7 @@ def test_what_was_not_written_comes_back_in_front() -> None:
 def test_an_answer_that_the_store_holds_is_not_proved_once_more() -> None:
     for received, signature in ((NOW, ""), (None, "c2ln")):
         made = book()
-        made.settle(answer(signature="c2ln", key_id="k"), ANA.model_copy(update={"received_at": received}), NOW)
+        made.settle(answer(signature="c2ln", key_id="k"), replace(ANA, received_at=received), NOW)
         attempt = made.unwritten.take()[0]
         assert (attempt.kind, attempt.data.get("signature", "")) == ("attempt", signature)
 

@@ -25,6 +25,7 @@ from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import SessionEvent
 from signoff.contracts.updates import Updates
+from signoff.formats.replace import replace
 from signoff.testing import a_request
 from signoff.testing.builders import a_permit
 
@@ -77,7 +78,7 @@ PERMIT = a_permit(
     doubts=(BARE,),
 )
 FREE = a_permit(call=CALL, digest=DIGEST, ctx=CTX)
-GRANTED = FREE.model_copy(update={"grant": "g1", "rule": RuleReference(kind="grant", name="g1")})
+GRANTED = replace(FREE, grant="g1", rule=RuleReference(kind="grant", name="g1"))
 
 
 def sha256(value: Any) -> str:
@@ -214,12 +215,12 @@ def test_a_question_names_its_actor_and_as_whom_the_directory_knows_the_requeste
 
 @table(("person", "told"), [("u7", "u7"), ("ana", None)])
 def test_who_answered_is_named_as_the_directory_knows_them_where_that_says_more(person: str, told: str | None) -> None:
-    who = ANA.model_copy(update={"person_id": person})
+    who = replace(ANA, person_id=person)
     assert audit_events.attempt_entry(ANSWER, COUNTED, AT, who).data.get("person_id") == told
 
 
 def test_the_entries_of_a_turn_name_its_requester_as_the_directory_knows_them() -> None:
-    known = CTX.model_copy(update={"user": Principal(user="guest", person_id="u7")})
+    known = replace(CTX, user=Principal(user="guest", person_id="u7"))
     assert audit_events.proposed_entry(known, CALL, "pay", AT).data["person_id"] == "u7"
 
 
@@ -248,7 +249,7 @@ def test_what_a_model_proposed_and_what_it_meant_are_told(built: Built, expected
 
 def test_what_a_worker_knows_of_a_begin_and_an_end_is_left_out_and_given_back() -> None:
     """Whatever else an entry tells stays, and one that tells otherwise is whole."""
-    ctx = CTX.model_copy(update={"channel": "slack", "user": Principal(user="guest", key_id="k1")})
+    ctx = replace(CTX, channel="slack", user=Principal(user="guest", key_id="k1"))
     known = {"actor": "desk", "channel": "slack", "unsigned": True, "key_id": "k1"}
     begin = audit_events.turn_entry("acme", "s1", "t1", AT, subject="guest", **known, more="m")
     end = audit_events.ended_entry(request(state="denied"), AT)
@@ -258,9 +259,9 @@ def test_what_a_worker_knows_of_a_begin_and_an_end_is_left_out_and_given_back() 
         (audit_events.facts_of_end(PERMIT), end, end.data.keys() - {"digest"}),
     ):
         folded = fold_facts((whole, other), facts)
-        assert folded == (whole.model_copy(update={"data": {name: whole.data[name] for name in left}}), other)
+        assert folded == (replace(whole, data={name: whole.data[name] for name in left}), other)
         assert unfold_facts(folded, facts) == (whole, other)
-    signed = ctx.model_copy(update={"user": ctx.user.model_copy(update={"signature": "c2ln"})})
+    signed = replace(ctx, user=replace(ctx.user, signature="c2ln"))
     assert audit_events.facts_of_begin(signed).known["unsigned"] is False
 
 
@@ -371,18 +372,16 @@ RESULT = CallOutcome(
     duration_ms=1200,
     truncated=True,
 )
-FAILED = RESULT.model_copy(
-    update={
-        "code": "execution_failed",
-        "gate": "",
-        "value": Content(blob=BlobRef(sha256=BODY, size=9_000, preview=SECRET)),
-    }
+FAILED = replace(
+    RESULT,
+    code="execution_failed",
+    gate="",
+    value=Content(blob=BlobRef(sha256=BODY, size=9_000, preview=SECRET)),
 )
-CHANGING = RESULT.model_copy(
-    update={
-        "structured": Content(inline={"password": SECRET}),
-        "updates": Updates(data={"city": SECRET}, context={"level": SECRET}),
-    }
+CHANGING = replace(
+    RESULT,
+    structured=Content(inline={"password": SECRET}),
+    updates=Updates(data={"city": SECRET}, context={"level": SECRET}),
 )
 
 
@@ -421,7 +420,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
             id="its arguments were wrong: that was nobody's denial",
         ),
         pytest.param(
-            lambda: audit_events.allowed_entry(FREE.model_copy(update=RIGHT), "pay", DEFINITION, "cel", AT),
+            lambda: audit_events.allowed_entry(replace(FREE, **RIGHT), "pay", DEFINITION, "cel", AT),
             entry(
                 "auto", f"allowed/{CALL}/{DIGEST_START}", **OF_CALL, **PROVED, definition=DEFINITION, engines="cel"
             ),
@@ -445,7 +444,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
             id="a handler is called: who approved it, and who says that an earlier try did not happen",
         ),
         pytest.param(
-            lambda: audit_events.started_entry(FREE.model_copy(update={"grant": "g1"}), "look", "", AT),
+            lambda: audit_events.started_entry(replace(FREE, grant="g1"), "look", "", AT),
             entry(
                 "execution", f"execution/{CALL}/{DIGEST}",
                 approval=ID, call=CALL, tool="look", permit="auto", digest=DIGEST, revision=1, grant="g1",
@@ -609,7 +608,7 @@ BARE_FACTS: dict[str, Any] = {
         ),
         pytest.param(
             lambda: audit_events.attempt_entry(
-                ANSWER.model_copy(update={"signature": ""}), COUNTED, AT, reporter="gateway",
+                replace(ANSWER, signature=""), COUNTED, AT, reporter="gateway",
             ),
             entry(
                 "attempt", ATTEMPT_KEY, "ana@example.org",
@@ -629,7 +628,7 @@ BARE_FACTS: dict[str, Any] = {
             id="it lies in the store: its words and its proof are told by who wrote it there",
         ),
         pytest.param(
-            lambda: audit_events.attempt_entry(BARE.model_copy(update={"delivery_id": "d8"}), NOT_EDITABLE, AT),
+            lambda: audit_events.attempt_entry(replace(BARE, delivery_id="d8"), NOT_EDITABLE, AT),
             entry(
                 "attempt", f"attempt/d8/{CALL}/1/refused/not_allowed", "",
                 **BARE_FACTS | {"status": "refused", "receipt": "not_allowed", "why": "edit"}, unsigned=True,
@@ -637,7 +636,7 @@ BARE_FACTS: dict[str, Any] = {
             id="it was refused: by which of its parts",
         ),
         pytest.param(
-            lambda: audit_events.attempt_entry(BARE.model_copy(update={"delivery_id": "d8"}), ACCEPTED, AT),
+            lambda: audit_events.attempt_entry(replace(BARE, delivery_id="d8"), ACCEPTED, AT),
             entry("attempt", f"attempt/d8/{CALL}/1/accepted", "", **BARE_FACTS, unsigned=True),
             id="the least an answer can be: its empty fields are not told",
         ),
@@ -648,19 +647,19 @@ def test_whoever_tries_to_decide_is_told_with_what_became_of_it(built: Built, ex
 
 
 def test_an_answer_without_delivery_id_is_known_by_its_moment_and_its_words() -> None:
-    nameless = ANSWER.model_copy(update={"delivery_id": "", "edited_args": None, "remember": None})
+    nameless = replace(ANSWER, delivery_id="", edited_args=None, remember=None)
     words = nameless.model_dump() | {"received_at": BEFORE}
     told = audit_events.attempt_entry(nameless, ACCEPTED, AT)
     assert told.key == f"attempt/{WHEN}/{sha256(words)[:16]}/{CALL}/2/accepted"
     assert audit_events.attempt_entry(nameless, ACCEPTED, AT, ANA, reporter="gateway").key == told.key
-    assert audit_events.attempt_entry(nameless.model_copy(update={"reason": "no"}), ACCEPTED, AT).key != told.key
+    assert audit_events.attempt_entry(replace(nameless, reason="no"), ACCEPTED, AT).key != told.key
     assert audit_events.attempt_entry(nameless, ACCEPTED, EARLIER).key != told.key
 
 
 @table("field", ["question_hash", "subject", "channel", "key_id", "signature"])
 def test_what_nobody_has_checked_is_cut_at_200_characters(field: str) -> None:
-    long = BARE.model_copy(update={"delivery_id": "d8", field: "x" * 201})
-    cut = BARE.model_copy(update={"delivery_id": "d8", field: "x" * 200})
+    long = replace(BARE, **{"delivery_id": "d8", field: "x" * 201})
+    cut = replace(BARE, **{"delivery_id": "d8", field: "x" * 200})
     told = audit_events.attempt_entry(long, ACCEPTED, AT)
     assert told == audit_events.attempt_entry(cut, ACCEPTED, AT)
     assert "x" * 200 in told.model_dump_json()
@@ -669,7 +668,7 @@ def test_what_nobody_has_checked_is_cut_at_200_characters(field: str) -> None:
 
 @table("field", ["delivery_id", "approval_id"])
 def test_names_that_are_cut_are_told_apart_by_what_was_cut(field: str) -> None:
-    one, other = (BARE.model_copy(update={"delivery_id": "d8", field: "x" * 200 + end}) for end in "ab")
+    one, other = (replace(BARE, **{"delivery_id": "d8", field: "x" * 200 + end}) for end in "ab")
     told = [audit_events.attempt_entry(each, ACCEPTED, AT) for each in (one, other)]
     assert told[0].key != told[1].key
     assert all("x" * 200 in each.model_dump_json() and "x" * 201 not in each.model_dump_json() for each in told)
@@ -677,18 +676,13 @@ def test_names_that_are_cut_are_told_apart_by_what_was_cut(field: str) -> None:
 
 def test_a_name_of_200_characters_is_whole_and_half_a_character_keeps_none_from_the_record() -> None:
     whole, half = "x" * 200, "x" * 200 + "\ud800"
-    told = [
-        audit_events.attempt_entry(BARE.model_copy(update={"delivery_id": each}), ACCEPTED, AT)
-        for each in (whole, half)
-    ]
+    told = [audit_events.attempt_entry(replace(BARE, delivery_id=each), ACCEPTED, AT) for each in (whole, half)]
     assert told[0].key == f"attempt/{whole}/{CALL}/1/accepted"
     assert told[1].key.startswith(f"attempt/{whole}~")
 
 
 def test_an_answer_that_names_no_turn_is_told_in_the_stream_of_no_turn() -> None:
-    told = audit_events.attempt_entry(
-        BARE.model_copy(update={"approval_id": "acme.s1", "delivery_id": "d8"}), ACCEPTED, AT
-    )
+    told = audit_events.attempt_entry(replace(BARE, approval_id="acme.s1", delivery_id="d8"), ACCEPTED, AT)
     assert told == entry(
         "attempt", "attempt/d8/acme.s1/1/accepted", "", stream="admin/main",
         **BARE_FACTS | {"approval": "acme.s1"}, unsigned=True,
@@ -704,7 +698,7 @@ REFUSED = {"status": "refused", "receipt": "malformed", "message": "a decision i
     [
         pytest.param(MALFORMED, "admin/acme", {}, id="it named nothing: the tenant's own stream"),
         pytest.param(
-            MALFORMED.model_copy(update={"approval_id": "other.s1.t1.c1.1"}),
+            replace(MALFORMED, approval_id="other.s1.t1.c1.1"),
             "turn/other/s1/t1",
             {"approval": "other.s1.t1.c1.1"},
             id="it named a request: the stream, and the tenant, of that turn",

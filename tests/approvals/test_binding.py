@@ -10,6 +10,7 @@ from signoff.approvals.edit_diff import RowChange, edit_note, row_changes
 from signoff.contracts.approval import CardRow
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.testing import a_decision, a_request
 
 ASKED = a_request(id="main.s.t.c1.1", session="", digest="", definition="d", requester=Principal(user="guest"))
@@ -49,7 +50,7 @@ def answer(**fields: Any) -> Decision:
     ],
 )
 def test_an_answer_names_one_call_in_one_revision(fields: dict[str, object], revision: int, named: bool) -> None:
-    question = ASKED.model_copy(update={"revision": revision, "edit_of": revision - 1, "digest": FIVE})
+    question = replace(ASKED, revision=revision, edit_of=revision - 1, digest=FIVE)
     assert binding.is_answer_to(answer(**fields), question, HASH) is named
 
 

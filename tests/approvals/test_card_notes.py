@@ -7,6 +7,7 @@ from tables import table
 
 from signoff.approvals.card_notes import NOT_RUN, POLICY_CHANGED, TOOL_CHANGED, editor_note, fallback_note, repeat_note
 from signoff.contracts.approval import ApprovalRequest
+from signoff.formats.replace import replace
 from signoff.testing import a_request
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -49,7 +50,7 @@ def test_what_was_asked_since_the_reply_was_kept_is_this_very_question(state: An
     assert repeat_note((first,), "c1.1", "d", "p", NOW, 1) == note
     older = (asked(2, "approved", opened_at=NOW - timedelta(milliseconds=1)),)
     assert repeat_note(older, "c1.1", "d", "p", NOW) == NOT_RUN
-    assert repeat_note((later.model_copy(update={"definition": "old"}),), "c1.1", "d", "p", NOW) == TOOL_CHANGED
+    assert repeat_note((replace(later, definition="old"),), "c1.1", "d", "p", NOW) == TOOL_CHANGED
 
 
 def test_whoever_changed_it_and_what_it_stands_in_for() -> None:

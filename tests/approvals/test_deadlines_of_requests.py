@@ -5,6 +5,7 @@ from typing import Any
 
 from signoff.approvals import deadlines
 from signoff.contracts.approval import ApprovalRequest
+from signoff.formats.replace import replace
 from signoff.testing import a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -55,7 +56,7 @@ def test_what_time_brought_is_listed_up_to_a_moment_and_not_at_it() -> None:
 
 
 def test_every_reminder_comes_once() -> None:
-    request = waiting().model_copy(update={"remind_at": (after(1), after(3))})
+    request = replace(waiting(), remind_at=(after(1), after(3)))
     assert steps(request) == [("remind", after(1)), ("remind", after(3)), ("deadline", after(10))]
     assert deadlines.apply_event(request, deadlines.DueEvent(after(1), "remind"), after(1)).reminded == 1
 
@@ -101,7 +102,7 @@ def test_what_it_waits_for_no_longer_changes_nothing() -> None:
     assert old is not None
     asked_again = deadlines.open_request(request, after(5))
     assert deadlines.apply_event(asked_again, old, after(6)) is asked_again
-    settled = request.model_copy(update={"state": "approved"})
+    settled = replace(request, state="approved")
     assert deadlines.next_event(settled) is None
     assert deadlines.apply_event(settled, old, after(6)) is settled
     assert deadlines.escalate(settled) is settled

@@ -9,6 +9,7 @@ from signoff.approvals.denial_outcome import denial_from_request, denied_outcome
 from signoff.contracts.call import REQUIRES_APPROVAL, CallOutcome, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.turn import Denial
+from signoff.formats.replace import replace
 from signoff.testing import a_request
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -97,7 +98,7 @@ def test_the_same_action_is_denied_again_by_the_same_decision() -> None:
         decided_at=AT,
         level="operator",
     )
-    silent = denial.model_copy(update={"reason": ""})
+    silent = replace(denial, reason="")
     assert repeated_denial(silent, "c2.1", "pay").reason == ""
     assert repeated_outcome(silent, "c2.1", "pay") == CallOutcome(
         call="c2.1",

@@ -17,6 +17,7 @@ from signoff.approvals.earlier_questions import (
 )
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.testing import a_call_context, a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -58,8 +59,8 @@ def test_another_action_or_answer_denies_nothing(fields: dict[str, Any], tool: s
 @table("field", ["tenant", "session", "turn", "user"])
 def test_another_turn_or_person_is_another_action(field: str) -> None:
     other = Principal(user="guest", nonce="m") if field == "user" else "other"
-    assert not is_bound_to([request()], CTX.model_copy(update={field: other}), request().digest, ARGS)
-    stranger = CTX.model_copy(update={"user": Principal(user="bo", nonce="n")})
+    assert not is_bound_to([request()], replace(CTX, **{field: other}), request().digest, ARGS)
+    stranger = replace(CTX, user=Principal(user="bo", nonce="n"))
     assert not is_bound_to([request()], stranger, request().digest, ARGS)
 
 

@@ -16,6 +16,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
+from signoff.formats.replace import replace
 from signoff.testing import a_decision, a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -96,14 +97,13 @@ def test_an_edit_makes_the_next_revision_as_the_gates_asked_it() -> None:
         at=LATER,
         decision=edit(subject="ana"),
     )
-    assert after == asks.model_copy(
-        update={
-            "card": card(380, agent_says="it is urgent", mark="m2"),
-            "edited_by": "ana",
-            "edited_name": "Ana",
-            "before": card(420).rows,
-            "votes": (vote,),
-        }
+    assert after == replace(
+        asks,
+        card=card(380, agent_says="it is urgent", mark="m2"),
+        edited_by="ana",
+        edited_name="Ana",
+        before=card(420).rows,
+        votes=(vote,),
     )
     assert receipt == Receipt(
         status="counted",

@@ -25,6 +25,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.limits import MAX_REMEMBERED_SECONDS, MAX_REMEMBERED_USES
+from signoff.formats.replace import replace
 from signoff.testing import a_decision, a_request
 from signoff.testing.builders import a_grant, a_question
 
@@ -93,19 +94,19 @@ def test_an_answer_has_one_id() -> None:
     ],
 )
 def test_wishes_have_bounds(fields: dict[str, float], says: str) -> None:
-    assert says in wish_problem(WISH.model_copy(update=fields))
+    assert says in wish_problem(replace(WISH, **fields))
 
 
 @table("fields", [{}, {"seconds": MAX_REMEMBERED_SECONDS, "uses": MAX_REMEMBERED_USES}, {"seconds": 0.5, "uses": 1}])
 def test_wishes_within_bounds_are_taken(fields: dict[str, float]) -> None:
-    assert wish_problem(WISH.model_copy(update=fields)) == ""
+    assert wish_problem(replace(WISH, **fields)) == ""
 
 
 def test_as_many_people_as_the_quorum_want_the_same() -> None:
-    short = WISH.model_copy(update={"seconds": 5.0, "uses": 9, "where": f" {WISH.where} "})
+    short = replace(WISH, seconds=5.0, uses=9, where=f" {WISH.where} ")
     assert agreed_wish([by("ana")], 1) == WISH
-    assert agreed_wish([by("ana"), by("bo", short)], 2) == WISH.model_copy(update={"seconds": 5.0})
-    assert agreed_wish([by("bo", short), by("ana")], 2) == short.model_copy(update={"uses": 3})
+    assert agreed_wish([by("ana"), by("bo", short)], 2) == replace(WISH, seconds=5.0)
+    assert agreed_wish([by("bo", short), by("ana")], 2) == replace(short, uses=3)
 
 
 @table(
@@ -117,8 +118,8 @@ def test_as_many_people_as_the_quorum_want_the_same() -> None:
         ([by("")], 1),
         ([by("ana", None)], 1),
         ([by("ana"), by("bo", None)], 2),
-        ([by("ana"), by("bo", WISH.model_copy(update={"scope": "session"}))], 2),
-        ([by("ana"), by("bo", WISH.model_copy(update={"where": "true"}))], 2),
+        ([by("ana"), by("bo", replace(WISH, scope="session"))], 2),
+        ([by("ana"), by("bo", replace(WISH, where="true"))], 2),
     ],
 )
 def test_less_than_that_is_not_remembered(decisions: list[Decision], quorum: int) -> None:
@@ -173,8 +174,8 @@ def test_the_calls_like_one_are_those_of_its_tool_rule_and_policy() -> None:
         policy_hash="p1",
     )
     assert scope_of_call(question(), EXACT, ARGS) == here
-    everywhere = here.model_copy(update={"session": "", "exact": "", "where": "args.amount < 5.0"})
-    assert scope_of_call(question(), WISH.model_copy(update={"where": f" {WISH.where}\n"}), ARGS) == everywhere
+    everywhere = replace(here, session="", exact="", where="args.amount < 5.0")
+    assert scope_of_call(question(), replace(WISH, where=f" {WISH.where}\n"), ARGS) == everywhere
     with pytest.raises(NotCanonical):
         scope_of_call(question(), EXACT, {"amount": float("nan")})
 

@@ -11,6 +11,7 @@ from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.receipt import ReceiptCode
+from signoff.formats.replace import replace
 from signoff.testing import a_decision, a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -112,8 +113,8 @@ def test_an_unsigned_answer_is_judged_by_workflow_time() -> None:
 
 def test_a_signed_answer_received_in_time_counts_while_pending() -> None:
     late, signed = NOW + timedelta(hours=2), decision(received_at=LATER, signature="s")
-    in_time = by("ana").model_copy(update={"received_at": NOW + timedelta(minutes=59)})
-    too_late = by("ana").model_copy(update={"received_at": NOW + timedelta(minutes=61)})
+    in_time = replace(by("ana"), received_at=NOW + timedelta(minutes=59))
+    too_late = replace(by("ana"), received_at=NOW + timedelta(minutes=61))
     assert machine.decide(request(), signed, in_time, late)[0].state == "approved"
     assert machine.decide(request(), signed, too_late, NOW)[1].code == "expired"
 
@@ -146,7 +147,7 @@ def test_the_last_moment_still_counts() -> None:
      ("cancelled", "cancelled"), ("lapsed", "stale")],
 )  # fmt: skip
 def test_each_ending_has_its_own_receipt(state: str, code: ReceiptCode) -> None:
-    receipt = machine.settled_receipt(request().model_copy(update={"state": state}))
+    receipt = machine.settled_receipt(replace(request(), state=state))
     assert (receipt.status, receipt.code, receipt.state, receipt.message) == ("refused", code, state, "")
 
 
@@ -189,7 +190,7 @@ def test_a_seat_counts_once_whoever_sits_on_it() -> None:
 
 def test_one_human_has_one_vote_by_whatever_entry() -> None:
     def as_ana(entry: str, on_behalf: str = "") -> Authority:
-        return by(entry, on_behalf).model_copy(update={"person_id": "ana"})
+        return replace(by(entry, on_behalf), person_id="ana")
 
     one, _ = machine.decide(request(quorum=2), decision(), as_ana("ana"), NOW)
     again, receipt = machine.decide(one, decision(), as_ana("ana-admin"), NOW)

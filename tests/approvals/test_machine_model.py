@@ -17,6 +17,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
+from signoff.formats.replace import replace
 from signoff.testing import a_request
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -116,7 +117,7 @@ class ApprovalModel(RuleBasedStateMachine):
         key = f"{delivery}:{ID}:{named}"
         receipt = self.send(decision, authority, amount)
         if delivery and key in self.receipts:
-            assert receipt == self.receipts[key].model_copy(update={"code": "duplicate"})
+            assert receipt == replace(self.receipts[key], code="duplicate")
             return
         fits = not amount or (verdict == "approved" and not self.doubt)
         fits = fits and (self.doubt or verdict != "happened")

@@ -7,6 +7,7 @@ from tables import table
 
 from signoff.approvals.notifications import RequestEvent, events_between
 from signoff.contracts.approval import ApprovalRequest, Card, Vote
+from signoff.formats.replace import replace
 from signoff.testing import a_decision, a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -37,32 +38,34 @@ def test_a_question_is_opened_once() -> None:
     asked = request()
     assert events_between(None, asked, NOW) == (RequestEvent("opened", asked),)
     assert summary(asked, asked) == []
-    assert summary(asked, asked.model_copy(update={"votes": (ANSWER,)})) == []
+    assert summary(asked, replace(asked, votes=(ANSWER,))) == []
     assert summary(None, request(state="denied")) == []
 
 
 def test_it_is_closed_once_as_it_ended() -> None:
     asked = request(card=Card(effect="Pay 5"))
-    ended = asked.model_copy(update=ENDING | {"card": Card(effect="Pay 6"), "reminded": 1})
-    assert summary(asked, ended) == [("closed", asked.model_copy(update=ENDING))]
-    assert summary(ended, ended.model_copy(update={"state": "lapsed"})) == []
+    ended = replace(asked, **ENDING | {"card": Card(effect="Pay 6"), "reminded": 1})
+    assert summary(asked, ended) == [("closed", replace(asked, **ENDING))]
+    assert summary(ended, replace(ended, state="lapsed")) == []
 
 
 def test_a_new_revision_closes_the_one_before_and_is_opened() -> None:
     asked = request()
     again = request(revision=2, card=Card(effect="Pay 6", note="cy changed it"), edited_by="cy", edited_name="Cy")
     closing = {"state": "cancelled", "decided_by": "cy", "decided_name": "Cy", "decided_at": NOW}
-    closed = asked.model_copy(update=closing | {"reason": "cy changed it"})
+    closed = replace(asked, **closing | {"reason": "cy changed it"})
     assert summary(asked, again) == [("closed", closed), ("opened", again)]
     bare = request(revision=2)
-    replaced = {"state": "cancelled", "decided_at": NOW, "reason": "This is asked again."}
-    assert summary(asked, bare) == [("closed", asked.model_copy(update=replaced)), ("opened", bare)]
-    assert summary(asked.model_copy(update={"state": "approved"}), again) == [("opened", again)]
+    assert summary(asked, bare) == [
+        ("closed", replace(asked, state="cancelled", decided_at=NOW, reason="This is asked again.")),
+        ("opened", bare),
+    ]
+    assert summary(replace(asked, state="approved"), again) == [("opened", again)]
 
 
 def test_a_revision_that_ends_at_once_closes_the_one_that_people_saw() -> None:
     asked = request()
-    assert summary(asked, request(revision=2, **ENDING)) == [("closed", asked.model_copy(update=ENDING))]
+    assert summary(asked, request(revision=2, **ENDING)) == [("closed", replace(asked, **ENDING))]
 
 
 @table(
@@ -92,6 +95,6 @@ def test_what_time_brings_is_told_while_it_waits(
 def test_each_revision_is_told_on_its_own_channels() -> None:
     silent, notified = request(notify=()), request(revision=2)
     assert summary(None, silent) == []
-    assert summary(silent, silent.model_copy(update=ENDING)) == []
+    assert summary(silent, replace(silent, **ENDING)) == []
     assert summary(silent, notified) == [("opened", notified)]
     assert [kind for kind, _ in summary(request(), request(notify=(), revision=2))] == ["closed"]

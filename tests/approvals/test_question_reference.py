@@ -15,6 +15,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.testing import a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -88,4 +89,4 @@ def test_a_change_is_checked_by_what_is_kept() -> None:
     assert own.args.inline == changed
     answer = Decision(approval_id=own.id, revision=1, verdict="approved", edited_args=changed)
     assert binding.is_answer_to(answer, own, own.question_hash)
-    assert not binding.is_answer_to(answer.model_copy(update={"edited_args": {"amount": 10}}), own, own.question_hash)
+    assert not binding.is_answer_to(replace(answer, edited_args={"amount": 10}), own, own.question_hash)

@@ -12,6 +12,7 @@ from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Vote
 from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
 from signoff.contracts.receipt import Receipt
+from signoff.formats.replace import replace
 from signoff.testing import a_decision, a_request
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -100,7 +101,7 @@ def test_a_counted_vote_says_that_others_are_asked() -> None:
     assert first == counted
     same, again = machine.decide(one, answer(), ANA, LATER)
     assert same is one
-    assert again == counted.model_copy(update={"code": "duplicate"})
+    assert again == replace(counted, code="duplicate")
     both, done = machine.decide(one, answer(), BEN, LATER)
     assert (done.status, done.votes, done.needed, done.decided_by) == ("accepted", 2, 2, "ben")
     assert [vote.subject for vote in both.votes] == ["ana", "ben"]
@@ -132,15 +133,14 @@ ENDINGS = [
 
 @table(("state", "code"), ENDINGS)
 def test_who_comes_late_is_told_everything(state: str, code: Any) -> None:
-    ended = deadlines.open_request(request(quorum=3), NOW).model_copy(
-        update={
-            "state": state,
-            "decided_by": "ana",
-            "decided_name": "Ana",
-            "decided_at": LATER,
-            "decided_channel": "chat",
-            "reason": "because",
-        }
+    ended = replace(
+        deadlines.open_request(request(quorum=3), NOW),
+        state=state,
+        decided_by="ana",
+        decided_name="Ana",
+        decided_at=LATER,
+        decided_channel="chat",
+        reason="because",
     )
     answer_receipt = Receipt(
         status="refused",
@@ -244,9 +244,9 @@ def test_who_may_not_decide_is_told_why(code: Any, expected: Any) -> None:
 
 def test_timers_and_withdrawals_are_dated() -> None:
     waiting = deadlines.open_request(request(), NOW)
-    assert deadlines.expire(waiting, LATER) == waiting.model_copy(update={"state": "timed_out", "decided_at": LATER})
-    assert machine.cancel(waiting, "guest", "enough", LATER) == waiting.model_copy(
-        update={"state": "cancelled", "decided_by": "guest", "decided_at": LATER, "reason": "enough"}
+    assert deadlines.expire(waiting, LATER) == replace(waiting, state="timed_out", decided_at=LATER)
+    assert machine.cancel(waiting, "guest", "enough", LATER) == replace(
+        waiting, state="cancelled", decided_by="guest", decided_at=LATER, reason="enough"
     )
 
 
@@ -317,7 +317,7 @@ def test_an_answer_is_settled_once_a_delivery() -> None:
     assert made.settle(posted, nobody, NOW).code == "unavailable"
     first = made.settle(posted, ANA, NOW)
     assert (first.status, first.code) == ("counted", "")
-    again = first.model_copy(update={"code": "duplicate"})
+    again = replace(first, code="duplicate")
     assert made.precheck(posted, NOW) == again
     assert made.settle(posted, BEN, NOW) == again
     assert len(made.get(ID).votes) == 1

@@ -14,6 +14,7 @@ from signoff.approvals.request_state import StoredAnswer, edit_stands, request_a
 from signoff.contracts.approval import Card, Question, Vote
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
+from signoff.formats.replace import replace
 from signoff.testing.builders import a_question
 from signoff.texts.endings import closing_words
 from signoff.texts.formatter import Formatter
@@ -106,7 +107,7 @@ def test_a_quorum_takes_two_people() -> None:
 def test_all_who_decided_are_named_where_several_had_to() -> None:
     """Each by name or, without one, by id; the one who said otherwise is not among them."""
     ana, bo, cy = an_answer(1, "ana"), an_answer(2, "bo", "denied", minutes=2), an_answer(3, "cy", minutes=3)
-    named = ana._replace(vote=ana.vote.model_copy(update={"name": "Ana Sousa"}))
+    named = ana._replace(vote=replace(ana.vote, name="Ana Sousa"))
     approved = request_at(question(quorum=2, veto=False), (named, bo, cy), NOW + 5 * MINUTE)
     assert (approved.state, approved.decided_by, approved.decided_name) == ("approved", "cy", "Ana Sousa, cy")
     assert "Approved by Ana Sousa, cy" in closing_words(approved, Formatter("en", UTC, NOW))
@@ -120,7 +121,7 @@ EDIT = {"edited_args": {"amount": 3}}
 
 def test_an_edit_is_a_yes_to_the_next_revision_and_none_to_its_own() -> None:
     given = an_answer(1, "ana", **EDIT)
-    answers = (given._replace(vote=given.vote.model_copy(update={"name": "Ana Sousa"})),)
+    answers = (given._replace(vote=replace(given.vote, name="Ana Sousa")),)
     assert request_at(question(), answers, NOW + MINUTE).state == "pending"
     second = question(3, revision=2, edit_of=1, edit_delivery="d1", opened_at=NOW + 2 * MINUTE)
     changed = request_at(second, answers, NOW + 3 * MINUTE)
@@ -240,7 +241,7 @@ def test_a_question_that_its_turn_ended_says_when_and_why(ending: Any, reason: s
     over = request_at(ended, (), NOW + timedelta(days=7))
     assert (over.state, over.reason, over.decided_at) == ("cancelled", reason, NOW + 5 * MINUTE)
     yes = an_answer(1, "ana")
-    given = yes._replace(vote=yes.vote.model_copy(update={"reason": "fine"}))
+    given = yes._replace(vote=replace(yes.vote, reason="fine"))
     lapsed = request_at(ended, (given,), NOW + timedelta(days=7))
     assert (lapsed.state, lapsed.reason, lapsed.decided_at) == ("lapsed", "fine", NOW + 5 * MINUTE)
     assert lapsed.decided_by == "ana"

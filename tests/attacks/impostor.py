@@ -33,6 +33,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnInput, TurnView
+from signoff.formats.replace import replace
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.tool import Tool
 from signoff.temporal.converter import DATA_CONVERTER
@@ -292,10 +293,9 @@ class Impostor:
 
 def forged_view(view: TurnView, change: Callable[[ApprovalRequest], ApprovalRequest]) -> TurnView:
     calls = tuple(
-        call if call.approval is None else call.model_copy(update={"approval": change(call.approval)})
-        for call in view.calls
+        call if call.approval is None else replace(call, approval=change(call.approval)) for call in view.calls
     )
-    return view.model_copy(update={"calls": calls})
+    return replace(view, calls=calls)
 
 
 @asynccontextmanager

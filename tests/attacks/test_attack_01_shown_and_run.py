@@ -11,6 +11,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
+from signoff.formats.replace import replace
 
 SMALL, LARGE = 9, 9_400
 
@@ -28,7 +29,7 @@ async def bound_to_large(site: AttackSite, impostor: Impostor, to: str) -> tuple
     large = impostor.digest(ctx, "pay", {"amount": LARGE, "to": to})
 
     def change(request: ApprovalRequest) -> ApprovalRequest:
-        return request.model_copy(update={"digest": large})
+        return replace(request, digest=large)
 
     return await impostor.take_over(key, **{names.STATE: forged_view(view, change)}), ctx
 
@@ -83,11 +84,10 @@ async def test_a_workflow_cannot_change_what_a_question_says(site: AttackSite, i
     memo = await (await site.client.get_workflow_handle(key.workflow_id).describe()).memo()
 
     def change(request: ApprovalRequest) -> ApprovalRequest:
-        return request.model_copy(
-            update={
-                "card": ApprovalRequest.model_validate_json(smaller(request.model_dump_json())).card,
-                "args": Content(inline={"amount": SMALL, "to": to}),
-            }
+        return replace(
+            request,
+            card=ApprovalRequest.model_validate_json(smaller(request.model_dump_json())).card,
+            args=Content(inline={"amount": SMALL, "to": to}),
         )
 
     def smaller(text: str) -> str:
@@ -123,10 +123,9 @@ async def test_a_question_that_no_gate_asked_is_not_there(site: AttackSite, impo
     digest = impostor.digest(ctx, "pay", args)
 
     def change(request: ApprovalRequest) -> ApprovalRequest:
-        moved = {"id": approval_id(key), "session": key.session, "turn": key.turn, "digest": digest}
-        return request.model_copy(update=moved)
+        return replace(request, id=approval_id(key), session=key.session, turn=key.turn, digest=digest)
 
-    claimed = forged_view(view, change).model_copy(update={"session": key.session, "turn": key.turn})
+    claimed = replace(forged_view(view, change), session=key.session, turn=key.turn)
     forged = await impostor.take_over(key, **{names.STATE: claimed})
     approval = approval_id(key)
     statuses = ((await ana.see(approval)).status, (await bo.open(approval))[0].status)

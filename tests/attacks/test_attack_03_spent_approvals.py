@@ -9,6 +9,7 @@ from impostor import Impostor, forged_view
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import TurnKey
+from signoff.formats.replace import replace
 
 
 async def run_with_copies(site: AttackSite, impostor: Impostor, key: TurnKey, tool: str, to: str) -> None:
@@ -105,7 +106,7 @@ async def test_an_answer_after_the_deadline_is_not_signed(site: AttackSite, impo
     ctx, view = await impostor.ctx(key), await impostor.view(key)
 
     def change(request: ApprovalRequest) -> ApprovalRequest:
-        return request.model_copy(update={"expires_at": due + timedelta(days=1), "timeout": 90_000.0})
+        return replace(request, expires_at=due + timedelta(days=1), timeout=90_000.0)
 
     forged = await impostor.take_over(key, **{names.STATE: forged_view(view, change)})
     await passed_since(due, 0.2)

@@ -24,6 +24,7 @@ from temporalio.client import Client
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.formats.replace import replace
 from signoff.gateway.approvals.decisions import decide
 from signoff.gateway.auth.provider_people import ProviderPeople, with_provider_people
 from signoff.people.login import id_from_login
@@ -106,7 +107,7 @@ async def test_the_start_names_approvers_who_could_come_in_as_somebody_else(
     Without the warning in `with_provider_people` nothing was told.
     """
     login = f"{provider.issuer}#b-1"
-    people = [each.model_copy(update={"identities": {"oidc": (login,)}}) if each is BO else each for each in DECLARED]
+    people = [replace(each, identities={"oidc": (login,)}) if each is BO else each for each in DECLARED]
     settings = rig.deps.settings
     for roles, named in (({}, None), (dict(settings.oidc_roles), "`approver`, `ana`")):
         caplog.clear()
@@ -166,7 +167,7 @@ async def test_who_asked_by_a_login_does_not_approve_it_once_declared(
     """
     login = f"{provider.issuer}#b-2"
     named = {"oidc": (login,), "email": ("bo@example.com",)}[declared_by]
-    bo = BO.model_copy(update={"identities": {declared_by: named}})
+    bo = replace(BO, identities={declared_by: named})
     async with rig_for(client, tmp_path, provider, *(each for each in DECLARED if each.id != "bo"), bo) as now:
         before = locked_rig(
             now,

@@ -17,6 +17,7 @@ from temporalio.client import WorkflowUpdateFailedError
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import TurnKey
+from signoff.formats.replace import replace
 from signoff.temporal.embedded_server import ServerHandle
 from signoff.testing.vendor_server import serve_vendor
 
@@ -78,8 +79,8 @@ async def test_people_are_told_of_nothing_that_a_turn_made_up(attacked_server: S
             ended = {"state": "denied", "decided_by": "bo", "decided_name": "Bo Berg", "reason": "made up"}
             forged = await impostor.take_over(key)
             tasks = (
-                {"event": "opened", "request": lie.model_copy(update={**own, "revision": 2})},
-                {"event": "closed", "request": request.model_copy(update={**own, **ended})},
+                {"event": "opened", "request": replace(lie, **own, revision=2)},
+                {"event": "closed", "request": replace(request, **own, **ended)},
             )
             for number, task in enumerate(tasks):
                 # Where no worker has such an activity any more, nothing can be told by it.

@@ -8,6 +8,7 @@ from attack_site import AttackSite, payee
 from impostor import ForgedTurn, Impostor
 
 from signoff.contracts.call import CallContext
+from signoff.formats.replace import replace
 from signoff.keys.key_files import read_private
 from signoff.keys.signature_form import principal_as_asked
 from signoff.keys.signatures import Signer
@@ -41,8 +42,8 @@ async def test_a_day_later_no_rule_runs_a_call(site: AttackSite, impostor: Impos
     old = principal_as_asked(
         ctx, nonce=ctx.user.nonce, at=datetime.now(UTC) - timedelta(days=2), store_id=ctx.user.store_id
     )
-    before = ctx.model_copy(update={"user": old})
-    before = before.model_copy(update={"user": signer.sign_principal(before)})
+    before = replace(ctx, user=old)
+    before = replace(before, user=signer.sign_principal(before))
     reply = await tipped(impostor, forged, before, args)
     assert (reply.again, site.amounts(to)) == ("policy", [])
     # Within the day it runs: what a Temporal credential can do meanwhile is said in security.md.
@@ -75,7 +76,7 @@ async def test_nothing_of_what_was_asked_is_changed(
     to = payee()
     forged, ctx = await stolen(site, impostor)
     if "user" in change:
-        change = {"user": ctx.user.model_copy(update=change["user"])}
-    reply = await tipped(impostor, forged, ctx.model_copy(update=change), {"amount": 6, "to": to})
+        change = {"user": replace(ctx.user, **change["user"])}
+    reply = await tipped(impostor, forged, replace(ctx, **change), {"amount": 6, "to": to})
     assert (reply.outcome.code, site.amounts(to)) == ("refused", [])
     assert "not what the gateway signed for" in str(reply.outcome.value.inline)

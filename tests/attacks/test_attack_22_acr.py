@@ -19,6 +19,7 @@ from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.contracts.ids import TurnKey
+from signoff.formats.replace import replace
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog
@@ -44,9 +45,7 @@ _MONEY: dict[str, Any] = {
 async def rig(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterator[GatewayRig]:
     """Worker and gateway in the production profile; `ana` is declared by her login."""
     login = f"{provider.issuer}#ana-at-work"
-    people = [
-        each.model_copy(update={"identities": {"oidc": (login,)}}) if each.id == "ana" else each for each in PEOPLE
-    ]
+    people = [replace(each, identities={"oidc": (login,)}) if each.id == "ana" else each for each in PEOPLE]
     queue = f"attack22-{uuid.uuid4().hex[:12]}"
     async with (
         open_store(f"sqlite:///{tmp_path}/signoff.db") as store,

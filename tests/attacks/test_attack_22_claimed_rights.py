@@ -13,6 +13,7 @@ from signoff.contracts.call import Permit, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
+from signoff.formats.replace import replace
 from signoff.testing.builders import a_permit
 
 BOARD = "board_resolution"
@@ -21,7 +22,7 @@ BOARD = "board_resolution"
 def made_up(signed: Decision) -> list[Decision]:
     """Answers of people who never gave one."""
     more = {"signature": "AAAA", "reason": "the board agreed", "assurance": "mfa"}
-    return [signed.model_copy(update={"subject": who, "delivery_id": who, **more}) for who in ("cy", "bo", "adm")]
+    return [replace(signed, subject=who, delivery_id=who, **more) for who in ("cy", "bo", "adm")]
 
 
 async def approved(site: AttackSite, impostor: Impostor, tool: str, args: dict[str, Any]) -> tuple[ForgedTurn, Permit]:
@@ -125,7 +126,7 @@ async def test_nobody_writes_into_anothers_record_by_a_permit(site: AttackSite, 
     before = await ended_record(aud, key)
     own = await site.person("zoe").ask([("look", {"place": "the yard"})])
     await site.person("zoe").result(own)
-    forged, ghost = await impostor.stand(own), ctx.model_copy(update={"session": "never-was", "turn": "never-was"})
+    forged, ghost = await impostor.stand(own), replace(ctx, session="never-was", turn="never-was")
     for number in range(3):
         await forged.run("pay", args, impostor.permit(ctx, f"{number:064x}", []))
     await forged.run("pay", args, impostor.permit(ghost, "0" * 64, []))

@@ -22,6 +22,7 @@ from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import Question
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
+from signoff.formats.replace import replace
 from signoff.store.roles import WORKER_KEYS
 
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
@@ -212,7 +213,7 @@ async def test_a_question_with_other_approvers_runs_nothing(
     to = payee()
     args = {"amount": 9_400, "to": to}
     key, question, row = await asked(site_of_roles, args, taken)
-    false = question.model_copy(update={"revision": 2, "approvers": ("user:max",), "quorum": 1})
+    false = replace(question, revision=2, approvers=("user:max",), quorum=1)
     await ask_instead(taken, row, false)
     ctx, view = await insider.ctx(key), await insider.view(key)
     forged = await insider.take_over(key, state=view)
@@ -239,7 +240,7 @@ async def test_a_question_with_other_arguments_is_not_shown(
     args = {"amount": 9_400, "to": to}
     key, question, row = await asked(site_of_roles, args, taken)
     small = Content(inline={"amount": 9, "to": to})
-    false = question.model_copy(update={"revision": 2, "args": small})
+    false = replace(question, revision=2, args=small)
     await ask_instead(taken, row, false)
     ana = site_of_roles.person("ana")
     shown = await ana.see(approval_id(key))
@@ -261,8 +262,17 @@ async def test_a_yes_to_false_words_runs_what_they_say_alone(
     large, small = {"amount": 9_400, "to": to}, {"amount": 9, "to": to}
     key, question, row = await asked(site_of_roles, large, taken)
     ctx, view = await insider.ctx(key), await insider.view(key)
-    false = {"revision": 2, "args": Content(inline=small), "digest": insider.digest(ctx, "pay", small)}
-    await ask_instead(taken, row, question.model_copy(update={**false, "agent_says": "A small one."}))
+    await ask_instead(
+        taken,
+        row,
+        replace(
+            question,
+            revision=2,
+            args=Content(inline=small),
+            digest=insider.digest(ctx, "pay", small),
+            agent_says="A small one.",
+        ),
+    )
     forged = await insider.take_over(key, state=view)
     ana = site_of_roles.person("ana")
     shown = await ana.waiting(approval_id(key))

@@ -11,6 +11,7 @@ from signoff.contracts.call import CallOutcome, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import CallView, TurnView
+from signoff.formats.replace import replace
 
 RAN = "Ran, approved by"
 
@@ -22,7 +23,7 @@ def claimed(call: str, **more: Any) -> CallOutcome:
 
 
 def with_calls(view: TurnView, *calls: CallView, **more: Any) -> dict[str, Any]:
-    return view.model_copy(update={"calls": calls, **more}).model_dump(mode="json")
+    return replace(view, calls=calls, **more).model_dump(mode="json")
 
 
 async def turn_of_tip(site: AttackSite, to: str) -> TurnKey:
@@ -46,12 +47,12 @@ async def test_what_ran_for_another_call_is_not_taken_for_it(site: AttackSite, i
     forged = await impostor.take_over(key, **{names.STATE: view.model_dump(mode="json")})
     assert (await ana.decide(shown)).json()["status"] == "accepted"
     tip, pay = view.calls
-    paid = pay.model_copy(update={"state": "ok", "outcome": claimed("c1.2")})
+    paid = replace(pay, state="ok", outcome=claimed("c1.2"))
     lies = [
-        with_calls(view, tip.model_copy(update={"stands_for": "c1.2"}), paid),
-        with_calls(view, tip, paid.model_copy(update={"outcome": claimed("c1.2", fallback="tip")})),
-        with_calls(view, tip, paid.model_copy(update={"tool": "look", "outcome": claimed("c1.2", tool="look")})),
-        with_calls(view, tip, paid.model_copy(update={"outcome": claimed("c1.1", tool="tip")})),
+        with_calls(view, replace(tip, stands_for="c1.2"), paid),
+        with_calls(view, tip, replace(paid, outcome=claimed("c1.2", fallback="tip"))),
+        with_calls(view, tip, replace(paid, tool="look", outcome=claimed("c1.2", tool="look"))),
+        with_calls(view, tip, replace(paid, outcome=claimed("c1.1", tool="tip"))),
     ]
     for lie in lies:
         await forged.forge(**{names.STATE: lie})
@@ -71,7 +72,7 @@ async def test_another_turns_tickets_prove_nothing(site: AttackSite, impostor: I
     view = await impostor.view(key)
     forged = await impostor.take_over(key, **{names.STATE: view.model_dump(mode="json")})
     assert (await ana.decide(shown)).json()["status"] == "accepted"
-    call = view.calls[0].model_copy(update={"state": "ok", "outcome": claimed("c1.1")})
+    call = replace(view.calls[0], state="ok", outcome=claimed("c1.1"))
     await forged.forge(**{names.STATE: with_calls(view, call, session=ran.session, turn=ran.turn)})
     page, _ = await (await site.browser("ana")).open(approval_id(key))
     assert (page.status, RAN in page.words) == (200, False)
@@ -90,18 +91,18 @@ async def test_who_decided_is_told_by_the_store(site: AttackSite, impostor: Impo
     credit = {"decided_by": "ana", "edited_by": "bo", "approval_id": approval_id(key)}
     denied = ToolDenied(source="human", tool="pay", call_id="c1.2", decided_by="Bo Berg", reason="never")
     denial = CallOutcome(call="c1.2", tool="pay", code="denied", gate="approval", decided_by="bo", denied=denied)
-    repeated = denied.model_copy(update={"source": "repeat", "approval_id": approval_id(key, "c1.2")})
-    again = denial.model_copy(update={"call": "c1.3", "denied": repeated})
+    repeated = replace(denied, source="repeat", approval_id=approval_id(key, "c1.2"))
+    again = replace(denial, call="c1.3", denied=repeated)
     calls = [
-        tip.model_copy(update={"outcome": tip.outcome.model_copy(update=credit)}),
+        replace(tip, outcome=replace(tip.outcome, **credit)),
         CallView(call="c1.2", tool="pay", state="denied", outcome=denial),
         CallView(call="c1.3", tool="pay", state="denied", outcome=again),
     ]
-    as_pay = tip.model_copy(update={"tool": "pay", "outcome": tip.outcome.model_copy(update={"tool": "pay"})})
+    as_pay = replace(tip, tool="pay", outcome=replace(tip.outcome, tool="pay"))
     result = view.result
     assert result is not None
     outcomes = tuple(each.outcome for each in calls if each.outcome is not None)
-    lie = with_calls(view, *calls, result=result.model_copy(update={"calls": outcomes}))
+    lie = with_calls(view, *calls, result=replace(result, calls=outcomes))
     forged = await begun_again(impostor, key, **{names.STATE: lie})
     value = await rui.turn(key)
     for found in ([each["outcome"] for each in value["calls"]], value["result"]["calls"]):
@@ -119,7 +120,7 @@ async def test_the_calls_of_a_result_are_proved_too(site: AttackSite, impostor: 
     await rui.result(key)
     view = await impostor.view(key)
     assert view.result is not None
-    lie = view.result.model_copy(update={"calls": (claimed("c1.1", decided_by="ana"), claimed("c7.1"))})
+    lie = replace(view.result, calls=(claimed("c1.1", decided_by="ana"), claimed("c7.1")))
     await begun_again(impostor, key, **{names.STATE: with_calls(view, result=lie)})
     value = (await rui.turn(key))["result"]["calls"]
     assert [(each["code"], each["decided_by"]) for each in value] == [("in_doubt", ""), ("in_doubt", "")]

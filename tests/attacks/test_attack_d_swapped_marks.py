@@ -9,6 +9,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
 from signoff.contracts.turn import TurnView
+from signoff.formats.replace import replace
 
 SMALL, LARGE = 9, 9_400
 
@@ -30,7 +31,7 @@ async def swap(forged: ForgedTurn, ctx: CallContext, view: TurnView, to: str) ->
         card = ApprovalRequest.model_validate_json(
             request.model_dump_json().replace(f"Pay {SMALL} EUR", f"Pay {LARGE} EUR")
         ).card
-        return request.model_copy(update={"digest": digest, "card": card, "args": Content(inline=args)})
+        return replace(request, digest=digest, card=card, args=Content(inline=args))
 
     await forged.forge(**{names.STATE: forged_view(view, change)})
 

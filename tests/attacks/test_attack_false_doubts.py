@@ -12,6 +12,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from signoff.contracts.activity_messages import GateDecision
 from signoff.contracts.call import CallContext, Permit
 from signoff.contracts.ids import TurnKey
+from signoff.formats.replace import replace
 from signoff.store.store import RUNS_SECONDS
 
 
@@ -60,7 +61,7 @@ async def lost(
 
 async def again(forged: ForgedTurn, permit: Permit, tool: str, args: dict[str, Any]) -> None:
     doubts = tuple(each for each in await forged.decisions() if each.revision != 1)
-    await forged.run(tool, args, permit.model_copy(update={"doubts": doubts}), ticket=2)
+    await forged.run(tool, args, replace(permit, doubts=doubts), ticket=2)
 
 
 async def test_a_tool_that_runs_is_not_asked_about(site: AttackSite, impostor: Impostor) -> None:

@@ -11,6 +11,7 @@ from signoff.contracts.activity_messages import GateTask
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import CallPart, Message, TextPart
+from signoff.formats.replace import replace
 
 SECRET = "TOPSECRET "
 
@@ -27,7 +28,7 @@ async def of_rui(site: AttackSite, impostor: Impostor) -> BlobRef:
     [part] = (await impostor.input(key)).messages[0].parts
     assert isinstance(part, TextPart)
     assert part.text.blob is not None
-    return part.text.blob.model_copy(update={"preview": ""})
+    return replace(part.text.blob, preview="")
 
 
 async def test_a_page_prints_no_text_of_others(site: AttackSite, impostor: Impostor) -> None:
@@ -40,7 +41,7 @@ async def test_a_page_prints_no_text_of_others(site: AttackSite, impostor: Impos
     await zoe.result(own)
     view = await impostor.view(own)
     transcript = (Message(role="user", parts=(TextPart(text=Content(blob=ref)),)),)
-    lie = view.model_copy(update={"messages": transcript, "calls": ()})
+    lie = replace(view, messages=transcript, calls=())
     await begun_again(impostor, own, **{names.STATE: lie.model_dump(mode="json")})
     page = await (await site.browser("zoe")).http.get(f"/turns/{'.'.join(own)}")
     assert (page.status_code, SECRET in page.text) == (503, False)

@@ -7,6 +7,7 @@ from attack_site import AttackSite, approval_id, payee, receipt
 from changed_site import changed_site
 from impostor import Impostor
 
+from signoff.formats.replace import replace
 from signoff.temporal.embedded_server import ServerHandle
 from signoff.testing.builders import a_permit
 
@@ -78,7 +79,7 @@ async def reads_of_what_is_denied(site: AttackSite, impostor: Impostor) -> tuple
     key = await site.person("rui").ask([("peek", args)])
     shown = await ana.waiting(approval_id(key))
     ctx = await impostor.ctx(key)
-    result = ctx.model_copy(update={"extra": {**ctx.extra, "budget": "open"}})
+    result = replace(ctx, extra={**ctx.extra, "budget": "open"})
     forged = await impostor.take_over(key)
     permit = a_permit(digest=impostor.digest(result, "peek", args), ctx=result)
     waiting = await forged.run("peek", args, permit)

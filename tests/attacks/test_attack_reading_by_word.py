@@ -15,6 +15,7 @@ from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.message import CallPart
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import CallView, TurnView
+from signoff.formats.replace import replace
 
 
 def plain(view: TurnView | SessionView) -> dict[str, Any]:
@@ -52,8 +53,8 @@ async def test_a_turn_does_not_say_whose_it_is(site: AttackSite, impostor: Impos
     await rui.result(over)
     for key in (waits, over):
         view = await impostor.view(key)
-        zoes = view.requester.model_copy(update={"user": "zoe"})
-        forged = view.model_copy(update={"requester": zoes, "calls": ()})
+        zoes = replace(view.requester, user="zoe")
+        forged = replace(view, requester=zoes, calls=())
         await impostor.stop(key)
         await impostor.stand(key, **{names.STATE: plain(forged)}, memo={names.MEMO_REQUESTER: "zoe"})
         assert await read_by(site, "zoe", key) == [404] * 6
@@ -77,8 +78,8 @@ async def test_a_turn_does_not_show_anothers_request(site: AttackSite, impostor:
     view = await impostor.view(own)
     [call] = view.calls
     forged = await impostor.stand(own, **{names.STATE: plain(view)})
-    claims = view.model_copy(update={"calls": (call.model_copy(update={"approval": hers.calls[0].approval}),)})
-    for lie in (claims, hers, hers.model_copy(update={"requester": view.requester})):
+    claims = replace(view, calls=(replace(call, approval=hers.calls[0].approval),))
+    for lie in (claims, hers, replace(hers, requester=view.requester)):
         blank = plain(lie)
         for each in blank["calls"]:
             each["approval"] |= {"card": {"effect": ""}, "args": {"inline": {}}, "approvers": []}
@@ -113,7 +114,7 @@ async def test_a_session_does_not_say_whose_it_is(site: AttackSite, impostor: Im
     view = await query_workflow(handle, names.STATE, result_type=SessionView)
     session = SessionKey("main", key.session)
     await impostor.client.get_workflow_handle(session.workflow_id).terminate()
-    for lie in (view, view.model_copy(update={"session": key.session, "owner": "zoe"})):
+    for lie in (view, replace(view, session=key.session, owner="zoe")):
         forged = await impostor.client.start_workflow(
             names.ACTOR_TURN, {names.STATE: plain(lie)}, id=session.workflow_id, task_queue=impostor.queue
         )
@@ -172,7 +173,7 @@ async def test_whom_one_turn_asks_reads_that_turn_alone(site: AttackSite, impost
     assert gate_decision.question is not None
     own = request_from_reference(gate_decision.question, gate_decision, asked.calls[0], ctx)
     waits = CallView(call="c9.1", tool="pay", state="waiting", approval=own)
-    await forged.forge(**{names.STATE: plain(view.model_copy(update={"calls": (*view.calls, waits)}))})
+    await forged.forge(**{names.STATE: plain(replace(view, calls=(*view.calls, waits)))})
     assert (await ana.see(approval_id(turns[0], "c9.1"))).status == 200
     second, session = ".".join(turns[1]), ".".join(turns[1][:2])
     assert (await ana.http.get(f"/v1/turns/{second}")).status_code == 404

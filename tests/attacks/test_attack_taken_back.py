@@ -11,6 +11,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnView
+from signoff.formats.replace import replace
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -23,8 +24,8 @@ def waiting(view: TurnView) -> dict[str, Any]:
     """The view as of a turn that still waits for its answer."""
     [call] = view.calls
     assert call.approval is not None
-    request = call.approval.model_copy(update={"state": "pending"})
-    return with_calls(view, call.model_copy(update={"state": "waiting", "approval": request}), result=None)
+    request = replace(call.approval, state="pending")
+    return with_calls(view, replace(call, state="waiting", approval=request), result=None)
 
 
 async def handed_once_more(site: AttackSite, forged: ForgedTurn) -> None:
@@ -87,9 +88,7 @@ async def test_yes_that_only_a_permit_holds_runs_nothing_where_unsigned_answers_
     response = await bo.decide(shown, "denied", reason="never")
     assert (response.status_code, site.amounts(to)) == (200, [])
     ran = claimed("c1.1", tool="petty", decided_by="bo", approval_id=approval_id(key))
-    await forged.forge(
-        **{names.STATE: with_calls(view, view.calls[0].model_copy(update={"state": "ok", "outcome": ran}))}
-    )
+    await forged.forge(**{names.STATE: with_calls(view, replace(view.calls[0], state="ok", outcome=ran))})
     page = await page_of(site, key)
     assert ("approved by Bo" in page, "Ran" in page) == (False, False)
 
@@ -110,8 +109,8 @@ async def test_nobody_is_credited_by_an_answer_that_counts_for_nothing(site: Att
     assert receipt(await ana.decide(shown))["status"] == "refused"
     taken = Receipt(status="accepted", approval_id=approval_id(key)).model_dump(mode="json")
     [call] = view.calls
-    dry = claimed("c1.1", decided_by="ana").model_copy(update={"gate": "dry_run"})
-    lie = with_calls(view, call.model_copy(update={"state": "ok", "outcome": dry}))
+    dry = replace(claimed("c1.1", decided_by="ana"), gate="dry_run")
+    lie = with_calls(view, replace(call, state="ok", outcome=dry))
     await forged.forge(**{names.DECIDE: taken, names.STATE: lie})
     assert receipt(await bo.decide(await bo.see(approval_id(key))))["status"] == "accepted"
     found = (await rui.turn(key))["calls"][0]["outcome"]
@@ -121,7 +120,7 @@ async def test_nobody_is_credited_by_an_answer_that_counts_for_nothing(site: Att
     credited = []
     for who in ("ana", "bo"):
         paid = claimed("c1.1", decided_by=who, approval_id=approval_id(key))
-        await forged.forge(**{names.STATE: with_calls(view, call.model_copy(update={"state": "ok", "outcome": paid}))})
+        await forged.forge(**{names.STATE: with_calls(view, replace(call, state="ok", outcome=paid))})
         credited.append((await rui.turn(key))["calls"][0]["outcome"]["decided_by"])
     assert credited == ["", "bo"]
 

@@ -11,6 +11,7 @@ from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import CallView, TurnView
+from signoff.formats.replace import replace
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -33,7 +34,7 @@ async def test_a_turn_lets_nobody_read_it_by_its_word(site: AttackSite, impostor
     """
     to, zoe = payee(), site.person("zoe")
     key, view = await waiting_turn(site, impostor, to)
-    lie = view.model_copy(update={"requester": view.requester.model_copy(update={"user": "zoe"})})
+    lie = replace(view, requester=replace(view.requester, user="zoe"))
     await impostor.take_over(key, **{names.STATE: lie.model_dump(mode="json")})
     request = f"/v1/approvals/{approval_id(key)}"
     answers = [await zoe.http.get(each) for each in (request, f"{request}/values", f"/v1/turns/{'.'.join(key)}")]
@@ -51,7 +52,7 @@ async def test_a_turn_shows_nothing_of_another_turn(site: AttackSite, impostor: 
     own = await zoe.ask([("pay", {"amount": 1, "to": payee()})])
     await site.person("ana").waiting(approval_id(own))
     mine = await impostor.view(own)
-    named = mine.model_copy(update={"calls": theirs.calls})
+    named = replace(mine, calls=theirs.calls)
     forged = await impostor.take_over(own, **{names.STATE: named.model_dump(mode="json")})
     first = await zoe.http.get(f"/v1/turns/{'.'.join(own)}")
     await forged.forge(**{names.STATE: theirs.model_dump(mode="json")})
@@ -78,15 +79,15 @@ async def test_a_turn_says_of_nothing_that_it_ran_or_who_approved_it(
     paid = CallView(call="c1.1", tool="pay", state="ok", outcome=lie)
     changes: dict[str, Any] = {"calls": (paid,)}
     if way == "a fallback":
-        other = lie.model_copy(update={"call": "c1.2"})
+        other = replace(lie, call="c1.2")
         tip = CallView(call="c1.1", tool="tip", state="ok", outcome=ok("c1.1", "tip"), stands_for="c1.2")
         changes = {"calls": (tip, CallView(call="c1.2", tool="pay", state="ok", outcome=other))}
     elif way == "another turn":
         changes |= {"session": tipped.session, "turn": tipped.turn}
     elif way == "the result alone":
         assert view.result is not None
-        changes = {"calls": (), "result": view.result.model_copy(update={"calls": (lie,)})}
-    forged = view.model_copy(update=changes).model_dump(mode="json")
+        changes = {"calls": (), "result": replace(view.result, calls=(lie,))}
+    forged = replace(view, **changes).model_dump(mode="json")
     await (impostor.take_over if way == "another turn" else impostor.stand)(key, **{names.STATE: forged})
     answer = await site.person("adm").http.get(f"/v1/turns/{'.'.join(key)}")
     body = answer.json() if answer.status_code == 200 else {"calls": []}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from signoff.audit.log import AuditLog, entry_writer
 from signoff.audit.record import FIRST
 from signoff.contracts.errors import Refused, StoreUnavailable
+from signoff.formats.replace import replace
 from signoff.store.store import Store, open_store
 
 _APPENDERS = """
@@ -129,7 +130,7 @@ async def test_a_database_that_is_away_keeps_nothing_and_says_so(store: Store) -
 )
 async def test_whatever_a_sender_wrote_is_recorded(store: Store, text: str, value: object) -> None:
     log = AuditLog(store)
-    hostile = entry(0).model_copy(update={"key": text, "subject": text, "stream": f"turn/{text}", "data": {"x": value}})
+    hostile = replace(entry(0), key=text, subject=text, stream=f"turn/{text}", data={"x": value})
     assert await log.append([hostile]) in (0, 1)
     assert await log.append([hostile]) == 0
     assert (await log.stream(hostile.stream))[-1].facts is not None
@@ -145,7 +146,7 @@ async def test_data_beyond_its_limit_is_recorded_by_hash(store: Store) -> None:
 
 async def test_times_are_kept_in_utc(store: Store) -> None:
     log = AuditLog(store)
-    tokyo = entry(1).model_copy(update={"at": AT.astimezone(timezone(timedelta(hours=9)))})
+    tokyo = replace(entry(1), at=AT.astimezone(timezone(timedelta(hours=9))))
     await log.append([tokyo])
     assert (await log.stream(TURN))[0].at == "2026-03-01T09:30:00.000000+00:00"
 

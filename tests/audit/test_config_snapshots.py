@@ -15,6 +15,7 @@ from signoff.audit.log import AuditLog
 from signoff.audit.timeline import timeline
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.person import Person
+from signoff.formats.replace import replace
 from signoff.people.directory import FixedDirectory
 from signoff.people.people_file import FileDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -33,7 +34,7 @@ def names(facts: dict[str, Any]) -> tuple[Sequence[str], ...]:
 
 
 async def test_people_are_recorded_when_they_differ_from_those_before(store: Store) -> None:
-    first, second = FixedDirectory([ANA, BO]), FixedDirectory([ANA.model_copy(update={"roles": ()}), Person(id="cy")])
+    first, second = FixedDirectory([ANA, BO]), FixedDirectory([replace(ANA, roles=()), Person(id="cy")])
     seen = [await note_people(store, people, "gateway") for people in (first, first, second, second, first)]
     assert seen == [True, False, True, False, True]
     begin, change, back = await summary(store)

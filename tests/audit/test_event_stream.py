@@ -16,6 +16,7 @@ from signoff.audit.event_stream import EventStream
 from signoff.audit.log import AuditLog, entry_writer
 from signoff.audit.record import DATA_BYTES
 from signoff.contracts.audit import AuditEntry, AuditKind, CloudEvent, EventEntry
+from signoff.formats.replace import replace
 from signoff.store.store import Store, open_store
 
 CALL = "main.s1.t1.c1.1"
@@ -161,7 +162,7 @@ async def test_a_specialist_is_told_to_those_alone_who_may_read_all(store: Store
     # An answer that is numbered together with what was asked is told as that is.
     both = [entry("c", "request", OTHER, approval="main.s1.t2.c1.1"), entry("d", "attempt", OTHER)]
     fields = {"approval": "main.s1.t2.c1.1", "verdict": "approved", "status": "counted"}
-    await log.append([both[0], both[1].model_copy(update={"data": fields})])
+    await log.append([both[0], replace(both[1], data=fields)])
     assert [each.type for each in await read(store, stream=OTHER, with_private=False)] == [
         "approval.requested",
         "approval.answered",
@@ -232,7 +233,7 @@ async def test_what_the_event_alone_tells_is_in_no_record(store: Store) -> None:
     log = AuditLog(store)
     assert [
         await log.append([result]),
-        await log.append([result.model_copy(update={"event_facts": {"arguments": {}}})]),
+        await log.append([replace(result, event_facts={"arguments": {}})]),
     ]
     assert "20" not in (await log.stream(TURN))[0].data
     left = text("SELECT count(*) FROM event_facts")

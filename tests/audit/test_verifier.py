@@ -17,6 +17,7 @@ from signoff.audit.log import CHAIN, AuditLog
 from signoff.audit.record import FIRST, Record, place_record, record_from_entry
 from signoff.audit.verifier import VerificationReport, verify, with_heads
 from signoff.contracts.errors import Refused
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.store.store import Store, open_store
 
@@ -100,7 +101,7 @@ def forged(records: list[Record], change: Callable[[Record], Record]) -> list[st
 async def test_a_rewritten_chain_is_found_by_its_checkpoint(store: Store, store_url: str) -> None:
     log = await filled(store)
     await Checkpoints(store).take(SIGNER)
-    lie = forged(await log.stream(TURN), lambda record: record.model_copy(update={"data": '{"number":7}'}))
+    lie = forged(await log.stream(TURN), lambda record: replace(record, data='{"number":7}'))
     await tamper(store_url, *lie)
     assert summary(await verified(store)) == ("changed", TURN, 5)
 
@@ -154,9 +155,7 @@ async def test_checkpoints_that_were_touched_are_found(store: Store, store_url: 
     stranger = Signer(PrivateKeys(keys=(new_key(AT),)))
     assert summary(await verified(store, stranger)) == ("unsigned", "checkpoints", 1)
     kept = await points.last()
-    assert (
-        summary(await verified(store, kept=kept.model_copy(update={"key_id": "x"}) if kept else None))[0] == "unsigned"
-    )
+    assert summary(await verified(store, kept=replace(kept, key_id="x") if kept else None))[0] == "unsigned"
     cases = {
         "UPDATE audit_checkpoints SET signature = '' WHERE number = 3": ("unsigned", 3),
         "UPDATE audit_checkpoints SET body = replace(body, '\"seq\":7', '\"seq\":6') WHERE number = 2": ("unsigned", 2),
@@ -246,7 +245,7 @@ async def test_an_export_whose_end_is_missing_says_so(store: Store) -> None:
 
 async def test_an_export_of_one_tenant_or_turn_shows_no_other(store: Store) -> None:
     await filled(store)
-    await AuditLog(store).append([entry(1, "turn/else/s/t").model_copy(update={"tenant": "else"})])
+    await AuditLog(store).append([replace(entry(1, "turn/else/s/t"), tenant="else")])
     await Checkpoints(store).take(SIGNER)
     theirs = await lines_of(store, tenant="else")
     assert [json.loads(line)["type"] for line in theirs] == ["export", "record", "end"]
@@ -272,7 +271,7 @@ async def test_no_field_of_any_record_can_be_changed_unseen(field: str, seq: int
     for number in range(1, 7):
         records.append(place_record(record_from_entry(entry(number)), number, prev, 1_000))
         prev = records[-1].hash
-    changed = records[seq - 1].model_copy(update={field: text})
+    changed = replace(records[seq - 1], **{field: text})
     assume(changed != records[seq - 1])
     records[seq - 1] = changed
     report = await verify(iterate(records), iterate([]), SIGNER.verifier())
@@ -288,8 +287,8 @@ async def test_no_time_runs_backwards_for_a_key_retired_after_the_checkpoint(sto
         at = point.statement.made_at + timedelta(hours=hours)
         retired = Signer(PrivateKeys(keys=(key,)))
         signed = retired.sign_bytes("audit checkpoint", point.statement.body)
-        old = PrivateKeys(keys=(key.model_copy(update={"retired_at": at}), new_key(AT)))
-        mine = point.model_copy(update={"key_id": signed.key_id, "signature": signed.signature})
+        old = PrivateKeys(keys=(replace(key, retired_at=at), new_key(AT)))
+        mine = replace(point, key_id=signed.key_id, signature=signed.signature)
         assert mine.holds(Signer(old).verifier()) is holds
 
 

@@ -10,6 +10,7 @@ from answer_rigs import Kind, answer_rig
 
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import OutboundCard, SentCard
+from signoff.formats.replace import replace
 from signoff.testing.rig import ChannelRig
 
 WORDS = "Timed out: nobody answered in time, so it was denied"
@@ -22,7 +23,7 @@ async def end_during_delivery(rig: ChannelRig, after: Callable[[], Awaitable[Non
     async def slow(card: OutboundCard, before: SentCard | None) -> SentCard | None:
         sent = await real(card, before)
         if card.person.id == "bo":
-            await rig.report_event("closed", card.request.model_copy(update={"state": "timed_out"}))
+            await rig.report_event("closed", replace(card.request, state="timed_out"))
             await rig.dispatcher.read()
             await after()
         return sent

@@ -18,6 +18,7 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.person import Person
+from signoff.formats.replace import replace
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
@@ -224,7 +225,7 @@ async def test_all_cards_of_a_decided_request_are_closed_and_none_is_sent(rig: R
     asks = request()
     await rig.tell("opened", asks)
     await rig.settle()
-    over = asks.model_copy(update={"state": "approved", "decided_by": "bo", "decided_channel": "mail"})
+    over = replace(asks, state="approved", decided_by="bo", decided_channel="mail")
     await rig.tell("closed", over)
     await rig.settle()
     assert [(sent.vendor_id, closed.request.decided_by) for sent, closed in rig.chat.closings] == [("chat-1", "bo")]
@@ -235,7 +236,7 @@ async def test_all_cards_of_a_decided_request_are_closed_and_none_is_sent(rig: R
 
 async def test_a_request_that_was_over_before_its_opening_was_read_tells_nobody(rig: Rig) -> None:
     asks = request()
-    over = asks.model_copy(update={"state": "approved"})
+    over = replace(asks, state="approved")
     await rig.tell("closed", over)
     await rig.settle()
     await rig.tell("opened", asks)
@@ -252,7 +253,7 @@ async def test_a_card_that_was_on_its_way_when_the_request_ended_is_closed_after
             ending.append(asyncio.ensure_future(rig.cards.end(asks.id, asks.revision, over)))
 
     ending: list[asyncio.Future[int]] = []
-    over = asks.model_copy(update={"state": "denied", "decided_by": "bo"})
+    over = replace(asks, state="denied", decided_by="bo")
     rig.chat.failing = meanwhile
     await rig.tell("opened", asks)
     await rig.dispatcher.read()
@@ -274,7 +275,7 @@ async def test_card_without_acknowledgement_says_how_its_request_ended(rig: Rig)
     await rig.tell("opened", asks)
     await rig.settle()
     rig.chat.failing = None
-    await rig.tell("closed", asks.model_copy(update={"state": "approved", "decided_by": "bo"}))
+    await rig.tell("closed", replace(asks, state="approved", decided_by="bo"))
     await hurried(rig)
     await rig.settle()
     closings = {(sent.vendor_id, closed.person.id, bool(closed.address)) for sent, closed in rig.chat.closings}
@@ -294,7 +295,7 @@ async def timed_out(rig: Rig, *asks: ApprovalRequest) -> None:
 async def end(rig: Rig, *asks: ApprovalRequest) -> None:
     """The requests are denied, and all cards are closed that can be."""
     for each in asks:
-        await rig.tell("closed", each.model_copy(update={"state": "denied", "decided_by": "cy"}))
+        await rig.tell("closed", replace(each, state="denied", decided_by="cy"))
     await rig.dispatcher.read()
     await hurried(rig)
     await rig.settle()
@@ -325,7 +326,7 @@ async def test_digest_without_acknowledgement_says_how_its_requests_ended(store:
 async def test_card_without_acknowledgement_is_closed_though_its_reader_voted_elsewhere(rig: Rig) -> None:
     asks = request(notify=("chat",), quorum=2)
     await timed_out(rig, asks)
-    await rig.tell("reminded", asks.model_copy(update={"reminded": 1, "votes": (voted("ana"),)}))
+    await rig.tell("reminded", replace(asks, reminded=1, votes=(voted("ana"),)))
     await rig.dispatcher.read()
     await hurried(rig)
     await rig.settle()
@@ -342,7 +343,7 @@ async def test_request_that_ends_between_claim_and_delivery_sends_nothing(
 
     async def claim(limit: int, channels: Any) -> Any:
         rows = await real(limit, channels)
-        await rig.cards.end(asks.id, asks.revision, asks.model_copy(update={"state": "denied"}))
+        await rig.cards.end(asks.id, asks.revision, replace(asks, state="denied"))
         return rows
 
     monkeypatch.setattr(rig.cards, "claim_due", claim)
@@ -358,13 +359,13 @@ async def test_reminder_under_way_at_the_end_goes_out_before_the_end_is_told(rig
     real, closed_first = rig.chat.deliver, []
 
     async def slow(card: OutboundCard, before: Any) -> Any:
-        await rig.cards.end(asks.id, asks.revision, asks.model_copy(update={"state": "denied"}))
+        await rig.cards.end(asks.id, asks.revision, replace(asks, state="denied"))
         await rig.dispatcher.step()
         closed_first.extend(rig.chat.closings)
         return await real(card, before)
 
     rig.chat.deliver = slow  # type: ignore[method-assign]
-    await rig.tell("reminded", asks.model_copy(update={"reminded": 1}))
+    await rig.tell("reminded", replace(asks, reminded=1))
     await rig.settle()
     assert closed_first == []
     assert summary(rig.chat) == [("ana", "ask"), ("ana", "remind")]
@@ -375,13 +376,13 @@ async def test_a_reminder_comes_after_the_card_it_reminds_of(rig: Rig) -> None:
     asks = request()
     await rig.tell("opened", asks)
     await rig.settle()
-    await rig.tell("reminded", asks.model_copy(update={"reminded": 1}))
+    await rig.tell("reminded", replace(asks, reminded=1))
     await rig.settle()
     assert summary(rig.chat) == [("ana", "ask"), ("ana", "remind")]
     assert rig.chat.cards[1][1] is not None
     assert rig.chat.cards[1][1].vendor_id == "chat-1"
     assert (await rig.rows(asks))[("ana", "chat")].remind_at is None
-    await rig.tell("reminded", asks.model_copy(update={"reminded": 2}))
+    await rig.tell("reminded", replace(asks, reminded=2))
     await rig.settle()
     assert [card.request.reminded for card, _ in rig.chat.cards] == [0, 1, 2]
     assert [each.data["attempt"] for each in rig.seen if each.data["event"] == "reminded"][::2] == [1, 2]
@@ -391,9 +392,9 @@ async def test_reminder_and_ending_are_known_by_their_vendor_ids(rig: Rig) -> No
     asks = request()
     await rig.tell("opened", asks)
     await rig.settle()
-    await rig.tell("reminded", asks.model_copy(update={"reminded": 1}))
+    await rig.tell("reminded", replace(asks, reminded=1))
     await rig.settle()
-    await rig.tell("closed", asks.model_copy(update={"state": "denied"}))
+    await rig.tell("closed", replace(asks, state="denied"))
     await rig.settle()
     for vendor_id in ("chat-2", "chat-ending-1"):
         message = await OwnMessages(rig.store).find("chat", [vendor_id], asks.tenant, "ana")
@@ -409,7 +410,7 @@ async def test_whoever_has_voted_is_neither_reminded_nor_told_elsewhere(rig: Rig
     asks = request(quorum=2)
     await rig.tell("opened", asks)
     await rig.settle()
-    await rig.tell("reminded", asks.model_copy(update={"reminded": 1, "votes": (voted("ana"),)}))
+    await rig.tell("reminded", replace(asks, reminded=1, votes=(voted("ana"),)))
     await rig.dispatcher.read()
     await rig.cards.expedite((await rig.rows(asks))[("ana", "mail")].token)
     await rig.settle()
@@ -424,9 +425,9 @@ async def test_whoever_lost_the_seat_is_not_reminded_ever(rig: Rig) -> None:
     asks = request(notify=("mail",))
     await rig.tell("opened", asks)
     await rig.settle()
-    rig.people = (ANA, BO.model_copy(update={"roles": ()}), CY)
+    rig.people = (ANA, replace(BO, roles=()), CY)
     rig.dispatcher = rig.another()
-    await rig.tell("reminded", asks.model_copy(update={"reminded": 1}))
+    await rig.tell("reminded", replace(asks, reminded=1))
     await rig.settle()
     assert summary(rig.mail) == [("ana", "ask"), ("bo", "ask"), ("ana", "remind")]
     assert (await rig.rows(asks))[("bo", "mail")].remind_at is None
@@ -438,10 +439,10 @@ async def test_a_list_that_was_reminded_of_stays_a_list(store: Store) -> None:
     for each in asks:
         await rig.tell("opened", each)
     await rig.settle()
-    await rig.tell("reminded", asks[0].model_copy(update={"reminded": 1}))
+    await rig.tell("reminded", replace(asks[0], reminded=1))
     await rig.settle()
     assert summary(rig.mail) == [("bo", "digest"), ("bo", "remind")]
-    await rig.tell("closed", asks[0].model_copy(update={"state": "approved"}))
+    await rig.tell("closed", replace(asks[0], state="approved"))
     await rig.settle()
     assert rig.mail.closings == []
     assert (await rig.rows(asks[1]))[("bo", "mail")].kind == "digest"
@@ -451,7 +452,7 @@ async def test_those_to_whom_it_escalates_are_told_and_nobody_twice(rig: Rig) ->
     asks = request()
     await rig.tell("opened", asks)
     await rig.settle()
-    await rig.tell("escalated", asks.model_copy(update={"approvers": ("role:approvers", "role:chief")}))
+    await rig.tell("escalated", replace(asks, approvers=("role:approvers", "role:chief")))
     await rig.settle()
     assert summary(rig.chat) == [("ana", "ask"), ("cy", "ask")]
     assert summary(rig.mail) == [("bo", "ask")]
@@ -462,7 +463,7 @@ async def test_whoever_lost_the_right_meanwhile_is_not_told(store: Store) -> Non
     asks = request()
     await rig.tell("opened", asks)
     await rig.dispatcher.read()
-    rig.people = (ANA.model_copy(update={"active": False}), BO, CY)
+    rig.people = (replace(ANA, active=False), BO, CY)
     rig.dispatcher = rig.another()
     await rig.settle()
     assert rig.chat.cards == []
@@ -478,7 +479,7 @@ async def test_many_at_once_are_one_message(store: Store) -> None:
     assert [(card.kind, card.more) for card, _ in rig.mail.cards] == [("digest", 5)]
     rows = await rig.cards.by_vendor("mail", ["mail-1"])
     assert sorted(row.request.call for row in rows) == [each.call for each in asks]
-    await rig.tell("closed", asks[0].model_copy(update={"state": "approved"}))
+    await rig.tell("closed", replace(asks[0], state="approved"))
     await rig.settle()
     assert rig.mail.closings == []
 
@@ -535,7 +536,7 @@ async def test_a_card_that_cannot_be_closed_is_given_up_in_the_end(rig: Rig) -> 
     await rig.tell("opened", asks)
     await rig.settle()
     rig.chat.failing = refuses("message_not_found", again=False)
-    await rig.tell("closed", asks.model_copy(update={"state": "approved"}))
+    await rig.tell("closed", replace(asks, state="approved"))
     await rig.settle()
     assert (await rig.rows(asks))[("ana", "chat")].state == "closed"
     assert ("not closed", "ana", "chat") in rig.events()
@@ -554,7 +555,7 @@ async def test_a_card_is_closed_after_an_outage_of_hours(rig: Rig) -> None:
         await rig.tell("opened", each)
     await rig.settle()
     rig.chat.failing = refuses("503", again=True)
-    await rig.tell("closed", first.model_copy(update={"state": "approved"}))
+    await rig.tell("closed", replace(first, state="approved"))
     for _ in range(20):
         await rig.dispatcher.step()
         await hurried(rig)
@@ -562,7 +563,7 @@ async def test_a_card_is_closed_after_an_outage_of_hours(rig: Rig) -> None:
     await rig.settle()
     assert [closed.request.id for _, closed in rig.chat.closings] == [first.id]
     rig.chat.failing = refuses("503", again=True)
-    await rig.tell("closed", second.model_copy(update={"state": "approved"}))
+    await rig.tell("closed", replace(second, state="approved"))
     await rig.settle()
     await hurried(rig)
     rig.ahead = timedelta(hours=25)
@@ -592,7 +593,7 @@ async def test_a_closing_does_not_wait_for_cards_that_go_out_slowly(store: Store
     async with running(rig.dispatcher), asyncio.timeout(30):
         while len(rig.chat.cards) < 2:
             await asyncio.sleep(0.02)
-        await rig.tell("closed", asks.model_copy(update={"state": "approved"}))
+        await rig.tell("closed", replace(asks, state="approved"))
         rig.dispatcher.wake()
         while not rig.chat.closings:
             await asyncio.sleep(0.02)
@@ -647,7 +648,7 @@ async def test_it_runs_by_itself_and_survives_an_outage_of_the_store(rig: Rig, m
             while not (rig.chat.cards and rig.mail.cards):
                 rig.dispatcher.wake()
                 await asyncio.sleep(0.02)
-            await rig.tell("closed", asks.model_copy(update={"state": "approved"}))
+            await rig.tell("closed", replace(asks, state="approved"))
             while not (rig.chat.closings and rig.mail.closings):
                 await asyncio.sleep(0.02)
     assert [len(found) for found in (rig.chat.cards, rig.mail.cards, rig.chat.closings, rig.mail.closings)] == [1] * 4

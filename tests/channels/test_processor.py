@@ -26,6 +26,7 @@ from signoff.contracts.ids import new_code, show_code
 from signoff.contracts.limits import REFUSALS_A_MINUTE
 from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt
+from signoff.formats.replace import replace
 from signoff.people.directory import FixedDirectory
 from signoff.store.delivery_queue import DeliveryKind, DeliveryQueue, NewDelivery
 from signoff.store.inbound_queue import InboundQueue
@@ -235,7 +236,7 @@ async def test_a_list_of_requests_is_answered_by_code_alone(rig: Rig) -> None:
 async def test_an_answer_to_an_older_revision_is_stale(rig: Rig) -> None:
     request = await rig.ask()
     token = (await rig.cards.of_request(request.id))[0].token
-    rig.decisions.open(request.model_copy(update={"revision": 2, "question_hash": "changed", "state": "pending"}))
+    rig.decisions.open(replace(request, revision=2, question_hash="changed", state="pending"))
     reply = await rig.hear(token=token, verdict="approved")
     assert reply is not None
     assert reply.receipt is not None
@@ -245,7 +246,7 @@ async def test_an_answer_to_an_older_revision_is_stale(rig: Rig) -> None:
 
 async def test_a_bare_word_between_two_revisions_decides_nothing(rig: Rig) -> None:
     request = await rig.ask()
-    again = rig.decisions.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
+    again = rig.decisions.open(replace(request, revision=2, question_hash="changed"))
     await rig.tell(again, BO)
     reply = await rig.hear(text="yes")
     assert reply is not None
@@ -663,7 +664,7 @@ async def test_an_answer_is_about_what_was_shown_when_it_came(rig: Rig, words: s
     await rig.receiver.take("chat", rig.channel.raw(key="k1", identity="bo-1", text=text))
     await asyncio.sleep(0.01)
     await rig.cards.end(request.id, 1, request)
-    again = rig.decisions.open(request.model_copy(update={"revision": 2, "question_hash": "changed"}))
+    again = rig.decisions.open(replace(request, revision=2, question_hash="changed"))
     await rig.tell(again, BO)
     await rig.processor.step()
     assert [(draft.revision, draft.question_hash) for draft, _ in rig.decisions.answers] == [(1, "d1")]

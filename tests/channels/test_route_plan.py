@@ -9,6 +9,7 @@ from tables import table
 from signoff.channels.outbound.route_plan import RoutePlan, due, find_asked, plan, rest_ends
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.person import ContactPreferences, Delegation, Person
+from signoff.formats.replace import replace
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.testing import a_request
@@ -124,7 +125,7 @@ def test_who_never_works_is_told_all_the_same() -> None:
 def test_a_deadline_within_the_rest_does_not_wait_for_its_end() -> None:
     midnight = datetime(2026, 11, 24, 0, tzinfo=UTC)
     seven = datetime(2026, 11, 24, 7, tzinfo=UTC)
-    reach = NIGHT.model_copy(update={"timezone": "UTC"})
+    reach = replace(NIGHT, timezone="UTC")
     assert due(reach, midnight, seven + timedelta(hours=1)) == seven
     assert due(reach, midnight, seven + timedelta(seconds=59)) == midnight
     assert due(reach, midnight, seven + timedelta(seconds=60)) == seven

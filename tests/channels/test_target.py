@@ -1,8 +1,8 @@
 """Which request an answer is about, by the rows of a real store."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,6 +21,7 @@ from signoff.channels.inbound.target import (
 )
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow
 from signoff.contracts.person import Person
+from signoff.formats.replace import replace
 from signoff.store.delivery_queue import DeliveryKind, DeliveryQueue, NewDelivery
 from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.store import Store
@@ -46,7 +47,7 @@ def soon() -> MessageTime:
 
 
 def revised(first: ApprovalRequest, **fields: Any) -> ApprovalRequest:
-    return first.model_copy(update={"revision": 2, "question_hash": "again"} | fields)
+    return replace(first, **{"revision": 2, "question_hash": "again"} | fields)
 
 
 class SentCards:
@@ -295,5 +296,5 @@ async def test_a_request_that_was_over_when_it_was_asked_again_keeps_its_number_
 
 def test_a_note_is_read_as_it_was_written() -> None:
     asked = AskedRevision(request(), 3, "d", whole=False)
-    for each in (asked, replace(asked, whole=True, revision=1)):
+    for each in (asked, dataclasses.replace(asked, whole=True, revision=1)):
         assert read_note(json.loads(json.dumps(note_of(each)))) == each

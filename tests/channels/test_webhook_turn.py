@@ -18,6 +18,7 @@ from turn_fixtures import Ledger
 from signoff.channels.channel_loader import open_channels
 from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.approval import ApprovalRequest
+from signoff.formats.replace import replace
 from signoff.gateway.app import build_app
 from signoff.gateway.vendors.channel_tasks import run_channels
 from signoff.keys.secrets import SecretProvider
@@ -62,7 +63,7 @@ async def until(seen: Callable[[], bool], seconds: float = 30) -> None:
 
 def hooked(ledger: Ledger) -> Catalog:
     """The desk's catalog, whose people a webhook reaches under their own ids."""
-    people = [each.model_copy(update={"identities": {"webhook": (each.id,)}}) for each in PEOPLE]
+    people = [replace(each, identities={"webhook": (each.id,)}) for each in PEOPLE]
     channels = Channels({"hook": DeclaredChannel("hook", "webhook")}, RULES)
     return dataclasses.replace(rig_catalog(ledger), people=development_directory(people), channels=channels)
 

@@ -24,6 +24,7 @@ from signoff.channels.whatsapp.templates import check_templates, template_langua
 from signoff.channels.whatsapp.whatsapp import WhatsApp
 from signoff.channels.whatsapp.window import ServiceWindow
 from signoff.contracts.ids import show_code
+from signoff.formats.replace import replace
 from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_whatsapp import (
     APP_SECRET,
@@ -63,7 +64,7 @@ class TestWhatsApp(ChannelSuite):
     @play_scenario
     async def test_a_card_has_two_buttons_and_nothing_is_refused(self, rig: ChannelRig) -> None:
         request = await rig.ask()
-        await rig.report_event("reminded", request.model_copy(update={"reminded": 1}))
+        await rig.report_event("reminded", replace(request, reminded=1))
         await rig.dispatch()
         await rig.decide_elsewhere(request)
         await rig.receive(rig.vendor.write(rig.bo, "hello"))

@@ -14,6 +14,7 @@ from documents import ROOT, page
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundBatch, InboundRequest, OutboundCard, SentCard
+from signoff.formats.replace import replace
 from signoff.registry.import_reference import extend_path
 
 FOLDER = ROOT / "examples" / "pigeon"
@@ -57,7 +58,7 @@ class Forgetful(pigeon.Pigeon):  # type: ignore[misc]
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """Never the same key."""
         received = super().parse(raw)
-        actions = tuple(each.model_copy(update={"key": uuid.uuid4().hex}) for each in received.actions)
+        actions = tuple(replace(each, key=uuid.uuid4().hex) for each in received.actions)
         return dataclasses.replace(received, actions=actions)
 
 
@@ -66,7 +67,7 @@ class Trusting(pigeon.Pigeon):  # type: ignore[misc]
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         received = super().parse(raw)
-        actions = tuple(each.model_copy(update={"identity": "@bo"}) for each in received.actions)
+        actions = tuple(replace(each, identity="@bo") for each in received.actions)
         return dataclasses.replace(received, actions=actions)
 
 
@@ -76,8 +77,7 @@ class Eager(pigeon.Pigeon):  # type: ignore[misc]
     def parse(self, raw: InboundRequest) -> InboundBatch:
         received = super().parse(raw)
         actions = tuple(
-            each.model_copy(update={"verdict": "approved"}) if each.text.startswith("yes") else each
-            for each in received.actions
+            replace(each, verdict="approved") if each.text.startswith("yes") else each for each in received.actions
         )
         return dataclasses.replace(received, actions=actions)
 
@@ -86,7 +86,7 @@ class Changing(pigeon.Pigeon):  # type: ignore[misc]
     """Gives each copy of a card another token."""
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        sent: SentCard = await super().deliver(card.model_copy(update={"token": uuid.uuid4().hex[:26]}), before)
+        sent: SentCard = await super().deliver(replace(card, token=uuid.uuid4().hex[:26]), before)
         return sent
 
 
@@ -136,8 +136,8 @@ class English(pigeon.Pigeon):  # type: ignore[misc]
     """Speaks to everybody in one language."""
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        person = card.person.model_copy(update={"locale": "en"})
-        sent: SentCard = await super().deliver(card.model_copy(update={"person": person}), before)
+        person = replace(card.person, locale="en")
+        sent: SentCard = await super().deliver(replace(card, person=person), before)
         return sent
 
 
@@ -152,7 +152,7 @@ class Undated(pigeon.Pigeon):  # type: ignore[misc]
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         received = super().parse(raw)
-        actions = tuple(each.model_copy(update={"said_at": None}) for each in received.actions)
+        actions = tuple(replace(each, said_at=None) for each in received.actions)
         return dataclasses.replace(received, actions=actions)
 
 
@@ -161,7 +161,7 @@ class Arriving(pigeon.Pigeon):  # type: ignore[misc]
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         received = super().parse(raw)
-        actions = tuple(each.model_copy(update={"said_at": raw.at}) for each in received.actions)
+        actions = tuple(replace(each, said_at=raw.at) for each in received.actions)
         return dataclasses.replace(received, actions=actions)
 
 
@@ -170,7 +170,7 @@ class Smoothing(pigeon.Pigeon):  # type: ignore[misc]
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         received = super().parse(raw)
-        actions = tuple(each.model_copy(update={"text": each.text.replace("~", "")}) for each in received.actions)
+        actions = tuple(replace(each, text=each.text.replace("~", "")) for each in received.actions)
         return dataclasses.replace(received, actions=actions)
 
 
@@ -180,7 +180,7 @@ class Merging(pigeon.Pigeon):  # type: ignore[misc]
     def parse(self, raw: InboundRequest) -> InboundBatch:
         """The second message is taken for the first one again."""
         received = super().parse(raw)
-        actions = tuple(each.model_copy(update={"key": each.identity}) for each in received.actions)
+        actions = tuple(replace(each, key=each.identity) for each in received.actions)
         return dataclasses.replace(received, actions=actions)
 
 
@@ -196,7 +196,7 @@ class Adrift(pigeon.Pigeon):  # type: ignore[misc]
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         received = super().parse(raw)
-        actions = tuple(each.model_copy(update={"vendor_ids": (), "token": ""}) for each in received.actions)
+        actions = tuple(replace(each, vendor_ids=(), token="") for each in received.actions)
         return dataclasses.replace(received, actions=actions)
 
 
@@ -205,7 +205,7 @@ class Regressing(pigeon.Pigeon):  # type: ignore[misc]
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         received = super().parse(raw)
-        statuses = tuple(each.model_copy(update={"state": "delivered"}) for each in received.statuses)
+        statuses = tuple(replace(each, state="delivered") for each in received.statuses)
         return dataclasses.replace(received, statuses=statuses)
 
 
@@ -214,7 +214,7 @@ class Wordless(pigeon.Pigeon):  # type: ignore[misc]
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
         received = super().parse(raw)
-        actions = tuple(each.model_copy(update={"text": ""}) if each.verdict else each for each in received.actions)
+        actions = tuple(replace(each, text="") if each.verdict else each for each in received.actions)
         return dataclasses.replace(received, actions=actions)
 
 

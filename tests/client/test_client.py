@@ -15,6 +15,7 @@ from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import Conflict, NotFound, Refused
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.responses import ApprovalRequestPart
+from signoff.formats.replace import replace
 from signoff.temporal.embedded_server import ServerHandle
 
 
@@ -58,7 +59,7 @@ async def test_what_waits_is_listed_for_people_and_entries(client: Client) -> No
 
 async def test_an_answer_counts_for_what_was_read(client: Client) -> None:
     request = await asked(client, "pay 440", user="rui")
-    stale = request.model_copy(update={"question_hash": "0" * 64})
+    stale = replace(request, question_hash="0" * 64)
     assert (await client.approve(stale, by="ana")).code == "stale"
     receipt = await client.deny(request.code, by="ana", reason="too much")
     assert (receipt.status, receipt.verdict) == ("accepted", "denied")

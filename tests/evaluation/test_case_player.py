@@ -13,6 +13,7 @@ from signoff.contracts.message import ResultPart
 from signoff.contracts.usage import UsageLimit
 from signoff.evaluation.case_file import EvaluationCase
 from signoff.evaluation.case_player import CaseModel, PlayResult, find_misfits, play
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.handler_verdict import HandlerCall
 from signoff.registry.capabilities import Capabilities
@@ -133,7 +134,7 @@ async def test_a_model_that_never_answers_is_stopped_at_its_actors_limit() -> No
     """And the turn would have ended as an error."""
     catalog = a_catalog()
     actor = catalog.actors["desk"]
-    limited = dataclasses.replace(actor, limits=actor.limits.model_copy(update={"completions": 3}))
+    limited = dataclasses.replace(actor, limits=replace(actor.limits, completions=3))
     catalog = dataclasses.replace(catalog, actors={"desk": limited})
     played, _ = await played_with(a_case(a_call()), catalog, calls(SMALL))
     assert (played.ending, len(played.calls)) == ("error", 3)
@@ -205,7 +206,7 @@ async def test_what_a_policys_handler_said_is_taken_from_the_record(recorded: di
         auto_approve_if="args.amount < 50.0", handler=f"{__name__}:answers", approvers=("user:ana",)
     )
     assert verdicts(await play(a_case(recorded), a_catalog(a_tool(requires_approval=policy)))) == [verdict]
-    asks = policy.model_copy(update={"auto_approve_if": "args.amount < 1.0"})
+    asks = replace(policy, auto_approve_if="args.amount < 1.0")
     tighter = "deny" if verdict == "deny" else "ask"
     assert verdicts(await play(a_case(recorded), a_catalog(a_tool(requires_approval=asks)))) == [tighter]
 

@@ -9,6 +9,7 @@ from tables import table
 from signoff.evaluation.case_file import EvaluationCase
 from signoff.evaluation.case_player import CaseModel, play
 from signoff.evaluation.difference import Difference, find_differences
+from signoff.formats.replace import replace
 from signoff.registry.catalog import Catalog
 from signoff.testing.scripted_model import calls, respond, steps
 
@@ -65,7 +66,7 @@ async def test_a_verdict_that_differs_is_told_with_the_rule_that_says_so() -> No
 
 async def test_other_people_or_another_number_of_them_is_a_difference() -> None:
     asked = a_call(70, "ask", approvers=["role:finance"], quorum=1)
-    two = a_tool(requires_approval=ASKS.model_copy(update={"quorum": 2}))
+    two = a_tool(requires_approval=replace(ASKS, quorum=2))
     assert summary(await differences(a_case(asked), a_catalog(two))) == [
         ("terms", "pay", "1 of role:finance", "2 of role:finance")
     ]

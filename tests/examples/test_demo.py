@@ -13,6 +13,7 @@ from demo.__main__ import Story, story_manifest
 from demo.polling import Unexpected, expect, until
 from demo.stage import event_ids
 from signoff.contracts.errors import ServerUnavailable
+from signoff.formats.replace import replace
 from signoff.registry.manifest.loader import load_manifest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -78,4 +79,4 @@ def test_hours_are_seconds_where_two_people_wait(tmp_path: Path) -> None:
     assert quick is not None
     assert slow is not None
     assert (quick.remind_after, quick.timeout) == (6, 12)
-    assert slow == quick.model_copy(update={"remind_after": 6 * 3_600, "timeout": 12 * 3_600})
+    assert slow == replace(quick, remind_after=6 * 3_600, timeout=12 * 3_600)

@@ -3,6 +3,7 @@
 import pytest
 from tables import table
 
+from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import NO_LIMITS, RateLimit, TenantLimit, parse_tenant_limits
 
 EXAMPLE = "; write limits as in `starts=100/minute, waiting=2000, deliveries=600/minute; acme: starts=500/minute, "
@@ -16,8 +17,8 @@ def test_a_tenant_has_its_own_limits_and_for_the_rest_those_of_all() -> None:
         starts=RateLimit(count=100, period="minute"), waiting=2000, deliveries=RateLimit(count=5, period="second")
     )
     assert limits.of("main") == each
-    assert limits.of("acme") == each.model_copy(update={"starts": RateLimit(count=7, period="day"), "waiting": None})
-    assert limits.of("beta") == each.model_copy(update={"deliveries": None})
+    assert limits.of("acme") == replace(each, starts=RateLimit(count=7, period="day"), waiting=None)
+    assert limits.of("beta") == replace(each, deliveries=None)
     assert [RateLimit(count=1, period=each).milliseconds for each in ("second", "minute", "hour", "day")] == [
         1_000, 60_000, 3_600_000, 86_400_000
     ]  # fmt: skip

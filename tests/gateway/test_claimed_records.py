@@ -11,6 +11,7 @@ from signoff.audit.timeline import timeline
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.texts.catalogue import language_codes
 
 CLAIM = (
@@ -48,7 +49,7 @@ async def test_answer_that_only_the_turn_reports_is_shown_as_a_claim(gateway: Ga
     assert f"<strong>{CLAIM[1]}</strong>" in page
     assert "Signoff did not verify it" in page
     told = {language: timeline([record], language)[0] for language in language_codes()}
-    plain = {language: timeline([record.model_copy(update={"key": "k"})], language)[0] for language in language_codes()}
+    plain = {language: timeline([replace(record, key="k")], language)[0] for language in language_codes()}
     for language in language_codes():
         assert told[language].what != plain[language].what, language
         assert told[language].who not in ("", "root"), language

@@ -12,6 +12,7 @@ from signoff.contracts.errors import BadRequest
 from signoff.contracts.limits import LISTS_AT_ONCE, LISTS_OF_ONE
 from signoff.contracts.person import Person
 from signoff.engine import turn_list
+from signoff.formats.replace import replace
 from signoff.gateway import list_reads
 from signoff.gateway.list_reads import SHARED_SECONDS, ListReads
 from signoff.store.grants import Grants
@@ -145,8 +146,8 @@ async def test_list_is_shared_for_a_second_among_equal_roles() -> None:
         return await lists.share(person, scopes, ("waiting",), read)
 
     assert [await listed(ANA), await listed(ANA)] == [1, 1]
-    assert await listed(ANA.model_copy(update={"roles": ("finance", "admin")})) == 2
-    assert await listed(ANA.model_copy(update={"tenant": "acme"})) == 3
+    assert await listed(replace(ANA, roles=("finance", "admin"))) == 2
+    assert await listed(replace(ANA, tenant="acme")) == 3
     assert await listed(ANA, "read") == 4
     seconds[0] += SHARED_SECONDS - 0.1
     assert await listed(ANA) == 1

@@ -21,6 +21,7 @@ from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft, TurnBody
 from signoff.engine.turn_client import TurnClient
+from signoff.formats.replace import replace
 from signoff.gateway.app import build_app
 from signoff.gateway.approvals.decisions import decide
 from signoff.gateway.turn_starter import start
@@ -129,12 +130,12 @@ async def forged_answers(rig: GatewayRig, approval: str) -> dict[str, Decision]:
         return yes(key, **{"subject": "ana", "question_hash": asked_hash, "received_at": datetime.now(UTC)} | fields)
 
     def altered(fields: dict[str, Any], **signed: Any) -> Decision:
-        return SIGNER.sign_decision(answer(**signed)).model_copy(update=fields)
+        return replace(SIGNER.sign_decision(answer(**signed)), **fields)
 
     return {
         "unsigned": answer(),
         "wrong key": FOREIGN.sign_decision(answer()),
-        "wrong key under our name": FOREIGN.sign_decision(answer()).model_copy(update={"key_id": SIGNER.key_id}),
+        "wrong key under our name": replace(FOREIGN.sign_decision(answer()), key_id=SIGNER.key_id),
         "altered reason": altered({"reason": "I said so"}),
         "another author": altered({"subject": "approver"}),
         "another verdict": altered({"verdict": "approved"}, verdict="denied"),
@@ -152,7 +153,7 @@ async def test_forged_answers_are_refused_through_both_doors(rig: GatewayRig) ->
         assert (receipt.status, receipt.code) == ("refused", "assurance"), name
     handle = rig.turns.client.get_workflow_handle(key_of(approval).workflow_id)
     for decision in forged.values():
-        again = decision.model_copy(update={"delivery_id": uuid.uuid4().hex})
+        again = replace(decision, delivery_id=uuid.uuid4().hex)
         await handle.signal(names.APPROVAL_RESPONSE, again.model_dump(mode="json", exclude_none=True))
     await rig.turns.until(key_of(approval), lambda view: view.refusals >= 2 * len(forged))
     assert (await rig.turns.signoff.request(approval)).state == "pending"
@@ -190,7 +191,7 @@ async def test_an_answer_that_names_no_question_is_not_signed(rig: GatewayRig) -
         receipt = await decide(away, draft, author)
         assert (receipt.status, receipt.code) == ("refused", code)
     assert (await rig.request(approval)).votes == ()
-    shown = draft.model_copy(update={"question_hash": request.question_hash})
+    shown = replace(draft, question_hash=request.question_hash)
     bound = await decide(away, shown, author)
     assert bound.status == "accepted"
     assert await ended(rig, approval) == "ok"
@@ -242,8 +243,6 @@ async def test_no_key_is_in_a_history_or_in_an_answer(rig: GatewayRig) -> None:
 
 async def test_links_lead_to_temporals_ui_only_where_it_is_known(rig: GatewayRig) -> None:
     key = TurnKey("main", "s", "t")
-    known = dataclasses.replace(
-        rig.deps, settings=rig.deps.settings.model_copy(update={"temporal_ui": "https://t.example/"})
-    )
+    known = dataclasses.replace(rig.deps, settings=replace(rig.deps.settings, temporal_ui="https://t.example/"))
     assert rig.deps.temporal_link(key) == ""
     assert known.temporal_link(key) == "https://t.example/namespaces/default/workflows/turn%2Fmain%2Fs%2Ft"

@@ -10,6 +10,7 @@ from temporalio.client import Client
 from turn_fixtures import ApprovalPolicy, Ledger, pay_tool
 
 from signoff.contracts.ids import TurnKey
+from signoff.formats.replace import replace
 from signoff.registry.catalog import Catalog
 from signoff.store.store import Store
 
@@ -29,8 +30,8 @@ def catalog(ledger: Ledger) -> Catalog:
     free = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
     return call_catalog(
         ledger,
-        refund_tool(RULES.model_copy(update=_LONG), name="lasting", timeout=YEARS),
-        pay_tool(ledger, free.model_copy(update=_LONG), name="wire"),
+        refund_tool(replace(RULES, **_LONG), name="lasting", timeout=YEARS),
+        pay_tool(ledger, replace(free, **_LONG), name="wire"),
         refund_tool(ApprovalPolicy(grant_ttl=1.0), name="fleeting"),
     )
 

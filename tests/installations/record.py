@@ -13,6 +13,7 @@ writes `tests/installations/<version>/`. What a released version recorded is nev
 """
 
 import asyncio
+import dataclasses
 import gzip
 import json
 import socket
@@ -21,7 +22,6 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -43,6 +43,7 @@ from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.names import ENGINE, VERSION
 from signoff.contracts.turn import TurnView
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.subscription_sections import EventHandler
@@ -62,8 +63,8 @@ SERVER, STORE, TURNS, KEYS = "temporal.db", "signoff.db", "turns.json", "signing
 _RETENTION_DAYS = int(YEARS / 86_400)
 """The server keeps what has ended for as long as there are versions."""
 # A policy has people asked for a year at most; copied, it is not looked at again.
-_LONG = ApprovalPolicy().model_copy(update={"timeout": YEARS})
-_TWICE = ApprovalPolicy(quorum=2).model_copy(update={"timeout": YEARS})
+_LONG = replace(ApprovalPolicy(), timeout=YEARS)
+_TWICE = replace(ApprovalPolicy(quorum=2), timeout=YEARS)
 _NAMES = ("pay", "edit", "gone", "lost", "twice")
 _HOLD = "hold"
 SESSION = "talk"
@@ -124,7 +125,7 @@ async def installation(
             given = catalog(ledger)
             every = {tool.name: tool for tool in (*given.tools(), *own_tools(ledger), task_tool(server))}
             return catalog_of(
-                [replace(tool, site=HOST) for tool in every.values()],
+                [dataclasses.replace(tool, site=HOST) for tool in every.values()],
                 actors=[*given.actors.values()],
                 people=PEOPLE,
                 mcp_servers=[server],
@@ -185,7 +186,7 @@ async def play(folder: Path, keys: PrivateKeys) -> dict[str, dict[str, str]]:
     """Plays all on a server and a store in `folder` and keeps both; returns the workflow id of each."""
     options = ServerOptions(folder / SERVER, port=free_port(), ui_port=None, retention_days=_RETENTION_DAYS)
     async with run_server(options) as server, open_store(f"sqlite:///{folder / STORE}") as store:
-        converter = replace(DATA_CONVERTER, failure_converter_class=_Traceless)
+        converter = dataclasses.replace(DATA_CONVERTER, failure_converter_class=_Traceless)
         client = await Client.connect(server.address, identity="recorder", data_converter=converter)
         async with installation(client, store, keys, folder) as (agent, upstream):
             played = await _play(agent, upstream)

@@ -9,6 +9,7 @@ from tables import table
 from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.ids import is_id
 from signoff.contracts.person import Delegation, Person
+from signoff.formats.replace import replace
 from signoff.people.claims import ClaimsDirectory, ClaimsMapping, login_from_claims
 from signoff.people.directory import Directory, FixedDirectory
 from signoff.people.login import id_from_login
@@ -166,7 +167,7 @@ def test_a_mapping_names_roles_that_can_be(wrong: dict[str, Any]) -> None:
 
 
 OTHER_ANA = Person(id="ana", tenant="acme", identities={"oidc": (f"{ISSUER}#42",), "email": ("bo@example.com",)})
-BY_CLAIM = MAPPING.model_copy(update={"tenant_claim": "org"})
+BY_CLAIM = replace(MAPPING, tenant_claim="org")
 
 
 @pytest.fixture
@@ -179,7 +180,7 @@ def test_a_login_is_matched_to_people_of_the_tenant_that_its_claim_names_alone(t
     assert two_tenants.admit(claims("42", org="main")) is ANA
     assert two_tenants.admit(claims("42", org="acme")) is OTHER_ANA
     assert two_tenants.admit(mailed("bo@example.com", org="main")) is BO
-    without_login = OTHER_ANA.model_copy(update={"identities": {"email": ("cy@example.com",)}})
+    without_login = replace(OTHER_ANA, identities={"email": ("cy@example.com",)})
     assert refusal(ClaimsDirectory(FixedDirectory([without_login]), BY_CLAIM), mailed("cy@example.com", org="main"))
     made = two_tenants.admit(claims(groups=["fin"], org="acme"))
     assert (made.tenant, two_tenants.find(made.id, "acme"), two_tenants.find(made.id)) == ("acme", made, None)
@@ -205,7 +206,7 @@ def test_a_claim_that_names_no_known_tenant_is_refused(two_tenants: ClaimsDirect
 
 
 def test_values_of_the_claim_may_mean_tenants_and_then_no_other_value_does() -> None:
-    mapping = BY_CLAIM.model_copy(update={"tenants": {"9f1c": "acme", "77": "new"}})
+    mapping = replace(BY_CLAIM, tenants={"9f1c": "acme", "77": "new"})
     directory = ClaimsDirectory(FixedDirectory([ANA, BO, OTHER_ANA]), mapping)
     assert directory.admit(claims("42", org="9f1c")) is OTHER_ANA
     assert directory.admit(claims(groups=["fin"], org="77")).tenant == "new"

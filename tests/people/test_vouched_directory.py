@@ -4,6 +4,7 @@ from typing import Any
 from tables import table
 
 from signoff.contracts.person import Delegation, Person
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import Directory, FixedDirectory
 from signoff.people.login import id_from_login
@@ -40,9 +41,9 @@ def test_what_the_gateway_signed_counts_until_it_is_over() -> None:
 @table(
     "change",
     [
-        {"person": CY.model_copy(update={"roles": ("finance", "admin")})},
-        {"person": CY.model_copy(update={"tenant": "acme"})},
-        {"person": CY.model_copy(update={"name": "Ana"})},
+        {"person": replace(CY, roles=("finance", "admin"))},
+        {"person": replace(CY, tenant="acme")},
+        {"person": replace(CY, name="Ana")},
         {"names": ()},
         {"until": NOW + 2 * WEEK},
         {"seen_at": NOW + timedelta(days=1)},
@@ -52,7 +53,7 @@ def test_what_the_gateway_signed_counts_until_it_is_over() -> None:
     ],
 )
 def test_a_row_that_was_changed_counts_for_nobody(change: dict[str, Any]) -> None:
-    assert why(vouched().model_copy(update=change)) == "not signed by the gateway"
+    assert why(replace(vouched(), **change)) == "not signed by the gateway"
 
 
 def test_other_keys_and_retired_ones_sign_nobody() -> None:
@@ -63,18 +64,18 @@ def test_other_keys_and_retired_ones_sign_nobody() -> None:
     signer = Signer(PrivateKeys(keys=(key,)))
     row = vouch(signer, CY, names=(), now=NOW, lifetime=WEEK)
     for retired, found in ((NOW, "not signed by the gateway"), (NOW + timedelta(hours=1), "")):
-        verifier = Verifier((key.public_half().model_copy(update={"retired_at": retired}),))
+        verifier = Verifier((replace(key.public_half(), retired_at=retired),))
         assert why(row, verifier=verifier) == found
 
 
 @table(
     "person",
     [
-        CY.model_copy(update={"id": "ana"}),
-        CY.model_copy(update={"identities": {}}),
-        CY.model_copy(update={"identities": {"oidc": (LOGIN, "https://login.example.com#8")}}),
-        CY.model_copy(update={"active": False}),
-        CY.model_copy(update={"delegations": ANA.delegations}),
+        replace(CY, id="ana"),
+        replace(CY, identities={}),
+        replace(CY, identities={"oidc": (LOGIN, "https://login.example.com#8")}),
+        replace(CY, active=False),
+        replace(CY, delegations=ANA.delegations),
     ],
 )
 def test_what_no_login_says_counts_for_nobody(person: Person) -> None:
@@ -94,7 +95,7 @@ def test_what_no_login_says_counts_for_nobody(person: Person) -> None:
 )
 def test_who_is_declared_is_what_the_declaration_says(declared: Person) -> None:
     assert why(vouched(), declared) == "this person is declared"
-    assert why(vouched(), declared.model_copy(update={"tenant": "acme"})) == ""
+    assert why(vouched(), replace(declared, tenant="acme")) == ""
 
 
 def test_the_directory_knows_them_beside_those_declared() -> None:

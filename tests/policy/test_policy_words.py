@@ -11,6 +11,7 @@ from signoff.contracts.approval import AppliedTerm, ApproverGroup
 from signoff.contracts.call import REQUIRES_APPROVAL, RuleReference
 from signoff.contracts.errors import ConfigError
 from signoff.formats.durations import seconds
+from signoff.formats.replace import replace
 from signoff.policy.answer import EngineAnswer
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.cases import PolicyCase, read_case, run_cases
@@ -298,7 +299,7 @@ def test_rules_are_judged_strictest_first() -> None:
     hashes = {compile_rules(rules[:count]).hash for count in range(len(rules) + 1)}
     assert len(hashes) == 5
     assert found.hash == compile_rules(rules).hash
-    other = [rules[0], rules[1].model_copy(update={"reason": "s"}), *rules[2:]]
+    other = [rules[0], replace(rules[1], reason="s"), *rules[2:]]
     assert compile_rules(other).hash != found.hash
     assert found.evaluators == compiled().evaluators
 

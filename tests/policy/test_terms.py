@@ -1,4 +1,4 @@
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import pytest
@@ -7,6 +7,7 @@ from tables import table
 
 from signoff.contracts.approval import AppliedTerm, ApproverGroup
 from signoff.contracts.errors import ConfigError
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, Term, TermRule
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.handler_verdict import HandlerVerdict, apply_handler_verdict, read_answer
@@ -43,9 +44,9 @@ def test_what_cannot_be_known_to_be_false_applies(when: str) -> None:
 def test_engines_that_differ_apply_a_term() -> None:
     judge = policy(LARGE)
     name = "terms.0.when"
-    wrong = replace(judge.expressions[name], second=second_program("args.count > 1"))
+    wrong = dataclasses.replace(judge.expressions[name], second=second_program("args.count > 1"))
     assert on(judge, count=2).quorum == 1
-    assert on(replace(judge, expressions={name: wrong}), count=2).quorum == 2
+    assert on(dataclasses.replace(judge, expressions={name: wrong}), count=2).quorum == 2
 
 
 def test_data_that_cannot_be_read_apply_every_term() -> None:
@@ -210,7 +211,7 @@ def test_terms_exceed_a_question_that_asked_for_less(more: dict[str, Any], asks_
 def test_a_term_that_adds_a_group_leaves_the_policy_as_many_people_as_it_asked_for() -> None:
     """Beside the two of finance comes one of legal: one of each would be less than the policy wanted."""
     terms = on(policy(LEGAL, quorum=2), currency="USD")
-    assert terms.groups == (FINANCE.model_copy(update={"quorum": 2}), COUNSEL)
+    assert terms.groups == (replace(FINANCE, quorum=2), COUNSEL)
     assert terms.quorum == 3
 
 
@@ -229,7 +230,7 @@ def test_a_term_that_adds_a_group_leaves_the_groups_of_the_policy() -> None:
         ((COUNSEL, FINANCE), False),
         ((FINANCE,), True),
         ((FINANCE, ApproverGroup(of=("role:ops",))), True),
-        ((FINANCE, COUNSEL.model_copy(update={"quorum": 2})), True),
+        ((FINANCE, replace(COUNSEL, quorum=2)), True),
     ],
     ids=["the-same", "in-another-order", "one-is-new", "another-one", "of-other-size"],
 )

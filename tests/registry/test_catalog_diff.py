@@ -10,6 +10,7 @@ from tables import table
 
 from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.person import Person
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import build_catalog
 from signoff.registry.catalog_diff import CatalogDiff, catalog_diff
@@ -85,7 +86,7 @@ def test_a_tools_change_says_which_fields_and_whether_approvals_hold(
         ({"actors": [*BASE["actors"], an_actor("third")]}, "+ actor `third`"),
         ({"actors": [BASE["actors"][0], an_actor("other", limits=TurnLimits(calls=3))]}, "~ actor `other`: limits"),
         ({"policies": RULES[:1]}, "- policy `b`"),
-        ({"policies": [RULES[0], RULES[1].model_copy(update={"reason": "x"})]}, "~ policy `b`: reason"),
+        ({"policies": [RULES[0], replace(RULES[1], reason="x")]}, "~ policy `b`: reason"),
         ({"policies": RULES[::-1]}, "~ setting `order_of_policies`"),
         ({"default_approvers": ("role:x",)}, "~ setting `default_approvers`"),
         ({"part_types": ["invoice"]}, "~ setting `part_types`"),

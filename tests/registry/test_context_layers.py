@@ -13,6 +13,7 @@ from signoff.contracts.call import CallContext
 from signoff.contracts.errors import ConfigError, Refused
 from signoff.contracts.person import Person
 from signoff.contracts.updates import apply_updates
+from signoff.formats.replace import replace
 from signoff.people.directory import FixedDirectory, principal_of, turn_context
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog, build_catalog
@@ -54,7 +55,7 @@ def layered_text(
     (tool,) = catalog.tools()
     wishes = {"city": "Porto"}, dict(wished or {})
     taken = accept_updates(tool, catalog.scopes["desk"], catalog.fields, ctx, *wishes).updates
-    ctx = ctx.model_copy(update={"extra": apply_updates(taken, asked)})
+    ctx = replace(ctx, extra=apply_updates(taken, asked))
     seen = context_mapping(ctx, catalog.fields)
     known = {name: seen["user"][name] for name in ("id", "person_id", "name", "tier", "roles", "locale")}
     proposed = {"amount": 20} | dict(args or {})

@@ -16,6 +16,7 @@ from signoff.contracts.call import PERMISSION_RULE, CallCode, RuleReference
 from signoff.contracts.errors import RegistrationError
 from signoff.contracts.usage import UsageLimit
 from signoff.formats.json_schema import SchemaProblem
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.compiled_policy import RulesVerdict
 from signoff.registry.actor import Surface
@@ -382,7 +383,7 @@ def test_what_is_missing_is_told_with_the_tool_it_is_missing_for() -> None:
 def test_a_permission_is_asked_for_and_refused_in_words() -> None:
     tool = a_tool(check_permissions=asked)
     message = "nobody has asked whether `book_flight` is permitted"
-    assert ruled(tool) == summary("refused", "permission", message, tool).model_copy(update={"awaits_permission": True})
+    assert ruled(tool) == replace(summary("refused", "permission", message, tool), awaits_permission=True)
     why = "Permission denied: not yours"
     denied = ruled(tool, permission=Permission.deny("not yours"))
     assert denied == denied_decision(a_call(), "permission", why, tool)

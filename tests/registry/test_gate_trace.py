@@ -7,6 +7,7 @@ from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.limits import MAX_CALLS
+from signoff.formats.replace import replace
 from signoff.registry.catalog import build_catalog
 from signoff.registry.gates.gate_trace import GateTraceEntry, gate_trace
 from signoff.registry.gates.local_decision import GateName, LocalGateDecision
@@ -59,7 +60,7 @@ def test_what_the_last_gate_decides_is_told_with_the_rule(tool: Tool, words: str
     assert entries[-1] == GateTraceEntry("approval", "decides", f"{words}{decision.verdict.why}")
     # Without a word of the policy's nothing hangs behind.
     assert decision.verdict.why != ""
-    bare = gate_trace(decision.model_copy(update={"verdict": None}), with_arguments=True)
+    bare = gate_trace(replace(decision, verdict=None), with_arguments=True)
     assert bare[-1].words == words.removesuffix(": ")
 
 

@@ -22,6 +22,7 @@ from signoff.contracts.limits import ARGUMENTS_BYTES, MAX_CALLS, MAX_CALLS_PER_T
 from signoff.contracts.message import CallPart
 from signoff.formats.bounds import SEND_IN_PARTS
 from signoff.formats.json_schema import SchemaProblem
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import ExternalAgent
 from signoff.registry.catalog import Catalog, build_catalog
@@ -180,9 +181,7 @@ def test_a_policy_that_denies() -> None:
     tool = a_tool(requires_approval=ApprovalPolicy(deny_if="args.totalCost > 100.0"))
     gate_decision = judged(catalog(tool))
     why = gate_decision.verdict.why
-    assert gate_decision == denied_decision(proposed(), "approval", why, tool).model_copy(
-        update={"verdict": gate_decision.verdict}
-    )
+    assert gate_decision == replace(denied_decision(proposed(), "approval", why, tool), verdict=gate_decision.verdict)
     assert gate_decision.verdict.verdict == "deny"
 
 

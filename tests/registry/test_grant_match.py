@@ -15,6 +15,7 @@ from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.limits import MAX_REMEMBERED_USES
 from signoff.contracts.names import PEER
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import ExternalAgent
@@ -301,9 +302,9 @@ def test_an_approval_has_to_hold_today_and_a_denial_has_not(fields: dict[str, An
 def test_no_approval_applies_where_each_call_is_asked_about(rule: RuleReference) -> None:
     found = judged()
     assert found.verdict is not None
-    doubted = found.model_copy(update={"verdict": dataclasses.replace(found.verdict, rule=rule)})
+    doubted = replace(found, verdict=dataclasses.replace(found.verdict, rule=rule))
     assert not applies(doubted, grant(found, like_rule=rule))
-    assert not applies(found.model_copy(update={"verdict": None}), grant(found))
+    assert not applies(replace(found, verdict=None), grant(found))
 
 
 def test_arguments_without_a_canonical_form_are_like_no_others() -> None:
@@ -346,9 +347,9 @@ def test_people_are_those_of_the_tenant_of_the_call() -> None:
 def test_a_grant_answers_only_where_people_would_be_asked() -> None:
     found = judged()
     given = grant(found)
-    assert not applies(found.model_copy(update={"kind": "run"}), given)
-    assert not applies(found.model_copy(update={"kind": "settled"}), given)
-    assert not applies(found.model_copy(update={"tool": None}), given)
+    assert not applies(replace(found, kind="run"), given)
+    assert not applies(replace(found, kind="settled"), given)
+    assert not applies(replace(found, tool=None), given)
     forgets = judged(True)
     assert not applies(forgets, grant(forgets), True)
 
@@ -360,7 +361,7 @@ def test_the_steps_of_a_grant_are_those_of_its_predicate() -> None:
     dear = grant(found, like_exact="", like_where="args.totalCost < 500.0 && args.flight.startsWith('TP')")
     assert 0 < matcher.steps(cheap, found, GOOD) < matcher.steps(dear, found, GOOD)
     assert matcher.steps(grant(found), found, GOOD) == 0
-    assert matcher.steps(cheap, found.model_copy(update={"tool": None}), GOOD) == 0
+    assert matcher.steps(cheap, replace(found, tool=None), GOOD) == 0
     assert matcher.steps(grant(found, like_where="args.seats < 5.0"), found, GOOD) == 0
 
 

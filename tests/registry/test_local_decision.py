@@ -4,6 +4,7 @@ from registry_kit import a_call, a_tool
 
 from signoff.contracts.activity_messages import GateDecision
 from signoff.contracts.call import ToolDenied
+from signoff.formats.replace import replace
 from signoff.registry.gates.local_decision import LocalGateDecision, denied_decision, settled_decision
 
 TOOL = a_tool()
@@ -40,7 +41,7 @@ def test_an_outcome_is_told_in_other_words_and_a_denial_is_not() -> None:
     found = settled_decision(a_call(), "usage", "not_available", "used up", TOOL)
     reworded = found.reword("used up today")
     assert reworded.message == "used up today"
-    assert reworded.outcome.model_copy(update={"value": found.outcome.value}) == found.outcome
+    assert replace(reworded.outcome, value=found.outcome.value) == found.outcome
     denied = denied_decision(a_call(), "approval", "no", TOOL)
     assert denied.reword("yes") is denied
     waits = LocalGateDecision(call="c1.1", kind="ask", tool=TOOL)

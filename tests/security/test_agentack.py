@@ -24,6 +24,7 @@ from signoff.audit.record import Record
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.tool_context import ToolContext
 from signoff.store.store import open_store
@@ -289,5 +290,5 @@ async def test_a_record_that_is_not_whole_is_no_evidence(rig: GatewayRig) -> Non
     records = await ended(rig, await approved(rig))
     for data, words in (('{"too_long":40000,"sha256":"00"}', "too long"), ("[]", "was changed")):
         with pytest.raises(Refused, match=words):
-            trace([records[0].model_copy(update={"data": data})])
+            trace([replace(records[0], data=data)])
     assert trace([]) == []

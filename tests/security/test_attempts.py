@@ -23,6 +23,7 @@ from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.engine.turn_client import execute_update
+from signoff.formats.replace import replace
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.testing.questions import answer as store_answer
@@ -93,12 +94,12 @@ def _later(request: ApprovalRequest) -> datetime:
 ATTEMPTS: dict[str, tuple[str, Callable[[ApprovalRequest], Decision]]] = {
     "forged: unsigned": ("assurance", answer),
     "forged: by another key": ("assurance", lambda r: FOREIGN.sign_decision(answer(r))),
-    "forged: another author": ("assurance", lambda r: signed(r).model_copy(update={"subject": "bo"})),
+    "forged: another author": ("assurance", lambda r: replace(signed(r), subject="bo")),
     "forged: a no made a yes": (
-        "assurance", lambda r: signed(r, verdict="denied").model_copy(update={"verdict": "approved"})
+        "assurance", lambda r: replace(signed(r, verdict="denied"), verdict="approved")
     ),
     "replayed: another request's, renamed": (
-        "assurance", lambda r: signed(r, approval_id="main.x.y.c1.1").model_copy(update={"approval_id": r.id})
+        "assurance", lambda r: replace(signed(r, approval_id="main.x.y.c1.1"), approval_id=r.id)
     ),
     "replayed: another request's, as it was": ("unknown", lambda r: signed(r, approval_id="main.x.y.c1.1")),
     "late": ("assurance", lambda r: signed(r, received_at=_later(r))),

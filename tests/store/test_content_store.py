@@ -10,6 +10,7 @@ from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.limits import INLINE_BYTES
+from signoff.formats.replace import replace
 from signoff.store.content_store import fetch_in, keep, load, load_in, to_content
 from signoff.store.store import Store
 from signoff.store.tables import BLOBS
@@ -66,7 +67,7 @@ async def test_a_blob_is_of_its_own_session_alone(store: Store, other: SessionKe
     content = await to_content(store, "x" * (INLINE_BYTES + 1), HERE)
     ref = content.blob
     assert ref is not None
-    unsealed = ref.model_copy(update={"seal": ""})
+    unsealed = replace(ref, seal="")
     for found, place in ((ref, other), (unsealed, HERE)):
         with pytest.raises(StoreUnavailable, match="is not in this store"):
             await load_in(store, Content(blob=found), place)

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from signoff.contracts.content import Content
+from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import parse_tenant_limits
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow, NewDelivery, Reported, delivery_token
 from signoff.store.store import Store, open_store
@@ -304,10 +305,10 @@ async def test_a_reminder_counts_once_and_brings_what_the_request_is_now(store: 
     now = await read(deliveries, row.token)
     assert (now.request.reminded, now.request.expires_at) == (1, extended)
     await deliveries.record_reminder(row.token)
-    assert await deliveries.remind(later.model_copy(update={"reminded": 2})) == 1
+    assert await deliveries.remind(replace(later, reminded=2)) == 1
     assert await deliveries.remind(a_request(reminded=1)) == 0
     assert await deliveries.renew(a_request(escalated=True)) == 0
-    assert (await read(deliveries, row.token)).request == later.model_copy(update={"reminded": 2})
+    assert (await read(deliveries, row.token)).request == replace(later, reminded=2)
 
 
 async def test_a_reminder_that_fails_leaves_its_card(store: Store) -> None:
@@ -380,7 +381,7 @@ async def test_cards_outlive_the_process(sqlite_url: str) -> None:
 
 async def test_a_tenant_with_thousands_of_cards_keeps_no_other_waiting(store: Store) -> None:
     deliveries = DeliveryQueue(store)
-    noisy = a_request().model_copy(update={"id": "acme.s.t.c1.1", "tenant": "acme"})
+    noisy = replace(a_request(), id="acme.s.t.c1.1", tenant="acme")
     await deliveries.plan([a_card(f"p{number}", request=noisy) for number in range(2_000)])
     await deliveries.plan([a_card(f"q{number}") for number in range(3)])
     first = await deliveries.claim_due(20, ON)

@@ -12,6 +12,7 @@ from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant, GrantScope
+from signoff.formats.replace import replace
 from signoff.store.claim_conditions import add_restoration
 from signoff.store.freezes import Freezes
 from signoff.store.grants import Grants, write_grant
@@ -47,7 +48,7 @@ async def written(store: Store, grant_id: str = "g1", **fields: Any) -> Grant:
 
 
 async def test_what_was_written_is_found_again(store: Store) -> None:
-    like = LIKE.model_copy(update={"session": "s", "where": "", "exact": "e" * 64})
+    like = replace(LIKE, session="s", where="", exact="e" * 64)
     grant = await written(store, like=like, people=("ana", "bo"), reason="yearly", seconds=60, uses=3)
     assert (grant.like, grant.people, grant.reason, grant.uses, grant.uses_left) == (
         like,
@@ -184,7 +185,7 @@ async def test_an_unknown_grant_lets_nothing_through(store: Store) -> None:
 async def test_a_restored_store_approves_nothing_in_advance(store: Store) -> None:
     await written(store, "g1", uses=1)
     await written(store, "g2", verdict="denied")
-    await written(store, "g3", like=LIKE.model_copy(update={"tenant": "acme"}))
+    await written(store, "g3", like=replace(LIKE, tenant="acme"))
     done = await store.run(lambda connection: add_restoration(connection, by="an operator"))
     assert done.grants == {"main": 1, "acme": 1}
     began = done.at + timedelta(seconds=1)

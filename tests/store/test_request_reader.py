@@ -16,6 +16,7 @@ from signoff.contracts.call import CallContext
 from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import INLINE_BYTES
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.store.questions.questions import Questions
@@ -155,7 +156,7 @@ async def test_another_tools_declaration_is_not_shown(store: Store) -> None:
 async def test_a_requester_whom_the_gateway_did_not_sign_for_is_not_shown(
     store: Store, change_of: dict[str, Any]
 ) -> None:
-    asked = await put(store, user=ASKER.model_copy(update=change_of))
+    asked = await put(store, user=replace(ASKER, **change_of))
     assert await refuses(store)
     assert await refuses(store, development=True)
     assert await refuses(store, approval=asked.id, verifier=Verifier())

@@ -15,6 +15,7 @@ from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.errors import Refused, StoreUnavailable
 from signoff.contracts.ids import SessionKey
+from signoff.formats.replace import replace
 from signoff.store.store import Store, open_store, preview
 from signoff.store.tickets import Claim, ticket_key
 
@@ -155,7 +156,7 @@ async def test_only_what_was_begun_can_have_come_to_nothing(store: Store) -> Non
 async def test_a_slow_claimer_is_believed_after_all(store: Store) -> None:
     await store.claim(KEY, **WHO)
     await store.void_claimed(KEY)
-    unknown = BOOKED.model_copy(update={"code": "in_doubt"})
+    unknown = replace(BOOKED, code="in_doubt")
     assert await store.record(KEY, unknown) == unknown
     assert await store.claim(KEY, **WHO) == Claim(kind="undone")
     assert await store.record(KEY, BOOKED) == BOOKED
@@ -171,12 +172,12 @@ async def test_claim_against_void_has_one_winner(store: Store) -> None:
 
 
 async def test_who_finds_out_later_is_believed(store: Store) -> None:
-    unknown = BOOKED.model_copy(update={"code": "in_doubt"})
+    unknown = replace(BOOKED, code="in_doubt")
     await store.claim(KEY, **WHO)
     assert await store.record(KEY, unknown) == unknown
-    assert await store.record(KEY, unknown.model_copy(update={"note": "still"})) == unknown
+    assert await store.record(KEY, replace(unknown, note="still")) == unknown
     assert await store.record(KEY, BOOKED) == BOOKED
-    assert await store.record(KEY, BOOKED.model_copy(update={"note": "twice"})) == BOOKED
+    assert await store.record(KEY, replace(BOOKED, note="twice")) == BOOKED
     assert await store.record(KEY, unknown) == BOOKED
     assert await store.claim(KEY, **WHO) == Claim(kind="done", outcome=BOOKED)
 

@@ -7,6 +7,7 @@ from tables import table
 from signoff.approvals.request_state import ENDINGS
 from signoff.contracts.approval import Ending
 from signoff.contracts.receipt import Receipt
+from signoff.formats.replace import replace
 from signoff.testing.builders import a_request
 from signoff.texts.catalogue import ENGLISH, language_codes, text
 from signoff.texts.endings import reason_words, receipt_words
@@ -22,9 +23,7 @@ def test_a_receipt_that_does_not_say_how_it_ended_is_still_a_sentence(state: str
     receipt = Receipt(status="refused", code="already_decided", state=state)
     formatter = Formatter(language, UTC, NOW)
     assert receipt_words(receipt, formatter) == text("receipt.unavailable", language, why="")
-    assert "the turn has ended" in receipt_words(
-        receipt.model_copy(update={"message": "the turn has ended"}), formatter
-    )
+    assert "the turn has ended" in receipt_words(replace(receipt, message="the turn has ended"), formatter)
 
 
 @table("language", sorted(set(language_codes()) - {ENGLISH}))
@@ -35,11 +34,11 @@ def test_the_reason_of_a_withdrawal_is_translated_where_it_is_ours(ended_as: End
     assert reason_words(gone, ENGLISH) == reason
     assert reason_words(gone, language) not in (reason, "")
     for words in (reason, "is required", "every line is required", f"{reason} "):
-        theirs = gone.model_copy(update={"reason": words, "decided_by": "ana"})
+        theirs = replace(gone, reason=words, decided_by="ana")
         assert reason_words(theirs, language) == words
     for words in ("is required", f"{reason}; {reason}", f"every line {reason}", "frozen: drill", ""):
-        assert reason_words(gone.model_copy(update={"reason": words}), language) == words
-    unsaid = gone.model_copy(update={"ended_as": None})
+        assert reason_words(replace(gone, reason=words), language) == words
+    unsaid = replace(gone, ended_as=None)
     assert reason_words(unsaid, language) == reason
-    denied = gone.model_copy(update={"state": "denied"})
+    denied = replace(gone, state="denied")
     assert reason_words(denied, language) == reason

@@ -9,6 +9,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.testing import a_decision
 from signoff.workflows.activity_inputs import permit
 
@@ -35,7 +36,7 @@ def test_a_permit_takes_along_what_nobody_signed_and_nothing_that_the_store_has(
         rule=REQUIRES_APPROVAL,
     )  # fmt: skip
     made = permit(CTX, CALL, RULING, request, (signed, raw))
-    bare = raw.model_copy(update={"approval_id": ""})
+    bare = replace(raw, approval_id="")
     assert (made.kind, made.revision, made.decisions, made.doubts) == ("approved", 3, (bare,), (raw,))
     assert (made.digest, made.grant, made.override) == (RULING.digest, "g", "o")
     assert (made.approval_id, made.rule, made.policy_hash) == ("", None, "")

@@ -18,6 +18,7 @@ from signoff.contracts.person import Principal
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnInput, TurnResult
 from signoff.engine.turn_client import TurnClient
+from signoff.formats.replace import replace
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store, open_store
 from signoff.store.tickets import ticket_key
@@ -58,7 +59,7 @@ async def asked_late(signoff: TurnClient, store: Store, way: str, key: TurnKey) 
         await store.claim(ticket_key(first.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
     decision = yes(key, question_hash=question_hash(first), received_at=datetime.now(UTC))
     if way == "edited":
-        decision = decision.model_copy(update={"subject": "ana", "edited_args": EDITED})
+        decision = replace(decision, subject="ana", edited_args=EDITED)
     await answer(store, decision)
     sending = asyncio.create_task(signoff.decide(decision))
     question = await asked(store, approval, 2)

@@ -7,6 +7,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.limits import TURN_RESULT_BYTES
 from signoff.contracts.turn import TurnResult
 from signoff.contracts.updates import Updates
+from signoff.formats.replace import replace
 from signoff.workflows.result_size import bound_result, json_size
 
 EURO = "€"
@@ -57,7 +58,7 @@ def test_values_and_words_go_where_that_is_not_enough() -> None:
     first, second, third = found.calls[:3]
     assert (first.code, first.note, first.left_out) == ("denied", "", ("value", "note"))
     assert first.value.inline == "[left out: the turn's result would be too large]"
-    assert first.denied == denied.model_copy(update={"reason": ""})
+    assert first.denied == replace(denied, reason="")
     assert second == calls[1]
     assert third.left_out == ("structured", "value")
     assert found.calls[-1].value == calls[-1].value

@@ -16,6 +16,7 @@ from signoff.contracts.limits import SESSION_UPDATES_BYTES
 from signoff.contracts.session_messages import SessionInput, TurnReport
 from signoff.contracts.turn import TurnInput
 from signoff.contracts.updates import NO_UPDATES, Updates
+from signoff.formats.replace import replace
 from signoff.workflows.context_updates import AppliedUpdates, ContextUpdates
 from signoff.workflows.conversation import Conversation
 from signoff.workflows.outcomes import fallback_outcome
@@ -80,8 +81,11 @@ def test_what_would_be_too_much_fails_whoever_ended_first(order: tuple[str, ...]
 
 def test_a_call_that_failed_keeps_its_words_where_its_changes_are_too_much() -> None:
     updating = ContextUpdates(turn())
-    failed = outcome("c1.1", {"a": "x" * SESSION_UPDATES_BYTES}).model_copy(
-        update={"code": "execution_failed", "value": Content(inline="sold out"), "note": "Read on."}
+    failed = replace(
+        outcome("c1.1", {"a": "x" * SESSION_UPDATES_BYTES}),
+        code="execution_failed",
+        value=Content(inline="sold out"),
+        note="Read on.",
     )
     [result] = updating.apply([failed]).outcomes
     assert (result.code, result.gate, result.value.inline, result.updates) == (
@@ -97,7 +101,7 @@ def test_a_call_that_failed_keeps_its_words_where_its_changes_are_too_much() -> 
 
 
 def test_what_a_call_and_its_fallbacks_changed_is_merged_in_their_order() -> None:
-    first = outcome("c1.1", {"city": "Porto", "seat": "1A"}).model_copy(update={"code": "execution_failed"})
+    first = replace(outcome("c1.1", {"city": "Porto", "seat": "1A"}), code="execution_failed")
     second = outcome("c1.1-1", {"city": "Faro"}, project="x")
     found = fallback_outcome(first, [second])
     assert (found.call, found.code) == ("c1.1", "ok")

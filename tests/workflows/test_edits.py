@@ -18,6 +18,7 @@ from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.formats.json_schema import SchemaProblem
+from signoff.formats.replace import replace
 from signoff.people.directory import development_directory
 from signoff.registry.hooks import Correction
 from signoff.store.questions.request_lists import RequestLists
@@ -74,7 +75,7 @@ async def test_an_edit_that_cannot_be_judged_is_refused_and_its_turn_waits_on(
             while (await turns.events(key)).count("MARKER_RECORDED") < 2:
                 await asyncio.sleep(0.05)
         store.away = False
-        await turns.signoff.decide(answer.model_copy(update={"delivery_id": "again"}))
+        await turns.signoff.decide(replace(answer, delivery_id="again"))
         result = await turns.signoff.result(key)
     assert [call.code for call in result.calls] == ["ok"]
     assert [row[1] for row in ledger.rows] == [{"amount": 380, "to": "Ana"}]

@@ -9,6 +9,7 @@ from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE, SESSION_WINDOW_TURNS
 from signoff.contracts.message import user_message
 from signoff.contracts.session_messages import FollowUp, LateResult, MailboxMessage, SessionInput, TurnReport
 from signoff.contracts.turn import TurnError, TurnInput
+from signoff.formats.replace import replace
 from signoff.workflows.conversation import Conversation
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -67,12 +68,12 @@ def test_each_outcome_has_room_whatever_else_comes() -> None:
     assert talk.inject((other.model_dump(mode="json"),), NOW).status == "accepted"
     assert _begin(talk).may_leave == 0
     _end(talk, "first-2")
-    refused = talk.inject((other.model_copy(update={"id": "again"}).model_dump(mode="json"),), NOW)
+    refused = talk.inject((replace(other, id="again").model_dump(mode="json"),), NOW)
     assert (refused.status, refused.code) == ("refused", "full")
     for number in range(1, MAX_TURNS_PER_MESSAGE - 1):
         assert _outcome(talk, "first", number)[0] == "accepted"
         turn = _begin(talk)
-        assert turn.messages[-1] == user_message("paid").model_copy(update={"late": True})
+        assert turn.messages[-1] == replace(user_message("paid"), late=True)
         _end(talk, turn.turn_id)
     assert _outcome(talk, "first", MAX_TURNS_PER_MESSAGE)[0] == "refused"
 

@@ -9,6 +9,7 @@ from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
 from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallContext
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.people.directory import DevelopmentDirectory, FixedDirectory, principal_of
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.cel_context import context_mapping
@@ -118,7 +119,7 @@ async def test_no_rule_runs_a_call_for_an_account_that_is_somebody_elses_by_now(
     script = [calls(("pay", {"amount": 20})), respond("done")]
     people = DevelopmentDirectory(KNOWN)
     async with running_turns(client, store, task_queue, catalog_of([tool]), script, people=people) as turns:
-        key = await turns.start(principal=ASKER.model_copy(update={"person_id": "bo"}))
+        key = await turns.start(principal=replace(ASKER, person_id="bo"))
         await turns.waiting(key)
         assert ledger.rows == []
         await turns.signoff.decide(yes(key, subject="cy"))

@@ -16,6 +16,7 @@ from signoff.contracts.activity_messages import GateTask
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
+from signoff.formats.replace import replace
 from signoff.registry.gates.pipeline import GateFacts
 from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store
@@ -95,7 +96,7 @@ async def test_a_withdrawal_that_comes_before_the_completion_counts(
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         key = await turns.start()
         await asked(turns, key)
-        wish = no(key).model_copy(update={"verdict": "withdrawn"})
+        wish = replace(no(key), verdict="withdrawn")
         receipt = await held_back(turns, key, turns.signoff.withdraw(wish), held)
         result = await turns.signoff.result(key)
     assert receipt.status == "accepted"

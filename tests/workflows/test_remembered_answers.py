@@ -13,6 +13,7 @@ from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnResult
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog
 from signoff.store.freezes import Freezes
@@ -41,8 +42,7 @@ async def receipt_of(found: RunningTurns, decision: Decision) -> Receipt:
     """The turn's receipt of an answer that came by the gateway, which remembers it."""
     rows = await Questions(found.store).read(decision.approval_id)
     assert rows is not None
-    stamped = {"question_hash": question_hash(rows.latest), "received_at": datetime.now(UTC)}
-    named = decision.model_copy(update=stamped)
+    named = replace(decision, question_hash=question_hash(rows.latest), received_at=datetime.now(UTC))
     await answer(found.store, named)
     return await found.signoff.decide(named)
 
@@ -87,7 +87,7 @@ async def test_turns_that_race_for_the_last_use_run_it_once_and_ask_for_the_othe
     async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("20")
         await found.waiting(first)
-        await receipt_of(found, yes(first, remember=SMALL.model_copy(update={"uses": 1})))
+        await receipt_of(found, yes(first, remember=replace(SMALL, uses=1)))
         await ended(found, first)
         keys = await asyncio.gather(*(found.start(str(amount)) for amount in range(1, 7)))
         views = [await found.until(key, lambda view: view.result is not None or _asks(view)) for key in keys]

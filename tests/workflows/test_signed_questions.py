@@ -13,6 +13,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
@@ -86,7 +87,7 @@ async def test_an_edit_altered_on_the_way_changes_nothing(client: Client, store:
     ledger = Ledger()
     async with production(client, store, task_queue, ledger, quorum=1) as (turns, key, request):
         honest = signed(key, request, "ana", edited_args={"amount": 380})
-        receipt = await turns.signoff.decide(honest.model_copy(update={"edited_args": {"amount": 9_000}}))
+        receipt = await turns.signoff.decide(replace(honest, edited_args={"amount": 9_000}))
         after = await now(turns, key)
         await turns.signoff.cancel_turn(key)
         await turns.signoff.result(key)
@@ -121,7 +122,7 @@ async def test_the_time_in_an_answer_counts_only_with_its_signature(
         assert request.expires_at is not None
         late = signed(key, request, "ana", received_at=request.expires_at + timedelta(seconds=1))
         codes = [(await given(turns, late)).code]
-        forged = late.model_copy(update={"received_at": NOW, "delivery_id": "other"})
+        forged = replace(late, received_at=NOW, delivery_id="other")
         codes.append((await turns.signoff.decide(forged)).code)
         await turns.signoff.cancel_turn(key)
         await turns.signoff.result(key)

@@ -22,6 +22,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import development_directory
 from signoff.policy.approval_policy import RequiresApproval
@@ -78,9 +79,10 @@ class Forge:
         """A permit that holds for call `c1.1` of the forged turn, as far as an intruder can make one."""
         tool = self.turns.deps.catalog.registry.resolve("pay")
         assert tool is not None
-        ctx = CallContext(
-            actor="desk", session=self.key.session, turn=self.key.turn, tenant=self.key.tenant, user=GUEST
-        ).model_copy(update=fields.pop("ctx", {}))
+        ctx = replace(
+            CallContext(actor="desk", session=self.key.session, turn=self.key.turn, tenant=self.key.tenant, user=GUEST),
+            **fields.pop("ctx", {}),
+        )
         policy_hash = self.turns.deps.catalog.policy("pay").hash
         return a_permit(tool, args or ARGS, **{"kind": "approved", "ctx": ctx, "policy_hash": policy_hash} | fields)
 
@@ -274,7 +276,7 @@ async def test_an_automatic_permit_is_judged_by_the_policy_again(client: Client,
 
 async def test_a_tier_raised_in_the_context_lets_nothing_pass(client: Client, store: Store, task_queue: str) -> None:
     small = {"amount": 5}
-    raised = {"user": GUEST.model_copy(update={"tier": "trusted"})}
+    raised = {"user": replace(GUEST, tier="trusted")}
     async with forging(client, store, task_queue, RULE) as forge:
         reply = await forge.run(forge.permit(small, kind="auto", ctx=raised), args=small)
     assert (refused(reply) != "", reply.again) == (True, "policy")
@@ -284,7 +286,7 @@ async def test_a_tier_raised_in_the_context_lets_nothing_pass(client: Client, st
 async def test_a_turn_started_with_a_raised_tier_asks_a_person(client: Client, store: Store, task_queue: str) -> None:
     ledger = Ledger()
     script = [calls(("pay", {"amount": 5})), respond("done")]
-    trusted = GUEST.model_copy(update={"tier": "trusted"})
+    trusted = replace(GUEST, tier="trusted")
     async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, RULE)]), script) as turns:
         key = await turns.start(principal=trusted)
         await turns.waiting(key)
@@ -347,11 +349,11 @@ async def test_an_impostor_needs_what_the_gateway_signed(client: Client, store: 
     async with signed_forging(client, store, task_queue, True) as (forge, asker, decision):
         ctx = {"user": asker}
         genuine = forge.permit(decisions=(decision,), ctx=ctx)
-        raised = {"user": asker.model_copy(update={"tier": "trusted"})}
+        raised = {"user": replace(asker, tier="trusted")}
         nobody_answered = {
             "what is not signed": forge.permit(decisions=(forge.decision(),), ctx=ctx),
             "what somebody else is said to have signed": forge.permit(
-                decisions=(decision.model_copy(update={"subject": "ana"}),), ctx=ctx
+                decisions=(replace(decision, subject="ana"),), ctx=ctx
             ),
             "what is signed and lies nowhere": genuine,
         }
@@ -381,7 +383,7 @@ async def test_a_decision_copied_from_another_call_is_refused(client: Client, st
         await forge.ask("c1.2", asker)
         permit = forge.permit(decisions=(decision,), ctx={"user": asker}, call="c1.2")
         reply = await forge.run(permit, activity_id="c1.2")
-        await answer(store, decision.model_copy(update={"approval_id": yes(forge.key, "c1.2").approval_id}))
+        await answer(store, replace(decision, approval_id=yes(forge.key, "c1.2").approval_id))
         again = await forge.run(permit, activity_id="c1.2")
     assert "too few" in refused(reply)
     assert "a decision" in refused(again)

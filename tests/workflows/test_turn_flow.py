@@ -14,6 +14,7 @@ from signoff.contracts.errors import ConfigError, Conflict, NotFound
 from signoff.contracts.limits import CALLS_PER_COMPLETION, MAX_CALLS_PER_TOOL, MAX_COMPLETIONS, MAX_IDENTICAL_CALLS
 from signoff.contracts.message import user_message
 from signoff.contracts.turn import TurnInput, TurnView
+from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import parse_tenant_limits
 from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
@@ -341,7 +342,7 @@ async def test_the_same_start_twice_is_one_turn_and_other_input_a_conflict(
         await turns.signoff.result(first)
         third = await turns.signoff.start_turn(turn)
         with pytest.raises(Conflict, match="other input"):
-            await turns.signoff.start_turn(turn.model_copy(update={"messages": (user_message("other"),)}))
+            await turns.signoff.start_turn(replace(turn, messages=(user_message("other"),)))
     assert first == second == third
     assert len(asked) == 1
 

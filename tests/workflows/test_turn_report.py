@@ -10,6 +10,7 @@ from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, doubted, pay_tool,
 from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
+from signoff.formats.replace import replace
 from signoff.registry.actor import Actor
 from signoff.registry.results.tool_result import ToolResult
 from signoff.registry.tool import BypassRouting
@@ -146,7 +147,7 @@ async def test_what_a_call_took_counts_though_its_activity_was_lost(
         assert asked is not None
         ticket = ticket_key(asked.digest, 1)
         await store.claim(ticket, workflow=key.workflow_id, call="c1.1", tool="pay")
-        await store.record(ticket, FOUND.model_copy(update={"cost": cost, "duration_ms": 0}))
+        await store.record(ticket, replace(FOUND, cost=cost, duration_ms=0))
         await turns.signoff.decide(yes(key))
         result = await turns.signoff.result(key)
         await turns.replays(key)

@@ -50,6 +50,7 @@ from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.engine.turn_client import execute_update
+from signoff.formats.replace import replace
 from signoff.keys.key_files import FileVerifier, create_key, read_private, retire_key
 from signoff.keys.signatures import PrivateKey, PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory
@@ -89,7 +90,7 @@ class Keys:
 
     def signer(self, key: PrivateKey) -> Signer:
         """One that signs with this key, though it may be retired since."""
-        return Signer(PrivateKeys(keys=(key.model_copy(update={"retired_at": None}),)))
+        return Signer(PrivateKeys(keys=(replace(key, retired_at=None),)))
 
     def retired_at(self, key: PrivateKey) -> datetime | None:
         """From when on it vouches for nothing."""
@@ -197,8 +198,7 @@ class Story:
         key = self.chance.choice(self.mine) if how == "old" else self.mine[-1]
         signed = self.keys.signer(key).sign_decision(decision)
         if how == "altered":
-            other = {"subject": "ana", "reason": "somebody else's words"}
-            return Sent(signed.model_copy(update=other), how, holds=False)
+            return Sent(replace(signed, subject="ana", reason="somebody else's words"), how, holds=False)
         retired = self.keys.retired_at(key)
         assert decision.received_at is not None
         return Sent(signed, how, holds=retired is None or decision.received_at < retired)
@@ -245,17 +245,16 @@ class Story:
         if receipt is not None:
             return receipt
         digest = binding.digest_with(self.request)(decision.edited_args)
-        changed = {
-            "revision": self.request.revision + 1,
-            "edit_of": self.request.revision,
-            "edit_delivery": decision.delivery_id,
-            "digest": digest,
-            "args": Content(inline=decision.edited_args),
-            "note": f"{decision.subject} changed the arguments",
-        }
-        asked = self.first.model_copy(update=changed)
-        hashed = {"question_hash": question_hash(asked)}
-        return self.model.settle(decision, who, now, asked.model_copy(update=hashed))
+        asked = replace(
+            self.first,
+            revision=self.request.revision + 1,
+            edit_of=self.request.revision,
+            edit_delivery=decision.delivery_id,
+            digest=digest,
+            args=Content(inline=decision.edited_args),
+            note=f"{decision.subject} changed the arguments",
+        )
+        return self.model.settle(decision, who, now, replace(asked, question_hash=question_hash(asked)))
 
     async def send(self, sent: Sent, times: int) -> None:
         self.sent.append(sent)

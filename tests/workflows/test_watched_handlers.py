@@ -39,6 +39,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnResult, TurnView
 from signoff.engine.turn_client import TurnClient
+from signoff.formats.replace import replace
 from signoff.gateway.deps import GatewayDeps
 from signoff.people.directory import development_directory
 from signoff.settings import Settings
@@ -119,8 +120,12 @@ class Site:
         """Answer what is asked now by the gateway, which signs and stores it."""
         gateway = gateway or self.gateway
         request = (await gateway.requests.load(decision.approval_id)).request
-        named = {"revision": request.revision, "question_hash": request.question_hash, "received_at": datetime.now(UTC)}
-        return await gateway.decision_writer.write(request, decision.model_copy(update=named))
+        return await gateway.decision_writer.write(
+            request,
+            replace(
+                decision, revision=request.revision, question_hash=request.question_hash, received_at=datetime.now(UTC)
+            ),
+        )
 
     async def by_update(self, decision: Decision) -> Receipt:
         """Answer by an Update that nobody signed."""

@@ -12,6 +12,7 @@ from signoff.contracts import names
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.engine.turn_client import execute_update
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import development_directory
 from signoff.store.store import Store
@@ -65,7 +66,7 @@ async def test_outside_development_a_signature_proves_the_name(
         asker = signed_asker(SIGNER, GUEST, "main", turn, turn, at=NOW)
         key = await turns.start(session_id=turn, turn_id=turn, principal=asker)
         await turns.waiting(key)
-        wish = SIGNER.sign_decision(withdrawn(key, subject=who, revision=1, received_at=NOW)).model_copy(update=forge)
+        wish = replace(SIGNER.sign_decision(withdrawn(key, subject=who, revision=1, received_at=NOW)), **forge)
         if recorded:
             # As the gateway does with a wish that it has found good.
             await answer(store, wish)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from signoff.contracts.names import ENGINE
+from signoff.formats.replace import replace
 from signoff.store.store import Store, open_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 from signoff.worker import freeze_gc
@@ -77,14 +78,14 @@ def read_arguments(arguments: list[str]) -> tuple[Settings, Path | None]:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there as JSON")
     given = parser.parse_args(arguments)
     base = QUICK if given.quick else FULL
-    chosen = {
-        "rounds": given.rounds or base.rounds,
-        "turns": given.turns or base.turns,
-        "latency_turns": min(base.latency_turns, given.turns or base.turns),
-        "concurrency": given.concurrency or base.concurrency,
-        "memory_turns": given.memory_turns or base.memory_turns,
-    }
-    settings = base.model_copy(update=chosen)
+    settings = replace(
+        base,
+        rounds=given.rounds or base.rounds,
+        turns=given.turns or base.turns,
+        latency_turns=min(base.latency_turns, given.turns or base.turns),
+        concurrency=given.concurrency or base.concurrency,
+        memory_turns=given.memory_turns or base.memory_turns,
+    )
     kept = RESULTS / f"{datetime.now(UTC):%Y-%m-%d}-engine{ENGINE}.json" if settings == FULL else None
     return settings, given.json or kept
 

@@ -24,6 +24,7 @@ from turn_fixtures import Ledger
 
 from signoff.channels.channel_loader import open_channels
 from signoff.contracts.clock import system_clock
+from signoff.formats.replace import replace
 from signoff.gateway.app import build_app
 from signoff.gateway.vendors.channel_tasks import run_channels
 from signoff.keys.secrets import SecretProvider
@@ -109,8 +110,7 @@ def fields_of(value: Any) -> frozenset[str]:
 def catalog_of(ledger: Ledger) -> Catalog:
     """Returns the desk's catalog, in which WhatsApp reaches the approver."""
     people = [
-        person.model_copy(update={"identities": {"whatsapp": (PHONE,)}}) if person.id == "approver" else person
-        for person in PEOPLE
+        replace(person, identities={"whatsapp": (PHONE,)}) if person.id == "approver" else person for person in PEOPLE
     ]
     channels = Channels({"phone": DeclaredChannel("phone", "whatsapp")}, RoutingRules(default=("phone",)))
     return dataclasses.replace(rig_catalog(ledger), people=development_directory(people), channels=channels)

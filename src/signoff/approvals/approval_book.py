@@ -16,6 +16,7 @@ from signoff.contracts.decision import Decision, GrantRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import DECISION_BYTES, REASON_CHARS, REFUSALS_KEPT
 from signoff.contracts.receipt import Receipt
+from signoff.formats.replace import replace
 
 _FIELD_CHARS = 64
 """Characters of an unknown field's name that its author is told: names can be of any length."""
@@ -183,7 +184,7 @@ class ApprovalBook:
         if request.state != "pending":
             return self.reject(machine.settled_receipt(request))
         gone = self._put(machine.cancel(request, by, reason, now), now)
-        return machine.settled_receipt(gone).model_copy(update={"status": "accepted", "code": ""})
+        return replace(machine.settled_receipt(gone), status="accepted", code="")
 
     def lapse(self, approval_id: str, now: datetime) -> ApprovalRequest:
         """Marks an approval as not used; its call is asked again or judged anew."""
@@ -218,7 +219,7 @@ class ApprovalBook:
 
     def _find_repeated(self, decision: Decision) -> Receipt | None:
         first = self._seen.get(_key(decision))
-        return None if first is None else first.model_copy(update={"code": "duplicate"})
+        return None if first is None else replace(first, code="duplicate")
 
 
 def _unknown(approval_id: str) -> Receipt:

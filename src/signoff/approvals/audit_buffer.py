@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
+from signoff.formats.replace import replace
 
 ENTRIES_KEPT: Final = 100
 """Refusals beyond this many, between two activities, are counted only: a flood must not fill a turn's history."""
@@ -49,12 +50,9 @@ class AuditBuffer:
         to.
         """
         if self._last is not None:
-            note = {"key": f"dropped/{self._last.key}", "data": {"dropped": self._dropped, "status": "refused"}}
-            self._entries.append(self._last.model_copy(update=note))
-        taken = [
-            entry.model_copy(update={"stream": "", "tenant": "", "data": _short(entry.data, self._turn)})
-            for entry in self._entries
-        ]
+            data = {"dropped": self._dropped, "status": "refused"}
+            self._entries.append(replace(self._last, key=f"dropped/{self._last.key}", data=data))
+        taken = [replace(entry, stream="", tenant="", data=_short(entry.data, self._turn)) for entry in self._entries]
         self._entries, self._dropped, self._last = [], 0, None
         return tuple(taken)
 
@@ -69,7 +67,7 @@ def fold_facts(entries: Sequence[AuditEntry], facts: KnownFacts) -> tuple[AuditE
     An entry is shortened only where it tells all of them, and the same; `unfold_facts` gives them back.
     """
     return tuple(
-        entry.model_copy(update={"data": {name: fact for name, fact in entry.data.items() if name not in facts.known}})
+        replace(entry, data={name: fact for name, fact in entry.data.items() if name not in facts.known})
         if entry.key.startswith(facts.key) and facts.known.items() <= entry.data.items()
         else entry
         for entry in entries
@@ -79,7 +77,7 @@ def fold_facts(entries: Sequence[AuditEntry], facts: KnownFacts) -> tuple[AuditE
 def unfold_facts(entries: Sequence[AuditEntry], facts: KnownFacts) -> tuple[AuditEntry, ...]:
     """Returns `entries` with the facts that `fold_facts` left out."""
     return tuple(
-        entry.model_copy(update={"data": {**entry.data, **facts.known}})
+        replace(entry, data={**entry.data, **facts.known})
         if entry.key.startswith(facts.key) and facts.known.keys().isdisjoint(entry.data)
         else entry
         for entry in entries

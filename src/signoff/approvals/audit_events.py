@@ -23,6 +23,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import SessionEvent
+from signoff.formats.replace import replace
 
 UNWRITABLE: Final = "unwritable"
 _DENIED: Final = type_from_code("denied")
@@ -293,8 +294,7 @@ def attempt_entry(
     named = parse_approval_id(decision.approval_id)
     about = decision.approval_id if named is None else named.call
     if stored:
-        kept = {"question_hash": "", "reason": "", "signature": "", "key_id": "", "received_at": None}
-        decision = decision.model_copy(update=kept)
+        decision = replace(decision, question_hash="", reason="", signature="", key_id="", received_at=None)
     return _of_approval(
         decision.approval_id,
         "attempt",
@@ -473,16 +473,15 @@ def _fact(rule: RuleReference | None) -> dict[str, Any] | None:
 
 def _bound(decision: Decision) -> Decision:
     """Cuts the unchecked texts of a decision; its reason has a limit of its own."""
-    return decision.model_copy(
-        update={
-            "approval_id": _shorten(decision.approval_id),
-            "question_hash": decision.question_hash[:_SHOWN_CHARS],
-            "subject": decision.subject[:_SHOWN_CHARS],
-            "channel": decision.channel[:_SHOWN_CHARS],
-            "delivery_id": _shorten(decision.delivery_id),
-            "key_id": decision.key_id[:_SHOWN_CHARS],
-            "signature": decision.signature[:_SHOWN_CHARS],
-        }
+    return replace(
+        decision,
+        approval_id=_shorten(decision.approval_id),
+        question_hash=decision.question_hash[:_SHOWN_CHARS],
+        subject=decision.subject[:_SHOWN_CHARS],
+        channel=decision.channel[:_SHOWN_CHARS],
+        delivery_id=_shorten(decision.delivery_id),
+        key_id=decision.key_id[:_SHOWN_CHARS],
+        signature=decision.signature[:_SHOWN_CHARS],
     )
 
 

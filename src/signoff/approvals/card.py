@@ -27,6 +27,7 @@ from signoff.approvals.redaction import redact_arguments, redact_secrets, secret
 from signoff.contracts.approval import Card, CardRow, Question
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS, KIB
 from signoff.formats.lookalikes import mark_words, suspect_words
+from signoff.formats.replace import replace
 from signoff.formats.visible_text import MISSING, cut_visible, one_line
 
 CARD_BYTES: Final = 16 * KIB
@@ -258,7 +259,7 @@ def _with_rows(base: Card, entries: Sequence[_Entry], tail: Sequence[CardRow], k
     rows = [entry.row for entry in entries[:kept]] + list(tail)
     if missing:
         rows.append(_remark(f"this card is not whole: {plural(missing, 'more value')} missing", "missing", missing))
-    return base.model_copy(update={"rows": tuple(rows)})
+    return replace(base, rows=tuple(rows))
 
 
 def _size(card: Card) -> int:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup
+from signoff.formats.replace import replace
 
 Happening: TypeAlias = Literal["remind", "escalate", "deadline"]
 
@@ -20,14 +21,13 @@ class DueEvent(NamedTuple):
 
 def open_request(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
     """Opens `request` at `now`, with the absolute times that follow from its spans."""
-    return request.model_copy(
-        update={
-            "state": "pending",
-            "opened_at": now,
-            "expires_at": _after(now, request.timeout),
-            "remind_at": () if request.remind_after is None else (_after(now, request.remind_after),),
-            "escalate_at": None if request.escalate_after is None else _after(now, request.escalate_after),
-        }
+    return replace(
+        request,
+        state="pending",
+        opened_at=now,
+        expires_at=_after(now, request.timeout),
+        remind_at=() if request.remind_after is None else (_after(now, request.remind_after),),
+        escalate_at=None if request.escalate_after is None else _after(now, request.escalate_after),
     )
 
 
@@ -65,7 +65,7 @@ def apply_event(request: ApprovalRequest, happening: DueEvent, now: datetime) ->
         return request
     match happening.what:
         case "remind":
-            return request.model_copy(update={"reminded": request.reminded + 1})
+            return replace(request, reminded=request.reminded + 1)
         case "escalate":
             return escalate(request)
         case "deadline":
@@ -86,12 +86,12 @@ def escalate(request: ApprovalRequest) -> ApprovalRequest:
     everybody = tuple(dict.fromkeys((*request.approvers, *request.escalate_to)))
     # They stand in for whoever was silent, so they fill any place that is open.
     groups = escalated_groups(request.groups, request.escalate_to)
-    return request.model_copy(update={"approvers": everybody, "groups": groups, "escalated": True})
+    return replace(request, approvers=everybody, groups=groups, escalated=True)
 
 
 def escalated_groups(groups: Sequence[ApproverGroup], to: Sequence[str]) -> tuple[ApproverGroup, ...]:
     """Returns `groups` where those to whom a request escalates may fill a place of each."""
-    return tuple(group.model_copy(update={"of": tuple(dict.fromkeys((*group.of, *to)))}) for group in groups)
+    return tuple(replace(group, of=tuple(dict.fromkeys((*group.of, *to)))) for group in groups)
 
 
 def expire(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
@@ -103,8 +103,8 @@ def expire(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
         return request
     if _may_be_put_off(request):
         # From the deadline, not from `now`: answers up to that moment count already, by `last_moment`.
-        return escalate(request).model_copy(update={"expires_at": last_moment(request), "extended": True})
-    return request.model_copy(update={"state": "timed_out", "decided_at": now})
+        return replace(escalate(request), expires_at=last_moment(request), extended=True)
+    return replace(request, state="timed_out", decided_at=now)
 
 
 def last_moment(request: ApprovalRequest) -> datetime | None:

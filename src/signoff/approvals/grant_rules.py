@@ -11,6 +11,7 @@ from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.decision import Decision, GrantRequest, Verdict
 from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.limits import MAX_REMEMBERED_SECONDS, MAX_REMEMBERED_USES
+from signoff.formats.replace import replace
 
 _ID_CHARS: Final = 16
 _ROUNDED: Final = timedelta(milliseconds=1)
@@ -88,7 +89,7 @@ def check_grant(
     check, whoever can write grants could let any call run.
     """
     # How the question ended later takes no answer back that was given before.
-    found = agreed_grant(request_at(question.model_copy(update={"ended_at": None, "ended_as": None}), answers, now))
+    found = agreed_grant(request_at(replace(question, ended_at=None, ended_as=None), answers, now))
     if found is None or found.verdict != grant.verdict or grant.requester != question.requester.user:
         return None
     try:
@@ -136,6 +137,4 @@ def agreed_wish(decisions: Sequence[Decision], quorum: int) -> GrantRequest | No
     kept = [wish for wish in wishes if wish is not None]
     if len(kept) != len(wishes) or len({(wish.scope, wish.where.strip()) for wish in kept}) != 1:
         return None
-    return kept[0].model_copy(
-        update={"seconds": min(wish.seconds for wish in kept), "uses": min(wish.uses for wish in kept)}
-    )
+    return replace(kept[0], seconds=min(wish.seconds for wish in kept), uses=min(wish.uses for wish in kept))

@@ -19,6 +19,7 @@ from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import CLOCKS_APART_SECONDS, REASON_CHARS
 from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
+from signoff.formats.replace import replace
 
 _SETTLED_CODES: dict[str, ReceiptCode] = {
     "approved": "already_decided",
@@ -97,14 +98,13 @@ def apply_edit(
     receipt = examine(request, decision, authority, now)
     if receipt is not None:
         return request, receipt
-    revised = asked.model_copy(
-        update={
-            # The gates judge an edit without the model's words, and people must not lose them by it.
-            "card": asked.card.model_copy(update={"agent_says": request.card.agent_says}),
-            "edited_by": authority.subject,
-            "edited_name": authority.name,
-            "before": request.card.rows,
-        }
+    revised = replace(
+        asked,
+        # The gates judge an edit without the model's words, and people must not lose them by it.
+        card=replace(asked.card, agent_says=request.card.agent_says),
+        edited_by=authority.subject,
+        edited_name=authority.name,
+        before=request.card.rows,
     )
     # The gates' answer came through an activity: the new revision has to be what its editor signed for.
     if not binding.is_answer_to(decision, revised, revised.question_hash):
@@ -118,12 +118,12 @@ def cancel(request: ApprovalRequest, by: str, reason: str, now: datetime) -> App
     """Returns a pending request withdrawn by `by`; any other is returned as it is."""
     if request.state != "pending":
         return request
-    return request.model_copy(update={"state": "cancelled", "decided_by": by, "decided_at": now, "reason": reason})
+    return replace(request, state="cancelled", decided_by=by, decided_at=now, reason=reason)
 
 
 def lapse(request: ApprovalRequest) -> ApprovalRequest:
     """Returns an approval that was not used: too late, or the tool changed; any other is returned as it is."""
-    return request.model_copy(update={"state": "lapsed"}) if request.state == "approved" else request
+    return replace(request, state="lapsed") if request.state == "approved" else request
 
 
 def approving_decisions(request: ApprovalRequest) -> tuple[Decision, ...]:
@@ -139,7 +139,7 @@ def stale_receipt(request: ApprovalRequest) -> Receipt:
 def settled_receipt(request: ApprovalRequest) -> Receipt:
     """Makes the receipt for whoever asks about, or answers, a request that is decided; `pending` while it is not."""
     if request.state == "pending":
-        return _counted_receipt(request, "").model_copy(update={"status": "pending"})
+        return replace(_counted_receipt(request, ""), status="pending")
     return Receipt(
         status="refused",
         code=_SETTLED_CODES[request.state],
@@ -225,7 +225,7 @@ def _too_late(request: ApprovalRequest, decision: Decision) -> Receipt:
     # Anyone can write a time into a raw message.
     received = decision.received_at if decision.signature else None
     if request.state == "timed_out" and received is not None and not _is_over(request, received):
-        return receipt.model_copy(update={"why": "late"})
+        return replace(receipt, why="late")
     return receipt
 
 
@@ -240,7 +240,7 @@ def count_vote(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
     replaced = tuple(v for v in request.votes if v not in others)
     if any(_outweighs(earlier, vote) for earlier in replaced):
         return request
-    voted = request.model_copy(update={"votes": (*others, vote)})
+    voted = replace(request, votes=(*others, vote))
     state = _tally_state(voted)
     return voted if state == "pending" else _decide(voted, vote, state)
 
@@ -251,7 +251,7 @@ def receipt_after(before: ApprovalRequest, after: ApprovalRequest) -> Receipt:
         return _counted_receipt(before, "duplicate")
     if after.state == "pending":
         return _counted_receipt(after, "")
-    return settled_receipt(after).model_copy(update={"status": "accepted", "code": ""})
+    return replace(settled_receipt(after), status="accepted", code="")
 
 
 def vote_of(decision: Decision, authority: Authority, now: datetime) -> Vote:
@@ -268,20 +268,19 @@ def vote_of(decision: Decision, authority: Authority, now: datetime) -> Vote:
         at=now,
         unsigned=authority.unsigned,
         entries=authority.entries,
-        decision=decision.model_copy(update={"subject": authority.subject}),
+        decision=replace(decision, subject=authority.subject),
     )
 
 
 def _decide(request: ApprovalRequest, vote: Vote, state: str) -> ApprovalRequest:
-    return request.model_copy(
-        update={
-            "state": state,
-            "decided_by": vote.subject,
-            "decided_name": _deciders(request, vote),
-            "decided_at": vote.at,
-            "decided_channel": vote.channel,
-            "reason": vote.reason,
-        }
+    return replace(
+        request,
+        state=state,
+        decided_by=vote.subject,
+        decided_name=_deciders(request, vote),
+        decided_at=vote.at,
+        decided_channel=vote.channel,
+        reason=vote.reason,
     )
 
 

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from signoff.contracts.approval import ApprovalRequest
+from signoff.formats.replace import replace
 
 RequestEventKind: TypeAlias = Literal["opened", "reminded", "escalated", "closed"]
 """What people are told of a request; `opened` also of each new revision, `closed` however it ended."""
@@ -55,7 +56,13 @@ def _close(before: ApprovalRequest, after: ApprovalRequest, now: datetime) -> Ap
     """Returns `before` as it ended: as `after` did, or replaced by it where that waits again."""
     if after.state != "pending":
         ending = dict(after)
-        return before.model_copy(update={name: ending[name] for name in _ENDING})
+        return replace(before, **{name: ending[name] for name in _ENDING})
     reason = after.card.note or "This is asked again."
-    replaced = {"state": "cancelled", "decided_by": after.edited_by, "decided_name": after.edited_name}
-    return before.model_copy(update=replaced | {"decided_at": now, "reason": reason})
+    return replace(
+        before,
+        state="cancelled",
+        decided_by=after.edited_by,
+        decided_name=after.edited_name,
+        decided_at=now,
+        reason=reason,
+    )

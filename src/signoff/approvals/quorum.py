@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, Vote
+from signoff.formats.replace import replace
 
 _SOURCE: Final = ("source",)
 _SINK: Final = ("sink",)
@@ -54,7 +55,7 @@ def tally(quorum: int, groups: Sequence[ApproverGroup], voters: Sequence[Voter])
         return Progress(min(taken, needed), needed)
     filled = _fill_groups(groups, voters)
     lacking = [(group, group.quorum - has) for group, has in zip(groups, filled, strict=True)]
-    left = tuple(group.model_copy(update={"quorum": lacks}) for group, lacks in lacking if lacks)
+    left = tuple(replace(group, quorum=lacks) for group, lacks in lacking if lacks)
     # Who fills no place of a group fills one of those that a larger quorum leaves to anybody.
     others = min(taken - sum(filled), needed - sum(group.quorum for group in groups))
     return Progress(sum(filled) + others, needed, left)

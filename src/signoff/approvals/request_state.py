@@ -4,13 +4,14 @@ decided.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from signoff.approvals import binding, deadlines, machine
 from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import ApprovalRequest, Card, Question, Vote
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import UNDO_SECONDS
+from signoff.formats.replace import replace
 
 NO_CARD = Card(effect="")
 """In place of a card where nobody looks at one."""
@@ -69,8 +70,7 @@ def request_at(
         if answer.arrived_at is not None and machine.arrived_late(request, answer.arrived_at):
             continue
         if answer.revision != question.revision:
-            edited = {"edited_by": answer.vote.subject, "edited_name": answer.vote.name}
-            request = request.model_copy(update=edited)
+            request = replace(request, edited_by=answer.vote.subject, edited_name=answer.vote.name)
         request = machine.count_vote(request, answer.vote)
     if question.ended_at is not None and request.state in ("pending", "approved"):
         return _end(request, question)
@@ -97,7 +97,7 @@ def with_browser(decision: Decision, browser: str) -> Decision:
     """
     if not browser or decision.verdict != "denied" or decision.remember is not None:
         return decision
-    return decision.model_copy(update={"delivery_id": f"{decision.delivery_id}{_MARK}{browser}"})
+    return replace(decision, delivery_id=f"{decision.delivery_id}{_MARK}{browser}")
 
 
 def browser_of(decision: Decision) -> str:
@@ -142,10 +142,10 @@ def _counts(question: Question, answer: StoredAnswer, answers: Iterable[StoredAn
 
 
 def _end(request: ApprovalRequest, question: Question) -> ApprovalRequest:
-    state = "lapsed" if request.state == "approved" else "cancelled"
+    if request.state == "approved":
+        return replace(request, state="lapsed", decided_at=question.ended_at)
     reason = ENDINGS.get(question.ended_as or "", "")
-    given: dict[str, Any] = {"state": state, "decided_at": question.ended_at}
-    return request.model_copy(update=given if state == "lapsed" else given | {"reason": reason})
+    return replace(request, state="cancelled", decided_at=question.ended_at, reason=reason)
 
 
 def _is_of(answer: StoredAnswer, browser: str) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.formats.replace import replace
 from signoff.texts.catalogue import ENGLISH
 from signoff.texts.record_entries import claimant_words
 
@@ -55,8 +56,8 @@ def _take(found: dict[tuple[str, str], PastCall], record: Record) -> None:
         asked = found.get(place)
         # Another digest is an ending of an older revision, and says nothing of what was asked last.
         if asked is not None and facts.get("digest") == asked.digest:
-            found[place] = asked.model_copy(
-                update={"became": str(facts.get("state", "")), "by": record.subject or claimant_words(facts, ENGLISH)}
+            found[place] = replace(
+                asked, became=str(facts.get("state", "")), by=record.subject or claimant_words(facts, ENGLISH)
             )
         return
     found[place] = PastCall(

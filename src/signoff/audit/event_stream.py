@@ -19,6 +19,7 @@ from signoff.audit.log import CHAIN
 from signoff.audit.record import Record, bound_text
 from signoff.contracts.audit import CloudEvent, EventList
 from signoff.contracts.ids import parse_approval_id
+from signoff.formats.replace import replace
 from signoff.store.claim_conditions import insert_or_hold
 from signoff.store.store import Store
 from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, EVENT_FACTS, EVENT_HEADS, EVENTS, StoreClock
@@ -212,7 +213,7 @@ class EventStream:
             # The first that was seen stands: a call is of one actor, whatever is said of it later.
             actor = next((each.actor for each in earlier if each.actor), event.actor)[:_ACTOR_CHARS]
             # In the form in which it is answered: what cannot be written so now could not be then.
-            body = event.model_copy(update={"private": private, "actor": actor}).model_dump_json()
+            body = replace(event, private=private, actor=actor).model_dump_json()
         except Exception:
             # Whoever runs under a turn's id writes what they like: one record must not hold up all others.
             return None
@@ -267,4 +268,4 @@ def read_event(number: int, private: bool, body: str) -> CloudEvent | None:
     except ValidationError:
         # Who can write to the database can put anything there: it must not keep the others from being read.
         return None
-    return event.model_copy(update={"number": number, "private": private})
+    return replace(event, number=number, private=private)

@@ -8,6 +8,7 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, sha256_hex
 from signoff.contracts.errors import Refused
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.formats.replace import replace
 
 FIRST: Final = "0" * 64
 """What the first record of a stream has in the place of the hash before it."""
@@ -86,8 +87,8 @@ def record_from_entry(entry: AuditEntry) -> Record:
 
 def place_record(record: Record, seq: int, prev: str, written_at: int) -> Record:
     """Returns `record` in its place, with its hash."""
-    there = record.model_copy(update={"seq": seq, "prev": prev, "written_at": written_at})
-    return there.model_copy(update={"hash": there.compute_hash()})
+    there = replace(record, seq=seq, prev=prev, written_at=written_at)
+    return replace(there, hash=there.compute_hash())
 
 
 def moment_text(at: datetime) -> str:

@@ -1,7 +1,6 @@
 """The base of every record that crosses a process border or lies in a workflow history."""
 
-from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -23,17 +22,6 @@ class FrozenModel(BaseModel):
     def on_wire(self) -> bytes:
         """Returns the record as JSON, as histories hold it: without what readers derive anew."""
         return self.__pydantic_serializer__.to_json(self, exclude_computed_fields=True)
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Returns a copy with other values in these fields, by their names and not their aliases.
-
-        Raises `TypeError` for a name that is no field: pydantic would keep it beside the field that was meant, which
-        then holds its old value.
-        """
-        if update and not update.keys() <= self.__pydantic_fields__.keys():
-            unknown = ", ".join(sorted(update.keys() - self.__pydantic_fields__.keys()))
-            raise TypeError(f"{type(self).__name__} has no field {unknown}")
-        return super().model_copy(update=update, deep=deep)
 
 
 class ActivityMessage(FrozenModel):

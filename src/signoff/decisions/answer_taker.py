@@ -39,6 +39,7 @@ from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import ANSWERS_KEPT, ANSWERS_OF_ONE
 from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
+from signoff.formats.replace import replace
 from signoff.store.questions.answers import add_answer, void_answer
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions, has_begun
@@ -117,8 +118,7 @@ class AnswerTaker:
             objection = refusal(asked, "already_decided", why="begun")
         if not new.question_hash:
             # A raw answer may name no question: it means the one that is asked now.
-            named = {"revision": asked.revision, "question_hash": asked.question_hash}
-            decision = decision.model_copy(update=named)
+            decision = replace(decision, revision=asked.revision, question_hash=asked.question_hash)
         signed = objection or new.sign(decision)
         if isinstance(signed, Receipt):
             return Taken(signed, author=author)
@@ -250,7 +250,7 @@ def _with_own_delivery(rows: ApprovalRows, decision: Decision) -> Decision:
         given = answer.vote.decision
         if given.delivery_id == decision.delivery_id and (answer.void or _content_of(given) != _content_of(decision)):
             other = sha256_hex([decision.delivery_id, *_content_of(decision)])[:_DELIVERY_CHARS]
-            renamed = decision.model_copy(update={"delivery_id": other})
+            renamed = replace(decision, delivery_id=other)
             decision = with_browser(renamed, browser_of(decision))
     return decision
 
@@ -268,6 +268,6 @@ def _find_repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:
         until = [each for each in rows.answers if each.number <= answer.number]
         after = request_at(question, until, answer.vote.at)
         if after.state == "pending":
-            return receipt_after(request_of(question), after).model_copy(update={"code": "duplicate"})
-        return settled_receipt(after).model_copy(update={"status": "accepted", "code": "duplicate"})
+            return replace(receipt_after(request_of(question), after), code="duplicate")
+        return replace(settled_receipt(after), status="accepted", code="duplicate")
     return None

@@ -14,6 +14,7 @@ from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Decision
 from signoff.decisions.answer_taker import AnswerTaker, NewAnswer, Taken
+from signoff.formats.replace import replace
 from signoff.people.authority import SignatureEvidence, check_authority
 from signoff.people.directory import Directory
 from signoff.store.questions.approval_rows import ApprovalRows
@@ -61,7 +62,7 @@ class RawAnswerTaker:
                 return _find_taken(rows, earlier)
             # Sent again after a refusal, it arrives now: its first arrival must not put it before a deadline.
             arrived = raw.arrived_at if earlier is None or rows is None else rows.now
-            decision = given.model_copy(update={"received_at": arrived, "delivery_id": delivery})
+            decision = replace(given, received_at=arrived, delivery_id=delivery)
             author = partial(self._author, people, arrived)
             new = NewAnswer(decision, given.question_hash, author, _leave_unsigned, arrived=arrived, handed=handed)
             taken = self._taker.take_locked(connection, rows, new)
@@ -77,11 +78,11 @@ class RawAnswerTaker:
     def _author(self, people: Directory, arrived: datetime, asked: ApprovalRequest, decision: Decision) -> Authority:
         # By the present policy: a worker writes the question's row, and could mark it as accepting unsigned answers.
         accepts = self._takes_unsigned(asked.tool, asked.definition)
-        task = identify_task(decision, asked).model_copy(update={"accept_unsigned": accepts})
+        task = replace(identify_task(decision, asked), accept_unsigned=accepts)
         evidence = SignatureEvidence("unsigned", arrived)
         found = check_authority(task, evidence, people, development=self._development)
         if decision.remember is not None and found.allowed:
-            return found.model_copy(update={"allowed": False, "code": "malformed", "note": _UNKEPT})
+            return replace(found, allowed=False, code="malformed", note=_UNKEPT)
         return found
 
 

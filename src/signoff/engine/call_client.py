@@ -23,6 +23,7 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnInput
 from signoff.engine.turn_client import TurnClient, take_start_error, unavailable
+from signoff.formats.replace import replace
 from signoff.workflows import start_options
 from signoff.workflows.external_permit import use_refusal
 
@@ -66,7 +67,7 @@ class CallClient:
         except Conflict:
             raise Conflict(ID_CONFLICT) from None
         judged = await self._await_judged(key, first_look, ended)
-        return judged.model_copy(update={"nonce": turn.principal.nonce}) if is_new and judged is not None else None
+        return replace(judged, nonce=turn.principal.nonce) if is_new and judged is not None else None
 
     async def _await_judged(
         self, key: TurnKey, first_look: float, ended: Callable[[], Awaitable[UseReply]] | None

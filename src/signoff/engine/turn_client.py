@@ -45,6 +45,7 @@ from signoff.engine.model_retry import read_model_retry
 from signoff.engine.shared_query import SharedQueries
 from signoff.engine.watched_service import watch_server
 from signoff.formats.bounds import bounds_problem
+from signoff.formats.replace import replace
 from signoff.keys.signature_form import new_nonce, unsigned_principal
 from signoff.workflows import start_options
 
@@ -143,7 +144,7 @@ class TurnClient:
 
     def stamp_input(self, turn: TurnInput) -> tuple[TurnInput, str]:
         """Returns a turn's input with a nonce, and the digest by which the same input is known. Raises `Refused`."""
-        return turn.model_copy(update={"principal": _with_nonce(turn.principal)}), _input_digest(turn)
+        return replace(turn, principal=_with_nonce(turn.principal)), _input_digest(turn)
 
     async def view(self, key: TurnKey) -> TurnView:
         """Returns a turn's present view. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
@@ -153,7 +154,7 @@ class TurnClient:
             raise ServerUnavailable(_ANOTHER)
         if view.state != "running":
             return view
-        return view.model_copy(update={"model_retry": await self._model_retry(key)})
+        return replace(view, model_retry=await self._model_retry(key))
 
     async def input_of(self, key: TurnKey) -> TurnInput | None:
         """Returns the input that a turn was started with, from its first event; None where that is no turn's input.
@@ -271,7 +272,7 @@ class TurnClient:
             return malformed_receipt("`approval_id`: no such id", decision.approval_id)
         # Made here, not in the turn: the Update and the Signal that may follow it must be one answer.
         if not decision.delivery_id:
-            decision = decision.model_copy(update={"delivery_id": uuid.uuid4().hex})
+            decision = replace(decision, delivery_id=uuid.uuid4().hex)
         handle = self._handle(key.turn)
         body = decision.model_dump(mode="json", exclude_defaults=True)
         try:
@@ -292,7 +293,7 @@ class TurnClient:
         if key is None:
             return malformed_receipt("`approval_id`: no such id", approval_id)
         if not wish.delivery_id:
-            wish = wish.model_copy(update={"delivery_id": uuid.uuid4().hex})
+            wish = replace(wish, delivery_id=uuid.uuid4().hex)
         handle = self._handle(key.turn)
         body = wish.model_dump(mode="json", exclude_defaults=True)
         try:
@@ -359,7 +360,7 @@ class TurnClient:
         `ServerUnavailable` when the Temporal server itself does not answer.
         """
         # Looked at before it is sent: a worker drops a Signal that it cannot read, with a line in its log.
-        message = message.model_copy(update={"principals": tuple(map(_with_nonce, message.principals))})
+        message = replace(message, principals=tuple(map(_with_nonce, message.principals)))
         body = _plain(message)
         if body is None:
             return _unsayable(_UNSAYABLE)
@@ -666,7 +667,7 @@ def _with_nonce(principal: Principal) -> Principal:
     """Adds a nonce to `principal` where the gateway has not: an unsigned principal may be changed here."""
     if principal.nonce or principal.signature or principal.key_id:
         return principal
-    return principal.model_copy(update={"nonce": new_nonce()})
+    return replace(principal, nonce=new_nonce())
 
 
 def _input_digest(turn: TurnInput) -> str:

@@ -17,6 +17,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import TurnKey, is_id, parse_session_workflow_id, parse_workflow_id
 from signoff.contracts.list_rows import SessionRow, TurnRow
+from signoff.formats.replace import replace
 from signoff.store.questions.request_lists import RequestLists
 from signoff.workflows import temporal_metadata
 
@@ -226,13 +227,12 @@ def _with(row: TurnRow, asked: Sequence[ApprovalRequest]) -> TurnRow:
     # Of what was asked again, only the latest revision can wait.
     latest = {request.id: request for request in asked}.values()
     waiting = [request for request in latest if request.state == "pending"]
-    return row.model_copy(
-        update={
-            "requester": asked[-1].requester.user,
-            "approvers": _approvers(asked),
-            "codes": tuple(request.code for request in waiting),
-            "due_at": min((each.expires_at for each in waiting if each.expires_at is not None), default=None),
-        }
+    return replace(
+        row,
+        requester=asked[-1].requester.user,
+        approvers=_approvers(asked),
+        codes=tuple(request.code for request in waiting),
+        due_at=min((each.expires_at for each in waiting if each.expires_at is not None), default=None),
     )
 
 
@@ -249,9 +249,7 @@ async def _turn_row(row: WorkflowExecution) -> TurnRow | None:
     if found is None:
         return None
     memo = await _memo(row)
-    return found.model_copy(
-        update={"title": _text(memo, names.MEMO_TITLE), "requester": _text(memo, names.MEMO_REQUESTER)}
-    )
+    return replace(found, title=_text(memo, names.MEMO_TITLE), requester=_text(memo, names.MEMO_REQUESTER))
 
 
 def _row_without_memo(row: WorkflowExecution) -> TurnRow | None:
@@ -291,7 +289,7 @@ async def _session_row(row: WorkflowExecution) -> SessionRow | None:
 
 def _count_waiting(row: SessionRow, asked: Sequence[ApprovalRequest]) -> SessionRow:
     codes = tuple(request.code for request in asked)
-    return row.model_copy(update={"approvers": _approvers(asked), "codes": codes})
+    return replace(row, approvers=_approvers(asked), codes=codes)
 
 
 async def _memo(row: WorkflowExecution) -> Mapping[str, Any]:

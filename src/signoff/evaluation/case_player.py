@@ -20,6 +20,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.message import CallPart, Message, Part, ResultPart, TextPart
 from signoff.contracts.names import RESPOND
 from signoff.evaluation.case_file import EvaluationCase, RecordedCall, RecordedCompletion, RecordedMessage
+from signoff.formats.replace import replace
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.policy.handler_verdict import HandlerVerdict, apply_handler_verdict, handler_rule
 from signoff.registry.capabilities import KINDS
@@ -230,7 +231,7 @@ class _Player:
         found = self._hear_handler(ctx, call, args, found, recorded)
         if recorded is not None and recorded.rule == REQUESTER_RULE and found.kind == "run":
             # Nobody was sure who the requester is: that is no rule of the catalog.
-            return found.model_copy(update={"kind": "ask"})
+            return replace(found, kind="ask")
         return found
 
     def _facts(self, number: int, call: CallPart, recorded: RecordedCall | None) -> GateFacts:
@@ -258,7 +259,7 @@ class _Player:
         verdict = apply_handler_verdict(policy, found.before_handler, answer)
         bound = view.bounds_verdict(found.tool, policy, found.args(args))
         decision = by_verdict(view, call, found.tool, verdict, bound, found.objection)
-        return decision.model_copy(update={"corrected": found.corrected, "note": found.note, "at": found.at})
+        return replace(decision, corrected=found.corrected, note=found.note, at=found.at)
 
     def _describe(self, number: int, call: CallPart, shown: dict[str, Any], found: LocalGateDecision) -> PlayedCall:
         verdict: PolicyVerdict | None = found.verdict

@@ -21,6 +21,7 @@ from signoff.evaluation.case_file import (
     RecordedTurn,
 )
 from signoff.evaluation.turn_history import HistoryStep, TurnHistory
+from signoff.formats.replace import replace
 from signoff.registry.catalog import Catalog
 
 _NAME_CHARS: Final = 80
@@ -195,9 +196,9 @@ def _add_results(message: RecordedMessage, results: Mapping[str, ResultPart], qu
         part = results.get(call.call)
         if part is not None:
             result = RecordedResult(code=part.code, value=quiet(part.value.inline), note=quiet(part.note))
-            call = call.model_copy(update={"result": result})
+            call = replace(call, result=result)
         calls.append(call)
-    return message.model_copy(update={"calls": calls})
+    return replace(message, calls=calls)
 
 
 def _verdict(gate_decision: GateDecision | None, settled: CallOutcome | None) -> str:

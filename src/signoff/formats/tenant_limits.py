@@ -6,6 +6,7 @@ from typing import Final
 
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import is_id
+from signoff.formats.replace import replace
 
 MOST: Final = 100_000
 """The highest number that a limit may have: what is counted is looked at each time."""
@@ -91,7 +92,7 @@ def _limit_of(words: str, base: TenantLimit) -> TenantLimit:
         if name in found:
             raise _problem(f"`{name}` stands there twice")
         found[name] = None if value == _OFF else _count(value) if name == "waiting" else _rate(value)
-    return base.model_copy(update=found)
+    return replace(base, **found)
 
 
 def _rate(value: str) -> RateLimit:

@@ -16,6 +16,7 @@ from signoff.contracts.turn import TurnView
 from signoff.engine import turn_list
 from signoff.engine.kill_switch import OPERATOR
 from signoff.formats.nearest_name import did_you_mean, quote_name
+from signoff.formats.replace import replace
 from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.streams import Allowed
 from signoff.gateway.deps import GatewayDeps
@@ -110,7 +111,7 @@ class Conversations:
     def _without_false_requester(self, row: SessionRow) -> SessionRow:
         """Returns a row without a requester whom its id does not name: a memo is anybody's word."""
         own = self._deps.development or is_own(SessionKey(row.tenant, row.session), row.requester)
-        return row if own else row.model_copy(update={"requester": ""})
+        return row if own else replace(row, requester="")
 
     def of_session(self, key: SessionKey, person: Person | None) -> Audience:
         """Says whom a session concerns of all that `person` may be."""

@@ -7,6 +7,7 @@ from typing import Final
 from signoff.audit.rate_limit import RecordRateLimit
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.limits import ATTEMPT_SENDERS, ATTEMPTS_A_MINUTE
+from signoff.formats.replace import replace
 from signoff.gateway.audit_writer import record
 from signoff.store.refusal_counts import RefusalKind
 from signoff.store.store import Store
@@ -45,7 +46,7 @@ class AttemptRecords:
         if more is None:
             return
         data = {**entry.data, "more_before": more} if more else entry.data
-        await record(store, entry.model_copy(update={"data": data}))
+        await record(store, replace(entry, data=data))
 
     def _make_rate_limit(self, sender: str) -> RecordRateLimit:
         found = self._senders.pop(sender, None) or RecordRateLimit(ATTEMPTS_A_MINUTE)

@@ -14,6 +14,7 @@ from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.errors import NotFound, ServerUnavailable, Unavailable
 from signoff.contracts.ids import TurnKey
 from signoff.engine.turn_list import turn_row, turns
+from signoff.formats.replace import replace
 from signoff.gateway.deps import GatewayDeps
 from signoff.store.call_joins import CallJoins
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
@@ -216,6 +217,4 @@ class RequestSweep:
         latest = loaded.rows.latest
         if latest.revision == row.revision:
             return loaded.request
-        return loaded.request.model_copy(
-            update={"state": "cancelled", "decided_at": latest.opened_at, "reason": "This is asked again."}
-        )
+        return replace(loaded.request, state="cancelled", decided_at=latest.opened_at, reason="This is asked again.")

@@ -15,6 +15,7 @@ from signoff.contracts.session_messages import LateResult, MailboxMessage, Sessi
 from signoff.contracts.turn import TurnInput
 from signoff.formats.bounds import bounds_problem
 from signoff.formats.nearest_name import did_you_mean, quote_name
+from signoff.formats.replace import replace
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.session_names import is_of_peer, own_session
@@ -269,8 +270,7 @@ def _vouched_for_all(deps: GatewayDeps, ctx: CallContext, message_id: str) -> tu
     turns = (turn_of(message_id, number) for number in range(1, MAX_TURNS_PER_MESSAGE + 1))
     # Only of the first it is known who answers: whoever does may pass it on.
     return tuple(
-        _vouch(deps, ctx.model_copy(update={"turn": turn}), any_actor=place > 0 or not ctx.actor)
-        for place, turn in enumerate(turns)
+        _vouch(deps, replace(ctx, turn=turn), any_actor=place > 0 or not ctx.actor) for place, turn in enumerate(turns)
     )
 
 
@@ -280,7 +280,7 @@ def _vouch(deps: GatewayDeps, ctx: CallContext, *, any_actor: bool = False) -> P
     if deps.signer is None:
         return asker
     try:
-        return deps.signer.sign_principal(ctx.model_copy(update={"user": asker}))
+        return deps.signer.sign_principal(replace(ctx, user=asker))
     except NotCanonical:
         raise BadRequest("`context` holds what JSON cannot carry safely; send it as a string") from None
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from signoff.contracts.errors import ConfigError
 from signoff.formats.private_folder import make_private_folder
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKey, PrivateKeys, PublicKeys, Verifier, _Known, new_key
 
 _OPEN_TO_OTHERS: Final = stat.S_IWGRP | stat.S_IRWXO
@@ -81,7 +82,7 @@ def retire_key(private: Path, public: Path, key_id: str, now: datetime) -> Priva
     # A gateway does not start without a key in use, so the last one is not taken away first.
     if not any(key.retired_at is None for key in keys if key.id != key_id):
         raise ConfigError(f"`{key_id}` is the only key in use: make another first, with `signoff keys create`")
-    retired = found.model_copy(update={"retired_at": now})
+    retired = replace(found, retired_at=now)
     write_keys(PrivateKeys(keys=tuple(retired if key.id == key_id else key for key in keys)), private, public)
     return retired
 

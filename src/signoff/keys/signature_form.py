@@ -16,6 +16,7 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Principal
 from signoff.contracts.updates import DATA
+from signoff.formats.replace import replace
 
 
 def decision_bytes(decision: Decision) -> bytes:
@@ -35,18 +36,18 @@ def principal_as_asked(
     issued = at.astimezone(UTC)
     data = ctx.extra.get(DATA)
     apart = isinstance(data, Mapping)
-    update = {
-        "actor": "" if any_actor else ctx.actor,
-        "route": ctx.route,
-        "step": ctx.step,
-        "transient": ctx.transient,
-        "given": tuple(sorted(name for name in ctx.extra if not (apart and name == DATA))),
-        "given_data": tuple(sorted(data)) if isinstance(data, Mapping) else (),
-        "nonce": nonce,
-        "store_id": store_id,
-        "issued_at": issued,
-    }
-    return unsigned_principal(ctx.user).model_copy(update=update)
+    return replace(
+        unsigned_principal(ctx.user),
+        actor="" if any_actor else ctx.actor,
+        route=ctx.route,
+        step=ctx.step,
+        transient=ctx.transient,
+        given=tuple(sorted(name for name in ctx.extra if not (apart and name == DATA))),
+        given_data=tuple(sorted(data)) if isinstance(data, Mapping) else (),
+        nonce=nonce,
+        store_id=store_id,
+        issued_at=issued,
+    )
 
 
 def new_nonce() -> str:

@@ -20,6 +20,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Principal
+from signoff.formats.replace import replace
 from signoff.keys.signature_form import asker_bytes, decision_bytes, is_as_asked, principal_bytes
 
 KEY_BYTES: Final = 32
@@ -130,14 +131,14 @@ class Signer:
         # The time is signed as text: in one zone only has an instant one text.
         received = decision.received_at.astimezone(UTC)
         # The key's id is under the signature: nobody can put the signature down to another key.
-        stamped = decision.model_copy(update={"received_at": received, "key_id": self.key_id, "signature": ""})
-        return stamped.model_copy(update={"signature": self._sign(decision_bytes(stamped))})
+        stamped = replace(decision, received_at=received, key_id=self.key_id, signature="")
+        return replace(stamped, signature=self._sign(decision_bytes(stamped)))
 
     def sign_principal(self, ctx: CallContext) -> Principal:
         """Signs the user of `ctx`, made by `principal_as_asked`, as who asks exactly this. Raises `NotCanonical`."""
-        stamped = ctx.user.model_copy(update={"key_id": self.key_id, "signature": ""})
-        signed = self._sign(principal_bytes(ctx.model_copy(update={"user": stamped})))
-        return stamped.model_copy(update={"signature": signed})
+        stamped = replace(ctx.user, key_id=self.key_id, signature="")
+        signed = self._sign(principal_bytes(replace(ctx, user=stamped)))
+        return replace(stamped, signature=signed)
 
     def sign_bytes(self, purpose: str, body: bytes) -> Signature:
         """Signs anything else; by `purpose` what is signed for one use is never taken for another."""

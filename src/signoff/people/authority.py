@@ -6,6 +6,7 @@ from typing import Literal
 
 from signoff.contracts.activity_messages import Authority, IdentifyTask
 from signoff.contracts.decision import UNSIGNED, at_least
+from signoff.formats.replace import replace
 from signoff.people.directory import Directory
 from signoff.people.eligibility import ApproverSpec, resolve_eligibility
 
@@ -49,20 +50,19 @@ def check_authority(
     )
     eligibility = resolve_eligibility(person, people, spec, evidence.moment, task.seats, task.wanted)
     if person is None:
-        return found.model_copy(update={"code": eligibility.code})
+        return replace(found, code=eligibility.code)
     code = eligibility.code or ("" if _is_assured(task, unsigned, development) else "assurance")
-    return found.model_copy(
-        update={
-            "allowed": not code,
-            "code": code,
-            "subject": person.id,
-            "person_id": people.person_id(person.id, task.tenant),
-            "name": person.name,
-            "assurance": "none" if unsigned else decision.assurance,
-            "on_behalf": eligibility.on_behalf,
-            # Only where somebody asks under which: the rest of all histories does without.
-            "entries": tuple(sorted(eligibility.entries)) if task.groups and not code else (),
-        }
+    return replace(
+        found,
+        allowed=not code,
+        code=code,
+        subject=person.id,
+        person_id=people.person_id(person.id, task.tenant),
+        name=person.name,
+        assurance="none" if unsigned else decision.assurance,
+        on_behalf=eligibility.on_behalf,
+        # Only where somebody asks under which: the rest of all histories does without.
+        entries=tuple(sorted(eligibility.entries)) if task.groups and not code else (),
     )
 
 

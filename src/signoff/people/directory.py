@@ -10,6 +10,7 @@ from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person, Principal
 from signoff.formats.mail_address import plain_address
 from signoff.formats.nearest_name import did_you_mean
+from signoff.formats.replace import replace
 from signoff.people.login import OIDC, id_from_login
 
 EMAIL: Final = "email"
@@ -179,7 +180,7 @@ def _with_normal_addresses(person: Person) -> Person:
     normal = tuple(dict.fromkeys(plain_address(each) or each for each in addresses))
     if normal == addresses:
         return person
-    return person.model_copy(update={"identities": {**person.identities, EMAIL: normal}})
+    return replace(person, identities={**person.identities, EMAIL: normal})
 
 
 def _by_id(people: tuple[Person, ...]) -> dict[tuple[str, str], Person]:

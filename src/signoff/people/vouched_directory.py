@@ -8,6 +8,7 @@ from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
+from signoff.formats.replace import replace
 from signoff.keys.signatures import Signature, Signer, Verifier
 from signoff.people.addresses import DeclaredNames
 from signoff.people.directory import Directory
@@ -82,7 +83,7 @@ def vouch(signer: Signer, person: Person, *, names: Sequence[str], now: datetime
     now = now.astimezone(UTC)
     vouched = VouchedPerson(person=person, names=tuple(names), seen_at=now, until=now + lifetime)
     mark = signer.sign_bytes(_PURPOSE, _body(vouched))
-    return vouched.model_copy(update={"key_id": mark.key_id, "signature": mark.signature})
+    return replace(vouched, key_id=mark.key_id, signature=mark.signature)
 
 
 def vouching_problem(vouched: VouchedPerson, declared: Directory, verifier: Verifier, now: datetime) -> str:

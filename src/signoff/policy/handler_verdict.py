@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from signoff.contracts.call import RuleReference
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import Term
 from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
 from signoff.policy.facts import ToolFacts
@@ -104,9 +105,9 @@ def apply_handler_verdict(policy: CompiledPolicy, verdict: PolicyVerdict, answer
 
 def _ask(verdict: PolicyVerdict, answer: HandlerVerdict, rule: RuleReference, why: str) -> PolicyVerdict:
     if verdict.verdict == "ask" and verdict.rule_text:
-        rule, why = verdict.rule.model_copy(update={"handler": rule.handler}), f"{verdict.why}; {why}"
+        rule, why = replace(verdict.rule, handler=rule.handler), f"{verdict.why}; {why}"
     # Another reason to ask is another question, which no remembered answer to the first one answers.
-    rule = rule.model_copy(update={"answer": "failed" if answer.failed else "admin" if answer.level == "admin" else ""})
+    rule = replace(rule, answer="failed" if answer.failed else "admin" if answer.level == "admin" else "")
     return dataclasses.replace(verdict, verdict="ask", rule=rule, rule_text=_words(answer), why=why, level=answer.level)
 
 

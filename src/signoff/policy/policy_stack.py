@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from signoff.contracts.approval import EDIT_MODES, EditMode
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.decision import ASSURANCES
+from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments
 from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
 from signoff.policy.terms import terms_of
@@ -152,7 +153,7 @@ def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Se
     # Those to whom a call escalates may decide it too: unless all agree on them, there is nobody else.
     if len({(each.escalate_after, each.escalate_to, each.on_timeout, each.timeout) for each in given}) > 1:
         strict |= {"escalate_after": None, "escalate_to": (), "on_timeout": "deny"}
-    stricter: ApprovalPolicy = nearest.model_copy(update=strict)
+    stricter: ApprovalPolicy = replace(nearest, **strict)
     return stricter
 
 

@@ -11,6 +11,7 @@ from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.message import Message, Part, content_of
+from signoff.formats.replace import replace
 from signoff.store.store import Store
 
 KEY: Final = "content"
@@ -37,7 +38,7 @@ async def keep(store: Store, body: bytes, place: SessionKey) -> BlobRef:
 
 async def seal_ref(store: Store, ref: BlobRef, place: SessionKey) -> BlobRef:
     """Returns `ref` with the seal by which only turns of the session `place` can read it. Raises `StoreUnavailable`."""
-    return ref.model_copy(update={"seal": await _seal(store, ref.sha256, place)})
+    return replace(ref, seal=await _seal(store, ref.sha256, place))
 
 
 async def load_in(store: Store, content: Content, place: SessionKey) -> Any:
@@ -58,8 +59,8 @@ async def load_message(store: Store, message: Message, place: SessionKey) -> Mes
     for part in message.parts:
         field, content = content_of(part)
         inline = Content(inline=await load_in(store, content, place)) if content.blob else content
-        parts.append(part.model_copy(update={field: inline}))
-    return message.model_copy(update={"parts": tuple(parts)})
+        parts.append(replace(part, **{field: inline}))
+    return replace(message, parts=tuple(parts))
 
 
 async def fetch_in(store: Store, ref: BlobRef, place: SessionKey) -> bytes | None:

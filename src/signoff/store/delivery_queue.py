@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, func,
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits
 from signoff.store.claim_conditions import insert_new
 from signoff.store.leases import claim_readable, clip_text, in_seconds, readable
@@ -418,9 +419,9 @@ def _newer(had: ApprovalRequest, update: ApprovalRequest, *, reminds: bool) -> A
     """
     further = update.escalated + update.extended - had.escalated - had.extended
     if reminds and update.reminded > had.reminded:
-        return update if further >= 0 else had.model_copy(update={"reminded": update.reminded, "votes": update.votes})
+        return update if further >= 0 else replace(had, reminded=update.reminded, votes=update.votes)
     if not reminds and further > 0:
-        return update.model_copy(update={"reminded": had.reminded})
+        return replace(update, reminded=had.reminded)
     return had
 
 

@@ -12,6 +12,7 @@ from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant, GrantScope
+from signoff.formats.replace import replace
 from signoff.store.claim_conditions import SPENT, hold_grant, insert_new, spend_grant
 from signoff.store.store import Also, Store
 from signoff.store.tables import GRANTS, StoreClock, time_from_millis
@@ -144,7 +145,7 @@ def masked_grant(grant: Grant) -> Grant:
     """Returns a grant as people may see it, without its digest: a bare digest would let masked arguments be guessed."""
     if not grant.like.exact:
         return grant
-    return grant.model_copy(update={"like": grant.like.model_copy(update={"exact": _EXACT})})
+    return replace(grant, like=replace(grant.like, exact=_EXACT))
 
 
 def _millis(time: datetime) -> int:

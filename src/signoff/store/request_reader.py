@@ -23,6 +23,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.errors import NotFound
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.list_rows import WaitingCard
+from signoff.formats.replace import replace
 from signoff.formats.visible_text import one_line
 from signoff.keys.signatures import Verifier
 from signoff.store.content_store import load
@@ -89,17 +90,17 @@ class RequestReader:
         old = rows.revision(question.edit_of) if question.edit_of else None
         if old is not None:
             before = await self._card(old, declaration, await load(self._store, old.args))
-            request = request.model_copy(update={"before": before.rows})
+            request = replace(request, before=before.rows)
         if request.state in ("pending", "approved") and not self._declares(question):
-            request = request.model_copy(update={"undeclared": True})
+            request = replace(request, undeclared=True)
         if question.doubt_of:
-            request = request.model_copy(update={"late_report": await self._late_report(question, args)})
+            request = replace(request, late_report=await self._late_report(question, args))
         return LoadedRequest(request, args, declaration, rows)
 
     async def _late_report(self, question: Question, args: Mapping[str, Any]) -> LateReport | None:
         ticket = await self._store.read_ticket(ticket_key(digest_with(question)(args), question.doubt_of))
         report = None if ticket is None else ticket.late_report
-        return report and report.model_copy(update={"text": one_line(report.text, LATE_REPORT_CHARS).text})
+        return report and replace(report, text=one_line(report.text, LATE_REPORT_CHARS).text)
 
     async def list_waiting(
         self,

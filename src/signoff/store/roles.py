@@ -13,6 +13,7 @@ from typing import Final, Literal, get_args
 from sqlalchemy import Table
 
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.formats.replace import replace
 from signoff.store.tables import (
     ANSWERS,
     ARRIVALS,
@@ -83,7 +84,7 @@ class Rights(FrozenModel):
     @property
     def verbs(self) -> "Rights":
         """Returns the same rights without conditions, as the database's own list of rights has none."""
-        return self.model_copy(update={"rows": EVERY_ROW, "added": EVERY_ROW, "changed": EVERY_ROW})
+        return replace(self, rows=EVERY_ROW, added=EVERY_ROW, changed=EVERY_ROW)
 
     def is_within(self, other: "Rights") -> bool:
         """Returns whether `other` allows all of this, the conditions on rows left aside."""

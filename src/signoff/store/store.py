@@ -20,6 +20,7 @@ from signoff.contracts.ids import SessionKey
 from signoff.contracts.limits import PREVIEW_CHARS
 from signoff.contracts.usage import LimitedUse
 from signoff.formats.private_folder import make_private_folder
+from signoff.formats.replace import replace
 from signoff.settings import Settings
 from signoff.store.claim_conditions import (
     add_claim,
@@ -304,7 +305,7 @@ class Store:
             freeze = freeze_of(connection, tenant)
             frozen = "" if freeze is None else freeze.reason or "no reason given"
             if not fresh:
-                return self._find(connection, key, workflow).model_copy(update={"frozen": frozen})
+                return replace(self._find(connection, key, workflow), frozen=frozen)
             if frozen:
                 # Raised, not returned: the ticket's row is written already, and only a rollback takes it back.
                 raise _NotGiven(Claim(kind="frozen", frozen=frozen))

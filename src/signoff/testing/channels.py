@@ -26,6 +26,7 @@ from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.channel_loader import open_channels
 from signoff.channels.envelopes import ClosedCard, InboundRequest
 from signoff.contracts.ids import show_code
+from signoff.formats.replace import replace
 from signoff.keys.secrets import SecretProvider
 from signoff.plugins.loader import Plugins
 from signoff.registry.manifest.channel_sections import DeclaredChannel
@@ -187,9 +188,9 @@ class ChannelSuite:
         """What a card says, and what it says once it is over."""
         request = await rig.ask()
         card = await rig.outbound_card(await rig.delivery(request, "bo"))
-        german = card.person.model_copy(update={"locale": "de-CH"})
+        german = replace(card.person, locale="de-CH")
         another = "another" + card.token[7:]
-        sent = await rig.channel.deliver(card.model_copy(update={"person": german, "token": another}), None)
+        sent = await rig.channel.deliver(replace(card, person=german, token=another), None)
         assert text("rule.requires_approval", "de") in rig.card(rig.bo).text
         await rig.decide_in_inbox(request)
         closed = ClosedCard(request=rig.request(request.id), person=german, token=another, link=card.link)
@@ -219,7 +220,7 @@ class ChannelSuite:
         """It is about the same delivery, and answers to it count."""
         request = await rig.ask()
         token = rig.card(rig.bo).token
-        await rig.report_event("reminded", request.model_copy(update={"reminded": 1}))
+        await rig.report_event("reminded", replace(request, reminded=1))
         await rig.dispatch()
         assert rig.card(rig.bo).token == token
         assert text("card.remind", "en") in rig.text_read_by(rig.bo)

@@ -23,6 +23,7 @@ from signoff.contracts.call import CallContext, CallOutcome, Permit
 from signoff.contracts.ids import SessionKey, TurnKey, call_id
 from signoff.contracts.limits import CALLS_PER_COMPLETION
 from signoff.contracts.message import CallPart
+from signoff.formats.replace import replace
 from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
 from signoff.store.content_store import to_content
@@ -72,7 +73,7 @@ async def _run_all(
         if decision.kind != "run":
             return decision
         async with room:
-            return decision.model_copy(update={"outcome": await _run(deps, ctx, part, decision)})
+            return replace(decision, outcome=await _run(deps, ctx, part, decision))
 
     return tuple(await asyncio.gather(*(run(*each) for each in zip(parts, decisions, strict=True))))
 

@@ -23,6 +23,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Verdict
 from signoff.contracts.person import Person, Principal
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.formats.replace import replace
 from signoff.people.directory import FixedDirectory
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
@@ -127,8 +128,9 @@ class ChannelRig:
         await self.report_event("closed", request)
         args = {"to": "Somebody else", "amount": 7}
         card = render_card(effect="Pay 7 to {to}", title="", tool="pay", args=args, schema={}, note="it was changed")
-        changes = {"revision": request.revision + 1, "question_hash": "f" * 64, "card": card}
-        revised = self.decisions.open(request.model_copy(update=changes))
+        revised = self.decisions.open(
+            replace(request, revision=request.revision + 1, question_hash="f" * 64, card=card)
+        )
         await self.report_event("opened", revised)
         await self.dispatch()
         return revised

@@ -8,6 +8,7 @@ from signoff.approvals.request_state import ENDINGS
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import show_code
 from signoff.contracts.receipt import Receipt
+from signoff.formats.replace import replace
 from signoff.formats.visible_text import MISSING, one_line
 from signoff.texts.catalogue import has_text, text
 from signoff.texts.formatter import Formatter
@@ -68,7 +69,7 @@ def receipt_words(receipt: Receipt, formatter: Formatter, link: str = "", *, cod
 
 def written_receipt(receipt: Receipt, formatter: Formatter) -> Receipt:
     """Returns a receipt with its words in `message`, where it has none for a developer."""
-    return receipt if receipt.message else receipt.model_copy(update={"message": receipt_words(receipt, formatter)})
+    return receipt if receipt.message else replace(receipt, message=receipt_words(receipt, formatter))
 
 
 def _write_end(state: str, who: str, channel: str, at: datetime | None, formatter: Formatter, *, doubt: bool) -> str:

@@ -18,6 +18,7 @@ from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.contracts.grant import GrantScope
 from signoff.contracts.person import Person, Principal
+from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import development_directory
 from signoff.people.login import id_from_login
@@ -87,7 +88,7 @@ class Rig:
 async def test_a_permission_check_is_cached_for_the_same_call_of_the_same_person(store: Store) -> None:
     rig = await Rig(store).allowed()
     assert await rig.says(turn="another") == YES
-    assert await rig.says(user=GUEST.model_copy(update={"nonce": "another", "issued_at": NOW})) == YES
+    assert await rig.says(user=replace(GUEST, nonce="another", issued_at=NOW)) == YES
     rig.now = NOW + timedelta(seconds=59.9)
     assert await rig.says() == YES
     rig.now = NOW + timedelta(seconds=60)
@@ -106,9 +107,9 @@ async def test_a_permission_check_is_cached_for_the_same_call_of_the_same_person
     [
         {"tenant": "other"}, {"session": "other"}, {"actor": "other"}, {"channel": "slack"}, {"route": "r"},
         {"step": "s"}, {"extra": {"data": {"amount": 2}}}, {"extra": {"user.limit": 7}},
-        {"user": Principal(user="ana")}, {"user": GUEST.model_copy(update={"roles": ("late",)})},
-        {"user": GUEST.model_copy(update={"tier": "trusted"})}, {"user": GUEST.model_copy(update={"name": "Ana"})},
-        {"user": GUEST.model_copy(update={"person_id": "ana"})}, {"user": GUEST.model_copy(update={"locale": "pt"})},
+        {"user": Principal(user="ana")}, {"user": replace(GUEST, roles=("late",))},
+        {"user": replace(GUEST, tier="trusted")}, {"user": replace(GUEST, name="Ana")},
+        {"user": replace(GUEST, person_id="ana")}, {"user": replace(GUEST, locale="pt")},
     ],
     ids=str,
 )  # fmt: skip
@@ -132,7 +133,7 @@ async def test_no_answer_is_good_for_other_arguments(store: Store, args: dict[st
 
 async def test_a_check_is_told_no_more_than_its_answer_is_kept_for(store: Store) -> None:
     rig = Rig(store)
-    user = GUEST.model_copy(update={"nonce": "n", "signature": "s", "issued_at": NOW, "given": ("x",), "store_id": "d"})
+    user = replace(GUEST, nonce="n", signature="s", issued_at=NOW, given=("x",), store_id="d")
     await rig.says(turn="t7", user=user, transient=("pay",))
     [(args, context)] = rig.guard.asked
     assert (args, context.turn, context.user) == (ARGS, "", GUEST)
@@ -172,7 +173,7 @@ ANA = Person(id="ana", tenant="other", identities={"email": ("ana@example.com",)
 
 @pytest.mark.parametrize(
     ("before", "after", "names"),
-    [(CY, CY.model_copy(update={"roles": ("late",)}), ()), (CY, None, ()), (None, CY, ()), (None, CY, ANA.id)],
+    [(CY, replace(CY, roles=("late",)), ()), (CY, None, ()), (None, CY, ()), (None, CY, ANA.id)],
     ids=["other roles", "signed out", "first seen", "somebody else"],
 )
 async def test_a_change_of_whom_a_login_vouches_for_drops_what_was_kept(

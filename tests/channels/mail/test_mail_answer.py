@@ -12,6 +12,7 @@ from signoff.channels.envelopes import ChannelReply, InboundAction, InboundBatch
 from signoff.channels.mail.answer import UNNAMED
 from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.contracts.receipt import Receipt
+from signoff.formats.replace import replace
 
 TAKEN = "Received: by mx.signoff.example\r\nAuthentication-Results: mx.signoff.example; "
 """What our mail server writes above a mail, up to its results."""
@@ -313,7 +314,7 @@ async def test_what_is_decided_is_always_told() -> None:
         where = {"to": BO, "token": "", "subject": "Approvals"}
         accepted = Receipt(status="accepted", verdict="approved", approval_id="a")
         refused = Receipt(status="refused", code="stale", approval_id="a")
-        other = refused.model_copy(update={"approval_id": "b"})
+        other = replace(refused, approval_id="b")
         for receipt in (accepted, accepted, refused, refused, other):
             await rig.channel.answer(where, ChannelReply(text="Told.", receipt=receipt))
         assert len(rig.server.taken) == 4

@@ -10,6 +10,7 @@ from tables import table
 from signoff.contracts.call import CallOutcome, DenialSource, ToolDenied
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import LiveState, TurnError, TurnResult, TurnView
+from signoff.formats.replace import replace
 from signoff.gateway.a2a.agent_card import PART, TOOLS
 from signoff.gateway.a2a.task_view import (
     AUTH_REQUIRED,
@@ -111,7 +112,7 @@ def test_calls_of_tools_that_are_not_exposed_are_not_told() -> None:
 
 
 def test_a_running_turn_is_working() -> None:
-    view = ended("complete").model_copy(update={"state": "running", "result": None})
+    view = replace(ended("complete"), state="running", result=None)
     task = seen(view)
     assert (task.state, task.words, task.turn_state, task.calls) == (WORKING, "", "", ())
 

@@ -15,6 +15,7 @@ from signoff.contracts.call import CallContext
 from signoff.contracts.ids import SessionKey, TurnKey, is_id
 from signoff.contracts.person import Person
 from signoff.contracts.session_messages import turn_of
+from signoff.formats.replace import replace
 from signoff.gateway.session_names import is_own, own_session
 
 
@@ -109,7 +110,7 @@ async def test_every_turn_of_a_message_is_signed_for(gateway: GatewayRig) -> Non
     ]
     assert [each.user.user for each in asked] == ["guest", "guest"]
     assert [verifier.check_principal(each) for each in asked] == [True, True]
-    assert not verifier.check_principal(asked[1].model_copy(update={"user": asked[0].user}))
+    assert not verifier.check_principal(replace(asked[1], user=asked[0].user))
     assert len({each.user.nonce for each in asked}) == 2
     assert {each.user.store_id for each in asked} == {gateway.deps.store.id}
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tables import table
 
 from signoff.contracts.errors import Refused
+from signoff.formats.replace import replace
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link, read_link
 from signoff.gateway.signed_state import seal
 
@@ -20,7 +21,7 @@ LINK = ApprovalLink(approval="main.s.t.c1.1", revision=1, person="ana", expires=
 
 
 def test_a_link_says_what_it_is_bound_to() -> None:
-    link = LINK.model_copy(update={"verb": "denied", "channel": "email", "revision": 3})
+    link = replace(LINK, verb="denied", channel="email", revision=3)
     assert read_link(KEY, make_link(KEY, link), NOW) == link
 
 

@@ -12,6 +12,7 @@ from temporalio.client import Client
 
 from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.formats.replace import replace
 from signoff.gateway.approvals.decisions import decide
 from signoff.store.questions.approval_rows import read_rows
 from signoff.store.store import open_store
@@ -64,7 +65,7 @@ async def ask_earlier(rig: GatewayRig, text: str, earlier: timedelta) -> str:
         assert asked.opened_at is not None
         assert asked.judged_at is not None
         moved = {"opened_at": asked.opened_at - earlier, "judged_at": asked.judged_at - earlier}
-        body = asked.model_copy(update=moved).model_dump_json(exclude={"ended_at", "ended_as"})
+        body = replace(asked, **moved).model_dump_json(exclude={"ended_at", "ended_as"})
         where = update(QUESTIONS).where(QUESTIONS.c.approval == approval)
         connection.execute(where.values(body=body, opened_at=millis_from_time(moved["opened_at"])))
 

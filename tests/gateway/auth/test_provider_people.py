@@ -18,6 +18,7 @@ from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.formats.replace import replace
 from signoff.gateway.approvals.decisions import decide
 from signoff.gateway.auth.oidc import provider_of
 from signoff.keys.secrets import SecretProvider
@@ -116,12 +117,10 @@ async def test_rows_that_are_over_forged_or_ended_are_nobody(rig: GatewayRig, pr
         "never signed in": None,
         "over": vouch(SIGNER, person, names=(), now=NOW - week, lifetime=week),
         "another key": vouch(FOREIGN, person, names=(), now=NOW, lifetime=week),
-        "another key under our name": vouch(FOREIGN, person, names=(), now=NOW, lifetime=week).model_copy(
-            update={"key_id": SIGNER.key_id}
+        "another key under our name": replace(
+            vouch(FOREIGN, person, names=(), now=NOW, lifetime=week), key_id=SIGNER.key_id
         ),
-        "more roles": vouch(SIGNER, cy(provider), names=(), now=NOW, lifetime=week).model_copy(
-            update={"person": person}
-        ),
+        "more roles": replace(vouch(SIGNER, cy(provider), names=(), now=NOW, lifetime=week), person=person),
     }
     for name, row in rows.items():
         if row is not None:

@@ -16,6 +16,7 @@ from signoff.contracts.activity_messages import UseReply
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.engine.call_client import CallClient
+from signoff.formats.replace import replace
 from signoff.gateway.app import build_app
 from signoff.gateway.calls import permit_service
 from signoff.store.claim_conditions import add_restoration
@@ -288,7 +289,7 @@ async def test_what_the_turn_hands_out_must_be_what_was_permitted(
         assert reply is not None
         assert reply.permit is not None
         args = Content(inline={**reply.permit.args.inline, **change})
-        return UseReply(permit=reply.permit.model_copy(update={"args": args}))
+        return UseReply(permit=replace(reply.permit, args=args))
 
     monkeypatch.setattr(permit_service.CallClient, "use", lying)
     refused = await agent.use(call)

@@ -2,10 +2,10 @@
 
 import asyncio
 import base64
+import dataclasses
 import json
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from webhook_receiver import KEY, Receiver, running_receiver
 from signoff.audit.event_deliveries import EventDeliveries, is_for
 from signoff.contracts.audit import CloudEvent
 from signoff.contracts.person import Person
+from signoff.formats.replace import replace
 from signoff.gateway.events.event_sender import RETRY_SECONDS, EventSender, send_events
 from signoff.gateway.events.event_task import keep_events
 from signoff.registry.manifest.subscription_sections import Subscription
@@ -60,7 +61,7 @@ async def rig(
 
 def sender_of(rig: GatewayRig, **changes: Any) -> EventSender:
     """What sends the desk's subscription, as it is declared or with other fields."""
-    return EventSender(rig.deps, replace(rig.deps.catalog.subscriptions["feed"], **changes))
+    return EventSender(rig.deps, dataclasses.replace(rig.deps.catalog.subscriptions["feed"], **changes))
 
 
 async def froze(rig: GatewayRig, reason: str = "drill") -> None:
@@ -196,9 +197,9 @@ async def test_a_subscriber_that_does_not_answer_holds_up_no_other(rig: GatewayR
 
     server = await asyncio.start_server(hold, "127.0.0.1", 0)
     feed = rig.deps.catalog.subscriptions["feed"]
-    slow = replace(feed, name="slow", url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
-    catalog = replace(rig.deps.catalog, subscriptions={"slow": slow, "feed": feed})
-    async with server, send_events(replace(rig.deps, catalog=catalog)):
+    slow = dataclasses.replace(feed, name="slow", url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    catalog = dataclasses.replace(rig.deps.catalog, subscriptions={"slow": slow, "feed": feed})
+    async with server, send_events(dataclasses.replace(rig.deps, catalog=catalog)):
         for count in (2, 4):
             await froze(rig)
             while len(receiver.requests) < count:
@@ -229,12 +230,14 @@ def test_a_specialist_is_told_to_its_own_actors_subscription() -> None:
     assert [is_for(wanted, each) for each in (dispatched, asked, nobodys)] == [True, True, False]
     for other in (Subscription("feed", ("*",), "https://a.example", "env:A", actor=name) for name in ("", "clerk")):
         assert not any(is_for(other, each) for each in (dispatched, asked, nobodys))
-        assert is_for(other, asked.model_copy(update={"private": False}))
+        assert is_for(other, replace(asked, private=False))
     assert not is_for(Subscription("feed", ("grant.*",), "https://a.example", "env:A", actor="desk"), dispatched)
 
 
 async def test_a_tenant_is_sent_no_more_events_than_its_limit(rig: GatewayRig, receiver: Receiver) -> None:
-    limited = replace(rig.deps, settings=Settings(tenant_limits="deliveries=3/hour; acme: deliveries=1/day"))
+    limited = dataclasses.replace(
+        rig.deps, settings=Settings(tenant_limits="deliveries=3/hour; acme: deliveries=1/day")
+    )
     sender = EventSender(limited, limited.catalog.subscriptions["feed"])
     for reason in ("one", "two"):
         await froze(rig, reason)

@@ -6,6 +6,7 @@ import pytest
 from gateway_login import bearer, browser, hidden, locked_rig, sign_in, token_of, words
 from gateway_rig import BASE, PEOPLE, GatewayRig
 
+from signoff.formats.replace import replace
 from signoff.gateway.auth.browser_session import local_path
 from signoff.gateway.auth.caller import SESSION
 from signoff.store.browser_sessions import LIFETIME
@@ -290,7 +291,7 @@ async def test_whoever_leaves_is_out_at_once(gateway: GatewayRig, locked: Gatewa
     async with browser(locked) as page:
         await sign_in(page, secret)
         cookie = page.cookies[SESSION]
-    for people in ([PEOPLE[0], PEOPLE[2].model_copy(update={"active": False})], [PEOPLE[0]]):
+    for people in ([PEOPLE[0], replace(PEOPLE[2], active=False)], [PEOPLE[0]]):
         later = locked_rig(gateway, people=people)
         async with browser(later) as page:
             page.cookies.set(SESSION, cookie)

@@ -18,6 +18,7 @@ from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import AnswersTask
 from signoff.contracts.call import CallContext
 from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.formats.replace import replace
 from signoff.gateway.approvals.decisions import undo_denial
 from signoff.gateway.repair_task import AnswerDispatcher
 from signoff.store.questions.approval_rows import ApprovalRows
@@ -145,9 +146,7 @@ async def test_undo_by_another_person_or_browser_session_is_refused(rig: Gateway
         assert found is not None
         receipt = await undo_denial(rig.deps, approval, found, mark)
         assert (receipt.status, receipt.code) == ("refused", "not_allowed")
-        assert OTHERS in receipt_words(
-            receipt, formatter_for(found.model_copy(update={"locale": "en"}), rig.deps.clock())
-        )
+        assert OTHERS in receipt_words(receipt, formatter_for(replace(found, locale="en"), rig.deps.clock()))
     assert (await rig.request(approval)).state == "denied"
     records = await AuditLog(rig.deps.store).stream(turn_of(approval).workflow_id)
     refused = [each.subject for each in records if each.facts.get("status") == "refused"]

@@ -7,6 +7,7 @@ import pytest
 from gateway_rig import BASE, GatewayRig
 from starlette.applications import Starlette
 
+from signoff.formats.replace import replace
 from signoff.gateway.app import build_app
 
 CALLERS = {
@@ -35,8 +36,8 @@ async def test_development_refuses_callers_of_other_machines(gateway: GatewayRig
 
 async def test_unsafe_open_and_production_answer_other_machines(gateway: GatewayRig) -> None:
     settings = gateway.deps.settings
-    opened = settings.model_copy(update={"unsafe_open": True})
-    production = settings.model_copy(update={"profile": "production"})
+    opened = replace(settings, unsafe_open=True)
+    production = replace(settings, profile="production")
     for each in (opened, production):
         app = build_app(dataclasses.replace(gateway.deps, settings=each))
         assert await status(app, "192.0.2.7", "/healthz") == 200

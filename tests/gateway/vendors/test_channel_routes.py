@@ -28,6 +28,7 @@ from signoff.contracts.ids import TurnKey, parse_approval_id, show_code
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.engine.turn_client import TurnClient
+from signoff.formats.replace import replace
 from signoff.gateway.app import build_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.transport.server import serve
@@ -55,7 +56,7 @@ _AT_ONCE = 20
 
 def reached(person: Person) -> Person:
     """A person whom the channel reaches, under their own id."""
-    return person.model_copy(update={"identities": {"recording": (person.id,)}})
+    return replace(person, identities={"recording": (person.id,)})
 
 
 def channel_catalog(ledger: Ledger) -> Catalog:

@@ -9,6 +9,7 @@ from tables import table
 
 from signoff.calls import AskedQuestion, CallUse
 from signoff.contracts.responses import CallAnswer
+from signoff.formats.replace import replace
 from signoff.plugins.aap.approval_request import ApprovalRequestView, GivenRequest
 from signoff.testing import a_request
 
@@ -21,7 +22,7 @@ CALL = CallAnswer(id="main.s.t", state="waiting", tool="refund")
 
 def as_told(answer: dict[str, Any], ticket: CallUse | None = None) -> dict[str, Any]:
     """What an adapter is told of a call about which nobody was asked."""
-    view = ApprovalRequestView(GIVEN, CALL.model_copy(update=answer), None, ticket)
+    view = ApprovalRequestView(GIVEN, replace(CALL, **answer), None, ticket)
     found = view.as_json()
     assert answer_problems(200, {"x-request-id": ID}, found) == []
     assert found == view.as_json()
@@ -77,7 +78,7 @@ def test_what_was_given_is_kept_as_it_was() -> None:
 def asked_view(call: dict[str, Any], args: dict[str, Any], **request: Any) -> dict[str, Any]:
     """What an adapter is told of a call about which people were asked."""
     asked = AskedQuestion(a_request(**request), args)
-    found = ApprovalRequestView(GIVEN, CALL.model_copy(update=call), asked, None).as_json()
+    found = ApprovalRequestView(GIVEN, replace(CALL, **call), asked, None).as_json()
     assert answer_problems(200, {"x-request-id": ID}, found) == []
     return found
 

@@ -10,6 +10,7 @@ from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import ChannelReply, InboundRequest
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import show_code
+from signoff.formats.replace import replace
 from signoff.plugins.apprise.apprise import Apprise
 from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_apprise import KEY, SCHEME, FakeApprise, fake_apprise
@@ -66,7 +67,7 @@ class TestApprise(ChannelSuite):
         row = await rig.delivery(request, "bo")
         card = await rig.outbound_card(row)
         with pytest.raises(NotDelivered) as caught:
-            await rig.channel.deliver(card.model_copy(update={"address": "not there"}), None)
+            await rig.channel.deliver(replace(card, address="not there"), None)
         assert (caught.value.code, caught.value.again) == ("refused", True)
 
     @play_scenario
@@ -75,7 +76,7 @@ class TestApprise(ChannelSuite):
         card = await rig.outbound_card(await rig.delivery(request, "bo"))
         channel = apprise("tgram://no-hush-token/{identity}")
         with pytest.raises(NotDelivered) as caught:
-            await channel.deliver(card.model_copy(update={"address": "1002"}), None)
+            await channel.deliver(replace(card, address="1002"), None)
         assert (caught.value.code, caught.value.again) == ("address", False)
         assert "hush" not in caught.value.message
 

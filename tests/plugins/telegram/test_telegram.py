@@ -15,6 +15,7 @@ from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.channel_loader import read_options
 from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundBatch, InboundRequest, SentCard
 from signoff.contracts.errors import ConfigError, StoreUnavailable
+from signoff.formats.replace import replace
 from signoff.keys.secrets import SecretProvider
 from signoff.plugins.telegram.bot import TelegramBot
 from signoff.plugins.telegram.cards import ALERT_UNITS, TEXT_UNITS, cut_words, read_button
@@ -113,12 +114,12 @@ class TestTelegram(ChannelSuite):
         vendor = fake(rig)
         request = await rig.ask()
         card = vendor.message_of(rig.card(rig.bo))
-        await rig.report_event("reminded", request.model_copy(update={"reminded": 1}))
+        await rig.report_event("reminded", replace(request, reminded=1))
         await rig.dispatch()
         mine = [each for each in vendor.messages if str(each.chat) == rig.bo]
         assert (mine[1].about, mine[1].buttons) == (card.number, [])
         vendor.messages.clear()
-        await rig.report_event("reminded", request.model_copy(update={"reminded": 2}))
+        await rig.report_event("reminded", replace(request, reminded=2))
         await rig.dispatch()
         assert len(vendor.messages) == 2
 
@@ -145,7 +146,7 @@ class TestTelegram(ChannelSuite):
         request = await rig.ask()
         row = await rig.delivery(request, "bo")
         card = await rig.outbound_card(row)
-        ended = row.request.model_copy(update={"state": "denied", "decided_by": "ana", "decided_name": "Ana"})
+        ended = replace(row.request, state="denied", decided_by="ana", decided_name="Ana")
         closed = ClosedCard(request=ended, person=card.person, token=row.token, link=card.link, address=row.address)
         before = len(vendor.messages)
         await rig.channel.close(SentCard(), closed)
@@ -165,7 +166,7 @@ class TestTelegram(ChannelSuite):
         card = await rig.outbound_card(row)
         for address, code in (("4242", "400"), ("@bo", "address"), ("-100123", "address"), ("1002 ", "address")):
             with pytest.raises(NotDelivered) as caught:
-                await rig.channel.deliver(card.model_copy(update={"address": address}), None)
+                await rig.channel.deliver(replace(card, address=address), None)
             assert (caught.value.code, caught.value.again) == (code, False)
 
     @play_scenario

@@ -16,6 +16,7 @@ from signoff.contracts.decision import GrantRequest
 from signoff.contracts.grant import GrantScope
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.usage import LONGEST, LimitedUse, UsageLimit
+from signoff.formats.replace import replace
 from signoff.store import old_turns
 from signoff.store.claim_conditions import try_hold_blob
 from signoff.store.delivery_queue import DeliveryQueue, NewDelivery
@@ -76,7 +77,7 @@ async def settled(store: Store, turn: TurnKey = TURN) -> None:
     asked = await put(store, question(approval, session=turn.session, turn=turn.turn))
     assert await take(store, "ana", approval=approval)
     cards = DeliveryQueue(store)
-    request = a_request().model_copy(update={"id": approval})
+    request = replace(a_request(), id=approval)
     await cards.plan([NewDelivery(request=request, person="ana", channel="chat", address="ana")])
     for card in await cards.of_request(approval):
         await cards.drop(card.token)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from signoff.contracts.names import ENGINE
+from signoff.formats.replace import replace
 from tools.bench.scale.load import measure_burst, measure_decisions
 from tools.bench.scale.report import ScaleReport, render
 from tools.bench.scale.stack import Stack
@@ -32,12 +33,12 @@ async def measure(arguments: argparse.Namespace) -> ScaleReport:
             )
             if arguments.experiment == "waiting":
                 points = await measure_waiting(stack, sorted(arguments.turns), arguments.repetitions)
-                return report.model_copy(update={"points": tuple(points)})
+                return replace(report, points=tuple(points))
             if arguments.experiment == "decisions":
                 figures = await measure_decisions(stack, arguments.a_minute, arguments.minutes)
             else:
                 figures = await measure_burst(stack, arguments.starts)
-            return report.model_copy(update={"figures": figures})
+            return replace(report, figures=figures)
 
 
 def read_arguments() -> argparse.Namespace:

@@ -1,8 +1,8 @@
 """Decides what an answer means: who gave it, which request it is about, what it decides, and the reply."""
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -39,6 +39,7 @@ from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.formats.replace import replace
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.store.delivery_queue import DeliveryQueue
@@ -109,7 +110,7 @@ class AnswerHandler:
         if person is None:
             return await self._stranger(channel, action)
         outcome = await self._answer(channel, action, person, row)
-        return await self._limit.apply(person, action, row, replace(outcome, person=person))
+        return await self._limit.apply(person, action, row, dataclasses.replace(outcome, person=person))
 
     async def _answer(self, channel: Channel, action: InboundAction, person: Person, row: InboundRow) -> Outcome:
         if action.sender and not await self._may_send(channel, action, person, row):
@@ -131,10 +132,10 @@ class AnswerHandler:
         denies = answer.verdict == "denied"
         about = await self._target(channel, person, action, answer.code, when, denies=denies)
         if about.from_others_card and any(self._may_answer(person, asked.request) for asked in about.asked):
-            about = replace(about, certain=False)
+            about = dataclasses.replace(about, certain=False)
         if answer.effects and not {asked.request.code for asked in about.asked} <= answer.effects:
             # What was repeated is another request's.
-            about = replace(about, certain=False)
+            about = dataclasses.replace(about, certain=False)
         if action.unclear == REACTION and not any(asked.request.state == "pending" for asked in about.asked):
             # People react to what is over, too, and need no reply.
             return Outcome({"what": "reaction", "person": person.id})
@@ -320,7 +321,7 @@ class AnswerHandler:
             reply = ChannelReply(
                 text=which_request_text(requests, formatter), choices=tuple(show_code(each.code) for each in requests)
             )
-        reply = reply.model_copy(update={"language": formatter.language})
+        reply = replace(reply, language=formatter.language)
         said = action.said_at.isoformat() if action.said_at else ""
         result = drop_empty({"what": "asked", "person": person.id, "why": answer.why, SAID: said})
         return Outcome(result, reply, where, about=listed)

@@ -25,6 +25,7 @@ from signoff.channels.inbound.sent_mail import note_sent_words
 from signoff.channels.inbound.target import subject_of
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import Unavailable
+from signoff.formats.replace import replace
 from signoff.formats.stack_trace import trace_without_words
 from signoff.people.directory import Directory
 from signoff.store.delivery_queue import DeliveryQueue
@@ -185,7 +186,7 @@ class InboundProcessor:
             if made.reply is not None:
                 # Whoever is told something slowly takes nobody's slot.
                 until = claimed + LEASE_SECONDS - _BEFORE_THE_END
-                reply = made.reply.model_copy(update={"id": made.reply_id(row.key)})
+                reply = replace(made.reply, id=made.reply_id(row.key))
                 sent = await send_reply(self._channels[row.channel], made.where, reply, until)
                 result = None if result is None else {**result, "answered": sent is not None}
                 await self._note_reply(row.channel, made, sent)

@@ -20,6 +20,7 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import NotFound, StoreUnavailable, Unavailable
 from signoff.contracts.names import DEFAULT_TENANT
+from signoff.formats.replace import replace
 from signoff.store.inbound_queue import InboundQueue
 from signoff.store.store import Store
 
@@ -73,7 +74,7 @@ class InboundReceiver:
             return received
         # More is never read, and a mail may be of megabytes.
         # One more than is read: who reads it sees that there was more.
-        actions = [each.model_copy(update={"text": each.text[: READ_CHARS + 1]}) for each in received.actions]
+        actions = [replace(each, text=each.text[: READ_CHARS + 1]) for each in received.actions]
         try:
             new = await self._arrivals.put(name, actions, received.statuses)
         # JSON may hold half of a surrogate pair (`"\ud800"`), which Python reads and UTF-8 cannot write.

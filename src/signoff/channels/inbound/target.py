@@ -2,8 +2,9 @@
 one.
 """
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
 
@@ -12,6 +13,7 @@ from signoff.channels.envelopes import PARTIAL, InboundAction
 from signoff.channels.inbound.message_time import SLACK, MessageTime
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.person import Person
+from signoff.formats.replace import replace
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.messages.own_messages import MessageSubject, OwnMessages
 
@@ -123,7 +125,7 @@ async def find_target(
         # Our message was about no request, so the words are like those beside any card.
         return await find_target(
             *(deliveries, own_messages, codes, channel, person),
-            *(action.model_copy(update={"token": "", "vendor_ids": ()}), code, when),
+            *(replace(action, token="", vendor_ids=()), code, when),
             denies=denies,
         )
     if not code and not rows:
@@ -132,7 +134,7 @@ async def find_target(
         return (
             Target((), certain=False)
             if action.token
-            else replace(await _open(deliveries, channel, person, when), certain=False)
+            else dataclasses.replace(await _open(deliveries, channel, person, when), certain=False)
         )
     if not code:
         certain = len(rows) == 1 and rows[0].kind != "digest"
@@ -234,14 +236,14 @@ async def _by_code(
         sure = [row for row in rows if row.tried_at is not None and row.tried_at <= at]
         newest_last = sorted(sure or rows, key=lambda row: row.revision, reverse=not sure)
         found = _one_of(_list_shown({row.approval: row for row in newest_last}.values()))
-        return replace(found, certain=found.certain and not doubt, doubt=doubt)
+        return dataclasses.replace(found, certain=found.certain and not doubt, doubt=doubt)
     coded = await codes.with_code(person, code)
     known = [each for each in coded if each.opened_at is None or each.opened_at <= at + SLACK]
     shown = [await _revision_last_sent(deliveries, person, each, at, when) for each in known or coded]
     if coded and not known:
         return Target(tuple(shown), certain=False, doubt="before")
     found = _one_of(shown)
-    return replace(found, certain=found.certain and not doubt, doubt=doubt)
+    return dataclasses.replace(found, certain=found.certain and not doubt, doubt=doubt)
 
 
 def _sent_by(row: DeliveryRow, moment: datetime, when: MessageTime) -> bool:

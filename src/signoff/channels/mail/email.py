@@ -38,6 +38,7 @@ from signoff.channels.mail.reply_reader import MAX_MAIL
 from signoff.channels.mail.smtp import knock, send
 from signoff.channels.mail.sns import NOTICE_BYTES
 from signoff.contracts.limits import MIB
+from signoff.formats.replace import replace
 from signoff.texts.catalogue import ENGLISH, text
 
 _REMEMBERED: Final = 10_000
@@ -85,7 +86,7 @@ class Email(Channel):
         await self._send(letter)
         # A reminder leaves the card what it is: its end goes into the first mail's thread.
         if before is not None:
-            return before.model_copy(update={"handle": {**before.handle, SENT: letter.words}})
+            return replace(before, handle={**before.handle, SENT: letter.words})
         handle = {"to": letter.to, "subject": letter.subject, SENT: letter.words}
         return SentCard(vendor_id=letter.message_id, handle=handle)
 

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 from signoff.channels.envelopes import ClosedCard, OutboundCard
 from signoff.channels.outbound.card_text import CardLimits, CardWords, card_words
 from signoff.channels.outbound.receipt_text import closing_text
+from signoff.formats.replace import replace
 from signoff.texts.catalogue import text
 from signoff.texts.endings import closing_words
 from signoff.texts.formatter import Formatter
@@ -61,7 +62,7 @@ def closed_blocks(closed: ClosedCard, formatter: Formatter) -> tuple[str, list[B
     """Writes the text and the blocks of a closed card: who, when and where, and no button but the link."""
     message = closing_text(closed, formatter)
     # Without the address: that has a button here.
-    without_link = closing_text(closed.model_copy(update={"link": ""}), formatter)
+    without_link = closing_text(replace(closed, link=""), formatter)
     blocks: list[Block] = [_section(each) for each in _cut_sections(without_link)]
     if closed.link:
         button = _button(OPEN, text("button.open", formatter.language), url=closed.link)

@@ -19,6 +19,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.engine.connection import open_encryption
 from signoff.engine.credential_check import check_public_keys, check_store_role
 from signoff.engine.turn_client import TurnClient
+from signoff.formats.replace import replace
 from signoff.gateway.app import build_codec_app
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.transport.server import running_server
@@ -64,7 +65,7 @@ async def running_codec(
         catalog=place.catalog,
         people=place.people,
         store=store,
-        settings=settings.model_copy(update={"public_url": settings.codec_url}),
+        settings=replace(settings, public_url=settings.codec_url),
         # Of whom a login alone made somebody, the store has what a gateway signed.
         public_keys=verifier,
     )

@@ -16,6 +16,7 @@ from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import SessionKey, parse_approval_id
 from signoff.contracts.turn import TurnInput, TurnResult
 from signoff.evaluation.turn_history import HistoryStep, TurnHistory
+from signoff.formats.replace import replace
 from signoff.registry.results.dispatch_record import SPECIALIST
 from signoff.store.content_store import load_in, load_message
 from signoff.store.store import Store
@@ -70,20 +71,20 @@ async def load_history(store: Store, history: TurnHistory) -> TurnHistory:
         return Content(inline=await load_in(store, content, place)) if content.blob is not None else content
 
     async def outcome(found: CallOutcome) -> CallOutcome:
-        return found.model_copy(update={"value": await inline(found.value)})
+        return replace(found, value=await inline(found.value))
 
     steps = []
     for step in history.steps:
         messages = tuple([await load_message(store, each, place) for each in step.task.messages])
         message = await load_message(store, step.reply.message, place)
-        task = step.task.model_copy(update={"messages": messages})
-        steps.append(HistoryStep(task, step.reply.model_copy(update={"message": message}), step.at))
+        task = replace(step.task, messages=messages)
+        steps.append(HistoryStep(task, replace(step.reply, message=message), step.at))
     messages = tuple([await load_message(store, each, place) for each in history.turn.messages])
-    turn, result = history.turn.model_copy(update={"messages": messages}), history.result
+    turn, result = replace(history.turn, messages=messages), history.result
     if result is not None:
-        parts = tuple([each.model_copy(update={"content": await inline(each.content)}) for each in result.parts])
+        parts = tuple([replace(each, content=await inline(each.content)) for each in result.parts])
         calls = tuple([await outcome(each) for each in result.calls])
-        result = result.model_copy(update={"parts": parts, "calls": calls})
+        result = replace(result, parts=parts, calls=calls)
     return TurnHistory(turn, tuple(steps), result)
 
 

@@ -11,6 +11,7 @@ from signoff.contracts.errors import NotFound
 from signoff.contracts.names import DEFAULT_TENANT, RUNNING_FILE
 from signoff.contracts.person import Person
 from signoff.formats.nearest_name import did_you_mean, quote_name
+from signoff.formats.replace import replace
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.installation import Installation, load_installation, provider_of_secrets
 from signoff.settings import Settings, load_settings
@@ -77,7 +78,7 @@ def find_settings(manifest: Path | None = None, **overrides: Any) -> tuple[Setti
     settings = load_settings(manifest=manifest, **overrides)
     running = read_running(settings.state_dir)
     if running is not None and "manifest" not in settings.model_fields_set:
-        settings = settings.model_copy(update={"manifest": Path(running.manifest)})
+        settings = replace(settings, manifest=Path(running.manifest))
     return settings, running
 
 

@@ -23,6 +23,7 @@ from signoff.contracts.errors import ConfigError, NotFound
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.formats.nearest_name import did_you_mean, quote_name
+from signoff.formats.replace import replace
 from signoff.people.directory import principal_of
 from signoff.policy.explanation import explain_json, explain_text
 from signoff.registry.capabilities import KINDS
@@ -89,7 +90,7 @@ def explain(
         tool, ctx = _find_meant(place, name, (actor, route, step), (person, tenant))
         row = next(row for row in inventory(place.catalog) if row.tool == tool.activity)
         if ctx is not None:
-            ctx = ctx.model_copy(update={"extra": {"data": collected}})
+            ctx = replace(ctx, extra={"data": collected})
         layers = () if ctx is None else place.catalog.tool_view(ctx).resolution(tool.name).trace
         found = await _decision(place, tool, ctx, given)
         gates = () if found is None else gate_trace(found, with_arguments=given is not None, needs=row.needs)
@@ -144,7 +145,7 @@ def _find_meant(
     if not actor:
         return named, None
     catalog.scopes[actor].check(route, step, ())
-    ctx = call_context_of(place, actor, *asker).model_copy(update={"route": route, "step": step})
+    ctx = replace(call_context_of(place, actor, *asker), route=route, step=step)
     return catalog.tool_view(ctx).tool(named.name) or named, ctx
 
 

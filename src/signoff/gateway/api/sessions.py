@@ -11,6 +11,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import ResultBody, SayBody
 from signoff.contracts.responses import SessionLinks, SessionList, SessionMessageReply
 from signoff.contracts.session_messages import SessionReceipt, SessionView
+from signoff.formats.replace import replace
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.approvals.api_attempts import ApiAttempt, decide_part
 from signoff.gateway.approvals.open_requests import add_requests_to_session
@@ -73,7 +74,7 @@ async def say_something(
         return await _answer_requests(deps, named, body, request, caller, response)
     own = body.user if "user" in body.model_fields_set else None
     user = acting_person(deps, caller, own, default=body.user, tenant=named.tenant)
-    body = body.model_copy(update={"user": user.id})
+    body = replace(body, user=user.id)
     person = known_person(deps.people, body.user, named.tenant)
     key = own_session(named, person, development=deps.development)
     return _answer(deps, key, await say(deps, body, key, channel="api"), response)
@@ -122,7 +123,7 @@ async def _answer_requests(
     place = named if key is None else SessionKey(key.turn.tenant, key.turn.session)
     reply = _answer(deps, place, _sum_up(receipts, "" if key is None else key.turn.turn), response)
     response.status_code = 200
-    return reply.model_copy(update={"receipts": tuple(written_receipt(each, words) for each in receipts)})
+    return replace(reply, receipts=tuple(written_receipt(each, words) for each in receipts))
 
 
 def _sum_up(receipts: Sequence[Receipt], turn: str) -> SessionReceipt:

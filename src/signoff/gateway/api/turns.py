@@ -13,6 +13,7 @@ from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.requests import CancelBody, TurnBody
 from signoff.contracts.responses import ResultRest, TurnCancelled, TurnLinks, TurnList, TurnStarted
 from signoff.contracts.turn import TurnView
+from signoff.formats.replace import replace
 from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.approvals.secret_masks import masked_view
 from signoff.gateway.auth.caller import AuthenticatedCaller, acting_person, own_tenant, person_of, scopes_of
@@ -124,7 +125,7 @@ def _own_body(deps: GatewayDeps, body: TurnBody, caller: AuthenticatedCaller | N
     tenant = own_tenant(caller, body.tenant if "tenant" in given else None)
     named = body.user if "user" in given else None
     person = acting_person(deps, caller, named, default=body.user, tenant=tenant)
-    return body.model_copy(update={"user": person.id, "tenant": tenant})
+    return replace(body, user=person.id, tenant=tenant)
 
 
 async def _changes(deps: GatewayDeps, key: TurnKey) -> AsyncGenerator[str, None]:

@@ -11,6 +11,7 @@ from signoff.contracts.message import APPROVAL_RESPONSE
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.requests import DecisionDraft, sentence
 from signoff.formats.json_reader import NotJson, read_json
+from signoff.formats.replace import replace
 from signoff.gateway.auth.person_place import whose
 
 _BY_ADDRESS: Final = whose("`?as=PERSON` in the address")
@@ -34,14 +35,14 @@ def read_draft(given: Any, approval_id: str = "", *, person: str = _BY_ADDRESS) 
         return refused_receipt("malformed", approval_id, message)
     if approval_id and draft.approval_id not in ("", approval_id):
         return refused_receipt("malformed", approval_id, "`approval_id` is another than the address names")
-    return draft.model_copy(update={"approval_id": approval_id or draft.approval_id})
+    return replace(draft, approval_id=approval_id or draft.approval_id)
 
 
 def read_batched(item: Any, approval_id: str, *, person: str = _BY_ADDRESS) -> DecisionDraft | Receipt:
     """Returns one answer of several, or the receipt `malformed` for it alone. Each has to name what was shown."""
     draft = read_draft(item, person=person)
     if isinstance(draft, Receipt):
-        return draft.model_copy(update={"approval_id": approval_id})
+        return replace(draft, approval_id=approval_id)
     named = {"approval_id": draft.approval_id, "revision": draft.revision, "question_hash": draft.question_hash}
     missing = [f"`{name}`" for name, value in named.items() if not value]
     return refused_receipt("malformed", approval_id, f"{', '.join(missing)}: missing") if missing else draft
@@ -78,4 +79,4 @@ def with_key(draft: DecisionDraft, header: str | None) -> DecisionDraft | Receip
     if draft.delivery_id not in ("", header):
         message = "`Idempotency-Key` and `delivery_id` mean the same and differ; keep one"
         return refused_receipt("malformed", draft.approval_id, message)
-    return draft.model_copy(update={"delivery_id": header})
+    return replace(draft, delivery_id=header)

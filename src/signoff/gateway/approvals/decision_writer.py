@@ -24,6 +24,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.decisions.answer_taker import UNSAFE_ANSWER, AnswerTaker, NewAnswer, Taken, refuse
 from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.engine.turn_client import TurnClient
+from signoff.formats.replace import replace
 from signoff.gateway.act_spans import ActSpans
 from signoff.gateway.grant_rows import write_agreed_grant
 from signoff.keys.signatures import Signer
@@ -127,7 +128,7 @@ class DecisionWriter:
         received = decision.received_at or self._clock()
         new = NewAnswer(
             # Nothing lies in the store without the time at which it came: a turn looks there only for what has one.
-            decision.model_copy(update={"received_at": received}),
+            replace(decision, received_at=received),
             request.question_hash,
             partial(self._author, received),
             self._sign,
@@ -246,5 +247,4 @@ That it was decided already is not one of them: the store, which knows of every 
 
 
 def _make_pending(receipt: Receipt, decision: Decision) -> Receipt:
-    update = {"status": "pending", "code": "", "verdict": decision.verdict}
-    return receipt.model_copy(update=update)
+    return replace(receipt, status="pending", code="", verdict=decision.verdict)

@@ -21,6 +21,7 @@ from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft, decision_from_draft
 from signoff.engine.kill_switch import OPERATOR
 from signoff.formats.bounds import bounds_problem
+from signoff.formats.replace import replace
 from signoff.gateway.approvals.decision_parser import refused_receipt
 from signoff.gateway.approvals.secret_masks import unmasked_args
 from signoff.gateway.approvals.value_check import has_read
@@ -44,7 +45,7 @@ async def decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAuthor
     Raises `ServerUnavailable`. A refusal is written down here: the turn may be over, or may never have seen it. Whoever
     may not read the request is answered as if there were none.
     """
-    draft = draft.model_copy(update={"delivery_id": draft.delivery_id or new_nonce()})
+    draft = replace(draft, delivery_id=draft.delivery_id or new_nonce())
     receipt = await _decide(deps, draft, author)
     if receipt.status == "refused":
         tried = decision_from_draft(draft, author, deps.clock())
@@ -182,7 +183,7 @@ def _unmask(loaded: LoadedRequest, draft: DecisionDraft) -> DecisionDraft | Rece
     if draft.edited_args is None or request.state != "pending" or not request.secrets:
         return draft
     try:
-        return draft.model_copy(update={"edited_args": unmasked_args(draft.edited_args, loaded.args, request.secrets)})
+        return replace(draft, edited_args=unmasked_args(draft.edited_args, loaded.args, request.secrets))
     except Refused as error:
         return refusal(request, "malformed", error.message)
 
@@ -213,7 +214,7 @@ def _decision(
         return refusal(request, "malformed", "`question_hash`: send back the one of the request that was shown")
     revision = 1 if draft.revision is None else draft.revision
     asked = request.question_hash if revision == request.revision else ""
-    named = draft.model_copy(update={"revision": revision, "question_hash": draft.question_hash or asked})
+    named = replace(draft, revision=revision, question_hash=draft.question_hash or asked)
     decision = decision_from_draft(named, author, deps.clock())
     if request.kind == "approval":
         decision = with_browser(decision, author.browser)
@@ -246,7 +247,7 @@ def edited_request(request: ApprovalRequest, args: Mapping[str, Any], catalog: C
     # Of hidden values the old card's rows: a value that was left as it is would else look like a changed one.
     hidden = {row.name: row for row in request.card.rows if row.secret}
     rows = tuple(hidden.get(row.name, row) if row.secret else row for row in card.rows)
-    return request.model_copy(update={"card": card.model_copy(update={"rows": rows})})
+    return replace(request, card=replace(card, rows=rows))
 
 
 def _on_card(request: ApprovalRequest) -> tuple[str, ...] | None:

@@ -13,6 +13,7 @@ from signoff.contracts.message import RESERVED_PART_TYPES
 from signoff.contracts.responses import AnswerLinks
 from signoff.contracts.session_messages import SessionTurnView, SessionView
 from signoff.contracts.turn import ResponsePart, TurnView
+from signoff.formats.replace import replace
 from signoff.store.request_reader import RequestReader
 
 _GOES_ON = ("working", "waiting")
@@ -23,8 +24,8 @@ def add_requests_to_turn(view: TurnView, public_url: str) -> TurnView:
     waiting = [call.approval for call in view.calls if call.approval is not None]
     result = view.result
     if result is not None:
-        result = result.model_copy(update={"parts": _drop_reserved(result.parts)})
-    return view.model_copy(update={"parts": _make_parts(waiting, public_url), "result": result})
+        result = replace(result, parts=_drop_reserved(result.parts))
+    return replace(view, parts=_make_parts(waiting, public_url), result=result)
 
 
 async def add_requests_to_session(view: SessionView, requests: RequestReader, public_url: str) -> SessionView:
@@ -35,8 +36,8 @@ async def add_requests_to_session(view: SessionView, requests: RequestReader, pu
         if turn.state in _GOES_ON or turn.left_open:
             key = TurnKey(view.tenant, view.session, turn.turn)
             parts += _make_parts(await _load_waiting(key, requests), public_url)
-        turns.append(turn.model_copy(update={"parts": parts}))
-    return view.model_copy(update={"turns": tuple(turns)})
+        turns.append(replace(turn, parts=parts))
+    return replace(view, turns=tuple(turns))
 
 
 async def _load_waiting(key: TurnKey, requests: RequestReader) -> list[ApprovalRequest]:

@@ -10,6 +10,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.errors import Refused
 from signoff.contracts.message import CallPart, Message, content_of
 from signoff.contracts.turn import CallView, TurnResult, TurnView
+from signoff.formats.replace import replace
 from signoff.keys.signature_form import unsigned_principal
 from signoff.registry.catalog import Catalog
 
@@ -47,7 +48,7 @@ def masked_content(content: Content, secrets: Collection[str]) -> Content:
     if not secrets:
         return content
     if content.blob is not None:
-        return Content(blob=content.blob.model_copy(update={"preview": "", "sha256": "", "seal": ""}))
+        return Content(blob=replace(content.blob, preview="", sha256="", seal=""))
     return Content(inline=masked_args(content.inline, secrets))
 
 
@@ -57,24 +58,23 @@ def masked_request(request: ApprovalRequest) -> ApprovalRequest:
     requester = unsigned_principal(request.requester)
     votes = tuple(_masked_vote(vote) for vote in request.votes)
     if not request.secrets:
-        return request.model_copy(update={"votes": votes, "requester": requester})
+        return replace(request, votes=votes, requester=requester)
     args = masked_content(request.args, request.secrets)
-    return request.model_copy(update={"args": args, "digest": "", "votes": votes, "requester": requester})
+    return replace(request, args=args, digest="", votes=votes, requester=requester)
 
 
 def masked_view(view: TurnView, catalog: Catalog) -> TurnView:
     """Returns a turn as it may be shown."""
     texts = _secret_texts(view, catalog)
-    view = view.model_copy(
-        update={
-            "messages": tuple(_quiet_message(message, texts) for message in view.messages),
-            "result": _quiet_result(view.result, texts),
-        }
+    view = replace(
+        view,
+        messages=tuple(_quiet_message(message, texts) for message in view.messages),
+        result=_quiet_result(view.result, texts),
     )
     calls = tuple(_masked_call(call, catalog) for call in view.calls)
     by_call = {call.call: call for call in view.calls}
     messages = tuple(_masked_message(message, by_call, catalog) for message in view.messages)
-    return view.model_copy(update={"calls": calls, "messages": messages})
+    return replace(view, calls=calls, messages=messages)
 
 
 def _secret_texts(view: TurnView, catalog: Catalog) -> frozenset[str]:
@@ -94,15 +94,15 @@ def _quiet_message(message: Message, texts: Collection[str]) -> Message:
     for part in message.parts:
         field, content = content_of(part)
         keep = isinstance(part, CallPart)
-        parts.append(part if keep else part.model_copy(update={field: _quiet_content(content, texts)}))
-    return message.model_copy(update={"parts": tuple(parts)})
+        parts.append(part if keep else replace(part, **{field: _quiet_content(content, texts)}))
+    return replace(message, parts=tuple(parts))
 
 
 def _quiet_result(result: TurnResult | None, texts: Collection[str]) -> TurnResult | None:
     if result is None or not texts:
         return result
-    parts = tuple(each.model_copy(update={"content": _quiet_content(each.content, texts)}) for each in result.parts)
-    return result.model_copy(update={"parts": parts})
+    parts = tuple(replace(each, content=_quiet_content(each.content, texts)) for each in result.parts)
+    return replace(result, parts=parts)
 
 
 def _quiet_content(content: Content, texts: Collection[str]) -> Content:
@@ -110,8 +110,7 @@ def _quiet_content(content: Content, texts: Collection[str]) -> Content:
 
 
 def _masked_vote(vote: Vote) -> Vote:
-    changes = {"edited_args": None, "signature": ""}
-    return vote.model_copy(update={"decision": vote.decision.model_copy(update=changes)})
+    return replace(vote, decision=replace(vote.decision, edited_args=None, signature=""))
 
 
 def _masked_call(call: CallView, catalog: Catalog) -> CallView:
@@ -120,20 +119,20 @@ def _masked_call(call: CallView, catalog: Catalog) -> CallView:
         changes["approval"] = masked_request(call.approval)
     if _secrets(call.tool, call.approval, catalog) != ():
         changes["args_preview"] = ""
-    return call.model_copy(update=changes)
+    return replace(call, **changes)
 
 
 def _masked_message(message: Message, calls: dict[str, CallView], catalog: Catalog) -> Message:
     parts = tuple(_masked_part(part, calls, catalog) if isinstance(part, CallPart) else part for part in message.parts)
-    return message.model_copy(update={"parts": parts, "provider": None})
+    return replace(message, parts=parts, provider=None)
 
 
 def _masked_part(part: CallPart, calls: dict[str, CallView], catalog: Catalog) -> CallPart:
     view = calls.get(part.call)
     secrets = _secrets(part.tool, view.approval if view is not None else None, catalog)
     if secrets is None:
-        return part.model_copy(update={"args": Content(inline="hidden")})
-    return part.model_copy(update={"args": masked_content(part.args, secrets)})
+        return replace(part, args=Content(inline="hidden"))
+    return replace(part, args=masked_content(part.args, secrets))
 
 
 def _secrets(tool: str, request: ApprovalRequest | None, catalog: Catalog) -> tuple[str, ...] | None:

@@ -13,6 +13,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey, is_call, parse_approval_
 from signoff.contracts.limits import MAX_FALLBACKS
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import CallView, TurnView
+from signoff.formats.replace import replace
 from signoff.gateway.signed_start import SignedStart
 from signoff.registry.catalog import Catalog
 from signoff.store.request_reader import LoadedRequest, RequestReader
@@ -41,7 +42,7 @@ async def proved_view(
     `tickets` are the turn's, where they were read already.
     """
     requester = begun.requester or (view.requester if requests.development else _NOBODY)
-    view = view.model_copy(update={"requester": requester})
+    view = replace(view, requester=requester)
     result = view.result
     if not (view.calls or (result is not None and result.calls)):
         return view
@@ -58,9 +59,9 @@ async def proved_view(
     )
     calls = tuple(proof.call(call) for call in view.calls)
     if result is None:
-        return view.model_copy(update={"calls": calls})
+        return replace(view, calls=calls)
     outcomes = tuple(proof.outcome(each) for each in result.calls)
-    return view.model_copy(update={"calls": calls, "result": result.model_copy(update={"calls": outcomes})})
+    return replace(view, calls=calls, result=replace(result, calls=outcomes))
 
 
 @dataclass(frozen=True)
@@ -80,21 +81,20 @@ class CallProof:
 
     def call(self, view: CallView) -> CallView:
         """Returns `view` as it may be shown."""
-        outcome = None if view.outcome is None else self.outcome(view.outcome.model_copy(update={"call": view.call}))
+        outcome = None if view.outcome is None else self.outcome(replace(view.outcome, call=view.call))
         request = self.request(view.call)
         tool = view.tool if request is None else request.tool
         if outcome is not None and outcome.code == "ok" and request is not None and not self._ran(outcome, request):
             # It ran by a rule after that question had ended: none of those whom it asked let this one run.
             request = None
         on_the_way = view.state if view.state in _ON_THE_WAY else _ON_THE_WAY[0]
-        return view.model_copy(
-            update={
-                "tool": tool,
-                "state": on_the_way if outcome is None else outcome.code,
-                "approval": request,
-                "outcome": outcome,
-                "stands_for": view.stands_for if view.call in _stand_ins(view.stands_for) else "",
-            }
+        return replace(
+            view,
+            tool=tool,
+            state=on_the_way if outcome is None else outcome.code,
+            approval=request,
+            outcome=outcome,
+            stands_for=view.stands_for if view.call in _stand_ins(view.stands_for) else "",
         )
 
     def outcome(self, outcome: CallOutcome) -> CallOutcome:
@@ -102,7 +102,7 @@ class CallProof:
         answered.
         """
         request = self.request(outcome.call)
-        outcome = outcome if request is None else outcome.model_copy(update={"tool": request.tool})
+        outcome = outcome if request is None else replace(outcome, tool=request.tool)
         if outcome.code == "ok" and not self._is_done(outcome):
             return CallOutcome(
                 call=outcome.call, tool=outcome.tool, code="in_doubt", gate="execute", value=_text(UNPROVED)
@@ -114,15 +114,15 @@ class CallProof:
         if outcome.code == "waiting":
             # It does the same as another call, about which people are asked.
             known = any(each.request.id == outcome.approval_id for each in self.asked.values())
-            return outcome if known else outcome.model_copy(update={"approval_id": ""})
+            return outcome if known else replace(outcome, approval_id="")
         decided = self._deciding_call(outcome)
         approved, edited = self._people(decided, outcome)
-        credit = {
-            "approval_id": outcome.approval_id if outcome.approval_id == self._asked_as(decided) else "",
-            "decided_by": outcome.decided_by if outcome.decided_by in approved else "",
-            "edited_by": outcome.edited_by if outcome.edited_by in edited else "",
-        }
-        return outcome.model_copy(update=credit)
+        return replace(
+            outcome,
+            approval_id=outcome.approval_id if outcome.approval_id == self._asked_as(decided) else "",
+            decided_by=outcome.decided_by if outcome.decided_by in approved else "",
+            edited_by=outcome.edited_by if outcome.edited_by in edited else "",
+        )
 
     def request(self, call: str) -> ApprovalRequest | None:
         """Returns the request of a call, by the store."""
@@ -208,17 +208,16 @@ class CallProof:
         elif denied.source == "cancelled":
             request = self.request(self._deciding_call(outcome))
             people = {"decided_by": request.decided_by if request is not None else ""}
-        proved = denied.model_copy(update=people)
+        proved = replace(denied, **people)
         if proved == denied:
-            return outcome.model_copy(update={"decided_by": proved.decided_by, "edited_by": ""})
-        return outcome.model_copy(
-            update={
-                "denied": proved,
-                "decided_by": proved.decided_by,
-                "approval_id": proved.approval_id,
-                "edited_by": "",
-                "value": Content(inline=proved.model_dump(mode="json")),
-            }
+            return replace(outcome, decided_by=proved.decided_by, edited_by="")
+        return replace(
+            outcome,
+            denied=proved,
+            decided_by=proved.decided_by,
+            approval_id=proved.approval_id,
+            edited_by="",
+            value=Content(inline=proved.model_dump(mode="json")),
         )
 
     def _denial(self, call: str) -> ApprovalRequest | None:

@@ -7,6 +7,7 @@ from signoff.approvals.unseen_values import FullValue, every_value, pages_of, se
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
 from signoff.contracts.person import Person
+from signoff.formats.replace import replace
 from signoff.gateway.approvals.secret_masks import masked_args, masked_request
 from signoff.store.opened_values import OpenedValues
 from signoff.store.request_reader import LoadedRequest
@@ -30,8 +31,7 @@ def whole_request(loaded: LoadedRequest) -> ApprovalRequest:
     """Returns a request as it may be shown with every argument, secret ones masked, and with what proves that it was
     given.
     """
-    given = {"args": Content(inline=loaded.args), "seen": proof_of(loaded)}
-    return masked_request(loaded.request.model_copy(update=given))
+    return masked_request(replace(loaded.request, args=Content(inline=loaded.args), seen=proof_of(loaded)))
 
 
 async def open_page(store: Store, loaded: LoadedRequest, person: Person, page: int) -> None:

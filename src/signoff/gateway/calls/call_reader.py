@@ -11,6 +11,7 @@ from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey, is_id, show_
 from signoff.contracts.responses import CallAnswer
 from signoff.contracts.turn import CallView, TurnView
 from signoff.formats.nearest_name import quote_name
+from signoff.formats.replace import replace
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.signed_start import SignedStart, signed_start_of
@@ -109,8 +110,7 @@ def own_tickets(turn: ExternalTurn, tickets: Sequence[Ticket]) -> list[Ticket]:
 
 def make_used_answer(deps: GatewayDeps, turn: ExternalTurn, args: dict[str, Any], key: str, note: str) -> CallAnswer:
     """Returns the answer of the very request that used the permit."""
-    used = {"state": "used", "args": args, "key": key, "note": note}
-    return begin_answer(deps, turn).model_copy(update=used)
+    return replace(begin_answer(deps, turn), state="used", args=args, key=key, note=note)
 
 
 def begin_answer(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
@@ -128,11 +128,11 @@ async def _answer(deps: GatewayDeps, turn: ExternalTurn, view: TurnView, asked: 
             # It ended before its call had an outcome of its own.
             error = view.result.error
             words = _CANCELLED_WORDS if error is None else error.message
-            return base.model_copy(update={"state": "denied", "source": "cancelled", "reason": words})
+            return replace(base, state="denied", source="cancelled", reason=words)
     if outcome is not None:
         return await _answer_end(deps, turn, base, outcome, asked, is_cancelled=view.state == "cancelled")
     if found is None or (asked is not None and asked.request.state == "pending"):
-        return base if asked is None else base.model_copy(update=_asked_facts(asked))
+        return base if asked is None else replace(base, **_asked_facts(asked))
     if found.state in ("running", "used"):
         # The turn alone tells the changes and remarks of the approvers of a call that Signoff runs.
         is_noted = (
@@ -140,9 +140,9 @@ async def _answer(deps: GatewayDeps, turn: ExternalTurn, view: TurnView, asked: 
         )
         if not is_noted and (done := await find_success(deps, turn)) is not None:
             return await answer_outcome(deps, turn, done, asked)
-        return base.model_copy(update={"state": found.state})
+        return replace(base, state=found.state)
     if found.state == "permitted":
-        return base.model_copy(update={"state": found.state, **await _permit_facts(deps, turn, asked)})
+        return replace(base, state=found.state, **await _permit_facts(deps, turn, asked))
     return base
 
 
@@ -200,7 +200,7 @@ async def _answer_end(
             "note": outcome.note,
             **_deciders(asked),
         }
-        return base.model_copy(update=facts)
+        return replace(base, **facts)
     denied = outcome.denied
     if denied is not None:
         facts = {"source": denied.source, "reason": denied.reason, "by": denied.decided_by}
@@ -212,7 +212,7 @@ async def _answer_end(
     else:
         words = await load_value(deps, turn, outcome.value)
         facts = {"source": "policy", "reason": words if isinstance(words, str) else str(words)}
-    return base.model_copy(update={"state": "denied", **facts})
+    return replace(base, state="denied", **facts)
 
 
 async def load_value(deps: GatewayDeps, turn: ExternalTurn, content: Content) -> Any:

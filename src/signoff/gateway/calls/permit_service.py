@@ -8,6 +8,7 @@ from signoff.contracts.activity_messages import UsedPermit, UseReply
 from signoff.contracts.errors import BadRequest, ServerUnavailable
 from signoff.contracts.responses import PermitAnswer
 from signoff.engine.call_client import CallClient
+from signoff.formats.replace import replace
 from signoff.gateway.calls.call_reader import CALL, load_value, own_tickets, read_call
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
@@ -57,7 +58,7 @@ async def _is_borne_out(deps: GatewayDeps, turn: ExternalTurn, permit: UsedPermi
     ticket = await deps.store.read_ticket(permit.key)
     if ticket is None or not isinstance(args, dict) or not _is_of(ticket, turn, use):
         return False
-    ctx = turn.ctx.model_copy(update={"user": turn.requester.model_copy(update={"nonce": ticket.nonce})})
+    ctx = replace(turn.ctx, user=replace(turn.requester, nonce=ticket.nonce))
     # By the definition that the turn names, as this gateway may have another: the ticket's digest binds it as well.
     digest = digest_in_context(ctx, call=CALL, tool=ticket.tool, definition=permit.definition, args=args)
     return digest == digest_of_key(permit.key)

@@ -11,6 +11,7 @@ from signoff.contracts.errors import BadRequest, Refused, SignoffError
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.engine.kill_switch import AUDITOR, OPERATOR
+from signoff.formats.replace import replace
 from signoff.gateway.auth.streams import HeldSeconds
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
@@ -67,7 +68,7 @@ class EventReader:
         if 0 < after < found.oldest - 1:
             message = f"events up to {found.oldest - 1} are not kept any more; go on after that, or read the record"
             raise BadRequest(message, status=410, code="gone")
-        return found.model_copy(update={"events": tuple(map(self._with_schema, found.events))})
+        return replace(found, events=tuple(map(self._with_schema, found.events)))
 
     async def wait(self, wanted: EventFilter, after: int, limit: int, seconds: HeldSeconds) -> EventList:
         """Returns the events after a number as soon as there are any, or none after `seconds`. Raises as `read`."""
@@ -98,7 +99,7 @@ class EventReader:
                 return
 
     def _with_schema(self, found: CloudEvent) -> CloudEvent:
-        return found.model_copy(update={"dataschema": schema_address(self._deps.settings.public_url, found.type)})
+        return replace(found, dataschema=schema_address(self._deps.settings.public_url, found.type))
 
 
 def schema_address(base: str, kind: str) -> str:

@@ -9,6 +9,7 @@ from signoff.channels.standard_webhooks import read_secret, signed_headers
 from signoff.contracts.activity_messages import EventTask
 from signoff.contracts.errors import ConfigError, Unavailable
 from signoff.engine.handler_runs import UNFINISHED, run_event_handler
+from signoff.formats.replace import replace
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.events.event_reader import schema_address
 from signoff.registry.manifest.subscription_sections import Subscription
@@ -49,7 +50,7 @@ class WebhookTarget:
     async def give(self, owed: EventDelivery, seconds: float) -> None:
         """See `EventTarget`; the client has a limit of its own."""
         address = schema_address(self._deps.settings.public_url, owed.event.type)
-        body = owed.event.model_copy(update={"dataschema": address}).model_dump_json().encode()
+        body = replace(owed.event, dataschema=address).model_dump_json().encode()
         await post_signed(self._deps, self._http, self._to, self._to.url, owed.event.id, body, _CONTENT)
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import BadRequest
+from signoff.formats.replace import replace
 from signoff.formats.visible_text import number
 from signoff.gateway.approvals.argument_form import AbsentValue, ArgumentField, fields_of
 from signoff.gateway.approvals.argument_parser import ParsedArguments, read_fields
@@ -104,7 +105,7 @@ async def _approve(
     changed = edited_request(opened.request, typed.written, site.deps.catalog)
     if note := typing_note(changed, draft, visitor):
         return await _review(site, opened, visitor, typed, form, note=note)
-    edited = draft.model_copy(update={"edited_args": typed.args})
+    edited = replace(draft, edited_args=typed.args)
     receipt = await decide(site.deps, edited, author_of(visitor))
     if receipt.status in ("accepted", "counted"):
         return RedirectResponse(f"/approvals/{opened.request.id}", status_code=303)

@@ -9,6 +9,7 @@ from signoff.calls import MOVING, AgentCalls, CallHandle
 from signoff.contracts.canonical_json import same_arguments
 from signoff.contracts.errors import BadRequest, Conflict, Refused
 from signoff.contracts.requests import CallBody, OutcomeBody
+from signoff.formats.replace import replace
 from signoff.plugins.hooks.hook_answer import (
     SILENT,
     USED_WORDS,
@@ -93,7 +94,7 @@ class HookCalls:
         if not call.edited_by:
             own = {name: value for name, value in body.args.items() if name in remarks}
             args = {name: value for name, value in args.items() if name not in remarks} | own
-        permit = call.answer.model_copy(update={"args": args, "edited_by": call.edited_by})
+        permit = replace(call.answer, args=args, edited_by=call.edited_by)
         changed = not same_arguments(args, body.args)
         if changed and not can_edit(self.host, event):
             await self.calls.report(call, OutcomeBody(code="execution_failed", result="not run as approved"))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from signoff.channels import InboundAction, InboundBatch, InboundRequest, Malformed, read_object, time_from_seconds
+from signoff.formats.replace import replace
 from signoff.plugins.telegram.cards import read_button
 
 ALLOWED: Final = ("message", "edited_message", "callback_query")
@@ -93,13 +94,12 @@ def _parse_edit(message: Mapping[str, Any]) -> InboundBatch:
     actions = _parse_message(message).actions
     edited = message.get("edit_date")
     changes = [
-        action.model_copy(
-            update={
-                "key": f"edit:{action.key}:{edited}",
-                "changes": action.key,
-                "unclear": "edited",
-                "said_at": time_from_seconds(edited),
-            }
+        replace(
+            action,
+            key=f"edit:{action.key}:{edited}",
+            changes=action.key,
+            unclear="edited",
+            said_at=time_from_seconds(edited),
         )
         for action in actions
     ]

@@ -6,11 +6,11 @@ is sent can be edited: that a request is over is a message of its own.
 """
 
 import asyncio
+import dataclasses
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, Self
 
@@ -36,6 +36,7 @@ from signoff.channels import (
 )
 from signoff.channels.whatsapp import template_language
 from signoff.contracts.limits import KIB
+from signoff.formats.replace import replace
 from signoff.formats.visible_text import one_line
 from signoff.plugins.twilio.errors import ERRORS, OUTSIDE
 from signoff.plugins.twilio.forms import form_fields, list_spellings, read_form, signature
@@ -177,8 +178,8 @@ class Twilio(Channel):
         batch = await super().read(raw, threads)
         if all(each.token or not each.text for each in batch.actions):
             return batch
-        said = [each.model_copy(update={"said_at": await self._said_at(each.key)}) for each in batch.actions]
-        return replace(batch, actions=tuple(said))
+        said = [replace(each, said_at=await self._said_at(each.key)) for each in batch.actions]
+        return dataclasses.replace(batch, actions=tuple(said))
 
     async def check(self) -> list[CheckFinding]:
         """See `Channel`."""

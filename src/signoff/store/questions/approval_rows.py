@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Row, bindparam, func, select, text
 
 from signoff.approvals.request_state import StoredAnswer, request_at, undo_seconds
 from signoff.contracts.approval import ApprovalRequest, Question, Vote
+from signoff.formats.replace import replace
 from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, time_from_millis
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(7310275, hashtext(:approval))")
@@ -119,7 +120,7 @@ def question_from_row(row: Row[Any]) -> Question:
     found = Question.model_validate_json(row.body)
     if row.ended_at is None:
         return found
-    return found.model_copy(update={"ended_at": time_from_millis(row.ended_at), "ended_as": row.ended_as})
+    return replace(found, ended_at=time_from_millis(row.ended_at), ended_as=row.ended_as)
 
 
 def answer_from_row(row: Row[Any]) -> StoredAnswer:

@@ -18,6 +18,7 @@ from signoff.approvals.request_state import edit_stands, request_of
 from signoff.contracts.approval import JUDGED_SECONDS, Ending, Question
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey, new_code
+from signoff.formats.replace import replace
 from signoff.store.claim_conditions import LIVE
 from signoff.store.questions.approval_rows import (
     ApprovalRows,
@@ -126,17 +127,16 @@ class Questions:
             if waiting is not None:
                 _check_room(connection, question, waiting)
             now, code = _time_and_code(connection, question.tenant, "" if rows is None else rows.latest.code)
-            asked = about.model_copy(
-                update={
-                    "revision": 1 if rows is None else rows.latest.revision + 1,
-                    "code": code,
-                    "opened_at": time_from_millis(now),
-                }
+            asked = replace(
+                about,
+                revision=1 if rows is None else rows.latest.revision + 1,
+                code=code,
+                opened_at=time_from_millis(now),
             )
             if asked.judging_delay > JUDGED_SECONDS:
                 # Without an instant every rule that reads one errs on the safe side, there and where the call runs.
                 _log.warning("a call was judged %.0f s from the store's time: set this clock", asked.judging_delay)
-                asked = asked.model_copy(update={"judged_at": None})
+                asked = replace(asked, judged_at=None)
             add_blob(connection, Blob(question.definition, declaration), None)
             if rows is not None:
                 settle_question(connection, asked.id, rows.latest.revision)
@@ -273,7 +273,7 @@ def end_by_turn(
 def _add_proposers(rows: ApprovalRows, question: Question) -> Question:
     """Returns `question` with everybody who changed its arguments in earlier revisions among its requesters."""
     proposers = dict.fromkeys((*rows.latest.proposers, *question.proposers))
-    return question.model_copy(update={"proposers": tuple(proposers)})
+    return replace(question, proposers=tuple(proposers))
 
 
 def _takes_edit(rows: ApprovalRows, question: Question) -> bool:
@@ -286,7 +286,7 @@ def _takes_edit(rows: ApprovalRows, question: Question) -> bool:
 
 def _is_same(rows: ApprovalRows, question: Question, since: datetime | None) -> bool:
     latest = rows.latest
-    same = question_hash(latest) == question_hash(question.model_copy(update={"revision": latest.revision}))
+    same = question_hash(latest) == question_hash(replace(question, revision=latest.revision))
     if not same or latest.ended_at is not None:
         return False
     # What a change made is asked once, whatever was answered since: its author's yes must not count a second time.
