@@ -114,7 +114,7 @@ LONGEST = {
     "cli/test_cli_tenants.py": 21,
     "security/test_killed_calls.py": 21,
     "attacks/test_attack_09_endless_bodies.py": 21,
-    "gateway/a2a/test_peer_tasks.py": 21,
+    "plugins/a2a/test_peer_tasks.py": 21,
     "workflows/test_session_runs.py": 20,
     "channels/test_slack.py": 20,
     "store/test_migrations.py": 18,

@@ -26,8 +26,6 @@ from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.span_process import open_spans
 from signoff.engine.turn_client import TurnClient
 from signoff.engine.worker_watch import WorkerWatch
-from signoff.gateway.a2a import routes as peer_routes
-from signoff.gateway.a2a.agent_card import AgentCards
 from signoff.gateway.act_spans import TraceHeadersMiddleware
 from signoff.gateway.api import (
     approvals,
@@ -77,6 +75,8 @@ from signoff.gateway.transport.body_limit import BodyLimit
 from signoff.gateway.transport.middleware import PEERS, ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
+from signoff.plugins.a2a import routes as peer_routes
+from signoff.plugins.a2a.agent_card import AgentCards
 from signoff.plugins.router import PluginRouter
 from signoff.registry.installation import load_installation
 from signoff.settings import (

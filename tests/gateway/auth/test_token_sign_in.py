@@ -9,11 +9,11 @@ from gateway_rig import GatewayRig
 from starlette.requests import Request
 
 from signoff.contracts.person import Person
-from signoff.gateway.a2a.agent_card import CARD_PATH
 from signoff.gateway.auth.dependencies import TokenAccess
 from signoff.gateway.auth.streams import LOOK_AGAIN, Allowed, Streams
 from signoff.gateway.transport.body_limit import READING
 from signoff.gateway.transport.middleware import RESOURCE
+from signoff.plugins.a2a.agent_card import CARD_PATH
 from signoff.plugins.authzen.routes import CONFIGURATION
 from signoff.store.tokens import Tokens
 

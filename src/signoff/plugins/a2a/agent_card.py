@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from signoff.contracts.message import RESERVED_PART_TYPES
 from signoff.contracts.names import PEER
-from signoff.gateway.a2a.rpc_request import PROTOCOL
 from signoff.gateway.transport.middleware import PEERS
+from signoff.plugins.a2a.rpc_request import PROTOCOL
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.actor_filters import is_excluded, is_permitted

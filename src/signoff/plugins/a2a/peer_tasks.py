@@ -22,8 +22,15 @@ from signoff.contracts.turn import ResponsePart, TurnView
 from signoff.engine import turn_list
 from signoff.formats.json_reader import read_json
 from signoff.formats.nearest_name import quote_name
-from signoff.gateway.a2a.agent_card import MEDIA_TYPES
-from signoff.gateway.a2a.rpc_error import (
+from signoff.gateway.approvals.secret_masks import masked_view
+from signoff.gateway.auth.streams import HeldSeconds
+from signoff.gateway.conversations import Conversations
+from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.live import HEARTBEAT_SECONDS, Live
+from signoff.gateway.session_names import is_of_peer, is_own, own_session, peer_session
+from signoff.gateway.turn_starter import say
+from signoff.plugins.a2a.agent_card import MEDIA_TYPES
+from signoff.plugins.a2a.rpc_error import (
     CONTENT_TYPE,
     INVALID_PARAMS,
     NO_PUSH,
@@ -32,8 +39,8 @@ from signoff.gateway.a2a.rpc_error import (
     UNSUPPORTED,
     RpcError,
 )
-from signoff.gateway.a2a.rpc_request import ListParams, PeerMessage, PeerPart, SendParams
-from signoff.gateway.a2a.task_view import (
+from signoff.plugins.a2a.rpc_request import ListParams, PeerMessage, PeerPart, SendParams
+from signoff.plugins.a2a.task_view import (
     FAILED,
     INTERRUPTED,
     STATES,
@@ -44,13 +51,6 @@ from signoff.gateway.a2a.task_view import (
     is_told,
     task_of,
 )
-from signoff.gateway.approvals.secret_masks import masked_view
-from signoff.gateway.auth.streams import HeldSeconds
-from signoff.gateway.conversations import Conversations
-from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.live import HEARTBEAT_SECONDS, Live
-from signoff.gateway.session_names import is_of_peer, is_own, own_session, peer_session
-from signoff.gateway.turn_starter import say
 from signoff.store.content_store import load_in
 from signoff.store.questions.request_lists import RequestLists
 

@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 from signoff.contracts.requests import sentence
 from signoff.formats.bounds import bounds_problem
 from signoff.formats.json_reader import NotJson, read_json
-from signoff.gateway.a2a.rpc_error import INVALID_PARAMS, INVALID_REQUEST, PARSE, VERSION, RpcError
+from signoff.plugins.a2a.rpc_error import INVALID_PARAMS, INVALID_REQUEST, PARSE, VERSION, RpcError
 
 PROTOCOL: Final = "1.0"
 """The version that is spoken."""

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tables import table
 
-from signoff.gateway.a2a.rpc_error import INVALID_PARAMS, INVALID_REQUEST, PARSE, VERSION, RpcError, RpcErrorKind
-from signoff.gateway.a2a.rpc_request import (
+from signoff.plugins.a2a.rpc_error import INVALID_PARAMS, INVALID_REQUEST, PARSE, VERSION, RpcError, RpcErrorKind
+from signoff.plugins.a2a.rpc_request import (
     ListParams,
     RpcRequest,
     SendParams,

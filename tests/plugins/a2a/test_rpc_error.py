@@ -4,8 +4,8 @@ from a2a.utils.errors import A2A_ERROR_MAPPING, JSON_RPC_ERROR_CODE_MAP
 from tables import table
 
 from signoff.contracts.errors import BadRequest, Conflict, NotFound, Refused, ServerUnavailable, SignoffError
-from signoff.gateway.a2a import rpc_error
-from signoff.gateway.a2a.rpc_error import (
+from signoff.plugins.a2a import rpc_error
+from signoff.plugins.a2a.rpc_error import (
     INTERNAL,
     INVALID_PARAMS,
     REFUSED,

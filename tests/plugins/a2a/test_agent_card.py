@@ -14,7 +14,7 @@ from peer_rig import MONEY, OUTPUT, SCHEMA, PeerRig, peer_catalog
 from tables import table
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
-from signoff.gateway.a2a.agent_card import CARD_PATH, PART, TOOLS, AgentCards, consumed_types
+from signoff.plugins.a2a.agent_card import CARD_PATH, PART, TOOLS, AgentCards, consumed_types
 from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor, ExternalAgent, Surface
 from signoff.registry.catalog import Catalog

@@ -11,8 +11,8 @@ from signoff.contracts.call import CallOutcome, DenialSource, ToolDenied
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import LiveState, TurnError, TurnResult, TurnView
 from signoff.formats.replace import replace
-from signoff.gateway.a2a.agent_card import PART, TOOLS
-from signoff.gateway.a2a.task_view import (
+from signoff.plugins.a2a.agent_card import PART, TOOLS
+from signoff.plugins.a2a.task_view import (
     AUTH_REQUIRED,
     CANCELED,
     COMPLETED,

@@ -34,10 +34,10 @@ from starlette.requests import Request
 
 from signoff.contracts.limits import STREAMS_OF_ONE
 from signoff.contracts.names import PEER
-from signoff.gateway.a2a.agent_card import PART, TOOLS
-from signoff.gateway.a2a.peer_tasks import PeerTasks
-from signoff.gateway.a2a.rpc_request import ListParams
 from signoff.gateway.auth.dependencies import TokenAccess
+from signoff.plugins.a2a.agent_card import PART, TOOLS
+from signoff.plugins.a2a.peer_tasks import PeerTasks
+from signoff.plugins.a2a.rpc_request import ListParams
 
 
 async def read(client: PeerClient, task: Task, **fields: Any) -> Task:

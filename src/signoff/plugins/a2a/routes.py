@@ -10,10 +10,15 @@ from fastapi.responses import JSONResponse
 from signoff.contracts.errors import NotFound, SignoffError
 from signoff.contracts.ids import TurnKey, turn_name
 from signoff.contracts.names import DEFAULT_ASKER
-from signoff.gateway.a2a.agent_card import CARD_PATH, CARD_SECONDS, AgentCards, consumed_types
-from signoff.gateway.a2a.peer_tasks import STOP_SECONDS, WAIT_SECONDS, PeerTasks, TaskUpdate
-from signoff.gateway.a2a.rpc_error import METHOD_NOT_FOUND, NO_PUSH, UNSUPPORTED, RpcError, rpc_error_of
-from signoff.gateway.a2a.rpc_request import (
+from signoff.gateway.api.faults import FAULTS
+from signoff.gateway.auth.caller import SignInNeeded, acting_person, caller_of, own_tenant, scopes_of
+from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenPeer
+from signoff.gateway.auth.streams import Streams, stream_events, streams_of, waiting
+from signoff.gateway.transport.middleware import PEERS
+from signoff.plugins.a2a.agent_card import CARD_PATH, CARD_SECONDS, AgentCards, consumed_types
+from signoff.plugins.a2a.peer_tasks import STOP_SECONDS, WAIT_SECONDS, PeerTasks, TaskUpdate
+from signoff.plugins.a2a.rpc_error import METHOD_NOT_FOUND, NO_PUSH, UNSUPPORTED, RpcError, rpc_error_of
+from signoff.plugins.a2a.rpc_request import (
     ListParams,
     RpcRequest,
     SendParams,
@@ -22,12 +27,7 @@ from signoff.gateway.a2a.rpc_request import (
     parse_params,
     parse_request,
 )
-from signoff.gateway.a2a.task_view import TERMINAL, PeerTask
-from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.caller import SignInNeeded, acting_person, caller_of, own_tenant, scopes_of
-from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenPeer
-from signoff.gateway.auth.streams import Streams, stream_events, streams_of, waiting
-from signoff.gateway.transport.middleware import PEERS
+from signoff.plugins.a2a.task_view import TERMINAL, PeerTask
 
 router = APIRouter(tags=["peers"], responses=FAULTS)
 _PUSH: Final = frozenset(

@@ -10,7 +10,7 @@ from signoff.contracts.call import CallOutcome
 from signoff.contracts.ids import show_code
 from signoff.contracts.message import RESERVED_PART_TYPES
 from signoff.contracts.turn import TurnView
-from signoff.gateway.a2a.agent_card import PART, TOOLS
+from signoff.plugins.a2a.agent_card import PART, TOOLS
 
 SUBMITTED: Final = "TASK_STATE_SUBMITTED"
 WORKING: Final = "TASK_STATE_WORKING"
