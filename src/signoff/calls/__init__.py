@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from signoff.calls.call_naming import naming as naming
     from signoff.calls.dependency import Calls as Calls
     from signoff.calls.dependency import External as External
+    from signoff.calls.dependency import Turns as Turns
+    from signoff.calls.peer_turns import Exposed as Exposed
+    from signoff.calls.peer_turns import ExposedActor as ExposedActor
+    from signoff.calls.peer_turns import ExposedTool as ExposedTool
+    from signoff.calls.peer_turns import PeerTurns as PeerTurns
+    from signoff.calls.peer_turns import TurnStart as TurnStart
     from signoff.calls.use_id import make_use_id as make_use_id
     from signoff.contracts.requests import CallBody as CallBody
     from signoff.contracts.requests import OutcomeBody as OutcomeBody
@@ -36,15 +42,21 @@ _MODULES = {
     "CallTimes": "signoff.calls.agent_calls",
     "CallUse": "signoff.calls.agent_calls",
     "Calls": "signoff.calls.dependency",
+    "Exposed": "signoff.calls.peer_turns",
+    "ExposedActor": "signoff.calls.peer_turns",
+    "ExposedTool": "signoff.calls.peer_turns",
     "External": "signoff.calls.dependency",
     "ExternalCalls": "signoff.calls.agent_calls",
     "Judgement": "signoff.calls.agent_calls",
     "Kept": "signoff.calls.agent_calls",
     "MOVING": "signoff.calls.agent_calls",
     "OutcomeBody": "signoff.contracts.requests",
+    "PeerTurns": "signoff.calls.peer_turns",
     "SETTLED": "signoff.calls.agent_calls",
     "Sealer": "signoff.calls.agent_calls",
     "ToolListing": "signoff.calls.agent_calls",
+    "TurnStart": "signoff.calls.peer_turns",
+    "Turns": "signoff.calls.dependency",
     "make_use_id": "signoff.calls.use_id",
     "naming": "signoff.calls.call_naming",
 }

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from starlette.requests import Request
 
+from signoff.calls.peer_turns import Exposed, PeerTurns
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import SignoffError
 from signoff.contracts.requests import CallBody, OutcomeBody
@@ -314,6 +315,15 @@ class ExternalCalls(Protocol):
 
     def has_agent(self, name: str) -> bool:
         """Return whether the manifest declares an external agent of this name."""
+        ...
+
+    @property
+    def exposed(self) -> Exposed:
+        """What other agents may know of the installation."""
+        ...
+
+    def turns_of(self, request: Request) -> PeerTurns:
+        """Return the turns of the other agent that sent `request`. Raises `Refused` where no agent was asked for."""
         ...
 
     def of(self, request: Request) -> AgentCalls:

@@ -6,6 +6,7 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from signoff.calls.agent_calls import AgentCalls, ExternalCalls
+from signoff.calls.peer_turns import PeerTurns
 
 
 # Not plain functions: FastAPI would call them in a thread.
@@ -24,3 +25,11 @@ async def _agent_calls(request: Request, port: External) -> AgentCalls:
 
 Calls = Annotated[AgentCalls, Depends(_agent_calls)]
 """The calls of the agent that sent the request. A route for whoever asks has none."""
+
+
+async def _peer_turns(request: Request, port: External) -> PeerTurns:
+    return port.turns_of(request)
+
+
+Turns = Annotated[PeerTurns, Depends(_peer_turns)]
+"""The turns of the other agent that sent the request, at a route for peers."""

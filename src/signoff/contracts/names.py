@@ -84,7 +84,7 @@ SETTING_NAMES: Final = (
     "plugins",
 )  # fmt: skip
 """Of every setting, for what looks at variables without loading settings."""
-PLUGIN_NAMES: Final = ("aap", "apprise", "authzen", "hooks", "mcp", "telegram", "twilio")
+PLUGIN_NAMES: Final = ("a2a", "aap", "apprise", "authzen", "hooks", "mcp", "telegram", "twilio")
 """Signoff's own plugins, all of which are loaded by default."""
 SETTINGS_FILE: Final = "signoff.toml"
 DEFAULT_STATE_DIR: Final = ".signoff"

@@ -72,11 +72,9 @@ from signoff.gateway.pages.visitor import Visitors
 from signoff.gateway.plugin_routes import answer_in_dialect, load_plugin_routers, routes_of
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.body_limit import BodyLimit
-from signoff.gateway.transport.middleware import PEERS, ErrorMiddleware, RequestGuard
+from signoff.gateway.transport.middleware import ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
-from signoff.plugins.a2a import routes as peer_routes
-from signoff.plugins.a2a.agent_card import AgentCards
 from signoff.plugins.router import PluginRouter
 from signoff.registry.installation import load_installation
 from signoff.settings import (
@@ -106,7 +104,6 @@ ROUTERS: Final = (
     health.router,
     description.router,
     vendor_routes.router,
-    peer_routes.router,
     inbox.router,
     edit.router,
     batch.router,
@@ -259,7 +256,6 @@ def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None, *, 
     app.state.deps, app.state.live, app.state.receiver = deps, live, receiver
     app.state.site = Site(deps, visitors, PageRenderer(deps, visitors), live, SignIn(deps, visitors, logins))
     app.state.authenticator, app.state.readiness = authenticator, Readiness(deps)
-    app.state.agent_cards = AgentCards(deps.catalog, deps.settings.public_url)
     app.state.streams = Streams(authenticator, deps.clock)
 
 
@@ -344,7 +340,6 @@ def _wants_json(path: str) -> bool:
         (
             "/v1/",
             CHANNELS,
-            PEERS,
             "/.well-known/",
             "/healthz",
             "/readyz",

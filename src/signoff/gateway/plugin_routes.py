@@ -76,7 +76,7 @@ def _problem(routers: Sequence[PluginRouter]) -> str:
 def _access(route: PluginRoute) -> Access:
     if route.caller == "anyone":
         return Access()
-    return TokenAccess("token", "call", reports=route.reports)
+    return TokenAccess("token", "peer" if route.caller == "peer" else "call", reports=route.reports)
 
 
 def _extra(route: PluginRoute) -> dict[str, Any] | None:

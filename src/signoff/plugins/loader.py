@@ -19,6 +19,7 @@ from signoff.texts.catalogue import has_text
 GROUP: Final = "signoff.plugins"
 """The group of entry points that offer plugins."""
 OURS: Final[Mapping[str, str]] = {
+    "a2a": "signoff.plugins.a2a.plugin:A2aPlugin",
     "aap": "signoff.plugins.aap.plugin:AapPlugin",
     "apprise": "signoff.plugins.apprise.plugin:ApprisePlugin",
     "authzen": "signoff.plugins.authzen.plugin:AuthzenPlugin",

@@ -11,8 +11,8 @@ from starlette.routing import compile_path
 
 from signoff.contracts.responses import Fault
 
-CallerKind: TypeAlias = Literal["agent", "anyone"]
-"""Who may use a route: an external agent by its token, or whoever asks."""
+CallerKind: TypeAlias = Literal["agent", "peer", "anyone"]
+"""Who may use a route: an external agent or a peer by its token, or whoever asks."""
 FaultWriter: TypeAlias = Callable[[Request, Fault, int, Mapping[str, str]], Response]
 """Writes a fault with its status and headers as the protocol wants it."""
 F = TypeVar("F", bound=Callable[..., Any])

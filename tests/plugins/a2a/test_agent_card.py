@@ -14,6 +14,7 @@ from peer_rig import MONEY, OUTPUT, SCHEMA, PeerRig, peer_catalog
 from tables import table
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
+from signoff.gateway.peer_turns import exposed_of
 from signoff.plugins.a2a.agent_card import CARD_PATH, PART, TOOLS, AgentCards, consumed_types
 from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor, ExternalAgent, Surface
@@ -24,7 +25,7 @@ URL = "https://signoff.example.com"
 
 def card_of(catalog: Catalog, actor: str = "") -> dict[str, Any]:
     """An actor's card, after A2A's own reader took it without a field that it does not know."""
-    card = AgentCards(catalog, URL).card(actor)
+    card = AgentCards(exposed_of(catalog), URL).card(actor)
     assert card is not None
     found: dict[str, Any] = json.loads(card.body)
     ParseDict(found, AgentCard())
@@ -105,8 +106,8 @@ def test_what_is_not_exposed_is_in_no_card() -> None:
     assert [each["id"] for each in card_of(catalog, "third")["skills"]] == ["elsewhere"]
     # The first that exposes anything answers at the well-known address.
     assert card_of(catalog)["name"] == "second"
-    assert AgentCards(catalog, URL).card("first") is None
-    assert AgentCards(catalog_of(tools[:1], actors=actors[:1]), URL).card() is None
+    assert AgentCards(exposed_of(catalog), URL).card("first") is None
+    assert AgentCards(exposed_of(catalog_of(tools[:1], actors=actors[:1])), URL).card() is None
 
 
 def test_an_agent_that_lives_elsewhere_has_no_card() -> None:
@@ -114,7 +115,7 @@ def test_an_agent_that_lives_elsewhere_has_no_card() -> None:
     elsewhere = Actor(name="coder", model="", external=ExternalAgent(acts_for=("user:guest",)))
     catalog = catalog_of(tools, actors=[elsewhere, Actor(name="desk", model="scripted")])
     assert card_of(catalog)["name"] == "desk"
-    assert AgentCards(catalog, URL).card("coder") is None
+    assert AgentCards(exposed_of(catalog), URL).card("coder") is None
 
 
 @pytest.mark.row("B79")
@@ -127,9 +128,9 @@ async def test_a_card_may_be_kept_for_an_hour_and_is_asked_for_by_its_tag(peers:
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
         assert (await http.get(CARD_PATH, headers={"if-none-match": '"other"'})).status_code == 200
     catalog = peer_catalog(Ledger())
-    card, same = (AgentCards(catalog, URL).card() for _ in range(2))
+    card, same = (AgentCards(exposed_of(catalog), URL).card() for _ in range(2))
     assert card == same
-    other = AgentCards(dataclasses.replace(catalog, hash="0" * 64), URL).card()
+    other = AgentCards(exposed_of(dataclasses.replace(catalog, hash="0" * 64)), URL).card()
     assert card is not None
     assert other is not None
     assert card.etag != other.etag

@@ -35,6 +35,7 @@ from starlette.requests import Request
 from signoff.contracts.limits import STREAMS_OF_ONE
 from signoff.contracts.names import PEER
 from signoff.gateway.auth.dependencies import TokenAccess
+from signoff.gateway.peer_turns import OwnTurns
 from signoff.plugins.a2a.agent_card import PART, TOOLS
 from signoff.plugins.a2a.peer_tasks import PeerTasks
 from signoff.plugins.a2a.rpc_request import ListParams
@@ -351,7 +352,9 @@ async def test_a_list_loads_no_answers_that_nobody_asked_for(peers: PeerRig) -> 
     """Those of 500 tasks would fill a gateway's memory at one request."""
     async with peers.agent() as client:
         context = (await client.send("hello")).context_id
-    tasks = PeerTasks(peers.gateway.deps, peers.gateway.app.state.live, "desk", PARTNER)
+    deps, state = peers.gateway.deps, peers.gateway.app.state
+    turns = OwnTurns(deps, state.live, Request({"type": "http"}), PARTNER)
+    tasks = PeerTasks(turns, state.external_calls.exposed, "desk", peers.url)
     for asked, parts in ((False, 0), (True, 1)):
         params = ListParams(context_id=context, status="TASK_STATE_COMPLETED", include_artifacts=asked)
         found, _, total = await tasks.list_page(params)

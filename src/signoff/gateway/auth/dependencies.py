@@ -103,12 +103,8 @@ TokenStarter = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token"
 """A route of the API by which turns and sessions begin and stop."""
 TokenDecider = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "decide"))]
 """A route of the API that changes anything else."""
-TokenPeer = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "peer"))]
-"""A route for other agents, by which they start turns of their own and read them."""
 TokenAgent = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "call"))]
 """A route of the API by which external agents propose their calls; no person's token is let in."""
-TokenReporter = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "call", reports=True))]
-"""The same where they send all that a tool has answered."""
 MaybeTokenReader = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "read", optional=True))]
 """A route of the API for everybody, which tells more to whoever shows a token."""
 PAGE_READ: Final = Depends(Access("cookie", "read"))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from starlette.requests import Request
@@ -22,6 +23,7 @@ from signoff.calls.agent_calls import (
     ToolListing,
     Watch,
 )
+from signoff.calls.peer_turns import Exposed
 from signoff.calls.use_id import make_use_id
 from signoff.contracts.activity_messages import UseReply
 from signoff.contracts.canonical_json import sha256_hex
@@ -63,6 +65,7 @@ from signoff.gateway.calls.permit_service import read_permit, use_permit
 from signoff.gateway.calls.report_service import report_outcome
 from signoff.gateway.calls.tool_listing import list_tools_of
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.peer_turns import OwnTurns, exposed_of
 from signoff.gateway.signed_state import plugin_sealer
 from signoff.gateway.transport.middleware import RETRY_SECONDS
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -339,6 +342,15 @@ class GatewayCalls:
         """See `ExternalCalls`."""
         actor = self._deps.catalog.actors.get(name)
         return actor is not None and actor.external is not None
+
+    @cached_property
+    def exposed(self) -> Exposed:
+        """See `ExternalCalls`."""
+        return exposed_of(self._deps.catalog)
+
+    def turns_of(self, request: Request) -> OwnTurns:
+        """See `ExternalCalls`."""
+        return OwnTurns.of(request)
 
     def of(self, request: Request) -> OwnCalls:
         """See `ExternalCalls`."""

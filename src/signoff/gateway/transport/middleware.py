@@ -28,8 +28,6 @@ _log = logging.getLogger(__name__)
 Answer = Callable[[Request, Fault, int], Awaitable[Response]]
 
 API: Final = "/v1/"
-PEERS: Final = "/a2a/"
-"""Begins the addresses at which other agents speak to actors."""
 RETRY_SECONDS: Final = "signoff.retry_seconds"
 """Where a request's scope says after how many seconds it may be sent again, for the header `Retry-After`."""
 STATIC: Final = "/static/"
@@ -71,7 +69,7 @@ class RequestGuard:
         self._app = app
         self._plugins = plugins
         # People type these addresses into other programs, which add slashes or join paths to them.
-        self._typed = (PEERS, *(f"{each.prefix}/" for each in plugins if each.is_typed))
+        self._typed = tuple(f"{each.prefix}/" for each in plugins if each.is_typed)
         self._names = OwnNames(settings.host, settings.public_url, origins)
         self._public = settings.public_url
         self._state_dir = settings.state_dir.resolve()
@@ -122,7 +120,7 @@ class RequestGuard:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         plugin = next((each for each in self._plugins if each.has_path(path)), None)
         has_body = plugin is None or headers.get("content-length", "0") != "0" or not plugin.takes_nothing(method, path)
-        takes_json = plugin is not None or path.startswith((API, PEERS))
+        takes_json = plugin is not None or path.startswith(API)
         if takes_json and has_body and kind != "application/json":
             return 415, "content_type", "send JSON, with the header `Content-Type: application/json`"
         return None

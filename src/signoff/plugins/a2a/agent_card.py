@@ -5,16 +5,13 @@ import json
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from signoff.calls import Exposed, ExposedActor, ExposedTool
 from signoff.contracts.message import RESERVED_PART_TYPES
 from signoff.contracts.names import PEER
-from signoff.gateway.transport.middleware import PEERS
 from signoff.plugins.a2a.rpc_request import PROTOCOL
-from signoff.registry.actor import Actor
-from signoff.registry.catalog import Catalog
-from signoff.registry.gates.actor_filters import is_excluded, is_permitted
-from signoff.registry.gates.inventory import inventory
-from signoff.registry.peer_view import PeerTool, peer_view
 
+PEERS: Final = "/a2a"
+"""Begins the addresses at which other agents speak to actors."""
 CARD_PATH: Final = "/.well-known/agent-card.json"
 CARD_SECONDS: Final = 3600
 """How long a card may be kept by whoever fetched it."""
@@ -34,10 +31,10 @@ class AgentCard(NamedTuple):
 
 
 class AgentCards:
-    """Makes the cards of a catalog, each once: nothing of them changes while a gateway runs."""
+    """Makes the cards of what is exposed, each once: nothing of them changes while a gateway runs."""
 
-    def __init__(self, catalog: Catalog, public_url: str) -> None:
-        self._catalog = catalog
+    def __init__(self, exposed: Exposed, public_url: str) -> None:
+        self._exposed = exposed
         self._public_url = public_url
 
     def card(self, actor: str = "") -> AgentCard | None:
@@ -46,34 +43,20 @@ class AgentCards:
 
     @cached_property
     def _cards(self) -> dict[str, AgentCard]:
-        hidden = {row.tool for row in inventory(self._catalog) if row.needs.startswith("hidden")}
-        # Whoever asks for a card is nobody in particular: what exists for some tenants alone is nothing to them.
-        tools = [
-            each
-            for each in peer_view(self._catalog)
-            if each.name not in hidden and self._catalog.registry.resolve(each.name).tenants is None  # type: ignore[union-attr]
-        ]
         found: dict[str, AgentCard] = {}
-        for name, actor in self._catalog.actors.items():
-            # One that lives elsewhere is spoken to there: every message to it here would be refused.
-            mine = [] if actor.external is not None else [each for each in tools if self._has(actor, each)]
-            if mine:
-                card = agent_card(self._catalog, actor, mine, self._public_url)
-                body = json.dumps(card, ensure_ascii=False, separators=(",", ":")).encode()
-                found[name] = AgentCard(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+        for actor in self._exposed.actors:
+            card = agent_card(self._exposed, actor, self._public_url)
+            body = json.dumps(card, ensure_ascii=False, separators=(",", ":")).encode()
+            found[actor.name] = AgentCard(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
         return found
 
-    def _has(self, actor: Actor, shown: PeerTool) -> bool:
-        tool = self._catalog.registry.resolve(shown.name)
-        return tool is not None and is_permitted(actor, tool) and not is_excluded(actor, tool, PEER)
 
-
-def agent_card(catalog: Catalog, actor: Actor, tools: list[PeerTool], public_url: str) -> dict[str, Any]:
-    """Returns the card of an actor with these tools."""
-    types = [each for each in catalog.part_types if each not in RESERVED_PART_TYPES]
-    withheld = [each for each in types if each in catalog.requires_peer_consumes]
+def agent_card(exposed: Exposed, actor: ExposedActor, public_url: str) -> dict[str, Any]:
+    """Returns the card of an actor."""
+    types = [each for each in exposed.part_types if each not in RESERVED_PART_TYPES]
+    withheld = [each for each in types if each in exposed.withheld]
     details = {
-        "tools": {each.name: _details(each) for each in tools},
+        "tools": {each.name: _details(each) for each in actor.tools},
         "envelope": {"parts": types, "consumes": _CONSUMES},
     }
     extensions = [
@@ -84,9 +67,9 @@ def agent_card(catalog: Catalog, actor: Actor, tools: list[PeerTool], public_url
         "name": actor.name,
         "description": actor.description or f"The agent `{actor.name}`.",
         "supportedInterfaces": [
-            {"url": f"{public_url}{PEERS}{actor.name}", "protocolBinding": "JSONRPC", "protocolVersion": PROTOCOL}
+            {"url": f"{public_url}{PEERS}/{actor.name}", "protocolBinding": "JSONRPC", "protocolVersion": PROTOCOL}
         ],
-        "version": catalog.hash[:16],
+        "version": exposed.version[:16],
         "capabilities": {
             "streaming": True,
             "pushNotifications": False,
@@ -104,24 +87,23 @@ def agent_card(catalog: Catalog, actor: Actor, tools: list[PeerTool], public_url
         "securityRequirements": [{"schemes": {"token": {"list": []}}}],
         "defaultInputModes": list(MEDIA_TYPES),
         "defaultOutputModes": list(MEDIA_TYPES),
-        "skills": [_skill(catalog, each) for each in tools],
+        "skills": [_skill(each) for each in actor.tools],
     }
 
 
-def _skill(catalog: Catalog, shown: PeerTool) -> dict[str, Any]:
-    tool = catalog.registry.resolve(shown.name)
+def _skill(shown: ExposedTool) -> dict[str, Any]:
     examples = shown.input_schema.get("examples")
     return {
         "id": shown.name,
         "name": shown.title or shown.name,
         "description": shown.description,
         # The specification wants one at least.
-        "tags": list(() if tool is None else tool.tags) or ["tool"],
+        "tags": list(shown.tags) or ["tool"],
         "examples": [json.dumps(each, ensure_ascii=False) for each in examples] if isinstance(examples, list) else [],
     }
 
 
-def _details(shown: PeerTool) -> dict[str, Any]:
+def _details(shown: ExposedTool) -> dict[str, Any]:
     found: dict[str, Any] = {"inputSchema": shown.input_schema, "approval": shown.approval}
     return found if shown.output_schema is None else {**found, "outputSchema": shown.output_schema}
 

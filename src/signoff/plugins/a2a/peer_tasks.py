@@ -4,31 +4,22 @@ import base64
 import contextlib
 import json
 import uuid
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from signoff.calls import Exposed, PeerTurns
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.errors import Conflict, NotFound, ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, is_id, turn_name
 from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
 from signoff.contracts.list_rows import TurnRow
 from signoff.contracts.names import PEER
-from signoff.contracts.person import Person
-from signoff.contracts.requests import SayBody
 from signoff.contracts.session_messages import turn_of
 from signoff.contracts.turn import ResponsePart, TurnView
-from signoff.engine import turn_list
 from signoff.formats.json_reader import read_json
 from signoff.formats.nearest_name import quote_name
-from signoff.gateway.approvals.secret_masks import masked_view
-from signoff.gateway.auth.streams import HeldSeconds
-from signoff.gateway.conversations import Conversations
-from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.live import HEARTBEAT_SECONDS, Live
-from signoff.gateway.session_names import is_of_peer, is_own, own_session, peer_session
-from signoff.gateway.turn_starter import say
 from signoff.plugins.a2a.agent_card import MEDIA_TYPES
 from signoff.plugins.a2a.rpc_error import (
     CONTENT_TYPE,
@@ -51,9 +42,9 @@ from signoff.plugins.a2a.task_view import (
     is_told,
     task_of,
 )
-from signoff.store.content_store import load_in
-from signoff.store.questions.request_lists import RequestLists
 
+HEARTBEAT_SECONDS: Final = 15.0
+"""How often a silent stream says that it is still there."""
 WAIT_SECONDS: Final = 300.0
 """How long the answer to a message may be waited for; after that the task is told as it stands."""
 STOP_SECONDS: Final = 10.0
@@ -73,17 +64,16 @@ class TaskUpdate(NamedTuple):
 
 
 class PeerTasks:
-    """The tasks of `person` with one actor. Methods raise `RpcError`, and `SignoffError` where something is away.
+    """The tasks of a peer with one actor. Methods raise `RpcError`, and `SignoffError` where something is away.
 
     What is not there and what is somebody else's are one error.
     """
 
-    def __init__(self, deps: GatewayDeps, live: Live, actor: str, person: Person) -> None:
-        self._deps = deps
-        self._live = live
+    def __init__(self, turns: PeerTurns, exposed: Exposed, actor: str, public_url: str) -> None:
+        self._turns = turns
         self._actor = actor
-        self._person = person
-        self._exposed = frozenset(each.name for each in deps.catalog.tools() if each.for_peers)
+        self._exposed = exposed.tools
+        self._public_url = public_url
 
     async def send(self, params: SendParams) -> TurnKey:
         """Starts the turn of a message, which says nothing to another one. The same message again is the same turn."""
@@ -99,9 +89,8 @@ class PeerTasks:
         if not text.strip():
             raise RpcError(INVALID_PARAMS, "the message says nothing")
         key = TurnKey(*self._context(message), self._turn_id(message))
-        body = SayBody(text=text, id=key.turn, actor=self._actor, user=self._person.id)
         try:
-            await say(self._deps, body, SessionKey(key.tenant, key.session), channel=PEER)
+            await self._turns.say(key, self._actor, text)
         except Conflict:
             # Its words name the turn, whose id the peer has never seen.
             own = quote_name(message.message_id, _ID_CHARS)
@@ -113,17 +102,15 @@ class PeerTasks:
         parts = name.split(".")
         key = TurnKey(*parts) if len(parts) == 3 and all(map(is_id, parts)) else None
         # A turn that follows one is no task of its own, nor is what a person sent who chose its id.
-        if key is None or not _is_turn_id(key.turn) or not self._is_context(SessionKey(key.tenant, key.session)):
+        if key is None or not _is_turn_id(key.turn) or not self._turns.is_session(SessionKey(key.tenant, key.session)):
             raise _not_found(name)
         try:
-            given = await self._deps.client.input_of(key)
+            begun = await self._turns.start(key)
         except NotFound:
             # Not begun yet, or never: its session knows.
             await self._read_waiting(key)
             return key
-        begun = await self._deps.read_start(key)
-        asker = "" if begun.requester is None else begun.requester.user
-        if given is None or (asker, given.channel, given.actor) != (self._person.id, PEER, self._actor):
+        if begun != (self._turns.user, PEER, self._actor):
             raise _not_found(name)
         return key
 
@@ -132,7 +119,7 @@ class PeerTasks:
         found: TurnView | None = None
         for number in range(1, MAX_TURNS_PER_MESSAGE + 1):
             try:
-                view = await self._deps.view(TurnKey(key.tenant, key.session, turn_of(key.turn, number)))
+                view = await self._turns.view(TurnKey(key.tenant, key.session, turn_of(key.turn, number)))
             except NotFound:
                 break
             found = view
@@ -143,7 +130,7 @@ class PeerTasks:
             return await self._read_waiting(key)
         return await self._task(key, found, parts=parts)
 
-    async def wait_for(self, key: TurnKey, states: frozenset[str], seconds: HeldSeconds) -> PeerTask:
+    async def wait_for(self, key: TurnKey, states: frozenset[str], seconds: float) -> PeerTask:
         """Returns a task once it is in one of `states`, or as it stands after so many seconds."""
         task = self._base(key)
         async for update in self._watch(key, seconds):
@@ -159,7 +146,7 @@ class PeerTasks:
         except ServerUnavailable:
             return self._base(key)
 
-    async def wait_for_answer(self, key: TurnKey, seconds: HeldSeconds) -> PeerTask:
+    async def wait_for_answer(self, key: TurnKey, seconds: float) -> PeerTask:
         """Returns a task once it is over or waits for somebody, as an answer to its message has to (3.2.2)."""
         return await self.wait_for(key, TERMINAL | INTERRUPTED, seconds)
 
@@ -178,23 +165,15 @@ class PeerTasks:
         task = await self.read(key)
         if task.is_over or task.state == SUBMITTED:
             raise RpcError(TASK_NOT_CANCELABLE, f"this task is {task.state}", taskId=task.id)
-        await Conversations(self._deps).stop_turn(await self._last(key), self._person)
+        await self._turns.stop(await self._last(key))
 
-    async def list_page(self, params: ListParams, scopes: Collection[str] = ()) -> tuple[list[PeerTask], str, int]:
+    async def list_page(self, params: ListParams) -> tuple[list[PeerTask], str, int]:
         """Returns a page of tasks, those that changed last first, where the next one begins, and how many there are."""
         what = ("peer tasks", self._actor, params.model_dump_json())
-        return await self._deps.lists.share(self._person, scopes, what, lambda: self._read_page_of_tasks(params))
+        return await self._turns.share(what, lambda: self._read_page_of_tasks(params))
 
     async def _read_page_of_tasks(self, params: ListParams) -> tuple[list[PeerTask], str, int]:
-        rows = await turn_list.turns(
-            self._deps.client.temporal,
-            RequestLists(self._deps.store),
-            tenant=self._person.tenant,
-            actor=self._actor,
-            readers=Conversations(self._deps).readers(self._person),
-            wanted=lambda row: self._is_listed(row, params),
-            limit=LISTED,
-        )
+        rows = await self._turns.rows(self._actor, lambda row: self._is_listed(row, params), LISTED)
         rows.sort(key=_place, reverse=True)
         if params.status:
             # Their states alone: the answers of so many at once would fill the memory.
@@ -215,9 +194,6 @@ class PeerTasks:
             return None
 
     def _is_listed(self, row: TurnRow, params: ListParams) -> bool:
-        place = SessionKey(row.tenant, row.session)
-        if not self._is_context(place) or (self._deps.development and row.requester != self._person.id):
-            return False
         since = params.status_timestamp_after
         # A heir, `<turn>-2`, belongs to the task of its message.
         first = _is_turn_id(row.turn)
@@ -235,19 +211,15 @@ class PeerTasks:
 
     def _context(self, message: PeerMessage) -> SessionKey:
         if not message.context_id:
-            key = peer_session(self._person.tenant, uuid.uuid5(_NAMES, self._turn_id(message)).hex)
-            return own_session(key, self._person, development=self._deps.development)
-        key = SessionKey(self._person.tenant, message.context_id)
-        if not is_id(message.context_id) or not self._is_context(key):
+            return self._turns.new_session(uuid.uuid5(_NAMES, self._turn_id(message)).hex)
+        key = SessionKey(self._turns.tenant, message.context_id)
+        if not is_id(message.context_id) or not self._turns.is_session(key):
             raise RpcError(INVALID_PARAMS, "there is no such context; leave `contextId` out to begin one")
         return key
 
-    def _is_context(self, key: SessionKey) -> bool:
-        mine = self._deps.development or is_own(key, self._person.id)
-        return key.tenant == self._person.tenant and is_of_peer(key) and mine
-
     def _turn_id(self, message: PeerMessage) -> str:
-        words = [self._person.tenant, self._person.id, self._actor, message.context_id, message.message_id]
+        turns = self._turns
+        words = [turns.tenant, turns.user, self._actor, message.context_id, message.message_id]
         return str(uuid.uuid5(_NAMES, canonical_json(words).decode()))
 
     def _base(self, key: TurnKey) -> PeerTask:
@@ -256,13 +228,13 @@ class PeerTasks:
     async def _read_waiting(self, key: TurnKey) -> PeerTask:
         """Returns the task of a turn that is not there, by its session. Raises `RpcError` where that knows none."""
         try:
-            session = await self._deps.client.session(SessionKey(key.tenant, key.session))
+            session = await self._turns.session(SessionKey(key.tenant, key.session))
         except NotFound:
             raise _not_found(turn_name(key)) from None
         if any(each.message_id == key.turn for each in session.queued):
             return self._base(key)
         for turn in session.turns:
-            if turn.turn == key.turn and turn.requester == self._person.id:
+            if turn.turn == key.turn and turn.requester == self._turns.user:
                 # It could not begin, or begins this moment.
                 lost = self._base(key) if turn.error is None else replace(self._base(key), words=turn.error.message)
                 return replace(lost, state=FAILED if turn.error is not None else SUBMITTED, at=turn.started_at)
@@ -272,16 +244,15 @@ class PeerTasks:
         ended = None
         if view.result is not None:
             one = TurnKey(view.tenant, view.session, view.turn)
-            row = await turn_list.turn_row(self._deps.client.temporal, RequestLists(self._deps.store), one)
+            row = await self._turns.row(one)
             ended = None if row is None else row.closed_at
-        view = masked_view(view, self._deps.catalog)
-        task = task_of(self._base(key), view, self._exposed, self._deps.settings.public_url, ended)
+        task = task_of(self._base(key), view, self._exposed, self._public_url, ended)
         given = view.result.parts if parts and view.result is not None else ()
         place = SessionKey(key.tenant, key.session)
         return replace(task, parts=tuple([await self._load(each, place) for each in given if is_told(each.type)]))
 
     async def _load(self, part: ResponsePart, place: SessionKey) -> tuple[str, Any]:
-        return part.type, await load_in(self._deps.store, part.content, place)
+        return part.type, await self._turns.value(part, place)
 
     async def _last(self, key: TurnKey) -> TurnKey:
         """Returns the last turn that the message of a task led to."""
@@ -289,7 +260,7 @@ class PeerTasks:
         for number in range(2, MAX_TURNS_PER_MESSAGE + 1):
             one = TurnKey(key.tenant, key.session, turn_of(key.turn, number))
             try:
-                await self._deps.client.input_of(one)
+                await self._turns.start(one)
             except NotFound:
                 break
             last = one
@@ -313,7 +284,7 @@ class PeerTasks:
                 yield TaskUpdate()
                 silent = 0.0
             passed, silent = passed + LOOK_SECONDS, silent + LOOK_SECONDS
-            if passed > seconds or not await self._live.pause(LOOK_SECONDS):
+            if passed > seconds or not await self._turns.pause(LOOK_SECONDS):
                 return
 
 

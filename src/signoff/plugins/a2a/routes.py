@@ -4,18 +4,14 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.responses import JSONResponse
 
-from signoff.contracts.errors import NotFound, SignoffError
+from signoff.calls import Exposed, External, PeerTurns, Turns
+from signoff.contracts.errors import NotFound, Refused, SignoffError
 from signoff.contracts.ids import TurnKey, turn_name
-from signoff.contracts.names import DEFAULT_ASKER
-from signoff.gateway.api.faults import FAULTS
-from signoff.gateway.auth.caller import SignInNeeded, acting_person, caller_of, own_tenant, scopes_of
-from signoff.gateway.auth.dependencies import OPEN, Deps, LiveUpdates, TokenPeer
-from signoff.gateway.auth.streams import Streams, stream_events, streams_of, waiting
-from signoff.gateway.transport.middleware import PEERS
-from signoff.plugins.a2a.agent_card import CARD_PATH, CARD_SECONDS, AgentCards, consumed_types
+from signoff.plugins import PluginRouter
+from signoff.plugins.a2a.agent_card import CARD_PATH, CARD_SECONDS, PEERS, AgentCards, consumed_types
 from signoff.plugins.a2a.peer_tasks import STOP_SECONDS, WAIT_SECONDS, PeerTasks, TaskUpdate
 from signoff.plugins.a2a.rpc_error import METHOD_NOT_FOUND, NO_PUSH, UNSUPPORTED, RpcError, rpc_error_of
 from signoff.plugins.a2a.rpc_request import (
@@ -29,56 +25,47 @@ from signoff.plugins.a2a.rpc_request import (
 )
 from signoff.plugins.a2a.task_view import TERMINAL, PeerTask
 
-router = APIRouter(tags=["peers"], responses=FAULTS)
+first_card = PluginRouter(CARD_PATH, tag="peers")
+router = PluginRouter(PEERS, tag="peers", is_typed=True)
 _PUSH: Final = frozenset(
     f"{verb}TaskPushNotificationConfig{ending}"
     for verb, ending in (("Create", ""), ("Get", ""), ("List", "s"), ("Delete", ""))
 )
 
 
-async def _cards(request: Request) -> AgentCards:
-    cards: AgentCards = request.app.state.agent_cards
+async def _cards(request: Request, external: External) -> AgentCards:
+    state = request.app.state
+    if not hasattr(state, "agent_cards"):
+        state.agent_cards = AgentCards(external.exposed, external.public_url)
+    cards: AgentCards = state.agent_cards
     return cards
 
 
 Cards = Annotated[AgentCards, Depends(_cards)]
 
 
-@router.get(CARD_PATH, dependencies=[OPEN], summary="The card of the first exposed actor", response_class=JSONResponse)
+@first_card.get("", summary="The card of the first exposed actor", caller="anyone")
 async def show_first_card(request: Request, cards: Cards) -> Response:
     """An agent card of A2A 1.0, for whoever asks; 404 where no tool is `peer_exposed`."""
     return _card(request, cards)
 
 
-@router.get(
-    PEERS + "{actor}" + CARD_PATH,
-    dependencies=[OPEN],
-    summary="The card of one exposed actor",
-    response_class=JSONResponse,
-)
+@router.get(f"/{{actor}}{CARD_PATH}", summary="The card of one exposed actor", caller="anyone")
 async def show_card(actor: str, request: Request, cards: Cards) -> Response:
     """The same of an actor that is named."""
     return _card(request, cards, actor)
 
 
-@router.post(
-    PEERS + "{actor}",
-    summary="Speak to an exposed actor",
-    response_class=JSONResponse,
-    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}},
-)
-async def call_method(
-    actor: str, request: Request, deps: Deps, live: LiveUpdates, cards: Cards, caller: TokenPeer
-) -> Response:
+@router.post("/{actor}", summary="Speak to an exposed actor", caller="peer", body={"type": "object"})
+async def call_method(actor: str, request: Request, external: External, cards: Cards, turns: Turns) -> Response:
     """JSON-RPC of A2A 1.0: `SendMessage`, `SendStreamingMessage`, `GetTask`, `ListTasks`, `CancelTask`,
     `SubscribeToTask`. A peer sees its own tasks alone, and decides nothing.
     """
     if cards.card(actor) is None:
         raise NotFound("there is no such agent")
-    person = acting_person(deps, caller, None, default=DEFAULT_ASKER, tenant=own_tenant(caller, None))
-    tasks = PeerTasks(deps, live, actor, person)
-    withheld = deps.catalog.requires_peer_consumes
-    session = _PeerCall(request, tasks, consumed_types(request.headers.get("a2a-extensions", "")), withheld)
+    tasks = PeerTasks(turns, external.exposed, actor, external.public_url)
+    consumes = consumed_types(request.headers.get("a2a-extensions", ""))
+    session = _PeerCall(turns, tasks, consumes, external.exposed)
     named: RpcRequest | None = None
     try:
         named = parse_request(await request.body())
@@ -86,20 +73,20 @@ async def call_method(
         return await session.answer(named)
     except RpcError as error:
         return JSONResponse(_error(named, error))
-    except SignInNeeded:
-        raise
     except SignoffError as error:
+        if isinstance(error, Refused) and error.code == "unauthenticated":
+            raise
         return JSONResponse(_error(named, rpc_error_of(error)))
 
 
 class _PeerCall:
     """Answers one request of a peer, as far as that takes the parts that are withheld from others."""
 
-    def __init__(self, request: Request, tasks: PeerTasks, consumes: frozenset[str], withheld: frozenset[str]) -> None:
-        self._request = request
+    def __init__(self, turns: PeerTurns, tasks: PeerTasks, consumes: frozenset[str], exposed: Exposed) -> None:
+        self._turns = turns
         self._tasks = tasks
         self._consumes = consumes
-        self._withheld = withheld
+        self._withheld = exposed.withheld
 
     async def answer(self, named: RpcRequest) -> Response:
         match named.method:
@@ -109,7 +96,7 @@ class _PeerCall:
             case "SendStreamingMessage":
                 params = parse_params(named, SendParams)
                 # Before it: what is refused must not have begun.
-                self._streams.refuse_more(self._request)
+                self._turns.refuse_more()
                 return self._stream(named, await self._tasks.send(params))
             case "SubscribeToTask":
                 return await self._subscribe(named)
@@ -119,12 +106,12 @@ class _PeerCall:
             case "CancelTask":
                 key = await self._tasks.find(parse_params(named, TaskParams).id)
                 await self._tasks.stop(key)
-                async with waiting(self._request, STOP_SECONDS, "") as seconds:
+                async with self._turns.waiting(STOP_SECONDS, "") as seconds:
                     return self._result(named, self._json(await self._tasks.wait_for(key, TERMINAL, seconds)))
             case "ListTasks":
                 wanted = parse_params(named, ListParams)
                 # Each asks for the state of up to as many tasks as are listed.
-                async with self._streams.hold(self._request):
+                async with self._turns.hold():
                     return self._result(named, await self._list(wanted))
             case "GetExtendedAgentCard":
                 raise RpcError(UNSUPPORTED, "there is no extended card: the public one tells all that is exposed")
@@ -132,20 +119,16 @@ class _PeerCall:
             raise RpcError(NO_PUSH, "this agent sends no push notifications; follow the task, or read it again")
         raise RpcError(METHOD_NOT_FOUND, f"there is no method `{named.method[:60]}`")
 
-    @property
-    def _streams(self) -> Streams:
-        return streams_of(self._request)
-
     async def _first_state(self, params: SendParams) -> PeerTask:
         key = await self._tasks.send(params)
         if params.configuration.return_immediately:
             return await self._tasks.read_at_once(key)
         # Each asks a worker again and again for as long as it waits.
-        async with waiting(self._request, WAIT_SECONDS, turn_name(key)) as seconds:
+        async with self._turns.waiting(WAIT_SECONDS, turn_name(key)) as seconds:
             return await self._tasks.wait_for_answer(key, seconds)
 
     async def _list(self, params: ListParams) -> dict[str, Any]:
-        found, following, total = await self._tasks.list_page(params, scopes_of(caller_of(self._request)))
+        found, following, total = await self._tasks.list_page(params)
         shown = [each.as_json(self._consumes, self._withheld, artifacts=params.include_artifacts) for each in found]
         return {"tasks": shown, "nextPageToken": following, "pageSize": params.page_size, "totalSize": total}
 
@@ -157,7 +140,7 @@ class _PeerCall:
         return self._stream(named, key)
 
     def _stream(self, named: RpcRequest, key: TurnKey) -> Response:
-        return stream_events(self._request, self._events(named, key))
+        return self._turns.stream(self._events(named, key))
 
     async def _events(self, named: RpcRequest, key: TurnKey) -> AsyncGenerator[str, None]:
         try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _MCP: Final = "/mcp"
 """Begins the addresses at which external agents speak MCP."""
-_RESOURCE: Final = "/.well-known/oauth-protected-resource"
+RESOURCE: Final = "/.well-known/oauth-protected-resource"
 """Begins the addresses at which clients are told who lets them in (RFC 9728)."""
 SESSION: Final = "mcp-session-id"
 """The header by which a client of the older versions says to which session a request belongs."""
@@ -53,13 +53,13 @@ def answer_fault(request: Request, fault: Fault, status: int, headers: Mapping[s
     challenge = {}
     if error is not None:
         external: ExternalCalls = request.app.state.external_calls
-        address = f"{external.public_url}{_RESOURCE}{quote(request.url.path)}"
+        address = f"{external.public_url}{RESOURCE}{quote(request.url.path)}"
         challenge["www-authenticate"] = f'Bearer {error}scope="call", resource_metadata="{address}"'
     return JSONResponse(fault.model_dump(), status, {**headers, **challenge})
 
 
 router = PluginRouter(_MCP, tag="mcp", fault=answer_fault, is_typed=True)
-resource = PluginRouter(_RESOURCE + _MCP, tag="mcp", is_typed=True)
+resource = PluginRouter(RESOURCE + _MCP, tag="mcp", is_typed=True)
 
 User = Annotated[str | None, Query(description="In whose name, by id; needless where the agent acts for one alone.")]
 
