@@ -6,12 +6,17 @@ import inspect
 import itertools
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from signoff.store.store import open_store
+
 Test = Callable[..., Any]
 Ids = Callable[[Any], object] | Sequence[str]
+OWN = ("monkeypatch", "store", "tmp_path")
+"""Fixtures that each row has of its own."""
 SHORT = reprlib.Repr()
 SHORT.maxstring = SHORT.maxother = 80
 
@@ -29,8 +34,8 @@ class Row(NamedTuple):
 def table(names: str | Sequence[str], rows: Iterable[Any], *, ids: Ids | None = None) -> Callable[[Test], Test]:
     """Run a test for each row, written as for `pytest.mark.parametrize`; stacked tables combine their rows.
 
-    The rows share the fixtures and the time limit of the test, and `--lf` runs all of them. Use `parametrize` where a
-    row takes time or needs a store, a directory or a patch of its own.
+    Each row has a `tmp_path`, `monkeypatch` and `store` of its own. The rows share other fixtures and the time limit of
+    the test, and `--lf` runs all of them. Use `parametrize` where a row takes time or needs more of its own.
     """
     columns = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
     axis = [_row(columns, each, number, ids) for number, each in enumerate(rows)]
@@ -40,9 +45,14 @@ def table(names: str | Sequence[str], rows: Iterable[Any], *, ids: Ids | None = 
         plain = getattr(test, "plain", test)
         axes = [axis, *getattr(test, "axes", [])]
         whole = [*itertools.product(*axes)]
-        run: Any = _asynchronous(plain, whole) if inspect.iscoroutinefunction(plain) else _synchronous(plain, whole)
+        asked = inspect.signature(plain).parameters.keys() - _values(whole[0])
+        own = [name for name in OWN if name in asked]
+        kind = _asynchronous if inspect.iscoroutinefunction(plain) else _synchronous
+        run: Any = kind(plain, whole, own)
         functools.update_wrapper(run, test)
-        run.plain, run.axes, run.__signature__ = plain, axes, _signature(plain, _values(whole[0]))
+        fixtures = sorted({"subtests", *asked} - {*own} | ({"tmp_path"} if {"store", "tmp_path"} & {*own} else set()))
+        parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in fixtures]
+        run.plain, run.axes, run.__signature__ = plain, axes, inspect.Signature(parameters)
         return run
 
     return decorate
@@ -61,29 +71,37 @@ def _values(rows: Sequence[Row]) -> dict[str, Any]:
     return {name: value for row in rows for name, value in row.values.items()}
 
 
-def _signature(test: Test, values: dict[str, Any]) -> inspect.Signature:
-    """Return the fixtures that the test asks for, and `subtests`."""
-    given = inspect.signature(test).parameters
-    fixtures = [given[name] for name in given if name not in values]
-    return inspect.Signature([inspect.Parameter("subtests", inspect.Parameter.POSITIONAL_OR_KEYWORD), *fixtures])
-
-
-def _synchronous(test: Test, whole: list[tuple[Row, ...]]) -> Test:
-    def run(subtests: pytest.Subtests, **fixtures: Any) -> None:
-        for rows in whole:
-            with _reported(subtests, rows):
-                test(**fixtures, **_values(rows))
+def _synchronous(test: Test, whole: list[tuple[Row, ...]], own: list[str]) -> Test:
+    def run(subtests: pytest.Subtests, tmp_path: Path | None = None, **shared: Any) -> None:
+        for number, rows in enumerate(whole):
+            with _reported(subtests, rows), _made(tmp_path, number) as made:
+                test(**shared, **_values(rows), **{name: made[name] for name in own})
 
     return run
 
 
-def _asynchronous(test: Test, whole: list[tuple[Row, ...]]) -> Test:
-    async def run(subtests: pytest.Subtests, **fixtures: Any) -> None:
-        for rows in whole:
-            with _reported(subtests, rows):
-                await test(**fixtures, **_values(rows))
+def _asynchronous(test: Test, whole: list[tuple[Row, ...]], own: list[str]) -> Test:
+    async def run(subtests: pytest.Subtests, tmp_path: Path | None = None, **shared: Any) -> None:
+        for number, rows in enumerate(whole):
+            with _reported(subtests, rows), _made(tmp_path, number) as made:
+                async with contextlib.AsyncExitStack() as stack:
+                    if "store" in own:
+                        opened = open_store(f"sqlite:///{made['tmp_path']}/signoff.db")
+                        made["store"] = await stack.enter_async_context(opened)
+                    await test(**shared, **_values(rows), **{name: made[name] for name in own})
 
     return run
+
+
+@contextlib.contextmanager
+def _made(folder: Path | None, number: int) -> Iterator[dict[str, Any]]:
+    """Make the directory of a row and its patch."""
+    with pytest.MonkeyPatch.context() as patch:
+        made: dict[str, Any] = {"monkeypatch": patch}
+        if folder is not None:
+            made["tmp_path"] = folder / str(number)
+            made["tmp_path"].mkdir()
+        yield made
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from tables import table
 
 TESTS = """
 import asyncio
+import os
 import time
 
 import pytest
@@ -28,6 +29,19 @@ def test_sizes(base, text, size):
 async def test_products(left, right):
     await asyncio.sleep(0)
     assert left * right < 40
+
+
+@table("text", ["a", "b"])
+async def test_own(monkeypatch, store, text, tmp_path):
+    assert not (tmp_path / "text").exists() and "TABLE_TEXT" not in os.environ
+    assert (tmp_path / "signoff.db").exists() and await store.read_ticket(text) is None
+    (tmp_path / "text").write_text(text)
+    monkeypatch.setenv("TABLE_TEXT", text)
+
+
+@table("text", ["a", "b"])
+def test_own_directory(text, tmp_path):
+    (tmp_path / "new").mkdir()
 
 
 @table("seconds", [0, 60, 61])
@@ -57,6 +71,11 @@ def test_last_failed_selects_the_table(tmp_path: Path) -> None:
     run(tmp_path, "-k", "sizes or products")
     again = run(tmp_path, "--lf", "--collect-only", "-q")
     assert again.stdout.splitlines()[:2] == ["test_given.py::test_sizes", "test_given.py::test_products"]
+
+
+def test_each_row_has_a_store_a_directory_and_a_patch_of_its_own(tmp_path: Path) -> None:
+    ran = run(tmp_path, "-k", "own")
+    assert (ran.returncode, "2 passed" in ran.stdout) == (0, True), ran.stdout
 
 
 def test_table_that_runs_out_of_time_ends(tmp_path: Path) -> None:

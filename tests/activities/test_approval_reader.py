@@ -3,6 +3,7 @@ from collections.abc import Sequence
 
 import pytest
 from activity_kit import about, asked, decision, permit_for, pinned, worker_deps
+from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.approval_reader import ApprovalReader, doubts_of
@@ -18,7 +19,7 @@ PEOPLE = (a_person("bo"), Person(id="ana"), Person(id="guest"))
 ANA_AND_OTHERS = ApprovalPolicy(approvers=("user:ana", "role:approvers"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("asker", "answers", "away"),
     [
         ("stranger", (), False),

@@ -21,6 +21,7 @@ from activity_kit import (
     worker_deps,
 )
 from sqlalchemy import Connection, text
+from tables import table
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import Ledger, pay_tool
 
@@ -117,7 +118,7 @@ async def test_an_approved_call_names_who_approved_it(store: Store) -> None:
 
 
 @pytest.mark.row("F20")
-@pytest.mark.parametrize("read_only", [False, True])
+@table("read_only", [False, True])
 async def test_a_call_does_not_run_without_its_record(store: Store, read_only: bool) -> None:
     """With `audit: required` a record that cannot be written is an activity that is tried again, with no effect."""
     ledger = Ledger()
@@ -143,7 +144,7 @@ async def test_best_effort_runs_without_a_record_and_says_so(
     assert all("did not answer as a store" in message for message in caplog.messages)
 
 
-@pytest.mark.parametrize("read_only", [False, True])
+@table("read_only", [False, True])
 async def test_best_effort_is_recorded_where_that_can_be(store: Store, read_only: bool) -> None:
     tool = pay_tool(Ledger(), replace(FREE, audit="best_effort"), read_only=read_only)
     await run(worker_deps(store, tool), tool, task_for(tool))
@@ -180,8 +181,8 @@ SEEN = attempt_entry(decision(delivery_id="d1"), Receipt(status="accepted"), AT)
 """What a turn saw before its tool is called."""
 
 
-@pytest.mark.parametrize("audit", ["required", "best_effort"])
-@pytest.mark.parametrize("read_only", [False, True])
+@table("audit", ["required", "best_effort"])
+@table("read_only", [False, True])
 async def test_what_was_seen_comes_first_whichever_way_the_call_is_recorded(
     store: Store, read_only: bool, audit: Any
 ) -> None:
@@ -227,7 +228,7 @@ async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store
     assert [each.key for each in await written(store)] == [f"{TURNS_KEYS}{SEEN.key}"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "named", "state"),
     [
         ("ending", "own", "cancelled"),
@@ -315,7 +316,7 @@ async def test_what_a_turn_says_is_marked_as_its_word(store: Store) -> None:
     assert (record.facts["by"], record.facts["note"]) == ("turn", "n")
 
 
-@pytest.mark.parametrize(
+@table(
     ("facts", "at_once"),
     [
         ({"kind": "ending", "approval": "another"}, True),
@@ -339,7 +340,7 @@ async def test_only_endings_of_other_questions_are_written_before_the_call(
     assert len(await written(store)) == 1
 
 
-@pytest.mark.parametrize("vouched", [True, False])
+@table("vouched", [True, False])
 async def test_a_refused_run_is_the_workers_word_where_the_gateway_signed_for_the_turn(
     store: Store, vouched: bool
 ) -> None:
@@ -356,7 +357,7 @@ async def test_a_refused_run_is_the_workers_word_where_the_gateway_signed_for_th
     assert record.facts["refused"] == "not today"
 
 
-@pytest.mark.parametrize("external", [True, False])
+@table("external", [True, False])
 async def test_what_its_agent_runs_is_recorded_as_run_by_it(store: Store, external: bool) -> None:
     fields = {"runs": "external", "handler": run_elsewhere} if external else {}
     agent = ExternalAgent(acts_for=("user:guest",)) if external else None
@@ -378,7 +379,7 @@ async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Stor
     assert await store.read_ticket(task.permit.digest) is None
 
 
-@pytest.mark.parametrize("info", [{"workflow_type": "Foreign"}, {"activity_id": "c9.9"}, {"workflow_type": None}])
+@table("info", [{"workflow_type": "Foreign"}, {"activity_id": "c9.9"}, {"workflow_type": None}])
 async def test_who_is_no_such_turn_writes_nothing_and_is_counted(store: Store, info: Any) -> None:
     """Somebody tried to run a tool past its turn: neither that nor what they claim stands in that turn's record.
 
@@ -395,7 +396,7 @@ async def test_who_is_no_such_turn_writes_nothing_and_is_counted(store: Store, i
     assert ledger.rows == []
 
 
-@pytest.mark.parametrize("denied", [False, True])
+@table("denied", [False, True])
 async def test_what_takes_no_ticket_names_none(store: Store, denied: bool) -> None:
     """What only reads, and what a rule denies at the last: their records are told apart by the call's digest.
 

@@ -83,7 +83,7 @@ async def test_a_handler_is_given_what_its_tool_declares(
 
 
 @pytest.mark.row("E16")
-@pytest.mark.parametrize("kind", ["process", "fs_reach", "attachments", "storage"])
+@table("kind", ["process", "fs_reach", "attachments", "storage"])
 async def test_what_the_worker_does_not_have_is_not_available(store: Store, kind: str) -> None:
     declared = tool(**{kind: {"fs_reach": ("/srv",), "process": ("git",)}.get(kind, True)})
     before = len(LEDGER.rows)
@@ -114,7 +114,7 @@ def reach_for(kind: str) -> Any:
 
 
 @pytest.mark.row("E47")
-@pytest.mark.parametrize(
+@table(
     ("reach", "words"),
     [
         (lambda given: given.secrets.get("OTHER"), "SECRET_NOT_DECLARED: OTHER"),
@@ -164,7 +164,7 @@ async def test_each_tenant_has_files_of_its_own(tmp_path: Path) -> None:
         await mine.read("a/b.txt")
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     [
         *(
@@ -323,7 +323,7 @@ async def test_secrets_are_read_when_they_are_used(monkeypatch: pytest.MonkeyPat
         assert await given.secrets.get("TOKEN") == value
 
 
-@pytest.mark.parametrize("again", [True, False])
+@table("again", [True, False])
 async def test_a_probe_has_the_capabilities_of_its_tool(
     store: Store, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:

@@ -16,6 +16,7 @@ from activity_kit import (
     task_for,
     worker_deps,
 )
+from tables import table
 from turn_fixtures import GUEST, Ledger
 
 from signoff.activities.hooks.tool_hooks import unavailable_tools, withheld_tools
@@ -120,7 +121,7 @@ async def test_who_chooses_tools_reads_them_too(store: Store) -> None:
     assert seen == [(CONTEXT, EXTRA["data"], EXTRA["data"])]
 
 
-@pytest.mark.parametrize("data", [None, "city", ["city"], {"city": 7}])
+@table("data", [None, "city", ["city"], {"city": 7}])
 async def test_data_that_does_not_fit_what_is_declared_is_nobodys(store: Store, data: Any) -> None:
     seen: list[HookContext] = []
 

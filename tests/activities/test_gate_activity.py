@@ -19,6 +19,7 @@ from activity_kit import (
     sent,
     worker_deps,
 )
+from tables import table
 from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
@@ -180,7 +181,7 @@ BYPASS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "expected"),
     [
         (free(LEDGER), {}),
@@ -205,7 +206,7 @@ async def test_how_a_tool_is_to_be_run(store: Store, tool: Tool, expected: dict[
     assert gate_decision.options == replace(OPTIONS, **expected)
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "expected"),
     [
         ({"mode": "sequential"}, {"at_once": 1, "local": True}),
@@ -227,7 +228,7 @@ AGENT: dict[str, Any] = {"model": "", "external": ExternalAgent(acts_for=("user:
 OUTSIDE: dict[str, Any] = {"runs": "external", "handler": run_elsewhere}
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "actor", "expected"),
     [
         (free(LEDGER, name="other"), {"own_tools": (free(LEDGER),)}, {"activity": "pay@desk"}),
@@ -250,7 +251,7 @@ async def test_where_a_call_is_run_and_what_its_actor_does_meanwhile(
     assert options == replace(OPTIONS, **{"attempts": options.attempts} | expected)
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "call", "note"),
     [
         ("spare", "c1.1001", "this is a fallback of `pay`"),
@@ -268,7 +269,7 @@ async def test_a_card_says_in_place_of_what_a_call_is_tried(store: Store, tool: 
 LOGIN = {"type": "object", "properties": {"pin": {"type": "string", "writeOnly": True}}, "required": ["pin"]}
 
 
-@pytest.mark.parametrize("secret", [True, False])
+@table("secret", [True, False])
 async def test_a_correction_tells_no_secret_of_the_batch(store: Store, secret: bool) -> None:
     def fix(args: Any) -> list[SchemaProblem] | Correction:
         return [] if args["pin"] == "sesame-9" else Correction({"pin": "sesame-9"}, f"not {args['pin']}")
@@ -309,10 +310,8 @@ async def test_a_batch_shares_one_budget_of_characters(store: Store) -> None:
 
 
 @pytest.mark.row("E10")
-@pytest.mark.parametrize("calls", [0, 1, 3, 7])
-@pytest.mark.parametrize(
-    ("setting", "own", "total"), [(None, None, 80_000), (9_000, None, 9_000), (9_000, 100, 100), (None, 5, 5)]
-)
+@table("calls", [0, 1, 3, 7])
+@table(("setting", "own", "total"), [(None, None, 80_000), (9_000, None, 9_000), (9_000, 100, 100), (None, 5, 5)])
 async def test_the_budget_is_the_floor_of_the_total_by_the_calls(
     store: Store, calls: int, setting: int | None, own: int | None, total: int
 ) -> None:
@@ -337,7 +336,7 @@ async def test_caps_count_through_a_batch(store: Store) -> None:
     assert reply.tally.calls == MAX_CALLS + 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "policies", "rule", "reason"),
     [
         (free(LEDGER), [GlobalRule(name="r", rule="true", effect="deny", reason="frozen")], None, "frozen"),

@@ -2,8 +2,8 @@
 
 from typing import Any, get_args
 
-import pytest
 from activity_kit import ARGS, environment, pinned, worker_deps
+from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
@@ -64,7 +64,7 @@ def test_every_gate_is_tried() -> None:
     assert tuple(STOPS) == get_args(GateName)
 
 
-@pytest.mark.parametrize("gate", STOPS)
+@table("gate", STOPS)
 async def test_a_gate_is_named_in_outcome_and_record(store: Store, gate: str) -> None:
     code, tool, catalog, task = STOPS[gate]
     deps = worker_deps(store, pay_tool(LEDGER, tool.get("requires_approval", False), **_rest(tool)), **catalog)

@@ -19,6 +19,7 @@ from activity_kit import (
     request_of,
     worker_deps,
 )
+from tables import table
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import GUEST, Ledger, pay_tool
 
@@ -134,7 +135,7 @@ async def test_an_edit_is_always_asked(store: Store) -> None:
     assert await load(store, request.args) == large
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "why"),
     [
         ({"edited_args": {"amount": 2}}, "these are not the arguments that were signed for; try again"),
@@ -205,7 +206,7 @@ async def denies(args: Any, context: HookContext) -> Permission:
     return Permission.deny("over the budget", can_override=True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "gate", "message"),
     [
         (
@@ -248,9 +249,7 @@ async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:
     assert denied.outcome.code == "denied"
 
 
-@pytest.mark.parametrize(
-    "policy", [False, True, ApprovalPolicy(deny_if="true"), ApprovalPolicy(auto_approve_if="true")]
-)
+@table("policy", [False, True, ApprovalPolicy(deny_if="true"), ApprovalPolicy(auto_approve_if="true")])
 async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store: Store) -> None:
     tool = pay_tool(LEDGER, policy)
     digest = permit_for(tool).digest
@@ -368,7 +367,7 @@ async def test_what_was_begun_and_never_ended_is_asked_with_a_word_of_it(store: 
     assert asked.note == "this very call was begun before, and nobody knows whether it happened"
 
 
-@pytest.mark.parametrize(
+@table(
     ("user", "why"),
     [
         (GUEST, "nobody vouches for who asked"),
@@ -407,7 +406,7 @@ async def test_a_question_whose_answers_are_used_up_is_asked_under_a_later_revis
     assert asked == [1, 1, 2, 2]
 
 
-@pytest.mark.parametrize("lost", [True, False])
+@table("lost", [True, False])
 async def test_what_people_are_asked_is_run_by_no_rule_that_came_since(store: Store, *, lost: bool) -> None:
     since = datetime.now(UTC) - timedelta(minutes=1) if lost else None
     question = request_of((await gate_decision(worker_deps(store, pay_tool(LEDGER)))).request)
@@ -621,7 +620,7 @@ def test_a_permit_is_of_no_arguments_that_cannot_be_written() -> None:
     assert not is_of(permit_for(tool), tool, {"amount": float("nan")})
 
 
-@pytest.mark.parametrize("spent", [0, 1])
+@table("spent", [0, 1])
 async def test_what_the_turn_has_yet_to_hear_is_asked_and_what_it_has_heard_is_not(store: Store, spent: int) -> None:
     tool = pay_tool(LEDGER)
     since = datetime.now(UTC) - timedelta(minutes=1)

@@ -24,6 +24,7 @@ from activity_kit import (
     worker_deps,
 )
 from sqlalchemy import update
+from tables import table
 from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities import grant_use
@@ -193,7 +194,7 @@ async def recorded(store: Store, grant: Grant, wish: GrantRequest) -> None:
 WISHES = (GrantRequest(seconds=7_200, uses=3), replace(SMALL, seconds=60.0, uses=2))
 
 
-@pytest.mark.parametrize("wish", WISHES)
+@table("wish", WISHES)
 async def test_an_approval_is_remembered_once_with_all_that_it_says(store: Store, wish: GrantRequest) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool)
@@ -217,7 +218,7 @@ async def test_a_wish_that_only_the_turn_tells_of_is_not_remembered(store: Store
     assert await kept(store) == []
 
 
-@pytest.mark.parametrize("wish", WISHES)
+@table("wish", WISHES)
 async def test_a_denial_is_remembered_once_with_all_that_it_says(store: Store, wish: GrantRequest) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool)
@@ -236,7 +237,7 @@ async def test_a_denial_without_a_wish_is_not_remembered(store: Store) -> None:
     assert (await kept(store), (await ruled(deps)).kind) == ([], "ask")
 
 
-@pytest.mark.parametrize("reason", ["too expensive", ""])
+@table("reason", ["too expensive", ""])
 async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store: Store, reason: str) -> None:
     deps = deps_with(store, asking(Ledger()))
     await denied(deps, await question(deps), remember=WISHES[0], reason=reason)
@@ -395,7 +396,7 @@ async def test_exact_arguments_in_one_session(store: Store) -> None:
     assert (await ruled(deps, session="other")).kind == "ask"
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         {"policy": ApprovalPolicy(allow_remember=False)},
@@ -416,7 +417,7 @@ async def test_another_question_is_asked_anew(store: Store, change: dict[str, An
     assert (await ruled(later)).kind != "run"
 
 
-@pytest.mark.parametrize(
+@table(
     ("term", "verdict"),
     [
         ({"quorum": 2}, "ask"),
@@ -485,7 +486,7 @@ async def test_a_requester_who_is_not_who_the_directory_says_is_asked_about(stor
     assert (await ruled(deps, user=Principal(user="guest", tier="gold"))).kind == "ask"
 
 
-@pytest.mark.parametrize(
+@table(
     ("second", "uses"),
     [
         (None, None),
@@ -573,7 +574,7 @@ INVENTED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", INVENTED)
+@table("name", INVENTED)
 async def test_a_grant_that_no_answer_bears_out_does_nothing(store: Store, name: str) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool, people=[*APPROVERS, Person(id="guest"), Person(id="max")])
@@ -584,7 +585,7 @@ async def test_a_grant_that_no_answer_bears_out_does_nothing(store: Store, name:
     assert (await ruled(deps, user=user)).kind == "ask"
 
 
-@pytest.mark.parametrize(
+@table(
     ("asker", "profile", "kind"),
     [
         ({}, "development", "run"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from activity_kit import ARGS, begun, environment, free, task_for, worker_deps
+from tables import table
 from turn_fixtures import Ledger
 
 from signoff.activities import handler_execution
@@ -22,7 +23,7 @@ def execution_of(store: Store, tool: Tool, **fields: Any) -> HandlerExecution:
     return HandlerExecution(deps, tool, ResultProcessor(deps, tool))
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "reduced", "copied"),
     [
         ({"read_only": True}, False, False),

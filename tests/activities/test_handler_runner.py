@@ -51,7 +51,7 @@ async def _awaits_a_cancelled_task(_args: Any, _ctx: Any) -> Any:
     await task
 
 
-@pytest.mark.parametrize(
+@table(
     ("handler", "why"),
     [
         (_exits, "the tool tried to end the process (SystemExit)"),
@@ -60,7 +60,7 @@ async def _awaits_a_cancelled_task(_args: Any, _ctx: Any) -> Any:
         (_awaits_a_cancelled_task, "the tool cancelled itself"),
     ],
 )
-@pytest.mark.parametrize("idempotent", [True, False])
+@table("idempotent", [True, False])
 async def test_a_handler_that_leaves_fails_its_call_and_nothing_else(
     store: Store, handler: Any, why: str, idempotent: bool
 ) -> None:
@@ -88,7 +88,7 @@ async def test_a_cancelled_activity_is_not_taken_for_a_handler_that_cancelled_it
         await running
 
 
-@pytest.mark.parametrize("failing", [True, False])
+@table("failing", [True, False])
 async def test_an_error_text_does_not_quote_a_secret_argument(store: Store, failing: bool) -> None:
     async def leaks(args: dict[str, Any], _ctx: Any) -> Any:
         text = f"login with {args['pin']} as {args['to']} failed"
@@ -148,7 +148,7 @@ def _nested(levels: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("levels", [MAX_NESTING, MAX_NESTING + 1, 198, 230, 5_000])
+@table("levels", [MAX_NESTING, MAX_NESTING + 1, 198, 230, 5_000])
 async def test_a_structured_result_never_nests_deeper_than_a_turn_can_read(store: Store, levels: int) -> None:
     async def deep(_args: Any, _ctx: Any) -> Any:
         return ToolResult("done", structured=_nested(levels))

@@ -301,7 +301,7 @@ async def identified(deps: WorkerDeps, task: IdentifyTask, *, number: str = "1")
 OPEN_TOOL = ApprovalPolicy(accept_unsigned=True, min_assurance="none")
 
 
-@pytest.mark.parametrize(
+@table(
     ("profile", "change", "code"),
     [
         ("development", {}, ""),
@@ -430,7 +430,7 @@ async def test_a_room_without_keys_believes_no_signature(store: Store) -> None:
         assert found == Authority(allowed=False, code="assurance")
 
 
-@pytest.mark.parametrize("profile", ["production", "development"])
+@table("profile", ["production", "development"])
 async def test_refused_raw_answer_tells_its_turn_a_name_in_development_alone(store: Store, profile: Any) -> None:
     bo = Person(id="bo", name="Bo Berg", identities={"email": ("bo@example.com",)})
     tool = pay_tool(Ledger(), OPEN_TOOL)
@@ -443,7 +443,7 @@ async def test_refused_raw_answer_tells_its_turn_a_name_in_development_alone(sto
     assert profile == "development" or found.subject == ""
 
 
-@pytest.mark.parametrize("role", ["approvers", "finance"])
+@table("role", ["approvers", "finance"])
 async def test_whom_a_question_asks_is_the_stores_word(store: Store, role: str) -> None:
     bo = Person(id="bo", name="Bo", roles=(role,))
     tool = pay_tool(Ledger(), OPEN_TOOL)
@@ -457,7 +457,7 @@ async def test_whom_a_question_asks_is_the_stores_word(store: Store, role: str) 
     assert (await identified(deps, task)).allowed is (role == "approvers")
 
 
-@pytest.mark.parametrize("known", [True, False])
+@table("known", [True, False])
 async def test_whether_unsigned_answers_count_is_the_word_of_the_present_policy(store: Store, known: bool) -> None:
     deps = worker_deps(store, pay_tool(Ledger()), people=[ANA], profile="production")
     if known:
@@ -470,7 +470,7 @@ async def test_whether_unsigned_answers_count_is_the_word_of_the_present_policy(
 GROUP = ApproverGroup(of=("role:approvers",), quorum=1)
 
 
-@pytest.mark.parametrize(
+@table(
     ("question", "task", "subject", "code"),
     [
         ({}, {}, "ana", ""),
@@ -507,7 +507,7 @@ async def test_raw_answer_counts_for_the_latest_revision_alone(store: Store) -> 
     assert codes == {1: "stale", 2: "not_allowed", None: "stale", 3: "stale"}
 
 
-@pytest.mark.parametrize("grouped", [True, False])
+@table("grouped", [True, False])
 async def test_whether_places_are_filled_is_the_stores_word(store: Store, grouped: bool) -> None:
     deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA], profile="production")
     groups, told = ((GROUP,), ()) if grouped else ((), (GROUP,))
@@ -518,7 +518,7 @@ async def test_whether_places_are_filled_is_the_stores_word(store: Store, groupe
     assert found.entries == (("role:approvers",) if grouped else ())
 
 
-@pytest.mark.parametrize("profile", ["production", "development"])
+@table("profile", ["production", "development"])
 async def test_what_came_past_the_gateway_is_not_remembered(store: Store, profile: Any) -> None:
     deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA, BO], profile=profile)
     row = a_question(approvers=("role:approvers",), groups=(GROUP,), allow_remember=True)

@@ -4,8 +4,8 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from activity_kit import about, asked, decision, environment, worker_deps
+from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.identify_activity import IdentifyActivity
@@ -87,7 +87,7 @@ async def test_a_signed_answer_that_is_not_stored_counts_nowhere(store: Store) -
         assert not (await identified(store, again, SIGNER.verifier(), profile="development")).allowed
 
 
-@pytest.mark.parametrize(
+@table(
     "altered",
     [
         {"subject": "bo"},
@@ -103,7 +103,7 @@ async def test_a_signed_answer_that_is_not_stored_counts_nowhere(store: Store) -
         {"key_id": "0" * 16},
     ],
 )
-@pytest.mark.parametrize("profile", ["production", "development"])
+@table("profile", ["production", "development"])
 async def test_an_altered_answer_is_refused_everywhere(store: Store, altered: dict[str, Any], profile: Any) -> None:
     decision = replace(await taken(store), **altered)
     assert await identified(store, decision, SIGNER.verifier(), accept=True, profile=profile) == UNPROVEN

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from activity_kit import TURN, about, environment, pinned, request_of, worker_deps
+from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities import model_activity
@@ -118,7 +119,7 @@ async def test_what_was_denied_before_the_turn_heard_of_it_ends_the_call(store: 
     assert await amounts(store) == [10]
 
 
-@pytest.mark.parametrize("policy", [True, ApprovalPolicy(quorum=2)])
+@table("policy", [True, ApprovalPolicy(quorum=2)])
 async def test_no_time_that_a_caller_names_opens_a_way_past_a_denial(store: Store, policy: Any) -> None:
     """A call that somebody asked about with harmless arguments is judged again with those that were denied.
 

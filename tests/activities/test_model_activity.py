@@ -10,6 +10,7 @@ import pytest
 from activity_kit import PLACE, environment, free, pinned, worker_deps
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import table
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import Ledger, pay_tool
 
@@ -124,7 +125,7 @@ async def test_plain_text_is_a_response(store: Store) -> None:
         await asked(store, Completion())
 
 
-@pytest.mark.parametrize("state", ["complete", "clarifying", "awaiting"])
+@table("state", ["complete", "clarifying", "awaiting"])
 async def test_respond_ends_the_turn(store: Store, state: Any) -> None:
     reply = await asked(store, respond("done", state))
     assert (reply.answer.state, reply.answer.text.inline) == (state, "done")
@@ -133,14 +134,14 @@ async def test_respond_ends_the_turn(store: Store, state: Any) -> None:
     assert (beside.respond_call, beside.answer.text.inline) == ("c2.2", "x")
 
 
-@pytest.mark.parametrize(("text", "twice"), [("done", False), ("x" * 20_000, True)])
+@table(("text", "twice"), [("done", False), ("x" * 20_000, True)])
 async def test_an_answer_of_words_alone_is_not_sent_twice(store: Store, text: str, twice: bool) -> None:
     reply = await asked(store, respond(text))
     assert (reply.response is not None, reply.answer.state) == (twice, "complete")
     assert (text_of(reply.answer.text)[:1], reply.answer.text.blob is not None) == (text[:1], twice)
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "text"),
     [
         ({"text": 5}, '{"text": 5}'),
@@ -159,7 +160,7 @@ async def test_a_bad_respond_is_told_and_kept_as_text(store: Store, args: Any, t
     assert worded.response.text.inline == "my words"
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "args", "why"),
     [
         ({"amount": 1}, {"amount": 1}, ""),
@@ -188,7 +189,7 @@ async def test_arguments_that_cannot_be_used_are_malformed_softly(store: Store, 
     assert not part.surplus
 
 
-@pytest.mark.parametrize("over", [0, 1])
+@table("over", [0, 1])
 async def test_arguments_are_measured_in_bytes(store: Store, over: int) -> None:
     chars_left = ARGUMENTS_BYTES - len('{"a":""}')
     args = {"a": "é" * (chars_left // 2) + "x" * (chars_left % 2 + over)}
@@ -199,7 +200,7 @@ async def test_arguments_are_measured_in_bytes(store: Store, over: int) -> None:
     assert await load(store, part.args) == ({} if over else args)
 
 
-@pytest.mark.parametrize("over", [0, 1])
+@table("over", [0, 1])
 async def test_fifty_calls_a_completion(store: Store, over: int) -> None:
     made = await asked(store, calls(*[("pay", {"amount": 1})] * (CALLS_PER_COMPLETION + over)))
     found = parts(made)
@@ -248,7 +249,7 @@ async def test_endless_names_are_cut_and_long_texts_stored(store: Store) -> None
     assert await load(store, reply.response.text) == text
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "kind", "final", "delay"),
     [
         (ModelRefused("no"), "ModelRefused", True, None),
@@ -287,9 +288,7 @@ async def test_neither_words_nor_errors_of_a_provider_repeat_its_key(
         assert "[hidden]" in failed.value.message
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"), [({"ctx": pinned(actor="dask")}, "`dask`"), ({"drivers": {}}, "no driver for the model")]
-)
+@table(("fields", "words"), [({"ctx": pinned(actor="dask")}, "`dask`"), ({"drivers": {}}, "no driver for the model")])
 async def test_an_unknown_actor_or_model_is_the_developers(store: Store, fields: Any, words: str) -> None:
     with pytest.raises(ApplicationError, match=words) as failed:
         await asked(store, say("x"), **fields)

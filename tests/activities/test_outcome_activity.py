@@ -21,6 +21,7 @@ from activity_kit import (
 )
 from activity_kit import asked as ask
 from sqlalchemy import text
+from tables import table
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from turn_fixtures import GUEST, Ledger, pay_tool
@@ -81,7 +82,7 @@ async def test_a_recorded_outcome_is_the_answer(store: Store) -> None:
     assert (reply.outcome, reply.again) == (DONE, "")
 
 
-@pytest.mark.parametrize("idempotent", [True, False])
+@table("idempotent", [True, False])
 async def test_a_claimed_ticket_is_in_doubt(store: Store, idempotent: bool) -> None:
     await store.claim(PERMIT.digest, **WHO)
     reply = await asked(store, idempotent=idempotent)
@@ -112,7 +113,7 @@ async def test_a_read_only_call_simply_failed(store: Store) -> None:
     assert await store.read_ticket(permit.digest) is None
 
 
-@pytest.mark.parametrize("args", [Content(inline=ARGS), None])
+@table("args", [Content(inline=ARGS), None])
 async def test_what_only_reads_by_now_may_have_acted_when_it_was_begun(store: Store, args: Content | None) -> None:
     reads: dict[str, Any] = {"tool": free(LEDGER, read_only=True), "args": args}
     assert (await asked(store, **reads)).again == "lapsed"
@@ -128,7 +129,7 @@ async def test_a_tool_that_is_gone_has_its_ticket_all_the_same(store: Store) -> 
     assert summary(await asked(store, free(LEDGER, name="other")))[0] == "in_doubt"
 
 
-@pytest.mark.parametrize(
+@table(
     ("info", "why"),
     [
         ({"workflow_type": "Foreign"}, "this tool runs only inside a turn"),
@@ -181,7 +182,7 @@ async def test_a_stored_word_is_written_and_the_turns_own_copy_of_a_signed_one_i
     assert summary(await asked(store, **given)) == ("ok", "booking 7")
 
 
-@pytest.mark.parametrize(
+@table(
     "word",
     [
         {"verdict": "approved"},
@@ -209,7 +210,7 @@ async def test_a_word_about_another_try_is_not_written(store: Store) -> None:
     assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
 
 
-@pytest.mark.parametrize("fields", [{"tool": free(LEDGER, name="other")}, {"args": None}, {"profile": "production"}])
+@table("fields", [{"tool": free(LEDGER, name="other")}, {"args": None}, {"profile": "production"}])
 async def test_a_word_that_cannot_be_checked_is_not_written(store: Store, fields: Any) -> None:
     word = await begun(store)
     assert await asked(store, people=[APPROVER], **HELD | {"happened": word} | fields) == ToolReply()
@@ -236,7 +237,7 @@ ADMIN = ApprovalPolicy(handler="test_outcome_activity:by_amount", approvers=("ro
 LATER = ApprovalPolicy(approvers=("role:approvers",), escalate_to=("user:ana",), escalate_after=60)
 
 
-@pytest.mark.parametrize(
+@table(
     ("policy", "subject", "written"),
     [
         (ROUTED, "ana", True),
@@ -270,7 +271,7 @@ async def forbids(args: Any, context: HookContext) -> Permission:
     return Permission.deny("not now")
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         {"hours": ("Mo 12:00-12:01 UTC",)},
@@ -279,7 +280,7 @@ async def forbids(args: Any, context: HookContext) -> Permission:
         {"capabilities": Capabilities(secrets=("KEY",))},
     ],
 )
-@pytest.mark.parametrize("subject", ["bo", "ana"])
+@table("subject", ["bo", "ana"])
 async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(
     store: Store, fields: Any, subject: str
 ) -> None:
@@ -351,8 +352,8 @@ async def test_what_an_agent_reported_is_the_outcome_of_its_call(store: Store) -
     assert await endings(store) == []
 
 
-@pytest.mark.parametrize("report", ["look", "give_up"])
-@pytest.mark.parametrize(
+@table("report", ["look", "give_up"])
+@table(
     ("whose", "fields"),
     [
         ({"workflow": "turn/main/s/other"}, {}),
@@ -409,7 +410,7 @@ async def test_a_ticket_that_cannot_be_given_up_is_told_to_who_runs_the_worker(
     assert await endings(store) == []
 
 
-@pytest.mark.parametrize("own", [True, False])
+@table("own", [True, False])
 async def test_the_outcome_is_the_turns_word_where_the_store_knows_of_no_call(store: Store, own: bool) -> None:
     reads = free(LEDGER, read_only=True)
     permit = permit_for(reads)
@@ -440,7 +441,7 @@ async def test_a_ticket_that_is_given_up_names_the_request_of_its_turn(store: St
     assert (await store.read_ticket(permit.digest)).nonce == "n1"
 
 
-@pytest.mark.parametrize(("kind", "approver"), [("approved", "approver"), ("auto", "")])
+@table(("kind", "approver"), [("approved", "approver"), ("auto", "")])
 async def test_a_probe_is_told_of_the_settings_and_of_no_approval_that_the_call_did_not_need(
     store: Store, kind: Any, approver: str
 ) -> None:
@@ -469,7 +470,7 @@ ANA_NOW = "ctx.now.at < SOON ? ['user:ana'] : ['role:approvers']"
 DENIED_NOW = {"deny_if": "ctx.now.at < SOON", "route_to": "ctx.now.at < SOON ? ['user:bo'] : ['user:al']"}
 
 
-@pytest.mark.parametrize(("subject", "written"), [("ana", True), ("bo", False)])
+@table(("subject", "written"), [("ana", True), ("bo", False)])
 async def test_the_word_is_of_those_who_could_give_it_when_people_were_asked(
     store: Store, subject: str, written: bool
 ) -> None:
@@ -480,7 +481,7 @@ async def test_the_word_is_of_those_who_could_give_it_when_people_were_asked(
     assert (reply.outcome is not None) == written
 
 
-@pytest.mark.parametrize(("subject", "written"), [("al", True), ("bo", False)])
+@table(("subject", "written"), [("al", True), ("bo", False)])
 async def test_where_the_call_was_denied_when_people_were_asked_the_word_is_of_those_asked_by_now(
     store: Store, subject: str, written: bool
 ) -> None:
@@ -494,7 +495,7 @@ async def test_where_the_call_was_denied_when_people_were_asked_the_word_is_of_t
     assert (reply.outcome is not None) == written
 
 
-@pytest.mark.parametrize(("subject", "written"), [("ana", True), ("bo", False)])
+@table(("subject", "written"), [("ana", True), ("bo", False)])
 async def test_the_word_is_of_nobody_whom_the_question_did_not_ask(store: Store, subject: str, written: bool) -> None:
     asks_ana = ApprovalPolicy(approvers=("user:ana",))
     tool = pay_tool(LEDGER, ApprovalPolicy(approvers=("user:ana", "role:approvers")))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from activity_kit import ARGS, TURN, about, asked, decision, permit_for, pinned, worker_deps
 from signed_askers import signed_asker
 from tables import table
@@ -134,7 +133,7 @@ async def test_an_automatic_permit_runs_what_the_policy_still_lets_run(store: St
     assert await weighed(store, GATED, permit_for(GATED)) == gated
 
 
-@pytest.mark.parametrize("kind", ["auto", "approved"])
+@table("kind", ["auto", "approved"])
 async def test_another_digest_is_stale(store: Store, kind: Any) -> None:
     tool = pay_tool(LEDGER, kind == "approved")
     stale = PermitCheck("again", "the tool changed while you were asked", "stale")
@@ -142,7 +141,7 @@ async def test_another_digest_is_stale(store: Store, kind: Any) -> None:
     assert await weighed(store, tool, permit_for(tool, {"amount": 2}, kind=kind)) == stale
 
 
-@pytest.mark.parametrize("leaves_out", [("question_hash",), ("question_hash", "revision"), ()])
+@table("leaves_out", [("question_hash",), ("question_hash", "revision"), ()])
 async def test_one_decision_about_this_call_is_enough(store: Store, leaves_out: tuple[str, ...]) -> None:
     request = await put(store, GATED)
     decision = replace(about(request), **{"question_hash": "", "revision": None} if len(leaves_out) == 2 else {})
@@ -159,7 +158,7 @@ async def test_nobody_was_asked(store: Store) -> None:
     assert await weighed(store, GATED, permit_for(GATED, kind="approved")) == nobody
 
 
-@pytest.mark.parametrize("is_signed", [True, False])
+@table("is_signed", [True, False])
 async def test_decision_in_a_permit_alone_runs_nothing(store: Store, *, is_signed: bool) -> None:
     now = datetime.now(UTC)
     signer = Signer(PrivateKeys(keys=(new_key(now),)))
@@ -175,7 +174,7 @@ async def test_decision_in_a_permit_alone_runs_nothing(store: Store, *, is_signe
     assert await weighed_by_store(store, tool, replace(permit, decisions=()), policy) == RUN
 
 
-@pytest.mark.parametrize(("verdict", "why"), [("denied", "somebody denied this"), ("withdrawn", "this was withdrawn")])
+@table(("verdict", "why"), [("denied", "somebody denied this"), ("withdrawn", "this was withdrawn")])
 async def test_no_yes_counts_beside_a_no_in_the_store(store: Store, verdict: Any, why: str) -> None:
     request = await put(store, GATED)
     await answer(store, about(request, verdict=verdict, subject="ana"))
@@ -216,7 +215,7 @@ TWO = pay_tool(LEDGER, ApprovalPolicy(quorum=2))
 PAIR = (decision(), decision(subject="ana"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "before", "decisions", "runs"),
     [
         (GATED, GATED, (), False),

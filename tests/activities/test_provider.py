@@ -11,6 +11,7 @@ import pytest
 from app_server import running_app
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
+from tables import table
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, no, pay_tool
 
@@ -176,7 +177,7 @@ async def test_no_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None
         await ProviderModel(MODEL).complete(asked(user_message("hi")))
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "part"),
     [
         ("openai-chat:gpt-5", "OPENAI_API_KEY"),
@@ -349,7 +350,7 @@ async def test_a_turn_whose_model_repeats_an_id_completes(
     assert (made[0], made == told, len(set(made))) == ("functions.pay:0", True, 3)
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "expected"),
     [
         (

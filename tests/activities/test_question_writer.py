@@ -4,8 +4,8 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from activity_kit import ARGS, about, asked, pinned, worker_deps
+from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.question_writer import Edit, QuestionWriter, Subject
@@ -107,7 +107,7 @@ async def test_the_declaration_lies_in_the_store_under_its_hash(store: Store) ->
     assert await store.get_blob(request.definition) == canonical_json(about.tool.declaration)
 
 
-@pytest.mark.parametrize(("wanted", "told"), [(("ops",), ("ops",)), (None, ("mail",))])
+@table(("wanted", "told"), [(("ops",), ("ops",)), (None, ("mail",))])
 async def test_a_question_says_where_it_comes_from_and_goes_to(
     store: Store, wanted: tuple[str, ...] | None, told: tuple[str, ...]
 ) -> None:
@@ -117,7 +117,7 @@ async def test_a_question_says_where_it_comes_from_and_goes_to(
     assert (request.channel, request.notify) == ("slack", told)
 
 
-@pytest.mark.parametrize(
+@table(
     ("verdict", "level", "remembered", "policy_hash"),
     [
         (None, "user", True, ""),
@@ -136,14 +136,14 @@ async def test_what_a_verdict_makes_of_a_question(
     assert (request.level, request.allow_remember, request.policy_hash) == (level, remembered, policy_hash)
 
 
-@pytest.mark.parametrize(("doubt", "seconds"), [(0, 60.0), (1, 86_400.0)])
+@table(("doubt", "seconds"), [(0, 60.0), (1, 86_400.0)])
 async def test_a_doubt_waits_as_long_as_the_policy_has_it(store: Store, doubt: int, seconds: float) -> None:
     deps = deps_of(store, clock=lambda: NOW)
     request = await QuestionWriter(deps).ask(task_of(doubt=doubt, ask_within=60.0), subject_of(deps))
     assert request.timeout == seconds
 
 
-@pytest.mark.parametrize(("told", "revision"), [(True, 1), (False, 2)])
+@table(("told", "revision"), [(True, 1), (False, 2)])
 async def test_an_answer_that_its_turn_has_yet_to_hear_of_is_not_asked_over(
     store: Store, told: bool, revision: int
 ) -> None:
@@ -156,7 +156,7 @@ async def test_an_answer_that_its_turn_has_yet_to_hear_of_is_not_asked_over(
     assert again.revision == revision
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "signed", "found"),
     [
         ({}, False, None),
@@ -203,9 +203,7 @@ def of_acme(person: str, **fields: Any) -> Person:
     return a_person(person, tenant="acme", **fields)
 
 
-@pytest.mark.parametrize(
-    ("subject", "name", "human"), [("ana", "Ana", "ana"), ("ana2", "Ana B", "ana"), ("stranger", "", "stranger")]
-)
+@table(("subject", "name", "human"), [("ana", "Ana", "ana"), ("ana2", "Ana B", "ana"), ("stranger", "", "stranger")])
 async def test_a_change_says_whose_it_is(store: Store, subject: str, name: str, human: str) -> None:
     people = [
         of_acme("ana", name="Ana"),
@@ -229,8 +227,8 @@ async def test_whom_a_login_vouched_for_is_named_as_the_author_of_a_change(store
     assert (edit.subject, edit.name) == (cy.id, "Cy")
 
 
-@pytest.mark.parametrize(("names", "who"), [({"ana": "Ana"}, "Ana"), ({}, "ana")])
-@pytest.mark.parametrize("note", ["", "the policy changed while you were asked"])
+@table(("names", "who"), [({"ana": "Ana"}, "Ana"), ({}, "ana")])
+@table("note", ["", "the policy changed while you were asked"])
 async def test_the_note_of_a_changed_question_names_its_author_first(
     store: Store, names: dict[str, str], who: str, note: str
 ) -> None:
@@ -243,7 +241,7 @@ async def test_the_note_of_a_changed_question_names_its_author_first(
     assert [(row.name, row.value) for row in found.before] == [("amount", "20"), ("to", "Ana")]
 
 
-@pytest.mark.parametrize(("edit", "proposers"), [("propose", ("ana2", "ana")), ("approve", ())])
+@table(("edit", "proposers"), [("propose", ("ana2", "ana")), ("approve", ())])
 async def test_who_proposes_other_arguments_is_one_who_asks(
     store: Store, edit: Any, proposers: tuple[str, ...]
 ) -> None:
@@ -254,7 +252,7 @@ async def test_who_proposes_other_arguments_is_one_who_asks(
     assert found.proposers == proposers
 
 
-@pytest.mark.parametrize(("late", "escalated"), [(False, False), (True, True)])
+@table(("late", "escalated"), [(False, False), (True, True)])
 async def test_a_change_goes_on_with_what_time_has_brought_to_its_question(
     store: Store, late: bool, escalated: bool
 ) -> None:

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from activity_kit import (
     ARGS,
     MARK_KEY,
@@ -124,8 +123,8 @@ async def test_a_signed_answer_runs_by_public_keys_alone(store: Store) -> None:
     assert len(kit.ledger.rows) == 1
 
 
-@pytest.mark.parametrize("profile", ["development", "production"])
-@pytest.mark.parametrize(
+@table("profile", ["development", "production"])
+@table(
     "change",
     [
         {"reason": "altered"},
@@ -149,8 +148,8 @@ async def test_an_altered_reason_or_author_is_refused(store: Store, profile: Pro
     assert "not what the gateway signed" in await kit.refused_with(altered)
 
 
-@pytest.mark.parametrize("approval_id", ["main.s.t.c1.2", "main.s.other.c1.1", "other.s.t.c1.1"])
-@pytest.mark.parametrize(("hash_too", "why"), [(False, "about something else"), (True, "not what the gateway signed")])
+@table("approval_id", ["main.s.t.c1.2", "main.s.other.c1.1", "other.s.t.c1.1"])
+@table(("hash_too", "why"), [(False, "about something else"), (True, "not what the gateway signed")])
 async def test_a_decision_copied_from_another_call_is_refused(
     store: Store, approval_id: str, hash_too: bool, why: str
 ) -> None:
@@ -267,7 +266,7 @@ async def test_a_quorum_across_a_rotation(store: Store) -> None:
     assert reply.outcome.code == "ok"
 
 
-@pytest.mark.parametrize(
+@table(
     ("profile", "policy", "runs"),
     [
         ("development", ApprovalPolicy(), True),
@@ -293,8 +292,8 @@ async def test_unsigned_decisions_need_the_profile_or_the_policy(
 FORGED = "who asked, or for what, is not what the gateway signed for"
 
 
-@pytest.mark.parametrize("profile", ["development", "production"])
-@pytest.mark.parametrize(
+@table("profile", ["development", "production"])
+@table(
     "user",
     [
         replace(asks(), tier="trusted"),
@@ -352,7 +351,7 @@ async def test_the_question_carries_the_proof_of_who_asked(store: Store) -> None
     assert SIGNER.verifier().check_asker(rows.latest)
 
 
-@pytest.mark.parametrize(
+@table(
     ("policy", "fields", "refused", "again"),
     [
         (ApprovalPolicy(), {"subject": "guest"}, "who asked for this has approved it", "somebody else"),
@@ -412,7 +411,7 @@ async def test_an_edit_approves_the_arguments_it_wrote(store: Store) -> None:
     assert [row[1] for row in kit.ledger.rows] == [EDITED]
 
 
-@pytest.mark.parametrize("mode", ["off", "propose"])
+@table("mode", ["off", "propose"])
 async def test_an_edit_counts_for_no_more_than_the_policy_allows_by_now(store: Store, mode: Any) -> None:
     """A deploy that takes `edit: approve` away takes the yes of whoever changed the arguments: people are asked again.
 
@@ -462,7 +461,7 @@ async def test_a_second_ticket_needs_a_signed_word_about_the_first(store: Store)
     assert reply.outcome.code == "ok"
 
 
-@pytest.mark.parametrize("wrong", ["the call", "another try", "unsigned", "a stranger", "denied"])
+@table("wrong", ["the call", "another try", "unsigned", "a stranger", "denied"])
 async def test_no_other_word_frees_the_second_ticket(store: Store, wrong: str) -> None:
     """Not what was signed about the call itself, about another try, or by another key, although it lies in the store.
 

@@ -24,6 +24,7 @@ from activity_kit import (
     task_for,
     worker_deps,
 )
+from tables import table
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
@@ -180,7 +181,7 @@ async def test_other_arguments_than_the_digest_names_are_stale(store: Store) -> 
     assert await store.read_ticket(permit.digest) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "code", "gate"),
     [
         ([], "input_invalid", "shape"),
@@ -196,7 +197,7 @@ async def test_arguments_pass_the_gates_again(store: Store, args: Any, code: str
     assert ledger.rows == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "fields", "expected"),
     [
         ({"description": "Pay anybody"}, {}, ("ok", "")),
@@ -282,7 +283,7 @@ async def test_an_idempotent_tool_begins_again_with_the_same_key(store: Store) -
     assert (await store.read_ticket(task.permit.digest)).state == "done"
 
 
-@pytest.mark.parametrize("idempotent", [True, False])
+@table("idempotent", [True, False])
 async def test_a_recorded_outcome_is_returned_and_nothing_runs(store: Store, idempotent: bool) -> None:
     ledger = Ledger()
     tool = free(ledger, idempotent=idempotent)
@@ -303,8 +304,8 @@ CLOSED: list[tuple[Any, Any]] = [
 """What may have come between two attempts: of the catalog, and of the tool."""
 
 
-@pytest.mark.parametrize("idempotent", [True, False])
-@pytest.mark.parametrize(("fields", "change"), CLOSED)
+@table("idempotent", [True, False])
+@table(("fields", "change"), CLOSED)
 async def test_what_comes_between_does_not_make_a_make_external_turn_one_that_did_not_run(
     store: Store, fields: Any, change: Any, idempotent: bool
 ) -> None:
@@ -371,7 +372,7 @@ async def test_what_another_call_has_begun_is_nothing_to_this_one(store: Store) 
     assert (await run(deps, tool, replace(task, ticket=0))).outcome.gate == "tag_policy"
 
 
-@pytest.mark.parametrize("idempotent", [True, False])
+@table("idempotent", [True, False])
 async def test_a_void_ticket_never_runs(store: Store, idempotent: bool) -> None:
     ledger = Ledger()
     tool = free(ledger, idempotent=idempotent)
@@ -410,8 +411,8 @@ async def test_a_claimed_earlier_ticket_stops_the_next(store: Store) -> None:
     assert ledger.rows == []
 
 
-@pytest.mark.parametrize("read_only", [True, False], ids=["reads", "acts"])
-@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "claimed"])
+@table("read_only", [True, False], ids=["reads", "acts"])
+@table("recorded", [True, False], ids=["recorded", "claimed"])
 async def test_nothing_is_said_not_to_have_happened_while_an_earlier_ticket_is_in_doubt(
     store: Store, recorded: bool, read_only: bool
 ) -> None:
@@ -430,7 +431,7 @@ async def test_nothing_is_said_not_to_have_happened_while_an_earlier_ticket_is_i
     assert ledger.rows == []
 
 
-@pytest.mark.parametrize(("fields", "change"), CLOSED)
+@table(("fields", "change"), CLOSED)
 async def test_an_earlier_ticket_that_was_used_after_all_is_told_in_place_of_a_refusal(
     store: Store, fields: Any, change: Any
 ) -> None:
@@ -447,7 +448,7 @@ async def test_an_earlier_ticket_that_was_used_after_all_is_told_in_place_of_a_r
     assert ledger.rows == []
 
 
-@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "claimed"])
+@table("recorded", [True, False], ids=["recorded", "claimed"])
 async def test_what_was_begun_before_its_tool_only_reads_is_not_read_instead(store: Store, recorded: bool) -> None:
     ledger = Ledger()
     acts, reads = free(ledger), free(ledger, read_only=True)
@@ -497,7 +498,7 @@ def answering(answer: Any, **fields: Any) -> Any:
     return free(Ledger(), handler=handler, **fields)
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "code", "text"),
     [
         ("words", "ok", "words"),
@@ -537,7 +538,7 @@ class Mute(Exception):
         raise RuntimeError("unspeakable")
 
 
-@pytest.mark.parametrize("cost", [float("nan"), float("inf"), "much", None, 10**400, -5])
+@table("cost", [float("nan"), float("inf"), "much", None, 10**400, -5])
 async def test_an_odd_result_does_not_undo_an_effect(store: Store, cost: Any) -> None:
     deep: Any = []
     for _ in range(400):
@@ -582,8 +583,8 @@ async def test_structured_results_have_a_limit(
     assert [line[: len(message)] for line in caplog.messages] == ([] if kept else [message])
 
 
-@pytest.mark.parametrize("error", TRANSIENT)
-@pytest.mark.parametrize("kind", ["read_only", "idempotent"])
+@table("error", TRANSIENT)
+@table("kind", ["read_only", "idempotent"])
 async def test_transient_failures_of_repeatable_tools_are_tried_three_times(
     store: Store, error: type[Exception], kind: str
 ) -> None:
@@ -631,7 +632,7 @@ def hanging(started: asyncio.Event, go: asyncio.Event, ended: list[str], **field
     return free(Ledger(), handler=handler, **fields)
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "attempt", "expected"),
     [
         ({}, 1, ("in_doubt", IN_DOUBT_TEXT)),
@@ -657,7 +658,7 @@ async def test_a_tool_that_takes_too_long(store: Store, fields: Any, attempt: in
     assert ended == ["torn apart"]
 
 
-@pytest.mark.parametrize(
+@table(
     "details",
     [
         ActivityCancellationDetails(cancel_requested=True),
@@ -707,7 +708,7 @@ async def test_a_cancel_does_not_lift_the_timeout(store: Store) -> None:
     assert (await store.read_ticket(task.permit.digest)).state == "done"
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "details"),
     [
         ({"read_only": True}, ActivityCancellationDetails(cancel_requested=True)),
@@ -803,7 +804,7 @@ async def test_what_its_agent_runs_is_handed_out_with_its_arguments(store: Store
     assert (ticket.state, ticket.owner, ticket.seen_at) == ("claimed", "try-1", None)
 
 
-@pytest.mark.parametrize(("use", "handed"), [("try-1", True), ("try-2", False), ("", False)])
+@table(("use", "handed"), [("try-1", True), ("try-2", False), ("", False)])
 async def test_a_permit_is_handed_out_again_to_the_try_that_used_it_alone(store: Store, use: str, handed: bool) -> None:
     tool = outside()
     deps = worker_deps(store, tool, actors=[AGENT])
@@ -866,7 +867,7 @@ async def test_corrected_arguments_are_told_beside_the_result(store: Store) -> N
     assert plain.note == ""
 
 
-@pytest.mark.parametrize("read_only", [True, False])
+@table("read_only", [True, False])
 async def test_the_end_of_a_specialists_call_is_recorded_with_its_result(store: Store, read_only: bool) -> None:
     """With a ticket and without one: the model hears it otherwise than the record."""
     tool = answering("paid", scope="specialist", justification="only the desk pays", read_only=read_only)

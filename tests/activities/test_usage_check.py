@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from activity_kit import ARGS, TURN, begun, environment, permit_for, pinned, run, task_for, worker_deps
 from sqlalchemy import Connection
+from tables import table
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.testing import ActivityEnvironment
 from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool
@@ -172,7 +173,7 @@ async def test_the_call_that_took_the_last_use_is_not_stopped_by_it(store: Store
     assert len(ledger.rows) == 1
 
 
-@pytest.mark.parametrize("read_only", [True, False])
+@table("read_only", [True, False])
 async def test_a_failure_leaves_the_use(store: Store, read_only: bool) -> None:
     def fails(args: Any, context: Any) -> ToolFailure:
         return ToolFailure("closed")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from activity_kit import TURN, asked, decision, permit_for, pinned, run, task_for, worker_deps
 from signed_askers import signed_asker
+from tables import table
 from temporalio.client import Client
 from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool, running_turns, yes
 
@@ -128,7 +129,7 @@ async def outcome(store: Store, policy: ApprovalPolicy, *stored: Decision, **fie
     return "again"
 
 
-@pytest.mark.parametrize(
+@table(
     ("who", "found"),
     [
         (("ana", "eve"), "ok"),
@@ -151,7 +152,7 @@ async def test_one_seat_for_all_who_stand_in_for_one(store: Store) -> None:
     assert await outcome(store, ApprovalPolicy(), *map(approval_by, ("bo", "cy", "di", "ana")), people=people) == "ok"
 
 
-@pytest.mark.parametrize(
+@table(
     ("people", "found"),
     [
         (PEOPLE, "ok"),
@@ -165,7 +166,7 @@ async def test_who_left_since_does_not_count(store: Store, people: dict[str, Per
     assert await outcome(store, ApprovalPolicy(), approval_by("eve"), people=people) == found
 
 
-@pytest.mark.parametrize(
+@table(
     ("who", "people", "found"),
     [
         ("cfo", PEOPLE, "again"),
@@ -188,7 +189,7 @@ async def test_a_stranger_beside_enough_others_hinders_nothing(store: Store) -> 
     assert await outcome(store, accepting, approval_by("ana"), approval_by("eve"), raw=raw) == "ok"
 
 
-@pytest.mark.parametrize(
+@table(
     ("received_at", "found"),
     [(NOW - HOUR, "ok"), (NOW - timedelta(seconds=1), "ok"), (NOW, "again"), (NOW + HOUR, "again")],
 )
@@ -208,7 +209,7 @@ async def test_an_unproved_time_gives_no_seat(store: Store) -> None:
 NOBODY = decision(subject=UNSIGNED)
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "stored", "found"),
     [
         ((NOBODY,), (), "refused"),
@@ -224,7 +225,7 @@ async def test_answers_that_name_nobody_are_one(
     assert await outcome(store, accepting, *stored, raw=raw) == found
 
 
-@pytest.mark.parametrize(
+@table(
     ("policy", "who", "found"),
     [
         (ApprovalPolicy(approvers=("user:cfo",)), "cfo", "ok"),
@@ -240,18 +241,18 @@ async def test_the_present_policy_says_who_is_asked(store: Store, policy: Approv
     assert await outcome(store, policy, approval_by(who)) == found
 
 
-@pytest.mark.parametrize(("who", "code"), [("eve", "ok"), ("bo", "ok"), ("cfo", "refused"), ("guest", "refused")])
+@table(("who", "code"), [("eve", "ok"), ("bo", "ok"), ("cfo", "refused"), ("guest", "refused")])
 async def test_only_who_may_decide_frees_the_next_ticket(store: Store, who: str, code: str) -> None:
     assert await outcome(store, ApprovalPolicy(), approval_by("eve"), doubts=(approval_by(who),), ticket=2) == code
 
 
-@pytest.mark.parametrize(("two", "code"), [(("ana", "cy"), "refused"), (("cy", "eve"), "ok")])
+@table(("two", "code"), [(("ana", "cy"), "refused"), (("cy", "eve"), "ok")])
 async def test_a_second_ticket_needs_as_many_seats_as_the_first(store: Store, two: tuple[str, str], code: str) -> None:
     doubts = tuple(map(approval_by, two))
     assert await outcome(store, TWO, approval_by("ana"), approval_by("eve"), doubts=doubts, ticket=2) == code
 
 
-@pytest.mark.parametrize(("quorum", "code"), [(1, "ok"), (2, "refused")])
+@table(("quorum", "code"), [(1, "ok"), (2, "refused")])
 async def test_a_second_ticket_needs_as_many_as_the_question_asked(store: Store, quorum: int, code: str) -> None:
     before = ApprovalPolicy(quorum=quorum)
     votes = (approval_by("ana"), approval_by("eve"))
@@ -259,7 +260,7 @@ async def test_a_second_ticket_needs_as_many_as_the_question_asked(store: Store,
     assert found == code
 
 
-@pytest.mark.parametrize(("now", "found"), [(("user:cfo",), "again"), (("user:cfo", "role:approvers"), "ok")])
+@table(("now", "found"), [(("user:cfo",), "again"), (("user:cfo", "role:approvers"), "ok")])
 async def test_who_was_asked_and_who_is_asked_now_both_count(store: Store, now: tuple[str, ...], found: str) -> None:
     before, present = ApprovalPolicy(), ApprovalPolicy(approvers=now)
     assert await outcome(store, present, approval_by("cfo"), before=before) == "again"
@@ -267,7 +268,7 @@ async def test_who_was_asked_and_who_is_asked_now_both_count(store: Store, now: 
     assert (reply.again and "again") or (reply.outcome and reply.outcome.code) == found
 
 
-@pytest.mark.parametrize(("late", "found"), [(-1.0, "again"), (1.0, "ok")])
+@table(("late", "found"), [(-1.0, "again"), (1.0, "ok")])
 async def test_who_is_escalated_to_has_a_seat_from_then_on(store: Store, late: float, found: str) -> None:
     escalating = ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60.0)
     since = datetime.now(UTC) + timedelta(seconds=60)
@@ -275,7 +276,7 @@ async def test_who_is_escalated_to_has_a_seat_from_then_on(store: Store, late: f
     assert await outcome(store, escalating, early) == found
 
 
-@pytest.mark.parametrize(("seconds", "found"), [(90, "again"), (3_690, "ok")])
+@table(("seconds", "found"), [(90, "again"), (3_690, "ok")])
 async def test_an_escalation_that_comes_later_by_now_gives_no_seat_before(
     store: Store, seconds: int, found: str
 ) -> None:
@@ -324,7 +325,7 @@ SILENCE: dict[str, Any] = {"escalate_to": ("role:approvers",), "escalate_after":
 GROUPS = ({"of": "user:cfo"}, {"of": "user:al"})
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "present"),
     [
         (None, ApprovalPolicy.model_validate(SILENCE | {"terms": [{"when": "true", "approvers": ["user:cfo"]}]})),
@@ -407,7 +408,7 @@ OFFICE = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("people", "found"),
     [
         (("fay",), "again"),
@@ -426,7 +427,7 @@ async def test_each_group_is_filled_by_another_person(store: Store, people: tupl
     assert (ran, len(ledger.rows)) == ((found == "ok"), int(found == "ok"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "now", "people", "found"),
     [
         (ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), BOTH, ("fay", "finn"), "again"),
@@ -450,7 +451,7 @@ async def test_whom_groups_are_escalated_to_fills_one_place(store: Store) -> Non
         assert await outcome(store, policy, *given, people=OFFICE) == found
 
 
-@pytest.mark.parametrize(
+@table(
     ("term", "note"),
     [
         ({"when": "args.amount > 10", "quorum": 2}, "more people have to approve this now"),

@@ -66,7 +66,7 @@ async def test_one_that_lacks_something_leaves_the_others_running(store: Store) 
     assert problems == [ChannelProblem("desk", "it needs the environment variable `HOOK`, which is not set")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("options", "message"),
     [
         ({"secret": "env:HOOK"}, "it lacks the option `url`"),

@@ -73,7 +73,7 @@ async def test_a_call_brings_what_it_is_given_and_what_is_answered() -> None:
         await http.close()
 
 
-@pytest.mark.parametrize("kind", ["list", "words", "deep", "empty", "endless"])
+@table("kind", ["list", "words", "deep", "empty", "endless"])
 async def test_a_success_that_is_no_object_is_tried_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vendor_http, "ANSWER_BYTES", 200_000)
     async with serve_vendor(APP) as url:

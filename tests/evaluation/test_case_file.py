@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from evaluation_kit import AT, a_call, a_case
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.evaluation.case_file import read_cases, write_cases
@@ -35,7 +36,7 @@ def test_what_is_forbidden_is_written_out() -> None:
     assert "prompt_hash_mismatch" not in text
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "new", "line", "words"),
     [
         ("verdict: run", "verdit: run", 19, "has an unknown key `verdit`"),
@@ -63,7 +64,7 @@ def test_a_case_without_completions_is_none(tmp_path: Path) -> None:
     assert "case 1 has no completion to play" in problems[0]
 
 
-@pytest.mark.parametrize("text", ["", "name: a case\n", "[]\n"])
+@table("text", ["", "name: a case\n", "[]\n"])
 def test_a_file_that_is_no_list_of_cases_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match="signoff eval record"):
         read_cases(written(tmp_path, text))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import certifi
 import pytest
+from tables import table
 
 from signoff.client.client import Client
 from signoff.keys.tls_trust import load_trust
@@ -26,7 +27,7 @@ def test_authorities_are_read_once_for_each_setting(tmp_path: Path, monkeypatch:
     assert load_trust() is usual
 
 
-@pytest.mark.parametrize(("url", "reads"), [("http://127.0.0.1:1", False), ("https://gateway.example", True)])
+@table(("url", "reads"), [("http://127.0.0.1:1", False), ("https://gateway.example", True)])
 async def test_a_client_over_plain_http_reads_no_authorities(
     url: str, reads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

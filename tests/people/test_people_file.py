@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Delegation, Person
@@ -70,7 +71,7 @@ def test_every_key_of_a_person_is_read(path: Path) -> None:
     assert other.tenant == "other"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "line", "words"),
     [
         ("", 1, "people are a list of persons"),

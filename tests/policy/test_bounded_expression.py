@@ -63,7 +63,7 @@ def test_without_an_evaluator_both_engines_say_what_is_missing() -> None:
     assert failed_outcomes("why")[0].note == "why"
 
 
-@pytest.mark.parametrize(
+@table(
     ("cost", "note"),
     [
         (Cost(8_192 * bounded_expression.POLICY_BOUNDED_STEPS, bounded_expression.POLICY_BOUNDED_BYTES), ""),

@@ -170,7 +170,7 @@ def test_bounds_are_the_actors_alone_in_variants_and_normal_form() -> None:
 
 
 @pytest.mark.row("P19")
-@pytest.mark.parametrize(
+@table(
     ("lines", "line", "words"),
     [
         ("autonomy: {unasked_if: \"'x' in tool.tgs\"}\n", 2, "`autonomy.unasked_if`"),

@@ -70,7 +70,7 @@ async def test_it_is_declared_as_any_tool_and_reads_nothing_by_itself() -> None:
         await READ_REST_TOOL.handler(ARGS, a_context())
 
 
-@pytest.mark.parametrize("spelling", ["snake", "camel"])
+@table("spelling", ["snake", "camel"])
 def test_the_manifest_says_what_becomes_of_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str
 ) -> None:

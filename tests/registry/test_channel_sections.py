@@ -61,7 +61,7 @@ def test_a_policy_says_more_than_the_default(notify: Any, reached: tuple[str, ..
     assert catalog.channels.select(policy.notify) == reached
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "line", "words"),
     [
         ("channels: [mail]\n", 2, "`channels` of the manifest must be a mapping"),
@@ -159,7 +159,7 @@ def test_a_person_says_how_they_are_reached(tmp_path: Path) -> None:
     assert [each.reach for each in load_people(people(tmp_path, "~"))] == [None]
 
 
-@pytest.mark.parametrize(
+@table(
     ("reach", "words"),
     [
         ("[mail]", "`reach` of a person must be a mapping"),

@@ -183,7 +183,7 @@ def test_a_manifest_declares_all_of_it(tmp_path: Path) -> None:
     assert distribution.observer is not None
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "new", "line", "words"),
     [
         ("distributed:keep, reads", "distributed:kep, reads", 4, "`sink` of destination `cache`: module"),

@@ -21,7 +21,7 @@ def without(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)
 
 
-@pytest.mark.parametrize("kind", sorted(CHANNEL_EXTRAS))
+@table("kind", sorted(CHANNEL_EXTRAS))
 def test_a_channel_without_its_extra_is_refused_with_the_command(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     declared = [DeclaredChannel("post", kind)]
     build_catalog(channels=declared)

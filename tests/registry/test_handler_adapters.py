@@ -141,7 +141,7 @@ async def test_a_manifest_names_the_factory_of_a_handler(tmp_path: Path) -> None
     assert list(schema.iter_errors({"version": 1, "tools": {"search": {"scope": "generalist"}}})) != []
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "new", "words"),
     [
         ("    per_call", "    handler: factories:kept\n    per_call", ":3: tool `user_search` has both `handler` and"),

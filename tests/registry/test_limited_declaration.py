@@ -32,7 +32,7 @@ def manifest(tmp_path: Path, *lines: str) -> Any:
     return load_manifest(tmp_path / "m.yaml")
 
 
-@pytest.mark.parametrize("key", ["usage_limit", "usageLimit"])
+@table("key", ["usage_limit", "usageLimit"])
 def test_a_manifest_declares_them(tmp_path: Path, key: str) -> None:
     one = "Mo-Fr 08:00-18:00 Europe/Lisbon"
     catalog = manifest(tmp_path, f"hours: {one}", f"{key}: {{count: 3, per: session, period: 1d}}")
@@ -45,7 +45,7 @@ def test_a_manifest_declares_them(tmp_path: Path, key: str) -> None:
     assert both.hours == (one, "Sa 10:00-12:00 UTC")
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "expected"),
     [
         ("hours: Mon 08:00-18:00 UTC", r"m\.yaml:8: .*has `hours` that cannot be read: `Mon` is no day"),

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import Catalog
@@ -94,7 +95,7 @@ def test_all_sections_may_stand_in_both(tmp_path: Path) -> None:
     assert [rule.name for rule, _ in catalog.rules.rules] == ["first", "frozen"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("changed", "words"),
     [
         ({"tools/search.yaml": SEARCH + "tagss: []\n"}, "tools/search.yaml:4: unknown key `tagss` of tool `search`"),

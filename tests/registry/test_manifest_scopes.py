@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 from registry_kit import pinned
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.formats.yaml_file import read_yaml
@@ -99,7 +100,7 @@ def test_a_manifest_names_the_function_that_chooses_routes(tmp_path: Path) -> No
         loaded(tmp_path, text.replace("select: registry_kit:nothing", "select: registry_kit:nobody", 1))
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "new", "words"),
     [
         ("mode: only", "mode: alone", "23: `mode` of route `trip` must be"),

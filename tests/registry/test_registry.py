@@ -87,7 +87,7 @@ def test_list_is_sorted() -> None:
 
 
 @pytest.mark.row("P11")
-@pytest.mark.parametrize("listed", [("book", "look"), None])
+@table("listed", [("book", "look"), None])
 def test_no_turn_lists_the_registry(listed: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a model is offered, how its calls are judged and which tool runs are found without `list`."""
     catalog = build_catalog(tools=[a_tool("book"), a_tool("look")], actors=[an_actor(tools=listed)])

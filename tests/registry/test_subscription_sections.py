@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tables import table
 
 from signoff.audit.events import EVENT_TYPES
 from signoff.contracts.audit import EVENT_NAMES
@@ -54,7 +55,7 @@ def test_a_subscription_is_read(tmp_path: Path) -> None:
     assert load_manifest(tmp_path / "signoff.yaml").hash == catalog.hash
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "why"),
     [
         ("tool_call:pay", "tool_call:payy", "there is no tool `payy`; did you mean `pay`"),
@@ -96,7 +97,7 @@ def test_a_handler_is_read(tmp_path: Path) -> None:
     assert (feed.handler.__name__, feed.timeout, feed.url) == ("report", 5.0, "")
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "why"),
     [
         ("paid_tools:report", "paid_tools:plain", "is not `async def`"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from activity_kit import ARGS, pinned, worker_deps
+from tables import table
 from temporalio.client import Client
 from turn_fixtures import GUEST, Ledger, pay_tool, running_turns, yes
 
@@ -102,7 +103,7 @@ async def test_a_permission_check_is_cached_for_the_same_call_of_the_same_person
     assert len(rig.guard.asked) == 3
 
 
-@pytest.mark.parametrize(
+@table(
     "other",
     [
         {"tenant": "other"}, {"session": "other"}, {"actor": "other"}, {"channel": "slack"}, {"route": "r"},
@@ -119,7 +120,7 @@ async def test_no_answer_is_good_for_another_person_or_place(store: Store, other
     assert await rig.says() == YES
 
 
-@pytest.mark.parametrize(
+@table(
     "args",
     [{"amount": 21, "to": "Ana"}, {"amount": 20, "to": "ana"}, {"amount": 20}, {"amount": 20.0, "to": "Ana"},
      {"amount": 20, "to": "Ana", "more": None}, {"amount": "20", "to": "Ana"}, {"amount": True, "to": "Ana"}],
@@ -147,7 +148,7 @@ async def test_a_check_is_told_the_declared_context_for_which_its_answer_is_kept
     assert (context.context, context.data) == ({"user": {"limit": 7}}, {"amount": 2})
 
 
-@pytest.mark.parametrize("people", [(), (Person(id="ana"), Person(id="guest", tier="trusted")), (Person(id="ben"),)])
+@table("people", [(), (Person(id="ana"), Person(id="guest", tier="trusted")), (Person(id="ben"),)])
 async def test_a_change_of_people_drops_what_was_kept(store: Store, people: tuple[Person, ...]) -> None:
     rig = Rig(store)
     before = dataclasses.replace(rig.deps, people=development_directory([Person(id="ana")]))
@@ -171,7 +172,7 @@ CY = Person(id=id_from_login(LOGIN), tenant="other", identities={"oidc": (LOGIN,
 ANA = Person(id="ana", tenant="other", identities={"email": ("ana@example.com",)})
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "names"),
     [(CY, replace(CY, roles=("late",)), ()), (CY, None, ()), (None, CY, ()), (None, CY, ANA.id)],
     ids=["other roles", "signed out", "first seen", "somebody else"],
@@ -237,7 +238,7 @@ async def grant(store: Store, verdict: Any = "approved", tool: str = "pay", seco
     )
 
 
-@pytest.mark.parametrize("change", ["given", "denied", "revoked", "spent", "of another tool"])
+@table("change", ["given", "denied", "revoked", "spent", "of another tool"])
 async def test_a_change_of_remembered_answers_drops_what_was_kept(store: Store, change: str) -> None:
     rig = Rig(store)
     if change in ("revoked", "spent"):
@@ -254,7 +255,7 @@ async def test_a_change_of_remembered_answers_drops_what_was_kept(store: Store, 
     assert await rig.says() == (YES if change == "of another tool" else NO)
 
 
-@pytest.mark.parametrize("changed", [{"description": "Pays."}, {"tags": ("late",)}, {"cache_permission": 30.0}])
+@table("changed", [{"description": "Pays."}, {"tags": ("late",)}, {"cache_permission": 30.0}])
 async def test_a_change_of_the_catalog_drops_what_was_kept(store: Store, changed: dict[str, Any]) -> None:
     rig = await Rig(store).allowed()
     tool = dataclasses.replace(rig.tool, **changed)
@@ -274,7 +275,7 @@ async def test_a_clock_that_is_set_back_lengthens_nothing(store: Store, monkeypa
     assert await rig.says() == NO
 
 
-@pytest.mark.parametrize(("seconds", "found"), [(59.5, YES), (60.0, NO)])
+@table(("seconds", "found"), [(59.5, YES), (60.0, NO)])
 async def test_an_answer_is_good_until_its_last_moment_and_not_in_it(
     store: Store, monkeypatch: pytest.MonkeyPatch, seconds: float, found: Permission
 ) -> None:
@@ -293,8 +294,8 @@ async def test_no_answer_is_not_kept(store: Store) -> None:
     assert await rig.says() == YES
 
 
-@pytest.mark.parametrize("one_moment", [True, False])
-@pytest.mark.parametrize("later_first", [True, False])
+@table("one_moment", [True, False])
+@table("later_first", [True, False])
 async def test_the_later_of_two_answers_counts(
     store: Store, monkeypatch: pytest.MonkeyPatch, later_first: bool, one_moment: bool
 ) -> None:

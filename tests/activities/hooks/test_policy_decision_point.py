@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from tables import table
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.activities.hooks import policy_decision_point
@@ -85,7 +86,7 @@ async def judged(point: PolicyDecisionPoint, **rules: Any) -> PolicyVerdict:
     return await verdict_of(catalog, tool, ARGS, CONTEXT, by_rules, seconds=2 * PATIENCE)
 
 
-@pytest.mark.parametrize(
+@table(
     ("rules", "verdict"),
     [
         ({"auto_approve_if": "true"}, "auto"),
@@ -103,7 +104,7 @@ async def test_a_permit_is_no_opinion(rules: dict[str, str], verdict: str) -> No
     assert (f"handler:{__name__}:pdp" in found.evaluators) is (verdict != "deny")
 
 
-@pytest.mark.parametrize("does", ["deny", "ask"])
+@table("does", ["deny", "ask"])
 async def test_a_denial_denies_or_asks(does: Any) -> None:
     answer = {"decision": False, "context": {"reason_admin": {"403": "C076"}, "reason_user": {"403": "no clearance"}}}
     async with Answers(answer).served() as url:
@@ -112,7 +113,7 @@ async def test_a_denial_denies_or_asks(does: Any) -> None:
     assert "no clearance" in found.why
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "status"),
     [
         (b"", 200),
@@ -130,7 +131,7 @@ async def test_a_denial_denies_or_asks(does: Any) -> None:
         (b'{"decision": true}', 500),
     ],
 )
-@pytest.mark.parametrize("does", ["ask", "deny"])
+@table("does", ["ask", "deny"])
 async def test_what_is_no_answer_asks_or_denies(does: Any, body: bytes, status: int) -> None:
     async with Answers(body, status).served() as url:
         point = a_point(url, on_failure=does)
@@ -209,7 +210,7 @@ def test_a_request_of_a_context_that_lacks_all_is_one_still() -> None:
     assert schema_problems("request", evaluation_request(call, {})) == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("context", "reason"),
     [
         ({}, ""),
@@ -228,7 +229,7 @@ def test_a_permit_with_obligations_is_none() -> None:
         read_decision(b'{"decision": true, "context": {"obligations": [{"type": "x"}]}}')
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "named"),
     [
         ({"url": "pdp.example.com"}, "url"),

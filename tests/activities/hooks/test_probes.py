@@ -157,7 +157,7 @@ async def test_what_did_not_happen_runs_under_the_next_ticket(store: Store) -> N
     assert (len(finder.asked), await words(store)) == (1, ["did_not_happen"])
 
 
-@pytest.mark.parametrize(
+@table(
     "answer",
     [CannotTell(), None, True, "happened", Happened, ValueError("x"), SystemExit(2), asyncio.CancelledError()],
 )
@@ -205,7 +205,7 @@ async def test_a_probe_that_hangs_is_not_waited_for(store: Store, caplog: pytest
     assert "the probe of pay gave no answer within 0.05 s" in lines
 
 
-@pytest.mark.parametrize("answer", [DidNotHappen(), Happened("booking 7")])
+@table("answer", [DidNotHappen(), Happened("booking 7")])
 async def test_a_worker_that_was_only_slow_is_believed(store: Store, answer: Any) -> None:
     late = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid late"))
 
@@ -229,9 +229,7 @@ async def test_another_attempt_that_finds_the_ticket_claimed_looks_first(store: 
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "booking 7")
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"), [(Happened("late"), "ok"), (DidNotHappen(), "undone"), (CannotTell(), "in_doubt")]
-)
+@table(("answer", "expected"), [(Happened("late"), "ok"), (DidNotHappen(), "undone"), (CannotTell(), "in_doubt")])
 async def test_a_handler_out_of_time_is_looked_up_at_once(store: Store, answer: Any, expected: str) -> None:
     async def slow(args: dict[str, Any], context: ToolContext) -> None:
         await asyncio.Event().wait()
@@ -251,7 +249,7 @@ async def test_a_probe_is_asked_of_the_arguments_that_were_approved(store: Store
     assert [args for args, _ in finder.asked] == [{"amount": 20, "to": "Ana"}]
 
 
-@pytest.mark.parametrize(
+@table(
     "changed",
     [
         {"args": None},
@@ -294,7 +292,7 @@ def _context(key: str) -> ToolContext:
     return a_tool_context(idempotency_key=key)
 
 
-@pytest.mark.parametrize(("stored", "approver"), [(True, "approver"), (False, "")])
+@table(("stored", "approver"), [(True, "approver"), (False, "")])
 async def test_a_probe_is_told_who_approved_by_the_store(store: Store, stored: bool, approver: str) -> None:
     finder = Finder(CannotTell())
     tool = pay_tool(Ledger(), probe=finder)

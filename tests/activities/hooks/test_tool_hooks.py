@@ -19,6 +19,7 @@ from activity_kit import (
     task_for,
     worker_deps,
 )
+from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
@@ -88,7 +89,7 @@ async def gated(deps: WorkerDeps, *names: str, **fields: Any) -> GateReply:
 
 
 @pytest.mark.row("E04")
-@pytest.mark.parametrize("says", [False, None, 1, "yes", [True], ValueError("down"), SystemExit(1), forever])
+@table("says", [False, None, 1, "yes", [True], ValueError("down"), SystemExit(1), forever])
 async def test_only_true_is_available(store: Store, says: Any) -> None:
     deps = worker_deps(store, tool(available=Switch(says)), tool("wire", available=Switch()), tool("look"))
     asked = ("pay", "wire", "look", "nothing", "pay")
@@ -215,7 +216,7 @@ async def test_a_permission_check_is_told_who_asks_and_may_do_what_it_likes_with
     assert (asked, given["to"]) == ([hook_context(ctx)], ["Ana"])
 
 
-@pytest.mark.parametrize("cached", [True, False])
+@table("cached", [True, False])
 async def test_a_call_is_judged_by_what_the_check_said_a_moment_before_where_that_is_known(
     store: Store, cached: bool
 ) -> None:
@@ -231,7 +232,7 @@ async def test_a_call_is_judged_by_what_the_check_said_a_moment_before_where_tha
     assert [context.context for context in guard.asked] == [{"user": {"limit": 7}}] * (1 if cached else 2)
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         {},
@@ -240,7 +241,7 @@ async def test_a_call_is_judged_by_what_the_check_said_a_moment_before_where_tha
         {"available": Switch(False)},
     ],
 )
-@pytest.mark.parametrize(("hour", "asks"), [(9, "user:ana"), (22, "user:bo")])
+@table(("hour", "asks"), [(9, "user:ana"), (22, "user:bo")])
 async def test_a_past_call_is_judged_at_the_instant_in_question_and_by_nothing_of_the_present(
     store: Store, fields: dict[str, Any], hour: int, asks: str
 ) -> None:

@@ -1,7 +1,7 @@
 from typing import Any
 
-import pytest
 from activity_kit import TURN, worker_deps
+from tables import table
 from turn_fixtures import GUEST, Ledger, pay_tool
 
 from signoff.activities.results.read_rest_tool import bind_to_store, how_to_read_on, read_rest
@@ -19,8 +19,8 @@ def _context(budget: int = 400, **fields: Any) -> ToolContext:
     return a_tool_context(**given | {"user_id": GUEST.user, "user": GUEST, "result_budget_chars": budget} | fields)
 
 
-@pytest.mark.parametrize("budget", [400, 401, 80_000])
-@pytest.mark.parametrize("total", [1, 399, 1_000, 200_000])
+@table("budget", [400, 401, 80_000])
+@table("total", [1, 399, 1_000, 200_000])
 async def test_each_piece_fits_its_budget_and_names_the_next(store: Store, budget: int, total: int) -> None:
     """A line about the piece and the piece: never so long that it would be cut again."""
     text = "".join(chr(97 + number % 26) for number in range(total))
@@ -38,7 +38,7 @@ async def test_each_piece_fits_its_budget_and_names_the_next(store: Store, budge
     assert pieces == text
 
 
-@pytest.mark.parametrize(
+@table(
     ("start", "fields", "words"),
     [
         (0, {"turn_id": "other"}, "no such handle in this turn"),

@@ -11,6 +11,7 @@ import pytest
 from activity_kit import ARGS, TURN, MoodyStore, environment, free, permit_for, pinned, run, task_for, worker_deps
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
@@ -157,7 +158,7 @@ async def test_the_rest_has_an_end(store: Store) -> None:
 
 @pytest.mark.row("E49")
 @pytest.mark.row("N11")
-@pytest.mark.parametrize("answer", [ORDERS, ToolFailure(ORDERS), _raises])
+@table("answer", [ORDERS, ToolFailure(ORDERS), _raises])
 async def test_text_from_outside_is_cut_and_then_fenced(store: Store, answer: Any) -> None:
     outcome = await _outcome(store, answer, 25, untrusted_output=True, actors=[READER])
     first, *_, last = str(outcome.value.inline).splitlines()
@@ -219,7 +220,7 @@ async def test_updates_are_carried_where_they_are_plain_json_objects(
     assert (misfit.gate, misfit.data_update) == ("output", None)
 
 
-@pytest.mark.parametrize(("levels", "kept"), [(MAX_NESTING, True), (MAX_NESTING + 1, False)])
+@table(("levels", "kept"), [(MAX_NESTING, True), (MAX_NESTING + 1, False)])
 async def test_data_nested_deeper_than_a_record_holds_are_only_named(store: Store, levels: int, kept: bool) -> None:
     deep: list[Any] = []
     for _ in range(levels - 1):
@@ -391,7 +392,7 @@ async def _processed(
     return await environment().run(process)
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "kept"),
     [
         (ToolResult("paid"), "paid"),
@@ -415,7 +416,7 @@ async def test_work_that_was_handed_off_is_marked_so_whatever_the_output_schema_
     assert not (await _processed(store, ToolResult("paid"))).outcome.handed
 
 
-@pytest.mark.parametrize(("key", "told"), [("ticket", "ticket"), ("", None), (None, None)])
+@table(("key", "told"), [("ticket", "ticket"), ("", None), (None, None)])
 async def test_a_record_is_delivered_under_the_key_of_its_ticket_or_of_its_permit(
     store: Store, monkeypatch: pytest.MonkeyPatch, key: str | None, told: str | None
 ) -> None:
@@ -450,7 +451,7 @@ async def test_what_a_failure_wishes_is_no_plain_object_also_where_nothing_is_hi
     assert (outcome.data_update, outcome.context_update) == (None, Content(inline={"b": 1}))
 
 
-@pytest.mark.parametrize(
+@table(
     ("cost", "usd"),
     [
         (0.25, 0.25),
@@ -481,7 +482,7 @@ async def test_a_reducer_reads_structured_data_cost_and_code_beside_the_text(sto
     assert seen == [ToolResult('{"n":1}', {"rows": 3}, 0.5), ToolFailure("gone", "not_available")]
 
 
-@pytest.mark.parametrize(("more", "kept"), [(0, True), (1, False)])
+@table(("more", "kept"), [(0, True), (1, False)])
 async def test_structured_data_of_exactly_the_size_of_a_result_are_kept(store: Store, more: int, kept: bool) -> None:
     text = "x" * (RESULT_BYTES - len('""') + more)
     outcome = (await _processed(store, ToolResult("paid", text))).outcome
@@ -490,7 +491,7 @@ async def test_structured_data_of_exactly_the_size_of_a_result_are_kept(store: S
         assert await load(store, outcome.structured) == text
 
 
-@pytest.mark.parametrize(
+@table(
     ("updates", "taken"),
     [({"context_update": {"project": "open"}}, True), ({"context_update": {"project": 4}}, False)],
 )

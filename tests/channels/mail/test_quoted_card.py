@@ -8,6 +8,7 @@ import pytest
 from answer_rigs import answer_rig, reply
 from mail_kit import Delivered
 from mail_post import Post
+from tables import table
 
 from signoff.channels.mail.html_text import html_lines
 from signoff.contracts.ids import show_code
@@ -51,7 +52,7 @@ def sent_last(rig: ChannelRig) -> Delivered:
     return rig.vendor.taken()[-1]
 
 
-@pytest.mark.parametrize("quote", QUOTES)
+@table("quote", QUOTES)
 async def test_reply_that_quotes_its_card_whole_is_read(quote: Callable[[Delivered], str], tmp_path: Path) -> None:
     async with answer_rig("email", tmp_path) as rig:
         assert await answered(rig, 1, quote) == "approved"

@@ -145,7 +145,7 @@ async def secret(kept: Relay, file: Path, *, at_once: bool) -> AsyncIterator[int
         yield server.sockets[0].getsockname()[1]
 
 
-@pytest.mark.parametrize("way", ["tls", "starttls"])
+@table("way", ["tls", "starttls"])
 async def test_a_server_is_spoken_to_only_if_its_certificate_is_good(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

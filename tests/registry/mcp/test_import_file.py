@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.registry.mcp.import_file import import_path, read_import, write_import
@@ -58,7 +59,7 @@ def test_tools_are_written_in_the_order_of_their_names(tmp_path: Path) -> None:
     assert list(tmp_path.glob("mcp/*.part")) == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "problem"),
     [
         ("version: 2", "mcp.yaml:1: `version` of an import of an MCP server must be 1"),
