@@ -11,6 +11,8 @@ from plugin_code import Install, routes
 
 from signoff.contracts.limits import REQUEST_BODY_BYTES, STRANGER_BODY_BYTES
 from signoff.gateway.app import build_app
+from signoff.gateway.plugin_routes import plugin_problem
+from signoff.plugins.loader import Plugins
 
 CALL = {"tool": "refund", "args": {"order": "A7", "euro": 200}}
 PATH = "/plugins/beeper"
@@ -95,6 +97,8 @@ async def test_plugin_whose_function_cannot_be_a_route_is_left_out(
     assert [each.getMessage().partition(":")[2].partition(":")[0] for each in caplog.records] == [
         "odd` is not loaded", "beeper` is not loaded"
     ]  # fmt: skip
+    told = [plugin_problem(each) for each in Plugins(names).all()]
+    assert told[0].startswith("its routes below `/plugins/odd` fail: AttributeError")
     assert (await rig.http.get("/plugins/odd/broken")).status_code == 404
     assert (await rig.http.post(f"{PATH}/open", json={"a": 1})).json() == {"a": 1}
 

@@ -16,7 +16,7 @@ from signoff.gateway.api.faults import FAULTS
 from signoff.gateway.auth.dependencies import Access, TokenAccess
 from signoff.gateway.auth.route_table import access_of
 from signoff.gateway.transport.json_route import JsonRoute
-from signoff.plugins.loader import Plugins
+from signoff.plugins.loader import LoadedPlugin, Plugins
 from signoff.plugins.router import PluginRoute, PluginRouter
 
 _log: Final = logging.getLogger(__name__)
@@ -27,12 +27,16 @@ def load_plugin_routers(names: Sequence[str]) -> tuple[PluginRouter, ...]:
     """Load the routers of the plugins that the settings name. A warning names each plugin that fails."""
     found: list[PluginRouter] = []
     for plugin in Plugins(names).with_routes():
-        problem = plugin.problem or _problem(plugin.routers)
-        if problem:
+        if problem := plugin_problem(plugin):
             _log.warning("plugin `%s` is not loaded: %s", plugin.name, problem)
         else:
             found.extend(plugin.routers)
     return tuple(found)
+
+
+def plugin_problem(plugin: LoadedPlugin) -> str:
+    """Return why a gateway leaves a plugin out; "" where it does not."""
+    return plugin.problem or _routes_problem(plugin.routers)
 
 
 @cache
@@ -61,7 +65,7 @@ def answer_in_dialect(
     return None if router is None or router.fault is None else router.fault(request, fault, status, headers)
 
 
-def _problem(routers: Sequence[PluginRouter]) -> str:
+def _routes_problem(routers: Sequence[PluginRouter]) -> str:
     for router in routers:
         try:
             for route in routes_of(router):

@@ -35,6 +35,7 @@ from signoff.engine.worker_watch import WorkerWatch
 from signoff.formats.web_address import is_loopback
 from signoff.gateway.auth.oidc import check_secret, provider_of
 from signoff.gateway.auth.provider_people import missing_logins_warning, second_login
+from signoff.gateway.plugin_routes import plugin_problem
 from signoff.gateway.runtime import check_gateway_start, signer_problem
 from signoff.keys.key_files import read_private, read_public
 from signoff.keys.signatures import Signer
@@ -182,7 +183,7 @@ async def _settings() -> str:
 async def _plugins(settings: Settings) -> str:
     """Loads every plugin that the settings name, and lists it."""
     found = Plugins(settings.plugins).all()
-    if problems := [f"`{each.name}` is not loaded: {each.problem}" for each in found if each.problem]:
+    if problems := [f"`{each.name}` is not loaded: {why}" for each in found if (why := plugin_problem(each))]:
         raise ConfigError("; ".join(problems), field="plugins")
     unused = ", ".join(f"`{name}`" for name in PLUGIN_NAMES if name not in settings.plugins)
     listed = ", ".join(f"`{each.name}`" for each in found) or "none"
