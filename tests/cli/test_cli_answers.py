@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from cli_kit import Cli, assert_one_sentence, waiting_request
 from failures import Failure
+from tables import table
 
 from signoff.cli.local.installation import find_installation
 from signoff.contracts.approval import ApprovalRequest
@@ -141,7 +142,7 @@ SCHEMA = {
 ARGS = {"class": "economy", "refundable": False, "tags": ["a"], "to": {"no": "1"}}
 
 
-@pytest.mark.parametrize(
+@table(
     ("setting", "changed"),
     [
         ({"class": "business"}, {"class": "business"}),
@@ -229,7 +230,7 @@ NULLABLE = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("setting", "changed"),
     [
         ({"name": None, "labels": None}, {"name": None, "labels": None}),

@@ -2,6 +2,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tables import table
 from temporalio.client import Client
 from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
 
@@ -56,7 +57,7 @@ async def test_a_specialists_call_is_answered_from_its_log(client: Client, store
     assert [call.answered for call in (await same(case, catalog)).calls] == ["record", "record"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "differing", "found"),
     [
         ("outcome", {}, {"c1.1": "paid"}),

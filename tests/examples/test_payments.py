@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallContext
@@ -54,7 +55,7 @@ def test_what_it_does_not_understand_is_asked_back() -> None:
     assert (call.tool, call.args["state"]) == ("respond", "clarifying")
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "code", "value", "note", "expected"),
     [
         ("release_payment", "ok", json.dumps(PAYMENT), "", "Paid 12000 EUR to Nordwind for INV-4711."),

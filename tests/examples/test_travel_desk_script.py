@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tables import table
 
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.content import Content
@@ -22,7 +22,7 @@ def asked(*messages: Message) -> Any:
     return completion.calls[0]
 
 
-@pytest.mark.parametrize(
+@table(
     ("words", "tool", "args"),
     [
         ("book the 420 euro flight to Lisbon", "book_flight", {"destination": "Lisbon", "totalCost": 420.0}),
@@ -43,7 +43,7 @@ def test_what_it_does_not_understand_is_asked_back() -> None:
     assert (call.tool, call.args["state"]) == ("respond", "clarifying")
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "code", "value", "expected"),
     [
         (

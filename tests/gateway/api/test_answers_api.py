@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 from gateway_rig import FLIGHT, PASSWORD, GatewayRig
+from tables import table
 
 from signoff.contracts.ids import parse_approval_id
 
@@ -35,7 +35,7 @@ async def test_an_approval_can_change_the_arguments(gateway: GatewayRig) -> None
     assert PASSWORD not in text
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "status", "expected"),
     [
         ({"edited_args": {**FLIGHT, "cost": "380"}}, 422, "`cost` must be of type number"),

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import BASE, PASSWORD, GatewayRig, fresh
+from tables import table
 
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
@@ -143,7 +144,7 @@ async def test_an_answer_takes_the_right_to_decide(gateway: GatewayRig) -> None:
     assert accepted.json()["receipts"][0]["status"] == "accepted", accepted.text
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "word"),
     [
         ({"parts": [{}], "text": "and go on"}, "`text`"),

@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 from gateway_rig import BASE, SIGNER, GatewayRig
+from tables import table
 
 from signoff.contracts.ids import parse_approval_id, show_code
 from signoff.gateway.app import build_app
@@ -88,7 +89,7 @@ async def gateway_once(gateway: GatewayRig) -> tuple[GatewayRig, str]:
     return gateway, await gateway.asked("pay")
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "status", "code"),
     [
         ({"as": "guest"}, 403, "not_allowed"),

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 from gateway_rig import PASSWORD, GatewayRig, fresh
+from tables import table
 
 from signoff.contracts.ids import uuid7
 
@@ -30,7 +31,7 @@ async def test_tier_and_roles_come_from_the_directory(gateway: GatewayRig) -> No
     assert (view.requester.tier, view.requester.roles) == ("trusted", ("approvers", "finance"))
 
 
-@pytest.mark.parametrize("field", ["tier", "roles", "principal"])
+@table("field", ["tier", "roles", "principal"])
 async def test_identity_in_the_body_is_refused_by_name(gateway: GatewayRig, field: str) -> None:
     answer = await gateway.http.post("/v1/turns", json={"text": "x", "actor": "desk", field: "admin"})
     assert answer.status_code == 422
@@ -45,7 +46,7 @@ def _nested(levels: int) -> object:
     return value
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "status", "words"),
     [
         ({"text": "x", "actor": "desc"}, 404, "did you mean `desk`"),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from gateway_rig import GatewayRig, fresh
+from tables import table
 
 
 @pytest.mark.row("X21")
@@ -19,7 +20,7 @@ async def test_words_of_other_designs_are_taken_on_the_wire_and_never_said(gatew
     assert not {"handler", "event", "conversationState"} & {*view, *theirs.json()}
 
 
-@pytest.mark.parametrize(
+@table(
     ("more", "words"),
     [
         ({"actor": "desk", "handler": "other"}, "`actor` and `handler` mean the same and differ"),
@@ -33,7 +34,7 @@ async def test_two_words_that_differ_are_refused(gateway: GatewayRig, more: dict
     assert words in answer.json()["message"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "path", "body", "words"),
     [
         ("POST", "/v1/turns", {"text": "x", "as": "bo"}, "`as` cannot be given: name the person by `user` in the body"),

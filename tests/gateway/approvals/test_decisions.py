@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tables import table
 from temporalio.testing import ActivityEnvironment
 from turn_fixtures import AMOUNT_SCHEMA, GUEST, Ledger, catalog_of, pay_tool
 
@@ -55,7 +56,7 @@ def shown(card: Card) -> tuple[str, list[tuple[str, str]]]:
     return card.effect, [(row.name, row.value) for row in card.rows]
 
 
-@pytest.mark.parametrize(
+@table(
     ("near", "far"),
     [
         (tool(False), tool(AMOUNT)),

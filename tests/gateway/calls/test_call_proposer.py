@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from call_rig import CallRig, call_token
 from gateway_login import bearer, locked_rig, token_of
+from tables import table
 
 from signoff.contracts.errors import Refused
 from signoff.store.tokens import Tokens
@@ -74,7 +75,7 @@ async def test_a_tool_that_signoff_runs_is_run_and_its_result_told(agent: CallRi
     assert (await agent.use(answer.json()["id"])).json()["code"] in ("used", "ended")
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "status", "words"),
     [
         ({"tool": "reefund"}, 200, "Unknown tool"),

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from call_rig import CallRig, approval_of
 from gateway_login import browser, words
+from tables import table
 
 from signoff.contracts.ids import TurnKey
 
@@ -48,7 +49,7 @@ async def test_no_answer_to_one_answers_another(agent: CallRig) -> None:
     assert (second["id"] != first, second["state"]) == (True, "waiting")
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         {"agent": "coder"},

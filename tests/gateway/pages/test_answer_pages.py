@@ -8,6 +8,7 @@ import httpx2
 import pytest
 from gateway_login import browser, hidden, words
 from gateway_rig import GatewayRig, gateway_rig
+from tables import table
 from temporalio.client import Client
 
 from signoff.contracts.ids import parse_approval_id
@@ -140,7 +141,7 @@ async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(own: Gateway
         assert "Nothing was changed: this takes the role `admin`" in words(refused.text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("wish", "expected"),
     [
         ({"uses": "0"}, "a whole number from 1 to 1000"),

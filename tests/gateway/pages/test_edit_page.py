@@ -8,6 +8,7 @@ import httpx2
 import pytest
 from gateway_login import browser, hidden, words
 from gateway_rig import FLIGHT, PASSWORD, GatewayRig
+from tables import table
 
 from signoff.contracts.ids import parse_approval_id
 
@@ -93,7 +94,7 @@ async def test_the_form_says_types_choices_and_what_is_needed(gateway: GatewayRi
     assert f"Leave empty to keep it: hidden, {len(PASSWORD)} characters" in text
 
 
-@pytest.mark.parametrize(
+@table(
     ("changed", "expected"),
     [
         ({"cost": "much"}, "Must be a number, such as 380 or 12.5."),

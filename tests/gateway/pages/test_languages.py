@@ -83,9 +83,7 @@ async def test_a_language_is_chosen_on_any_page_without_a_script(gateway: Gatewa
         assert "Conversazioni" in words((await page.get("/turns")).text)
 
 
-@pytest.mark.parametrize(
-    "form", [{"language": "it", "token": "forged"}, {"language": "xx"}, {"language": "../en"}, {"language": ""}]
-)
+@table("form", [{"language": "it", "token": "forged"}, {"language": "xx"}, {"language": "../en"}, {"language": ""}])
 async def test_no_language_is_chosen_by_a_form_of_others(gateway: GatewayRig, form: dict[str, str]) -> None:
     async with browser(gateway) as page:
         sent = {**fields((await page.get("/turns")).text, "/language"), **form, "next": "//evil.example"}

@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 from gateway_rig import BASE, BUSY, PASSWORD, GatewayRig, fresh
+from tables import table
 
 from signoff.contracts.ids import show_code
 
@@ -120,7 +121,7 @@ async def test_reading_never_decides(gateway: GatewayRig) -> None:
     assert await state_of(gateway, approval) == "pending"
 
 
-@pytest.mark.parametrize("verdict", [{}, {"verdict": ""}, {"verdict": "yes"}, {"verdict": "APPROVED"}])
+@table("verdict", [{}, {"verdict": ""}, {"verdict": "yes"}, {"verdict": "APPROVED"}])
 async def test_no_clear_verdict_is_no_decision(gateway: GatewayRig, verdict: dict[str, str]) -> None:
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:

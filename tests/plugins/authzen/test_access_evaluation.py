@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from authzen_rig import EnforcementPoint, asking, call_of, enforcement_point, with_approval
 from call_rig import CallRig, production_gateway, refusals
+from tables import table
 
 from signoff.gateway.signed_state import plugin_sealer
 from signoff.plugins.authzen.sealed_ids import SEAL, SealedCall, seal_approval
@@ -42,7 +43,7 @@ def changed(*path: str, to: Any) -> dict[str, Any]:
     return body
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "reason"),
     [
         (changed("resource", "id", to="refnud"), "not_available"),
@@ -71,7 +72,7 @@ async def test_what_is_no_call_of_this_agent_is_denied(
     assert "access_request" not in found["context"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "code", "tool"),
     [
         (changed("resource", "id", to="refnud"), "unknown", "refnud"),
@@ -159,7 +160,7 @@ async def test_an_approval_that_is_used_for_another_call_is_recorded(point: Enfo
         assert [each["code"] for each in (await refusals(gateway, "actor:coder", "refund"))[len(before) :]] == ["stale"]
 
 
-@pytest.mark.parametrize("approval", [None, "yes", {}, {"id": 7}, {"id": "guessed"}, {"id": "e30.AAAA"}, True])
+@table("approval", [None, "yes", {}, {"id": 7}, {"id": "guessed"}, {"id": "e30.AAAA"}, True])
 async def test_an_approval_that_is_none_is_false(point: EnforcementPoint, approval: Any) -> None:
     found = await point.evaluate(with_approval(asking(20), approval))
     assert (found["decision"], found["context"]["reason"]) == (False, "approval_unverifiable")

@@ -5,10 +5,10 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from authzen_rig import REQUESTS, EnforcementPoint, asking, call_of, enforcement_point, submission, with_approval
 from call_rig import CallRig, approval_of, production_gateway, refusals
 from gateway_rig import PEOPLE
+from tables import table
 
 from signoff.gateway.signed_state import plugin_sealer
 from signoff.plugins.authzen.asked_call import AskedCall
@@ -73,7 +73,7 @@ async def test_what_needs_nobody_is_approved_at_once(point: EnforcementPoint) ->
     assert [(await point.evaluate(anew))["decision"] for _ in range(2)] == [True, False]
 
 
-@pytest.mark.parametrize("change", ["evaluation_id", "arguments", "subject", "tool", "guessed", "of another agent"])
+@table("change", ["evaluation_id", "arguments", "subject", "tool", "guessed", "of another agent"])
 async def test_a_request_that_is_not_of_its_denial_is_refused(point: EnforcementPoint, change: str) -> None:
     body = asking()
     sent = submission(body, await point.evaluate(body))

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import pytest
 from authzen_rig import EVALUATION, REQUESTS, EnforcementPoint, asking
 from authzen_schemas import schema_problems
 from gateway_login import bearer, locked_rig, token_of
+from tables import table
 
 
 async def test_the_configuration_names_both_endpoints(point: EnforcementPoint) -> None:
@@ -34,7 +34,7 @@ async def test_whoever_shows_no_token_of_an_agent_is_told_so(point: EnforcementP
             assert told.json()["type"] == "about:blank"
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"",

@@ -8,6 +8,7 @@ import pytest
 from call_rig import call_token
 from gateway_login import bearer, token_of
 from mcp_rig import MODERN, McpRig
+from tables import table
 
 _LIST: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 _INIT: dict[str, Any] = {
@@ -51,7 +52,7 @@ async def test_whoever_acts_for_several_names_one(mcp: McpRig) -> None:
     assert '"name":"pay"' in answer.text
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"",
@@ -75,7 +76,7 @@ async def test_whoever_acts_for_several_names_one(mcp: McpRig) -> None:
         b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}',
     ],
 )
-@pytest.mark.parametrize("version", ["", "2025-11-25", MODERN, "1999-01-01"])
+@table("version", ["", "2025-11-25", MODERN, "1999-01-01"])
 async def test_garbage_is_an_error_of_the_protocol(mcp: McpRig, body: bytes, version: str) -> None:
     answer = await mcp.post(body, **({"mcp-protocol-version": version} if version else {}))
     assert answer.status_code < 500, answer.text
