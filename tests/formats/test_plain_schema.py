@@ -10,8 +10,7 @@ from jsonschema.exceptions import SchemaError
 from tables import table
 
 from signoff.contracts.errors import RegistrationError
-from signoff.formats.json_schema import compile_schema
-from signoff.formats.plain_schema import _FITS, plainly_valid
+from signoff.formats.json_schema import _FITS, compile_schema, plainly_valid
 
 WORDS = st.sampled_from(["string", "object", "strin", "", "#/$defs/a", "#/nowhere", "http://x y", "(", "a"])
 SCALARS = st.one_of(

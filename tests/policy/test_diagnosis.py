@@ -4,7 +4,7 @@ from typing import Any
 
 from tables import table
 
-from signoff.policy.diagnosis import ErrorPlace, read_error
+from signoff.policy.expression import ErrorPlace, read_error
 from signoff.policy.schema_shapes import DataShape, read_schema
 
 FIELDS = {

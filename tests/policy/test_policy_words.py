@@ -16,8 +16,8 @@ from signoff.policy.answer import EngineAnswer
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.cases import PolicyCase, read_case, run_cases
 from signoff.policy.compiled_policy import PolicyVerdict, compile_rules
-from signoff.policy.diagnosis import single_engine_problem
 from signoff.policy.explanation import explain_json, explain_text
+from signoff.policy.expression import single_engine_problem
 from signoff.policy.terms import Terms
 
 CASE = {"name": "cheap", "tool": "book_flight", "expect": "auto"}

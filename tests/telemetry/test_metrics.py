@@ -20,7 +20,7 @@ from tables import table
 from temporalio.client import Client
 from turn_fixtures import catalog_of, running_turns
 
-from signoff.audit.record_counts import counts_from_entry
+from signoff.audit.log import counts_from_entry
 from signoff.contracts.audit import AuditEntry, AuditKind
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.contracts.ids import TurnKey

@@ -1,21 +1,43 @@
-"""Appends entries to the audit log in a store: each once, after the last of its stream. Nothing is ever changed."""
+"""Appends each entry to the audit log once, after the last of its stream, then counts and logs it."""
 
+import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, tuple_, update
 
 from signoff.audit.record import FIRST, Record, bound_text, place_record, record_from_entry
-from signoff.audit.record_counts import counts_from_entry
-from signoff.audit.record_log import log_entry
 from signoff.contracts.audit import AuditEntry, EventEntry
 from signoff.contracts.canonical_json import canonical_json
+from signoff.contracts.turn import FinalState
 from signoff.store.claim_conditions import insert_new, insert_or_hold
 from signoff.store.store import AFTER_COMMIT, Store
 from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, EVENT_FACTS, StoreClock
-from signoff.telemetry.counts import ProcessCounts
+from signoff.telemetry.counts import Count, ProcessCounts
+from signoff.telemetry.json_log import FACTS, RECORD_LOGGER, fields_of_turn
+from signoff.telemetry.metric_table import OTHER
+
+_LOGGED: Final = (
+    "tool", "actor", "code", "gate", "verdict", "status", "receipt", "channel", "event", "state", "ended", "error",
+    "act", "revision", "duration_ms",
+)  # fmt: skip
+_log = logging.getLogger(RECORD_LOGGER)
+# Where nobody set a level, a program's own may be lower: such lines are for those who ask for them.
+_log.setLevel(logging.WARNING)
+
+_ASKED: Final = ("request", "revision", "in_doubt")
+_TIMED: Final = ("remind", "escalate", "deadline")
+_ENDS: Final = frozenset((*get_args(FinalState), "failed", "terminated", "timed_out"))
+"""States in which turns end, and those in which Temporal ends them."""
+_CARDS: Final = {
+    "sent": "sent",
+    "reminded": "reminded",
+    "failed": "failed",
+    "closed": "closed",
+    "not closed": "not_closed",
+}
 
 PAGE: Final = 500
 CHAIN: Final = "checkpoints"
@@ -143,7 +165,7 @@ def _tell(entries: Sequence[AuditEntry], counts: ProcessCounts) -> None:
     """Counts and logs entries that were written."""
     for entry in entries:
         counts.add(counts_from_entry(entry))
-        log_entry(entry)
+        _log_entry(entry)
 
 
 def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:
@@ -210,3 +232,73 @@ def _page(connection: Connection, query: Any) -> list[Record]:
 def _record(row: Row[Any]) -> Record:
     # Unchecked: a row that somebody changed is for the verifier to find, and must not keep the others from being read.
     return Record.model_construct(**row._mapping)
+
+
+def counts_from_entry(entry: AuditEntry) -> Iterator[Count]:
+    """Yields the counts of a new entry.
+
+    A turn's own word counts for its beginning and its end alone: whatever else it tells, an activity or a gateway has
+    seen and recorded.
+    """
+    if entry.kind == "turn":
+        yield from _of_turn(entry.tenant, entry.data)
+    elif entry.data.get("by") != "turn":
+        yield from _of_call(entry.kind, entry.data)
+
+
+def _of_turn(tenant: str, facts: Mapping[str, Any]) -> Iterator[Count]:
+    if "session_event" in facts or "stop" in facts:
+        return
+    if "ended" in facts:
+        # A turn says so itself: whoever may write to Temporal could use up all series by words of their own.
+        state = str(facts["ended"])
+        yield Count("signoff_turns_ended", (tenant, state if state in _ENDS else OTHER))
+    else:
+        yield Count("signoff_turns_started", (tenant,))
+
+
+def _of_call(kind: str, facts: Mapping[str, Any]) -> Iterator[Count]:
+    if kind in _ASKED and "approvers" in facts:
+        if not facts.get("edited_by"):
+            yield _gate_outcome("asked", "approval")
+    elif kind == "auto":
+        yield _gate_outcome("allowed", "approval")
+    elif kind == "grant" and "act" not in facts:
+        yield _gate_outcome("remembered", "approval")
+    elif kind == "verdict":
+        yield _gate_outcome(str(facts.get("code", "")), str(facts.get("gate", "")))
+    elif kind in ("outcome", "in_doubt") and "code" in facts and "untaken" not in facts:
+        tool = str(facts.get("tool", ""))
+        yield Count("signoff_tool_calls", (tool, str(facts["code"])))
+        yield Count("signoff_tool_call_duration_seconds", (tool,), float(facts.get("duration_ms", 0)) / 1000)
+    elif kind == "attempt" and "verdict" in facts:
+        outcome = facts.get("receipt") or facts.get("status", "")
+        yield Count("signoff_decisions", (str(facts.get("channel", "")), str(facts["verdict"]), str(outcome)))
+    elif kind == "delivery":
+        yield from _of_delivery(facts)
+    elif kind == "ending" and facts.get("state") == "timed_out":
+        yield Count("signoff_request_deadlines", ("expired",))
+
+
+def _of_delivery(facts: Mapping[str, Any]) -> Iterator[Count]:
+    event = str(facts.get("event", ""))
+    if event in _TIMED:
+        yield Count("signoff_request_deadlines", (event,))
+    elif event in _CARDS:
+        yield Count("signoff_card_deliveries", (str(facts.get("channel", "")), _CARDS[event]))
+
+
+def _gate_outcome(outcome: str, gate: str) -> Count:
+    return Count("signoff_gate_outcomes", (outcome, gate))
+
+
+def _log_entry(entry: AuditEntry) -> None:
+    """Logs an entry that was written, unless it is a turn's word of what others have seen."""
+    if not _log.isEnabledFor(logging.INFO) or (entry.data.get("by") == "turn" and entry.kind != "turn"):
+        return
+    facts: dict[str, Any] = {**fields_of_turn(entry.stream), "kind": entry.kind}
+    facts.setdefault("tenant", entry.tenant)
+    facts |= {name: entry.data[name] for name in _LOGGED if name in entry.data}
+    if "call" in entry.data:
+        facts |= {"call": entry.data["call"], "request": entry.data.get("approval", "")}
+    _log.info("%s", entry.kind, extra={FACTS: facts})
