@@ -31,8 +31,8 @@ from signoff.activities.call_journal import RecordActivity
 from signoff.activities.caller_check import CallerInterceptor
 from signoff.activities.capability_backends import built_in_backends, check_backends
 from signoff.activities.detail_cards import DetailCards
+from signoff.activities.event_activity import EventActivity
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.hooks.event_activity import EventActivity
 from signoff.activities.identify_activity import IdentifyActivity
 from signoff.activities.mcp.tool_servers import tool_servers, use_servers
 from signoff.activities.model_activity import ModelActivity

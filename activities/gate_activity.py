@@ -10,10 +10,10 @@ from temporalio import activity
 from signoff.activities.approval_reader import ApprovalReader
 from signoff.activities.call_journal import attribute, write
 from signoff.activities.grant_use import GrantUse, frozen_decision
+from signoff.activities.heartbeat import check_ended
 from signoff.activities.hooks.tool_hooks import apply_hooks, past_call_facts, unavailable_tools
 from signoff.activities.permit_check import ask_if_doubted, is_expired
 from signoff.activities.question_writer import QuestionWriter, Subject, edit_problem
-from signoff.activities.run_state import check_ended
 from signoff.activities.usage_check import exhausted_calls
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events

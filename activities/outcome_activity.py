@@ -9,12 +9,12 @@ from signoff.activities.call_journal import attribute, hand_over, mark_claims, w
 from signoff.activities.capability_backends import grant_capabilities
 from signoff.activities.gate_activity import is_of
 from signoff.activities.handler_runner import tool_context_of
+from signoff.activities.heartbeat import check_ended
 from signoff.activities.hooks.policy_handlers import terms_at
-from signoff.activities.hooks.probes import ProbeRunner, recorded_reply
 from signoff.activities.hooks.tool_hooks import judge_past_call
 from signoff.activities.permit_check import ActivityCaller, approval_of, caller_problem, has_happened, words_on
+from signoff.activities.probes import ProbeRunner, recorded_reply
 from signoff.activities.results.result_processor import ResultProcessor
-from signoff.activities.run_state import check_ended
 from signoff.activities.stored_permit import prove_for_probe
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.audit_events import finished_entry

@@ -5,8 +5,8 @@ from temporalio.exceptions import ApplicationError
 
 from signoff.activities.call_journal import Journal
 from signoff.activities.gate_activity import is_of, settled_outcome
+from signoff.activities.heartbeat import check_ended
 from signoff.activities.results.result_processor import plain_outcome
-from signoff.activities.run_state import check_ended
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import ToolReply, ToolTask
 from signoff.contracts.call import IN_DOUBT_TEXT

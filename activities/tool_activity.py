@@ -20,16 +20,15 @@ from signoff.activities.approval_reader import approval_id_of
 from signoff.activities.call_journal import CallContent, Journal, hand_over
 from signoff.activities.caller_check import current_caller
 from signoff.activities.grant_use import frozen_decision
-from signoff.activities.handler_execution import HandlerExecution, finish, is_unwanted
-from signoff.activities.heartbeat import send_heartbeats
-from signoff.activities.hooks.probes import ProbeRunner, recorded_reply
+from signoff.activities.handler_runner import HandlerExecution, finish, is_unwanted
+from signoff.activities.heartbeat import check_ended, report_running, send_heartbeats
 from signoff.activities.mcp.tool_servers import bind_to_servers
 from signoff.activities.permit_check import caller_problem
+from signoff.activities.probes import ProbeRunner, recorded_reply
 from signoff.activities.refused_calls import RefusedCalls, left_reply, place_of, refusal
 from signoff.activities.results.read_rest_tool import bind_to_store
 from signoff.activities.results.result_processor import STORE_PAUSE, ResultProcessor, plain_outcome
 from signoff.activities.run_rights import CHANGED, RunRight, RunRights, call_of
-from signoff.activities.run_state import check_ended, report_running
 from signoff.activities.usage_check import use_of
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.audit_buffer import unfold_facts

@@ -1,31 +1,49 @@
-"""Opens a session with an MCP server: by a program of this machine or over HTTP, with the secrets that it needs."""
+"""Opens a session with an MCP server, as a program or over HTTP, and bounds its answers.
+
+A list of tools is read even if some of them break the protocol: the SDK refuses the whole list for one of them.
+"""
 
 import os
 import shutil
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Self
 
 import httpx2
 import mcp_types as types
 from mcp import Client, StdioServerParameters
-from mcp.client._transport import TransportStreams
+from mcp.client._transport import ReadStream, TransportStreams
 from mcp.client.session import ClientSession
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp_types.jsonrpc import JSONRPCResponse
+from mcp_types.methods import SERVER_RESULTS
+from pydantic import TypeAdapter, ValidationError
 
-from signoff.activities.mcp.guarded_transport import ANSWER_BYTES, PLAIN, GuardedTransport
 from signoff.activities.mcp.server_task import TaskExtension
-from signoff.activities.mcp.tolerant_stream import mark_malformed_tools
+from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.outbound_http import AddressGuard, Resolve, read_networks
 from signoff.contracts.errors import SecretMissing, Unavailable
+from signoff.contracts.limits import MIB
 from signoff.contracts.names import VERSION
 from signoff.formats.visible_text import one_line
 from signoff.keys.secret_references import is_reference
 from signoff.keys.secrets import SecretProvider
+from signoff.keys.tls_trust import load_trust
+from signoff.registry.mcp.imported_tool import mark_malformed
 from signoff.registry.mcp.tool_server import ToolServer
+
+ANSWER_BYTES: Final = 8 * MIB
+"""The largest answer of one request; a stream of events counts as one."""
+_PLAIN: Final = {"accept-encoding": "identity"}
+"""Headers of each request: a small answer may unpack to gigabytes, and its bytes are counted as they come."""
+_SERVER_FAULT: Final = 500
+
+_LIST: Final = "tools/list"
 
 _WORDS_CHARS: Final = 300
 _BOUND: Final = """
@@ -56,7 +74,7 @@ async def open_session(
         return await _enter(stack, streams)
     transport = GuardedTransport(AddressGuard(read_networks(server.allow_networks), resolve))
     http = httpx2.AsyncClient(
-        headers={**await _fill(server, server.headers, secrets), **PLAIN},
+        headers={**await _fill(server, server.headers, secrets), **_PLAIN},
         transport=transport,
         trust_env=False,
         follow_redirects=False,
@@ -73,7 +91,7 @@ async def open_session(
 async def _enter(stack: AsyncExitStack, transport: AbstractAsyncContextManager[TransportStreams]) -> ClientSession:
     """Open a session over a transport, which reads also a list in which some tools break the protocol."""
     opened: list[ClientSession] = []
-    tolerant = mark_malformed_tools(transport, lambda: (opened[0].protocol_version if opened else None) or "")
+    tolerant = _mark_malformed_tools(transport, lambda: (opened[0].protocol_version if opened else None) or "")
     info = types.Implementation(name="signoff", version=VERSION)
     client = Client(tolerant, client_info=info, cache=None, extensions=[TaskExtension()])
     opened.append((await stack.enter_async_context(client)).session)
@@ -131,3 +149,145 @@ async def _fill(server: ToolServer, given: Mapping[str, str], secrets: SecretPro
         }
     except SecretMissing as error:
         raise unavailable(server, f"it needs {error.message}") from None
+
+
+@asynccontextmanager
+async def _mark_malformed_tools(
+    transport: AbstractAsyncContextManager[TransportStreams], version: Callable[[], str]
+) -> AsyncIterator[TransportStreams]:
+    """Open a transport that brings a stand-in for each tool that breaks the protocol of `version`."""
+    async with transport as (read, write):
+        yield _TolerantStream(read, version), write
+
+
+class _TolerantStream:
+    def __init__(self, read: ReadStream[SessionMessage | Exception], version: Callable[[], str]) -> None:
+        self._read, self._version = read, version
+
+    def __getattr__(self, name: str) -> Any:
+        # Such as the context of the last message, for which the SDK asks a stream that has it.
+        return getattr(self._read, name)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        return self._mark(await self._read.__anext__())
+
+    async def receive(self) -> SessionMessage | Exception:
+        return self._mark(await self._read.receive())
+
+    async def aclose(self) -> None:
+        await self._read.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._read.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._read.__aexit__(kind, error, trace)
+
+    def _mark(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
+            result = item.message.result
+            if isinstance(result, dict) and isinstance(result.get("tools"), list):
+                tools = [_checked(each, at, result, self._version()) for at, each in enumerate(result["tools"], 1)]
+                item.message.result = result | {"tools": tools}
+        return item
+
+
+def _checked(tool: Any, number: int, result: dict[str, Any], version: str) -> Any:
+    """Return the tool, or a stand-in for one that breaks the protocol."""
+    problem = _problem(types.ListToolsResult, tool, result)
+    if not problem and (surface := SERVER_RESULTS.get((_LIST, version))) is not None:
+        problem = _problem(surface, tool, result)
+    if not problem:
+        return tool
+    name = tool.get("name") if isinstance(tool, dict) else None
+    return mark_malformed(name if isinstance(name, str) and name else f"tool {number}", problem)
+
+
+def _problem(shape: Any, tool: Any, result: dict[str, Any]) -> str:
+    """Return the first problem of a tool; "" where there is none, or only the list itself has one."""
+    try:
+        TypeAdapter(shape).validate_python(result | {"tools": [tool]}, by_name=False)
+    except ValidationError as error:
+        for each in error.errors(include_input=False, include_url=False):
+            if "tools" in each["loc"]:
+                place = each["loc"][each["loc"].index("tools") + 2 :]
+                return f"`{'.'.join(map(str, place))}`: {each['msg']}" if place else each["msg"]
+    return ""
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """Connects to addresses that `guard` lets through, and to no others, whatever a name leads to a moment later.
+
+    Once `connected` is set an HTTP 5xx ends the connection: the SDK would tell it as the server's word on a call, and
+    it may be that of a proxy which knows nothing of what became of it.
+    """
+
+    def __init__(self, guard: AddressGuard) -> None:
+        self._guard = guard
+        # No proxy of the environment: it would resolve the name again, and reach what it likes.
+        self._inner = httpx2.AsyncHTTPTransport(verify=load_trust(), trust_env=False)
+        self.connected = False
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """See `httpx2.AsyncBaseTransport`."""
+        url = request.url
+        host, secure = url.raw_host.decode("ascii"), url.scheme == "https"
+        try:
+            addresses = await self._guard.find(host, url.port or (443 if secure else 80), secure=secure)
+        except NotDelivered as error:
+            raise httpx2.ConnectError(error.message, request=request) from None
+        failure: httpx2.TransportError | None = None
+        for address in addresses:
+            # The host header was made of the name; the certificate must hold it as well.
+            request.url = url.copy_with(host=str(address))
+            request.extensions = {**request.extensions, "sni_hostname": host}
+            try:
+                response = await self._inner.handle_async_request(request)
+            # Nothing was sent yet, so the next address cannot make it arrive twice.
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failure = error
+                continue
+            finally:
+                # Redirects and answers are judged by the name.
+                request.url = url
+            return await self._bound(request, response)
+        raise failure or httpx2.ConnectError(f"`{host}` has no address", request=request)
+
+    async def _bound(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        if self.connected and response.status_code >= _SERVER_FAULT:
+            await response.aclose()
+            raise httpx2.RemoteProtocolError(f"HTTP {response.status_code}", request=request)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            raise httpx2.RemoteProtocolError("answered compressed, unasked", request=request)
+        stream = response.stream
+        # The stream of what a server says unasked is open for as long as the connection.
+        if isinstance(stream, httpx2.AsyncByteStream) and request.method == "POST":
+            response.stream = _BoundedStream(stream)
+        return response
+
+    async def aclose(self) -> None:
+        """Lets go of connections."""
+        await self._inner.aclose()
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read = 0
+        async for piece in self._inner:
+            read += len(piece)
+            if read > ANSWER_BYTES:
+                raise httpx2.ReadError(f"answered with more than {ANSWER_BYTES} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

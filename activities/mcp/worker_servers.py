@@ -1,22 +1,279 @@
-"""The MCP servers of one worker: runs calls of imported tools on them, and says which of them cannot be used."""
+"""Keeps the worker's connections to MCP servers and runs the calls of imported tools on them.
+
+A connection opens when a call first needs it, and again after it ended.
+"""
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from signoff.activities.mcp.answer_content import call_result
-from signoff.activities.mcp.connection import CallRefused, ServerConnection
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from signoff.activities.mcp.server_session import kind, open_session, reason, unavailable, words
+from signoff.activities.mcp.server_task import CreatedTask, TaskEnded, TaskLost, follow_task
 from signoff.channels.outbound_http import Resolve, resolve_host
-from signoff.contracts.errors import Unavailable
+from signoff.contracts.errors import InDoubt, Unavailable
+from signoff.contracts.limits import RESULT_BYTES
+from signoff.formats.visible_text import one_line
 from signoff.keys.secrets import SecretProvider
-from signoff.registry.mcp.imported_tool import ImportedTool, Listing, catalog_name, changed_fields, read_listing
+from signoff.registry.mcp.imported_tool import (
+    MAX_TOOLS,
+    ImportedTool,
+    Listing,
+    catalog_name,
+    changed_fields,
+    read_listing,
+)
 from signoff.registry.mcp.tool_server import ToolServer
-from signoff.registry.results.tool_result import Result, ToolFailure
+from signoff.registry.results.tool_result import Result, ToolFailure, ToolResult
+
+T = TypeVar("T")
+R = TypeVar("R", bound=types.Result)
 
 logger = logging.getLogger("signoff.activities")
 
+_CLOSE_SECONDS: Final = 10.0
+"""How long a connection may take to end; the SDK gives a program two seconds for each word it is told."""
+_MAX_PAGES: Final = 100
+_NO_ANSWER: Final = (types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT)
+_UNKNOWN: Final = frozenset((types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT, types.PARSE_ERROR, types.INVALID_REQUEST))
+"""Errors that the SDK also makes up where no answer came that it could read: the call may have been done."""
+
+# With what a server sent in them, which is nobody's to log.
+for _name in ("mcp.client.stdio", "mcp.client.streamable_http"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+
+class CallRefused(Exception):
+    """The server's own answer that it does not do this call, in its words."""
+
+
+@dataclass(eq=False)
+class _Open:
+    """One open connection. It ends when nobody uses it any more after it was retired."""
+
+    session: ClientSession
+    task: asyncio.Task[None]
+    end: asyncio.Event
+    users: int = 0
+    retired: bool = False
+
+    def retire(self) -> None:
+        self.retired = True
+        if not self.users:
+            self.end.set()
+
+
+@dataclass
+class ServerConnection:
+    """Speaks to one server, in either era of the protocol. Nothing that a server asks for is answered: it is told of no
+    sampling, no elicitation and no roots.
+
+    `resolve` finds the addresses behind its name.
+    """
+
+    server: ToolServer
+    secrets: SecretProvider = field(repr=False)
+    resolve: Resolve = resolve_host
+    _open: _Open | None = field(default=None, init=False)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+
+    async def list_tools(self) -> list[dict[str, Any]]:
+        """Returns all tools, as the server sends them. Raises `Unavailable`."""
+        async with self._use_listed() as (_, tools):
+            return tools
+
+    async def call(
+        self, name: str, args: Mapping[str, Any], check: Callable[[list[dict[str, Any]]], None]
+    ) -> types.CallToolResult:
+        """Has `check` look at the tools as they are now, then calls the tool, once, and returns the answer.
+
+        Raises what `check` raises; `Unavailable` where nothing was sent, `CallRefused` where the server said no, and
+        `InDoubt` where nobody knows what became of a call that was sent.
+        """
+        async with self._use_listed() as (used, tools):
+            check(tools)
+            try:
+                answer = await self._answer(used, name, args)
+                return answer if isinstance(answer, types.CallToolResult) else await follow_task(answer, self._ask)
+            except TaskEnded as error:
+                raise CallRefused(words(error)) from None
+            except TaskLost:
+                raise self._in_doubt(name) from None
+            except MCPError as error:
+                if error.code in _UNKNOWN:
+                    used.retire()
+                    raise self._in_doubt(name) from None
+                raise CallRefused(words(error.message)) from None
+            # A result that is none, and the end of the connection.
+            except (ValidationError, ConnectionError):
+                used.retire()
+                raise self._in_doubt(name) from None
+
+    async def close(self) -> None:
+        """Ends the connection, and the program of a server that is one."""
+        if self._open is not None:
+            self._open.end.set()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=_CLOSE_SECONDS)
+
+    async def _ask(self, request: types.Request[Any, Any], kind_of_result: type[R]) -> R:
+        """Sends a request by whichever connection is open. Raises as `follow_task` has it."""
+        used, _ = await self._use()
+        try:
+            async with asyncio.timeout(self.server.timeout):
+                return await _while_open(used, used.session.send_request(request, kind_of_result))
+        except MCPError as error:
+            if error.code in _NO_ANSWER:
+                used.retire()
+                raise ConnectionResetError(words(error)) from None
+            raise
+        finally:
+            used.users -= 1
+            if used.retired:
+                used.retire()
+
+    async def _answer(self, used: _Open, name: str, args: Mapping[str, Any]) -> types.CallToolResult | CreatedTask:
+        state: str | None = None
+        while True:
+            # By its own time alone: how long a tool may take is for its declaration to say.
+            sent = used.session.call_tool(
+                name, dict(args), request_state=state, allow_input_required=True, allow_claimed=True
+            )
+            try:
+                answer = await _while_open(used, sent)
+            # The SDK's own check of the result; what is declared here is checked where all results are.
+            except RuntimeError as error:
+                raise CallRefused(f"it ran, but its result is not what its server declares: {words(error)}") from None
+            if isinstance(answer, types.CallToolResult | CreatedTask):
+                return answer
+            if not isinstance(answer, types.InputRequiredResult):
+                raise self._in_doubt(name)
+            if answer.input_requests or answer.request_state is None:
+                raise CallRefused("its server asks its caller for input, which Signoff does not give")
+            # A server that is not done yet: the same call goes on, by the state that it handed out.
+            state = answer.request_state
+
+    @asynccontextmanager
+    async def _use_listed(self) -> AsyncIterator[tuple[_Open, list[dict[str, Any]]]]:
+        """Yields a connection that has just listed its tools, with these. Raises `Unavailable`."""
+        used, tools = await self._connect_and_list()
+        try:
+            yield used, tools
+        finally:
+            used.users -= 1
+            if used.retired:
+                used.retire()
+
+    async def _connect_and_list(self) -> tuple[_Open, list[dict[str, Any]]]:
+        while True:
+            used, is_new = await self._use()
+            try:
+                async with asyncio.timeout(self.server.timeout):
+                    return used, await _while_open(used, _list_all(used.session))
+            except TimeoutError:
+                # Others may still be answered.
+                used.users -= 1
+                raise self._away(f"it did not list its tools within {self.server.timeout:g} s") from None
+            except (MCPError, ValidationError, ConnectionError) as error:
+                used.users -= 1
+                used.retire()
+                # One that was open before may have ended since: a program that was killed, a session that is over.
+                if is_new:
+                    raise self._away(words(error)) from None
+            except BaseException:
+                used.users -= 1
+                raise
+
+    async def _use(self) -> tuple[_Open, bool]:
+        """Returns the open connection, or a new one, and whether it is new. Raises `Unavailable`."""
+        async with self._lock:
+            kept = self._open
+            if kept is not None and not (kept.retired or kept.task.done()):
+                kept.users += 1
+                return kept, False
+            ready: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
+            end = asyncio.Event()
+            task = asyncio.create_task(self._hold(ready, end))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            try:
+                session = await asyncio.shield(ready)
+            except asyncio.CancelledError:
+                end.set()
+                raise
+            self._open = _Open(session, task, end, users=1)
+            return self._open, True
+
+    async def _hold(self, ready: "asyncio.Future[ClientSession]", end: asyncio.Event) -> None:
+        """Opens the connection and keeps it until `end`: the SDK wants both to be done by one task."""
+        try:
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout(self.server.timeout):
+                    session = await open_session(stack, self.server, self.secrets, self.resolve)
+                ready.set_result(session)
+                await end.wait()
+        # Groups of errors as well.
+        except Exception as error:
+            if not ready.done():
+                ready.set_exception(error if isinstance(error, Unavailable) else self._away(reason(error, self.server)))
+                # Of one whose caller has gone nobody asks.
+                ready.exception()
+            elif not end.is_set():
+                logger.warning("the connection to the MCP server `%s` ended: %s", self.server.name, kind(error))
+        finally:
+            if not ready.done():
+                ready.set_exception(self._away("it was stopped while it was connected"))
+                ready.exception()
+
+    def _away(self, why: str) -> Unavailable:
+        return unavailable(self.server, why)
+
+    def _in_doubt(self, name: str) -> InDoubt:
+        return InDoubt(f"`{name}` was sent to the MCP server `{self.server.name}`, and no answer came")
+
+
+async def _while_open(used: _Open, work: Coroutine[Any, Any, T]) -> T:
+    """Awaits `work`, or the end of its connection. Raises `ConnectionResetError` for that."""
+    running = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({running, used.task}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            return running.result()
+        raise ConnectionResetError("the connection ended")
+    finally:
+        if not running.done():
+            running.cancel()
+            await asyncio.wait({running})
+
+
+async def _list_all(session: ClientSession) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+        found += [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in page.tools]
+        cursor = page.next_cursor
+        # One more than are imported, so that it is told that there are more.
+        if not cursor or len(found) > MAX_TOOLS:
+            break
+    return found
+
+
+_WORDS_CHARS: Final = 200
+_BASE64: Final = (4, 3)
 REMEDY: Final = "look at the change and run `signoff mcp import {}`"
 
 
@@ -93,3 +350,45 @@ def check_current(server: ToolServer, name: str, imported: ImportedTool, listed:
     if now.digest != imported.digest:
         fields = ", ".join(f"`{each}`" for each in changed_fields(imported, now))
         raise StaleTool(f"{at} has changed since it was imported: {fields}")
+
+
+def call_result(answer: types.CallToolResult) -> Result:
+    """Returns the result of an answered call. What the model cannot read is named: an image, its type and size."""
+    text = "\n".join(_block_text(block) for block in answer.content)
+    if answer.is_error:
+        return ToolFailure(_cut(text) or "the tool failed at its server, without a word")
+    structured = answer.structured_content
+    # The specification has servers say what they return as text as well; not all of them do.
+    value = structured if not answer.content and structured is not None else _cut(text)
+    return ToolResult(value, structured)
+
+
+def _block_text(block: types.ContentBlock) -> str:
+    match block:
+        case types.TextContent():
+            return block.text
+        case types.ImageContent():
+            return _left_out("an image", block.mime_type, block.data)
+        case types.AudioContent():
+            return _left_out("a sound", block.mime_type, block.data)
+        case types.ResourceLink():
+            return f"[a resource: {_words(block.uri)}, {_words(block.name)}]"
+        case types.EmbeddedResource():
+            inner = block.resource
+            if isinstance(inner, types.TextResourceContents):
+                return f"[the resource {_words(inner.uri)}:]\n{inner.text}"
+            return _left_out(f"the resource {_words(inner.uri)}", inner.mime_type or "of no type", inner.blob)
+
+
+def _left_out(what: str, kind: str, base64: str) -> str:
+    written, stands_for = _BASE64
+    return f"[{what}, {_words(kind)}, {len(base64) * stands_for // written} bytes: left out]"
+
+
+def _words(text: object) -> str:
+    return one_line(str(text), _WORDS_CHARS).text
+
+
+def _cut(text: str) -> str:
+    # No more of a result is kept anywhere.
+    return text if len(text) <= RESULT_BYTES else text[:RESULT_BYTES]

@@ -3,10 +3,13 @@
 Imported only when an actor names such a model: the library takes a second to load.
 """
 
+import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -35,7 +38,6 @@ from pydantic_ai.models import Model, ModelRequestParameters, infer_model
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from signoff.activities.models.provider_call_ids import make_unique
 from signoff.contracts.activity_messages import ModelTool
 from signoff.contracts.completion import Completion, CompletionRequest, ProposedCall
 from signoff.contracts.content import text_of
@@ -95,7 +97,7 @@ def to_library(request: CompletionRequest) -> list[ModelMessage]:
         _response(message, provider) if message.role == "assistant" else _request(message, request.instructions)
         for message, provider in zip(request.messages, request.provider, strict=True)
     ]
-    return make_unique(found)
+    return _make_unique(found)
 
 
 def from_library(response: ModelResponse) -> Completion:
@@ -270,3 +272,42 @@ def _cost(response: ModelResponse) -> float:
 
 def _sentence(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].removesuffix(".")
+
+
+def _make_unique(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
+    """Return the messages with another id for each call whose id came before, and for its result.
+
+    The results of an answer's calls follow it in the order of its calls. Ids that are unique stay as they are.
+    """
+    used: set[str] = set()
+    waiting: dict[str, deque[str]] = defaultdict(deque)
+
+    def name_call(given: str) -> str:
+        chosen, number = given, 1
+        while chosen in used:
+            number += 1
+            # Nine letters and digits suit every provider: Mistral takes no other length.
+            chosen = hashlib.sha256(f"{given}:{number}".encode()).hexdigest()[:9]
+        used.add(chosen)
+        waiting[given].append(chosen)
+        return chosen
+
+    def name_result(given: str) -> str:
+        return waiting[given].popleft() if waiting[given] else given
+
+    made: list[ModelMessage] = []
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            waiting.clear()
+            calls = [
+                replace(part, tool_call_id=name_call(part.tool_call_id)) if isinstance(part, ToolCallPart) else part
+                for part in message.parts
+            ]
+            made.append(replace(message, parts=calls))
+        else:
+            results = [
+                replace(part, tool_call_id=name_result(part.tool_call_id)) if isinstance(part, ToolReturnPart) else part
+                for part in message.parts
+            ]
+            made.append(replace(message, parts=results))
+    return made

@@ -9,8 +9,8 @@ from activity_kit import ARGS, begun, environment, free, task_for, worker_deps
 from tables import table
 from turn_fixtures import Ledger
 
-from signoff.activities import handler_execution
-from signoff.activities.handler_execution import HandlerExecution
+from signoff.activities import handler_runner
+from signoff.activities.handler_runner import HandlerExecution
 from signoff.activities.results.result_processor import ProcessedResult, ResultProcessor
 from signoff.registry.results.reducers import ReducerRegistry
 from signoff.registry.tool import Tool
@@ -51,7 +51,7 @@ async def test_the_duration_of_a_handler_is_in_whole_milliseconds(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments = iter((100.0, 102.5))
-    monkeypatch.setattr(handler_execution, "time", types.SimpleNamespace(monotonic=lambda: next(moments)))
+    monkeypatch.setattr(handler_runner, "time", types.SimpleNamespace(monotonic=lambda: next(moments)))
     tool = free(Ledger())
     made = await environment().run(execution_of(store, tool).run, task_for(tool), {**ARGS}, "key")
     assert (made.outcome.code, made.outcome.duration_ms) == ("ok", 2_500)

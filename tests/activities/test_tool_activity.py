@@ -30,7 +30,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import GUEST, Ledger, pay_tool
 
-from signoff.activities.handler_execution import TRANSIENT
+from signoff.activities.handler_runner import TRANSIENT
 from signoff.activities.run_rights import CHANGED
 from signoff.activities.tool_activity import WORKERS_TRIED, ToolActivity, tool_activities
 from signoff.audit.log import AuditLog

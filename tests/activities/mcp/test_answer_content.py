@@ -3,7 +3,7 @@
 import mcp_types as types
 from tables import table
 
-from signoff.activities.mcp.answer_content import call_result
+from signoff.activities.mcp.worker_servers import call_result
 from signoff.contracts.limits import RESULT_BYTES
 from signoff.registry.results.tool_result import ToolFailure, ToolResult
 

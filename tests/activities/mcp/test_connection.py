@@ -9,7 +9,7 @@ import pytest
 from mcp_upstream import Upstream
 from mcp_upstream_kit import by_http, using
 
-from signoff.activities.mcp.guarded_transport import ANSWER_BYTES
+from signoff.activities.mcp.server_session import ANSWER_BYTES
 from signoff.contracts.errors import InDoubt
 from signoff.registry.results.tool_result import ToolFailure, ToolResult
 

@@ -1,0 +1,325 @@
+"""A tool's probe is asked before people are, and the ticket keeps what it found."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from activity_kit import (
+    ARGS,
+    TURN,
+    WHO,
+    about,
+    asked,
+    codes,
+    environment,
+    free,
+    in_another_turn,
+    outcome_of_lost,
+    permit_for,
+    pinned,
+    run,
+    summary,
+    task_for,
+    worker_deps,
+)
+from temporalio.exceptions import ApplicationError
+from turn_fixtures import Ledger, pay_tool
+
+from signoff.activities.probes import ProbeRunner, recorded_reply
+from signoff.activities.results.result_processor import ResultProcessor
+from signoff.audit.log import AuditLog
+from signoff.contracts.activity_messages import OutcomeTask, ToolReply
+from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome
+from signoff.contracts.content import Content
+from signoff.contracts.person import Principal
+from signoff.registry.actor import Actor
+from signoff.registry.hooks import CannotTell, DidNotHappen, Happened
+from signoff.registry.results.tool_result import ToolFailure, ToolResult
+from signoff.registry.tool import Tool
+from signoff.registry.tool_context import ToolContext
+from signoff.store.store import Store
+from signoff.store.tickets import Claim, ticket_key
+from signoff.testing import a_tool_context
+from signoff.testing.questions import answer
+
+NOTE = "The tool did not answer; it was looked up, and this happened."
+UNDONE = "it was looked up, and did not happen"
+RAN = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
+
+
+class Finder:
+    """A probe that finds `answer`, and remembers what it was asked."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.asked: list[tuple[dict[str, Any], ToolContext]] = []
+
+    async def __call__(self, args: dict[str, Any], context: ToolContext) -> Any:
+        """Answer, or raise."""
+        self.asked.append((args, context))
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+def probed(answer: Any, ledger: Ledger | None = None, **fields: Any) -> tuple[Tool, Finder]:
+    """A tool that nobody has to approve, and its probe."""
+    finder = Finder(answer)
+    return free(ledger or Ledger(), probe=finder, **fields), finder
+
+
+async def outcome(store: Store, tool: Tool, **fields: Any) -> ToolReply:
+    """What became of the one call, whose activity was lost?"""
+    given = {"permit": permit_for(tool), "tool": "pay", "args": Content(inline=ARGS)} | fields
+    return await outcome_of_lost(worker_deps(store, tool), OutcomeTask(**given))
+
+
+async def claimed(store: Store, tool: Tool, number: int = 1) -> str:
+    """The key of the call's ticket, which a worker has claimed that is lost."""
+    key = ticket_key(permit_for(tool).digest, number)
+    await store.claim(key, **WHO)
+    return key
+
+
+async def words(store: Store) -> list[str]:
+    """What is on record of what probes said."""
+    records = await AuditLog(store).stream(TURN.workflow_id)
+    return [json.loads(each.data)["probe"] for each in records if each.kind == "in_doubt" and "probe" in each.data]
+
+
+async def test_what_is_found_to_have_happened_is_the_outcome(store: Store) -> None:
+    """Its result as the handler would have given it, marked; it is in the ticket, and is not looked up again."""
+    tool, finder = probed(Happened(ToolResult("booking 7", structured={"booking": 7}, cost=0.5)))
+    key = await claimed(store, tool)
+    found = await outcome(store, tool)
+    assert found.outcome is not None
+    assert summary(found) == ("ok", "booking 7")
+    assert (found.outcome.note, found.outcome.cost) == (NOTE, 0.5)
+    assert found.outcome.structured is not None
+    assert found.outcome.structured.inline == {"booking": 7}
+    ((args, context),) = finder.asked
+    assert (args, context.idempotency_key, context.call_id, context.user_id) == (ARGS, key, "c1.1", "guest")
+    again = await outcome(store, tool)
+    assert (again.outcome, len(finder.asked)) == (found.outcome, 1)
+    assert (await run(worker_deps(store, tool), tool, task_for(tool))).outcome == found.outcome
+    assert await words(store) == ["happened"]
+
+
+async def test_what_is_found_of_a_specialists_call_is_recorded_as_if_it_had_answered(store: Store) -> None:
+    """How it was dispatched, its arguments and its whole result; the note of a result that was cut stands as well."""
+    tool, _ = probed(Happened("booking 7"), scope="specialist", justification="only the desk looks at bookings")
+    await claimed(store, tool)
+    deps = worker_deps(store, tool, actors=[Actor(name="desk", model="scripted", read_rest=True)])
+    task = OutcomeTask(permit=permit_for(tool), tool="pay", args=Content(inline=ARGS), budget_chars=7)
+    found = (await outcome_of_lost(deps, task)).outcome
+    assert found is not None
+    assert (str(found.value.inline).partition("\n")[0], found.truncated) == ("booking", True)
+    assert found.note == f'{NOTE} The rest is read by read_rest(handle="{found.rest}", start=7).'
+    (record,) = [each for each in await AuditLog(store).stream(TURN.workflow_id) if each.kind == "outcome"]
+    facts = json.loads(record.data)
+    assert (facts["result"], facts["arguments"]) == ("booking 7", ARGS)
+    assert (facts["actor"], facts["scope"], facts["code"]) == ("desk", "specialist", "ok")
+
+
+@pytest.mark.parametrize(
+    ("claim", "reply"),
+    [
+        (Claim(kind="open"), None),
+        (Claim(kind="other", outcome=RAN), None),
+        (Claim(kind="done"), None),
+        (Claim(kind="done", outcome=RAN), ToolReply(outcome=RAN)),
+        (Claim(kind="undone"), ToolReply(again="undone", note=UNDONE)),
+        (Claim(kind="void"), ToolReply(again="lapsed", note="the approval was not used in time")),
+    ],
+)
+def test_a_ticket_says_of_its_own_call_what_became_of_it(claim: Claim, reply: ToolReply | None) -> None:
+    """One of another call, or that nobody knows of yet, says nothing."""
+    assert recorded_reply(claim) == reply
+
+
+async def test_what_is_found_to_have_failed_is_a_failure(store: Store) -> None:
+    """It happened, and this is how it ended."""
+    tool, _ = probed(Happened(ToolFailure("the card was declined")))
+    await claimed(store, tool)
+    assert summary(await outcome(store, tool)) == ("execution_failed", "the card was declined")
+
+
+async def test_what_did_not_happen_runs_under_the_next_ticket(store: Store) -> None:
+    """The ticket is void for good; nothing is looked up or asked again, and the next one runs."""
+    ledger = Ledger()
+    tool, finder = probed(DidNotHappen(), ledger)
+    key = await claimed(store, tool)
+    for _ in range(2):
+        reply = await outcome(store, tool)
+        assert (reply.outcome, reply.again, reply.note) == (None, "undone", UNDONE)
+    deps = worker_deps(store, tool)
+    first = await run(deps, tool, task_for(tool))
+    assert (first.again, first.note, ledger.rows) == ("undone", UNDONE, [])
+    assert summary(await run(deps, tool, task_for(tool, ticket=2))) == ("ok", "paid")
+    assert [row[2] for row in ledger.rows] == [f"{key}/2"]
+    assert (len(finder.asked), await words(store)) == (1, ["did_not_happen"])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [CannotTell(), None, True, "happened", Happened, ValueError("x"), SystemExit(2), asyncio.CancelledError()],
+)
+async def test_whatever_is_no_answer_leaves_it_to_people(store: Store, answer: Any) -> None:
+    """Nothing is taken to have happened or not; it is looked up again when it is asked again."""
+    tool, finder = probed(answer)
+    key = await claimed(store, tool)
+    for _ in range(2):
+        assert summary(await outcome(store, tool)) == ("in_doubt", IN_DOUBT_TEXT)
+    assert await store.claim(key, **WHO) == Claim(kind="open")
+    assert (len(finder.asked), await words(store)) == (2, ["unknown"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (ValueError("Ana owes 20"), "the probe of pay failed (ValueError)"),
+        ("booking 7", "the probe of pay returned a str that is no answer"),
+        (CannotTell(), ""),
+    ],
+)
+async def test_the_log_says_which_probe_gave_no_answer(
+    store: Store, caplog: pytest.LogCaptureFixture, answer: Any, line: str
+) -> None:
+    """And how, for who runs the worker; neither an argument nor what was found is in it. Not to know is an answer."""
+    tool, _ = probed(answer)
+    await claimed(store, tool)
+    await outcome(store, tool)
+    lines = [record.getMessage().partition(" ({")[0] for record in caplog.records if "probe" in record.getMessage()]
+    assert lines == ([line] if line else [])
+
+
+async def test_a_probe_that_hangs_is_not_waited_for(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """Then people are asked; it has as long as its caller says."""
+
+    async def hang(args: dict[str, Any], context: ToolContext) -> Happened:
+        await asyncio.Event().wait()
+        return Happened()
+
+    tool = free(Ledger(), probe=hang)
+    deps = worker_deps(store, tool)
+    probing = ProbeRunner(deps, tool, ResultProcessor(deps, tool), seconds=0.05)
+
+    async def ask() -> ToolReply | None:
+        return await probing.reply(permit_for(tool), ARGS, _context(await claimed(store, tool)))
+
+    assert await asyncio.wait_for(environment().run(ask), 60) is None
+    lines = [record.getMessage().partition(" ({")[0] for record in caplog.records]
+    assert "the probe of pay gave no answer within 0.05 s" in lines
+
+
+@pytest.mark.parametrize("answer", [DidNotHappen(), Happened("booking 7")])
+async def test_a_worker_that_was_only_slow_is_believed(store: Store, answer: Any) -> None:
+    """What it has written down while the probe looked stands, whatever the probe found."""
+    late = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid late"))
+
+    async def slow(args: dict[str, Any], context: ToolContext) -> Any:
+        await store.record(context.idempotency_key, late)
+        return answer
+
+    tool = free(Ledger(), probe=slow)
+    key = await claimed(store, tool)
+    assert summary(await outcome(store, tool)) == ("ok", "paid late")
+    assert (await store.claim(key, **WHO)).outcome == late
+
+
+async def test_another_attempt_that_finds_the_ticket_claimed_looks_first(store: Store) -> None:
+    """A reset begins the call again: the tool's activity asks the probe before it says that it is in doubt."""
+    tool, finder = probed(CannotTell())
+    await claimed(store, tool)
+    with pytest.raises(ApplicationError) as caught:
+        await run(worker_deps(store, tool), tool, task_for(tool))
+    assert caught.value.type == "InDoubt"
+    finder.answer = Happened("booking 7")
+    assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "booking 7")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"), [(Happened("late"), "ok"), (DidNotHappen(), "undone"), (CannotTell(), "in_doubt")]
+)
+async def test_a_handler_out_of_time_is_looked_up_at_once(store: Store, answer: Any, expected: str) -> None:
+    """Its own worker knows that it is over, and asks before anybody else has to."""
+
+    async def slow(args: dict[str, Any], context: ToolContext) -> None:
+        await asyncio.Event().wait()
+
+    tool, _ = probed(answer, handler=slow, timeout=0.05)
+    reply = await run(worker_deps(store, tool), tool, task_for(tool))
+    assert codes([reply]) == [expected]
+
+
+async def test_a_probe_is_asked_of_the_arguments_that_were_approved(store: Store) -> None:
+    """Whatever the handler has made of its own before it ran out of time."""
+
+    async def spoils(args: dict[str, Any], context: ToolContext) -> None:
+        args.clear()
+        await asyncio.Event().wait()
+
+    tool, finder = probed(CannotTell(), handler=spoils, timeout=0.05)
+    await run(worker_deps(store, tool), tool, task_for(tool, args=dict(ARGS)))
+    assert [args for args, _ in finder.asked] == [{"amount": 20, "to": "Ana"}]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"args": None},
+        {"args": Content(inline={"amount": 21})},
+        {"args": Content(inline={"amount": float(2**60)})},
+        {"permit": "forged"},
+    ],
+)
+async def test_only_the_very_call_is_looked_up(store: Store, changed: dict[str, Any]) -> None:
+    """Tasks of old bring no arguments; others than the permit is about, or a forged requester, reach no probe."""
+    tool, finder = probed(DidNotHappen())
+    if "permit" in changed:
+        forged = Principal(user="guest", name="Guest", key_id="k", signature="forged")
+        changed = {"permit": permit_for(tool, ctx=pinned(user=forged))}
+    await claimed(store, tool)
+    assert summary(await outcome(store, tool, **changed)) == ("in_doubt", IN_DOUBT_TEXT)
+    assert finder.asked == []
+
+
+async def test_a_call_that_is_not_in_doubt_is_not_looked_up(store: Store) -> None:
+    """Neither one that ran, nor one that never began, nor one of an idempotent tool that just runs again."""
+    ledger = Ledger()
+    tool, finder = probed(Happened(), ledger)
+    assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
+    assert summary(await outcome(store, tool)) == ("ok", "paid")
+    assert (await outcome(store, tool, ticket=2)).again == "lapsed"
+    repeatable, other = probed(Happened(), ledger, idempotent=True)
+    again = in_another_turn(repeatable)
+    await store.claim(again.permit.digest, **WHO, nonce=again.permit.ctx.user.nonce)
+    assert summary(await run(worker_deps(store, repeatable), repeatable, again)) == ("ok", "paid")
+    assert (finder.asked, other.asked) == ([], [])
+
+
+async def test_an_idempotent_call_that_is_lost_for_good_is_looked_up(store: Store) -> None:
+    """Tried again until its time was over: only then is it in doubt."""
+    tool, finder = probed(Happened("booking 7"), idempotent=True)
+    await claimed(store, tool)
+    assert summary(await outcome(store, tool, idempotent=True)) == ("ok", "booking 7")
+    assert len(finder.asked) == 1
+
+
+def _context(key: str) -> ToolContext:
+    return a_tool_context(idempotency_key=key)
+
+
+@pytest.mark.parametrize(("stored", "approver"), [(True, "approver"), (False, "")])
+async def test_a_probe_is_told_who_approved_by_the_store(store: Store, stored: bool, approver: str) -> None:
+    """An approval that the permit claims and the store does not have is none."""
+    finder = Finder(CannotTell())
+    tool = pay_tool(Ledger(), probe=finder)
+    if stored:
+        await answer(store, about(await asked(worker_deps(store, tool), tool)))
+    permit = permit_for(tool, kind="approved")
+    await store.claim(permit.digest, **WHO)
+    await outcome(store, tool, permit=permit)
+    ((_, context),) = finder.asked
+    assert context.decided_by == approver
