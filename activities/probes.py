@@ -12,6 +12,7 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import audit_events
 from signoff.contracts.activity_messages import ToolReply
 from signoff.contracts.call import Permit
+from signoff.formats.replace import replace
 from signoff.registry.hooks import PROBE, CannotTell, DidNotHappen, Happened, ProbeAnswer
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
@@ -50,7 +51,7 @@ class ProbeRunner:
             secrets = handed_out_secrets(context.capabilities, self._secrets)
             made = await self._results.of(permit, args, answer.result, budget, key, secrets)
             note = " ".join(filter(None, (HAPPENED_NOTE, made.outcome.note)))
-            outcome = made.outcome.model_copy(update={"note": note})
+            outcome = replace(made.outcome, note=note)
             seen = [entry, *await self._journal.end(permit, outcome, key, CallContent(args, made.kept))]
             stands = await self._store.record(key, outcome, also=self._journal.together(seen))
             await self._journal.apart(seen)

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer
-from signoff.channels.mail.footers import read_mail_answer
+from signoff.channels.answer_text.answer_parser import AnswerSender, ParsedAnswer
+from signoff.channels.answer_text.footers import read_mail_answer
 from signoff.channels.mail.reply_reader import MailAnswer
 
 MAILS = Path(__file__).parent / "channels" / "mails"

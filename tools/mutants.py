@@ -73,12 +73,12 @@ AREAS = {
         tuple(
             f"activities/{each}.py"
             for each in (
-                *("tool_activity", "run_rights", "refused_calls", "handler_execution"),
+                *("tool_activity", "run_rights", "refused_calls"),
                 *("permit_check", "gate_activity", "identify_activity", "outcome_activity"),
                 *("call_journal", "grant_use", "capability_backends", "usage_check"),
                 *("approval_reader", "caller_check", "stored_permit", "question_writer", "store_identity"),
                 *("detail_cards", "handler_runner", "hooks/hook_caller", "hooks/permissions"),
-                *("hooks/policy_handlers", "hooks/probes", "hooks/tool_hooks"),
+                *("hooks/policy_handlers", "hooks/tool_hooks", "probes"),
                 *("results/result_processor", "results/record_distribution"),
             )
         ),
@@ -99,7 +99,11 @@ AREAS = {
         package="signoff_client",
     ),
     "channels": Area(
-        tuple(f"channels/inbound/{each}.py" for each in ("target", "answer_parser", "answer_tokens")),
+        (
+            "channels/inbound/target.py",
+            "channels/answer_text/answer_parser.py",
+            "channels/answer_text/answer_tokens.py",
+        ),
         tuple(
             f"channels/test_{each}.py"
             for each in ("target", "answer_tokens", "answer_parser", "utterances", "answer_set")

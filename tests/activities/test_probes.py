@@ -23,6 +23,7 @@ from activity_kit import (
     task_for,
     worker_deps,
 )
+from tables import table
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import Ledger, pay_tool
 
@@ -83,7 +84,6 @@ async def claimed(store: Store, tool: Tool, number: int = 1) -> str:
 
 
 async def words(store: Store) -> list[str]:
-    """What is on record of what probes said."""
     records = await AuditLog(store).stream(TURN.workflow_id)
     return [json.loads(each.data)["probe"] for each in records if each.kind == "in_doubt" and "probe" in each.data]
 
@@ -107,7 +107,6 @@ async def test_what_is_found_to_have_happened_is_the_outcome(store: Store) -> No
 
 
 async def test_what_is_found_of_a_specialists_call_is_recorded_as_if_it_had_answered(store: Store) -> None:
-    """How it was dispatched, its arguments and its whole result; the note of a result that was cut stands as well."""
     tool, _ = probed(Happened("booking 7"), scope="specialist", justification="only the desk looks at bookings")
     await claimed(store, tool)
     deps = worker_deps(store, tool, actors=[Actor(name="desk", model="scripted", read_rest=True)])
@@ -122,7 +121,7 @@ async def test_what_is_found_of_a_specialists_call_is_recorded_as_if_it_had_answ
     assert (facts["actor"], facts["scope"], facts["code"]) == ("desk", "specialist", "ok")
 
 
-@pytest.mark.parametrize(
+@table(
     ("claim", "reply"),
     [
         (Claim(kind="open"), None),
@@ -134,19 +133,16 @@ async def test_what_is_found_of_a_specialists_call_is_recorded_as_if_it_had_answ
     ],
 )
 def test_a_ticket_says_of_its_own_call_what_became_of_it(claim: Claim, reply: ToolReply | None) -> None:
-    """One of another call, or that nobody knows of yet, says nothing."""
     assert recorded_reply(claim) == reply
 
 
 async def test_what_is_found_to_have_failed_is_a_failure(store: Store) -> None:
-    """It happened, and this is how it ended."""
     tool, _ = probed(Happened(ToolFailure("the card was declined")))
     await claimed(store, tool)
     assert summary(await outcome(store, tool)) == ("execution_failed", "the card was declined")
 
 
 async def test_what_did_not_happen_runs_under_the_next_ticket(store: Store) -> None:
-    """The ticket is void for good; nothing is looked up or asked again, and the next one runs."""
     ledger = Ledger()
     tool, finder = probed(DidNotHappen(), ledger)
     key = await claimed(store, tool)
@@ -161,12 +157,11 @@ async def test_what_did_not_happen_runs_under_the_next_ticket(store: Store) -> N
     assert (len(finder.asked), await words(store)) == (1, ["did_not_happen"])
 
 
-@pytest.mark.parametrize(
+@table(
     "answer",
     [CannotTell(), None, True, "happened", Happened, ValueError("x"), SystemExit(2), asyncio.CancelledError()],
 )
 async def test_whatever_is_no_answer_leaves_it_to_people(store: Store, answer: Any) -> None:
-    """Nothing is taken to have happened or not; it is looked up again when it is asked again."""
     tool, finder = probed(answer)
     key = await claimed(store, tool)
     for _ in range(2):
@@ -186,7 +181,6 @@ async def test_whatever_is_no_answer_leaves_it_to_people(store: Store, answer: A
 async def test_the_log_says_which_probe_gave_no_answer(
     store: Store, caplog: pytest.LogCaptureFixture, answer: Any, line: str
 ) -> None:
-    """And how, for who runs the worker; neither an argument nor what was found is in it. Not to know is an answer."""
     tool, _ = probed(answer)
     await claimed(store, tool)
     await outcome(store, tool)
@@ -195,8 +189,6 @@ async def test_the_log_says_which_probe_gave_no_answer(
 
 
 async def test_a_probe_that_hangs_is_not_waited_for(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """Then people are asked; it has as long as its caller says."""
-
     async def hang(args: dict[str, Any], context: ToolContext) -> Happened:
         await asyncio.Event().wait()
         return Happened()
@@ -213,9 +205,8 @@ async def test_a_probe_that_hangs_is_not_waited_for(store: Store, caplog: pytest
     assert "the probe of pay gave no answer within 0.05 s" in lines
 
 
-@pytest.mark.parametrize("answer", [DidNotHappen(), Happened("booking 7")])
+@table("answer", [DidNotHappen(), Happened("booking 7")])
 async def test_a_worker_that_was_only_slow_is_believed(store: Store, answer: Any) -> None:
-    """What it has written down while the probe looked stands, whatever the probe found."""
     late = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid late"))
 
     async def slow(args: dict[str, Any], context: ToolContext) -> Any:
@@ -229,7 +220,6 @@ async def test_a_worker_that_was_only_slow_is_believed(store: Store, answer: Any
 
 
 async def test_another_attempt_that_finds_the_ticket_claimed_looks_first(store: Store) -> None:
-    """A reset begins the call again: the tool's activity asks the probe before it says that it is in doubt."""
     tool, finder = probed(CannotTell())
     await claimed(store, tool)
     with pytest.raises(ApplicationError) as caught:
@@ -239,12 +229,8 @@ async def test_another_attempt_that_finds_the_ticket_claimed_looks_first(store: 
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "booking 7")
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"), [(Happened("late"), "ok"), (DidNotHappen(), "undone"), (CannotTell(), "in_doubt")]
-)
+@table(("answer", "expected"), [(Happened("late"), "ok"), (DidNotHappen(), "undone"), (CannotTell(), "in_doubt")])
 async def test_a_handler_out_of_time_is_looked_up_at_once(store: Store, answer: Any, expected: str) -> None:
-    """Its own worker knows that it is over, and asks before anybody else has to."""
-
     async def slow(args: dict[str, Any], context: ToolContext) -> None:
         await asyncio.Event().wait()
 
@@ -254,8 +240,6 @@ async def test_a_handler_out_of_time_is_looked_up_at_once(store: Store, answer: 
 
 
 async def test_a_probe_is_asked_of_the_arguments_that_were_approved(store: Store) -> None:
-    """Whatever the handler has made of its own before it ran out of time."""
-
     async def spoils(args: dict[str, Any], context: ToolContext) -> None:
         args.clear()
         await asyncio.Event().wait()
@@ -265,7 +249,7 @@ async def test_a_probe_is_asked_of_the_arguments_that_were_approved(store: Store
     assert [args for args, _ in finder.asked] == [{"amount": 20, "to": "Ana"}]
 
 
-@pytest.mark.parametrize(
+@table(
     "changed",
     [
         {"args": None},
@@ -275,7 +259,6 @@ async def test_a_probe_is_asked_of_the_arguments_that_were_approved(store: Store
     ],
 )
 async def test_only_the_very_call_is_looked_up(store: Store, changed: dict[str, Any]) -> None:
-    """Tasks of old bring no arguments; others than the permit is about, or a forged requester, reach no probe."""
     tool, finder = probed(DidNotHappen())
     if "permit" in changed:
         forged = Principal(user="guest", name="Guest", key_id="k", signature="forged")
@@ -286,7 +269,6 @@ async def test_only_the_very_call_is_looked_up(store: Store, changed: dict[str, 
 
 
 async def test_a_call_that_is_not_in_doubt_is_not_looked_up(store: Store) -> None:
-    """Neither one that ran, nor one that never began, nor one of an idempotent tool that just runs again."""
     ledger = Ledger()
     tool, finder = probed(Happened(), ledger)
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
@@ -300,7 +282,6 @@ async def test_a_call_that_is_not_in_doubt_is_not_looked_up(store: Store) -> Non
 
 
 async def test_an_idempotent_call_that_is_lost_for_good_is_looked_up(store: Store) -> None:
-    """Tried again until its time was over: only then is it in doubt."""
     tool, finder = probed(Happened("booking 7"), idempotent=True)
     await claimed(store, tool)
     assert summary(await outcome(store, tool, idempotent=True)) == ("ok", "booking 7")
@@ -311,9 +292,8 @@ def _context(key: str) -> ToolContext:
     return a_tool_context(idempotency_key=key)
 
 
-@pytest.mark.parametrize(("stored", "approver"), [(True, "approver"), (False, "")])
+@table(("stored", "approver"), [(True, "approver"), (False, "")])
 async def test_a_probe_is_told_who_approved_by_the_store(store: Store, stored: bool, approver: str) -> None:
-    """An approval that the permit claims and the store does not have is none."""
     finder = Finder(CannotTell())
     tool = pay_tool(Ledger(), probe=finder)
     if stored:

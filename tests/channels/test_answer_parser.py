@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import table
 
-from signoff.channels.inbound import answer_tokens
-from signoff.channels.inbound.answer_parser import (
+from signoff.channels.answer_text import answer_tokens
+from signoff.channels.answer_text.answer_parser import (
     READ_CHARS,
     AnswerSender,
     ParsedAnswer,
@@ -20,8 +20,8 @@ from signoff.channels.inbound.answer_parser import (
     parse_answer,
     phrases_of,
 )
-from signoff.channels.inbound.answer_tokens import LINE_CHARS, find_code, fold
-from signoff.channels.inbound.answer_vocabulary import APPROVE, DENY, LANGUAGES, NO, YES
+from signoff.channels.answer_text.answer_tokens import LINE_CHARS, find_code, fold
+from signoff.channels.answer_text.answer_vocabulary import APPROVE, DENY, LANGUAGES, NO, YES
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import ANSWER_LINES
 from signoff.texts import catalogue

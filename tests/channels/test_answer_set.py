@@ -6,8 +6,8 @@ import yaml
 from mail_corpus import MAILS
 from tables import table
 
-from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
-from signoff.channels.mail.footers import footer_digest, read_mail_answer
+from signoff.channels.answer_text.answer_parser import AnswerSender, ParsedAnswer, parse_answer
+from signoff.channels.answer_text.footers import footer_digest, read_mail_answer
 
 ANSWERS: dict[str, Any] = yaml.safe_load((MAILS / "answers.yaml").read_text())
 ANA = ("Ana Sousa",)

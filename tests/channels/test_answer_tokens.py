@@ -4,7 +4,7 @@
 
 from tables import table
 
-from signoff.channels.inbound.answer_tokens import LINE_CHARS, AnswerToken, tokens
+from signoff.channels.answer_text.answer_tokens import LINE_CHARS, AnswerToken, tokens
 
 _SHORT = {"word": "", "code": "#", "pause": "", "ask": "", "good": "+", "bad": "-", "odd": "!"}
 

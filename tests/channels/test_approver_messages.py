@@ -9,8 +9,8 @@ from typing import Any, Final
 import yaml
 from mail_corpus import mail
 
-from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
-from signoff.channels.mail.footers import read_mail_answer
+from signoff.channels.answer_text.answer_parser import AnswerSender, ParsedAnswer, parse_answer
+from signoff.channels.answer_text.footers import read_mail_answer
 from signoff.channels.mail.reply_reader import read_mail
 
 MESSAGES: Final = Path(__file__).parent / "data" / "messages.yaml"

@@ -12,9 +12,9 @@ from tables import table
 from signoff.approvals.card import render_card
 from signoff.approvals.card_notes import LOOKALIKES
 from signoff.approvals.machine import settled_receipt
+from signoff.channels.answer_text.answer_parser import AnswerSender, parse_answer
+from signoff.channels.card_text import LEAST_CHARS, CardLimits, How, card_words, link_only
 from signoff.channels.envelopes import ClosedCard, OutboundCard
-from signoff.channels.inbound.answer_parser import AnswerSender, parse_answer
-from signoff.channels.outbound.card_text import LEAST_CHARS, CardLimits, How, card_words, link_only
 from signoff.channels.outbound.receipt_text import closing_text, not_understood_text, which_request_text
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow, Vote
 from signoff.contracts.call import IN_DOUBT_RULE, PERMISSION_RULE, REQUIRES_APPROVAL, RuleReference

@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import update
 from test_processor import Rig
 
-from signoff.channels.inbound.later_words import hold_seconds
+from signoff.channels.inbound.message_time import hold_seconds
 from signoff.store.inbound_queue import InboundQueue
 from signoff.store.store import Store
 from signoff.store.tables import ARRIVALS

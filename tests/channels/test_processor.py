@@ -14,10 +14,10 @@ from sqlalchemy import update
 
 from signoff.approvals.audit_events import delivery_entry
 from signoff.audit.log import AuditLog
+from signoff.channels.answer_text.answer_parser import AnswerSender, parse_answer
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import ChannelReply, InboundRequest
-from signoff.channels.inbound import reply_sender
-from signoff.channels.inbound.answer_parser import AnswerSender, parse_answer
+from signoff.channels.inbound import processor
 from signoff.channels.inbound.processor import AT_ONCE, InboundProcessor, backoff
 from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.approval import ApprovalRequest
@@ -463,7 +463,7 @@ async def test_a_reply_that_does_not_get_out_undoes_nothing(rig: Rig, monkeypatc
         tries += 1
         raise NotDelivered("away", code="503", again=True)
 
-    monkeypatch.setattr("signoff.channels.inbound.reply_sender._PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("signoff.channels.inbound.processor._PAUSES", (0.0, 0.0))
     monkeypatch.setattr(rig.channel, "answer", away)
     await rig.hear(text="yes")
     assert tries == 3
@@ -710,7 +710,7 @@ async def test_a_slow_reply_keeps_nobody_else_from_being_heard(rig: Rig, monkeyp
         await asyncio.sleep(0.002)
     running = asyncio.create_task(crowd.processor.run())
     # Less than the time after which a reply is given up.
-    async with asyncio.timeout(reply_sender.TOTAL_SECONDS * 0.8):
+    async with asyncio.timeout(processor.TOTAL_SECONDS * 0.8):
         while crowd.decisions.request(request.id).state == "pending":
             await asyncio.sleep(0.02)
     running.cancel()
@@ -802,7 +802,7 @@ async def test_no_window_is_opened_for_a_stranger(rig: Rig) -> None:
 
 
 async def test_strangers_fill_no_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("signoff.channels.inbound.unknown_senders.AN_HOUR", 2)
+    monkeypatch.setattr("signoff.channels.inbound.reply_limit.AN_HOUR", 2)
     replies = [await rig.hear(f"nobody-{number}", text="yes") for number in range(5)]
     assert [reply is not None for reply in replies] == [True, True, False, False, False]
     kept = [await rig.arrivals.read("chat", "action", f"k{number}") for number in range(1, 6)]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import table
 
-from signoff.channels.outbound.route_plan import RoutePlan, due, find_asked, plan, rest_ends
+from signoff.channels.outbound.dispatcher import RoutePlan, due, find_asked, plan, rest_ends
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.person import ContactPreferences, Delegation, Person
 from signoff.formats.replace import replace

@@ -8,17 +8,10 @@ from typing import Any
 
 import pytest
 
+from signoff.channels.asked_revision import UNKNOWN, AskedRevision, note_of, read_note
 from signoff.channels.envelopes import PARTIAL, InboundAction
 from signoff.channels.inbound.message_time import MessageTime
-from signoff.channels.inbound.target import (
-    UNKNOWN,
-    AskedRevision,
-    Target,
-    find_target,
-    note_of,
-    open_requests,
-    read_note,
-)
+from signoff.channels.inbound.target import Target, find_target, open_requests
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow
 from signoff.contracts.person import Person
 from signoff.formats.replace import replace

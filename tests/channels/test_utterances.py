@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
-from signoff.channels.mail.footers import read_mail_answer
-from signoff.channels.mail.quotes import find_new_text
+from signoff.channels.answer_text.answer_parser import AnswerSender, ParsedAnswer, parse_answer
+from signoff.channels.answer_text.footers import read_mail_answer
+from signoff.channels.answer_text.quotes import find_new_text
 
 HERE = Path(__file__).parent / "utterances"
 

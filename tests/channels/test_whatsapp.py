@@ -19,9 +19,8 @@ from signoff.channels.envelopes import ChannelReply, InboundBatch, InboundReques
 from signoff.channels.vendor_http import VendorAnswer
 from signoff.channels.whatsapp.errors import ERRORS
 from signoff.channels.whatsapp.messages import TITLE_CHARS, plain, read_button, recipient, text_message, units
-from signoff.channels.whatsapp.payloads import read_payload
 from signoff.channels.whatsapp.templates import check_templates, template_language
-from signoff.channels.whatsapp.whatsapp import WhatsApp
+from signoff.channels.whatsapp.whatsapp import WhatsApp, read_payload
 from signoff.channels.whatsapp.window import ServiceWindow
 from signoff.contracts.ids import show_code
 from signoff.formats.replace import replace

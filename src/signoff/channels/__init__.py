@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from signoff.channels.base import ChannelContext as ChannelContext
     from signoff.channels.base import ChannelOptions as ChannelOptions
     from signoff.channels.base import Receive as Receive
+    from signoff.channels.card_text import LEAST_CHARS as LEAST_CHARS
+    from signoff.channels.card_text import CardLimits as CardLimits
+    from signoff.channels.card_text import CardWords as CardWords
+    from signoff.channels.card_text import card_words as card_words
     from signoff.channels.channel_errors import Forged as Forged
     from signoff.channels.channel_errors import Malformed as Malformed
     from signoff.channels.channel_errors import NotDelivered as NotDelivered
@@ -22,10 +26,6 @@ if TYPE_CHECKING:
     from signoff.channels.envelopes import OutboundCard as OutboundCard
     from signoff.channels.envelopes import SentCard as SentCard
     from signoff.channels.json_body import read_object as read_object
-    from signoff.channels.outbound.card_text import LEAST_CHARS as LEAST_CHARS
-    from signoff.channels.outbound.card_text import CardLimits as CardLimits
-    from signoff.channels.outbound.card_text import CardWords as CardWords
-    from signoff.channels.outbound.card_text import card_words as card_words
     from signoff.channels.outbound.receipt_text import closing_text as closing_text
     from signoff.channels.signature_check import HmacSignature as HmacSignature
     from signoff.channels.signature_check import check_same as check_same
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
 _MODULES = {
     "Assurance": "signoff.contracts.decision",
     "Formatter": "signoff.texts.formatter",
-    "LEAST_CHARS": "signoff.channels.outbound.card_text",
+    "LEAST_CHARS": "signoff.channels.card_text",
     "Receive": "signoff.channels.base",
     "read_object": "signoff.channels.json_body",
     "time_from_date_header": "signoff.channels.vendor_time",
     "time_from_iso": "signoff.channels.vendor_time",
     "time_from_seconds": "signoff.channels.vendor_time",
-    "CardWords": "signoff.channels.outbound.card_text",
+    "CardWords": "signoff.channels.card_text",
     "Channel": "signoff.channels.base",
     "ClosedCard": "signoff.channels.envelopes",
     "Forged": "signoff.channels.channel_errors",
     "InboundAction": "signoff.channels.envelopes",
     "HmacSignature": "signoff.channels.signature_check",
-    "CardLimits": "signoff.channels.outbound.card_text",
+    "CardLimits": "signoff.channels.card_text",
     "Malformed": "signoff.channels.channel_errors",
     "ChannelContext": "signoff.channels.base",
     "NotDelivered": "signoff.channels.channel_errors",
@@ -74,7 +74,7 @@ _MODULES = {
     "VendorErrors": "signoff.channels.vendor_http",
     "VendorHttp": "signoff.channels.vendor_http",
     "Verdict": "signoff.contracts.decision",
-    "card_words": "signoff.channels.outbound.card_text",
+    "card_words": "signoff.channels.card_text",
     "check_same": "signoff.channels.signature_check",
     "check_time": "signoff.channels.signature_check",
     "closing_text": "signoff.channels.outbound.receipt_text",

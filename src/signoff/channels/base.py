@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from signoff.channels.card_text import card_words
 from signoff.channels.envelopes import (
     ChannelReply,
     CheckFinding,
@@ -23,7 +24,6 @@ from signoff.channels.envelopes import (
     OutboundCard,
     SentCard,
 )
-from signoff.channels.outbound.card_text import card_words
 from signoff.channels.signature_check import check_same, hmac_hex
 from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Assurance

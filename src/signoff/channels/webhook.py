@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 from signoff.approvals.quorum import progress
 from signoff.approvals.request_part import part_from_request
 from signoff.channels.base import Channel, ChannelContext, ChannelOptions
+from signoff.channels.card_text import card_words
 from signoff.channels.channel_errors import Malformed, NotDelivered
 from signoff.channels.envelopes import (
     ChannelReply,
@@ -28,7 +29,6 @@ from signoff.channels.envelopes import (
     SentCard,
 )
 from signoff.channels.json_body import read_object
-from signoff.channels.outbound.card_text import card_words
 from signoff.channels.outbound_http import GuardedHttp, ServerAnswer, read_networks
 from signoff.channels.signature_check import REPLAY_SECONDS
 from signoff.channels.standard_webhooks import read_secret, signed_headers, verify_id

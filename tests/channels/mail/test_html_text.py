@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import table
 
+from signoff.channels.answer_text.quotes import CUT, SIGNED
 from signoff.channels.mail.html_text import html_lines
-from signoff.channels.mail.quotes import CUT, SIGNED
 
 
 def seen(html: str) -> list[str]:

@@ -11,11 +11,11 @@ from mail_kit import Delivered
 from mail_rig import APPROVALS, BO, LINK, NOW, TOKEN, MailRig, a_closing, a_notice, mail_rig
 from tables import table
 
+from signoff.channels.answer_text.answer_parser import AnswerSender, parse_answer
+from signoff.channels.answer_text.quotes import MARK
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import ChannelReply, SentCard
-from signoff.channels.inbound.answer_parser import AnswerSender, parse_answer
 from signoff.channels.mail.letter import LetterSender
-from signoff.channels.mail.quotes import MARK
 from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.channels.mail.reply_reader import read_mail
 from signoff.contracts.call import RuleReference

@@ -20,7 +20,7 @@ from tables import table
 
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import InboundBatch, InboundRequest
-from signoff.channels.mail import delivery_formats
+from signoff.channels.mail import provider_requests
 from signoff.channels.mail.options import MailWebhookOptions
 from signoff.channels.mail.provider_requests import MailFormat, mail_shape
 from signoff.channels.mail.raw_mail import ArrivedMail
@@ -338,7 +338,7 @@ def test_a_form_is_read_whatever_it_says() -> None:
 
 def test_nothing_of_a_form_is_parsed_before_its_signature_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    parser = delivery_formats.FormParser
+    parser = provider_requests.FormParser
 
     def counted(kind: str, on_field: Callable[[Any], None], *more: Any, **given: Any) -> Any:
         made.append(0)
@@ -349,7 +349,7 @@ def test_nothing_of_a_form_is_parsed_before_its_signature_holds(monkeypatch: pyt
 
         return parser(kind, field, *more, **given)
 
-    monkeypatch.setattr(delivery_formats, "FormParser", counted)
+    monkeypatch.setattr(provider_requests, "FormParser", counted)
     shape = shape_of("mailgun")
     raw = multipart_request(mailgun_fields(b"From: a\r\n\r\nhi"))
     shape.verify(raw, NOW)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import table
 
-from signoff.channels.mail.quotes import CUT, END, MARK, SIGNED, WrittenText, find_new_text
+from signoff.channels.answer_text.quotes import CUT, END, MARK, SIGNED, WrittenText, find_new_text
 
 WHO = [
     "On Nov 22, 2026, at 14:00, Approvals <a@example.com> wrote:",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mail_corpus import MAILS, TO, Reply, comment, first_line, mail, parted, read_by, replies, work
 from tables import table
 
+from signoff.channels.answer_text.quotes import find_new_text
 from signoff.channels.channel_errors import Malformed
-from signoff.channels.mail.quotes import find_new_text
 from signoff.channels.mail.reply_reader import MAX_MAIL, MailAnswer, read_mail
 
 CORPUS = replies()

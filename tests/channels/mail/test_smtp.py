@@ -20,9 +20,9 @@ from mail_kit import Relay, relay
 from tables import table
 
 from signoff.channels.channel_errors import NotDelivered
+from signoff.channels.mail.email import knock, send
 from signoff.channels.mail.letter import Letter
 from signoff.channels.mail.options import SmtpOptions
-from signoff.channels.mail.smtp import knock, send
 
 LETTER = Letter("back@signoff.example", "bo@people.example", "<1@signoff.example>", "S", b"Subject: S\r\n\r\nhi\r\n")
 

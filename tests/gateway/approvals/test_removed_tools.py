@@ -9,8 +9,8 @@ from gateway_rig import BASE, PEOPLE, GatewayRig, rig_catalog
 from rich.console import Console
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
+from signoff.channels.card_text import card_words
 from signoff.channels.envelopes import OutboundCard
-from signoff.channels.outbound.card_text import card_words
 from signoff.cli.terminal.card_lines import card_lines
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import parse_approval_id

@@ -15,8 +15,8 @@ from temporalio.client import Client, Interceptor, OutboundInterceptor, SignalWo
 from temporalio.service import RPCError, RPCStatusCode
 from turn_fixtures import doubted
 
+from signoff.channels.card_text import card_words
 from signoff.channels.envelopes import OutboundCard
-from signoff.channels.outbound.card_text import card_words
 from signoff.cli.terminal.card_lines import card_lines
 from signoff.contracts.activity_messages import UseReply
 from signoff.contracts.ids import TurnKey

@@ -9,27 +9,27 @@ from typing import Final, Protocol
 from signoff.approvals.audit_events import admin_entry
 from signoff.approvals.confirmation import needs_typing
 from signoff.approvals.machine import lacks_reason
+from signoff.channels.answer_text.answer_parser import AnswerSender, ParsedAnswer, parse_answer
+from signoff.channels.answer_text.footers import footer_digest, read_mail_answer
+from signoff.channels.asked_revision import AskedRevision, note_of, read_note
 from signoff.channels.base import Channel
+from signoff.channels.card_text import How
 from signoff.channels.envelopes import ChannelReply, InboundAction
-from signoff.channels.inbound.answer_parser import AnswerSender, ParsedAnswer, parse_answer
-from signoff.channels.inbound.later_words import CHANGES, HELD, SAID, hold_seconds, is_held, later_actions
-from signoff.channels.inbound.message_time import MessageTime, time_of_message
+from signoff.channels.inbound.message_time import (
+    CHANGES,
+    HELD,
+    SAID,
+    MessageTime,
+    hold_seconds,
+    is_held,
+    later_actions,
+    time_of_message,
+)
 from signoff.channels.inbound.outcome import Outcome, drop_empty, in_words
 from signoff.channels.inbound.receiver import Record
-from signoff.channels.inbound.reply_limit import ReplyLimit
+from signoff.channels.inbound.reply_limit import ReplyLimit, UnknownSenders
 from signoff.channels.inbound.sent_mail import load_sent_words, may_send_for
-from signoff.channels.inbound.target import (
-    AskedRevision,
-    CodeLookup,
-    Target,
-    find_target,
-    note_of,
-    open_requests,
-    read_note,
-)
-from signoff.channels.inbound.unknown_senders import UnknownSenders
-from signoff.channels.mail.footers import footer_digest, read_mail_answer
-from signoff.channels.outbound.card_text import How
+from signoff.channels.inbound.target import CodeLookup, Target, find_target, open_requests
 from signoff.channels.outbound.receipt_text import doubtful_time_text, not_understood_text, which_request_text
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.clock import Clock

@@ -1,11 +1,29 @@
-"""Decides which time of a message counts: the earlier of its writing and its arrival.
+"""Decides which time of a message counts, and which later words take an approval back.
 
-A vendor may deliver a message days late. Words can only answer a request that had reached their author by then.
+The earlier of its writing and its arrival counts. A vendor may deliver a message days late. Words can only answer a
+request that had reached their author by then.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from signoff.channels.envelopes import InboundAction
+from signoff.contracts.approval import ApprovalRequest
+from signoff.store.inbound_queue import InboundRow
+
+HELD: Final = "held"
+"""The mark in an arrival's note: its hold is over when it is claimed again."""
+SAID: Final = "said_at"
+"""The time of writing in the result of a message that was asked back."""
+CHANGES: Final = "changes"
+"""The key of the edited or deleted message in the result of a change."""
+_UNCLEAR: Final = ("asked", "unreadable", "failed")
+"""The results of messages that may have been meant to take an approval back."""
+_BEFORE_DEADLINE: Final = timedelta(seconds=1)
 
 SLACK: Final = timedelta(seconds=2)
 """A card counts as sent this long before its first try began: vendors tell times in whole seconds, by their clocks."""
@@ -30,3 +48,55 @@ def time_of_message(said_at: datetime | None, arrived: datetime) -> MessageTime:
     if said_at is None or not arrived - OLDEST <= said_at <= arrived + AHEAD:
         return MessageTime(arrived, None)
     return MessageTime(arrived, min(said_at, arrived))
+
+
+def hold_seconds(hold: float, request: ApprovalRequest, now: datetime) -> float:
+    """Return for how many seconds an approval in words is held; 0 where its deadline leaves no time for that."""
+    if request.expires_at is None:
+        return hold
+    left = (request.expires_at - _BEFORE_DEADLINE - now).total_seconds()
+    return max(0.0, min(hold, left))
+
+
+def later_actions(
+    row: InboundRow, action: InboundAction, others: Sequence[InboundRow]
+) -> tuple[list[tuple[InboundRow, InboundAction]], bool]:
+    """Return the later messages that were not read yet, and whether another one leaves the approval in doubt.
+
+    That is a later message that decided nothing or cannot be read, and any edit or deletion of the approval. A message
+    is later if it was written later. The arrival decides where a time of writing is unknown, and between two
+    messages of one moment.
+    """
+    waiting: list[tuple[InboundRow, InboundAction]] = []
+    is_doubtful = False
+    own = time_of_message(action.said_at, row.received_at)
+    for other in others:
+        if other.state != "new":
+            result = other.result or {}
+            said = datetime.fromisoformat(result[SAID]) if SAID in result else None
+            is_later = _is_later(time_of_message(said, other.received_at), own)
+            is_unclear = result.get("what") in _UNCLEAR and is_later
+            is_doubtful = is_doubtful or is_unclear or result.get(CHANGES) == action.key
+            continue
+        try:
+            written = InboundAction.model_validate_json(other.body)
+        except ValidationError:
+            # It may take the approval back.
+            is_doubtful = is_doubtful or _is_later(MessageTime(other.received_at, None), own)
+            continue
+        if written.changes == action.key:
+            is_doubtful = True
+        if _is_later(time_of_message(written.said_at, other.received_at), own):
+            waiting.append((other, written))
+    return waiting, is_doubtful
+
+
+def is_held(about: Mapping[str, Any] | None) -> bool:
+    """Return whether an arrival was held already."""
+    return about is not None and HELD in about
+
+
+def _is_later(other: MessageTime, own: MessageTime) -> bool:
+    if other.said is None or own.said is None or other.said == own.said:
+        return other.arrived >= own.arrived
+    return other.said > own.said

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from signoff.channels.asked_revision import AskedRevision
 from signoff.channels.envelopes import ChannelReply
-from signoff.channels.inbound.target import AskedRevision
 from signoff.contracts.person import Person
 
 WINDOW: Final = "trigger_id"

@@ -10,19 +10,20 @@ import logging
 from collections import Counter, deque
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
+from signoff.approvals.audit_events import delivery_entry
+from signoff.channels.asked_revision import subject_of
 from signoff.channels.base import Channel
-from signoff.channels.envelopes import SENT, DeliveryStatus, InboundAction, SentCard
+from signoff.channels.channel_errors import NotDelivered
+from signoff.channels.envelopes import SENT, ChannelReply, DeliveryStatus, InboundAction, SentCard
 from signoff.channels.inbound.answer_handler import AnswerHandler, DecisionPort
-from signoff.channels.inbound.delivery_reports import ReportHandler
 from signoff.channels.inbound.outcome import Outcome
 from signoff.channels.inbound.receiver import Record
-from signoff.channels.inbound.reply_sender import send_reply
 from signoff.channels.inbound.sent_mail import note_sent_words
-from signoff.channels.inbound.target import subject_of
+from signoff.channels.outbound.sender import next_channel
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import Unavailable
 from signoff.formats.replace import replace
@@ -34,6 +35,13 @@ from signoff.store.leases import LEASE_SECONDS
 from signoff.store.messages.footer_hashes import Footers
 from signoff.store.messages.own_messages import OwnMessage, OwnMessages
 from signoff.store.store import Store
+
+TOTAL_SECONDS: Final = 25.0
+"""How long all tries of one reply take at most; far less than a claim, so that nobody else answers meanwhile."""
+_PAUSES: Final = (0.5, 2.0)
+
+
+_UNKNOWN_CARD_TRIES: Final = 5
 
 TICK_SECONDS: Final = 0.5
 AT_ONCE: Final = 16
@@ -258,3 +266,60 @@ def _speaker(row: InboundRow) -> str:
         return f"{row.channel}:{InboundAction.model_validate_json(row.body).identity}"
     except ValidationError:
         return row.key
+
+
+class ReportHandler:
+    """Records reports, and lets the next channel take over from a failed card."""
+
+    def __init__(self, deliveries: DeliveryQueue, record: Record, clock: Clock) -> None:
+        self._deliveries = deliveries
+        self._record = record
+        self._clock = clock
+
+    async def handle(self, channel: Channel, status: DeliveryStatus, attempts: int) -> dict[str, Any] | None:
+        card = await self._deliveries.state(channel.name, status.vendor_id, status.state, status.code, status.message)
+        if card is None:
+            # Vendors report a message before their answer to its sending is written down here; these tries take 15 s.
+            return None if attempts < _UNKNOWN_CARD_TRIES else {"what": status.state, "token": ""}
+        if status.state == "failed":
+            await self._handle_failure(channel, status)
+        return {"what": status.state, "token": card.token, "state": card.state}
+
+    async def _handle_failure(self, channel: Channel, status: DeliveryStatus) -> None:
+        """Handles a card that the vendor took and could not deliver: the person's next channel takes over, and the
+        record says so.
+        """
+        # A list is one message for several cards. What was read, or is over, has not failed.
+        for card in await self._deliveries.by_vendor(channel.name, [status.vendor_id]):
+            if card.state == "failed" and card.ended_at is None:
+                await next_channel(self._deliveries, card)
+                facts = {"person": card.person, "channel": card.channel, "code": card.code, "message": card.message}
+                await self._record([delivery_entry(card.request, "failed", card.token, self._clock(), facts)])
+
+
+async def send_reply(channel: Channel, where: Mapping[str, Any], reply: ChannelReply, until: float) -> SentCard | None:
+    """Sends `reply` until `until` of the loop's clock; returns the message, or None if it was not sent."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout_at(min(until, loop.time() + TOTAL_SECONDS)):
+            return await _try(channel, where, reply)
+    except TimeoutError:
+        _log.warning("an answer on `%s` did not get out in time", channel.name)
+        return None
+
+
+async def _try(channel: Channel, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
+    for pause in (*_PAUSES, None):
+        try:
+            return await channel.answer(where, reply) or SentCard()
+        except NotDelivered as error:
+            _log.warning("an answer on `%s` did not get out: %s", channel.name, error.message)
+            # A pause beyond our own end would only be cut off there.
+            if not error.again or pause is None or error.after > TOTAL_SECONDS:
+                return None
+            await asyncio.sleep(max(pause, error.after))
+        except Exception as error:
+            # Adapters are anybody's code, and what was decided stands.
+            _log.warning("an answer on `%s` did not get out: %s", channel.name, type(error).__name__)
+            return None
+    return None

@@ -12,10 +12,10 @@ from pydantic_core import PydanticSerializationError
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.rate_limit import RecordRateLimit
+from signoff.channels.answer_text.answer_parser import READ_CHARS
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import InboundBatch, InboundRequest
-from signoff.channels.inbound.answer_parser import READ_CHARS
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import NotFound, StoreUnavailable, Unavailable

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from signoff.channels.answer_text.sent_words import sent_words
 from signoff.channels.base import Channel
 from signoff.channels.envelopes import SENT, ChannelReply, InboundAction
-from signoff.channels.mail.sent_words import sent_words
 from signoff.contracts.person import Person
 from signoff.people.directory import Directory
 from signoff.store.delivery_queue import DeliveryQueue

@@ -11,8 +11,10 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any, ClassVar, Final
 
+import aiosmtplib
+
 from signoff.channels.base import Channel, ChannelContext, ChannelOptions, Receive
-from signoff.channels.channel_errors import Forged, Malformed
+from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import (
     SENT,
     ChannelReply,
@@ -30,16 +32,21 @@ from signoff.channels.mail.authentication.verification_queue import MailQueue
 from signoff.channels.mail.imap import fetch, try_mailbox
 from signoff.channels.mail.letter import Letter, LetterSender
 from signoff.channels.mail.lmtp import serve
-from signoff.channels.mail.options import EmailOptions, InboundOptions, is_here
+from signoff.channels.mail.options import EmailOptions, InboundOptions, SmtpOptions, is_here
 from signoff.channels.mail.provider_requests import MailFormat, mail_shape
 from signoff.channels.mail.raw_mail import ArrivedMail, FetchedMail
 from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.channels.mail.reply_reader import MAX_MAIL
-from signoff.channels.mail.smtp import knock, send
 from signoff.channels.mail.sns import NOTICE_BYTES
 from signoff.contracts.limits import MIB
 from signoff.formats.replace import replace
 from signoff.texts.catalogue import ENGLISH, text
+
+_PAUSE_SECONDS: Final = 30.0
+"""How long a server is left alone that says that it has trouble itself."""
+# The service is closing down (RFC 5321); signing in or TLS is not to be had now (RFC 4954, RFC 3207).
+_CLOSING, _TROUBLE = 421, 454
+_SHOWN_CHARS: Final = 200
 
 _REMEMBERED: Final = 10_000
 """Answers that are remembered, so that none is given twice."""
@@ -215,6 +222,65 @@ class Email(Channel):
 
     async def _send(self, letter: Letter) -> None:
         await send(self._smtp, letter, self._replies.domain)
+
+
+async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
+    """Hands a mail in; returns the server's answer. Raises `NotDelivered`."""
+    try:
+        async with _client(options, helo) as client:
+            _, response = await client.sendmail(letter.sender, [letter.to], letter.content)
+    except aiosmtplib.SMTPRecipientsRefused as error:
+        refused = error.recipients[0]
+        raise _refuse(refused.code, refused.message) from None
+    except aiosmtplib.SMTPAuthenticationError as error:
+        # Caught apart from the other codes, of which 535 would be final.
+        # Nothing is wrong with this mail, and the password may be put right.
+        raise NotDelivered(
+            "the mail server does not let us sign in: check `smtp.user` and `smtp.password`",
+            code=str(error.code),
+            again=True,
+            after=_PAUSE_SECONDS,
+        ) from None
+    except aiosmtplib.SMTPResponseException as error:
+        raise _refuse(error.code, error.message) from None
+    except (aiosmtplib.SMTPTimeoutError, TimeoutError):
+        # It may have been taken all the same; sent again it has the same id.
+        raise NotDelivered("the mail server did not answer in time", code="timeout", again=True) from None
+    except (aiosmtplib.SMTPException, OSError) as error:
+        why = type(error).__name__
+        raise NotDelivered(f"the mail server cannot be reached: {why}", code="connection", again=True) from None
+    return response[:_SHOWN_CHARS]
+
+
+async def knock(options: SmtpOptions, helo: str) -> str:
+    """Connects and signs in, and sends nothing; returns the problem, or ""."""
+    try:
+        async with _client(options, helo) as client:
+            await client.noop()
+    except (aiosmtplib.SMTPException, OSError) as error:
+        return f"{type(error).__name__}: {error}".partition("\n")[0][:_SHOWN_CHARS]
+    return ""
+
+
+def _client(options: SmtpOptions, helo: str) -> aiosmtplib.SMTP:
+    return aiosmtplib.SMTP(
+        hostname=options.host,
+        port=options.port,
+        username=options.user or None,
+        password=options.password if options.user else None,
+        local_hostname=helo,
+        timeout=options.timeout_seconds,
+        use_tls=options.tls == "tls",
+        start_tls=options.tls == "starttls",
+    )
+
+
+def _refuse(code: int, response: str) -> NotDelivered:
+    words = " ".join(response.split())[:_SHOWN_CHARS]
+    if code in (_CLOSING, _TROUBLE):
+        message = f"the mail server has trouble itself: {code} {words}"
+        return NotDelivered(message, code=str(code), again=True, after=_PAUSE_SECONDS)
+    return NotDelivered(f"the mail server refused: {code} {words}", code=str(code), again=code < 500)
 
 
 CHANNEL = Email

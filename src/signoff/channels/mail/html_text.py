@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from signoff.channels.mail.quotes import CUT, SIGNED
+from signoff.channels.answer_text.quotes import CUT, SIGNED
 
 STRUCK: Final = "~"
 """What stands around text that is struck out, as in the chats that mark it so."""

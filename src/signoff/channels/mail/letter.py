@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from signoff.channels.answer_text.quotes import END, MARK
+from signoff.channels.answer_text.sent_words import sent_words
+from signoff.channels.card_text import card_words
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import ChannelReply, ClosedCard, OutboundCard, SentCard
 from signoff.channels.mail.html_text import html_lines
-from signoff.channels.mail.quotes import END, MARK
 from signoff.channels.mail.reply_addresses import ReplyAddresses
-from signoff.channels.mail.sent_words import sent_words
-from signoff.channels.outbound.card_text import card_words
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.formats.mail_address import plain_address
 from signoff.formats.visible_text import cut_visible, one_line

@@ -9,13 +9,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from signoff.channels.answer_text.quotes import WrittenText, find_new_text
+from signoff.channels.answer_text.sent_words import ADDED
 from signoff.channels.channel_errors import Malformed
 from signoff.channels.mail.auto_reply import automatic_sign
 from signoff.channels.mail.body import MailBody, MailText, written_body
 from signoff.channels.mail.header import MailHeader, decode_words, mailboxes, message_ids, only_sender, split_mail
 from signoff.channels.mail.html_text import STRUCK, html_lines
-from signoff.channels.mail.quotes import WrittenText, find_new_text
-from signoff.channels.mail.sent_words import ADDED
 
 MAX_MAIL: Final = 10 * 1024 * 1024
 """Bytes of a whole mail; a longer one is not read."""

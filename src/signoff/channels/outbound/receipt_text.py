@@ -5,8 +5,8 @@ meant.
 from collections.abc import Sequence
 from typing import Final, Literal
 
+from signoff.channels.card_text import How, how_words
 from signoff.channels.envelopes import ClosedCard
-from signoff.channels.outbound.card_text import How, how_words
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS

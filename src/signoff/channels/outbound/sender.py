@@ -12,10 +12,10 @@ from itertools import groupby
 from typing import Final, Literal
 
 from signoff.approvals.audit_events import delivery_entry
+from signoff.channels.asked_revision import revision_shown, subject_of
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import PARTIAL, SENT, ClosedCard, OutboundCard, SentCard
-from signoff.channels.inbound.target import revision_shown, subject_of
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
 from signoff.contracts.person import Person

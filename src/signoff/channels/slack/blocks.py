@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
+from signoff.channels.card_text import CardLimits, CardWords, card_words
 from signoff.channels.envelopes import ClosedCard, OutboundCard
-from signoff.channels.outbound.card_text import CardLimits, CardWords, card_words
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.formats.replace import replace
 from signoff.texts.catalogue import text

@@ -3,7 +3,8 @@
 Slack's own description of the payloads: docs.slack.dev, Interactivity and Events API.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -11,8 +12,41 @@ from signoff.channels.channel_errors import Malformed
 from signoff.channels.envelopes import InboundAction, InboundBatch, InboundRequest
 from signoff.channels.json_body import read_object
 from signoff.channels.slack.blocks import APPROVE, DENY, REASON
-from signoff.channels.slack.text import unescape, written_text
 from signoff.channels.vendor_time import time_from_seconds
+
+_ESCAPES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
+"""In this order, or what somebody wrote as `&lt;` would become another sign."""
+_PICTURES: Final[Mapping[str, str]] = {
+    "+1": "👍",
+    "thumbsup": "👍",
+    "-1": "👎",
+    "thumbsdown": "👎",
+    "white_check_mark": "✅",
+    "heavy_check_mark": "✔",
+    "ballot_box_with_check": "☑",
+    "ok": "🆗",
+    "ok_hand": "👌",
+    "pray": "🙏",
+    "slightly_smiling_face": "🙂",
+    "blush": "😊",
+    "smile": "😄",
+    "grinning": "😀",
+    "smiley": "😃",
+    "grin": "😁",
+    "tada": "🎉",
+    "100": "💯",
+    "raised_hands": "🙌",
+    "clap": "👏",
+    "handshake": "🤝",
+    "heart": "❤",
+    "x": "❌",
+    "no_entry": "⛔",
+    "no_entry_sign": "🚫",
+    "octagonal_sign": "🛑",
+    "no_good": "🙅",
+}
+_SHORTCODE: Final = re.compile(r":([a-z0-9_+-]{1,40}):(?::skin-tone-[2-6]:)?")
+_DEEPEST: Final = 20
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _TOKEN_CHARS: Final = 32
@@ -70,7 +104,7 @@ def event(body: Mapping[str, Any]) -> InboundBatch:
                 # The writer's workspace before that of the app: a guest of Slack Connect has another one.
                 identity=_who(inner.get("team") or body.get("team_id"), inner.get("user")),
                 vendor_ids=(f"{channel}:{thread}",) if thread else (),
-                text=written_text(inner),
+                text=_written_text(inner),
                 said_at=time_from_seconds(inner.get("ts")),
                 unclear=unclear,
                 where=where,
@@ -97,7 +131,7 @@ def _parse_change(body: Mapping[str, Any], inner: Mapping[str, Any]) -> InboundB
         identity=_who(earlier.get("team") or body.get("team_id"), earlier.get("user")),
         changes=f"{channel}:{stamp}",
         unclear="deleted" if deleted else "edited",
-        text=written_text(message) if not deleted else "",
+        text=_written_text(message) if not deleted else "",
         said_at=time_from_seconds(inner.get("event_ts") or inner.get("ts")),
         where=where | ({"thread": thread} if thread and inner.get("channel_type") == "im" else {}),
     )
@@ -140,7 +174,7 @@ def _parse_submission(payload: Mapping[str, Any]) -> InboundBatch:
         identity=_who(_team(payload), user.get("id")),
         token=_text(opened, "token")[:_TOKEN_CHARS],
         verdict="denied",
-        reason=unescape(_text(given, "value")).strip(),
+        reason=_unescape(_text(given, "value")).strip(),
         where={"channel": _text(opened, "channel"), "user": _text(user, "id")},
     )
     return InboundBatch(actions=(action,))
@@ -181,3 +215,44 @@ def _list(of: Mapping[str, Any], name: str) -> list[Any]:
 def _text(of: Mapping[str, Any], name: str) -> str:
     found = of.get(name)
     return found if isinstance(found, str) else ""
+
+
+def _unescape(text: str) -> str:
+    """Undoes Slack's three escapes in a text."""
+    for escaped, plain in _ESCAPES:
+        text = text.replace(escaped, plain)
+    return text
+
+
+def _written_text(message: Mapping[str, Any]) -> str:
+    """Returns the text of a message, from its event.
+
+    A client may send what is struck out or quoted as such in `blocks` alone: it is then marked here.
+    """
+    found = message.get("text")
+    text = _unescape(found) if isinstance(found, str) else ""
+    # A picture that is not listed keeps its name, which is no word of an answer.
+    text = _SHORTCODE.sub(lambda code: _PICTURES.get(code[1], code[0]), text)
+    marks = set(_marks(message.get("blocks"), 0))
+    for mark in sorted(marks):
+        if mark not in text:
+            text = f"{mark}{text}"
+    return text
+
+
+def _marks(part: Any, depth: int) -> Iterator[str]:
+    """Yields the marks that a rich text should show: `~` for what is struck out, `>` for quotes, `` ` `` for code."""
+    if depth > _DEEPEST:
+        yield "~"
+    elif isinstance(part, list):
+        for each in part:
+            yield from _marks(each, depth + 1)
+    elif isinstance(part, dict):
+        style = part.get("style")
+        if isinstance(style, dict) and style.get("strike"):
+            yield "~"
+        if isinstance(style, dict) and style.get("code"):
+            yield "`"
+        kind = part.get("type")
+        yield from {"rich_text_quote": ">", "rich_text_preformatted": "`"}.get(str(kind), "")
+        yield from _marks(part.get("elements"), depth + 1)

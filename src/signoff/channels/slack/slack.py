@@ -15,6 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from signoff.channels.base import Channel, ChannelContext, ChannelOptions, Receive
+from signoff.channels.card_text import card_words
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import (
     ChannelReply,
@@ -26,14 +27,14 @@ from signoff.channels.envelopes import (
     SentCard,
 )
 from signoff.channels.json_body import read_object
-from signoff.channels.outbound.card_text import card_words
 from signoff.channels.signature_check import HmacSignature
 from signoff.channels.slack.blocks import LIMITS, card_blocks, closed_blocks, escape, reason_view
-from signoff.channels.slack.errors import ERRORS
 from signoff.channels.slack.payloads import event, interaction, read_payload
-from signoff.channels.vendor_http import VendorHttp
+from signoff.channels.vendor_http import VendorAnswer, VendorErrors, VendorHttp
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.formats.json_reader import NotJson, read_json
+
+_CODE_CHARS: Final = 80
 
 _STAMP, _SIGNATURE = "x-slack-request-timestamp", "x-slack-signature"
 _SECONDS: Final = 10.0
@@ -63,7 +64,7 @@ class Slack(Channel):
         self._options = SlackOptions.model_validate(context.options)
         if not (self._options.signing_secret or self._options.app_token):
             raise ConfigError("it needs a `signing_secret`, or an `app_token` for Socket Mode", field="signing_secret")
-        self._http = self.attach(VendorHttp(ERRORS))
+        self._http = self.attach(VendorHttp(_ERRORS))
         self._signature = HmacSignature(
             _SIGNATURE, (self._options.signing_secret.encode(),), "v0=", time_header=_STAMP, before="v0:{time}:"
         )
@@ -227,6 +228,22 @@ def _open_envelope(body: bytes) -> InboundBatch:
 
 def _user(address: str) -> str:
     return address.rpartition(":")[2]
+
+
+def _code(answer: VendorAnswer) -> str | None:
+    # Slack answers 200 to what it refuses, too; a response address answers `ok`, in words.
+    if not answer.succeeded or not answer.readable or answer.body.get("ok") is True:
+        return None
+    return str(answer.body.get("error") or "no_answer")[:_CODE_CHARS]
+
+
+_ERRORS: Final = VendorErrors(
+    "Slack",
+    _code,
+    pauses={"ratelimited": 1.0, "rate_limited": 1.0},
+    passing=frozenset(("internal_error", "fatal_error", "service_unavailable", "request_timeout")),
+    words=lambda answer: f"Slack says `{_code(answer)}`",
+)
 
 
 CHANNEL = Slack

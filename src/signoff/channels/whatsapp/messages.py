@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from signoff.channels.card_text import LEAST_CHARS, CardLimits, CardWords, card_words, link_only
 from signoff.channels.envelopes import ClosedCard, OutboundCard
-from signoff.channels.outbound.card_text import LEAST_CHARS, CardLimits, CardWords, card_words, link_only
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.contracts.decision import Assurance, Verdict
 from signoff.formats.visible_text import ELLIPSIS

@@ -2,7 +2,7 @@
 
 from tables import table
 
-from signoff.channels.mail.authentication.dmarc import may_not_sign, walked_names
+from signoff.channels.mail.authentication.authenticity import may_not_sign, walked_names
 from signoff.channels.mail.authentication.dns_names import txt_lookup_of
 
 ELSEWHERE = "the domain that signs is of another organisation"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
-from signoff.channels.inbound.answer_vocabulary import BAD_SIGNS, GOOD_SIGNS, NAMED_SIGNS, SMILES
+from signoff.channels.answer_text.answer_vocabulary import BAD_SIGNS, GOOD_SIGNS, NAMED_SIGNS, SMILES
 from signoff.contracts.ids import read_code
 
 HOLD: Final = "/hold"

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from signoff.channels.mail.quotes import END, MARK
+from signoff.channels.answer_text.quotes import END, MARK
 from signoff.texts.catalogue import language_codes, text
 
 ADDED: Final = re.compile(

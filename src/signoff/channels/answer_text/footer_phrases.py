@@ -8,7 +8,7 @@ A phrase that is missing costs one question back, since a block that was confirm
 from collections.abc import Mapping
 from typing import Final
 
-from signoff.channels.inbound.answer_tokens import fold
+from signoff.channels.answer_text.answer_tokens import fold
 
 
 def _words(text: str) -> frozenset[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from signoff.channels.inbound.answer_parser import (
+from signoff.channels.answer_text.answer_parser import (
     AnswerSender,
     ParsedAnswer,
     decision_words,
@@ -24,8 +24,9 @@ from signoff.channels.inbound.answer_parser import (
     read_lines,
     reserve_words,
 )
-from signoff.channels.inbound.answer_tokens import LINE_CHARS, fold
-from signoff.channels.mail.footer_phrases import (
+from signoff.channels.answer_text.answer_tokens import LINE_CHARS, fold
+from signoff.channels.answer_text.approval_remarks import MONEY_SIGNS
+from signoff.channels.answer_text.footer_phrases import (
     AGAINST,
     BANNERS,
     CLOSINGS,
@@ -42,10 +43,9 @@ from signoff.channels.mail.footer_phrases import (
     WARNING_WORDS,
     WARNINGS,
 )
-from signoff.channels.mail.phrases import MOBILE
-from signoff.channels.mail.quotes import is_rule
-from signoff.channels.mail.reserve_words import MONEY_SIGNS
-from signoff.channels.mail.sent_words import unsent_lines
+from signoff.channels.answer_text.phrases import MOBILE
+from signoff.channels.answer_text.quotes import is_rule
+from signoff.channels.answer_text.sent_words import unsent_lines
 from signoff.contracts.limits import FOOTER_LINES
 
 _NOTICE_CHARS: Final = 4_000

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from signoff.channels.mail.phrases import FROM, HEADERS, OPENERS, ORIGINAL, WROTE
+from signoff.channels.answer_text.phrases import FROM, HEADERS, OPENERS, ORIGINAL, WROTE
 
 MARK: Final = "##-"
 """How the line that says "reply above this line" begins, in every language; from there to `END` all is ours."""

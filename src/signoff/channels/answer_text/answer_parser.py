@@ -5,7 +5,7 @@ code and its effect repeated, and nothing else. One word more may be a condition
 where whoever guesses loses money. A no needs less: one clear no, and no yes beside it.
 
 Pure: it knows neither the store nor any channel. What a mail has besides its body is read by
-`channels/mail/footers.py`.
+`channels/answer_text/footers.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Literal
 
-from signoff.channels.inbound.answer_tokens import LINE_CHARS, AnswerToken, fold, tokens
-from signoff.channels.inbound.answer_vocabulary import (
+from signoff.channels.answer_text.answer_tokens import LINE_CHARS, AnswerToken, fold, tokens
+from signoff.channels.answer_text.answer_vocabulary import (
     ADDRESSED,
     ALIASES,
     APPROVE,
@@ -34,8 +34,7 @@ from signoff.channels.inbound.answer_vocabulary import (
     TOWARDS,
     YES,
 )
-from signoff.channels.inbound.approval_remarks import is_remark
-from signoff.channels.mail.reserve_words import RESERVE
+from signoff.channels.answer_text.approval_remarks import RESERVE, is_remark
 from signoff.contracts.decision import Verdict
 from signoff.contracts.limits import ANSWER_LINES
 
@@ -65,7 +64,7 @@ class ParsedAnswer:
     `comment` is what stands beside a denial, or the whole text where nothing was decided. `unread` is the first line
     that could be anything, where it alone stands in the way of a yes. `effects` are the codes of the requests whose
     effect was repeated. `footer` is what stood below a sign-off and was not known, or was known only because the code
-    was given: see `channels/mail/footers.py`.
+    was given: see `channels/answer_text/footers.py`.
     """
 
     verdict: Verdict | None
