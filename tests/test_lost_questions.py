@@ -15,7 +15,7 @@ from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.message import user_message
 from signoff.contracts.session_messages import LateResult
-from signoff.engine import turn_client
+from signoff.engine import workflow_runs
 from signoff.engine.turn_client import TurnClient
 from signoff.formats.replace import replace
 
@@ -23,7 +23,7 @@ from signoff.formats.replace import replace
 @pytest.fixture(autouse=True)
 def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves out the watch over the server: these clients are stand-ins without a service."""
-    monkeypatch.setattr(turn_client, "watch_server", lambda client: client)
+    monkeypatch.setattr(workflow_runs, "watch_server", lambda client: client)
 
 
 KEY = TurnKey("main", "s", "t")
@@ -41,7 +41,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("signoff.engine.turn_client.time", clock)
+    monkeypatch.setattr("signoff.engine.workflow_runs.time", clock)
     return clock
 
 

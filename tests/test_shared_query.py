@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from signoff.engine.shared_query import SharedQueries
+from signoff.engine.workflow_runs import SharedQueries
 
 
 class Run:

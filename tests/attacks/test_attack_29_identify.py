@@ -18,7 +18,7 @@ from signoff.contracts.activity_messages import Authority, GateTask, IdentifyTas
 from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart, Message, TextPart
-from signoff.engine.turn_client import execute_update
+from signoff.engine.workflow_runs import execute_update
 
 ONCE = RetryPolicy(maximum_attempts=1)
 

@@ -13,7 +13,7 @@ from signoff.contracts.activity_messages import RecordTask
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
-from signoff.engine.turn_client import execute_update
+from signoff.engine.workflow_runs import execute_update
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -5,7 +5,7 @@ from impostor import Impostor
 
 from signoff.contracts import names
 from signoff.contracts.receipt import Receipt
-from signoff.engine.turn_client import execute_update
+from signoff.engine.workflow_runs import execute_update
 
 
 async def test_a_mistyped_edit_approves_nothing(site: AttackSite, impostor: Impostor) -> None:

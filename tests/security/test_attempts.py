@@ -22,7 +22,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.engine.turn_client import execute_update
+from signoff.engine.workflow_runs import execute_update
 from signoff.formats.replace import replace
 from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.keys.signatures import PrivateKeys, Signer, new_key

@@ -49,7 +49,7 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.engine.turn_client import execute_update
+from signoff.engine.workflow_runs import execute_update
 from signoff.formats.replace import replace
 from signoff.keys.key_files import FileVerifier, create_key, read_private, retire_key
 from signoff.keys.signatures import PrivateKey, PrivateKeys, Signer, new_key

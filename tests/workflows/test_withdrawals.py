@@ -11,7 +11,7 @@ from turn_fixtures import GUEST, Ledger, catalog_of, no, pay_tool, running_turns
 from signoff.contracts import names
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
-from signoff.engine.turn_client import execute_update
+from signoff.engine.workflow_runs import execute_update
 from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import development_directory

@@ -22,7 +22,8 @@ from signoff.contracts.errors import ConfigError, Conflict, NotFound, ServerUnav
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnInput
-from signoff.engine.turn_client import TurnClient, take_start_error, unavailable
+from signoff.engine.turn_client import TurnClient
+from signoff.engine.workflow_runs import take_start_error, unavailable
 from signoff.formats.replace import replace
 from signoff.workflows import start_options
 from signoff.workflows.external_permit import use_refusal

@@ -1,23 +1,20 @@
 """Starts turns, reads their state and delivers decisions over Temporal; the gateway's client."""
 
 import asyncio
-import contextlib
 import hashlib
-import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Sequence
-from datetime import timedelta
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator
+from datetime import UTC, timedelta
+from typing import Any, Final
 
 from pydantic_core import PydanticSerializationError
+from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import (
     Client,
-    WithStartWorkflowOperation,
+    WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowHandle,
-    WorkflowQueryFailedError,
-    WorkflowQueryRejectedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
@@ -34,77 +31,49 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, nesting
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ConfigError, Conflict, NotFound, Refused, ServerUnavailable
-from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey, parse_approval_id
-from signoff.contracts.limits import INLINE_BYTES, MAX_NESTING, REQUEST_BODY_BYTES
-from signoff.contracts.message import Message, TextPart, user_message
-from signoff.contracts.person import Principal
+from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
+from signoff.contracts.limits import MAX_NESTING, REQUEST_BODY_BYTES
+from signoff.contracts.message import Message, TextPart
 from signoff.contracts.receipt import Receipt
-from signoff.contracts.session_messages import LateResult, MailboxMessage, SessionInput, SessionReceipt, SessionView
 from signoff.contracts.turn import CallView, ModelRetry, TurnInput, TurnResult, TurnView
-from signoff.engine.model_retry import read_model_retry
-from signoff.engine.shared_query import SharedQueries
-from signoff.engine.watched_service import watch_server
+from signoff.engine.session_client import SessionClient, with_nonce
+from signoff.engine.workflow_runs import (
+    ANOTHER,
+    NO_MORE_UPDATES,
+    PATIENCE,
+    UNREADABLE,
+    execute_update,
+    missing,
+    unavailable,
+)
 from signoff.formats.bounds import bounds_problem
+from signoff.formats.nearest_name import cut_text
 from signoff.formats.replace import replace
-from signoff.keys.signature_form import new_nonce, unsigned_principal
+from signoff.keys.signature_form import unsigned_principal
 from signoff.workflows import start_options
 
-PATIENCE: Final = timedelta(seconds=3)
-"""How long a worker may take before an answer goes as a Signal, or a question is given up."""
+_OURS: Final = ("ModelUnavailable", "StoreUnavailable")
+_ERROR_CHARS: Final = 200
+
 _WATCH_SECONDS = 0.7
-_LOOK_SECONDS = 1.0
-_LEAST_LOOK_SECONDS = 0.1
-_POLL_SECONDS = 1.0
-"""How long a worker that has just begun may take until its first poll reaches the server."""
-_SHOWN_CHARS = 200
-_LATE_HEX = 32
 _UPDATE_HEX = 20
 _INPUT_HEX = 16
-_BROUGHT_BYTES = INLINE_BYTES - 1_024
-_NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
-_NO_POLLER = "no poller seen"
-"""What a server may say at once, with `FAILED_PRECONDITION`, of a query for a task queue that nobody polled lately."""
-_STORED = "it is stored and taken in when a worker is back"
-_ANOTHER = "it could not be read: what runs under its id answers as another"
-_CUT_OFF = "[TMPRL1100]"
-"""What the SDK's core writes of a history that it cannot read."""
-_UNREADABLE = "it could not be read: what runs under its id answers what nobody can read"
-_UNSAYABLE = "it holds a number or text that JSON cannot carry; send it as a string"
 _UNDECIDED_KEPT = 1_000
 """Answers that a turn could not judge, of which it is known how often that was."""
-_Receipt = TypeVar("_Receipt", Receipt, SessionReceipt)
-_NO_MORE_UPDATES = (
-    RPCStatusCode.DEADLINE_EXCEEDED,
-    RPCStatusCode.CANCELLED,
-    # A server takes so many updates at once and so many a turn; whoever used them up must not silence the others.
-    RPCStatusCode.RESOURCE_EXHAUSTED,
-    RPCStatusCode.FAILED_PRECONDITION,
-)
 
 
-class TurnClient:
+class TurnClient(SessionClient):
     """Talks to turns and sessions over one Temporal client.
 
-    Keeps only running queries; safe to share within one event loop.
-
-    Holds the queries under way, and how often each of the latest answers could not be judged.
-
-    `patience` is how long workers may take to answer; the times told of below are the default's.
+    Also holds how often each of the latest answers could not be judged. The times below are those of the default
+    `patience`.
     """
 
     def __init__(
         self, client: Client, *, task_queue: str = names.DEFAULT_TASK_QUEUE, patience: timedelta = PATIENCE
     ) -> None:
-        self.temporal = watch_server(client)
-        self._task_queue = task_queue
-        self._patience = patience
-        self._queries = SharedQueries()
+        super().__init__(client, task_queue=task_queue, patience=patience)
         self._undecided: dict[str, int] = {}
-
-    @property
-    def task_queue(self) -> str:
-        """Returns the task queue of the workers."""
-        return self._task_queue
 
     async def start_turn(self, turn: TurnInput) -> TurnKey:
         """Starts a turn; when this returns the turn is in Temporal. The same input again is the same turn.
@@ -144,14 +113,14 @@ class TurnClient:
 
     def stamp_input(self, turn: TurnInput) -> tuple[TurnInput, str]:
         """Returns a turn's input with a nonce, and the digest by which the same input is known. Raises `Refused`."""
-        return replace(turn, principal=_with_nonce(turn.principal)), _input_digest(turn)
+        return replace(turn, principal=with_nonce(turn.principal)), _input_digest(turn)
 
     async def view(self, key: TurnKey) -> TurnView:
         """Returns a turn's present view. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
         view: TurnView = await self._query(key, names.STATE, TurnView)
         # Whoever stands in a turn's place may answer as another: what is known of that one would be told of this one.
         if (view.tenant, view.session, view.turn) != key:
-            raise ServerUnavailable(_ANOTHER)
+            raise ServerUnavailable(ANOTHER)
         if view.state != "running":
             return view
         return replace(view, model_retry=await self._model_retry(key))
@@ -165,7 +134,7 @@ class TurnClient:
             events = self._handle(key).fetch_history_events(page_size=1, rpc_timeout=self._patience)
             first = await anext(aiter(events))
         except RPCError as error:
-            raise _missing(error, key.workflow_id) from None
+            raise missing(error, key.workflow_id) from None
         given = first.workflow_execution_started_event_attributes.input.payloads
         try:
             [turn] = await self.temporal.data_converter.decode(given, [TurnInput])
@@ -189,11 +158,11 @@ class TurnClient:
             turn = await self.input_of(key)
             result = await handle.result()
         except RPCError as error:
-            raise _missing(error, key.workflow_id) from None
+            raise missing(error, key.workflow_id) from None
         except (ValueError, TypeError, RuntimeError):
-            raise ServerUnavailable(_UNREADABLE) from None
+            raise ServerUnavailable(UNREADABLE) from None
         if turn is None or not isinstance(result, TurnResult):
-            raise ServerUnavailable(_UNREADABLE)
+            raise ServerUnavailable(UNREADABLE)
         calls = tuple(CallView(call=each.call, tool=each.tool, state=each.code, outcome=each) for each in result.calls)
         words = tuple(TextPart(text=part.content) for part in result.parts)
         answer = (Message(role="assistant", parts=words),) if words else ()
@@ -224,7 +193,7 @@ class TurnClient:
             text = cause.message if isinstance(cause, ApplicationError) else f"the turn ended: {cause}"
             raise ConfigError(text) from None
         except RPCError as error:
-            raise _missing(error, key.workflow_id) from None
+            raise missing(error, key.workflow_id) from None
         return result
 
     async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
@@ -282,7 +251,7 @@ class TurnClient:
         except WorkflowUpdateFailedError as error:
             return await self._untaken_receipt(handle, body, decision, error)
         except RPCError as error:
-            if error.status in _NO_MORE_UPDATES:
+            if error.status in NO_MORE_UPDATES:
                 return await self._as_signal(handle, body, decision)
             return await self._after_the_end(handle, decision.approval_id, error)
 
@@ -341,137 +310,12 @@ class TurnClient:
                 del self._undecided[next(iter(self._undecided))]
         return receipt
 
-    async def _await_update(self, sent: Awaitable[_Receipt]) -> _Receipt:
-        """Returns the receipt of an Update; raises the SDK's timeout where it takes longer than `patience`.
-
-        `rpc_timeout` bounds a request: of an Update that a worker accepted and did not complete, as it was lost, the
-        SDK would ask for ever.
-        """
-        try:
-            async with asyncio.timeout(self._patience.total_seconds()):
-                return await sent
-        except TimeoutError:
-            raise WorkflowUpdateRPCTimeoutOrCancelledError from None
-
-    async def say(self, key: SessionKey, message: MailboxMessage, *, actor: str = "") -> SessionReceipt:
-        """Sends a message to a session; starts the session if there is none, and makes it talk to `actor`.
-
-        Sent as an Update; when no worker takes it in 3 s, the same message goes as a Signal (receipt `pending`). Raises
-        `ServerUnavailable` when the Temporal server itself does not answer.
-        """
-        # Looked at before it is sent: a worker drops a Signal that it cannot read, with a line in its log.
-        message = replace(message, principals=tuple(map(_with_nonce, message.principals)))
-        body = _plain(message)
-        if body is None:
-            return _unsayable(_UNSAYABLE)
-        try:
-            receipt = await self._await_update(self._start_with(key, message, body, actor))
-        except WorkflowUpdateRPCTimeoutOrCancelledError:
-            return await self._send_message(key, message, body, actor)
-        except WorkflowUpdateFailedError as error:
-            if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
-                return _unsayable(error.cause.message)
-            return await self._send_message(key, message, body, actor)
-        except RPCError as error:
-            if error.status not in (*_NO_MORE_UPDATES, RPCStatusCode.ABORTED, RPCStatusCode.NOT_FOUND):
-                raise unavailable(error) from None
-            return await self._send_message(key, message, body, actor)
-        return receipt
-
-    async def _start_with(
-        self, key: SessionKey, message: MailboxMessage, body: dict[str, Any], actor: str
-    ) -> SessionReceipt:
-        # In one request with the message: a caller that dies between two would leave an empty session behind.
-        start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
-            names.SESSION,
-            _first(key, message.actor or actor),
-            **self._session_options(key, message),
-        )
-        try:
-            receipt: SessionReceipt = await self.temporal.execute_update_with_start_workflow(
-                names.SAY,
-                body,
-                start_workflow_operation=start,
-                result_type=SessionReceipt,
-                rpc_timeout=self._patience,
-            )
-        except Exception:
-            await take_start_error(start)
-            raise
-        return receipt
-
-    async def inject(self, key: SessionKey, injection: LateResult) -> SessionReceipt:
-        """Delivers a late result to a turn of a session, or to the turn that goes on in its place.
-
-        Raises `NotFound` for a session that does not exist, `ServerUnavailable`.
-        """
-        body = _plain(injection)
-        if body is None:
-            return _unsayable(_UNSAYABLE)
-        handle = self._handle(key)
-        try:
-            sent = execute_update(handle, names.INJECT, body, result_type=SessionReceipt, rpc_timeout=self._patience)
-            receipt: SessionReceipt = await self._await_update(sent)
-        except WorkflowUpdateFailedError as error:
-            if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
-                return _unsayable(error.cause.message)
-        except WorkflowUpdateRPCTimeoutOrCancelledError:
-            pass
-        except RPCError as error:
-            if error.status not in _NO_MORE_UPDATES:
-                raise _missing(error, key.workflow_id) from None
-        else:
-            return receipt
-        # The Update may still apply; the shared id makes the second one a duplicate.
-        try:
-            await handle.signal(names.INJECT, body, rpc_timeout=self._patience)
-        except RPCError as error:
-            raise _missing(error, key.workflow_id) from None
-        return SessionReceipt(status="pending", message=_STORED)
-
-    async def deliver_result(self, event_id: str, text: str) -> SessionReceipt:
-        """Delivers the result of work that a handler handed off under `event_id` (`ToolContext.hand_off`), once.
-
-        It reaches the turn that handed it off, or the one that goes on in its place, as a message that names the id.
-        Raises `NotFound` for an id that names nothing, and for a turn without a session; `ServerUnavailable`.
-        """
-        named = parse_approval_id(event_id)
-        if named is None:
-            raise NotFound(f"`{event_id[:_SHOWN_CHARS]}` is not the id of an event, `<tenant>.<session>.<turn>.<call>`")
-        # A session runs no activity that could store it, so it lies inline; some room is for the words around it.
-        if len(text.encode("utf-8", "replace")) > _BROUGHT_BYTES:
-            return _unsayable(f"it is over {_BROUGHT_BYTES} bytes; keep it elsewhere and say where it lies")
-        turn = named.turn
-        # From the event alone, so that it is brought once, whoever brings it; the event's id is too long for an id.
-        late = f"late-{hashlib.sha256(event_id.encode()).hexdigest()[:_LATE_HEX]}"
-        message = user_message(f"Result of `{event_id}`: {text}")
-        return await self.inject(
-            SessionKey(turn.tenant, turn.session), LateResult(id=late, turn=turn.turn, message=message)
-        )
-
-    async def session(self, key: SessionKey) -> SessionView:
-        """Returns a session's present view. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
-        view: SessionView = await self._query(key, names.STATE, SessionView)
-        if (view.tenant, view.session) != key:
-            raise ServerUnavailable(_ANOTHER)
-        return view
-
-    async def has_session(self, key: SessionKey) -> bool:
-        """Returns whether a session exists; needs no worker. Raises `ServerUnavailable`."""
-        try:
-            await self._handle(key).describe(rpc_timeout=self._patience)
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                return False
-            raise unavailable(error) from None
-        return True
-
     async def require_input(self, key: TurnKey, digest: str) -> None:
         """Raises `Conflict` where a turn was begun with another input, `NotFound` where there is none."""
         try:
             described = await self._handle(key).describe()
         except RPCError as error:
-            raise _missing(error, key.workflow_id) from None
+            raise missing(error, key.workflow_id) from None
         # The memo, as it can be read of a turn that has closed and with no worker there.
         memo = await described.memo()
         if memo.get(names.MEMO_INPUT_DIGEST) != digest:
@@ -482,68 +326,13 @@ class TurnClient:
         try:
             await self._handle(key).cancel()
         except RPCError as error:
-            raise _missing(error, key.workflow_id) from None
-
-    async def _send_message(
-        self, key: SessionKey, message: MailboxMessage, body: dict[str, Any], actor: str
-    ) -> SessionReceipt:
-        # The Update that timed out may still apply; the shared id makes the second one a duplicate.
-        try:
-            await self.temporal.start_workflow(
-                names.SESSION,
-                _first(key, message.actor or actor),
-                **self._session_options(key, message),
-                # The server keeps a Signal though no worker runs, which it does with no Update.
-                start_signal=names.SAY,
-                start_signal_args=[body],
-                rpc_timeout=self._patience,
-            )
-        except RPCError as error:
-            raise unavailable(error) from None
-        return SessionReceipt(status="pending", turn=message.id, message=_STORED)
-
-    def _session_options(self, key: SessionKey, message: MailboxMessage) -> dict[str, Any]:
-        return {
-            "id": key.workflow_id,
-            "task_queue": self._task_queue,
-            "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
-            "memo": start_options.session_memo(message),
-            "search_attributes": start_options.session_attributes(key.tenant),
-            "priority": start_options.priority(key.tenant),
-        }
-
-    def _handle(self, key: TurnKey | SessionKey, result_type: type[Any] | None = None) -> WorkflowHandle[Any, Any]:
-        return self.temporal.get_workflow_handle(key.workflow_id, result_type=result_type)
-
-    async def _query(self, key: TurnKey | SessionKey, query: str, result_type: Any) -> Any:
-        try:
-            found = await self._run_query(self._handle(key), query, result_type=result_type)
-        except RPCError as error:
-            raise _missing(error, key.workflow_id) from None
-        except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
-            raise ServerUnavailable(f"it could not be read: {error}") from None
-        # What answers may be anybody's workflow: of an answer that is none, not even the kind of error is known.
-        except Exception:
-            raise ServerUnavailable(_UNREADABLE) from None
-        # Nothing at all is read as whatever was expected.
-        if found is None:
-            raise ServerUnavailable(_UNREADABLE)
-        return found
-
-    async def _run_query(self, handle: WorkflowHandle[Any, Any], query: str, *about: str, result_type: Any) -> Any:
-        """Returns the answer to a query that begins now or later, and ends within `patience`."""
-        late = time.monotonic() + self._patience.total_seconds()
-
-        async def ask() -> Any:
-            return await _asked_until(late, handle, query, about, result_type)
-
-        return await self._queries.ask(" ".join((handle.id, query, *about)), ask)
+            raise missing(error, key.workflow_id) from None
 
     async def _model_retry(self, key: TurnKey) -> ModelRetry | None:
         try:
-            return await read_model_retry(await self._handle(key).describe(rpc_timeout=self._patience))
+            return await _read_model_retry(await self._handle(key).describe(rpc_timeout=self._patience))
         except RPCError as error:
-            raise _missing(error, key.workflow_id) from None
+            raise missing(error, key.workflow_id) from None
 
     async def _as_signal(self, handle: WorkflowHandle[Any, Any], body: dict[str, Any], decision: Decision) -> Receipt:
         # The Update that timed out may still apply; the shared delivery id makes the second one a duplicate.
@@ -593,7 +382,7 @@ class TurnClient:
             # No worker answers, but the server alone knows whether the turn has closed: then nothing changes any more.
             described = await handle.describe()
         except RPCError as error:
-            raise _missing(error, handle.id) from None
+            raise missing(error, handle.id) from None
         if described.status == WorkflowExecutionStatus.RUNNING:
             return _unheard_receipt(approval_id)
         return Receipt(
@@ -603,71 +392,6 @@ class TurnClient:
             decided_at=described.close_time,
             message="the turn has ended; who decided can be read when a worker is back",
         )
-
-
-async def take_start_error(start: WithStartWorkflowOperation[Any, Any]) -> None:
-    """Takes the error, if any, out of the start of an Update that failed: else asyncio writes into the log that nobody
-    did.
-    """
-    with contextlib.suppress(WorkflowAlreadyStartedError, RPCError, asyncio.CancelledError, TimeoutError):
-        # It is there already, or never comes.
-        async with asyncio.timeout(0):
-            await start.workflow_handle()
-
-
-async def execute_update(handle: WorkflowHandle[Any, Any], update: str, body: Any, **options: Any) -> Any:
-    """Executes an Update; once more where its workflow task failed, with which a server forgets it.
-
-    Raises what the SDK does.
-    """
-    try:
-        return await handle.execute_update(update, body, **options)
-    except RPCError as error:
-        # A turn that has had as many Updates as it may answers so as well, and again.
-        if error.status != RPCStatusCode.FAILED_PRECONDITION:
-            raise
-    return await handle.execute_update(update, body, **options)
-
-
-async def _asked_until(
-    late: float, handle: WorkflowHandle[Any, Any], query: str, about: Sequence[str], result_type: Any
-) -> Any:
-    """Queries a turn until `late`; repeats the query meanwhile, because a worker may lose one of a turn that just
-    ends, and one that has just begun is not known to poll yet.
-    """
-    patience = _LOOK_SECONDS
-    polled = min(late, time.monotonic() + _POLL_SECONDS)
-    while True:
-        # One that had to wait for another may have nothing left of its time; it looks once all the same.
-        left = max(late - time.monotonic(), _LEAST_LOOK_SECONDS)
-        try:
-            return await handle.query(
-                query, args=about, result_type=result_type, rpc_timeout=timedelta(seconds=min(left, patience))
-            )
-        except RPCError as error:
-            if _is_unpolled(error) and time.monotonic() < polled:
-                await asyncio.sleep(_LEAST_LOOK_SECONDS)
-                continue
-            # A busy machine tells of a time that ran out long after it did: nothing may be left of the patience.
-            if error.status not in _NO_ANSWER or late - time.monotonic() < _LEAST_LOOK_SECONDS:
-                raise
-            patience *= 2
-        except WorkflowQueryFailedError as error:
-            # The SDK's core reads a history that ends in the middle of a task wrong, and the next time right.
-            if _CUT_OFF not in str(error) or late - time.monotonic() < _LEAST_LOOK_SECONDS:
-                raise
-            await asyncio.sleep(_LEAST_LOOK_SECONDS)
-
-
-def _first(key: SessionKey, actor: str) -> SessionInput:
-    return SessionInput(engine=names.ENGINE, tenant_id=key.tenant, session_id=key.session, actor=actor)
-
-
-def _with_nonce(principal: Principal) -> Principal:
-    """Adds a nonce to `principal` where the gateway has not: an unsigned principal may be changed here."""
-    if principal.nonce or principal.signature or principal.key_id:
-        return principal
-    return replace(principal, nonce=new_nonce())
 
 
 def _input_digest(turn: TurnInput) -> str:
@@ -696,36 +420,22 @@ def _unheard_receipt(approval_id: str) -> Receipt:
     return Receipt(status="refused", code="unavailable", approval_id=approval_id, message="no worker answered")
 
 
-def _plain(item: MailboxMessage | LateResult) -> dict[str, Any] | None:
-    """Converts `item` to the JSON that is sent, or None where JSON cannot carry it."""
-    try:
-        body = item.model_dump(mode="json")
-        canonical_json(body)
-    except (NotCanonical, PydanticSerializationError, UnicodeEncodeError):
-        return None
-    return body
+async def _read_model_retry(described: WorkflowExecutionDescription) -> ModelRetry | None:
+    """Reads from a workflow's description whether its model is asked again; None at a first try.
 
-
-def _unsayable(message: str) -> SessionReceipt:
-    return SessionReceipt(status="refused", code="malformed", message=message)
-
-
-def _missing(error: RPCError, workflow_id: str) -> NotFound | ServerUnavailable:
-    if error.status == RPCStatusCode.NOT_FOUND:
-        return NotFound(f"there is no {workflow_id.partition('/')[0]} `{workflow_id}`")
-    return unavailable(error)
-
-
-def _is_unpolled(error: RPCError) -> bool:
-    return error.status == RPCStatusCode.FAILED_PRECONDITION and _NO_POLLER in error.message
-
-
-def unavailable(error: RPCError) -> ServerUnavailable:
-    """Makes our error of one of the server's."""
-    if error.status in _NO_ANSWER or _is_unpolled(error):
-        return ServerUnavailable("no worker answered in time; is one running on this task queue?")
-    if error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message.lower():
-        return ServerUnavailable("the server lacks Signoff's search attributes; run `signoff doctor` to create them")
-    # Such as for a turn whose task fails, of which no worker can be asked: the server did answer.
-    words = "refused this for now" if error.status == RPCStatusCode.FAILED_PRECONDITION else "did not answer"
-    return ServerUnavailable(f"the Temporal server {words}: {error.message.partition(chr(10))[0]}")
+    Only words that Signoff's own model activity fails with are repeated: what else stands in a failure is Temporal's.
+    """
+    for pending in described.raw_description.pending_activities:
+        if pending.activity_type.name != names.MODEL or pending.attempt < 2:
+            continue
+        # The SDK leaves it as the server has it: its words may be encrypted.
+        error = await described.data_converter.decode_failure(pending.last_failure)
+        words = error.message if isinstance(error, ApplicationError) and error.type in _OURS else ""
+        waits = pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
+        at = pending.next_attempt_schedule_time if waits and pending.HasField("next_attempt_schedule_time") else None
+        return ModelRetry(
+            attempt=pending.attempt,
+            error=cut_text(words, _ERROR_CHARS) or "the worker that asked it was lost",
+            next_at=None if at is None else at.ToDatetime(UTC),
+        )
+    return None

@@ -1,0 +1,213 @@
+"""Sends messages and late results to sessions, and reads their state."""
+
+import hashlib
+from typing import Any
+
+from pydantic_core import PydanticSerializationError
+from temporalio.client import (
+    WithStartWorkflowOperation,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import (
+    WorkflowIDConflictPolicy,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from signoff.contracts import names
+from signoff.contracts.canonical_json import NotCanonical, canonical_json
+from signoff.contracts.errors import NotFound, ServerUnavailable
+from signoff.contracts.ids import SessionKey, parse_approval_id
+from signoff.contracts.limits import INLINE_BYTES
+from signoff.contracts.message import user_message
+from signoff.contracts.person import Principal
+from signoff.contracts.session_messages import LateResult, MailboxMessage, SessionInput, SessionReceipt, SessionView
+from signoff.engine.workflow_runs import (
+    ANOTHER,
+    NO_MORE_UPDATES,
+    RunClient,
+    execute_update,
+    missing,
+    take_start_error,
+    unavailable,
+)
+from signoff.formats.replace import replace
+from signoff.keys.signature_form import new_nonce
+from signoff.workflows import start_options
+
+_SHOWN_CHARS = 200
+_LATE_HEX = 32
+_BROUGHT_BYTES = INLINE_BYTES - 1_024
+_STORED = "it is stored and taken in when a worker is back"
+_UNSAYABLE = "it holds a number or text that JSON cannot carry; send it as a string"
+
+
+class SessionClient(RunClient):
+    """Talks to sessions. The times below are those of the default `patience`."""
+
+    async def say(self, key: SessionKey, message: MailboxMessage, *, actor: str = "") -> SessionReceipt:
+        """Sends a message to a session; starts the session if there is none, and makes it talk to `actor`.
+
+        Sent as an Update; when no worker takes it in 3 s, the same message goes as a Signal (receipt `pending`). Raises
+        `ServerUnavailable` when the Temporal server itself does not answer.
+        """
+        # Looked at before it is sent: a worker drops a Signal that it cannot read, with a line in its log.
+        message = replace(message, principals=tuple(map(with_nonce, message.principals)))
+        body = _plain(message)
+        if body is None:
+            return _unsayable(_UNSAYABLE)
+        try:
+            receipt = await self._await_update(self._start_with(key, message, body, actor))
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            return await self._send_message(key, message, body, actor)
+        except WorkflowUpdateFailedError as error:
+            if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
+                return _unsayable(error.cause.message)
+            return await self._send_message(key, message, body, actor)
+        except RPCError as error:
+            if error.status not in (*NO_MORE_UPDATES, RPCStatusCode.ABORTED, RPCStatusCode.NOT_FOUND):
+                raise unavailable(error) from None
+            return await self._send_message(key, message, body, actor)
+        return receipt
+
+    async def _start_with(
+        self, key: SessionKey, message: MailboxMessage, body: dict[str, Any], actor: str
+    ) -> SessionReceipt:
+        # In one request with the message: a caller that dies between two would leave an empty session behind.
+        start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+            names.SESSION,
+            _first(key, message.actor or actor),
+            **self._session_options(key, message),
+        )
+        try:
+            receipt: SessionReceipt = await self.temporal.execute_update_with_start_workflow(
+                names.SAY,
+                body,
+                start_workflow_operation=start,
+                result_type=SessionReceipt,
+                rpc_timeout=self._patience,
+            )
+        except Exception:
+            await take_start_error(start)
+            raise
+        return receipt
+
+    async def inject(self, key: SessionKey, injection: LateResult) -> SessionReceipt:
+        """Delivers a late result to a turn of a session, or to the turn that goes on in its place.
+
+        Raises `NotFound` for a session that does not exist, `ServerUnavailable`.
+        """
+        body = _plain(injection)
+        if body is None:
+            return _unsayable(_UNSAYABLE)
+        handle = self._handle(key)
+        try:
+            sent = execute_update(handle, names.INJECT, body, result_type=SessionReceipt, rpc_timeout=self._patience)
+            receipt: SessionReceipt = await self._await_update(sent)
+        except WorkflowUpdateFailedError as error:
+            if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
+                return _unsayable(error.cause.message)
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            pass
+        except RPCError as error:
+            if error.status not in NO_MORE_UPDATES:
+                raise missing(error, key.workflow_id) from None
+        else:
+            return receipt
+        # The Update may still apply; the shared id makes the second one a duplicate.
+        try:
+            await handle.signal(names.INJECT, body, rpc_timeout=self._patience)
+        except RPCError as error:
+            raise missing(error, key.workflow_id) from None
+        return SessionReceipt(status="pending", message=_STORED)
+
+    async def deliver_result(self, event_id: str, text: str) -> SessionReceipt:
+        """Delivers the result of work that a handler handed off under `event_id` (`ToolContext.hand_off`), once.
+
+        It reaches the turn that handed it off, or the one that goes on in its place, as a message that names the id.
+        Raises `NotFound` for an id that names nothing, and for a turn without a session; `ServerUnavailable`.
+        """
+        named = parse_approval_id(event_id)
+        if named is None:
+            raise NotFound(f"`{event_id[:_SHOWN_CHARS]}` is not the id of an event, `<tenant>.<session>.<turn>.<call>`")
+        # A session runs no activity that could store it, so it lies inline; some room is for the words around it.
+        if len(text.encode("utf-8", "replace")) > _BROUGHT_BYTES:
+            return _unsayable(f"it is over {_BROUGHT_BYTES} bytes; keep it elsewhere and say where it lies")
+        turn = named.turn
+        # From the event alone, so that it is brought once, whoever brings it; the event's id is too long for an id.
+        late = f"late-{hashlib.sha256(event_id.encode()).hexdigest()[:_LATE_HEX]}"
+        message = user_message(f"Result of `{event_id}`: {text}")
+        return await self.inject(
+            SessionKey(turn.tenant, turn.session), LateResult(id=late, turn=turn.turn, message=message)
+        )
+
+    async def session(self, key: SessionKey) -> SessionView:
+        """Returns a session's present view. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
+        view: SessionView = await self._query(key, names.STATE, SessionView)
+        if (view.tenant, view.session) != key:
+            raise ServerUnavailable(ANOTHER)
+        return view
+
+    async def has_session(self, key: SessionKey) -> bool:
+        """Returns whether a session exists; needs no worker. Raises `ServerUnavailable`."""
+        try:
+            await self._handle(key).describe(rpc_timeout=self._patience)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise unavailable(error) from None
+        return True
+
+    async def _send_message(
+        self, key: SessionKey, message: MailboxMessage, body: dict[str, Any], actor: str
+    ) -> SessionReceipt:
+        # The Update that timed out may still apply; the shared id makes the second one a duplicate.
+        try:
+            await self.temporal.start_workflow(
+                names.SESSION,
+                _first(key, message.actor or actor),
+                **self._session_options(key, message),
+                # The server keeps a Signal though no worker runs, which it does with no Update.
+                start_signal=names.SAY,
+                start_signal_args=[body],
+                rpc_timeout=self._patience,
+            )
+        except RPCError as error:
+            raise unavailable(error) from None
+        return SessionReceipt(status="pending", turn=message.id, message=_STORED)
+
+    def _session_options(self, key: SessionKey, message: MailboxMessage) -> dict[str, Any]:
+        return {
+            "id": key.workflow_id,
+            "task_queue": self._task_queue,
+            "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
+            "memo": start_options.session_memo(message),
+            "search_attributes": start_options.session_attributes(key.tenant),
+            "priority": start_options.priority(key.tenant),
+        }
+
+
+def _first(key: SessionKey, actor: str) -> SessionInput:
+    return SessionInput(engine=names.ENGINE, tenant_id=key.tenant, session_id=key.session, actor=actor)
+
+
+def with_nonce(principal: Principal) -> Principal:
+    """Adds a nonce to `principal` where the gateway has not: an unsigned principal may be changed here."""
+    if principal.nonce or principal.signature or principal.key_id:
+        return principal
+    return replace(principal, nonce=new_nonce())
+
+
+def _plain(item: MailboxMessage | LateResult) -> dict[str, Any] | None:
+    """Converts `item` to the JSON that is sent, or None where JSON cannot carry it."""
+    try:
+        body = item.model_dump(mode="json")
+        canonical_json(body)
+    except (NotCanonical, PydanticSerializationError, UnicodeEncodeError):
+        return None
+    return body
+
+
+def _unsayable(message: str) -> SessionReceipt:
+    return SessionReceipt(status="refused", code="malformed", message=message)
