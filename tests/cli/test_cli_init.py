@@ -13,7 +13,7 @@ import pytest
 from cli_kit import Cli, assert_one_sentence
 from documents import ROOT, blocks, shell_lines
 
-from signoff.cli.local.project_files import EXAMPLE_SIGNATURE, FILES
+from signoff.cli.local.init import EXAMPLE_SIGNATURE, FILES
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.message import user_message
 from signoff.temporal.embedded_server import free_port

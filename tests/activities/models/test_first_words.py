@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from signoff.activities.models.first_words import ask_command
-from signoff.cli.local.project_files import FILES
+from signoff.cli.local.init import FILES
 from signoff.registry.manifest.loader import load_manifest
 
 EXTERNAL = """
