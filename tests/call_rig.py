@@ -20,8 +20,8 @@ from turn_fixtures import Ledger, catalog_of, pay_tool
 from signoff.audit.log import AuditLog
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.gateway.app import build_app
+from signoff.gateway.audit_writer import AttemptRecords
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.refused_attempts import AttemptRecords
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.catalog import Catalog

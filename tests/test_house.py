@@ -31,7 +31,7 @@ REGISTRY_HOSTS = ("pypi" + ".org", "python" + "hosted.org", "registry.npm" + "js
 MODULES_IN_A_DIRECTORY = 25
 OWN_JSON = {
     "plugins/aap/approval_request.py": "the gateway wrote it into the store",
-    "gateway/codec/payload_masks.py": "a payload of a history, which is shown and not acted on",
+    "gateway/codec/routes.py": "a payload of a history, which is shown and not acted on",
     "gateway/pages/turn_view.py": "the record's own facts",
     "gateway/signed_state.py": "sealed by the gateway",
 }

@@ -1,7 +1,7 @@
 """Attack 9: bodies that never end, and heads that never do, each of which held memory and a connection for ever.
 
 Seen to fail without the mend: with `BODY_GRACE_SECONDS` and `BODY_SECONDS` of an hour, and with uvicorn's own
-connection in place of `gateway/transport/connection_limit.py`; both were then waited for until the test gave up.
+connection in place of `gateway/transport/server.py`; both were then waited for until the test gave up.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Attack 17: whoever has a token tries in vain to answer somebody else's request, again and again, into its record.
 
 Seen before the mend: each of 100 tries was a row in the record of a turn of somebody else. Seen to fail without it:
-with `AttemptRecords.note` in `gateway/refused_attempts.py` writing down every one.
+with `AttemptRecords.note` in `gateway/audit_writer.py` writing down every one.
 """
 
 from typing import Any

@@ -7,7 +7,7 @@ import pytest
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import AuditLog
-from signoff.gateway.checkpoint_task import keep_checkpoints
+from signoff.gateway.runtime import keep_checkpoints
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.store.store import Store
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from signoff.gateway.recent_items import KEPT, MOST, RecentItems
+from signoff.gateway.deps import KEPT, MOST, RecentItems
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.ids import parse_approval_id
 from signoff.gateway.app import build_app
-from signoff.gateway.refused_attempts import AttemptRecords
+from signoff.gateway.audit_writer import AttemptRecords
 
 
 @pytest.fixture(name="gateway")

@@ -24,7 +24,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.engine.workflow_runs import execute_update
 from signoff.formats.replace import replace
-from signoff.gateway.refused_attempts import AttemptRecords
+from signoff.gateway.audit_writer import AttemptRecords
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.testing.questions import answer as store_answer
 

@@ -24,7 +24,7 @@ from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.gateway.approvals.decisions import decide
-from signoff.gateway.refused_attempts import AttemptRecords
+from signoff.gateway.audit_writer import AttemptRecords
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import open_store
 from signoff.testing.builders import a_person

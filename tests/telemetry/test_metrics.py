@@ -26,7 +26,7 @@ from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.contracts.ids import TurnKey
 from signoff.engine.metrics_endpoint import READ_SECONDS, MetricsEndpoint, StoreGauges, gauges_from_backlog
 from signoff.engine.worker_watch import WorkerWatch
-from signoff.gateway.events.turn_end_recorder import TurnEndRecorder
+from signoff.gateway.events.event_task import TurnEndRecorder
 from signoff.registry import extras
 from signoff.settings import Settings
 from signoff.store.gauges.backlog_reader import Backlog, RequestBacklog

@@ -1,10 +1,12 @@
 """Holds what every part of the gateway is given."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
@@ -22,13 +24,11 @@ from signoff.gateway.act_spans import ActSpans
 from signoff.gateway.approvals.decision_writer import DecisionWriter
 from signoff.gateway.approvals.open_requests import add_requests_to_turn
 from signoff.gateway.approvals.turn_proof import proved_view
+from signoff.gateway.audit_writer import AttemptRecords
 from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.look_interval import LookInterval
-from signoff.gateway.list_reads import ListReads
-from signoff.gateway.recent_items import RecentItems
-from signoff.gateway.refused_attempts import AttemptRecords
+from signoff.gateway.load_limits import ListReads, StartLimit
 from signoff.gateway.signed_start import SignedStart, signed_start_of
-from signoff.gateway.start_limit import StartLimit
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Signer, Verifier
 from signoff.people.directory import Directory
@@ -41,6 +41,31 @@ from signoff.store.tickets import Ticket
 
 if TYPE_CHECKING:
     from signoff.telemetry.span_sender import SpanSender
+
+KEPT: Final = timedelta(seconds=60)
+MOST: Final = 2_000
+_V = TypeVar("_V")
+
+
+class RecentItems(Generic[_V]):
+    """Keeps the latest items by name; for what does not change under its name while it is kept."""
+
+    def __init__(self) -> None:
+        self._items: OrderedDict[str, tuple[datetime, _V]] = OrderedDict()
+
+    def keep(self, name: str, item: _V, now: datetime) -> None:
+        """Keeps an item from now on, in place of an earlier one of its name."""
+        self._items[name] = (now, item)
+        self._items.move_to_end(name)
+        if len(self._items) > MOST:
+            self._items.popitem(last=False)
+
+    def find(self, name: str, now: datetime) -> _V | None:
+        """Returns the item of a name, None where none was kept lately."""
+        kept = self._items.get(name)
+        if kept is None or not timedelta() <= now - kept[0] < KEPT:
+            return None
+        return kept[1]
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,12 @@
 followed.
 """
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.config_snapshots import follow_people
@@ -13,9 +16,9 @@ from signoff.channels.base import Channel
 from signoff.channels.channel_loader import open_channels
 from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.clock import system_clock
+from signoff.contracts.errors import StoreUnavailable
 from signoff.engine.credential_check import check_store_role
 from signoff.gateway.auth.oidc import check_secret
-from signoff.gateway.checkpoint_task import keep_checkpoints
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.events.event_sender import send_events
 from signoff.gateway.events.event_task import keep_events, record_progress
@@ -27,6 +30,9 @@ from signoff.plugins.loader import Plugins
 from signoff.settings import Settings, login_roles, require_ready
 from signoff.store.store import Store
 from signoff.store.tokens import Tokens
+
+_CHECKPOINT_SECONDS: Final = 60.0
+"""How long a record may wait until a checkpoint covers it, while a gateway runs."""
 
 _log = logging.getLogger(__name__)
 
@@ -111,3 +117,37 @@ async def _has_tokens(people: Directory, store: Store) -> bool:
             if token.revoked_at is None and now < token.expires_at:
                 return True
     return False
+
+
+@asynccontextmanager
+async def keep_checkpoints(
+    store: Store, signer: Signer | None, *, every: float = _CHECKPOINT_SECONDS
+) -> AsyncIterator[None]:
+    """Signs a checkpoint each `every` seconds in which something was recorded, and one at the end of the block.
+
+    None is written without a signer. A store that is away is tried again, and never ends the block.
+    """
+    if signer is None:
+        yield
+        return
+    keeping = asyncio.create_task(_keep(store, signer, every))
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await keeping
+        await _take(store, signer)
+
+
+async def _keep(store: Store, signer: Signer, every: float) -> None:
+    while True:
+        await asyncio.sleep(every)
+        await _take(store, signer)
+
+
+async def _take(store: Store, signer: Signer) -> None:
+    try:
+        await Checkpoints(store).take(signer)
+    except StoreUnavailable as error:
+        _log.warning("no checkpoint of the record was written: %s", error.message)

@@ -18,8 +18,7 @@ from webhook_receiver import KEY, Receiver, running_receiver
 
 from signoff.audit.events import EVENT_TYPES
 from signoff.gateway.app import build_app
-from signoff.gateway.events.callback_target import SETTLING
-from signoff.gateway.events.event_sender import RETRY_SECONDS, EventSender, subscriptions_of
+from signoff.gateway.events.event_sender import RETRY_SECONDS, SETTLING, EventSender, subscriptions_of
 from signoff.registry.manifest.callbacks import Callbacks
 from signoff.store.tables import EVENT_DELIVERIES
 

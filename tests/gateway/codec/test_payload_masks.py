@@ -8,7 +8,7 @@ from tables import table
 from temporalio.api.common.v1 import Payload
 from turn_fixtures import Ledger
 
-from signoff.gateway.codec.payload_masks import mask_payloads
+from signoff.gateway.codec.routes import mask_payloads
 
 CATALOG = rig_catalog(Ledger())
 LOGIN = {"site": "https://example.com", "password": PASSWORD}

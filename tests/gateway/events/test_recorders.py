@@ -19,10 +19,14 @@ from signoff.audit.timeline import timeline
 from signoff.contracts.audit import CloudEvent
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import ApprovalKey, TurnKey
-from signoff.gateway.events import deadline_recorder, turn_end_recorder
-from signoff.gateway.events.deadline_recorder import DeadlineRecorder
-from signoff.gateway.events.event_task import record_progress
-from signoff.gateway.events.turn_end_recorder import TurnEndRecorder
+from signoff.gateway.events.event_task import (
+    DEADLINES,
+    GRACE,
+    LONG_END_OVERLAP,
+    DeadlineRecorder,
+    TurnEndRecorder,
+    record_progress,
+)
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog
 from signoff.store.store import Store
@@ -98,14 +102,14 @@ async def test_what_passed_while_no_gateway_ran_is_told_later(rig: GatewayRig, a
     await DeadlineRecorder(rig.deps).step()
     if ahead:
         wrong = rig.deps.clock() + timedelta(days=1)
-        await EventSources(rig.deps.store).advance(deadline_recorder.SOURCE, wrong)
+        await EventSources(rig.deps.store).advance(DEADLINES, wrong)
     key = await rig.turns.start()
     await rig.turns.waiting(key)
     # By its name: on a busy machine it may wait no more.
     approval = ApprovalKey(key, "c1.1").id
     while (await rig.deps.requests.load(approval)).request.state == "pending":
         await asyncio.sleep(0.1)
-    await asyncio.sleep(deadline_recorder.GRACE.total_seconds())
+    await asyncio.sleep(GRACE.total_seconds())
     assert await DeadlineRecorder(rig.deps).step() == 4
     assert await DeadlineRecorder(rig.deps).step() == 0
 
@@ -119,7 +123,7 @@ async def test_an_answer_that_was_in_time_is_no_deadline_that_passed(rig: Gatewa
         await rig.turns.waiting(key)
         approval = ApprovalKey(key, "c1.1").id
         status = (await rig.decide(approval, verdict="denied", **{"as": "approver"})).json()["status"]
-    await asyncio.sleep(2 * HURRIED.timeout + deadline_recorder.GRACE.total_seconds())
+    await asyncio.sleep(2 * HURRIED.timeout + GRACE.total_seconds())
     await DeadlineRecorder(rig.deps).step()
     result = {each.type: each.time for each in await events_of(rig, key) if each.subject == approval}
     timed = [result[each] for each in ("approval.escalated", "approval.postponed") if each in result]
@@ -227,7 +231,7 @@ async def test_a_withdrawal_is_told_with_its_answer_and_once(rig: GatewayRig) ->
 async def test_a_moment_never_goes_back(store: Store) -> None:
     sources = EventSources(store)
     begun = datetime.fromisoformat("2026-03-01T09:30:00+00:00")
-    later = begun + turn_end_recorder.LONG_OVERLAP
+    later = begun + LONG_END_OVERLAP
     assert await sources.read("ends", begun) == begun
     await sources.advance("ends", later)
     await sources.advance("ends", begun)

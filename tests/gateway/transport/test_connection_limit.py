@@ -8,8 +8,8 @@ import pytest
 from tables import table
 
 from signoff.contracts.limits import CONNECTIONS_OF_ONE
-from signoff.gateway.transport import connection_limit
-from signoff.gateway.transport.connection_limit import _OPEN, _address
+from signoff.gateway.transport import server as transport
+from signoff.gateway.transport.server import _OPEN, _address
 
 
 class Wire(asyncio.Transport):
@@ -47,7 +47,7 @@ async def test_answers_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None
         connection = transport.get_extra_info("socket")
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 0
         make_bare(monkeypatch)
-        protocol: Any = connection_limit.BoundedConnection()
+        protocol: Any = transport.BoundedConnection()
         protocol.connection_made(transport)
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
         transport.close()
@@ -68,7 +68,7 @@ def test_an_address_has_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> 
     make_bare(monkeypatch)
 
     def opened(host: str) -> tuple[Any, Wire]:
-        protocol, wire = connection_limit.BoundedConnection(), Wire(host)
+        protocol, wire = transport.BoundedConnection(), Wire(host)
         protocol.connection_made(wire)
         return protocol, wire
 
@@ -87,11 +87,11 @@ def test_an_address_has_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> 
 
 def make_bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves of a connection what is ours, without the web server's part."""
-    bare = connection_limit.H11Protocol
+    bare = transport.H11Protocol
     monkeypatch.setattr(bare, "connection_made", lambda self, transport: None)
     monkeypatch.setattr(bare, "connection_lost", lambda self, why: None)
-    monkeypatch.setattr(connection_limit.BoundedConnection, "__init__", _bare)
-    monkeypatch.setattr(connection_limit.BoundedConnection, "_wait_for_headers", lambda self: None)
+    monkeypatch.setattr(transport.BoundedConnection, "__init__", _bare)
+    monkeypatch.setattr(transport.BoundedConnection, "_wait_for_headers", lambda self: None)
 
 
 def _bare(self: Any) -> None:

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from signoff.contracts.limits import CONNECTIONS, IDLE_SECONDS
 from signoff.gateway.live import Live
 from signoff.gateway.transport import server
-from signoff.gateway.transport.connection_limit import BoundedConnection
+from signoff.gateway.transport.server import BoundedConnection
 from signoff.temporal.embedded_server import LOOPBACK, free_port
 
 _STARTED = """

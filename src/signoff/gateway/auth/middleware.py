@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff.contracts.errors import BadRequest, SignoffError
 from signoff.gateway.auth.route_table import RouteTable
-from signoff.gateway.list_reads import ListReads
+from signoff.gateway.load_limits import ListReads
 from signoff.gateway.transport.body_limit import READING
 
 Answer = Callable[[Request, SignoffError], Awaitable[Response]]

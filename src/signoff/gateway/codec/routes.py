@@ -1,7 +1,12 @@
-"""The routes of the codec server, as Temporal's protocol has them: `/decode` and `/encode`, below any path."""
+"""The codec server, as Temporal's protocol has it: `/decode` and `/encode`, below any path.
+
+It masks secret arguments in the payloads that it decrypts for Temporal's UI and command line.
+"""
 
 import asyncio
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request
@@ -10,19 +15,35 @@ from starlette.responses import JSONResponse
 from temporalio.api.common.v1 import Payload, Payloads
 
 from signoff.approvals.audit_events import admin_entry
+from signoff.approvals.redaction import redact_value, secret_values
 from signoff.audit.log import AuditLog
 from signoff.contracts.errors import BadRequest, Refused
 from signoff.contracts.limits import CODEC_BODY_BYTES
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.responses import Health
 from signoff.engine.kill_switch import AUDITOR, OPERATOR
+from signoff.gateway.approvals.secret_masks import mask_text, masked_args
 from signoff.gateway.auth.authenticator import Authenticator
 from signoff.gateway.auth.caller import AuthenticatedCaller
 from signoff.gateway.auth.dependencies import OPEN, Access, Deps
-from signoff.gateway.codec.payload_masks import mask_payloads
 from signoff.gateway.read_access import reads_all
 from signoff.gateway.transport.json_route import read_body
+from signoff.registry.catalog import Catalog
 from signoff.temporal.encryption import PLACE_BYTES, EncryptionCodec, is_encrypted
+
+_JSON: Final = b"json/"
+_DERIVED: Final = frozenset(("digest", "sha256", "seal", "preview", "args_preview", "question_hash", "signature"))
+"""Fields from which, or with which, a hidden value could be guessed and checked."""
+_BINDS: Final = frozenset(("digest", "question_hash", "action", "recent", "doubt_of", "signature"))
+"""Fields that hash or sign a call's arguments and stand in messages without them, such as what the gates decided."""
+_BINDING: Final = re.compile(r"[0-9a-f]{8,64}|[A-Za-z0-9+/]{86}==")
+_WHOLE: Final = frozenset(("edited_args", "provider"))
+"""Fields that may hold arguments of a tool which they do not name."""
+_CONTENT: Final = frozenset(("inline", "blob"))
+_MAX_LEVELS: Final = 100
+"""How deep a payload may nest: three times what arguments may. Nothing of a deeper one is shown."""
+_NESTS: Final = (Mapping, list)
+_TOO_DEEP: Final = mask_text(None)
 
 router = APIRouter(tags=["codec"])
 PAYLOADS: Final = 2_000
@@ -129,3 +150,122 @@ def _answer(payloads: Sequence[Payload]) -> JSONResponse:
 
 def _decrypts(caller: AuthenticatedCaller, *, development: bool) -> bool:
     return caller.person.tenant == DEFAULT_TENANT and reads_all(caller.person, development=development)
+
+
+def mask_payloads(payloads: Sequence[Payload], catalog: Catalog) -> list[Payload]:
+    """Returns `payloads` with the secret arguments of every call in them masked, and their texts wherever else in them.
+
+    Of a call whose tool the catalog lacks nobody can say which are secret: all its arguments are hidden. What is not
+    JSON, which nothing of ours writes, stays as it is; JSON that is too deep to be looked through is hidden.
+    """
+    documents = [_read_document(each) for each in payloads]
+
+    def secret_names(tool: str) -> tuple[str, ...] | None:
+        declared = catalog.tools_named(tool)
+        if not declared:
+            return () if tool == "respond" else None
+        # Which of several was meant is not known here, so what any of them hides is hidden.
+        return tuple(sorted({name for each in declared for name in each.masked_arguments}))
+
+    texts: set[str] = set()
+    for document in documents:
+        for tool, args in _calls(document):
+            texts |= secret_values(args, secret_names(tool) or ())
+    masked = _Masked(secret_names, frozenset(texts))
+    return [_mask_payload(each, document, masked) for each, document in zip(payloads, documents, strict=True)]
+
+
+class _Masked:
+    def __init__(self, names: Callable[[str], tuple[str, ...] | None], texts: frozenset[str]) -> None:
+        self._names = names
+        self._texts = texts
+
+    def of(self, document: Any) -> Any:
+        return redact_value(self._without_arguments(document), self._texts)
+
+    def _without_arguments(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._without_arguments(each) for each in value]
+        if not isinstance(value, Mapping):
+            return value
+        called = "args" in value or "args_preview" in value
+        names = self._names(str(value.get("tool", ""))) if called else ()
+        return {key: self._field(key, each, names, called=called) for key, each in value.items()}
+
+    def _field(self, key: str, value: Any, names: tuple[str, ...] | None, *, called: bool) -> Any:
+        if key in _WHOLE and value is not None:
+            return mask_text(None)
+        if key == "args" and names != ():
+            return _masked_content(value, names)
+        # The arguments that it hashes stand in another payload, which may not have been sent along.
+        if key in _BINDS and not called and _is_binding(value):
+            return mask_text(None)
+        # Beside any secret, not of this call alone: a permit holds the digest of arguments that stand elsewhere.
+        if key in _DERIVED and (names != () or self._texts):
+            return mask_text(None)
+        return self._without_arguments(value)
+
+
+def _masked_content(args: Any, names: Collection[str] | None) -> Any:
+    if names is None or not isinstance(args, Mapping):
+        return mask_text(None)
+    if not _is_content(args):
+        return masked_args(args, names)
+    if args.get("blob") is not None:
+        return {"blob": mask_text(None)}
+    return {**args, "inline": masked_args(args.get("inline"), names)}
+
+
+def _is_content(args: Mapping[str, Any]) -> bool:
+    # With any other name beside these it is a tool's own arguments, one of which happens to be called so.
+    return bool(args) and args.keys() <= _CONTENT
+
+
+def _is_binding(value: Any) -> bool:
+    """Tells hashes and signatures from a number, and from an argument or a word of that name."""
+    if isinstance(value, list):
+        return any(map(_is_binding, value))
+    return isinstance(value, str) and _BINDING.fullmatch(value) is not None
+
+
+def _calls(document: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the tool and the arguments of every call in a document."""
+    stack = [document]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, list):
+            stack.extend(value)
+        elif isinstance(value, Mapping):
+            args = value.get("args")
+            if isinstance(args, Mapping):
+                yield str(value.get("tool", "")), args.get("inline") if _is_content(args) else args
+            stack.extend(value.values())
+
+
+def _read_document(payload: Payload) -> Any:
+    if not payload.metadata.get("encoding", b"").startswith(_JSON):
+        return None
+    try:
+        document = json.loads(payload.data)
+    except ValueError:
+        return None
+    except RecursionError:
+        return _TOO_DEEP
+    return document if _is_shallow(document) else _TOO_DEEP
+
+
+def _is_shallow(document: Any) -> bool:
+    level = [document]
+    for _ in range(_MAX_LEVELS):
+        nested = (each.values() if isinstance(each, Mapping) else each for each in level if isinstance(each, _NESTS))
+        level = [each for values in nested for each in values]
+        if not level:
+            return True
+    return False
+
+
+def _mask_payload(payload: Payload, document: Any, masked: _Masked) -> Payload:
+    if document is None:
+        return payload
+    data = json.dumps(masked.of(document), ensure_ascii=False, separators=(",", ":"))
+    return Payload(metadata=payload.metadata, data=data.encode("utf-8", "surrogatepass"))

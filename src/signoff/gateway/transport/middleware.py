@@ -5,6 +5,7 @@ errors that nobody expected by one sentence with an id, under which the log has 
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from html import escape
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -17,11 +18,28 @@ from signoff.contracts.names import INSTALLATION_HEADER
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.responses import Fault
 from signoff.formats.web_address import is_loopback_host
+from signoff.gateway.languages import language_for
 from signoff.gateway.transport.body_limit import READING, refuse
 from signoff.gateway.transport.own_names import OwnNames
-from signoff.gateway.transport.refusal_page import send_refusal_page, wants_page
 from signoff.plugins.router import PluginRouter
 from signoff.settings import Settings
+from signoff.texts.catalogue import ENGLISH, has_text, text
+
+# No style sheet, link or image: at a foreign address the gateway serves none of them.
+_PAGE: Final = """<!doctype html>
+<html lang="{language}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+</head>
+<body>
+<h1>{title}</h1>
+{words}
+</body>
+</html>
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -92,8 +110,8 @@ class RequestGuard:
         if scope.get("root_path"):
             # Below a path the API's addresses would not begin as those that are checked here, nor its links lead back.
             refusal = 421, "below_a_path", "this gateway answers at the root of an address alone, and not below a path"
-        if refusal is not None and wants_page(scope):
-            await send_refusal_page(scope, sealed, refusal[0], refusal[2])
+        if refusal is not None and _wants_page(scope):
+            await _send_refusal_page(scope, sealed, refusal[0], refusal[2])
             return
         if refusal is not None:
             await refuse(sealed, *refusal)
@@ -107,7 +125,7 @@ class RequestGuard:
         if meant and self._installation and meant != self._installation:
             return 421, "other_installation", self._other_project()
         if "transfer-encoding" in headers:
-            # h11 parses each chunk in Python, however small: a stranger's cost us seconds (`connection_limit.py`).
+            # h11 parses each chunk in Python, however small: a stranger's cost us seconds (`server.py`).
             return 411, "length", "say how long the body is: `Content-Length`, and no `Transfer-Encoding`"
         if method in READING:
             if headers.get("content-length", "0") != "0":
@@ -209,3 +227,25 @@ class ErrorMiddleware:
                 words = f"something went wrong here; the gateway's log has it under the id {name}"
                 response = await self._answer(Request(scope, receive), Fault(code="internal", message=words), 500)
                 await response(scope, receive, send)
+
+
+def _wants_page(scope: Scope) -> bool:
+    """Return whether a browser asks for a page, and not a client for JSON."""
+    return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")
+
+
+async def _send_refusal_page(scope: Scope, send: Send, status: int, message: str) -> None:
+    """Send the refusal in the browser's language, with its English message."""
+    language = language_for(Request(scope), "")
+    named, why = f"error.{status}", f"error.why.{status}"
+    words = [] if language == ENGLISH or not has_text(why) else [f"<p>{escape(text(why, language))}</p>"]
+    words.append(f'<p lang="en">{escape(message[:1].upper() + message[1:])}.</p>')
+    title = escape(text(named if has_text(named) else "error.title", language))
+    page = _PAGE.format(language=language, title=title, words="\n".join(words)).encode()
+    headers = [
+        (b"content-type", b"text/html; charset=utf-8"),
+        (b"content-length", str(len(page)).encode()),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": page})

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -16,14 +16,18 @@ from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.channels.outbound.dispatcher import Dispatcher
 from signoff.channels.outbound.request_events import RequestEvents
 from signoff.channels.outbound.sender import SenderDeps
+from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.errors import SignoffError
+from signoff.contracts.errors import NotFound, ServerUnavailable, SignoffError
 from signoff.contracts.limits import LINK_SECONDS
+from signoff.contracts.person import Person
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
+from signoff.gateway.approvals.decisions import decide
 from signoff.gateway.audit_writer import record
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.repair_task import AnswerDispatcher, RequestSweep
-from signoff.gateway.vendors.decision_adapter import DecisionAdapter
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.messages.own_messages import OwnMessages
@@ -144,3 +148,47 @@ async def _close(name: str, channel: Channel) -> None:
             await channel.close_down()
     except Exception as error:
         _log.warning("channel `%s` did not close: %s", name, type(error).__name__)
+
+
+class DecisionAdapter:
+    """Answers channels; see `signoff.channels.inbound.answer_handler.DecisionPort`."""
+
+    def __init__(self, deps: GatewayDeps) -> None:
+        self._deps = deps
+
+    async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
+        """Decides what somebody was asked, for them.
+
+        What may have been sent is sent again only once a worker answers: each time makes the turn's history longer.
+        """
+        if again and not await self._answers(draft.approval_id):
+            return Receipt(status="pending", approval_id=draft.approval_id, verdict=draft.verdict)
+        return await decide(self._deps, draft, author)
+
+    async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
+        """Returns requests with this code that the person may decide, waiting or decided. Raises
+        `ServerUnavailable`.
+        """
+        found = await self._deps.requests.find_by_code(person.tenant, code)
+        if found is None:
+            return ()
+        try:
+            request = (await self._deps.requests.load(found)).request
+        except NotFound:
+            return ()
+        asked = not set(self._deps.rights(person)).isdisjoint(request.approvers)
+        return (request,) if asked else ()
+
+    async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
+        """Returns the request's page in the inbox, which asks for a sign-in."""
+        return f"{self._deps.settings.public_url}/approvals/{request.id}"
+
+    async def _answers(self, approval: str) -> bool:
+        """Returns whether a worker can say what became of a request, or there is none."""
+        try:
+            await self._deps.client.request(approval)
+        except NotFound:
+            return True
+        except ServerUnavailable:
+            return False
+        return True

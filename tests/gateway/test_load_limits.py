@@ -13,8 +13,8 @@ from signoff.contracts.limits import LISTS_AT_ONCE, LISTS_OF_ONE
 from signoff.contracts.person import Person
 from signoff.engine import turn_list
 from signoff.formats.replace import replace
-from signoff.gateway import list_reads
-from signoff.gateway.list_reads import SHARED_SECONDS, ListReads
+from signoff.gateway import load_limits
+from signoff.gateway.load_limits import SHARED_SECONDS, ListReads
 from signoff.store.grants import Grants
 from signoff.store.request_reader import RequestReader
 
@@ -51,7 +51,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> SlowReads:
     """Every list of the store and of Temporal, slow."""
     reads = SlowReads()
     # A busy machine may take seconds for thirty pages.
-    monkeypatch.setattr(list_reads, "SHARED_SECONDS", 600.0)
+    monkeypatch.setattr(load_limits, "SHARED_SECONDS", 600.0)
     monkeypatch.setattr(turn_list, "turns", reads)
     monkeypatch.setattr(turn_list, "sessions", reads)
     monkeypatch.setattr(RequestReader, "list_waiting", reads)

@@ -1,6 +1,10 @@
-"""Bounds the cost of lists: a person reads two at once, and equal lists are read once a second."""
+"""Limits the load of one person and one tenant: a person reads two lists at once, and a tenant begins so many turns.
+
+Equal lists are read once a second. The limit of turns holds for all gateways of one store together.
+"""
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Hashable
@@ -11,6 +15,9 @@ from typing import Any, Final, TypeVar
 from signoff.contracts.errors import BadRequest
 from signoff.contracts.limits import LISTS_AT_ONCE, LISTS_OF_ONE
 from signoff.contracts.person import Person
+from signoff.formats.tenant_limits import TenantLimits
+from signoff.store.limits.counted_acts import StartCounts
+from signoff.store.store import Store
 
 SHARED_SECONDS: Final = 1.0
 """How long a list serves equal requests, from the moment its reading began."""
@@ -96,3 +103,35 @@ def _is_fresh(shared: _Shared, now: float) -> bool:
         return True
     failed = shared.task.cancelled() or shared.task.exception() is not None
     return not failed and now - shared.begun < SHARED_SECONDS
+
+
+class StartLimit:
+    """Counts starts in the store, and refuses those beyond the limit of their tenant."""
+
+    def __init__(self, store: Store, limits: TenantLimits) -> None:
+        self._store = store
+        self._limits = limits
+
+    async def take(self, tenant: str, *name: str) -> None:
+        """Counts one start of a tenant; the same `name` again, within the time of the limit, is the same start.
+
+        Raises `BadRequest` (429, `too_many_starts`) where the tenant has none left, and `StoreUnavailable`.
+        """
+        rate = self._limits.of(tenant).starts
+        if rate is None:
+            return
+        starts, named = StartCounts(tenant, rate), "/".join(name)
+        # Looked at before it is counted: who is refused takes no lock, so that a flood holds up nobody's writing.
+        again = await self._store.read(lambda connection: starts.possible_in(connection, named))
+        if not again:
+            again = await self._store.run(lambda connection: starts.take(connection, named))
+        if again:
+            self._store.counts.count("signoff_starts_refused", tenant)
+            seconds = math.ceil(again)
+            raise BadRequest(
+                f"the tenant `{tenant}` has begun as many turns as it may ({rate.count}/{rate.period}): try again in "
+                f"{seconds} s",
+                status=429,
+                code="too_many_starts",
+                after=seconds,
+            )
