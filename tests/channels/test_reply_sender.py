@@ -8,7 +8,7 @@ import pytest
 
 from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.envelopes import ChannelReply
-from signoff.channels.inbound import processor
+from signoff.channels.inbound import processor as processing
 from signoff.channels.inbound.processor import CLAIMED, InboundProcessor, send_reply
 from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.contracts.audit import AuditEntry
@@ -37,7 +37,7 @@ async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.Mon
         raise NotDelivered("busy", code="429", again=True, after=after)
 
     monkeypatch.setattr(channel, "answer", slow)
-    monkeypatch.setattr(processor, "_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(processing, "_PAUSES", (0.0, 0.0))
     after = 0.0
     async with asyncio.timeout(60):
         # The second one hangs; where a busy machine takes all of the time for the first one there is none.
@@ -46,11 +46,11 @@ async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.Mon
         before = tries
         assert not await send_reply(channel, {}, SAID, soon(-1.0))
         assert tries <= before + 1
-        monkeypatch.setattr(processor, "TOTAL_SECONDS", 0.3)
+        monkeypatch.setattr(processing, "TOTAL_SECONDS", 0.3)
         before = tries
         assert not await send_reply(channel, {}, SAID, soon())
         assert before + 1 <= tries <= before + 2
-        monkeypatch.setattr(processor, "TOTAL_SECONDS", 25.0)
+        monkeypatch.setattr(processing, "TOTAL_SECONDS", 25.0)
         before, after = tries, 30.0
         assert not await send_reply(channel, {}, SAID, soon())
         assert tries == before + 1
@@ -81,7 +81,7 @@ async def test_a_channel_that_hangs_holds_up_no_other(store: Store, monkeypatch:
     await hung.wait()
     await receiver.take("healthy", healthy.raw(key="k", identity="p0", text="hm"))
     # Less than the time after which a reply is given up.
-    async with asyncio.timeout(processor.TOTAL_SECONDS * 0.8):
+    async with asyncio.timeout(processing.TOTAL_SECONDS * 0.8):
         while not healthy.replies:
             await asyncio.sleep(0.02)
     running.cancel()

@@ -8,7 +8,7 @@ import pytest
 from tables import table
 
 from signoff.contracts.limits import CONNECTIONS_OF_ONE
-from signoff.gateway.transport import server as transport
+from signoff.gateway.transport import server as serving
 from signoff.gateway.transport.server import _OPEN, _address
 
 
@@ -47,7 +47,7 @@ async def test_answers_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None
         connection = transport.get_extra_info("socket")
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 0
         make_bare(monkeypatch)
-        protocol: Any = transport.BoundedConnection()
+        protocol: Any = serving.BoundedConnection()
         protocol.connection_made(transport)
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
         transport.close()
@@ -68,7 +68,7 @@ def test_an_address_has_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> 
     make_bare(monkeypatch)
 
     def opened(host: str) -> tuple[Any, Wire]:
-        protocol, wire = transport.BoundedConnection(), Wire(host)
+        protocol, wire = serving.BoundedConnection(), Wire(host)
         protocol.connection_made(wire)
         return protocol, wire
 
@@ -87,11 +87,11 @@ def test_an_address_has_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> 
 
 def make_bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves of a connection what is ours, without the web server's part."""
-    bare = transport.H11Protocol
+    bare = serving.H11Protocol
     monkeypatch.setattr(bare, "connection_made", lambda self, transport: None)
     monkeypatch.setattr(bare, "connection_lost", lambda self, why: None)
-    monkeypatch.setattr(transport.BoundedConnection, "__init__", _bare)
-    monkeypatch.setattr(transport.BoundedConnection, "_wait_for_headers", lambda self: None)
+    monkeypatch.setattr(serving.BoundedConnection, "__init__", _bare)
+    monkeypatch.setattr(serving.BoundedConnection, "_wait_for_headers", lambda self: None)
 
 
 def _bare(self: Any) -> None:
