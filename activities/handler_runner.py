@@ -17,6 +17,7 @@ from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts.activity_messages import ToolTask
 from signoff.contracts.call import IN_DOUBT_TEXT, Permit
 from signoff.contracts.errors import InDoubt
+from signoff.formats.replace import replace
 from signoff.people.directory import Directory
 from signoff.registry.capabilities import NOTHING_GRANTED, GrantedCapabilities
 from signoff.registry.cel_context import ContextFields, handler_context, handler_data
