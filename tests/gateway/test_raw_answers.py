@@ -65,7 +65,8 @@ async def test_request_denied_by_a_raw_signal_is_denied_in_the_api(rig: GatewayR
 
 
 async def test_raw_update_is_told_of_the_answer_that_was_first(rig: GatewayRig) -> None:
-    approval = await rig.asked("pay")
+    # The second request keeps the turn open: the server aborts an Update of a turn that ends.
+    approval = await rig.asked("pay typed")
     first = await rig.decide(approval, verdict="denied", revision=1, **{"as": "ana"})
     assert first.json()["status"] == "accepted"
     receipt = await update(rig, approval, "approved", subject="bo")
