@@ -50,23 +50,17 @@ LONG = (
     "browser",
     "security",
     "gateway/api/test_description.py",
-    "examples/test_demo.py",
     "cli/test_cli_dev.py",
     "cli/test_cli_production.py",
     "test_compose_story.py",
-    "test_operations_path.py",
 )
 """Folders and files whose tests take real seconds or processes of their own: only `make test-all` runs them, and
 `LONGEST`."""
 LONGEST = {
-    "bench/test_seeded_kills.py": 150,
-    "examples/test_demo.py": 136,
-    "test_operations_path.py": 110,
-    "bench/test_scale.py": 109,
     "test_compose_story.py": 108,
     "attacks/test_attack_false_doubts.py": 88,
-    "bench/test_week.py": 85,
     "clients/test_temporal_permits.py": 79,
+    "bench/test_seeded_kills.py": 75,
     "test_compose.py": 69,
     "workflows/test_while_waiting_killed.py": 65,
     "cli/test_cli_dev.py": 64,
@@ -85,10 +79,10 @@ LONGEST = {
     "attacks/test_bounds_of_models.py": 39,
     "store/test_restored_backups.py": 38,
     "cli/test_documented_failures.py": 38,
-    "test_helm_chart.py": 38,
     "plugins/twilio/test_twilio.py": 38,
     "cli/test_cli_decisions.py": 38,
     "channels/mail/test_imap.py": 37,
+    "bench/test_scale.py": 36,
     "workflows/test_worker_versions.py": 36,
     "engine/test_store_cleanup.py": 34,
     "gateway/vendors/test_channel_routes.py": 33,
@@ -118,6 +112,7 @@ LONGEST = {
     "workflows/test_session_runs.py": 20,
     "channels/test_slack.py": 20,
     "store/test_migrations.py": 18,
+    "test_helm_chart.py": 18,
     "plugins/hooks/test_hook_calls.py": 18,
     "cli/test_cli_doctor.py": 17,
     "store/test_delivery_queue.py": 17,
@@ -214,11 +209,8 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Half as many processes again as there are cores: a test often waits for a server, a browser or a disk.
-
-    Not more: with four on two cores three tests of what happens in time ran out of it.
-    """
-    return (os.cpu_count() or 1) * 3 // 2
+    """Two processes a core: a test waits for a server, a browser or a disk for more than half of its time."""
+    return (os.cpu_count() or 1) * 2
 
 
 @pytest.hookimpl(wrapper=True)
