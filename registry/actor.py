@@ -2,48 +2,58 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
 
 from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.limits import RESULT_BYTES
 from signoff.registry.hooks import Select
 from signoff.registry.manifest.callbacks import Callbacks
 from signoff.registry.results.domain_data import DomainMerge
 from signoff.registry.scopes.route import Route, Shadowing, ToolUse, tool_uses
 from signoff.registry.tool import Tool
+from signoff.registry.tool_fields import IN_CODE, FieldSpec
 
 _HASH_CHARS: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surface:
-    """A channel by which people come to an actor, and the tools it lacks there; no rule brings them back (E12)."""
+    """One channel by which people come, and the tools that are left out there.
+
+    No rule brings them back (E12).
+    """
 
     exclude: tuple[str, ...] = ()
-    """Names of tools that do not exist there."""
+    """Tools that do not exist there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Autonomy:
-    """What an actor may do unasked: CEL over `tool`, `actor` and `ctx`, beside every policy and in place of none (P19).
+    """What an actor may do unasked, beside every policy and in place of none.
 
-    What cannot be evaluated asks, or denies.
+    CEL over `tool`, `actor` and `ctx` (P19). What cannot be evaluated asks, or denies.
     """
 
     unasked_if: str = ""
-    """People are asked about each of its calls of which this is not true; "" leaves that to the tools' policies."""
+    """CEL over `tool`, `actor` and `ctx`: ask people unless it is true."""
     deny_if: str = ""
-    """Its calls of which this is true are denied."""
+    """CEL over `tool`, `actor` and `ctx`: never run when it is true."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EscalationPath:
-    """To whom an actor's requests go, and escalate, where the tool's policy does not say who decides (P19)."""
+    """To whom an actor's requests go, where the tool's policy does not say who decides.
+
+    No approvers: the default ones (P19).
+    """
 
     approvers: tuple[str, ...] = ()
-    """Who is asked: `role:<role>` and `user:<id>`; empty: the default ones."""
+    """Who is asked: `role:<role>` and `user:<id>`."""
     escalate_after: float | None = None
-    """When those of `escalate_to` may decide too, in seconds."""
+    """When those of `escalate_to` may decide too."""
     escalate_to: tuple[str, ...] = ()
     """To whom it is escalated."""
 
@@ -53,82 +63,132 @@ Undeclared = Literal["deny", "ask"]
 
 @dataclass(frozen=True, kw_only=True)
 class ExternalAgent:
-    """What an actor that thinks elsewhere may do: it proposes calls with a token of the scope `call`."""
+    """What an actor that thinks elsewhere may do, with a token of the scope `call`."""
 
     acts_for: tuple[str, ...]
-    """The people in whose name it may propose: `role:<role>` and `user:<id>`. With a single `user:` that is whom it
-    acts for where a call names nobody."""
+    """In whose name it may propose calls: `role:<role>` and `user:<id>`.
+
+    With a single `user:` it acts for that person where a call names nobody.
+    """
     callbacks: Callbacks | None = None
-    """Whom it may have told that a call is settled; None: nobody."""
+    """Whom its calls may name to be told that they are settled; nobody when left out."""
     undeclared: Undeclared = "deny"
-    """What becomes of calls of tools that nobody declared: `deny`, or `ask` people about each, whatever its arguments
-    are; the agent runs it."""
+    """What becomes of tools that nobody declared: denied, or people are asked about each call.
+
+    The agent runs such a call.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Actor:
-    """A declared actor. It is checked when a catalog is built of it."""
+    """One actor; its name is its key. No `tools` means all of them, `[]` none.
 
-    name: str
+    It is checked when a catalog is built of it. Each field is declared here and nowhere else: the manifest's section,
+    the JSON Schema and the table of docs/manifest.md are made of it.
+    """
+
+    name: Annotated[str, FieldSpec(key=IN_CODE)]
     """The name by which turns ask for it; an id of at most 48 characters."""
-    model: str
-    """Provider and model, `openai:gpt-5`, or `scripted:module:attribute`."""
     description: str = ""
     """For people."""
+    external: ExternalAgent | None = None
+    """It thinks elsewhere and proposes its calls over HTTP; no `model`, no `instructions`.
+
+    `acts_for`: in whose name, as `role:<role>` and `user:<id>`. `undeclared`: what becomes of tools that nobody
+    declared, `deny` (the default) or `ask`. `callbacks`: [whom its calls may name to be
+    told](external-calls.md#callbacks). [external-calls.md](external-calls.md).
+    """
     instructions: str = ""
     """The model's system prompt."""
-    tools: tuple[str, ...] | None = None
-    """Names, in the order the model sees. None means every tool, `()` means none (N04)."""
-    toolset: str | None = None
-    """Only tools of this toolset; None is no filter (see registry/gates/actor_filters.py)."""
-    allowed_plugins: tuple[str, ...] | None = None
-    """Only tools of these plugins, and those of no plugin; None is no filter, `()` lets none through."""
-    allowed_mcp_servers: tuple[str, ...] | None = None
-    """Only tools of these MCP servers, and those of no server; None is no filter, `()` lets none through."""
-    allowed_mcp_tools: Mapping[str, tuple[str, ...]] | None = None
-    """By MCP server, the bare names of its tools; a server that is not named keeps all of them."""
-    surfaces: Mapping[str, Surface] = field(default_factory=dict)
-    """What is left out, by channel."""
+    model: Annotated[str, FieldSpec(unset="`defaults.model`")] = ""
+    """`provider:name`, or `scripted:module:attribute`."""
+    tools: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
+    """Names, in the order the model sees. Left out: every tool. `[]`: none."""
+    toolset: Annotated[str | None, FieldSpec(unset="all")] = None
+    """Only tools of your own with this `toolset`.
+
+    [Below](#filters).
+    """
+    allowed_plugins: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
+    """Only tools of these plugins, and those of no plugin. `[]`: of none."""
+    allowed_mcp_servers: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
+    """Only tools of these MCP servers, and those of no server. `[]`: of none."""
+    allowed_mcp_tools: Annotated[Mapping[str, tuple[str, ...]] | None, FieldSpec(unset="all")] = None
+    """By server, the bare names of its tools. A server that is not named keeps all of them."""
     read_rest: bool = False
-    """Whether it has the framework's own tool that reads on in results that were cut."""
-    leave_open: bool = False
-    """Whether its turns in a session may end over calls that people still decide."""
+    """It may read on in results that were cut.
+
+    [results.md](results.md#the-rest).
+    """
+    surfaces: Mapping[str, Surface] = field(default_factory=dict)
+    """By channel, `{exclude: [...]}`: tools that do not exist for people who come by it."""
     mode: Literal["parallel", "sequential"] = "parallel"
-    """Whether the calls of one completion run beside each other, or one after the other."""
+    """`parallel`, or `sequential`: calls of one completion run one after the other."""
+    leave_open: bool = False
+    """Its turns in a session may end over calls that people still decide (`while_waiting`). The outcome comes as a turn
+    of its own.
+
+    [approvals.md](approvals.md#going-on-while-people-decide).
+    """
     on_failure: Literal["continue", "abort_siblings"] = "continue"
-    """Whether a call that fails stops those beside it, as far as they can be stopped (X17)."""
-    result_chars: int | None = None
-    """Characters of results that the model reads of one completion (E10); None: as the settings say."""
-    limits: TurnLimits = field(default_factory=TurnLimits)
-    """Caps of one turn."""
+    """`continue`, or `abort_siblings`: a call that fails stops those beside it."""
+    result_chars: Annotated[int | None, Field(ge=1, le=RESULT_BYTES), FieldSpec(unset="`SIGNOFF_RESULT_CHARS`")] = None
+    """Characters of results that it reads of one completion's calls together.
+
+    [results.md](results.md#budgets).
+    """
+    domain_data: Mapping[str, Any] | None = None
+    """JSON Schema of data that its answers may bring.
+
+    [Below](#data-of-answers).
+    """
+    domain_merge: DomainMerge = "replace"
+    """`replace`, `append` or `deep-merge`: how they join the data that the turn began with."""
+    limits: Annotated[TurnLimits, FieldSpec(key=dict[str, Any], unset="see [limits.md](limits.md#limits)")] = field(
+        default_factory=TurnLimits
+    )
+    """`completions`, `calls`, `cost` (USD, of model and tools), `active_seconds` of one whole turn. Waiting for people
+    counts for none."""
     model_settings: Mapping[str, Any] = field(default_factory=dict)
-    """Passed to the model's provider as they are; secrets are references."""
+    """Passed to the provider as they are; a secret as `env:NAME`, never itself.
+
+    [Secrets](#secrets).
+    """
     scope: str = ""
-    """One word for rules, such as `admin`: how far the actor as a whole may go."""
+    """One word for rules, such as `admin`: how far the actor may go as a whole."""
     tags: tuple[str, ...] = ()
     """Words for rules."""
-    autonomy: Autonomy | None = None
-    """What it may do unasked; None: what the tools' policies say."""
-    escalation: EscalationPath | None = None
-    """To whom its requests go and escalate; None: as the tools' policies and the defaults say."""
-    domain_data: Mapping[str, Any] | None = None
-    """JSON Schema of data that its answers may bring."""
-    domain_merge: DomainMerge = "replace"
-    """How such data join those that the turn began with (see registry/results/domain_data.py)."""
-    own_tools: tuple[Tool | ToolUse, ...] = ()
-    """Tools that it alone has; where it has `tools`, they are named there as well."""
-    routes: tuple[Route, ...] = ()
-    """Where it may stand, and what it has there (see registry/scopes/route.py)."""
-    route_select: Select | None = field(default=None, repr=False, compare=False)
+    autonomy: Annotated[Autonomy | None, FieldSpec(unset="what policies say")] = None
+    """What it may do unasked: rules that only tighten.
+
+    [Below](#autonomy-and-escalation).
+    """
+    escalation: Annotated[EscalationPath | None, FieldSpec(unset="what policies say")] = None
+    """To whom its requests go and escalate, where a policy does not say.
+
+    [Below](#autonomy-and-escalation).
+    """
+    own_tools: Annotated[tuple[Tool | ToolUse, ...], FieldSpec(key=dict[str, Any])] = ()
+    """Tools that this actor alone has, by name, each as under [Tools](#tools)."""
+    routes: Annotated[tuple[Route, ...], FieldSpec(key=dict[str, Any])] = ()
+    """Where the actor may stand, and what it has there, by name; and `select`, which chooses among them.
+
+    [routes.md](routes.md).
+    """
+    route_select: Annotated[Select | None, FieldSpec(key=IN_CODE)] = field(default=None, repr=False, compare=False)
     """Chooses, for each completion, the routes that are there (F10); on another one nothing is seen."""
-    trace: bool = False
-    """Whether log and record tell of each of its calls which tool its name means, and why (F19)."""
+    select: Annotated[Select | None, FieldSpec(key=str, unset="all")] = field(default=None, repr=False, compare=False)
+    """`module:function` that chooses among the tools that would be seen.
+
+    [routes.md](routes.md#keys).
+    """
+    trace: Annotated[bool, FieldSpec(unset="`SIGNOFF_TRACE`")] = False
+    """Log and record tell which tool the name of each of its calls means, and why.
+
+    [routes.md](routes.md#tracing).
+    """
     shadowing: Shadowing = "forbid"
-    """Whether one of its own tools may have the name of another (Q3); a shadow never asks fewer people."""
-    select: Select | None = field(default=None, repr=False, compare=False)
-    """Chooses, for each completion, among the tools that would be seen."""
-    external: ExternalAgent | None = None
-    """Set where the actor thinks elsewhere: it has no model and no instructions, and proposes its calls over HTTP."""
+    """Whether one of its own tools may have the name of another: `forbid`, `warn`, `allow`."""
 
     @property
     def facts(self) -> dict[str, Any]:

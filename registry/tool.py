@@ -283,7 +283,7 @@ class Tool(ToolOptions):
     ]
     """JSON Schema of the arguments, an object. A `pattern` is RE2, here and in every other schema: without look-around
     and back-references, so that no text takes long to match."""
-    handler: Annotated[Handler, HANDLER, FieldSpec(hashed="no", aliases=("execute",))]
+    handler: Annotated[Handler, HANDLER, FieldSpec(hashed="no", aliases=("execute",), unset="required")]
     """`module:function`: an async function with one typed parameter an argument, or `(args, context)`, or a `@tool`. A
     parameter annotated `ToolContext` receives the context."""
     scope: Annotated[Scope, SkipValidation, FieldSpec(hashed="definition", unset="required")]

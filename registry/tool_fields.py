@@ -1,7 +1,8 @@
-"""The declaration of a field of `Tool`: how it is described, hashed and written in a manifest.
+"""The declaration of a field: how it is described, hashed and written in a manifest.
 
-A field is an annotated line of `Tool` with its description under it. The keywords of `@tool`, the manifest's section
-and JSON Schema, the hashes, the normal form and the table of docs/manifest.md are made of that line.
+A field is an annotated line of a record, such as `Tool` or `Actor`, with its description under it. The manifest's
+section and JSON Schema, and the table of docs/manifest.md, are made of that line. So are the keywords of `@tool`, the
+hashes and the normal form of tools.
 """
 
 import ast
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
@@ -29,7 +30,7 @@ Hashed = Literal["definition", "catalog", "no"]
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """The properties of a field of `Tool` beside its type, its default and its description."""
+    """The properties of a declared field beside its type, its default and its description."""
 
     hashed: Hashed = "catalog"
     """`definition`: a change makes approvals stale. `catalog`: a change is another catalog. `no`: neither.
@@ -74,7 +75,7 @@ class FieldProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class ToolField:
-    """One declared field of a class of tools."""
+    """One declared field of a record."""
 
     name: str
     """Its name."""
@@ -99,18 +100,30 @@ _KNOWN: Final[dict[type[Any], Mapping[str, ToolField]]] = {}
 
 
 def tool_fields(cls: type[Any]) -> Mapping[str, ToolField]:
-    """Returns the fields that `cls`, a pydantic dataclass such as `Tool`, declares, by name, in their order."""
+    """Return the fields that a dataclass declares, by name, in their order."""
     if cls not in _KNOWN:
-        infos: Mapping[str, FieldInfo] = cls.__pydantic_fields__
+        infos: Mapping[str, FieldInfo] | None = getattr(cls, "__pydantic_fields__", None)
+        infos = _infos(cls) if infos is None else infos
         _KNOWN[cls] = {name: _tool_field(cls, name, info) for name, info in infos.items()}
     return _KNOWN[cls]
+
+
+def _infos(cls: type[Any]) -> Mapping[str, FieldInfo]:
+    hints = get_type_hints(cls, include_extras=True)
+    infos = {each.name: FieldInfo.from_annotation(hints[each.name]) for each in dataclasses.fields(cls)}
+    for each in dataclasses.fields(cls):
+        if each.default is not dataclasses.MISSING:
+            infos[each.name].default = each.default
+        elif each.default_factory is not dataclasses.MISSING:
+            infos[each.name].default_factory = each.default_factory
+    return infos
 
 
 def _tool_field(cls: type, name: str, info: FieldInfo) -> ToolField:
     spec = next((each for each in info.metadata if isinstance(each, FieldSpec)), _PLAIN)
     hook = next((each for each in info.metadata if isinstance(each, Hook)), None)
     default = None if info.is_required() else info.get_default(call_default_factory=True)
-    return ToolField(name, info, _description(cls, name), spec, hook, default)
+    return ToolField(name, info, _description(cls, name) or info.description or "", spec, hook, default)
 
 
 def _description(cls: type, name: str) -> str:

@@ -23,7 +23,9 @@ from signoff.gateway.auth.route_table import access_of
 from signoff.gateway.errors import receipt_status
 from signoff.gateway.plugin_routes import load_plugin_routers
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.registry.actor import Actor
 from signoff.registry.gates.local_decision import GateName
+from signoff.registry.manifest.record_section import record_table
 from signoff.registry.manifest.sections import ActorSection, ManifestSection
 from signoff.registry.manifest.tool_section import ToolSection, tool_table
 from signoff.registry.tool import Tool
@@ -185,6 +187,11 @@ def test_every_key_of_the_manifest_is_documented(heading: str, fields: set[str])
 def test_the_table_of_tools_is_made_of_their_declaration() -> None:
     table = tool_table()
     assert table in page("docs/manifest.md"), f"put this below `## Tools`:\n{table}"
+
+
+def test_the_table_of_actors_is_made_of_their_declaration() -> None:
+    table = record_table(Actor)
+    assert table in page("docs/manifest.md"), f"put this below `## Actors`:\n{table}"
 
 
 def test_every_tool_field_is_documented() -> None:

@@ -19,15 +19,15 @@ class Callbacks:
     """Whom an external agent may have told that its calls are settled."""
 
     urls: tuple[str, ...] = ()
-    """Addresses; one that ends with `/` stands for all below it."""
+    """Addresses; one that ends with `/` stands for all below it. What is posted there is signed."""
     secret: str = ""
-    """The reference of the secret that signs what is posted."""
+    """The signing secret, `env:NAME`; its value is `whsec_` and base64."""
     previous_secret: str = ""
-    """The reference of the secret before it, while both are in use."""
+    """The secret before this one, while both are in use."""
     allow_networks: tuple[str, ...] = ()
-    """Private networks that addresses may lie in."""
+    """Private networks they may lie in, such as `10.0.0.0/8`."""
     workflows: tuple[str, ...] = ()
-    """Ids of workflows, or their beginnings with `*`."""
+    """Ids of workflows of the namespace, or their beginnings with `*`."""
     signals: tuple[str, ...] = (SIGNAL,)
     """The signals that workflows may be sent."""
 

@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, TypedDict
+from typing import Annotated, Any, Final, TypedDict
+
+from pydantic import Field
 
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.errors import ConfigError
@@ -15,7 +17,8 @@ from signoff.formats.yaml_section import read_section
 from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.registry.extras import CHANNEL_EXTRAS, missing_extra
-from signoff.registry.manifest.sections import ManifestSection, RoutingSection
+from signoff.registry.manifest.record_section import record_section, to_record
+from signoff.registry.manifest.sections import ManifestSection
 
 INBOX: Final = "inbox"
 """Everybody has it, so that no channel may be called so."""
@@ -36,16 +39,19 @@ class DeclaredChannel:
 
 @dataclass(frozen=True)
 class RoutingRules:
-    """The routing of cards where neither a policy nor the people themselves say more."""
+    """By which channel people are reached first, where neither a policy nor they themselves say so."""
 
     default: tuple[str, ...] = ()
-    """Names of channels in order; the next one is tried where a card was not read in time."""
+    """Names of channels, in order."""
     fallback_after: float = 900.0
-    """How many seconds a card is left unread before that."""
+    """How long a card is left unread before the next channel is tried."""
     all: bool = False
-    """Whether all channels are tried at once."""
-    digest_over: int = 5
-    """More cards than this for one person on one channel that are due together become one."""
+    """Try all channels at once."""
+    digest_over: Annotated[int, Field(ge=1)] = 5
+    """More cards than this for one person on one channel at once become one."""
+
+
+RoutingSection: Final = record_section(RoutingRules)
 
 
 @dataclass(frozen=True)
@@ -80,10 +86,8 @@ class ChannelFields(TypedDict):
 
 def read_channels(file: YamlFile, top: ManifestSection) -> ChannelFields:
     """Reads channels and routing. Raises `ConfigError` with file and line."""
-    routing = read_section(file, ("routing",), RoutingSection, top.routing, "`routing`")
-    given = {name: value for name, value in routing if value is not None}
-    rules = RoutingRules(**given | ({"default": tuple(given["default"])} if "default" in given else {}))
-    return {"channels": [_channel(file, name, data) for name, data in top.channels.items()], "routing": rules}
+    routing = to_record(read_section(file, ("routing",), RoutingSection, top.routing, "`routing`"))
+    return {"channels": [_channel(file, name, data) for name, data in top.channels.items()], "routing": routing}
 
 
 def build_channels(

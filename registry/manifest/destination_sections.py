@@ -1,15 +1,18 @@
 """The sections of destinations and filters in the manifest."""
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from signoff.contracts.errors import ConfigError
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import read_section
 from signoff.registry.import_reference import load_reference
-from signoff.registry.manifest.sections import DestinationSection, ManifestSection
+from signoff.registry.manifest.record_section import record_fields, record_section
+from signoff.registry.manifest.sections import ManifestSection
 from signoff.registry.results.annotated_record import Filter
 from signoff.registry.results.destinations import Destination, Observer, named_filter
+
+DestinationSection: Final = record_section(Destination)
 
 
 class DistributionFields(TypedDict):
@@ -36,14 +39,12 @@ def read_filters(file: YamlFile, place: Place, name: str, given: Mapping[str, st
 
 def _destination(file: YamlFile, name: str, data: Any) -> Destination:
     place, what = ("destinations", name), f"destination `{name}`"
-    section = read_section(file, place, DestinationSection, data, what)
-    given, sink = section.filter, section.sink
-    return Destination(
-        name=name,
-        filter=None if given is None else _filter(file, (*place, "filter"), f"`filter` of {what}", given),
-        sink=None if sink is None else _resolve(file, (*place, "sink"), f"`sink` of {what}", sink),
-        reads=tuple(section.reads),
-    )
+    given = record_fields(read_section(file, place, DestinationSection, data, what))
+    if given["filter"] is not None:
+        given["filter"] = _filter(file, (*place, "filter"), f"`filter` of {what}", given["filter"])
+    if given["sink"] is not None:
+        given["sink"] = _resolve(file, (*place, "sink"), f"`sink` of {what}", given["sink"])
+    return Destination(name=name, **given)
 
 
 def _filter(file: YamlFile, place: Place, what: str, reference: str) -> Filter:

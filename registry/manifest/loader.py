@@ -15,32 +15,25 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import RESPOND
 from signoff.contracts.person import Person
 from signoff.formats.yaml_file import Place, YamlFile
-from signoff.formats.yaml_section import Section, check_keys, read_section
+from signoff.formats.yaml_section import check_keys, read_section
 from signoff.people.directory import Directory
 from signoff.people.people_file import FileDirectory, read_people
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
-from signoff.registry.actor import Actor, Autonomy, EscalationPath, ExternalAgent, Surface
+from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.function import is_context_type, tool_from_function
 from signoff.registry.handler_adapters import per_call, run_elsewhere
 from signoff.registry.hooks import PER_CALL, Handler
 from signoff.registry.import_reference import extend_path, load_reference
-from signoff.registry.manifest.callbacks import Callbacks
 from signoff.registry.manifest.channel_sections import read_channels
 from signoff.registry.manifest.destination_sections import read_distribution, read_filters
 from signoff.registry.manifest.folder_reader import read_manifest
+from signoff.registry.manifest.record_section import RecordSection, record_fields, to_record
 from signoff.registry.manifest.scope_sections import read_scopes
-from signoff.registry.manifest.sections import (
-    ActorSection,
-    Defaults,
-    EscalationSection,
-    ExternalSection,
-    LimitsSection,
-    ManifestSection,
-)
+from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSection, ManifestSection
 from signoff.registry.manifest.server_sections import ServerFields, add_server_tools, read_servers
 from signoff.registry.manifest.subscription_sections import read_subscriptions
-from signoff.registry.manifest.tool_section import HANDLERS, NESTED, ToolSection
+from signoff.registry.manifest.tool_section import HANDLERS, ToolSection
 from signoff.registry.mcp.tool_server import ToolServer, build_servers
 from signoff.registry.results.reducers import ReducerRegistry, named_reducer
 from signoff.registry.tool import Tool
@@ -127,64 +120,13 @@ def _people(file: YamlFile, folder: Path, given: list[Any] | str) -> Directory |
 
 def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
     place = ("actors", name)
-    section = read_section(file, place, ActorSection, data, f"actor `{name}`")
-    limits = read_section(file, (*place, "limits"), LimitsSection, section.limits, f"`limits` of actor `{name}`")
-    return Actor(
-        name=name,
-        # An agent that thinks elsewhere has no model here, not even the default one.
-        model=section.model or ("" if section.external is not None else default_model),
-        description=section.description,
-        instructions=section.instructions,
-        tools=None if section.tools is None else tuple(section.tools),
-        toolset=section.toolset,
-        allowed_plugins=None if section.allowed_plugins is None else tuple(section.allowed_plugins),
-        allowed_mcp_servers=None if section.allowed_mcp_servers is None else tuple(section.allowed_mcp_servers),
-        allowed_mcp_tools=None
-        if section.allowed_mcp_tools is None
-        else {server: tuple(names) for server, names in section.allowed_mcp_tools.items()},
-        read_rest=section.read_rest,
-        leave_open=section.leave_open,
-        surfaces={channel: Surface(exclude=tuple(each.exclude)) for channel, each in section.surfaces.items()},
-        mode=section.mode,
-        on_failure=section.on_failure,
-        result_chars=section.result_chars,
-        domain_data=section.domain_data,
-        domain_merge=section.domain_merge,
-        # What is not given is left out, so that defaults stand in one place.
-        limits=TurnLimits(**_drop_none(limits)),
-        model_settings=section.model_settings,
-        scope=section.scope,
-        tags=tuple(section.tags),
-        autonomy=None if section.autonomy is None else Autonomy(**dict(section.autonomy)),
-        escalation=None if section.escalation is None else _escalation(section.escalation),
-        shadowing=section.shadowing,
-        trace=section.trace,
-        external=None if section.external is None else _external(section.external),
-        **read_scopes(file, place, section, partial(_tool, file)),
-    )
-
-
-def _external(section: ExternalSection) -> ExternalAgent:
-    given = section.callbacks
-    callbacks = None
-    if given is not None:
-        callbacks = Callbacks(
-            urls=tuple(given.urls),
-            secret=given.secret,
-            previous_secret=given.previous_secret,
-            allow_networks=tuple(given.allow_networks),
-            workflows=tuple(given.workflows),
-            signals=tuple(given.signals),
-        )
-    return ExternalAgent(acts_for=tuple(section.acts_for), callbacks=callbacks, undeclared=section.undeclared)
-
-
-def _escalation(section: EscalationSection) -> EscalationPath:
-    return EscalationPath(
-        approvers=tuple(section.approvers),
-        escalate_after=section.escalate_after,
-        escalate_to=tuple(section.escalate_to),
-    )
+    given = record_fields(read_section(file, place, ActorSection, data, f"actor `{name}`"))
+    limits = read_section(file, (*place, "limits"), LimitsSection, given["limits"], f"`limits` of actor `{name}`")
+    # An agent that thinks elsewhere has no model here, not even the default one.
+    given["model"] = given["model"] or ("" if given["external"] is not None else default_model)
+    # Only what the manifest gives: the defaults stand in `TurnLimits`.
+    given["limits"] = TurnLimits(**{key: value for key, value in limits if value is not None})
+    return Actor(**given | {"name": name, **read_scopes(file, place, given, partial(_tool, file))})
 
 
 def _rule(file: YamlFile, index: int, data: Any) -> GlobalRule:
@@ -242,9 +184,8 @@ def _value(file: YamlFile, place: Place, name: str, key: str, value: Any) -> Any
         return _load(file, place, name, key, value)
     if key == "filters":
         return read_filters(file, place, name, value)
-    if isinstance(value, Section):
-        made = next(kind for kind, section in NESTED.items() if isinstance(value, section))
-        return made(**{field: tuple(each) if isinstance(each, list) else each for field, each in value})
+    if isinstance(value, RecordSection):
+        return to_record(value)
     return (
         _policy(file, (*place, key), name, value)
         if key == "requires_approval" and value not in (True, False)
@@ -344,10 +285,6 @@ def _is_raw(function: Callable[..., Any]) -> bool:
     except Exception:
         return False
     return len(names) == 2 and names[0] == "args" and is_context_type(hints.get(names[1], ToolContext))
-
-
-def _drop_none(section: Section) -> dict[str, Any]:
-    return {key: value for key, value in section if value is not None}
 
 
 def _locate(file: YamlFile, error: ConfigError) -> ConfigError:

@@ -12,20 +12,12 @@ from signoff.formats.json_schema import DIALECT
 from signoff.formats.yaml_section import spellings
 from signoff.people.people_file import DelegationSection, PersonSection, ReachSection
 from signoff.policy.approval_policy import APPROVER, MAX_QUORUM, ApprovalPolicy, GlobalRule, ShownArguments, TermRule
-from signoff.registry.manifest.channel_sections import INBOX
-from signoff.registry.manifest.sections import (
-    ActorSection,
-    Defaults,
-    DestinationSection,
-    LimitsSection,
-    ManifestSection,
-    RouteSection,
-    RoutingSection,
-    StepSection,
-    SubscriptionSection,
-    ToolServerSection,
-    UseSection,
-)
+from signoff.registry.manifest.channel_sections import INBOX, RoutingSection
+from signoff.registry.manifest.destination_sections import DestinationSection
+from signoff.registry.manifest.scope_sections import RouteSection, StepSection, UseSection
+from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSection, ManifestSection
+from signoff.registry.manifest.server_sections import ToolServerSection
+from signoff.registry.manifest.subscription_sections import SubscriptionSection
 from signoff.registry.manifest.tool_section import RUN_KEYS, OwnToolSection, ServerToolSection, ToolSection
 
 ManifestPart = Literal["manifest", "tool", "actor", "policies", "people"]
@@ -186,7 +178,7 @@ def _join(known: dict[str, Any]) -> None:
         "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,64}$", "not": {"pattern": "^[Rr][Ee][Ss][Pp][Oo][Nn][Dd]$"}},
     }
     top["destinations"] |= {"additionalProperties": _ref("DestinationSection")}
-    top["routing"] |= _ref("RoutingSection")
+    top["routing"] |= _ref(RoutingSection.__name__)
     top["subscriptions"] |= {"additionalProperties": _ref("SubscriptionSection")}
     top["mcp_servers"] |= {"additionalProperties": _ref("ToolServerSection")}
     asks = known["ToolServerSection"]["properties"]["requires_approval"]
@@ -206,7 +198,7 @@ def _join(known: dict[str, Any]) -> None:
     route, step = (known[name]["properties"] for name in ("RouteSection", "StepSection"))
     route["steps"] |= {"additionalProperties": {"anyOf": [_ref("StepSection"), {"type": "null"}]}}
     for level in (route, step):
-        level["tools"] |= {"items": {"anyOf": [{"type": "string"}, _ref("UseSection")]}}
+        level["tools"] |= {"items": {"anyOf": [{"type": "string"}, _ref(UseSection.__name__)]}}
     for level in (actor, route, step):
         level["own_tools"] |= {"additionalProperties": _ref("OwnToolSection")}
     of_server = known["ServerToolSection"]["properties"]

@@ -1,22 +1,18 @@
 """The sections of an actor's own tools, routes and steps in the manifest."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
+
+from pydantic import Field
 
 from signoff.contracts.errors import ConfigError
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import read_section
 from signoff.registry.hooks import Select
 from signoff.registry.import_reference import load_reference
-from signoff.registry.manifest.sections import (
-    ActorSection,
-    LevelSection,
-    RouteSection,
-    StepSection,
-    UseSection,
-)
+from signoff.registry.manifest.record_section import RecordSection, record_fields, record_section
 from signoff.registry.manifest.tool_section import OwnToolSection
-from signoff.registry.scopes.route import LayerMode, ListedTool, Route, Step, ToolUse
+from signoff.registry.scopes.route import ListedTool, Route, Step, ToolUse
 from signoff.registry.tool import Tool
 
 ReadTool = Callable[[Place, str, Any], Tool]
@@ -25,6 +21,11 @@ ReadTool = Callable[[Place, str, Any], Tool]
 # In both spellings: they are taken out of what stands in the file, before aliases are read.
 _OF_USE = ("loosens", "min_step", "minStep")
 _SELECT = "select"
+_OWN: Final[Any] = (dict[str, Any], Field({}, description="Tools that are there and nowhere else, by name."))
+
+RouteSection: Final = record_section(Route, own_tools=_OWN)
+StepSection: Final = record_section(Step, own_tools=_OWN)
+UseSection: Final = record_section(ToolUse, name=(str, Field(description="The tool's name.")))
 
 
 class ScopeFields(TypedDict):
@@ -36,58 +37,40 @@ class ScopeFields(TypedDict):
     route_select: Select | None
 
 
-class _Level(TypedDict):
-    name: str
-    description: str
-    tools: tuple[ListedTool, ...]
-    mode: LayerMode
-    tool_filter: str
-    tool_filter_reason: str
-    select: Select | None
-
-
-def read_scopes(file: YamlFile, place: Place, section: ActorSection, tool: ReadTool) -> ScopeFields:
+def read_scopes(file: YamlFile, place: Place, given: Mapping[str, Any], tool: ReadTool) -> ScopeFields:
     """Reads the scopes of the actor at `place`. Raises `ConfigError` with file and line."""
-    declared, where = dict(section.routes), (*place, "routes")
+    declared, where = dict(given["routes"]), (*place, "routes")
     select = declared.pop(_SELECT, None)
-    if _SELECT in section.routes and not isinstance(select, str):
+    if _SELECT in given["routes"] and not isinstance(select, str):
         why = "`select` in `routes` is `module:function`, which chooses routes; a route has another name"
         raise file.error((*where, _SELECT), why, field=_SELECT)
     routes = (_route(file, (*where, name), name, data, tool) for name, data in declared.items())
     return {
-        "own_tools": _own(file, (*place, "own_tools"), section.own_tools, tool),
+        "own_tools": _own(file, (*place, "own_tools"), given["own_tools"], tool),
         "routes": tuple(routes),
-        "select": _select(file, place, section.select),
+        "select": _select(file, place, given["select"]),
         "route_select": _select(file, where, select),
     }
 
 
 def _route(file: YamlFile, place: Place, name: str, data: Any, tool: ReadTool) -> Route:
-    section = read_section(file, place, RouteSection, data, f"route `{name}`")
-    steps = (_step(file, (*place, "steps", step), step, each, tool) for step, each in section.steps.items())
-    return Route(**_level(file, place, name, section, tool), steps=tuple(steps))
+    given = _level(file, place, name, read_section(file, place, RouteSection, data, f"route `{name}`"), tool)
+    steps = (_step(file, (*place, "steps", step), step, each, tool) for step, each in given["steps"].items())
+    return Route(**given | {"steps": tuple(steps)})
 
 
 def _step(file: YamlFile, place: Place, name: str, data: Any, tool: ReadTool) -> Step:
-    section = read_section(file, place, StepSection, data, f"step `{name}`")
-    level = _level(file, place, name, section, tool)
-    return Step(**level, requires=tuple(section.requires), collect=section.collect)
+    return Step(**_level(file, place, name, read_section(file, place, StepSection, data, f"step `{name}`"), tool))
 
 
-def _level(file: YamlFile, place: Place, name: str, section: LevelSection, tool: ReadTool) -> _Level:
-    return {
-        "name": name,
-        "description": section.description,
-        "tools": (
-            # Own tools first, in the order in which the model sees them: at a step they are the nearer layer.
-            *_own(file, (*place, "own_tools"), section.own_tools, tool),
-            *(_use(file, (*place, "tools", index), each) for index, each in enumerate(section.tools)),
-        ),
-        "mode": section.mode,
-        "tool_filter": section.tool_filter,
-        "tool_filter_reason": section.tool_filter_reason,
-        "select": _select(file, place, section.select),
-    }
+def _level(file: YamlFile, place: Place, name: str, section: RecordSection, tool: ReadTool) -> dict[str, Any]:
+    given = record_fields(section)
+    tools = (
+        # Own tools first, in the order in which the model sees them: at a step they are the nearer layer.
+        *_own(file, (*place, "own_tools"), dict(section)["own_tools"], tool),
+        *(_use(file, (*place, "tools", index), each) for index, each in enumerate(given["tools"])),
+    )
+    return given | {"name": name, "tools": tools, "select": _select(file, place, given["select"])}
 
 
 def _select(file: YamlFile, place: Place, reference: str | None) -> Select | None:
@@ -104,7 +87,7 @@ def _use(file: YamlFile, place: Place, data: Any) -> ListedTool:
     if isinstance(data, str):
         return data
     section = read_section(file, place, UseSection, data, "an entry of `tools`")
-    return ToolUse(tool=section.name, optional=section.optional, min_step=section.min_step, loosens=section.loosens)
+    return ToolUse(tool=dict(section)["name"], **record_fields(section))
 
 
 def _own(file: YamlFile, place: Place, given: Mapping[str, Any], tool: ReadTool) -> tuple[ToolUse, ...]:

@@ -5,18 +5,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
+from pydantic import Field
+
 from signoff.formats.nearest_name import did_you_mean
 from signoff.formats.replace import replace
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import read_section, spellings
 from signoff.registry.gates.actor_filters import is_mcp, mcp_parts
-from signoff.registry.manifest.sections import ManifestSection, ToolServerSection
+from signoff.registry.manifest.record_section import RecordSection, record_fields, record_section
+from signoff.registry.manifest.sections import ManifestSection
 from signoff.registry.manifest.tool_section import RUN_KEYS, ToolSection
 from signoff.registry.mcp.import_file import import_path, read_import
 from signoff.registry.mcp.imported_tool import ImportedTool
 from signoff.registry.mcp.tool_server import HANDLER, ToolServer
 
 _SETTINGS_SCHEMA: Final = {"type": "object"}
+_ASKS = "Whether its tools ask people, where a tool does not say so itself. Left out: they ask."
+_TRUSTS = "Believe what was imported of effects: what only reads is `read_only` and does not ask."
+
+ToolServerSection: Final = record_section(
+    ToolServer,
+    requires_approval=(bool | dict[str, Any] | None, Field(None, description=_ASKS)),
+    trust_hints=(bool, Field(False, description=_TRUSTS)),
+)
 
 
 class ServerFields(TypedDict):
@@ -32,20 +43,11 @@ def read_servers(file: YamlFile, folder: Path, top: ManifestSection) -> ServerFi
 
 def read_server(file: YamlFile, folder: Path, name: str, data: Any) -> tuple[ToolServer, YamlFile | None]:
     """Reads one server; returns it, and the file of its import, if it was imported. Raises `ConfigError`."""
-    section = _section(file, name, data)
+    given = record_fields(_section(file, name, data))
     path = import_path(folder, name)
     part, tools = read_import(path, name, f"{path.parent.name}/{path.name}") if path.is_file() else (None, {})
-    server = ToolServer(
-        name=name,
-        url=section.url,
-        command=(section.command,) if isinstance(section.command, str) else tuple(section.command),
-        headers=section.headers,
-        env=section.env,
-        timeout=section.timeout,
-        allow_networks=tuple(section.allow_networks),
-        tools=tools,
-    )
-    return dataclasses.replace(server, command=tuple(filter(None, server.command))), part
+    command = (given["command"],) if isinstance(given["command"], str) else given["command"]
+    return ToolServer(**given | {"name": name, "command": tuple(filter(None, command)), "tools": tools}), part
 
 
 def add_server_tools(
@@ -78,15 +80,16 @@ def add_server_tools(
     )
 
 
-def _section(file: YamlFile, name: str, data: Any) -> ToolServerSection:
+def _section(file: YamlFile, name: str, data: Any) -> RecordSection:
     return read_section(file, ("mcp_servers", name), ToolServerSection, data, f"MCP server `{name}`")
 
 
-def _section_of(server: ToolServer, section: ToolServerSection, tool: ImportedTool) -> dict[str, Any]:
+def _section_of(server: ToolServer, section: RecordSection, tool: ImportedTool) -> dict[str, Any]:
     """Makes the section of an imported tool as it is where the manifest does not say otherwise: it asks."""
-    believed = tool.hints if section.trust_hints else {}
+    wanted = dict(section)
+    believed = tool.hints if wanted["trust_hints"] else {}
     reads = believed.get("read_only", False)
-    asks = section.requires_approval
+    asks = wanted["requires_approval"]
     made: dict[str, Any] = {
         "handler": HANDLER,
         "scope": "generalist",

@@ -4,8 +4,10 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from types import MappingProxyType
-from typing import Final, TypeAlias, TypedDict
+from typing import Annotated, Final, Literal, TypeAlias, TypedDict
 from urllib.parse import urlsplit
+
+from pydantic import Field
 
 from signoff.contracts.audit import DISPATCH, EVENT_NAMES, CloudEvent
 from signoff.contracts.errors import ConfigError
@@ -17,7 +19,9 @@ from signoff.formats.yaml_section import read_section
 from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.registry.hooks import Hook
 from signoff.registry.import_reference import load_reference
-from signoff.registry.manifest.sections import ManifestSection, SubscriptionSection
+from signoff.registry.manifest.record_section import record_fields, record_section
+from signoff.registry.manifest.sections import ManifestSection
+from signoff.registry.tool_fields import IN_CODE, FieldSpec
 
 EventHandler: TypeAlias = Callable[[CloudEvent], Awaitable[None]]
 """A function that is given events, each at least once: the same has the same `id`."""
@@ -30,34 +34,41 @@ _WEBHOOK_ALONE: Final = ("url", "secret", "previous_secret", "allow_networks")
 class Subscription:
     """Another system that is sent events, signed as Standard Webhooks, or a function that is given them."""
 
-    name: str
+    name: Annotated[str, FieldSpec(key=IN_CODE)]
     """Its name."""
     events: tuple[str, ...]
-    """Types, or their beginnings with `*`."""
+    """Types of events, or their beginnings with `*`."""
     url: str = ""
-    """The address they are sent to."""
+    """Of `webhook`: the address they are sent to."""
     secret: str = ""
-    """The reference of the secret that signs."""
+    """Of `webhook`: the signing secret, `env:NAME`; its value is `whsec_` and base64."""
     previous_secret: str = ""
-    """The reference of the secret before it, while both are in use."""
+    """The secret before this one, while both are in use."""
     tenant: str = DEFAULT_TENANT
     """The tenant whose events they are."""
     actor: str = ""
-    """The actor whose specialists' events it is sent as well; "" for none."""
+    """The actor whose specialists' events it is sent as well."""
     allow_networks: tuple[str, ...] = ()
-    """Private networks that it may lie in."""
-    of_actor_alone: bool = False
-    """Whether it is sent nothing but what is about calls of `actor`."""
-    handler: EventHandler | None = field(default=None, repr=False, compare=False)
-    """The function that is given them, in place of an address."""
+    """Private networks it may lie in, such as `10.0.0.0/8`."""
+    of_actor_alone: Annotated[bool, FieldSpec(key=IN_CODE)] = False
+    """Whether it is sent nothing but events about calls of `actor`."""
+    handler: Annotated[EventHandler | None, FieldSpec(key=str)] = field(default=None, repr=False, compare=False)
+    """Of `handler`: `module:function`, an `async def (event)`."""
     timeout: float = 30.0
-    """How many seconds the function may take for one event."""
+    """Of `handler`: how long it may take for one event."""
 
     def wants(self, kind: str) -> bool:
         """Returns whether events of a type are sent."""
         return any(
             kind.startswith(each.removesuffix("*")) if each.endswith("*") else kind == each for each in self.events
         )
+
+
+_TO: Final = (
+    Literal["webhook", "handler"],
+    Field("webhook", description="Whether they are posted, or given to a function."),
+)
+SubscriptionSection: Final = record_section(Subscription, to=_TO)
 
 
 class SubscriptionFields(TypedDict):
@@ -71,22 +82,12 @@ def read_subscriptions(file: YamlFile, top: ManifestSection) -> SubscriptionFiel
     found: list[Subscription] = []
     for name, data in top.subscriptions.items():
         section = read_section(file, ("subscriptions", name), SubscriptionSection, data, f"subscription `{name}`")
-        if (section.to == "handler") != (section.handler is not None):
+        given = record_fields(section)
+        if (dict(section)["to"] == "handler") != (given["handler"] is not None):
             raise _refuse(name, "handler", "needs a `handler` where it says `to: handler`, and there alone")
-        found.append(
-            Subscription(
-                name=name,
-                events=tuple(section.events),
-                url=section.url,
-                secret=section.secret,
-                previous_secret=section.previous_secret,
-                tenant=section.tenant,
-                actor=section.actor,
-                allow_networks=tuple(section.allow_networks),
-                handler=None if section.handler is None else _handler(file, name, section.handler),
-                timeout=section.timeout,
-            )
-        )
+        if given["handler"] is not None:
+            given["handler"] = _handler(file, name, given["handler"])
+        found.append(Subscription(name=name, **given))
     return {"subscriptions": found}
 
 

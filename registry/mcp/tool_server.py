@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 from signoff.contracts.errors import ConfigError
@@ -14,6 +14,7 @@ from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.registry.extras import missing_extra
 from signoff.registry.mcp.imported_tool import ImportedTool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_fields import IN_CODE, FieldSpec
 
 EXTRA: Final = "mcp"
 MAX_SERVER_SECONDS: Final = 600.0
@@ -23,23 +24,23 @@ HANDLER: Final = f"{__name__}:run_on_server"
 
 @dataclass(frozen=True)
 class ToolServer:
-    """An MCP server: where it is, what it is told, and the tools that were imported of it."""
+    """An MCP server whose tools Signoff runs; its name is its key."""
 
-    name: str
+    name: Annotated[str, FieldSpec(key=IN_CODE)]
     """Its name, the middle of `mcp__<server>__<tool>`."""
     url: str = ""
     """The address of its Streamable HTTP endpoint."""
-    command: tuple[str, ...] = ()
-    """The program that speaks by its standard streams, and its arguments."""
+    command: Annotated[tuple[str, ...], FieldSpec(key=list[str] | str)] = ()
+    """In place of `url`: the program that speaks by its standard streams, and its arguments."""
     headers: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What every request to `url` carries; a secret by its reference."""
+    """What each request to `url` carries; a secret as `env:NAME`."""
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Variables of the program; a secret by its reference."""
+    """Variables of the program; a secret as `env:NAME`."""
     timeout: float = 30.0
-    """Seconds that it has to be connected, and to list its tools."""
+    """How long it has to be connected, and to list its tools."""
     allow_networks: tuple[str, ...] = ()
-    """Private networks that `url` may lie in."""
-    tools: Mapping[str, ImportedTool] = field(default_factory=dict, hash=False)
+    """Private networks `url` may lie in, such as `10.0.0.0/8`."""
+    tools: Annotated[Mapping[str, ImportedTool], FieldSpec(key=IN_CODE)] = field(default_factory=dict, hash=False)
     """What was imported, by the name of the tool in the catalog."""
 
     @property

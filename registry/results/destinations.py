@@ -4,7 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from signoff.contracts.errors import ConfigError
 from signoff.formats.nearest_name import did_you_mean
@@ -12,7 +12,7 @@ from signoff.registry.hooks import Hook
 from signoff.registry.import_reference import load_reference
 from signoff.registry.results.annotated_record import AnnotatedRecord, Filter, for_model, for_record, identity
 from signoff.registry.tool import Tool
-from signoff.registry.tool_fields import FieldProblem
+from signoff.registry.tool_fields import IN_CODE, FieldProblem, FieldSpec
 
 LLM_SESSION: Final = "llm-session"
 AUDIT: Final = "audit"
@@ -82,14 +82,20 @@ Observer: TypeAlias = Callable[[DeliveryFailure], Any]
 class Destination:
     """One place that records go to."""
 
-    name: str
+    name: Annotated[str, FieldSpec(key=IN_CODE)]
     """`llm-session`, `ui-streaming`, `cache`, `audit`, `peer-response` or `formatter:<name>`."""
-    filter: Filter | None = None
-    """What it gets of every tool's record; a tool's own filter for it goes before."""
-    sink: Sink | None = None
-    """`async (delivery)`; `llm-session` and `audit` have none, they are Signoff's own."""
+    filter: Annotated[Filter | None, FieldSpec(key=str)] = None
+    """What it gets of a record: `module:function`, or `identity` for all of it.
+
+    A tool's own filter for it goes before.
+    """
+    sink: Annotated[Sink | None, FieldSpec(key=str)] = None
+    """`module:function`: takes what the filter left.
+
+    `llm-session` and `audit` have none, they are Signoff's own.
+    """
     reads: tuple[str, ...] = ()
-    """The namespaces of the slots that it is given."""
+    """Namespaces of the slots that it is given."""
 
 
 @dataclass(frozen=True)

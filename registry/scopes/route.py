@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from signoff.registry.hooks import Select
 from signoff.registry.tool import Tool
+from signoff.registry.tool_fields import IN_CODE, FieldSpec
 
 LayerMode: TypeAlias = Literal["inherit", "only"]
 Shadowing: TypeAlias = Literal["allow", "warn", "forbid"]
@@ -13,16 +14,16 @@ Shadowing: TypeAlias = Literal["allow", "warn", "forbid"]
 
 @dataclass(frozen=True, kw_only=True)
 class ToolUse:
-    """One entry in the tools of an actor, route or step."""
+    """A tool that a route or step names, with more to say than its name."""
 
-    tool: str | Tool
+    tool: Annotated[str | Tool, FieldSpec(key=IN_CODE)]
     """A name, resolved in the registry, then the route, then the actor; or a tool of one's own."""
     optional: bool = False
-    """Whether a name that nothing answers to is left out (F28)."""
+    """It may be missing."""
     min_step: str = ""
-    """The step of the route from which it is seen (F11)."""
+    """The tool is seen from this step of the route on."""
     loosens: str = ""
-    """Why the tools that it shadows need not be obeyed (X03); for a reviewer to read."""
+    """Why the policies of the tools that it shadows need not hold, for a reviewer."""
 
     @property
     def name(self) -> str:
@@ -38,38 +39,43 @@ ListedTool: TypeAlias = str | Tool | ToolUse
 class Level:
     """The common fields of a route and a step."""
 
-    name: str
+    name: Annotated[str, FieldSpec(key=IN_CODE)]
     """The name."""
     description: str = ""
     """For people."""
-    tools: tuple[ListedTool, ...] = ()
-    """Its tools; they come before those of the level around it."""
+    tools: Annotated[tuple[ListedTool, ...], FieldSpec(key=list[Any])] = ()
+    """Names, or names with more to say.
+
+    They come before those of the level around it.
+    """
     mode: LayerMode = "inherit"
-    """With `only` there are no other tools."""
+    """With `only` there are no other tools than these."""
     tool_filter: str = ""
-    """CEL over `tool`, `actor` and `ctx`: a tool of which it is not exactly true is not seen here (F12)."""
+    """CEL over `tool`, `actor` and `ctx`: a tool is seen only if it is true."""
     tool_filter_reason: str = ""
-    """Why the filter refuses, for the trace and for the model that calls such a tool all the same; without it the tool
-    reads as if it did not exist."""
-    select: Select | None = field(default=None, repr=False, compare=False)
-    """Chooses once more, for each completion; where it fails, nothing is seen."""
+    """Why the filter refuses, for the trace and the model. Without one such a tool reads as if it did not exist."""
+    select: Annotated[Select | None, FieldSpec(key=str)] = field(default=None, repr=False, compare=False)
+    """`module:function` that chooses among the tools that would be seen. If it fails, none is seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step(Level):
-    """One step of a route. Data fields are read from `data` in the context of the turn."""
+    """One step of a route.
+
+    Data fields are read from `data` in the context of the turn.
+    """
 
     requires: tuple[str, ...] = ()
-    """Data fields that must be there before the step's own tools are seen."""
+    """Data that its tools wait for."""
     collect: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    """Data fields that the step is to bring, each with its JSON Schema or None."""
+    """Data that it brings: JSON Schema by field."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Route(Level):
     """One course a conversation may take, with its steps in order."""
 
-    steps: tuple[Step, ...] = ()
+    steps: Annotated[tuple[Step, ...], FieldSpec(key=dict[str, Any])] = ()
     """Its steps, in order."""
 
 

@@ -1,0 +1,141 @@
+"""Makes a section of the manifest from the record that declares its fields, and the record's fields from a section."""
+
+import types
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from functools import cache
+from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
+
+from pydantic import Field, WithJsonSchema, create_model
+
+from signoff.formats.durations import Seconds
+from signoff.formats.yaml_section import Section
+from signoff.registry.hooks import Hook
+from signoff.registry.tool_fields import IN_CODE, FieldSpec, ToolField, tool_fields
+
+Reference = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[^:]+:.+$"})]
+"""`module:attribute`."""
+
+
+class RecordSection(Section):
+    """A section that is made of a record."""
+
+    record: ClassVar[type[Any]]
+    """The record."""
+
+
+def record_section(record: type[Any], **more: Any) -> type[RecordSection]:
+    """Return the section of a dataclass: a key for each field that is not `IN_CODE`, and the keys of `more`."""
+    declared = tool_fields(record).values()
+    keys = {field.name: _key(field) for field in declared if field.spec.key is not IN_CODE} | more
+    words = " ".join(str(record.__doc__).partition("\n\n")[0].split())
+    made: type[RecordSection] = create_model(f"{record.__name__}Section", __base__=RecordSection, __doc__=words, **keys)
+    made.record = record
+    return made
+
+
+nested_section = cache(record_section)
+"""Returns the section of a record that is a field of another one."""
+
+
+def record_fields(section: RecordSection) -> dict[str, Any]:
+    """Return the values of a section as its record takes them: tuples for lists, records for sections.
+
+    A value whose key has a type of its own stays as it was read, and so does a reference to a function.
+    """
+    declared = tool_fields(section.record)
+    return {name: _value(declared[name], value) for name, value in section if name in declared}
+
+
+def to_record(section: RecordSection) -> Any:
+    """Return the record that a section gives."""
+    return section.record(**record_fields(section))
+
+
+def key_type(field: ToolField) -> Any:
+    """Return the type of a field's key in the manifest, without `None`."""
+    if field.spec.key is not None:
+        return field.spec.key
+    return Reference if field.hook is not None else _type_in_yaml(field.info.annotation)
+
+
+def _key(field: ToolField) -> tuple[Any, Any]:
+    kind, required = key_type(field), field.info.is_required()
+    limits = [each for each in field.info.metadata if not isinstance(each, FieldSpec | Hook)]
+    annotated: Any = Annotated
+    if limits and field.spec.key is None:
+        kind = annotated[(kind, *limits)]
+    if not required and field.default is None:
+        kind = kind | None
+    return kind, Field(... if required else _default(field), description=field.summary)
+
+
+def _default(field: ToolField) -> Any:
+    if get_origin(field.spec.key) is dict:
+        return {}
+    return list(field.default) if isinstance(field.default, tuple) else field.default
+
+
+def _type_in_yaml(annotation: Any) -> Any:
+    annotation, optional = _bare(annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    kind = annotation
+    if origin is tuple:
+        kind = list[_type_in_yaml(arguments[0])]  # type: ignore[misc]
+    elif origin is Mapping:
+        kind = dict[str, _type_in_yaml(arguments[1])]  # type: ignore[misc]
+    elif isinstance(annotation, type) and is_dataclass(annotation):
+        kind = nested_section(annotation)
+    elif annotation is float:
+        # A number of seconds is written as a span.
+        kind = Seconds
+    return kind | None if optional else kind
+
+
+def _value(field: ToolField, value: Any) -> Any:
+    return value if field.spec.key is not None else _as_declared(field.info.annotation, value)
+
+
+def _as_declared(annotation: Any, value: Any) -> Any:
+    if value is None or isinstance(value, RecordSection):
+        return None if value is None else to_record(value)
+    annotation, _ = _bare(annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is tuple:
+        return tuple(_as_declared(arguments[0], each) for each in value)
+    if origin is Mapping:
+        return {key: _as_declared(arguments[1], each) for key, each in value.items()}
+    return value
+
+
+def _bare(annotation: Any) -> tuple[Any, bool]:
+    """Return an annotation without `None` and metadata, and whether it takes `None`."""
+    if get_origin(annotation) is Annotated:
+        return _bare(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        kinds = [each for each in get_args(annotation) if each is not types.NoneType]
+        if len(kinds) == 1:
+            return _bare(kinds[0])[0], True
+    return annotation, False
+
+
+TABLE_HEAD = ("| key | meaning | default |", "|---|---|---|")
+
+
+def record_table(record: type[Any]) -> str:
+    """Write a record's table for docs/manifest.md: each key, its meaning, and its default."""
+    keys = (field for field in tool_fields(record).values() if field.spec.key is not IN_CODE)
+    return "\n".join([*TABLE_HEAD, *map(field_row, keys)])
+
+
+def field_row(field: ToolField) -> str:
+    """Write the row of one field."""
+    return f"| `{field.name}` | {' '.join(field.description.split())} | {field.spec.unset or _words(field.default)} |"
+
+
+def _words(default: object) -> str:
+    if isinstance(default, bool | int | float):
+        return f"`{str(default).lower()}`"
+    if isinstance(default, str) and default:
+        return f"`{default}`" if default.replace("-", "").isalpha() else f'`"{default}"`'
+    return "empty" if default == "" else "none"

@@ -1,0 +1,78 @@
+"""A record's fields are its section's keys, its JSON Schema and its table."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field
+
+from signoff.contracts.errors import ConfigError
+from signoff.formats.yaml_file import parse_yaml
+from signoff.formats.yaml_section import read_section
+from signoff.registry.manifest.record_section import record_fields, record_section, record_table, to_record
+from signoff.registry.tool_fields import IN_CODE, FieldSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wheel:
+    """One wheel."""
+
+    spokes: tuple[str, ...]
+    """Names of its spokes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cart:
+    """One cart.
+
+    Only editors read the first paragraph.
+    """
+
+    name: Annotated[str, FieldSpec(key=IN_CODE)] = ""
+    """Not a key."""
+    size: Annotated[int, Field(ge=2)] = 2
+    """How many wheels.
+
+    [Below](#wheels).
+    """
+    wheels: Mapping[str, _Wheel] = field(default_factory=dict)
+    """Wheels by name."""
+    patience: float | None = None
+    """How long it waits."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Plain data."""
+    check: Annotated[Callable[[], None] | None, FieldSpec(key=str)] = None
+    """`module:function`."""
+
+
+SECTION = record_section(_Cart, colour=(str, Field("red", description="Of the section alone.")))
+
+
+def read(text: str) -> Any:
+    file = parse_yaml(text, "cart.yaml")
+    return read_section(file, (), SECTION, file.data, "cart")
+
+
+def test_a_section_gives_its_record_with_tuples_and_inner_records() -> None:
+    section = read("wheels: {left: {spokes: [a, b]}}\npatience: 2m\nsettings: {list: [1]}\n")
+    wheels = {"left": _Wheel(spokes=("a", "b"))}
+    assert to_record(section) == _Cart(wheels=wheels, patience=120.0, settings={"list": [1]})
+    assert record_fields(read("check: a:b")) == record_fields(read("{}")) | {"check": "a:b"}
+    assert dict(read("{}"))["colour"] == "red"
+
+
+@pytest.mark.parametrize("text", ["name: x", "size: 1", "wheels: {left: {}}", "wheels: {left: {spoke: []}}", "size: x"])
+def test_a_section_refuses_keys_of_code_and_values_that_no_field_takes(text: str) -> None:
+    with pytest.raises(ConfigError):
+        read(text)
+
+
+def test_schema_and_table_have_the_fields_with_their_words() -> None:
+    schema = SECTION.model_json_schema(by_alias=False)
+    assert schema["description"] == "One cart."
+    assert schema["properties"]["size"] == {
+        "default": 2, "description": "How many wheels.", "minimum": 2, "title": "Size", "type": "integer",
+    }  # fmt: skip
+    assert "name" not in schema["properties"]
+    assert record_table(_Cart).splitlines()[2] == "| `size` | How many wheels. [Below](#wheels). | `2` |"
