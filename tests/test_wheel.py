@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from signoff.texts.catalogue import FOLDER
-from signoff.texts.po import compile_po
+from signoff.languages.catalogue import FOLDER
+from signoff.languages.po import compile_po
 
 ROOT = Path(__file__).resolve().parent.parent
 LINKED = ("activities/", "registry/", "workflows/", "worker.py")
@@ -46,7 +46,7 @@ def installed_files() -> set[str]:
 
 def compiled_name(file: str) -> str:
     """What a file is called in a wheel, where languages are compiled."""
-    return f"{file.removesuffix('.po')}.mo" if file.startswith("signoff/texts/languages/") else file
+    return f"{file.removesuffix('.po')}.mo" if file.endswith(".po") else file
 
 
 def test_a_wheel_holds_every_file_of_the_package_and_its_text(built: Path) -> None:
@@ -67,12 +67,12 @@ def test_a_wheel_holds_each_language_compiled_from_its_file(built: Path) -> None
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         for file in sorted(FOLDER.glob("*.po")):
             expected = compile_po(file.read_text(encoding="utf-8"), file.name)
-            assert wheel.read(f"signoff/texts/languages/{file.stem}.mo") == expected
+            assert wheel.read(f"signoff/languages/{file.stem}.mo") == expected
 
 
 def test_a_wheel_is_not_built_of_a_broken_language(built: Path, tmp_path: Path) -> None:
     run("git", "clone", "--quiet", str(built.parent / "clone"), str(tmp_path / "clone"), cwd=tmp_path)
-    with (tmp_path / "clone/src/signoff/texts/languages/de.po").open("a", encoding="utf-8") as file:
+    with (tmp_path / "clone/src/signoff/languages/de.po").open("a", encoding="utf-8") as file:
         file.write("this is wrong\n")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "built")]
     done = subprocess.run(build, cwd=tmp_path / "clone", capture_output=True, text=True, check=False)

@@ -16,16 +16,16 @@ class CompiledLanguages(BuildHookInterface[BuilderConfig]):
         self._folder = TemporaryDirectory()
         if version == "editable":
             return
-        texts = Path(self.root, "src/signoff/texts")
+        folder = Path(self.root, "src/signoff/languages")
         # Signoff itself cannot be imported here: what it needs is not installed where it is built.
-        po = run_path(str(texts / "po.py"))
-        for file in sorted(texts.glob("languages/*.po")):
+        po = run_path(str(folder / "po.py"))
+        for file in sorted(folder.glob("*.po")):
             compiled = Path(self._folder.name, f"{file.stem}.mo")
             try:
                 compiled.write_bytes(po["compile_po"](file.read_text(encoding="utf-8"), file.name))
             except po["PoError"] as error:
                 self.app.abort(str(error))
-            build_data["force_include"][str(compiled)] = f"signoff/texts/languages/{compiled.name}"
+            build_data["force_include"][str(compiled)] = f"signoff/languages/{compiled.name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         self._folder.cleanup()

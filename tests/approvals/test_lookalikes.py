@@ -16,8 +16,8 @@ from signoff.approvals.unseen_values import every_value
 from signoff.cli.terminal.card_lines import card_lines
 from signoff.contracts.approval import Card
 from signoff.formats.lookalikes import suspect_words
+from signoff.languages.catalogue import language_codes, texts_of
 from signoff.testing import a_request
-from signoff.texts.catalogue import language_codes, texts_of
 from signoff.texts.remarks import remark_words
 
 OPEN: Mapping[str, Any] = {"type": "object"}

@@ -11,7 +11,7 @@ from tables import table
 
 from signoff.audit.record import DATA_BYTES, Record
 from signoff.audit.timeline import timeline
-from signoff.texts.catalogue import language_codes
+from signoff.languages.catalogue import language_codes
 from signoff.texts.record_entries import _KINDS
 
 KINDS = sorted((*_KINDS, "strange"))

@@ -13,9 +13,9 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.gateway.auth.sign_in_attempt import CALLBACK
 from signoff.gateway.transport.server import serve
+from signoff.languages.catalogue import language_codes
 from signoff.temporal.embedded_server import free_port
 from signoff.testing.builders import a_person
-from signoff.texts.catalogue import language_codes
 
 pytestmark = pytest.mark.chromium
 

@@ -24,8 +24,8 @@ from signoff.channels.answer_text.answer_tokens import LINE_CHARS, find_code, fo
 from signoff.channels.answer_text.answer_vocabulary import APPROVE, DENY, LANGUAGES, NO, YES
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import ANSWER_LINES
-from signoff.texts import catalogue
-from signoff.texts.catalogue import texts_of
+from signoff.languages import catalogue
+from signoff.languages.catalogue import texts_of
 
 _LIMITS = frozenset(("but", "only", "if", "unless", "until", "wait", "max", "aber", "nur", "wenn", "pero", "mas"))
 

@@ -22,9 +22,9 @@ from signoff.contracts.decision import Decision
 from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.formats.visible_text import cut_visible
+from signoff.languages import catalogue
+from signoff.languages.catalogue import text
 from signoff.testing import a_request
-from signoff.texts import catalogue
-from signoff.texts.catalogue import text
 from signoff.texts.endings import closing_words, receipt_words, where_words
 from signoff.texts.formatter import Formatter
 from signoff.texts.remarks import remark_words

@@ -6,10 +6,10 @@ from sqlalchemy import update
 from test_processor import Rig
 
 from signoff.channels.inbound.message_time import hold_seconds
+from signoff.languages import catalogue
 from signoff.store.inbound_queue import InboundQueue
 from signoff.store.store import Store
 from signoff.store.tables import ARRIVALS
-from signoff.texts import catalogue
 
 KEYS = itertools.count()
 

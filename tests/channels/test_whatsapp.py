@@ -24,6 +24,7 @@ from signoff.channels.whatsapp.whatsapp import WhatsApp, read_payload
 from signoff.channels.whatsapp.window import ServiceWindow
 from signoff.contracts.ids import show_code
 from signoff.formats.replace import replace
+from signoff.languages.catalogue import language_codes, text
 from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_whatsapp import (
     APP_SECRET,
@@ -37,7 +38,6 @@ from signoff.testing.fake_whatsapp import (
 )
 from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor
-from signoff.texts.catalogue import language_codes, text
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 SENT = int(NOW.timestamp())

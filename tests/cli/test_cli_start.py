@@ -14,7 +14,7 @@ from signoff.cli.main import COMMANDS, invoke, pause_collector
 
 ENGINE = ("sqlalchemy", "celpy", "cel_expr_python", "lark", "temporalio", "fastapi", "starlette")
 """What works with a server, a store, a manifest or a gateway's own pages: a person's command needs none of it."""
-FOLDERS = {"approvals", "cli", "client", "contracts", "formats", "texts"}
+FOLDERS = {"approvals", "cli", "client", "contracts", "formats", "languages", "texts"}
 """All of Signoff that a person's command loads."""
 LIGHT = {"cli", "client", "contracts", "formats"}
 """All of Signoff that a hook loads."""

@@ -12,7 +12,7 @@ from signoff.contracts.audit import AuditEntry
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.person import Principal
 from signoff.formats.replace import replace
-from signoff.texts.catalogue import language_codes
+from signoff.languages.catalogue import language_codes
 
 CLAIM = (
     "the turn reports: answered approved (over inbox, mfa, signed by key 12ab): accepted: as agreed by phone",

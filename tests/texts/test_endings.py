@@ -8,8 +8,8 @@ from signoff.approvals.request_state import ENDINGS
 from signoff.contracts.approval import Ending
 from signoff.contracts.receipt import Receipt
 from signoff.formats.replace import replace
+from signoff.languages.catalogue import ENGLISH, language_codes, text
 from signoff.testing.builders import a_request
-from signoff.texts.catalogue import ENGLISH, language_codes, text
 from signoff.texts.endings import reason_words, receipt_words
 from signoff.texts.formatter import Formatter
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from tables import table
 
-from signoff.texts.catalogue import ENGLISH, language_codes
+from signoff.languages.catalogue import ENGLISH, language_codes
 from signoff.texts.record_entries import _KINDS, entry_words
 
 OTHERS = sorted(set(language_codes()) - {ENGLISH})

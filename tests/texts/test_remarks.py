@@ -20,9 +20,9 @@ from signoff.approvals.card_notes import (
 from signoff.formats.json_schema import compile_schema
 from signoff.gateway.approvals.argument_form import fields_of
 from signoff.gateway.approvals.argument_parser import read_fields
+from signoff.languages.catalogue import ENGLISH, language_codes, texts_of
 from signoff.registry.gates.argument_check import apply_correction
 from signoff.registry.hooks import Correction
-from signoff.texts.catalogue import ENGLISH, language_codes, texts_of
 from signoff.texts.remarks import REMARK_CHARS, remark_words
 
 OTHERS = sorted(set(language_codes()) - {ENGLISH})

@@ -6,7 +6,7 @@ from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.formats.replace import replace
-from signoff.texts.catalogue import ENGLISH
+from signoff.languages.catalogue import ENGLISH
 from signoff.texts.record_entries import claimant_words
 
 

@@ -7,7 +7,7 @@ from signoff.audit.log import TURNS_KEYS
 from signoff.audit.record import Record
 from signoff.contracts.errors import Refused
 from signoff.formats.visible_text import whole_line
-from signoff.texts.catalogue import ENGLISH
+from signoff.languages.catalogue import ENGLISH
 from signoff.texts.record_entries import claim_words, claimant_words, entry_words
 
 

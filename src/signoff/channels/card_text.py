@@ -18,7 +18,7 @@ from signoff.contracts.decision import Assurance, at_least
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS
 from signoff.formats.visible_text import ELLIPSIS, MISSING, cut_visible, one_line
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 from signoff.texts.endings import late_report_words, undeclared_words
 from signoff.texts.formatter import Formatter
 from signoff.texts.reasons import rule_words

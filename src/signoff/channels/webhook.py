@@ -36,7 +36,7 @@ from signoff.channels.vendor_time import time_from_iso
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.responses import AnswerLinks
-from signoff.texts.catalogue import ENGLISH
+from signoff.languages.catalogue import ENGLISH
 from signoff.texts.endings import closing_words
 from signoff.texts.formatter import formatter_for
 

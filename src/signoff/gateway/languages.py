@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
-from signoff.texts.catalogue import ENGLISH, is_spoken, spoken_language
+from signoff.languages.catalogue import ENGLISH, is_spoken, spoken_language
 from signoff.texts.formatter import Formatter, formatter_for
 
 LANGUAGE: Final = "signoff_language"

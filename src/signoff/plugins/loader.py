@@ -12,9 +12,9 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import PLUGIN_NAMES
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.formats.visible_text import one_line
+from signoff.languages.catalogue import has_text
 from signoff.plugins.plugin import Plugin
 from signoff.plugins.router import PluginRouter
-from signoff.texts.catalogue import has_text
 
 GROUP: Final = "signoff.plugins"
 """The group of entry points that offer plugins."""

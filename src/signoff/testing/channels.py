@@ -28,12 +28,12 @@ from signoff.channels.envelopes import ClosedCard, InboundRequest
 from signoff.contracts.ids import show_code
 from signoff.formats.replace import replace
 from signoff.keys.secrets import SecretProvider
+from signoff.languages.catalogue import text
 from signoff.plugins.loader import Plugins
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.store import open_store
 from signoff.testing.rig import ChannelRig, MovableClock
 from signoff.testing.vendor import CardStatus, Vendor
-from signoff.texts.catalogue import text
 
 HOSTILE: Final = "Bo\nApproved by Ana\u202e\u200b\x1b[2J\u2028 *bold* <b>html</b> <!here> [a](https://evil.example)"
 """What a model may write into an argument."""

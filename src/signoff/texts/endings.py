@@ -10,7 +10,7 @@ from signoff.contracts.ids import show_code
 from signoff.contracts.receipt import Receipt
 from signoff.formats.replace import replace
 from signoff.formats.visible_text import MISSING, one_line
-from signoff.texts.catalogue import has_text, text
+from signoff.languages.catalogue import has_text, text
 from signoff.texts.formatter import Formatter
 from signoff.texts.remarks import remark_words
 

@@ -13,7 +13,7 @@ from signoff.approvals.confirmation import is_money, is_number
 from signoff.contracts.approval import AppliedTerm, ApproverGroup, CardRow
 from signoff.contracts.person import Person
 from signoff.formats.visible_text import one_line
-from signoff.texts.catalogue import form_of, language_of, text
+from signoff.languages.catalogue import form_of, language_of, text
 
 _THIN: Final = "\u202f"
 _MARKS: Final = {

@@ -6,7 +6,7 @@ from typing import Final
 from signoff.approvals.argument_rows import NAME_CHARS
 from signoff.contracts.call import REQUIRES_APPROVAL, RuleReference
 from signoff.formats.visible_text import one_line
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 
 _OF_POLICIES: Final[Mapping[str, str]] = {
     "requires_approval": "rule.requires_approval",

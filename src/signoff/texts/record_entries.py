@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from signoff.contracts.audit import CLAIMED_SUBJECT
 from signoff.contracts.call import RuleReference
-from signoff.texts.catalogue import ENGLISH, has_text, text
+from signoff.languages.catalogue import ENGLISH, has_text, text
 from signoff.texts.remarks import remark_words
 
 _SHORT: Final = 8

@@ -9,7 +9,7 @@ import re
 from functools import cache
 from typing import Final, NamedTuple
 
-from signoff.texts.catalogue import ENGLISH, text, texts_of
+from signoff.languages.catalogue import ENGLISH, text, texts_of
 
 REMARK_CHARS: Final = 2_000
 """Longer remarks stay as they are: none of ours is, and whoever writes one chooses how long readers wait for it."""

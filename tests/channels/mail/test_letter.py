@@ -20,7 +20,7 @@ from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.channels.mail.reply_reader import read_mail
 from signoff.contracts.call import RuleReference
 from signoff.contracts.receipt import Receipt
-from signoff.texts.catalogue import language_codes
+from signoff.languages.catalogue import language_codes
 
 HOSTILE = "=?utf-8?q?=E2=80=AE=0AX?= Bo\r\nBcc: eve@else.example\r\n\r\n<script>x()</script> \u202e\u200b <b>yes</b>"
 ONCE = ("From", "To", "Reply-To", "Subject", "Date", "Message-ID", "Auto-Submitted", "X-Auto-Response-Suppress")

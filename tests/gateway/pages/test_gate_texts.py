@@ -5,8 +5,8 @@ from typing import get_args, get_type_hints
 from tables import table
 
 from signoff.contracts.call import IN_DOUBT_RULE, PERMISSION_RULE, REQUESTER_RULE, REQUIRES_APPROVAL, RuleReference
+from signoff.languages.catalogue import has_text, language_codes, text
 from signoff.registry.gates.local_decision import LocalGateDecision
-from signoff.texts.catalogue import has_text, language_codes, text
 from signoff.texts.reasons import rule_expression, rule_words
 
 KINDS = get_args(get_type_hints(LocalGateDecision.explained_kind.fget)["return"])

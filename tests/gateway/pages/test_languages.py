@@ -11,7 +11,7 @@ from test_pages import fields, opened, send, words
 
 from signoff.approvals.request_state import ENDINGS
 from signoff.gateway.languages import language_for
-from signoff.texts.catalogue import ENGLISH, language_codes, texts_of
+from signoff.languages.catalogue import ENGLISH, language_codes, texts_of
 
 
 def browser(gateway: GatewayRig) -> httpx2.AsyncClient:

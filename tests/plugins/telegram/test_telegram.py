@@ -17,6 +17,7 @@ from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundBatch, I
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.formats.replace import replace
 from signoff.keys.secrets import SecretProvider
+from signoff.languages.catalogue import text
 from signoff.plugins.telegram.bot import TelegramBot
 from signoff.plugins.telegram.cards import ALERT_UNITS, TEXT_UNITS, cut_words, read_button
 from signoff.plugins.telegram.telegram import Telegram
@@ -25,7 +26,6 @@ from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_telegram import HEADER, TOKEN, WEBHOOK_SECRET, FakeTelegram, fake_telegram
 from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor
-from signoff.texts.catalogue import text
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 

@@ -19,6 +19,7 @@ from signoff.channels.envelopes import ChannelReply, InboundRequest
 from signoff.channels.vendor_http import VendorAnswer
 from signoff.channels.whatsapp.messages import units
 from signoff.contracts.ids import show_code
+from signoff.languages.catalogue import text
 from signoff.plugins.twilio.errors import ERRORS
 from signoff.plugins.twilio.forms import list_spellings, read_form, signature
 from signoff.plugins.twilio.gsm import segments
@@ -40,7 +41,6 @@ from signoff.testing.fake_twilio import (
 )
 from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor
-from signoff.texts.catalogue import text
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 EXAMPLE = "https://mycompany.com/myapp.php?foo=1&bar=2"

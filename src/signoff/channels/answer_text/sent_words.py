@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from signoff.channels.answer_text.quotes import END, MARK
-from signoff.texts.catalogue import language_codes, text
+from signoff.languages.catalogue import language_codes, text
 
 ADDED: Final = re.compile(
     r"<[^<>\s]{1,2000}>|\[(?:cid|image):[^\[\]]{0,200}\]|\[[^\[\]\s]{1,200}\.(?:png|jpe?g|gif)\]"

@@ -40,6 +40,7 @@ from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.formats.replace import replace
+from signoff.languages.catalogue import ENGLISH, text
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.store.delivery_queue import DeliveryQueue
@@ -47,7 +48,6 @@ from signoff.store.inbound_queue import InboundQueue, InboundRow
 from signoff.store.messages.footer_hashes import Footers
 from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.store import Store
-from signoff.texts.catalogue import ENGLISH, text
 from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import formatter_for
 

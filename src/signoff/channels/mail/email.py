@@ -40,7 +40,7 @@ from signoff.channels.mail.reply_reader import MAX_MAIL
 from signoff.channels.mail.sns import NOTICE_BYTES
 from signoff.contracts.limits import MIB
 from signoff.formats.replace import replace
-from signoff.texts.catalogue import ENGLISH, text
+from signoff.languages.catalogue import ENGLISH, text
 
 _PAUSE_SECONDS: Final = 30.0
 """How long a server is left alone that says that it has trouble itself."""

@@ -26,7 +26,7 @@ from signoff.channels.mail.reply_addresses import ReplyAddresses
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.formats.mail_address import plain_address
 from signoff.formats.visible_text import cut_visible, one_line
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 from signoff.texts.endings import closing_words
 from signoff.texts.formatter import formatter_for
 

@@ -11,7 +11,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS
 from signoff.formats.visible_text import cut_visible, one_line
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 from signoff.texts.endings import REASON_CHARS, closing_words
 from signoff.texts.formatter import Formatter
 

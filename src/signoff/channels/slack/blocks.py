@@ -8,7 +8,7 @@ from signoff.channels.card_text import CardLimits, CardWords, card_words
 from signoff.channels.envelopes import ClosedCard, OutboundCard
 from signoff.channels.outbound.receipt_text import closing_text
 from signoff.formats.replace import replace
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 from signoff.texts.endings import closing_words
 from signoff.texts.formatter import Formatter
 

@@ -42,7 +42,7 @@ from signoff.channels.whatsapp.templates import check_templates, template_langua
 from signoff.channels.whatsapp.window import ServiceWindow
 from signoff.contracts.decision import Verdict
 from signoff.formats.visible_text import one_line
-from signoff.texts.catalogue import ENGLISH
+from signoff.languages.catalogue import ENGLISH
 
 _WORDLESS: Final = frozenset(
     ("audio", "contacts", "document", "image", "location", "order", "sticker", "unsupported", "video")

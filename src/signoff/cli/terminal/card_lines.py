@@ -14,7 +14,7 @@ from signoff.cli.terminal.tables import ago, clean, clock, groups_text, state_te
 from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import show_code
-from signoff.texts.catalogue import ENGLISH
+from signoff.languages.catalogue import ENGLISH
 from signoff.texts.endings import undeclared_words
 from signoff.texts.reasons import rule_expression, rule_words
 

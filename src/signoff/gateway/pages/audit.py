@@ -18,7 +18,7 @@ from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.read_access import read_record
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 from signoff.texts.formatter import FormattedTime
 
 

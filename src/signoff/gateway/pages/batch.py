@@ -25,7 +25,7 @@ from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.transport.middleware import unexpected_receipt
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import Formatter
 

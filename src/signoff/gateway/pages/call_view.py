@@ -11,9 +11,9 @@ from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.turn import CallView
 from signoff.gateway.auth.person_lookup import display_name
+from signoff.languages.catalogue import text
 from signoff.people.directory import Directory
 from signoff.registry.catalog import Catalog
-from signoff.texts.catalogue import text
 
 RESULT_CHARS: Final = 4_000
 _DENIALS: Final = {

@@ -29,9 +29,9 @@ from signoff.gateway.pages.timeline_view import (
 )
 from signoff.gateway.pages.value_view import Row, value_rows, values_count
 from signoff.gateway.pages.visitor import Visitor
+from signoff.languages.catalogue import has_text, text
 from signoff.people.directory import Directory
 from signoff.people.eligibility import Eligibility
-from signoff.texts.catalogue import has_text, text
 from signoff.texts.endings import late_report_words, reason_words, undeclared_words, where_words
 from signoff.texts.formatter import FormattedTime, Formatter
 from signoff.texts.reasons import rule_expression, rule_words

@@ -14,7 +14,7 @@ from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.gateway.approvals.decision_parser import read_draft
 from signoff.gateway.pages.card_view import word_to_type
 from signoff.gateway.pages.visitor import Visitor
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 
 VERDICTS: Final[tuple[Verdict, ...]] = ("approved", "denied")
 DOUBT_VERDICTS: Final[tuple[Verdict, ...]] = ("happened", "approved", "denied")

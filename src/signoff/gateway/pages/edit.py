@@ -24,8 +24,8 @@ from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.timeline_view import diff_lines
 from signoff.gateway.pages.visitor import Visitor
+from signoff.languages.catalogue import text
 from signoff.registry.tool import Tool
-from signoff.texts.catalogue import text
 from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import Formatter
 from signoff.texts.remarks import remark_words

@@ -13,7 +13,7 @@ from signoff.gateway.freeze_service import freeze, operates, thaw
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.visitor import Visitor
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 from signoff.texts.remarks import remark_words
 
 _FREEZE: Final = "freeze"

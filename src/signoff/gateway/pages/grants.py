@@ -14,7 +14,7 @@ from signoff.gateway.grant_service import readable_grants, take_back
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.visitor import Visitor
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 from signoff.texts.formatter import FormattedTime
 from signoff.texts.remarks import remark_words
 

@@ -30,7 +30,7 @@ from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.value_view import read_page, show_page
 from signoff.gateway.pages.visitor import Visitor
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import FormattedTime
 

@@ -27,7 +27,7 @@ from signoff.gateway.pages.dependencies import CurrentSite, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.value_view import read_page, show_page
 from signoff.gateway.pages.visitor import Visitor
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 from signoff.texts.endings import receipt_words
 
 ASSURANCE: Final[Assurance] = "link"

@@ -16,7 +16,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.freeze_service import operates
 from signoff.gateway.pages.visitor import Browser, Visitor, Visitors
 from signoff.gateway.read_access import reads_record
-from signoff.texts.catalogue import ENGLISH, has_text, languages, text
+from signoff.languages.catalogue import ENGLISH, has_text, languages, text
 
 _HERE: Final = Path(__file__).parent
 STATIC: Final = _HERE / "static"

@@ -13,7 +13,7 @@ from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.turn_view import Transcript, TranscriptEntry, call_traces, message_words, transcript_entries
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 
 IN_FULL: Final = 20
 """Turns shown with their calls; of older ones the words."""

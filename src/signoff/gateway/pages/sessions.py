@@ -28,7 +28,7 @@ from signoff.gateway.pages.session_view import session_talk, state_of, turns_in_
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.session_names import own_session
 from signoff.gateway.turn_starter import new_id, read_session, say
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 
 WATCH_SECONDS: Final = 0.7
 _LISTED: Final = 50

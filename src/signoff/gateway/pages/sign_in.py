@@ -19,8 +19,8 @@ from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.visitor import Browser
 from signoff.gateway.signed_state import seal, unseal
 from signoff.gateway.transport.body_limit import READING
+from signoff.languages.catalogue import text
 from signoff.store.tokens import Token
-from signoff.texts.catalogue import text
 
 ATTEMPT: Final = "signoff_attempt"
 """The cookie of a sign-in that is on its way to the provider and back."""

@@ -13,7 +13,7 @@ from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.languages import LANGUAGE
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor
 from signoff.gateway.pages.form_fields import read_form
-from signoff.texts.catalogue import is_spoken
+from signoff.languages.catalogue import is_spoken
 
 _ICON: Final = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#2f4bc7"/>'

@@ -11,11 +11,11 @@ from signoff.contracts.approval import ApprovalRequest, ApproverGroup, CardRow
 from signoff.contracts.person import Person
 from signoff.gateway.auth.person_lookup import active_people, display_name
 from signoff.gateway.pages.visitor import Visitor
+from signoff.languages.catalogue import text
 from signoff.people.directory import Directory
 from signoff.people.eligibility import rights
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.delivery_queue import DeliveryRow
-from signoff.texts.catalogue import text
 from signoff.texts.formatter import FormattedTime, Formatter
 
 

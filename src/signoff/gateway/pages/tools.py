@@ -24,6 +24,7 @@ from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.turn_starter import chosen_actor
+from signoff.languages.catalogue import text
 from signoff.people.directory import principal_of
 from signoff.policy.answer import EngineAnswer
 from signoff.policypool.pool import ask_rules
@@ -33,7 +34,6 @@ from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.registry.scopes.position import owner_of
 from signoff.registry.tool import Tool
-from signoff.texts.catalogue import text
 from signoff.texts.remarks import remark_words
 
 _SAMPLES: Final[dict[str, Any]] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": [], "object": {}}

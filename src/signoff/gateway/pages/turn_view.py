@@ -18,8 +18,8 @@ from signoff.formats.visible_text import MISSING
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.call_view import CallLine, call_line
 from signoff.gateway.read_access import reads_record
+from signoff.languages.catalogue import text
 from signoff.store.content_store import load_in
-from signoff.texts.catalogue import text
 
 TEXT_CHARS: Final = 20_000
 _LIVE: Final = ("running", "suspended")

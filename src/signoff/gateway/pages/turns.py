@@ -24,7 +24,7 @@ from signoff.gateway.pages.turn_view import message_words, talk_of
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.read_access import of_turn
 from signoff.gateway.turn_starter import read_turn
-from signoff.texts.catalogue import text
+from signoff.languages.catalogue import text
 
 LISTED: Final = 50
 STATES: Final = (

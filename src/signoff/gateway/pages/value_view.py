@@ -23,8 +23,8 @@ from signoff.gateway.approvals.value_tables import CELL_CHARS, Cell, ValueTable,
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.visitor import Browser, Visitor
+from signoff.languages.catalogue import text
 from signoff.store.request_reader import LoadedRequest
-from signoff.texts.catalogue import text
 from signoff.texts.formatter import Formatter
 
 LINES: Final = 12

@@ -19,8 +19,8 @@ from signoff.gateway.auth.caller import SESSION, SignInNeeded, caller_of, cookie
 from signoff.gateway.auth.person_lookup import active_people
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.languages import language_for
+from signoff.languages.catalogue import spoken_language
 from signoff.store.freezes import Freezes
-from signoff.texts.catalogue import spoken_language
 from signoff.texts.formatter import Formatter
 
 PERSON: Final = "signoff_person"

@@ -21,9 +21,9 @@ from signoff.formats.web_address import is_loopback_host
 from signoff.gateway.languages import language_for
 from signoff.gateway.transport.body_limit import READING, refuse
 from signoff.gateway.transport.own_names import OwnNames
+from signoff.languages.catalogue import ENGLISH, has_text, text
 from signoff.plugins.router import PluginRouter
 from signoff.settings import Settings
-from signoff.texts.catalogue import ENGLISH, has_text, text
 
 # No style sheet, link or image: at a foreign address the gateway serves none of them.
 _PAGE: Final = """<!doctype html>

@@ -1,6 +1,6 @@
 """Holds every sentence that people read outside the terminal, by language: cards, receipts, notices and the inbox.
 
-A language is a file of `languages`, by its code, with its own name in the header. A wheel holds it compiled (`.mo`); a
+A language is a file of this folder, by its code, with its own name in the header. A wheel holds it compiled (`.mo`); a
 checkout compiles it in memory when a text of it is needed. It is spoken whole or not at all: where it lacks a text,
 English is spoken in its place.
 """
@@ -15,10 +15,10 @@ from types import MappingProxyType
 from typing import Final
 
 from signoff.contracts.errors import ConfigError
-from signoff.texts.po import PoError, compile_po
+from signoff.languages.po import PoError, compile_po
 
 ENGLISH: Final = "en"
-FOLDER: Final = Path(__file__).parent / "languages"
+FOLDER: Final = Path(__file__).parent
 _NAME: Final = "x-language-name"
 """The field of a header that holds the language's name in itself."""
 

@@ -6,7 +6,7 @@ import io
 import pytest
 from tables import table
 
-from signoff.texts.po import PoError, compile_po, read_po
+from signoff.languages.po import PoError, compile_po, read_po
 
 HEADER = """# A language.
 msgid ""

@@ -10,8 +10,8 @@ from documents import PACKAGE
 from tables import table
 
 from signoff.contracts.errors import ConfigError
-from signoff.texts import catalogue
-from signoff.texts.catalogue import (
+from signoff.languages import catalogue
+from signoff.languages.catalogue import (
     ENGLISH,
     FOLDER,
     form_of,
@@ -23,7 +23,7 @@ from signoff.texts.catalogue import (
     text,
     texts_of,
 )
-from signoff.texts.po import PoEntry, compile_po, read_po
+from signoff.languages.po import PoEntry, compile_po, read_po
 
 OTHERS = sorted(set(language_codes()) - {ENGLISH})
 ONE_ALONE = (False, True, False, False, False, False)

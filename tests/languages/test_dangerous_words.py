@@ -10,7 +10,7 @@ from typing import Final
 
 from tables import table
 
-from signoff.texts.catalogue import ENGLISH, language_codes, texts_of
+from signoff.languages.catalogue import ENGLISH, language_codes, texts_of
 
 REVIEWED: Final[Mapping[str, Mapping[str, str]]] = {
     "de": {
