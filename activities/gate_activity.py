@@ -30,7 +30,7 @@ from signoff.approvals.earlier_questions import (
     last_asked,
 )
 from signoff.approvals.question_reference import reference_from_request
-from signoff.approvals.redaction import redact_secrets
+from signoff.approvals.redaction import redact_remarks, redact_secrets
 from signoff.approvals.waiting_outcome import waiting_outcome
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, RunOptions, Tally
@@ -38,12 +38,13 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import IN_DOUBT_TEXT, CallContext, CallOutcome, Permit
 from signoff.contracts.canonical_json import NotCanonical
-from signoff.contracts.content import Content
+from signoff.contracts.content import Content, Remark, Words
 from signoff.contracts.ids import SessionKey, TurnKey, is_stand_in
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE, TURN_RESTS_SECONDS
 from signoff.contracts.message import CallPart
 from signoff.formats.nearest_name import cut_text
 from signoff.formats.replace import replace
+from signoff.languages.remarks import english
 from signoff.policypool.pool import ask_rules
 from signoff.registry.gates.argument_check import final_arguments
 from signoff.registry.gates.local_decision import LocalGateDecision, settled_decision
@@ -57,10 +58,6 @@ from signoff.store.questions.questions import QuestionRefused
 from signoff.store.questions.request_lists import TurnRows
 from signoff.store.tickets import Ticket, ticket_key
 
-_DOUBT_NOTE = "Nobody knows whether this happened: the tool was begun and never answered."
-_ANOTHER_RAN = "under this call something else ran already:"
-_BEGUN_BEFORE = "this very call was begun before, and nobody knows whether it happened"
-_TO_A_MODEL = ". Correct them and call it again"
 _START_SLACK = 15.0
 """Seconds the server waits beyond a tool's own timeout, which the worker keeps itself."""
 _SHOWN_CHARS = 2_000
@@ -149,14 +146,14 @@ class GateActivity:
         )
         if task.edit is not None and found.corrected is not None:
             # What a person wrote and signed is never run as something else.
-            message = f"the tool would not take these arguments as they are. {found.note}"
-            return settled_decision(call, "schema", "input_invalid", message, found.tool)
+            changed = Remark.of("not_as_they_are", what=found.notes)
+            return settled_decision(call, "schema", "input_invalid", changed, found.tool)
         if task.edit is not None and found.objection:
             # The edit is its author's yes as well, and nobody has shown them that there is something to override.
-            message = f"the tool does not permit these arguments: {found.objection}"
-            return settled_decision(call, "permission", "input_invalid", message, found.tool)
+            objected = Remark.of("not_permitted", why=found.objection)
+            return settled_decision(call, "permission", "input_invalid", objected, found.tool)
         if task.edit is not None:
-            return found.reword(found.message.removesuffix(_TO_A_MODEL))
+            return found.reword(tuple(map(_to_a_person, found.words)))
         return found
 
     async def _judge_calls(self, task: GateTask, known: GateFacts) -> tuple[list[_Judged], Tally]:
@@ -222,7 +219,10 @@ class GateActivity:
     ) -> GateDecision:
         tool, verdict = found.tool, found.verdict
         if found.kind == "settled" or tool is None or verdict is None:
-            settled = replace(found, outcome=settled_outcome(found)).to_send()
+            ended = replace(found, outcome=settled_outcome(found))
+            # Words that were redacted or cut stay English.
+            told = task.edit is not None and english(found.words) == ended.message
+            settled = replace(ended, refusal=found.words if told else ()).to_send()
             if found.gate != "available" or tool is None or not tool.fallbacks:
                 return settled
             # What is not there now may be stood in for like what failed.
@@ -247,9 +247,10 @@ class GateActivity:
             return _refuse(call, "it is too long ago that anything was heard of this turn")
         under = (definition_hash(tool), verdict.policy_hash)
         turn_knows = (task.asked_since, task.spent)
-        again = "" if task.edit is not None else repeat_note(rows.requests, call.call, *under, *turn_knows)
-        note = "; ".join(filter(None, (self._stands_in(call), again, found.note, other)))
-        about = Subject(call, args, tool, verdict, digest, note, gate_decision.override, found.at)
+        again = None if task.edit is not None else repeat_note(rows.requests, call.call, *under, *turn_knows)
+        every: tuple[Words | None, ...] = (self._stands_in(call), again, *found.notes, *other)
+        notes = tuple(each for each in every if each)
+        about = Subject(call, args, tool, verdict, digest, notes, gate_decision.override, found.at)
         request = await self._ask_people(task, about)
         if isinstance(request, CallOutcome):
             return GateDecision(call=call.call, kind="settled", outcome=request)
@@ -302,7 +303,7 @@ class GateActivity:
         # To run it again takes whom it took to run it, whatever day it is by now.
         ran_on = [each.applied for each in rows.requests if each.call == call.call and each.kind == "approval"][-1:]
         stricter = ran_on[0] if ran_on else ()
-        about = Subject(call, args, tool, verdict, digest, _DOUBT_NOTE, judged_at=found.at, stricter=stricter)
+        about = Subject(call, args, tool, verdict, digest, (Remark.of("doubt"),), judged_at=found.at, stricter=stricter)
         request = await self._questions.ask(task, about)
         question = reference_from_request(request, call)
         return GateDecision(
@@ -346,10 +347,10 @@ class GateActivity:
         changed = problem or await self._questions.ask_changed(task, about, edit)
         return _end_unasked(about.call, changed) if isinstance(changed, str) else changed
 
-    def _stands_in(self, call: CallPart) -> str:
+    def _stands_in(self, call: CallPart) -> Remark | None:
         """Writes the note on a call that is tried in place of another: of which tools it may be, by the catalog."""
         if not is_stand_in(call.call):
-            return ""
+            return None
         return fallback_note([each.name for each in self._deps.catalog.every_tool if call.tool in each.fallbacks])
 
     def _options(self, ctx: CallContext, tool: Tool, budget: int, *, ask: bool) -> RunOptions:
@@ -398,8 +399,15 @@ def _settled_entries(task: GateTask, gate_decisions: Sequence[GateDecision], at:
     return entries
 
 
-def _find_earlier_run(tickets: Sequence[Ticket], digest: str) -> tuple[CallOutcome | None, str]:
-    """Returns the outcome of this very action, where it was done already; else words on what its call began.
+def _to_a_person(words: Words) -> Words:
+    if not isinstance(words, Remark) or words.code != "invalid.call":
+        return words
+    # Only a model is told to call again.
+    return Remark(code="invalid", values=words.values)
+
+
+def _find_earlier_run(tickets: Sequence[Ticket], digest: str) -> tuple[CallOutcome | None, tuple[Remark, ...]]:
+    """Returns the outcome of this very action, where it was done already; else remarks on what its call began.
 
     `tickets` are those of the call.
 
@@ -409,12 +417,12 @@ def _find_earlier_run(tickets: Sequence[Ticket], digest: str) -> tuple[CallOutco
     for ticket in done:
         # One of which nobody knows is for people to say.
         if ticket.key.partition("/")[0] == digest and ticket.outcome and ticket.outcome.code != "in_doubt":
-            return ticket.outcome, ""
+            return ticket.outcome, ()
     live = [each for each in tickets if each.state != "void"]
     same = [each for each in live if each.key.partition("/")[0] == digest]
     others = sorted({each.tool for each in live if each not in same})
-    words = (_BEGUN_BEFORE if same else "", f"{_ANOTHER_RAN} {', '.join(others)}" if others else "")
-    return None, "; ".join(filter(None, words))
+    begun = (Remark.of("begun"),) if same else ()
+    return None, (*begun, Remark.of("another", tools=", ".join(others))) if others else begun
 
 
 def in_doubt(call: CallPart) -> CallOutcome:
@@ -475,4 +483,5 @@ def _quiet(found: LocalGateDecision, secrets: Collection[str]) -> LocalGateDecis
     """Returns `found` without the secrets of the batch in its words: a schema's error quotes the value it is about."""
     if not secrets:
         return found
-    return replace(found.reword(redact_secrets(found.message, secrets)), note=redact_secrets(found.note, secrets))
+    words, notes = (redact_remarks(each, secrets) for each in (found.words or (found.message,), found.notes))
+    return replace(found.reword(words), notes=notes)

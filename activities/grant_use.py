@@ -183,7 +183,7 @@ def by_grant(found: LocalGateDecision, grant: Grant) -> LocalGateDecision:
     until = f"{grant.expires_at:%Y-%m-%d %H:%M} UTC"
     why = f"{', '.join(grant.people)} approved calls like this in advance, until {until}"
     rule = RuleReference(kind="grant", name=grant.id)
-    verdict = dataclasses.replace(found.verdict, verdict="auto", rule=rule, rule_text=grant.like.where, why=why)
+    verdict = dataclasses.replace(found.verdict, verdict="auto", rule=rule, rule_text=grant.like.where, reasons=(why,))
     return replace(found, kind="run", verdict=verdict, grant=grant.id)
 
 

@@ -186,7 +186,7 @@ def ask_if_doubted(found: LocalGateDecision, why: str) -> LocalGateDecision:
     """
     if found.kind != "run" or found.verdict is None or not why:
         return found
-    verdict = dataclasses.replace(found.verdict, verdict="ask", rule=REQUESTER_RULE, rule_text="", why=why)
+    verdict = dataclasses.replace(found.verdict, verdict="ask", rule=REQUESTER_RULE, rule_text="", reasons=(why,))
     return replace(found, kind="ask", verdict=verdict)
 
 

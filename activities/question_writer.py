@@ -18,6 +18,7 @@ from signoff.contracts.activity_messages import GateTask
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, CardRow, Question
 from signoff.contracts.call import IN_DOUBT_RULE, CallContext
 from signoff.contracts.canonical_json import canonical_json
+from signoff.contracts.content import Words
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.message import CallPart
@@ -61,7 +62,7 @@ class Subject(NamedTuple):
     tool: Tool
     verdict: PolicyVerdict | None
     digest: str
-    note: str
+    notes: tuple[Words, ...]
     override: str = ""
     judged_at: datetime | None = None
     stricter: tuple[AppliedTerm, ...] = ()
@@ -168,7 +169,7 @@ class QuestionWriter:
         return min(terms.timeout, max(left, _SHORTEST) / (2 if terms.on_timeout == "escalate" else 1))
 
     async def _question(self, task: GateTask, about: Subject) -> Question:
-        call, args, tool, verdict, digest, note, override, judged_at, stricter = about
+        call, args, tool, verdict, digest, notes, override, judged_at, stricter = about
         catalog, ctx = self._deps.catalog, task.ctx
         policy, terms = catalog.policy(tool.activity).rules, catalog.terms(tool.activity, verdict)
         for more in stricter:
@@ -219,7 +220,7 @@ class QuestionWriter:
             on_timeout=terms.on_timeout,
             notify=catalog.channels.select(policy.notify),
             agent_says=task.agent_says,
-            note=note,
+            notes=notes,
             judged_at=judged_at,
         )
 
@@ -233,7 +234,7 @@ def _after_edit(question: Question, edit: Edit) -> Question:
     """Returns `question` as it follows the one that was changed: who could decide that by escalation still can."""
     old = edit.old
     kept: dict[str, Any] = {"edit_of": old.revision, "edit_delivery": edit.delivery, "agent_says": old.agent_says}
-    kept["note"] = "; ".join(filter(None, (editor_note(edit.name or edit.subject), question.note)))
+    kept["notes"] = (editor_note(edit.name or edit.subject), *question.notes)
     if old.edit == "propose":
         # The human too: whoever loses the account later has not become somebody else by that.
         kept["proposers"] = tuple(dict.fromkeys((edit.subject, edit.human)))

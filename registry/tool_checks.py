@@ -20,6 +20,7 @@ from signoff.formats.hours import parse_opening_hours
 from signoff.formats.json_schema import compile_schema
 from signoff.formats.nearest_name import did_you_mean
 from signoff.keys.secret_references import FORMS, is_secret_name, literal_secrets
+from signoff.languages.remarks import english
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.capabilities import NO_CAPABILITIES, WRITABLE, Capabilities
 from signoff.registry.handler_adapters import run_elsewhere
@@ -301,7 +302,7 @@ def _settings(tool: Tool) -> Iterator[FieldProblem]:
     # Not what was given: it may be what nobody should read in a log.
     for path, message in schema.check(tool.settings):
         place = f"settings.{path}" if path else "settings"
-        yield FieldProblem(place, None, f"has `{place}` that does not fit its `settings_schema`: {message}")
+        yield FieldProblem(place, None, f"has `{place}` that does not fit its `settings_schema`: {english(message)}")
 
 
 def _tenants(tool: Tool) -> Iterator[FieldProblem]:

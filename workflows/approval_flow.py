@@ -17,7 +17,7 @@ from signoff.contracts import names
 from signoff.contracts.activity_messages import AnswersTask, Authority, GateDecision, IdentifyTask, StoredAnswers
 from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.call import CallOutcome
-from signoff.contracts.content import Content, text_of
+from signoff.contracts.content import Content, Words, text_of
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import MAX_REVISIONS
 from signoff.contracts.message import CallPart
@@ -233,7 +233,8 @@ class ApprovalFlow:
                 if gate_decision.outcome and gate_decision.outcome.code == "input_invalid"
                 else "not_allowed"
             )
-            return self._refuse(decision, authority, request, code, _why(gate_decision.outcome))
+            why = _why(gate_decision.outcome)
+            return self._refuse(decision, authority, request, code, why, gate_decision.refusal)
         ctx = self._state.ctx_of(call.call)
         asked = request_from_reference(gate_decision.question, gate_decision, call, ctx)
         receipt = self._state.book.settle(decision, authority, workflow.now(), asked)
@@ -254,11 +255,16 @@ class ApprovalFlow:
         return self._state.book.record_reply(decision, receipt, workflow.now(), authority)
 
     def _refuse(
-        self, decision: Decision, authority: Authority, request: ApprovalRequest, code: Any, message: str
+        self,
+        decision: Decision,
+        authority: Authority,
+        request: ApprovalRequest,
+        code: Any,
+        message: str,
+        remarks: tuple[Words, ...] = (),
     ) -> Receipt:
-        return self._state.book.record_reply(
-            decision, machine.refusal(request, code, message), workflow.now(), authority
-        )
+        receipt = machine.refusal(request, code, message, remarks=remarks)
+        return self._state.book.record_reply(decision, receipt, workflow.now(), authority)
 
     def _unreadable(self, receipt: Receipt, envelopes: Sequence[Any]) -> Receipt:
         now, ctx = workflow.now(), self._state.ctx

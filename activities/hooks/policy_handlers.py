@@ -39,7 +39,7 @@ async def apply_policy_handler(
     verdict = await verdict_of(catalog, found.tool, given, view.judged_ctx, found.before_handler)
     bound = view.bounds_verdict(found.tool, catalog.policy(found.tool.activity), given)
     decision = by_verdict(view, call, found.tool, verdict, bound, found.objection)
-    return replace(decision, corrected=found.corrected, note=found.note, at=found.at)
+    return replace(decision, corrected=found.corrected, notes=found.notes, at=found.at)
 
 
 async def terms_at(

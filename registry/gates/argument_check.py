@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from signoff.contracts.canonical_json import NotCanonical, canonical_json, same_arguments
+from signoff.contracts.content import Remark, Words
 from signoff.contracts.limits import ARGUMENTS_BYTES, KIB
 from signoff.contracts.message import CallPart
 from signoff.formats.bounds import SEND_IN_PARTS, bounds_problem, bounds_remedy
 from signoff.formats.json_schema import SchemaProblem
 from signoff.formats.nearest_name import cut_text, quote_name
+from signoff.languages.remarks import english
 from signoff.registry.hooks import Correction
 from signoff.registry.tool import Tool
 
@@ -72,22 +74,34 @@ def check_arguments(tool: Tool, args: Any) -> ArgumentCheck:
         if isinstance(found, Correction):
             # Copied and cut within the `try`: what a developer's code returns may fail at that as well.
             return ArgumentCheck((), misfits, Correction(copy.deepcopy(dict(found.args)), str(found.why)[:_WHY_CHARS]))
-        return ArgumentCheck(tuple(found), misfits)
+        return ArgumentCheck(tuple(_own_problem(*each) for each in found), misfits)
     except Exception as error:
         # The developer's check may fail on what a model sends: then the arguments are not known to be valid.
-        return ArgumentCheck((SchemaProblem("", f"cannot be checked ({type(error).__name__})"),))
+        return ArgumentCheck((SchemaProblem("", Remark.of("unchecked.by", why=type(error).__name__)),))
 
 
-def apply_correction(proposed: Mapping[str, Any], found: Correction) -> tuple[dict[str, Any], str]:
+def _own_problem(path: object, message: object) -> SchemaProblem:
+    return SchemaProblem(str(path), message if isinstance(message, Remark) else str(message))
+
+
+def apply_correction(proposed: Mapping[str, Any], found: Correction) -> tuple[dict[str, Any], Remark]:
     """Returns the corrected arguments, and a note that names what changed and why, without values: they may be
     secret.
     """
     args = dict(found.args)
     names = sorted(name for name in {*proposed, *args} if _differ(name, proposed, args))
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    named = f"{', '.join(map(quote_name, names[:_NAMES_SHOWN]))}{more}"
-    note = f"The arguments were corrected ({named})" if names else "The arguments were corrected (none changed)"
-    return args, f"{note}: {found.why}." if found.why else f"{note}."
+    return args, _correction_note(names, found.why)
+
+
+def _correction_note(names: Sequence[str], why: str) -> Remark:
+    if not names:
+        return Remark.of("corrected.none.why", why=why) if why else Remark.of("corrected.none")
+    named, more = ", ".join(map(quote_name, names[:_NAMES_SHOWN])), str(len(names) - _NAMES_SHOWN)
+    if len(names) <= _NAMES_SHOWN:
+        return Remark.of("corrected.why", names=named, why=why) if why else Remark.of("corrected", names=named)
+    if why:
+        return Remark.of("corrected.more.why", names=named, n=more, why=why)
+    return Remark.of("corrected.more", names=named, n=more)
 
 
 def check_corrected(tool: Tool, args: Any) -> ArgumentCheck:
@@ -97,7 +111,7 @@ def check_corrected(tool: Tool, args: Any) -> ArgumentCheck:
     # digest that people approve would not be the one computed where the tool runs.
     if checked.corrected is None or same_arguments(dict(checked.corrected.args), args):
         return ArgumentCheck(checked.problems, checked.misfits)
-    return ArgumentCheck((SchemaProblem("", "are corrected again and again"),))
+    return ArgumentCheck((SchemaProblem("", Remark.of("again")),))
 
 
 def final_arguments(tool: Tool, args: Any) -> Any:
@@ -110,14 +124,20 @@ def final_arguments(tool: Tool, args: Any) -> Any:
 
 
 def problems_text(problems: Sequence[SchemaProblem]) -> str:
-    """Writes the problems for the model: the first few, and how many more there are.
+    """Writes the problems for the model, as `problem_remarks`."""
+    return english(problem_remarks(problems))
+
+
+def problem_remarks(problems: Sequence[SchemaProblem]) -> tuple[Words, ...]:
+    """Returns the first few problems, and how many more there are.
 
     At most some 1,500 characters: paths, and the words of a tool's own check, may repeat what the model sent.
     """
-    first = problems[:PROBLEMS_SHOWN]
-    words = "; ".join(f"`{cut_text(path, _PATH_CHARS)}` {message}" if path else message for path, message in first)
-    words = cut_text(words, _SHOWN_CHARS)
-    return f"{words}; and {len(problems) - PROBLEMS_SHOWN} more" if len(problems) > PROBLEMS_SHOWN else words
+    first = tuple(each._replace(path=cut_text(each.path, _PATH_CHARS)).words for each in problems[:PROBLEMS_SHOWN])
+    words = english(first)
+    shown = first if len(words) <= _SHOWN_CHARS else (cut_text(words, _SHOWN_CHARS),)
+    more = len(problems) - PROBLEMS_SHOWN
+    return (*shown, Remark.of("more", n=str(more))) if more > 0 else shown
 
 
 def _differ(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -8,9 +8,10 @@ from pydantic import Field, SkipValidation
 
 from signoff.contracts.activity_messages import GateDecision
 from signoff.contracts.call import CallCode, CallOutcome, ToolDenied
-from signoff.contracts.content import Content
+from signoff.contracts.content import Content, Words
 from signoff.contracts.message import CallPart
 from signoff.formats.replace import replace
+from signoff.languages.remarks import english
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.registry.tool import Tool
 
@@ -39,8 +40,10 @@ class LocalGateDecision(GateDecision):
     """Why the permission check would deny what people may now let pass."""
     corrected: Annotated[Mapping[str, Any] | None, SkipValidation] = Field(default=None, exclude=True)
     """The arguments in place of those proposed, where the tool's own check corrected them."""
-    note: str = Field(default="", exclude=True)
+    notes: tuple[Words, ...] = Field(default=(), exclude=True)
     """What is told of a correction, or of a misfit that is let through."""
+    words: tuple[Words, ...] = Field(default=(), exclude=True)
+    """The words of the call's outcome, if it has one."""
     at: datetime | None = Field(default=None, exclude=True)
     """The instant at which the call was judged."""
 
@@ -66,6 +69,11 @@ class LocalGateDecision(GateDecision):
             return ""
         return self.outcome.denied.reason if self.outcome.denied is not None else str(self.outcome.value.inline)
 
+    @property
+    def note(self) -> str:
+        """The notes for the model."""
+        return " ".join(map(english, self.notes))
+
     def args(self, proposed: Any) -> Any:
         """Returns the arguments that are judged, shown, bound and run: those proposed, unless they were corrected."""
         return proposed if self.corrected is None else dict(self.corrected)
@@ -86,22 +94,26 @@ class LocalGateDecision(GateDecision):
         """Returns the decision without what stays in this process."""
         return GateDecision(**{name: getattr(self, name) for name in GateDecision.model_fields})
 
-    def reword(self, message: str) -> "LocalGateDecision":
+    def reword(self, words: tuple[Words, ...]) -> "LocalGateDecision":
         """Returns the decision with other words in its outcome; a denial keeps its own."""
-        if self.outcome is None or self.outcome.denied is not None:
+        if not words or self.outcome is None or self.outcome.denied is not None:
             return self
-        return replace(self, outcome=replace(self.outcome, value=Content(inline=message)))
+        return replace(self, outcome=replace(self.outcome, value=Content(inline=english(words))), words=words)
 
 
 def settled_decision(
-    call: CallPart, gate: GateName, code: CallCode, message: str, tool: Tool | None = None
+    call: CallPart, gate: GateName, code: CallCode, words: Words | tuple[Words, ...], tool: Tool | None = None
 ) -> LocalGateDecision:
     """Returns the decision that ends a call at `gate` with these words for the model."""
-    outcome = CallOutcome(call=call.call, tool=call.tool, code=code, gate=gate, value=Content(inline=message))
-    return LocalGateDecision(call=call.call, kind="settled", tool=tool, outcome=outcome)
+    outcome = CallOutcome(call=call.call, tool=call.tool, code=code, gate=gate, value=Content(inline=english(words)))
+    return LocalGateDecision(call=call.call, kind="settled", tool=tool, outcome=outcome, words=_all(words))
 
 
-def denied_decision(call: CallPart, gate: GateName, reason: str, tool: Tool) -> LocalGateDecision:
+def _all(words: Words | tuple[Words, ...]) -> tuple[Words, ...]:
+    return words if isinstance(words, tuple) else (words,)
+
+
+def denied_decision(call: CallPart, gate: GateName, reason: Words | tuple[Words, ...], tool: Tool) -> LocalGateDecision:
     """Returns the decision that denies a call by policy, for this reason."""
-    denied = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=reason)
+    denied = ToolDenied(source="policy", tool=call.tool, call_id=call.call, reason=english(reason))
     return settled_decision(call, gate, "denied", reason, tool).deny(denied)

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, CallCode, CallContext, RuleReference
 from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.content import Remark, Words
 from signoff.contracts.ids import is_tool_name
 from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS, RECENT_CALLS
 from signoff.contracts.message import CallPart
@@ -25,7 +26,7 @@ from signoff.registry.gates.argument_check import (
     apply_correction,
     check_arguments,
     check_corrected,
-    problems_text,
+    problem_remarks,
     shape_problem,
 )
 from signoff.registry.gates.dry_run import dry_run_text
@@ -73,10 +74,10 @@ class _Proposal:
     dry_run: bool
     known: GateFacts = NOTHING_KNOWN
     corrected: bool = False
-    note: str = ""
+    notes: tuple[Words, ...] = ()
 
-    def settle(self, gate: GateName, code: CallCode, message: str, tool: Tool | None = None) -> LocalGateDecision:
-        return settled_decision(self.call, gate, code, message, tool)
+    def settle(self, gate: GateName, code: CallCode, words: Words, tool: Tool | None = None) -> LocalGateDecision:
+        return settled_decision(self.call, gate, code, words, tool)
 
 
 _Early: TypeAlias = Callable[[_Proposal], LocalGateDecision | None]
@@ -178,7 +179,7 @@ def surface(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     # The words below tell that the tool exists: only who would have it elsewhere may read them.
     if view.hides(tool) or not view.permits(tool) or not view.sees(tool):
         return _not_there(proposal, "surface")
-    return proposal.settle("surface", "not_available", f"Tool {tool.name} is not available on this surface")
+    return proposal.settle("surface", "not_available", Remark.of("surface", tool=tool.name))
 
 
 def tag_policy(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
@@ -218,7 +219,7 @@ def available(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     # After all gates that hide: its words name the tool, as does what may be tried in its place.
     if proposal.view.is_available(tool):
         return None
-    return proposal.settle("available", "not_available", f"Tool {tool.name} is not currently available", tool)
+    return proposal.settle("available", "not_available", Remark.of("away", tool=tool.name), tool)
 
 
 def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
@@ -226,22 +227,21 @@ def schema(proposal: _Proposal, tool: Tool) -> LocalGateDecision | _Proposal:
 
     Gives the proposal to go on with: its arguments may be corrected, once.
     """
-    checked, note = check_arguments(tool, proposal.args), ""
+    checked = check_arguments(tool, proposal.args)
     if checked.corrected is not None:
-        args, note = apply_correction(proposal.args, checked.corrected)
+        args, correction = apply_correction(proposal.args, checked.corrected)
         # They come from a developer's code now: they are digested, kept and shown like those that a model sent, so the
         # first gate looks at them too.
         why = shape_problem(proposal.call, args)
         checked = ArgumentCheck((SchemaProblem("", why),)) if why else check_corrected(tool, args)
-        proposal = dataclasses.replace(proposal, args=args, corrected=True, note=note)
+        proposal = dataclasses.replace(proposal, args=args, corrected=True, notes=(correction,))
     if checked.problems:
-        problems = problems_text(checked.problems)
-        message = f"the arguments of {quote_name(tool.name)} are not valid: {problems}. Correct them and call it again"
-        return proposal.settle("schema", "input_invalid", message, tool)
+        words = Remark.of("invalid.call", tool=quote_name(tool.name), what=problem_remarks(checked.problems))
+        return proposal.settle("schema", "input_invalid", words, tool)
     if not checked.misfits:
         return proposal
-    misfit = f"The arguments do not fit the schema: {problems_text(checked.misfits)}."
-    return dataclasses.replace(proposal, note=f"{note} {misfit}".strip())
+    misfit = Remark.of("misfit", what=problem_remarks(checked.misfits))
+    return dataclasses.replace(proposal, notes=(*proposal.notes, misfit))
 
 
 def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
@@ -255,7 +255,7 @@ def permission(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
         return replace(proposal.settle("permission", "refused", message, tool), awaits_permission=True)
     if answer.allowed or _objection(proposal, tool):
         return None
-    return denied_decision(proposal.call, "permission", f"Permission denied: {answer.why}", tool)
+    return denied_decision(proposal.call, "permission", Remark.of("denied", why=answer.why), tool)
 
 
 def capabilities(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
@@ -264,8 +264,8 @@ def capabilities(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
     missing = [kind for kind in tool.capabilities.kinds if kind not in proposal.known.backends]
     if not missing:
         return None
-    message = f"{quote_name(tool.name)} needs {', '.join(missing)}, which is not set up here; do without it"
-    return proposal.settle("capabilities", "not_available", message, tool)
+    words = Remark.of("needs", tool=quote_name(tool.name), names=", ".join(missing))
+    return proposal.settle("capabilities", "not_available", words, tool)
 
 
 def usage(proposal: _Proposal, tool: Tool) -> LocalGateDecision | None:
@@ -297,8 +297,8 @@ def approval(proposal: _Proposal, tool: Tool) -> LocalGateDecision:
     # A handler lifts no denial, so that there is nothing to ask it.
     if handler is None or found.kind == "settled":
         return found
-    why = f"{verdict.why}; `handler` has not been asked"
-    asks = dataclasses.replace(verdict, verdict="ask", rule=handler, rule_text="", why=why)
+    reasons = (*verdict.reasons, Remark.of("handler"))
+    asks = dataclasses.replace(verdict, verdict="ask", rule=handler, rule_text="", reasons=reasons)
     return replace(found, kind="ask", verdict=asks, before_handler=verdict)
 
 
@@ -312,10 +312,10 @@ def by_verdict(
     """
     # Deny first, then whoever asks: an override is of the permission check alone and lifts no policy's denial.
     if verdict.verdict == "deny":
-        return replace(denied_decision(call, "approval", verdict.why, tool), verdict=verdict)
+        return replace(denied_decision(call, "approval", verdict.reasons, tool), verdict=verdict)
     if bound.effect == "deny":
         denies = dataclasses.replace(
-            verdict, verdict="deny", rule=_reference_to(bound), rule_text=_rule_text(bound), why=bound.why
+            verdict, verdict="deny", rule=_reference_to(bound), rule_text=_rule_text(bound), reasons=(bound.why,)
         )
         return replace(denied_decision(call, "approval", _reason(bound), tool), verdict=denies)
     # Rules of the manifest before bounds: both ask, and a question has one rule.
@@ -323,10 +323,10 @@ def by_verdict(
     # A policy that asks anyway keeps its own rule: remembered answers are to that rule, and to no other question.
     if asking is not None and verdict.verdict == "auto":
         named, why = _reference_to(asking), _reason(asking)
-        verdict = dataclasses.replace(verdict, verdict="ask", rule=named, rule_text=_rule_text(asking), why=why)
+        verdict = dataclasses.replace(verdict, verdict="ask", rule=named, rule_text=_rule_text(asking), reasons=(why,))
     if objection:
-        why = f"{objection}; {verdict.why}" if verdict.verdict == "ask" else objection
-        verdict = dataclasses.replace(verdict, verdict="ask", rule=PERMISSION_RULE, rule_text="", why=why)
+        reasons = (objection, *verdict.reasons) if verdict.verdict == "ask" else (objection,)
+        verdict = dataclasses.replace(verdict, verdict="ask", rule=PERMISSION_RULE, rule_text="", reasons=reasons)
     kind: Literal["run", "ask"] = "run" if verdict.verdict == "auto" else "ask"
     return LocalGateDecision(call=call.call, kind=kind, tool=tool, verdict=verdict, objection=objection)
 
@@ -365,9 +365,10 @@ def _reason(verdict: RulesVerdict) -> str:
 
 
 def _add_note(proposal: _Proposal, found: LocalGateDecision) -> LocalGateDecision:
-    if not (proposal.corrected or proposal.note):
+    if not (proposal.corrected or proposal.notes):
         return found
-    return replace(found, corrected=proposal.args if proposal.corrected else None, note=proposal.note)
+    corrected = proposal.args if proposal.corrected else None
+    return replace(found, corrected=corrected, notes=proposal.notes)
 
 
 def _not_there(proposal: _Proposal, gate: GateName) -> LocalGateDecision:

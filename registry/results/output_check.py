@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from signoff.languages.remarks import english
 from signoff.registry.results.annotated_record import AnnotatedRecord
 from signoff.registry.results.tool_result import ToolResult, jsonable
 from signoff.registry.tool import Tool
@@ -25,7 +26,7 @@ def output_problem(tool: Tool, result: ToolResult) -> str:
     problems = tool.output.check(declared_value(result))
     if not problems:
         return ""
-    words = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:_PROBLEMS_SHOWN])
+    words = english([each.words for each in problems[:_PROBLEMS_SHOWN]])
     more = f"; and {len(problems) - _PROBLEMS_SHOWN} more" if len(problems) > _PROBLEMS_SHOWN else ""
     # A model that reads of a failure calls again, and what the tool does would happen twice: that it ran is told first.
     return (

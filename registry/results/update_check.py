@@ -10,6 +10,7 @@ from signoff.contracts.updates import DATA, NO_UPDATES, Updates
 from signoff.formats.bounds import bounds_problem
 from signoff.formats.json_schema import CompiledSchema
 from signoff.formats.nearest_name import did_you_mean
+from signoff.languages.remarks import english
 from signoff.registry.cel_context import ContextFields
 from signoff.registry.scopes.actor_scopes import ActorScopes
 from signoff.registry.tool import Tool
@@ -80,4 +81,4 @@ def _misfits(name: str, schema: CompiledSchema | None, value: Any) -> Iterator[s
         yield f"the value of `{name}` is {why}"
     for problem in () if schema is None else schema.check(value):
         place = f" at `{problem.path}`" if problem.path else ""
-        yield f"the value of `{name}`{place} {problem.message}"
+        yield f"the value of `{name}`{place} {english(problem.message)}"

@@ -30,7 +30,7 @@ from signoff.approvals.doubt_report import HAPPENED_NOTE
 from signoff.approvals.question_reference import reference_from_request
 from signoff.contracts.activity_messages import GateDecision, GateTask
 from signoff.contracts.call import IN_DOUBT_RULE, IN_DOUBT_TEXT, CallOutcome
-from signoff.contracts.content import Content
+from signoff.contracts.content import Content, Remark
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.contracts.message import CallPart
@@ -38,6 +38,7 @@ from signoff.contracts.person import Principal
 from signoff.formats.json_schema import SchemaProblem
 from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import parse_tenant_limits
+from signoff.languages.remarks import english
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.hooks import Correction, HookContext, Permission
 from signoff.store.content_store import load
@@ -130,7 +131,7 @@ async def test_an_edit_is_always_asked(store: Store) -> None:
     assert (found.kind, request.revision, request.edit_of, request.edited_by) == ("ask", 2, 1, "approver")
     assert [row.value for row in request.before] == ["20", "Ana"]
     # Nobody is asked anew: what was asked is answered by the change.
-    assert request.note == "Approver changed the arguments"
+    assert request.card.note == "Approver changed the arguments"
     assert request.args.blob is not None
     assert await load(store, request.args) == large
 
@@ -317,7 +318,7 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
     assert (first.approvers, first.confirm) == (("user:ana",), "type")
     assert (first.edit, first.allow_remember, first.require_reason) == ("approve", True, True)
     digest = doubt_digest(of_call, 1)
-    note = "Nobody knows whether this happened: the tool was begun and never answered."
+    notes = (Remark.of("doubt"),)
     await begun(store, of_call)
     found = await gate_decision(deps, agent_says="as you asked", doubt=1, doubt_of=of_call)
     request = request_of(found.request)
@@ -328,9 +329,9 @@ async def test_a_doubt_is_asked_as_the_call_was_but_for_what_is_now_in_question(
         revision=2,
         digest=digest,
         doubt_of=1,
-        note=note,
+        notes=notes,
         question_hash=question_hash(request),
-        card=replace(first.card, note=note, mark=digest_mark(digest, MARK_KEY)),
+        card=replace(first.card, note=english(notes), notes=notes, mark=digest_mark(digest, MARK_KEY)),
         rule=IN_DOUBT_RULE,
         rule_text="",
         confirm="",
@@ -356,7 +357,7 @@ async def test_what_was_done_is_told_and_not_asked_again(store: Store) -> None:
     found = await gate_decision(deps)
     assert (found.kind, found.request, found.outcome) == ("settled", None, done)
     other = request_of((await gate_decision(deps, {"amount": 21})).request)
-    assert other.note == "under this call something else ran already: pay"
+    assert other.card.note == "under this call something else ran already: pay"
     assert request_of((await gate_decision(deps, {"amount": 21})).request).revision == other.revision
 
 
@@ -364,7 +365,7 @@ async def test_what_was_begun_and_never_ended_is_asked_with_a_word_of_it(store: 
     tool = pay_tool(LEDGER)
     await store.claim(permit_for(tool).digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
     asked = request_of((await gate_decision(worker_deps(store, tool))).request)
-    assert asked.note == "this very call was begun before, and nobody knows whether it happened"
+    assert asked.card.note == "this very call was begun before, and nobody knows whether it happened"
 
 
 @table(
@@ -597,7 +598,7 @@ async def test_a_later_ticket_of_a_call_is_told_like_its_first(store: Store) -> 
     deps, digest = worker_deps(store, tool), permit_for(tool).digest
     await begun(store, ticket_key(digest, 2))
     asked_again = request_of((await gate_decision(deps)).request)
-    assert asked_again.note == "this very call was begun before, and nobody knows whether it happened"
+    assert asked_again.card.note == "this very call was begun before, and nobody knows whether it happened"
     done = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
     await store.record(ticket_key(digest, 2), done)
     assert (await gate_decision(deps)).outcome == done
@@ -608,7 +609,7 @@ async def test_people_are_told_all_that_began_under_a_call(store: Store) -> None
     deps = worker_deps(store, *tools)
     for tool, nonce in zip(tools, "abc", strict=True):
         await begun(store, permit_for(tool).digest, tool=tool.name, nonce=nonce)
-    assert request_of((await gate_decision(deps)).request).note == (
+    assert request_of((await gate_decision(deps)).request).card.note == (
         "this very call was begun before, and nobody knows whether it happened; "
         "under this call something else ran already: book, wire"
     )

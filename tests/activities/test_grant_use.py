@@ -298,7 +298,7 @@ def test_what_becomes_of_a_call_by_a_remembered_approval(store: Store) -> None:
         verdict="auto",
         rule=RuleReference(kind="grant", name=grant.id),
         rule_text=SMALL.where,
-        why="ana, bo approved calls like this in advance, until 2026-03-01 12:05 UTC",
+        reasons=("ana, bo approved calls like this in advance, until 2026-03-01 12:05 UTC",),
     )
     assert by_grant(found, grant) == replace(found, kind="run", verdict=verdict, grant=grant.id)
     unknown = replace(found, verdict=None)

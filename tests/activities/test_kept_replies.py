@@ -161,7 +161,7 @@ async def test_what_another_policy_says_by_now_does_not_overtake_the_question(st
     first = question_in(await attempt(deps_with(store, model), run, 1))
     await answer(store, about(first))
     again = question_in(await attempt(deps_with(store, model, False), run, 2))
-    assert (first.revision, again.revision, again.note) == (1, 2, POLICY_CHANGED)
+    assert (first.revision, again.revision, again.notes) == (1, 2, (POLICY_CHANGED,))
 
 
 async def test_a_question_from_before_a_reset_is_asked_anew(store: Store) -> None:

@@ -57,13 +57,13 @@ def subject_of(deps: WorkerDeps, args: Any = ARGS, **fields: Any) -> Subject:
     """What is asked of the one call; by default no rule said anything of it."""
     tool = deps.catalog.tool_view(pinned()).tool("pay")
     assert tool is not None
-    given = {"call": call_of(args), "args": args, "tool": tool, "verdict": None, "digest": "d" * 64, "note": ""}
+    given = {"call": call_of(args), "args": args, "tool": tool, "verdict": None, "digest": "d" * 64, "notes": ()}
     return Subject(**given | fields)
 
 
 def verdict_of(rule: RuleReference, **fields: Any) -> PolicyVerdict:
     """A rule's word that people are to be asked."""
-    given: dict[str, Any] = {"rule_text": "true", "why": "it is so", "policy_hash": "p" * 64, "evaluators": ""}
+    given: dict[str, Any] = {"rule_text": "true", "reasons": ("it is so",), "policy_hash": "p" * 64, "evaluators": ""}
     return PolicyVerdict(**{"verdict": "ask", "rule": rule} | given | fields)
 
 
@@ -234,10 +234,10 @@ async def test_the_note_of_a_changed_question_names_its_author_first(
 ) -> None:
     deps = deps_of(store, EDITABLE, people=[a_person(each, name=name) for each, name in names.items()])
     request = await first_of(deps)
-    found = await after(deps, await edit_of(deps, change_of(request, subject="ana")), note=note)
+    found = await after(deps, await edit_of(deps, change_of(request, subject="ana")), notes=(note,) if note else ())
     assert (found.edited_by, found.edited_name) == ("ana", names.get("ana", ""))
-    assert found.note == "; ".join(filter(None, (f"{who} changed the arguments", note)))
-    assert found.card.note == found.note
+    assert found.card.note == "; ".join(filter(None, (f"{who} changed the arguments", note)))
+    assert found.card.notes == found.notes
     assert [(row.name, row.value) for row in found.before] == [("amount", "20"), ("to", "Ana")]
 
 
@@ -265,6 +265,6 @@ async def test_a_change_goes_on_with_what_time_has_brought_to_its_question(
     assert edit.old.escalated is escalated
     found = await after(deps, edit)
     assert (found.edit_of, found.edit_delivery) == (1, "of approver")
-    assert found.note == "Approver changed the arguments"
+    assert found.card.note == "Approver changed the arguments"
     assert ("role:board" in found.approvers) is escalated
     assert found.escalate_after == (None if escalated else 3_600.0)

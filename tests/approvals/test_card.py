@@ -38,7 +38,7 @@ def texts(shown: Card) -> list[str]:
 
 
 def test_a_card_is_drawn_of_the_declaration_and_the_question() -> None:
-    asked = a_question(secrets=("pin",), show=("to", "pin", "card"), agent_says="as you said", note="asked again")
+    asked = a_question(secrets=("pin",), show=("to", "pin", "card"), agent_says="as you said", notes=("asked again",))
     declaration = {
         "effect": "Pay {to}",
         "title": "Payments",
@@ -77,7 +77,10 @@ def test_a_card_says_first_who_runs_the_call_and_that_nobody_declared_it(
     fields: dict[str, Any], asked_note: str, note: str
 ) -> None:
     declaration = {"effect": "", "title": "", "input_schema": {}, "secrets": [], **fields}
-    assert draw_card(a_question(actor="coder", note=asked_note), declaration, {}, "").note == note
+    assert (
+        draw_card(a_question(actor="coder", notes=(asked_note,) if asked_note else ()), declaration, {}, "").note
+        == note
+    )
 
 
 def test_a_label_says_of_an_argument_that_nobody_declared_it() -> None:
@@ -210,7 +213,10 @@ def test_a_card_that_is_not_whole_says_how_much_is_missing(show: list[str] | Non
 
 def test_what_the_agent_says_is_apart_clean_and_short() -> None:
     shown = card(
-        {}, agent_says="Trust me\n\u202e" + "x" * 5_000, note="the tool changed while you were asked", mark="0a1b2c3d"
+        {},
+        agent_says="Trust me\n\u202e" + "x" * 5_000,
+        notes=("the tool changed while you were asked",),
+        mark="0a1b2c3d",
     )
     assert shown.agent_says.startswith("Trust me⏎⟦U+202E⟧x")
     assert len(shown.agent_says) == 1_000

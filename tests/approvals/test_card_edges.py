@@ -22,8 +22,10 @@ def effect(template: str, args: dict[str, Any]) -> str:
 
 def test_a_card_of_nothing_says_nothing() -> None:
     assert card({}) == Card(effect="book_flight", tool_title="book_flight")
-    named = card({}, title="Book a flight", note="n", agent_says="a", mark="m")
-    assert named == Card(effect="Book a flight", tool_title="Book a flight", note="n", agent_says="a", mark="m")
+    named = card({}, title="Book a flight", notes=("n",), agent_says="a", mark="m")
+    assert named == Card(
+        effect="Book a flight", tool_title="Book a flight", note="n", notes=("n",), agent_says="a", mark="m"
+    )
 
 
 def test_a_row_holds_all_there_is_to_a_value() -> None:
@@ -82,14 +84,14 @@ def test_a_value_of_a_sentence_has_twelve_characters_at_least() -> None:
 
 
 def test_words_of_the_card_are_cut_each_at_its_own_length() -> None:
-    shown = card({"k" * 80: 1, "n" * 81: 2}, title="t" * 121, note="n" * 301)
+    shown = card({"k" * 80: 1, "n" * 81: 2}, title="t" * 121, notes=["n" * 301])
     assert shown.tool_title == "t" * 119 + "…"
     assert shown.note == "n" * 299 + "…"
     assert [(row.name, row.label, row.cut) for row in shown.rows] == [
         ("k" * 80, "K" + "k" * 79, False),
         ("n" * 79 + "…", "N" + "n" * 78 + "…", True),
     ]
-    whole = card({}, title="t" * 120, note="n" * 300)
+    whole = card({}, title="t" * 120, notes=["n" * 300])
     assert (whole.tool_title, whole.note) == ("t" * 120, "n" * 300)
 
 

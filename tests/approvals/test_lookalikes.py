@@ -17,8 +17,8 @@ from signoff.cli.terminal.card_lines import card_lines
 from signoff.contracts.approval import Card
 from signoff.formats.lookalikes import suspect_words
 from signoff.languages.catalogue import language_codes, texts_of
+from signoff.languages.remarks import english, remark_text
 from signoff.testing import a_request
-from signoff.texts.remarks import remark_words
 
 OPEN: Mapping[str, Any] = {"type": "object"}
 
@@ -98,7 +98,7 @@ def test_words_with_letters_of_another_alphabet_are_suspect_and_ordinary_text_is
     args: Mapping[str, str], suspects: set[str]
 ) -> None:
     assert suspect_words(args.values()) == suspects
-    assert (LOOKALIKES in card(args).note) is bool(suspects)
+    assert (english(LOOKALIKES) in card(args).note) is bool(suspects)
 
 
 def test_lookalike_letters_have_their_code_on_card_page_and_sentence() -> None:
@@ -125,7 +125,7 @@ def test_undeclared_argument_name_with_lookalikes_has_their_codes(name: str) -> 
 
 
 def test_note_on_lookalikes_is_in_every_language() -> None:
-    found = {remark_words(LOOKALIKES, language) for language in language_codes()}
+    found = {remark_text(LOOKALIKES, language) for language in language_codes()}
     assert len(found) == len(language_codes()) == 6
 
 
@@ -136,7 +136,7 @@ def test_terminal_shows_the_codes_and_the_quotes() -> None:
     shown = console.export_text()
     assert "p\u0430\u27e6U+0430\u27e7ypal" in shown
     assert '"5"' in shown
-    assert LOOKALIKES in shown
+    assert english(LOOKALIKES) in shown
 
 
 def test_text_in_quotes_is_typed_with_or_without_them() -> None:

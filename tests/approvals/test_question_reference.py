@@ -25,7 +25,7 @@ CALL = CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 420}))
 ROWS = (CardRow(name="amount", label="Amount", value="420"),)
 LEFT_IN_THE_STORE = {
     "context", "definition", "secrets", "show", "rule_text", "policy_hash", "override", "applied", "confirm",
-    "grant_ttl", "notify", "agent_says", "judged_at",
+    "grant_ttl", "notify", "agent_says", "notes", "judged_at",
 }  # fmt: skip
 """What only who shows, signs or runs it needs, and reads there."""
 

@@ -116,7 +116,13 @@ def test_a_card_shows_numbers_and_names_whatever_the_agent_calls_secret() -> Non
     args = {"pin": "9400", "amount": 9400, "to": "Mallory 9400", "9400": "x"}
     assert redact_arguments(args, ("pin",), {"9400"}) == {**args, "to": f"Mallory {HIDDEN}"}
     card = render_card(
-        effect="Pay {amount} to {to}", title="", tool="pay", args=args, schema=SCHEMA, secrets=("pin",), note="again"
+        effect="Pay {amount} to {to}",
+        title="",
+        tool="pay",
+        args=args,
+        schema=SCHEMA,
+        secrets=("pin",),
+        notes=("again",),
     )
     assert card.effect == f"Pay 9400 to Mallory {HIDDEN}"
     assert card.note == "again; a secret value is repeated in `to`, and hidden there"

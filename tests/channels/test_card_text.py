@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tables import table
 
 from signoff.approvals.card import render_card
-from signoff.approvals.card_notes import LOOKALIKES
+from signoff.approvals.card_notes import LOOKALIKES, runner_note
 from signoff.approvals.machine import settled_receipt
 from signoff.channels.answer_text.answer_parser import AnswerSender, parse_answer
 from signoff.channels.card_text import LEAST_CHARS, CardLimits, How, card_words, link_only
@@ -24,10 +24,10 @@ from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.formats.visible_text import cut_visible
 from signoff.languages import catalogue
 from signoff.languages.catalogue import text
+from signoff.languages.remarks import remark_text
 from signoff.testing import a_request
 from signoff.texts.endings import closing_words, receipt_words, where_words
 from signoff.texts.formatter import Formatter
-from signoff.texts.remarks import remark_words
 
 NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC)
 SAO_PAULO = ZoneInfo("America/Sao_Paulo")
@@ -104,7 +104,7 @@ def test_a_card_says_what_would_happen_who_asks_and_until_when() -> None:
 def test_card_on_a_channel_marks_lookalikes_and_quotes_texts_that_read_as_numbers(language: str) -> None:
     asked = request(card=card_of({"to": "p\u0430ypal", "seats": "5", "count": 5}))
     written = card_words(notice(asked), Formatter(language, UTC, NOW), how="text").text
-    for line in ("To: p\u0430⟦U+0430⟧ypal", 'Seats: "5"', "Count: 5", remark_words(LOOKALIKES, language)):
+    for line in ("To: p\u0430⟦U+0430⟧ypal", 'Seats: "5"', "Count: 5", remark_text(LOOKALIKES, language)):
         assert line in written
 
 
@@ -112,7 +112,7 @@ def test_card_on_a_channel_marks_lookalikes_and_quotes_texts_that_read_as_number
 @table("how", get_args(How))
 def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language: str, how: How) -> None:
     asked = request(
-        quorum=2, revision=2, rule=_rule("mine"), card=card_of({"to": "Bo"}, agent_says="please", note="changed")
+        quorum=2, revision=2, rule=_rule("mine"), card=card_of({"to": "Bo"}, agent_says="please", notes=("changed",))
     )
     page_text = card_words(notice(asked), Formatter(language, UTC, NOW), how=how).text
     assert "{" not in page_text
@@ -131,8 +131,11 @@ def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language:
         ({"rule": _rule("policy-7")}, "because of the rule “policy-7”"),
         ({"rule": PERMISSION_RULE}, "the tool's own check refuses this"),
         ({"quorum": 2}, "0 of 2 approvals so far"),
-        ({"revision": 3, "card": Card(effect="x", note="the tool changed")}, "Asked again (revision 3): the tool ch"),
-        ({"card": Card(effect="x", note="run by `a` itself, outside Signoff")}, "run by `a` itself, outside Signoff"),
+        (
+            {"revision": 3, "card": Card(effect="x", notes=("the tool changed",))},
+            "Asked again (revision 3): the tool",
+        ),
+        ({"card": Card(effect="x", notes=(runner_note("a"),))}, "run by `a` itself, outside Signoff"),
         ({"expires_at": NOW - timedelta(seconds=1)}, "the time is over"),
     ],
 )
@@ -175,11 +178,11 @@ def test_a_reminder_and_a_digest_say_what_they_are() -> None:
 
 
 def test_untrusted_text_cannot_forge_a_line_or_hide() -> None:
-    card = card_of({"to": HOSTILE, HOSTILE: 1}, agent_says=HOSTILE, note=HOSTILE)
+    card = card_of({"to": HOSTILE, HOSTILE: 1}, agent_says=HOSTILE, notes=(HOSTILE,))
     asked = request(
         card=card, requester=Principal(user="x", name=HOSTILE), actor=HOSTILE, rule=_rule(HOSTILE), revision=2
     )
-    plain = request(card=card_of({"to": "a", "b": 1}, agent_says="c", note="d"), rule=_rule("e"), revision=2)
+    plain = request(card=card_of({"to": "a", "b": 1}, agent_says="c", notes=("d",)), rule=_rule("e"), revision=2)
     ours = card_words(notice(plain), ENGLISH_VOICE, how="text").text
     page_text = card_words(notice(asked), ENGLISH_VOICE, how="text").text
     assert page_text.count("\n") == ours.count("\n")

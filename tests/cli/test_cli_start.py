@@ -61,7 +61,7 @@ def loaded_by(*commands: Sequence[str], **environment: str) -> tuple[list[tuple[
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
     program = [sys.executable, "-c", TELL, json.dumps(commands)]
-    ran = subprocess.run(program, env=kept | environment, capture_output=True, text=True, check=True)
+    ran = subprocess.run(program, env=kept | environment, input="{}", capture_output=True, text=True, check=True)
     lines = [line.split() for line in ran.stdout.splitlines() if line.startswith("loaded ")]
     return [(int(code), set(names)) for _, code, *names in lines], ran.stderr
 

@@ -205,6 +205,6 @@ def test_every_text_is_used() -> None:
     assert asked <= set(texts_of(ENGLISH))
     # A key made of two parts: `t('state.' ~ state)` or `text(f"call.{code}")`.
     joined = tuple(re.findall(r"""['"]([a-z_]+\.(?:[a-z_]+\.)?)(?:['"]\s*~|\{)""", source))
-    # Remarks are looked up by their English text: see `test_remarks`.
+    # For remarks see `test_remarks`.
     found = [key for key in texts_of(ENGLISH) if not key.startswith("remark.")]
     assert [key for key in found if key not in source and not key.startswith(joined)] == []

@@ -25,6 +25,11 @@ BY_A = Terms(approvers=("role:a",), asked_first=("role:a",))
 NO_ROUTE = "; `route_to` gave no list of people that both engines agree on, so the named approvers are asked"
 
 
+def in_english(verdict: PolicyVerdict) -> PolicyVerdict:
+    """The verdict as one who reads English reads it."""
+    return replace(verdict, reasons=(verdict.why,))
+
+
 def answers(rule: str, first: str, second: str, notes: tuple[str, str] = ("", "")) -> tuple[EngineAnswer, ...]:
     one: Any = first
     two: Any = second
@@ -48,8 +53,8 @@ def split(policy: CompiledPolicy, rule: str, second: str) -> CompiledPolicy:
 @table(("requires", "verdict", "why"), [(False, "auto", "the tool never asks"), (True, "ask", "the tool always asks")])
 def test_a_tool_without_a_policy(requires: bool, verdict: Any, why: str) -> None:
     policy = compiled(requires)
-    assert policy.judge({"x": BAD}, {}) == PolicyVerdict(
-        verdict, REQUIRES_APPROVAL, "", why, policy.hash, EVALUATORS, ()
+    assert in_english(policy.judge({"x": BAD}, {})) == PolicyVerdict(
+        verdict, REQUIRES_APPROVAL, "", (why,), policy.hash, EVALUATORS, ()
     )
     assert (policy.evaluators, policy.findings, policy.expressions) == (EVALUATORS, (), {})
     assert policy.hash == sha256_hex({"requires_approval": requires})
@@ -58,11 +63,11 @@ def test_a_tool_without_a_policy(requires: bool, verdict: Any, why: str) -> None
 
 def test_a_policy_without_rules_asks() -> None:
     policy = compiled(approvers=["role:a"])
-    assert policy.judge(arguments(), context()) == PolicyVerdict(
+    assert in_english(policy.judge(arguments(), context())) == PolicyVerdict(
         "ask",
         REQUIRES_APPROVAL,
         "",
-        "the policy has no rule that lets it pass without a person",
+        ("the policy has no rule that lets it pass without a person",),
         policy.hash,
         EVALUATORS,
         (),
@@ -108,8 +113,8 @@ CLEAR = (*answers("deny_if", "false", "false"), *answers("require_approval_if", 
 def test_the_rule_that_decides_is_told(count: int, verdict: Any, rule: str, why: str, engines: Any) -> None:
     policy = compiled(approvers=["role:a"], **RULES)
     asked = NO_TERMS if verdict == "deny" else BY_A
-    assert policy.judge(arguments(count=count), context()) == PolicyVerdict(
-        verdict, RuleReference(name=rule), RULES[rule], why, policy.hash, EVALUATORS, engines, asked
+    assert in_english(policy.judge(arguments(count=count), context())) == PolicyVerdict(
+        verdict, RuleReference(name=rule), RULES[rule], (why,), policy.hash, EVALUATORS, engines, asked
     )
 
 
@@ -164,12 +169,14 @@ class Unreadable(dict[str, Any]):
 )
 def test_data_no_engine_may_see(args: Any, ctx: Any, problem: str) -> None:
     policy = compiled(auto_approve_if="true", approvers=["role:a"], route_to="['role:b']")
-    assert policy.judge(args, ctx) == PolicyVerdict(
+    assert in_english(policy.judge(args, ctx)) == PolicyVerdict(
         "ask",
         RuleReference(name="auto_approve_if"),
         "true",
-        f"`auto_approve_if` could not be evaluated ({problem}), so a person is asked"
-        "; `route_to` could not be evaluated, so the named approvers are asked",
+        (
+            f"`auto_approve_if` could not be evaluated ({problem}), so a person is asked"
+            "; `route_to` could not be evaluated, so the named approvers are asked",
+        ),
         policy.hash,
         EVALUATORS,
         answers("auto_approve_if", "error", "error", (problem, problem)),

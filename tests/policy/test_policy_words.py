@@ -95,7 +95,7 @@ FULL = PolicyVerdict(
     "ask",
     RuleReference(name="auto_approve_if"),
     "args.totalCost < 50",
-    "it is so",
+    ("it is so",),
     "hash",
     "two engines",
     (EngineAnswer("auto_approve_if", "one", "true", "sure"), EngineAnswer("auto_approve_if", "two", "false", "")),
@@ -106,7 +106,7 @@ FULL = PolicyVerdict(
         applied=(AppliedTerm(reason="it is the weekend", quorum=2),),
     ),
 )
-BARE = PolicyVerdict("auto", REQUIRES_APPROVAL, "", "nobody asks", "hash", "two engines", ())
+BARE = PolicyVerdict("auto", REQUIRES_APPROVAL, "", ("nobody asks",), "hash", "two engines", ())
 
 
 def test_an_explanation_has_a_line_for_each_part() -> None:

@@ -43,7 +43,9 @@ def ruled(tool: Tool, args: Any = GOOD, *policies: GlobalRule, **fields: Any) ->
     approvers = fields.pop("approvers", ("role:approvers",))
     catalog = build_catalog(tools=(tool,), actors=(an_actor(),), policies=policies, default_approvers=approvers)
     dry_run = fields.pop("dry_run", False)
-    return judge(catalog, pinned(), a_call(tool.name), args, Tally(), dry_run=dry_run, known=GateFacts(**fields))
+    found = judge(catalog, pinned(), a_call(tool.name), args, Tally(), dry_run=dry_run, known=GateFacts(**fields))
+    # As one who reads English reads it.
+    return replace(found, words=(found.message,) if found.words else ())
 
 
 def facts(found: LocalGateDecision) -> tuple[str, str, str]:
@@ -457,7 +459,7 @@ def test_a_verdict_that_names_no_rule_asks_all_the_same() -> None:
     assert own.verdict == "auto"
     assert found.kind == "ask"
     assert found.verdict == dataclasses.replace(
-        own, verdict="ask", rule=RuleReference(kind="global"), rule_text="", why=nameless.why
+        own, verdict="ask", rule=RuleReference(kind="global"), rule_text="", reasons=(nameless.why,)
     )
 
 

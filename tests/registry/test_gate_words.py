@@ -17,7 +17,7 @@ from signoff.contracts.call import (
     RuleReference,
 )
 from signoff.contracts.canonical_json import sha256_hex
-from signoff.contracts.content import Content
+from signoff.contracts.content import Content, Remark
 from signoff.contracts.limits import ARGUMENTS_BYTES, MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS
 from signoff.contracts.message import CallPart
 from signoff.formats.bounds import SEND_IN_PARTS
@@ -47,7 +47,13 @@ def proposed(tool: str = "book_flight", **fields: Any) -> CallPart:
 
 def judged(found: Catalog, args: Any = GOOD, tally: Tally | None = None, **fields: Any) -> LocalGateDecision:
     call = fields.pop("call", proposed())
-    return judge(found, fields.pop("ctx", pinned()), call, args, tally or Tally(), **fields)
+    decision = judge(found, fields.pop("ctx", pinned()), call, args, tally or Tally(), **fields)
+    return in_english(decision)
+
+
+def in_english(found: LocalGateDecision) -> LocalGateDecision:
+    """The decision as one who reads English reads it."""
+    return replace(found, words=(found.message,) if found.words else ())
 
 
 def settled(
@@ -306,8 +312,8 @@ def test_a_handler_that_has_not_been_asked_asks_people() -> None:
         RuleReference(name="auto_approve_if"),
     )
     rule = RuleReference(kind="handler", handler="test_gate_words:never_called")
-    why = f"{gate_decision.before_handler.why}; `handler` has not been asked"
-    asks = dataclasses.replace(gate_decision.before_handler, verdict="ask", rule=rule, rule_text="", why=why)
+    reasons = (*gate_decision.before_handler.reasons, Remark.of("handler"))
+    asks = dataclasses.replace(gate_decision.before_handler, verdict="ask", rule=rule, rule_text="", reasons=reasons)
     assert gate_decision == LocalGateDecision(
         call="c7.3",
         kind="ask",

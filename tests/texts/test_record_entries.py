@@ -42,7 +42,7 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     ("revision", CALL | {"revision": 2}, "pay c1.1 is asked as revision 2: asked again"),
     (
         "revision",
-        CALL | {"revision": 2, "note": "the tool changed while you were asked"},
+        CALL | {"revision": 2, "notes": [{"code": "tool_changed"}]},
         "pay c1.1 is asked as revision 2: the tool changed while you were asked",
     ),
     (

@@ -73,6 +73,7 @@ def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
         requester=request.requester.user,
         person_id=request.requester.person_id,
         note=request.card.note,
+        notes=[each if isinstance(each, str) else each.model_dump(mode="json") for each in request.card.notes],
         edited_by=request.edited_by,
         changed=[each.name for each in row_changes(request.before, request.card.rows)] if request.edited_by else [],
     )

@@ -23,12 +23,14 @@ from signoff.approvals.argument_rows import (
     value_line,
 )
 from signoff.approvals.card_notes import LOOKALIKES, UNDECLARED_TOOL, runner_note
-from signoff.approvals.redaction import redact_arguments, redact_secrets, secret_values
+from signoff.approvals.redaction import redact_arguments, redact_remarks, redact_secrets, secret_values
 from signoff.contracts.approval import Card, CardRow, Question
+from signoff.contracts.content import Remark, Words
 from signoff.contracts.limits import CARD_VALUE_CHARS, EFFECT_CHARS, KIB
 from signoff.formats.lookalikes import mark_words, suspect_words
 from signoff.formats.replace import replace
 from signoff.formats.visible_text import MISSING, cut_visible, one_line
+from signoff.languages.remarks import english
 
 CARD_BYTES: Final = 16 * KIB
 """Bytes of JSON of a whole card."""
@@ -64,7 +66,7 @@ def render_card(
     secrets: Collection[str] = (),
     show: Collection[str] | None = None,
     agent_says: str = "",
-    note: str = "",
+    notes: Sequence[Words] = (),
     mark: str = "",
     others: Collection[str] = (),
 ) -> Card:
@@ -79,14 +81,18 @@ def render_card(
     proposed, args = args, redact_arguments(args, secrets, values)
     every = list(leaves(args, schema, secrets))
     suspects = suspects_of(every)
-    # First, as a note may be cut.
-    notes = (LOOKALIKES if suspects else "", redact_secrets(note, values), _repetition_note(proposed, args))
-    note = "; ".join(filter(None, notes))
+    # First, as the notes may be cut.
+    every_note = (LOOKALIKES if suspects else None, *redact_remarks(notes, values), _repetition_note(proposed, args))
+    notes = tuple(filter(None, every_note))
+    said = english(notes)
+    note = one_line(said, NOTE_CHARS).text
     sentence = effect_sentence(effect, title=title, tool=tool, args=args, secrets=secrets)
     base = Card(
         effect=sentence,
         agent_says=one_line(redact_secrets(agent_says, values), AGENT_SAYS_CHARS).text,
-        note=one_line(note, NOTE_CHARS).text,
+        note=note,
+        # What is cut, or hides something, is English for every reader.
+        notes=notes if note == said else (note,),
         mark=mark,
         tool_title=one_line(title or tool, TITLE_CHARS).text,
     )
@@ -116,12 +122,12 @@ def draw_card(question: Question, declaration: Mapping[str, Any], args: Mapping[
         show=question.show,
         agent_says=question.agent_says,
         # From the declaration, as everything here: who runs it is no word of a worker's. First, as a note may be cut.
-        note="; ".join((*_declared_notes(declaration, question.actor), *filter(None, [question.note]))),
+        notes=(*_declared_notes(declaration, question.actor), *question.notes),
         mark=mark,
     )
 
 
-def _declared_notes(declaration: Mapping[str, Any], actor: str) -> list[str]:
+def _declared_notes(declaration: Mapping[str, Any], actor: str) -> list[Remark]:
     external = [runner_note(actor)] if declaration.get("runs") == "external" else []
     return [*external, *([UNDECLARED_TOOL] if declaration.get("undeclared") else [])]
 
@@ -155,13 +161,15 @@ def _filled_sentence(template: str, name: str, args: Mapping[str, Any], secrets:
     return _cut_sentence(pieces)
 
 
-def _repetition_note(proposed: Mapping[str, Any], shown: Mapping[str, Any]) -> str:
-    """Writes the card's remark on arguments in which a secret value is repeated, and hidden; "" where there is none."""
+def _repetition_note(proposed: Mapping[str, Any], shown: Mapping[str, Any]) -> Remark | None:
+    """Writes the card's remark on arguments in which a secret value is repeated, and hidden, if there are any."""
     names = [] if proposed is shown else [name for name in proposed if proposed[name] != shown[name]]
     named = ", ".join(f"`{one_line(name, NAME_CHARS).text}`" for name in names[:EFFECT_ARGUMENTS])
-    more = f" and {len(names) - EFFECT_ARGUMENTS} more" if len(names) > EFFECT_ARGUMENTS else ""
+    more = len(names) - EFFECT_ARGUMENTS
     # Said aloud: whoever proposed the call chose the secret, and with it what people do not see elsewhere.
-    return f"a secret value is repeated in {named}{more}, and hidden there" if names else ""
+    if more > 0:
+        return Remark.of("repeated.more", names=named, n=str(more))
+    return Remark.of("repeated", names=named) if names else None
 
 
 def _plain_sentence(name: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:

@@ -5,12 +5,13 @@ from datetime import datetime
 
 from signoff.approvals.earlier_questions import is_asked_still
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.content import Remark
 
-TOOL_CHANGED = "the tool changed while you were asked"
-POLICY_CHANGED = "the policy changed while you were asked"
-UNDECLARED_TOOL = "nobody has declared this tool"
-LOOKALIKES = "letters of another alphabet look like Latin ones here, each with its code behind it"
-NOT_RUN = "this was answered before, and has not run"
+TOOL_CHANGED = Remark.of("tool_changed")
+POLICY_CHANGED = Remark.of("policy_changed")
+UNDECLARED_TOOL = Remark.of("undeclared")
+LOOKALIKES = Remark.of("lookalikes")
+NOT_RUN = Remark.of("not_run")
 
 
 def repeat_note(
@@ -20,9 +21,8 @@ def repeat_note(
     policy_hash: str,
     since: datetime | None = None,
     spent: int = 0,
-) -> str:
-    """Writes why people are asked again about `call` under this definition and policy; "" where there is nothing to
-    say.
+) -> Remark | None:
+    """Writes why people are asked again about `call` under this definition and policy, if there is anything to say.
 
     `requests` are those of its turn, every revision, the oldest first; `since` and `spent` as in `is_new_to_turn`.
     """
@@ -31,28 +31,28 @@ def repeat_note(
         # It is this very question, which an activity that is tried twice must find again word for word.
         asked.pop()
     if not asked:
-        return ""
+        return None
     before = asked[-1]
     if before.definition != definition:
         return TOOL_CHANGED
     if before.policy_hash != policy_hash:
         return POLICY_CHANGED
-    return NOT_RUN if before.state in ("approved", "lapsed") else ""
+    return NOT_RUN if before.state in ("approved", "lapsed") else None
 
 
-def editor_note(name: str) -> str:
+def editor_note(name: str) -> Remark:
     """Writes who changed the arguments, by the name that the directory has for them, or by their id."""
-    return f"{name} changed the arguments"
+    return Remark.of("edited", who=name)
 
 
-def fallback_note(tools: Sequence[str]) -> str:
-    """Writes in place of which tools a call may be tried; "" where it stands in for none."""
-    return f"this is a fallback of {', '.join(f'`{each}`' for each in tools)}" if tools else ""
+def fallback_note(tools: Sequence[str]) -> Remark | None:
+    """Writes in place of which tools a call may be tried, if it stands in for any."""
+    return Remark.of("fallback", tools=", ".join(f"`{each}`" for each in tools)) if tools else None
 
 
-def runner_note(actor: str) -> str:
+def runner_note(actor: str) -> Remark:
     """Writes that the agent runs the call itself once it may: that it is done as shown is then its promise."""
-    return f"run by `{actor}` itself, outside Signoff"
+    return Remark.of("runner", actor=f"`{actor}`")
 
 
 def _under(request: ApprovalRequest, definition: str, policy_hash: str) -> bool:

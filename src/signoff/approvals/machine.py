@@ -16,6 +16,7 @@ from signoff.approvals import binding, deadlines
 from signoff.approvals.quorum import progress
 from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest, Vote
+from signoff.contracts.content import Words
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import CLOCKS_APART_SECONDS, REASON_CHARS
 from signoff.contracts.receipt import Receipt, ReceiptCode, ReceiptReason
@@ -155,7 +156,14 @@ def settled_receipt(request: ApprovalRequest) -> Receipt:
     )
 
 
-def refusal(request: ApprovalRequest, code: ReceiptCode, message: str = "", *, why: ReceiptReason = "") -> Receipt:
+def refusal(
+    request: ApprovalRequest,
+    code: ReceiptCode,
+    message: str = "",
+    *,
+    why: ReceiptReason = "",
+    remarks: tuple[Words, ...] = (),
+) -> Receipt:
     """Returns a receipt that changes nothing. `message` is for developers; people read what code and `why` say."""
     return Receipt(
         status="refused",
@@ -164,6 +172,7 @@ def refusal(request: ApprovalRequest, code: ReceiptCode, message: str = "", *, w
         state=request.state,
         why=why,
         message=message,
+        remarks=remarks,
         **_course(request),
     )
 

@@ -2,12 +2,14 @@
 
 import html
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
+from signoff.contracts.content import Words
 from signoff.contracts.limits import REDACTION_CHARS
+from signoff.languages.remarks import english
 
 HIDDEN: Final = "[hidden]"
 LEAST_CHARS: Final = 3
@@ -48,6 +50,17 @@ def texts_of(value: Any) -> Iterator[str]:
             stack.append(bytes(item).decode("utf-8", "ignore"))
         elif not isinstance(item, bool | None) and len(str(item)) >= LEAST_CHARS:
             yield str(item)
+
+
+def redact_remarks(remarks: Iterable[Words], secrets: Collection[str]) -> tuple[Words, ...]:
+    """Removes secrets from remarks. One that repeats a secret stays English."""
+    return tuple(_redact_remark(each, secrets) for each in remarks)
+
+
+def _redact_remark(remark: Words, secrets: Collection[str]) -> Words:
+    text = english(remark)
+    quiet = redact_secrets(text, secrets)
+    return remark if quiet == text else quiet
 
 
 def redact_secrets(text: str, secrets: Collection[str]) -> str:

@@ -19,10 +19,10 @@ from signoff.contracts.ids import show_code
 from signoff.contracts.limits import EFFECT_CHARS
 from signoff.formats.visible_text import ELLIPSIS, MISSING, cut_visible, one_line
 from signoff.languages.catalogue import text
+from signoff.languages.remarks import remark_text
 from signoff.texts.endings import late_report_words, undeclared_words
 from signoff.texts.formatter import Formatter
 from signoff.texts.reasons import rule_words
-from signoff.texts.remarks import remark_words
 
 How = Literal["text", "reply", "buttons", "link", "unseen"]
 """How a channel takes answers: a message with the code, a reply to the card itself, buttons, or only the link; where a
@@ -282,7 +282,7 @@ class _Writer:
 
     def remark(self) -> str:
         request = self.request
-        words = cut_visible(remark_words(request.card.note, self.formatter.language), NOTE_CHARS)
+        words = cut_visible(remark_text(request.card.notes, self.formatter.language), NOTE_CHARS)
         if request.revision < 2:
             # Who runs a call that is run outside of Signoff.
             return "" if request.kind == "in_doubt" else words

@@ -15,7 +15,7 @@ from signoff.contracts.call import (
     ProposedExternalCall,
     RuleReference,
 )
-from signoff.contracts.content import Content
+from signoff.contracts.content import Content, Words
 from signoff.contracts.decision import Assurance, Decision
 from signoff.contracts.frozen_model import ActivityMessage, FrozenModel
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE
@@ -279,6 +279,8 @@ class GateDecision(FrozenModel):
     request: ApprovalRequest | None = Field(default=None, exclude=True)
     """All of that, for whoever calls the gates in their own process: it is never sent."""
     outcome: CallOutcome | None = None
+    refusal: tuple[Words, ...] = ()
+    """Of changed arguments: why the gates ended the call, for their author."""
     options: RunOptions = RunOptions()
 
 

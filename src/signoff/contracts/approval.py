@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from signoff.contracts.call import LateReport, RuleReference
-from signoff.contracts.content import Content
+from signoff.contracts.content import Content, Words
 from signoff.contracts.decision import Assurance, Decision, Verdict
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.person import Principal
@@ -42,7 +42,9 @@ class Card(FrozenModel):
     agent_says: str = ""
     """The model's own words, marked as such."""
     note: str = ""
-    """Why the question is asked again, such as `the tool changed while you were asked`."""
+    """Why the question is asked again, such as `the tool changed while you were asked`; English."""
+    notes: tuple[Words, ...] = ()
+    """The same for readers of other languages."""
     mark: str = ""
     """First 8 characters of an HMAC of the digest under a key of the store."""
     tool_title: str = ""
@@ -226,7 +228,7 @@ class Question(FrozenModel):
     """Names of the channels that the policy wants; empty: those of the manifest's rules."""
     agent_says: str = ""
     """The model's own words."""
-    note: str = ""
+    notes: tuple[Words, ...] = ()
     """Why it is asked again, or by whom it was changed."""
     judged_at: datetime | None = None
     """The instant at which the gates judged the call, in UTC: `ctx.now` of the rules that ask."""

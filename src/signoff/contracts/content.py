@@ -1,6 +1,9 @@
-"""JSON values, carried inline when small and by reference into the blob store when not."""
+"""What is carried to readers: JSON values, inline when small and else by reference into the blob store, and remarks."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from pydantic import Field
 
 from signoff.contracts.frozen_model import FrozenModel
 
@@ -32,3 +35,24 @@ def text_of(content: Content) -> str:
     if content.blob is not None:
         return content.blob.preview
     return content.inline if isinstance(content.inline, str) else ""
+
+
+class Remark(FrozenModel):
+    """A sentence that Signoff writes for people, who read it in their language: its text in the catalogue, and values.
+
+    See `languages/remarks.py`.
+    """
+
+    code: str
+    """The key of its text, without `remark.`."""
+    values: "Mapping[str, str | Remark | tuple[str | Remark, ...]]" = Field(default_factory=dict)
+    """Place of the text -> its words: a value, or remarks."""
+
+    @classmethod
+    def of(cls, code: str, /, **values: "str | Remark | tuple[str | Remark, ...]") -> "Remark":
+        """Makes a remark of these values."""
+        return cls(code=code, values=values)
+
+
+Words: TypeAlias = str | Remark
+"""A remark, or what a person or a tool's author wrote."""

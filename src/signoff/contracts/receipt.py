@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Literal
 
 from signoff.contracts.approval import ApproverGroup
+from signoff.contracts.content import Words
 from signoff.contracts.frozen_model import FrozenModel
 
 ReceiptStatus = Literal["accepted", "counted", "refused", "pending"]
@@ -56,3 +57,5 @@ class Receipt(FrozenModel):
     """While the request waits: its groups that lack somebody, each with how many."""
     message: str = ""
     """What a program or a developer did wrong, in English; the gateway's API writes the words of every other."""
+    remarks: tuple[Words, ...] = ()
+    """The same for readers of other languages, where it has translations."""

@@ -7,11 +7,13 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from signoff.contracts.content import Remark
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.grant import SweepResult
 from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
+from signoff.languages.remarks import worded
 from signoff.people.eligibility import rights
 
 OPERATOR: Final = "admin"
@@ -38,7 +40,7 @@ def is_operator(person: Person, approvers: Sequence[str], *, development: bool) 
 def check_operator(person: Person, approvers: Sequence[str], *, development: bool) -> None:
     """Raises `Refused` (`not_allowed`) for anybody who is no operator, see `is_operator`."""
     if not is_operator(person, approvers, development=development):
-        raise Refused(f"this takes the role `{OPERATOR}`, which `{person.id}` does not have", code="not_allowed")
+        raise worded(Refused, Remark.of("role", role=OPERATOR, who=person.id), code="not_allowed")
 
 
 async def sweep(

@@ -21,6 +21,7 @@ from signoff.contracts.message import CallPart, Message, Part, ResultPart, TextP
 from signoff.contracts.names import RESPOND
 from signoff.evaluation.case_file import EvaluationCase, RecordedCall, RecordedCompletion, RecordedMessage
 from signoff.formats.replace import replace
+from signoff.languages.remarks import english
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.policy.handler_verdict import HandlerVerdict, apply_handler_verdict, handler_rule
 from signoff.registry.capabilities import KINDS
@@ -121,9 +122,8 @@ def find_misfits(case: EvaluationCase, catalog: Catalog) -> list[str]:
         for path, message in tool.schema.check(call.args):
             # The gates would refuse what only stands in the place of a secret.
             if path in hidden:
-                found.append(
-                    f"call {call.call} of `{call.tool}`: the hidden `{path}` {message}; write a value that fits"
-                )
+                hidden_place = f"call {call.call} of `{call.tool}`: the hidden `{path}`"
+                found.append(f"{hidden_place} {english(message)}; write a value that fits")
     return found
 
 
@@ -259,7 +259,7 @@ class _Player:
         verdict = apply_handler_verdict(policy, found.before_handler, answer)
         bound = view.bounds_verdict(found.tool, policy, found.args(args))
         decision = by_verdict(view, call, found.tool, verdict, bound, found.objection)
-        return replace(decision, corrected=found.corrected, note=found.note, at=found.at)
+        return replace(decision, corrected=found.corrected, notes=found.notes, at=found.at)
 
     def _describe(self, number: int, call: CallPart, shown: dict[str, Any], found: LocalGateDecision) -> PlayedCall:
         verdict: PolicyVerdict | None = found.verdict

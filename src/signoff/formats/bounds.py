@@ -4,13 +4,20 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
+from signoff.contracts.content import Remark, Words
 from signoff.contracts.limits import MAX_DEPTH, MAX_INTEGER, MAX_NAME_CHARS, MAX_PATHS_CHARS, MAX_VALUES
+from signoff.languages.remarks import english
 
 SEND_IN_PARTS: Final = "split them over several calls, or name a file or record that holds them"
 """What helps where arguments are too many or too large."""
 
 
 def bounds_problem(value: Any) -> str:
+    """Returns why `value` is not JSON of bearable size, in English, as `bounds_remark`; "" when it is."""
+    return english(bounds_remark(value))
+
+
+def bounds_remark(value: Any) -> Words:
     """Returns why `value` is not JSON of bearable size, in a few words; "" when it is.
 
     JSON types only, at most 32 deep and 2,000 values, names of 256 characters, integers within ±(2^53-1), finite
@@ -25,13 +32,13 @@ def bounds_problem(value: Any) -> str:
         seen += 1
         chars += path
         if chars > MAX_PATHS_CHARS:
-            return f"names that lead to its values of more than {MAX_PATHS_CHARS} characters together"
+            return Remark.of("bound.paths", n=str(MAX_PATHS_CHARS))
         if depth > MAX_DEPTH:
-            return f"values nested deeper than {MAX_DEPTH} levels"
+            return Remark.of("bound.depth", n=str(MAX_DEPTH))
         if isinstance(item, dict | list | tuple):
             # Those met, those that wait and those within: known before any of them is touched.
             if seen + len(stack) + len(item) > MAX_VALUES:
-                return f"more than {MAX_VALUES} values"
+                return Remark.of("bound.values", n=str(MAX_VALUES))
             if isinstance(item, dict) and (why := _odd_key(item)):
                 return why
             stack.extend((child, depth + 1, path + length) for child, length in _children(item))
@@ -53,12 +60,12 @@ def _children(item: dict[str, Any] | list[Any] | tuple[Any, ...]) -> Iterator[tu
     return ((child, len(str(place)) + 1) for place, child in enumerate(item))
 
 
-def _odd_key(item: dict[Any, Any]) -> str:
+def _odd_key(item: dict[Any, Any]) -> Words:
     for key in item:
         if not isinstance(key, str):
             return "a name that is not a string"
         if len(key) > MAX_NAME_CHARS:
-            return f"a name of more than {MAX_NAME_CHARS} characters"
+            return Remark.of("bound.name", n=str(MAX_NAME_CHARS))
         if not _is_unicode(key):
             return "a name that is not Unicode (a lone surrogate)"
     return ""

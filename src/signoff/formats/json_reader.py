@@ -3,9 +3,13 @@
 import json
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from signoff.formats.nearest_name import quote_name
+
+if TYPE_CHECKING:
+    from signoff.contracts.content import Words
 
 
 class NotJson(ValueError):
@@ -14,11 +18,24 @@ class NotJson(ValueError):
     The message follows its subject, as in "the body is nested too deeply".
     """
 
+    def __init__(self, words: "Words") -> None:
+        from signoff.languages.remarks import english  # noqa: PLC0415
+
+        super().__init__(english(words))
+        self.words = words
+
+
+def _remarks() -> ModuleType:
+    # A hook starts before each call of a coding agent, and mostly reads good JSON.
+    from signoff.languages import json_remarks  # noqa: PLC0415
+
+    return json_remarks
+
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise NotJson("holds a number that is too large")
+        raise NotJson(_remarks().LARGE_NUMBER)
     return number
 
 
@@ -33,14 +50,14 @@ def read_json(text: bytes | str, parse_float: Callable[[str], float] = _finite) 
     except NotJson:
         raise
     except json.JSONDecodeError as error:
-        raise NotJson(f"is not JSON: {error.msg.lower()} in line {error.lineno}") from None
+        raise NotJson(_remarks().syntax_error(error)) from None
     except UnicodeDecodeError:
         raise NotJson("is not JSON") from None
     except RecursionError:
-        raise NotJson("is nested too deeply") from None
+        raise NotJson(_remarks().DEEP) from None
     except ValueError:
         # Python refuses integers of more than 4,300 digits.
-        raise NotJson("holds a number that is too large") from None
+        raise NotJson(_remarks().LARGE_NUMBER) from None
 
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -49,10 +66,10 @@ def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise NotJson(f"has {quote_name(name)} twice in one object")
+                raise NotJson(_remarks().double_name(quote_name(name)))
             seen.add(name)
     return found
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise NotJson(f"holds {name}, which is no JSON number")
+    raise NotJson(_remarks().constant_number(name))

@@ -13,31 +13,32 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
+from signoff.contracts.content import Remark, Words
 from signoff.contracts.errors import RegistrationError
 from signoff.formats.linear_pattern import begin_check, pattern_problem, validator_of
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.formats.read_only import read_only
 from signoff.formats.schema_node import SchemaNode
+from signoff.languages.remarks import english
 
 _TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _REFERENCE: Final = re.compile(r"#/\$defs/[A-Za-z0-9_]+\Z")
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _LIMITS: Final = {
-    "minimum": "must be at least {}",
-    "maximum": "must be at most {}",
-    "exclusiveMinimum": "must be more than {}",
-    "exclusiveMaximum": "must be less than {}",
-    "multipleOf": "must be a multiple of {}",
-    "minLength": "must have at least {} characters",
-    "maxLength": "must have at most {} characters",
-    "minItems": "must have at least {} items",
-    "maxItems": "must have at most {} items",
-    "minProperties": "must have at least {} properties",
-    "maxProperties": "must have at most {} properties",
-    "pattern": "must match the pattern `{}`",
-    "const": "must be `{}`",
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "exclusiveMinimum": "more_than",
+    "exclusiveMaximum": "less_than",
+    "multipleOf": "multiple",
+    "minLength": "characters.least",
+    "maxLength": "characters.most",
+    "minItems": "items.least",
+    "maxItems": "items.most",
+    "minProperties": "properties.least",
+    "maxProperties": "properties.most",
 }
+"""Keyword that limits a number -> its remark."""
 
 
 class SchemaProblem(NamedTuple):
@@ -45,8 +46,13 @@ class SchemaProblem(NamedTuple):
 
     path: str
     """The place, such as `items[0].price`; "" for the whole."""
-    message: str
+    message: Words
     """What is expected there."""
+
+    @property
+    def words(self) -> Words:
+        """The message behind its place."""
+        return Remark.of("at", place=f"`{self.path}`", what=self.message) if self.path else self.message
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ class CompiledSchema:
             return [problem for error in self.validator.iter_errors(value) for problem in _problems(error)]
         except Exception:
             # A schema can still fail on some data (endless `$ref`, text that is no Unicode): that data is not valid.
-            return [SchemaProblem("", "cannot be checked against the schema")]
+            return [SchemaProblem("", Remark.of("unchecked"))]
 
 
 def compile_schema(
@@ -137,22 +143,24 @@ def describe_place(path: Iterable[str | int]) -> str:
     return dotted_path(part if isinstance(part, int) else quote_name(part)[1:-1] for part in path)
 
 
-def _problems(error: ValidationError, within: tuple[str | int, ...] = ()) -> Iterator[SchemaProblem]:
-    path: tuple[str | int, ...] = tuple(error.absolute_path)[len(within) :]
+def _problems(error: ValidationError, within: tuple[str | int, ...] | None = None) -> Iterator[SchemaProblem]:
+    path: tuple[str | int, ...] = tuple(error.absolute_path)[len(within or ()) :]
     given: Any = error.instance
     expected: Any = error.validator_value
     keyword = str(error.validator)
     if keyword == "required":
         # jsonschema reports one missing name an error, and names it in its message only.
         missing = [name for name in expected if name not in given and repr(name) in error.message]
-        yield from (SchemaProblem(describe_place((*path, name)), "is required") for name in missing[:1])
+        yield from (SchemaProblem(describe_place((*path, name)), Remark.of("required")) for name in missing[:1])
     elif keyword in {"additionalProperties", "unevaluatedProperties"}:
         known = list(error.schema.get("properties", {})) if isinstance(error.schema, Mapping) else []
         # A model may send any number of names; three are enough to see what is wrong.
         unknown = [name for name in given if name not in known]
         yield from (SchemaProblem(describe_place((*path, name)), _unknown(name, known)) for name in unknown[:3])
     elif keyword in {"anyOf", "oneOf"} and not _names_types(expected):
-        yield SchemaProblem(describe_place(path), f"{_message(keyword, ())}; {_nearest_branch(error)}")
+        remark = Remark.of("keyword.nearest", keyword=keyword, what=_nearest_branch(error))
+        # A schema may nest unions without end; readers of other languages get the first in theirs.
+        yield SchemaProblem(describe_place(path), english(remark) if within is not None else remark)
     else:
         yield SchemaProblem(describe_place(path), _message(keyword, expected))
 
@@ -161,21 +169,20 @@ def _names_types(branches: Any) -> bool:
     return all(isinstance(each, Mapping) and set(each) <= {"type", "title"} and "type" in each for each in branches)
 
 
-def _nearest_branch(error: ValidationError) -> str:
+def _nearest_branch(error: ValidationError) -> Remark:
     """Return which branch of a union the data are nearest to, and its first problem."""
     branches: dict[int, list[ValidationError]] = {}
     for each in error.context or ():
         branches.setdefault(int(each.relative_schema_path[0]), []).append(each)
     if not branches:
-        return "it fits more than one branch, and must fit one"
+        return Remark.of("branches")
     at, found = min(branches.items(), key=lambda branch: (_distance(branch[1]), branch[0]))
     # The places within the data are said by the problem around it.
     first = next(_problems(found[0], within=tuple(error.absolute_path)))
-    what = f"`{first.path}` {first.message}" if first.path else first.message
     written: Any = error.validator_value
     title = written[at].get("title") if isinstance(written[at], Mapping) else None
     name = quote_name(title) if isinstance(title, str) else str(at + 1)
-    return f"nearest is branch {name}: {what}"
+    return Remark.of("branch", name=name, what=first.words)
 
 
 def _distance(errors: list[ValidationError]) -> tuple[int, int, int]:
@@ -185,27 +192,33 @@ def _distance(errors: list[ValidationError]) -> tuple[int, int, int]:
     return int(is_other_type), int(is_other_kind), len(errors)
 
 
-def _unknown(name: str, known: list[str]) -> str:
+def _unknown(name: str, known: list[str]) -> Remark:
     if not known:
-        return "is not an argument (there are none)"
+        return Remark.of("unknown.none")
     near = did_you_mean(name, known).removeprefix("; ")
-    return f"is not an argument ({near})" if near else f"is not an argument (allowed: {', '.join(map(_quote, known))})"
+    if near:
+        return Remark.of("unknown", near=near)
+    return Remark.of("unknown.allowed", names=", ".join(map(_quote, known)))
 
 
 def _quote(name: str) -> str:
     return f"`{name}`"
 
 
-def _message(keyword: str, expected: Any) -> str:
+def _message(keyword: str, expected: Any) -> Remark:
     if keyword in _LIMITS:
-        return _LIMITS[keyword].format(expected)
+        return Remark.of(_LIMITS[keyword], n=str(expected))
+    if keyword == "pattern":
+        return Remark.of("pattern", pattern=str(expected))
+    if keyword == "const":
+        return Remark.of("constant", value=str(expected))
     if keyword == "type":
-        return f"must be of type {_types(expected)}"
+        return Remark.of("type", type=_types(expected))
     if keyword == "enum":
-        return f"must be one of {', '.join(f'`{value}`' for value in expected[:20])}"
+        return Remark.of("one_of", values=", ".join(f"`{value}`" for value in expected[:20]))
     if keyword in {"anyOf", "oneOf"} and expected:
-        return f"must be of type {' or '.join(_types(each['type']) for each in expected)}"
-    return f"does not meet `{keyword}` of the schema"
+        return Remark.of("type", type=" or ".join(_types(each["type"]) for each in expected))
+    return Remark.of("keyword", keyword=keyword)
 
 
 def _types(expected: Any) -> str:

@@ -5,6 +5,7 @@ from typing import Final
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import entry_writer
+from signoff.contracts.content import Remark
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Freeze, FreezeResult, SweepResult
 from signoff.contracts.person import Person
@@ -12,6 +13,7 @@ from signoff.engine.kill_switch import check_operator, is_operator, sweep
 from signoff.formats.nearest_name import quote_name
 from signoff.gateway.approvals.decisions import withdraw
 from signoff.gateway.deps import GatewayDeps
+from signoff.languages.remarks import worded
 from signoff.store.freezes import Freezes
 
 _SWEEP_SECONDS: Final = 15.0
@@ -49,7 +51,7 @@ async def thaw(deps: GatewayDeps, person: Person, *, channel: str) -> Freeze:
     entry = admin_entry(person.tenant, "thaw", person.id, deps.clock(), channel=channel)
     lifted = await Freezes(deps.store).thaw(person.tenant, also=entry_writer([entry]))
     if lifted is None:
-        raise NotFound(f"the tenant {quote_name(person.tenant)} is not frozen")
+        raise worded(NotFound, Remark.of("not_frozen", tenant=quote_name(person.tenant)))
     return lifted
 
 

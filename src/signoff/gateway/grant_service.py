@@ -2,6 +2,7 @@
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import entry_writer
+from signoff.contracts.content import Remark
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant
 from signoff.contracts.person import Person
@@ -9,6 +10,7 @@ from signoff.formats.nearest_name import quote_name
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.freeze_service import require_operator
 from signoff.gateway.read_access import Audience, may_read
+from signoff.languages.remarks import worded
 from signoff.store.grants import Grants, masked_grant
 
 
@@ -26,7 +28,7 @@ async def take_back(deps: GatewayDeps, grant: str, person: Person, tenant: str) 
     grants = Grants(deps.store)
     found = await grants.read(grant)
     if found is None or found.like.tenant != tenant or not _may_read(deps, person, found):
-        raise NotFound(f"there is no grant {quote_name(grant)}")
+        raise worded(NotFound, Remark.of("no_grant", grant=quote_name(grant)))
     if person.id not in found.people:
         require_operator(deps, person)
     entry = admin_entry(tenant, "revoke", person.id, deps.clock(), kind="grant", grant=found.id, channel="gateway")

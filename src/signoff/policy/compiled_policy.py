@@ -11,8 +11,10 @@ from typing import Any, Final, Literal
 from signoff.contracts.approval import AppliedTerm
 from signoff.contracts.call import REQUIRES_APPROVAL, RuleReference
 from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.content import Remark, Words
 from signoff.contracts.errors import ConfigError
 from signoff.formats.bounds import bounds_problem
+from signoff.languages.remarks import english
 from signoff.policy.answer import EngineAnswer, EngineOutcome
 from signoff.policy.approval_policy import APPROVER, ApprovalPolicy, GlobalRule, RequiresApproval
 from signoff.policy.context_shapes import ACTOR, TOOL, context_shape, judged_shape
@@ -33,20 +35,25 @@ _MAX_ROUTED: Final = 100
 class PolicyVerdict:
     """What a policy says of one call, and why.
 
-    `rule` is what decided (`requires_approval` when no expression did), `rule_text` its expression, `why` one
-    sentence. `terms` are those on which people are asked; of an `auto` those on which whatever asks all the same
+    `rule` is what decided (`requires_approval` when no expression did), `rule_text` its expression, `reasons` say why.
+    `terms` are those on which people are asked; of an `auto` those on which whatever asks all the same
     does. `level` is `admin` where the policy's handler says so.
     """
 
     verdict: Literal["auto", "ask", "deny"]
     rule: RuleReference
     rule_text: str
-    why: str
+    reasons: tuple[Words, ...]
     policy_hash: str
     evaluators: str
     engines: tuple[EngineAnswer, ...] = ()
     terms: Terms = NO_TERMS
     level: Literal["user", "admin"] = "user"
+
+    @property
+    def why(self) -> str:
+        """The reasons, in English."""
+        return english(self.reasons)
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,7 @@ class CompiledPolicy:
         if self.policy is None:
             never = self.needs_person == "never"
             asked = terms_of(self.rules, self.default)
-            return self._verdict("auto", _NEVER, terms=asked) if never else self._verdict("ask", _ALWAYS, terms=asked)
+            return self._verdict("auto" if never else "ask", (_NEVER if never else _ALWAYS,), terms=asked)
         data, problem = self._facts(args, ctx, actor)
         engines: tuple[EngineAnswer, ...] = ()
         for rule, passes, passed, otherwise in _ORDER:
@@ -100,17 +107,17 @@ class CompiledPolicy:
             if held and passed is None:
                 continue
             verdict = passed if held and passed is not None else otherwise
-            why = f"`{rule}` {_describe_reading(pair)}, so {_MEANING[verdict]}"
+            why = _rule_remark(rule, pair, _MEANING[verdict])
             if verdict == "ask":
                 return self._ask(why, expression, engines, data)
             # Also for an `auto`: a global rule or a later gate may ask all the same, and must not ask anybody else.
             if verdict == "auto":
                 approvers, _, routed = self._route(data)
                 terms, term_answers = self._terms(data, approvers)
-                return self._verdict(verdict, why, expression, engines + routed + term_answers, terms)
-            return self._verdict(verdict, why, expression, engines)
+                return self._verdict(verdict, (why,), expression, engines + routed + term_answers, terms)
+            return self._verdict(verdict, (why,), expression, engines)
         # That nothing forbids a call, and nothing demands a person for it, is no permission to skip one.
-        return self._ask("the policy has no rule that lets it pass without a person", None, engines, data)
+        return self._ask(Remark.of("no_rule"), None, engines, data)
 
     @property
     def rules(self) -> ApprovalPolicy:
@@ -146,14 +153,14 @@ class CompiledPolicy:
 
     def _ask(
         self,
-        why: str,
+        why: Words,
         expression: Expression | None = None,
         engines: tuple[EngineAnswer, ...] = (),
         data: EngineInput | None = None,
     ) -> PolicyVerdict:
         approvers, note, routed = self._route(data)
         terms, term_answers = self._terms(data, approvers)
-        return self._verdict("ask", why + note, expression, engines + routed + term_answers, terms)
+        return self._verdict("ask", (why, *note), expression, engines + routed + term_answers, terms)
 
     def _terms(self, data: EngineInput | None, approvers: tuple[str, ...]) -> tuple[Terms, tuple[EngineAnswer, ...]]:
         """Returns the terms on which `approvers` are asked, and what the engines said of the stricter ones."""
@@ -169,37 +176,37 @@ class CompiledPolicy:
                 applied.append(rule.as_applied(expression.text))
         return terms_of(policy, approvers, applied), engines
 
-    def _route(self, data: EngineInput | None) -> tuple[tuple[str, ...], str, tuple[EngineAnswer, ...]]:
-        """Returns the approvers to ask, an addition to the reason, and the engines' answers."""
+    def _route(self, data: EngineInput | None) -> tuple[tuple[str, ...], tuple[str, ...], tuple[EngineAnswer, ...]]:
+        """Returns the approvers to ask, more reasons, and the engines' answers."""
         named = (self.policy.named_approvers if self.policy is not None else ()) or self.default
         expression = self.expressions.get("route_to")
         if expression is None:
-            return named, "", ()
+            return named, (), ()
         if data is None:
-            return named, "; `route_to` could not be evaluated, so the named approvers are asked", ()
+            return named, ("`route_to` could not be evaluated, so the named approvers are asked",), ()
         first, second = expression.outcomes(data)
         people = _people(first)
         routed = expression.answers_from_outcomes(first, second)
         # One engine alone must not choose who decides, and a request that asks nobody could never be answered.
         if people and people == _people(second):
-            return people, "", routed
+            return people, (), routed
         return (
             named,
-            "; `route_to` gave no list of people that both engines agree on, so the named approvers are asked",
+            ("`route_to` gave no list of people that both engines agree on, so the named approvers are asked",),
             routed,
         )
 
     def _verdict(
         self,
         verdict: Literal["auto", "ask", "deny"],
-        why: str,
+        reasons: tuple[Words, ...],
         expression: Expression | None = None,
         engines: tuple[EngineAnswer, ...] = (),
         terms: Terms = NO_TERMS,
     ) -> PolicyVerdict:
         rule = RuleReference(name=expression.rule) if expression is not None else REQUIRES_APPROVAL
         text = expression.text if expression is not None else ""
-        return PolicyVerdict(verdict, rule, text, why, self.hash, self.evaluators, engines, terms)
+        return PolicyVerdict(verdict, rule, text, reasons, self.hash, self.evaluators, engines, terms)
 
 
 ANY_ARGUMENTS: Final = DataShape("map", items=ANY)
@@ -277,13 +284,9 @@ _ORDER: Final[tuple[tuple[str, str, Literal["auto"] | None, Literal["ask", "deny
     ("require_approval_if", "false", None, "ask"),
     ("auto_approve_if", "true", "auto", "ask"),
 )
-_NEVER: Final = "the tool never asks"
-_ALWAYS: Final = "the tool always asks"
-_MEANING: Final = {
-    "auto": "nobody need be asked",
-    "ask": "a person is asked",
-    "deny": "the call is denied",
-}
+_NEVER: Final = Remark.of("never")
+_ALWAYS: Final = Remark.of("always")
+_MEANING: Final = {"auto": Remark.of("auto"), "ask": Remark.of("ask"), "deny": Remark.of("deny")}
 
 
 def compile_policy(
@@ -418,10 +421,26 @@ def _describe_reading(pair: Iterable[EngineAnswer]) -> str:
     kinds = {answer.kind for answer in answers}
     if kinds == {"true"} or kinds == {"false"}:
         return f"is {answers[0].kind}"
-    failed = next((answer for answer in answers if answer.kind == "error"), None)
-    if failed is not None:
-        return f"could not be evaluated ({failed.note[:1].lower()}{failed.note[1:]})"
+    if (failed := _failure(answers)) is not None:
+        return f"could not be evaluated ({failed})"
     return "gave no true or false" if "other" in kinds else "was answered differently by the two engines"
+
+
+def _rule_remark(rule: str, pair: Iterable[EngineAnswer], what: Remark) -> Remark:
+    answers = tuple(pair)
+    kinds = {answer.kind for answer in answers}
+    if kinds == {"true"} or kinds == {"false"}:
+        return Remark.of("verdict", rule=rule, answer=answers[0].kind, what=what)
+    if (failed := _failure(answers)) is not None:
+        return Remark.of("verdict.error", rule=rule, why=failed, what=what)
+    if "other" in kinds:
+        return Remark.of("verdict.other", rule=rule, what=what)
+    return Remark.of("verdict.differs", rule=rule, what=what)
+
+
+def _failure(answers: Iterable[EngineAnswer]) -> str | None:
+    note = next((answer.note for answer in answers if answer.kind == "error"), None)
+    return None if note is None else f"{note[:1].lower()}{note[1:]}"
 
 
 def _people(outcome: EngineOutcome) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from signoff.contracts.call import RuleReference
+from signoff.contracts.content import Words
 from signoff.formats.replace import replace
 from signoff.policy.approval_policy import Term
 from signoff.policy.compiled_policy import CompiledPolicy, PolicyVerdict
@@ -93,22 +94,24 @@ def apply_handler_verdict(policy: CompiledPolicy, verdict: PolicyVerdict, answer
     if answer.verdict == "abstain":
         return verdict
     if answer.verdict == "deny":
-        return dataclasses.replace(verdict, verdict="deny", rule=rule, rule_text=_words(answer), why=why)
+        return dataclasses.replace(verdict, verdict="deny", rule=rule, rule_text=_words(answer), reasons=(why,))
     if answer.verdict == "auto":
         if verdict.verdict == "ask" and not policy.handler_alone:
             return verdict
-        reason = why if policy.handler_alone else f"{verdict.why}; {why}"
+        reasons: tuple[Words, ...] = (why,) if policy.handler_alone else (*verdict.reasons, why)
         # Whom it names stays: a global rule or a later gate may ask them all the same.
-        return dataclasses.replace(verdict, verdict="auto", rule=rule, rule_text=_words(answer), why=reason)
+        return dataclasses.replace(verdict, verdict="auto", rule=rule, rule_text=_words(answer), reasons=reasons)
     return _ask(verdict, answer, rule, why)
 
 
 def _ask(verdict: PolicyVerdict, answer: HandlerVerdict, rule: RuleReference, why: str) -> PolicyVerdict:
+    reasons: tuple[Words, ...] = (why,)
     if verdict.verdict == "ask" and verdict.rule_text:
-        rule, why = replace(verdict.rule, handler=rule.handler), f"{verdict.why}; {why}"
+        rule, reasons = replace(verdict.rule, handler=rule.handler), (*verdict.reasons, why)
     # Another reason to ask is another question, which no remembered answer to the first one answers.
     rule = replace(rule, answer="failed" if answer.failed else "admin" if answer.level == "admin" else "")
-    return dataclasses.replace(verdict, verdict="ask", rule=rule, rule_text=_words(answer), why=why, level=answer.level)
+    words, level = _words(answer), answer.level
+    return dataclasses.replace(verdict, verdict="ask", rule=rule, rule_text=words, reasons=reasons, level=level)
 
 
 def _asked_on(policy: CompiledPolicy, terms: Terms, answer: HandlerVerdict) -> Terms:

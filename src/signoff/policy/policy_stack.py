@@ -101,7 +101,7 @@ def _of(
     # That policy was checked against its own tool's schema: over other arguments its `auto` means nothing.
     if verdict.verdict != "auto" or below.fits(args):
         return verdict
-    return dataclasses.replace(verdict, verdict="ask", why=_MISFIT)
+    return dataclasses.replace(verdict, verdict="ask", reasons=(_MISFIT,))
 
 
 def _dynamic(policy: ApprovalPolicy | None) -> str:

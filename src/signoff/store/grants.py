@@ -9,10 +9,12 @@ from sqlalchemy import Connection, Row, and_, case, func, select, update
 
 from signoff.contracts.call import RuleReference
 from signoff.contracts.canonical_json import canonical_json
+from signoff.contracts.content import Remark
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import NotFound
 from signoff.contracts.grant import Grant, GrantScope
 from signoff.formats.replace import replace
+from signoff.languages.remarks import worded
 from signoff.store.claim_conditions import SPENT, hold_grant, insert_new, spend_grant
 from signoff.store.store import Also, Store
 from signoff.store.tables import GRANTS, StoreClock, time_from_millis
@@ -92,7 +94,7 @@ class Grants:
         row = await self._store.run(mark)
         grant = None if row is None else _grant(row)
         if grant is None:
-            raise NotFound(f"there is no grant `{grant_id[:40]}`; `signoff grants list` shows those there are")
+            raise worded(NotFound, Remark.of("no_grant.list", grant=f"`{grant_id[:40]}`"))
         return grant
 
     async def use(self, grant_id: str, ticket: str) -> bool:

@@ -16,7 +16,7 @@ from signoff.contracts.activity_messages import Authority, GateTask
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallContext
 from signoff.contracts.clock import system_clock
-from signoff.contracts.content import Content
+from signoff.contracts.content import Content, Words
 from signoff.contracts.decision import Decision
 from signoff.contracts.message import CallPart
 from signoff.gateway.grant_rows import write_agreed_grant
@@ -36,7 +36,7 @@ async def ask(
     args: Mapping[str, Any],
     *,
     call: str = "c1.1",
-    note: str = "",
+    notes: tuple[Words, ...] = (),
     override: str | None = None,
     doubt: int = 0,
     edit: Decision | None = None,
@@ -56,7 +56,7 @@ async def ask(
         found = await judge_call(deps.catalog, ctx, part, args, deps.kinds, at=deps.clock())
     shown = override_hash(found.objection) if override is None else override
     bound = doubt_digest(digest, doubt) if doubt else digest
-    about = Subject(part, args, tool, found.verdict, bound, note, shown, found.at)
+    about = Subject(part, args, tool, found.verdict, bound, notes, shown, found.at)
     writer = QuestionWriter(deps)
     if edit is not None and not edit.signature:
         await keep(deps.store, edit)

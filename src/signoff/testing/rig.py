@@ -127,7 +127,8 @@ class ChannelRig:
         """Returns the same request, asked again with other arguments: its next revision."""
         await self.report_event("closed", request)
         args = {"to": "Somebody else", "amount": 7}
-        card = render_card(effect="Pay 7 to {to}", title="", tool="pay", args=args, schema={}, note="it was changed")
+        changed = ("it was changed",)
+        card = render_card(effect="Pay 7 to {to}", title="", tool="pay", args=args, schema={}, notes=changed)
         revised = self.decisions.open(
             replace(request, revision=request.revision + 1, question_hash="f" * 64, card=card)
         )

@@ -11,8 +11,8 @@ from signoff.contracts.receipt import Receipt
 from signoff.formats.replace import replace
 from signoff.formats.visible_text import MISSING, one_line
 from signoff.languages.catalogue import has_text, text
+from signoff.languages.remarks import remark_text
 from signoff.texts.formatter import Formatter
-from signoff.texts.remarks import remark_words
 
 REASON_CHARS: Final = 300
 _ACCEPTED: Final = {"cancelled": "withdrawn"}
@@ -113,7 +113,7 @@ def _receipt(receipt: Receipt, formatter: Formatter) -> str:
 def _why(receipt: Receipt, language: str) -> str:
     if receipt.why:
         return text(f"why.{receipt.why}", language)
-    return one_line(remark_words(receipt.message, language), REASON_CHARS).text
+    return one_line(remark_text(receipt.remarks or receipt.message, language), REASON_CHARS).text
 
 
 def _write_decided(receipt: Receipt, formatter: Formatter) -> str:

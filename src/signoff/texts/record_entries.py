@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from signoff.contracts.audit import CLAIMED_SUBJECT
 from signoff.contracts.call import RuleReference
+from signoff.contracts.content import Remark
 from signoff.languages.catalogue import ENGLISH, has_text, text
-from signoff.texts.remarks import remark_words
+from signoff.languages.remarks import remark_text
 
 _SHORT: Final = 8
 
@@ -63,9 +64,11 @@ class _Facts:
         # In English the code is the word.
         return text(known, self._language) if known and self._language != ENGLISH else code.replace("_", " ")
 
-    def remark(self, name: str, key: str) -> str:
-        """Returns a remark of ours; the text `key` where there is none."""
-        return remark_words(str(self.facts[name]), self._language) if name in self.facts else self.text(key)
+    def remarks(self, name: str, key: str) -> str:
+        """Returns remarks; the text `key` where there is none."""
+        given = self.facts.get(name, ())
+        remarks = [each if isinstance(each, str) else Remark.model_validate(each) for each in given]
+        return remark_text(remarks, self._language) if remarks else self.text(key)
 
     def names(self, name: str) -> str:
         """Returns names, with commas between."""
@@ -112,7 +115,7 @@ def _revision(of: _Facts) -> str:
     if of.get("edited_by", ""):
         why = of.text("entry.revision.changed", names=of.names("changed") or of.text("entry.hidden"))
     else:
-        why = of.remark("note", "entry.revision.again")
+        why = of.remarks("notes", "entry.revision.again")
     return of.text("entry.revision", call=of.call, n=str(of.get("revision")), why=why)
 
 

@@ -12,6 +12,7 @@ from signoff.formats.json_schema import compile_schema
 from signoff.gateway.approvals.argument_form import ArgumentField, fields_of, is_plain
 from signoff.gateway.approvals.argument_parser import ParsedArguments, read_fields
 from signoff.gateway.approvals.secret_masks import masked_args, unmasked_args
+from signoff.languages.remarks import english
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -63,7 +64,7 @@ def sent(args: dict[str, Any] = ARGS, schema: dict[str, Any] = SCHEMA, **changed
 
 def problems(typed: ParsedArguments) -> dict[str, str]:
     """What is wrong with which field."""
-    return {field.dotted: field.problem for field in typed.fields if field.problem}
+    return {field.dotted: english(field.problem) for field in typed.fields if field.problem}
 
 
 def test_every_argument_has_the_field_its_type_asks_for() -> None:
@@ -240,7 +241,7 @@ _JSON = st.recursive(
 def test_whatever_the_arguments_are_an_untouched_form_returns_them(args: dict[str, Any]) -> None:
     typed = sent(args)
     if typed.args is None:
-        assert any("hold" in each for each in typed.problems)
+        assert any("hold" in english(each) for each in typed.problems)
         return
     assert json.dumps(typed.args) == json.dumps(args)
     assert not any(isinstance(value, float) and not math.isfinite(value) for value in typed.args.values())

@@ -23,7 +23,7 @@ async def test_only_open_questions_wait(store: Store) -> None:
     assert await take(store, "ana", approval="main.s.t.answered")
     assert await take(store, "ana", approval="main.s.t.half")
     await Questions(store).end("main.s.t.ended", 1, "cancelled")
-    await put(store, question("main.s.t.again", timeout=9000.0, note="asked again"))
+    await put(store, question("main.s.t.again", timeout=9000.0, notes=("asked again",)))
     waiting = await RequestLists(store).list_waiting("main")
     assert [(each.id.rpartition(".")[2], each.revision) for each in waiting] == [
         ("open", 1), ("half", 1), ("late", 1), ("again", 2),

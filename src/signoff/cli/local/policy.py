@@ -37,6 +37,7 @@ from signoff.contracts.errors import ConfigError, Refused, StoreUnavailable
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.formats.yaml_file import read_yaml
+from signoff.languages.remarks import english
 from signoff.policy.cases import PolicyCaseResult, run_cases
 from signoff.policy.explanation import explain_json, explain_text
 from signoff.registry.capabilities import KINDS
@@ -291,7 +292,7 @@ def _check_arguments(tool: Tool, args: dict[str, Any]) -> None:
     """Raises `Refused` for arguments that no policy would ever see."""
     problems = tool.schema.check(args)
     if problems:
-        problem = "; ".join(f"`{path}` {message}" if path else message for path, message in problems[:5])
+        problem = english([each.words for each in problems[:5]])
         raise Refused(f"these are no arguments of `{tool.name}`: {problem}", code="input_invalid")
 
 

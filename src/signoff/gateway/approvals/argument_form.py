@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from signoff.approvals.argument_rows import label_of
 from signoff.approvals.redaction import redact_arguments, secret_values
+from signoff.contracts.content import Words
 from signoff.formats.json_schema import dotted_path
 from signoff.formats.schema_node import SchemaNode
 from signoff.formats.visible_text import number, one_line
@@ -75,7 +76,7 @@ class ArgumentField:
     least: float | None = None
     most: float | None = None
     secret: bool = False
-    problem: str = ""
+    problem: Words = ""
 
     @property
     def key(self) -> str:

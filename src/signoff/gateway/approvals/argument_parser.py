@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from signoff.approvals.redaction import redact_arguments, secret_values
+from signoff.contracts.content import Remark, Words
 from signoff.contracts.errors import NotFound, Refused
-from signoff.formats.bounds import bounds_problem
+from signoff.formats.bounds import bounds_remark
 from signoff.formats.json_reader import NotJson, read_json
 from signoff.formats.json_schema import CompiledSchema, SchemaProblem
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.approvals.argument_form import ABSENT, AbsentValue, ArgumentField, Path, fields_of
 from signoff.gateway.approvals.secret_masks import unmasked_args
+from signoff.languages.remarks import RemarkError, english
 
 NULL: Final = "null"
 """What a form holds under a field's `null_key` where its value becomes null."""
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})")
-_AS_NUMBER: Final = "must be a number, such as 380 or 12.5"
-_AS_INTEGER: Final = "must be a whole number, such as 380"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ParsedArguments:
 
     fields: tuple[ArgumentField, ...]
     args: dict[str, Any] | None
-    problems: tuple[str, ...] = ()
+    problems: tuple[Words, ...] = ()
     written: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     changed: bool = False
 
@@ -102,10 +102,10 @@ def read_fields(
         is_null = is_null and (_same(sent, field.shown) or not field.is_null)
         try:
             if is_null and not _same(sent, field.shown):
-                raise ValueError("is marked as null and changed, choose one of the two")
+                raise RemarkError(Remark.of("null_or_value"))
             value = None if is_null else _value(field, _lines(sent))
-        except ValueError as error:
-            typed.append(replace(field, shown=sent, problem=str(error)))
+        except (RemarkError, NotJson) as error:
+            typed.append(replace(field, shown=sent, problem=error.words))
             continue
         typed.append(replace(field, shown="" if field.secret or is_null else sent, is_null=is_null))
         made = _put(made, field.path, value)
@@ -118,9 +118,9 @@ def read_fields(
     except Refused as error:
         return ParsedArguments(tuple(typed), None, (error.message,))
     if not isinstance(whole, dict):
-        return ParsedArguments(tuple(replace(field, problem="must be a JSON object") for field in typed), None)
-    if why := bounds_problem(whole):
-        return ParsedArguments(tuple(typed), None, (f"the arguments hold {why}",))
+        return ParsedArguments(tuple(replace(field, problem=Remark.of("object")) for field in typed), None)
+    if why := bounds_remark(whole):
+        return ParsedArguments(tuple(typed), None, (Remark.of("hold", what=why),))
     found = _check(tuple(typed), whole, schema.check(whole) if schema is not None else ())
     return replace(found, written=written, changed=changed)
 
@@ -165,15 +165,15 @@ def _as_in_form(field: ArgumentField, value: str) -> str:
 
 def problem_words(typed: ParsedArguments) -> str:
     """Returns all that is wrong with what was typed, in one sentence; "" for nothing."""
-    problems = [f"{_what(field)}{field.problem}" for field in typed.fields if field.problem]
-    return "; ".join((*problems, *typed.problems))
+    problems = [f"{_what(field)}{english(field.problem)}" for field in typed.fields if field.problem]
+    return "; ".join((*problems, *map(english, typed.problems)))
 
 
 def _what(field: ArgumentField) -> str:
     """Says what a problem is of; of all arguments at once it mostly says that itself."""
     if field.path:
         return f"`{field.dotted}` "
-    return "" if field.problem.startswith("`") else "this "
+    return "" if english(field.problem).startswith("`") else "this "
 
 
 def _first(field: ArgumentField) -> Any:
@@ -184,15 +184,15 @@ def _first(field: ArgumentField) -> Any:
 def _check(
     fields: tuple[ArgumentField, ...], args: dict[str, Any], problems: Sequence[SchemaProblem]
 ) -> ParsedArguments:
-    rest: list[str] = []
+    rest: list[Words] = []
     by_key = {field.key: field for field in fields}
     for problem in problems:
         near = _nearest(fields, problem.path)
         if near is None:
-            rest.append(f"`{problem.path}` {problem.message}" if problem.path else problem.message)
+            rest.append(problem.words)
         elif not by_key[near.key].problem:
             inside = problem.path.removeprefix(near.dotted).lstrip(".")
-            by_key[near.key] = replace(near, problem=f"`{inside}` {problem.message}" if inside else problem.message)
+            by_key[near.key] = replace(near, problem=problem._replace(path=inside).words)
     return ParsedArguments(tuple(by_key.values()), args, tuple(rest))
 
 
@@ -218,7 +218,7 @@ def _same(sent: str, shown: str) -> bool:
 
 
 def _value(field: ArgumentField, sent: str) -> Any:
-    """Parses the value of a field. Raises `ValueError` that says what is expected."""
+    """Parses the value of a field. Raises `RemarkError` or `NotJson` that says what is expected."""
     empty = not sent.strip()
     match field.kind:
         case "text":
@@ -231,7 +231,7 @@ def _value(field: ArgumentField, sent: str) -> Any:
             return [_item(field, line.strip()) for line in sent.split("\n") if line.strip()]
         case "choice":
             if sent and sent not in {choice.value for choice in field.choices}:
-                raise ValueError("must be one of the choices")
+                raise RemarkError(Remark.of("choice"))
             return read_json(sent) if sent else ABSENT
         case "json":
             return ABSENT if empty else read_json(sent)
@@ -248,7 +248,7 @@ def _number(sent: str, *, whole: bool) -> int | float:
     if _INTEGER.fullmatch(sent):
         return int(sent)
     if whole or not _NUMBER.fullmatch(sent):
-        raise ValueError(_AS_INTEGER if whole else _AS_NUMBER)
+        raise RemarkError(Remark.of("integer") if whole else Remark.of("number"))
     return float(sent)
 
 
@@ -257,8 +257,8 @@ def _item(field: ArgumentField, line: str) -> Any:
         return line
     try:
         return _number(line, whole=field.items == "integer")
-    except ValueError as error:
-        raise ValueError(f"every line {error}") from None
+    except RemarkError as error:
+        raise RemarkError(Remark.of("line", what=error.words)) from None
 
 
 def _put(args: Any, path: Path, value: Any) -> Any:

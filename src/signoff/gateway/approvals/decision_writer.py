@@ -18,6 +18,7 @@ from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.clock import Clock
+from signoff.contracts.content import Remark
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import StoreUnavailable, Unavailable
 from signoff.contracts.receipt import Receipt
@@ -28,6 +29,7 @@ from signoff.formats.replace import replace
 from signoff.gateway.act_spans import ActSpans
 from signoff.gateway.grant_rows import write_agreed_grant
 from signoff.keys.signatures import Signer
+from signoff.languages.remarks import english
 from signoff.people.authority import SignatureEvidence, check_authority
 from signoff.people.directory import Directory
 from signoff.store.questions.answers import Answers, OwedAnswer
@@ -233,7 +235,8 @@ def _after_change(rows: ApprovalRows, request: ApprovalRequest, decision: Decisi
 def _untaken_receipt(request: ApprovalRequest, decision: Decision, receipt: Receipt) -> Receipt:
     """Returns the receipt of a yes that its turn refused. Its words are the gates' where it changed arguments."""
     if decision.edited_args is not None and receipt.code in _OF_ARGUMENTS and receipt.message:
-        return refusal(request, receipt.code, f"the change was not taken: {receipt.message}")
+        remark = Remark.of("not_taken", what=receipt.remarks or receipt.message)
+        return refusal(request, receipt.code, english(remark), remarks=(remark,))
     return refusal(request, receipt.code if receipt.code in _TAKEN_OVER else "unavailable")
 
 

@@ -1,6 +1,7 @@
 """Makes a request's page: every word and number ready, nothing left to decide for the template."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,16 +31,15 @@ from signoff.gateway.pages.timeline_view import (
 from signoff.gateway.pages.value_view import Row, value_rows, values_count
 from signoff.gateway.pages.visitor import Visitor
 from signoff.languages.catalogue import has_text, text
+from signoff.languages.remarks import remark_text
 from signoff.people.directory import Directory
 from signoff.people.eligibility import Eligibility
 from signoff.texts.endings import late_report_words, reason_words, undeclared_words, where_words
 from signoff.texts.formatter import FormattedTime, Formatter
 from signoff.texts.reasons import rule_expression, rule_words
-from signoff.texts.remarks import remark_words
 
 RAW_CHARS: Final = 20_000
 _ABSENT: Final = object()
-_JOINT: Final = "; "
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def card_page(
         doubt=request.kind == "in_doubt",
         rows=value_rows(request, masked_args(args, request.secrets), formatter),
         count=values_count(request),
-        note=_sentences(remark_words(request.card.note, language)),
+        note=_sentences([remark_text(each, language) for each in request.card.notes]),
         undeclared=undeclared_words(request, language) if pending or (line and line.tone == "live") else "",
         late=late_report_words(request, formatter),
         rule=rule_words(request.rule, request.rule_text, language),
@@ -196,10 +196,11 @@ def card_page(
     )
 
 
-def _sentences(note: str) -> str:
-    """Writes a note of several remarks as sentences; a single remark stays as it is."""
-    remarks = [each.removesuffix(".") for each in note.split(_JOINT)]
-    return note if len(remarks) == 1 else " ".join(f"{each[:1].upper()}{each[1:]}." for each in remarks)
+def _sentences(remarks: Sequence[str]) -> str:
+    """Writes several remarks as sentences; a single one stays as it is."""
+    if len(remarks) < 2:
+        return "".join(remarks)
+    return " ".join(f"{each[:1].upper()}{each[1:].removesuffix('.')}." for each in remarks)
 
 
 def _unseen(request: ApprovalRequest, unopened: int, language: str) -> str:

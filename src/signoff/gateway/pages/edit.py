@@ -25,10 +25,10 @@ from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.timeline_view import diff_lines
 from signoff.gateway.pages.visitor import Visitor
 from signoff.languages.catalogue import text
+from signoff.languages.remarks import remark_text
 from signoff.registry.tool import Tool
 from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import Formatter
-from signoff.texts.remarks import remark_words
 
 STEPS: Final = ("write", "review", "approve")
 _WORDS: Final = {"true": "value.yes", "false": "value.no"}
@@ -139,8 +139,8 @@ def _write(
         **_context(opened, visitor),
         "note": note,
         "fields": typed.fields,
-        "problems": [remark_words(each, language) for each in typed.problems],
-        "problem": lambda field: remark_words(field.problem, language),
+        "problems": [remark_text(each, language) for each in typed.problems],
+        "problem": lambda field: remark_text(field.problem, language),
         "choice": lambda option: text(_WORDS[option.value], language) if option.value in _WORDS else option.label,
         "hints": lambda field: _hints(field, visitor.formatter),
         "rows": lambda field: min(12, max(2, field.shown.count("\n") + 1)),

@@ -14,7 +14,7 @@ from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.visitor import Visitor
 from signoff.languages.catalogue import text
-from signoff.texts.remarks import remark_words
+from signoff.languages.remarks import error_text
 
 _FREEZE: Final = "freeze"
 _THAW: Final = "thaw"
@@ -46,10 +46,10 @@ async def freeze_tenant(request: Request, site: CurrentSite, visitor: CurrentVis
     try:
         swept = (await freeze(site.deps, visitor.person, reason=words, channel="inbox")).swept
     except ServerUnavailable as error:
-        note = text("freeze.unswept", language, why=remark_words(error.message, language))
+        note = text("freeze.unswept", language, why=error_text(error, language))
         return _page(site, await site.visitors.visitor(request), note=note, status=503)
     except Refused as error:
-        note = text("freeze.refused", language, why=remark_words(error.message, language))
+        note = text("freeze.refused", language, why=error_text(error, language))
         return _page(site, visitor, note=note, status=403)
     message = text("freeze.withdrawn", language, n=swept.withdrawn)
     if swept.waiting:
@@ -69,7 +69,7 @@ async def thaw_tenant(request: Request, site: CurrentSite, visitor: CurrentVisit
         # Somebody else was quicker: it is as they wanted it.
         pass
     except Refused as error:
-        note = text("freeze.refused", language, why=remark_words(error.message, language))
+        note = text("freeze.refused", language, why=error_text(error, language))
         return _page(site, visitor, note=note, status=403)
     return RedirectResponse("/freeze?thawed=1", status_code=303)
 

@@ -15,8 +15,8 @@ from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.visitor import Visitor
 from signoff.languages.catalogue import text
+from signoff.languages.remarks import error_text
 from signoff.texts.formatter import FormattedTime
-from signoff.texts.remarks import remark_words
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ async def revoke_grant(request: Request, grant: str, site: CurrentSite, visitor:
     try:
         await take_back(site.deps, grant, visitor.person, visitor.person.tenant)
     except Refused as error:
-        note = text("grants.not_revoked", language, why=remark_words(error.message, language))
+        note = text("grants.not_revoked", language, why=error_text(error, language))
         status = 404 if isinstance(error, NotFound) else 403
         return await _page(site, visitor, note=note, bad=True, status=status)
     return RedirectResponse("/grants?revoked=1", status_code=303)

@@ -25,6 +25,7 @@ from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.turn_starter import chosen_actor
 from signoff.languages.catalogue import text
+from signoff.languages.remarks import remark_text
 from signoff.people.directory import principal_of
 from signoff.policy.answer import EngineAnswer
 from signoff.policypool.pool import ask_rules
@@ -34,7 +35,6 @@ from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.registry.scopes.position import owner_of
 from signoff.registry.tool import Tool
-from signoff.texts.remarks import remark_words
 
 _SAMPLES: Final[dict[str, Any]] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": [], "object": {}}
 
@@ -125,7 +125,7 @@ def _explain(site: Site, found: LocalGateDecision, language: str) -> CallExplana
     return CallExplanation(
         kind=found.explained_kind,
         headline=text(f"try.{found.explained_kind}", language, who=who),
-        why=remark_words(verdict.why if verdict is not None else found.message, language),
+        why=remark_text(verdict.reasons if verdict is not None else found.words, language),
         gate=found.gate,
         rule=rule,
         engines=verdict.engines if verdict is not None else (),

@@ -1,0 +1,57 @@
+"""Writes remarks in the language of their reader. What a person or a tool's author wrote stays as it is."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from signoff.contracts.content import Remark, Words
+from signoff.contracts.errors import SignoffError
+from signoff.languages.catalogue import ENGLISH, form_of
+
+_JOINT: Final = "; "
+_DEPTH: Final = 10
+"""How deep a remark holds others: whoever stores one could nest it without end."""
+_ErrorT = TypeVar("_ErrorT", bound=SignoffError)
+
+
+class RemarkError(ValueError):
+    """An error in the words of a remark."""
+
+    def __init__(self, words: Words) -> None:
+        super().__init__(english(words))
+        self.words = words
+
+
+def remark_text(words: Words | Sequence[Words], language: str) -> str:
+    """Writes a remark, or several with `; ` between. One that the catalogue does not know is shown by its code."""
+    return _text(words, language, _DEPTH)
+
+
+def english(words: Words | Sequence[Words]) -> str:
+    """Writes them for models, programs, terminals and the record."""
+    return remark_text(words, ENGLISH)
+
+
+def worded(kind: Callable[..., _ErrorT], remark: Remark, **context: object) -> _ErrorT:
+    """Makes an error with a remark as its message."""
+    return kind(english(remark), remark=remark, **context)
+
+
+def error_text(error: SignoffError, language: str) -> str:
+    """Writes why an error was raised; in English where its message is no remark."""
+    remark = error.context.get("remark")
+    return remark_text(remark, language) if isinstance(remark, Remark) else error.message
+
+
+def _text(words: Words | Sequence[Words], language: str, depth: int) -> str:
+    if isinstance(words, str):
+        return words
+    if not isinstance(words, Remark):
+        return _JOINT.join(_text(each, language, depth) for each in words)
+    if not depth:
+        return words.code
+    values = {name: _text(value, language, depth - 1) for name, value in words.values.items()}
+    try:
+        # Filled in once: braces in a value, which a model may have written, are never looked at as places.
+        return form_of(f"remark.{words.code}", language, None).format(**values)
+    except KeyError:
+        return words.code
