@@ -93,7 +93,7 @@ class ToolField:
     @property
     def summary(self) -> str:
         """The first paragraph of its description: what editors show."""
-        return " ".join(self.description.partition("\n\n")[0].split())
+        return _first_paragraph(self.description)
 
 
 _KNOWN: Final[dict[type[Any], Mapping[str, ToolField]]] = {}
@@ -124,6 +124,15 @@ def _tool_field(cls: type, name: str, info: FieldInfo) -> ToolField:
     hook = next((each for each in info.metadata if isinstance(each, Hook)), None)
     default = None if info.is_required() else info.get_default(call_default_factory=True)
     return ToolField(name, info, _description(cls, name) or info.description or "", spec, hook, default)
+
+
+def first_words(cls: type, name: str) -> str:
+    """Return the first paragraph of the text under a field of a class."""
+    return _first_paragraph(_description(cls, name))
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.partition("\n\n")[0].split())
 
 
 def _description(cls: type, name: str) -> str:

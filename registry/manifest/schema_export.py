@@ -19,6 +19,7 @@ from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSec
 from signoff.registry.manifest.server_sections import ToolServerSection
 from signoff.registry.manifest.subscription_sections import SubscriptionSection
 from signoff.registry.manifest.tool_section import RUN_KEYS, OwnToolSection, ServerToolSection, ToolSection
+from signoff.registry.tool_fields import first_words
 
 ManifestPart = Literal["manifest", "tool", "actor", "policies", "people"]
 
@@ -46,69 +47,6 @@ _MODELS: Final[Mapping[type[BaseModel], str]] = {
     ReachSection: "`reach` of a person",
 }
 """The models of a manifest's parts, and the name of each part for people."""
-_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
-    "ApprovalPolicy": {
-        "auto_approve_if": "CEL: ask nobody when it is true.",
-        "deny_if": "CEL: never run when it is true.",
-        "require_approval_if": "CEL: ask when it is true, whatever `auto_approve_if` says.",
-        "level": "`admin` is short for `approvers: [role:admin]`.",
-        "approvers": "`role:<role>` and `user:<id>`, or groups of them with a quorum each.",
-        "route_to": "CEL that gives a list of approvers for this call.",
-        "quorum": "How many different people must approve.",
-        "veto": "One denial ends it.",
-        "require_reason": "A denial counts only with a reason.",
-        "allow_self_approval": "The requester may decide.",
-        "timeout": "How long it waits for people.",
-        "grant_ttl": "How long an approval is good for before the call begins, from the answer that completed it.",
-        "edit": "Whether approvers may change the arguments: `off`, `propose` (others decide it) or `approve`.",
-        "min_assurance": "The least assurance that counts.",
-        "accept_unsigned": "Take answers that name nobody.",
-        "confirm": "`type`: the approver types a value of the card again.",
-        "show": "Which arguments the card shows, and which it masks.",
-        "handler": "`module:function` that answers after the rules.",
-        "remind_after": "When those who were asked are reminded.",
-        "escalate_after": "When those of `escalate_to` may decide too.",
-        "escalate_to": "`role:<role>` and `user:<id>`.",
-        "on_timeout": "What the deadline does; never does it approve.",
-        "while_waiting": "`continue`: the model goes on while people decide, and is told the outcome when it is there.",
-        "allow_remember": "Approvers may have their answer remembered.",
-        "audit": "Whether a call runs without its record.",
-        "terms": "Stricter terms for some calls.",
-        "notify": "Channels by which people are reached beside the inbox, in order.",
-    },
-    "TermRule": {
-        "when": "CEL over `args`, `ctx`, `actor` and `tool`: it applies unless both engines say false.",
-        "quorum": "How many different people must approve in all.",
-        "approvers": "Who must approve as well: `role:<role>` and `user:<id>`, or groups of them.",
-        "min_assurance": "The least assurance that counts.",
-        "timeout": "How long it waits for people.",
-        "escalate_after": "When those of the policy's `escalate_to` may decide too.",
-        "escalate_to": "To whom alone of the policy's `escalate_to`.",
-        "reason": "Why, for people: `it is the weekend`.",
-    },
-    "Show": {"only": "These arguments and no others.", "secret": "Arguments that are masked."},
-    "GlobalRule": {
-        "name": "Names the rule in verdicts.",
-        "rule": "CEL over `tool`, `actor` and `ctx`.",
-        "effect": "What becomes of the tool where the rule is true.",
-        "reason": "For people and the model.",
-    },
-    "PersonSection": {
-        "id": "Who they are.",
-        "name": "For cards and receipts.",
-        "tenant": "Whose they are.",
-        "tier": "For rules, as `ctx.user.tier`.",
-        "roles": "For `approvers`.",
-        "locale": "Their language.",
-        "active": "Whether they may act.",
-        "attributes": "Values of the context fields `user.<name>`.",
-        "identities": "Who they are elsewhere: names by channel.",
-        "delegations": "Who may decide in their place.",
-        "reach": "How they are reached beside the inbox.",
-    },
-    "DelegationSection": {"to": "The id of a person.", "until": "A time of ISO 8601 with its zone."},
-}
-"""What editors show of keys whose models are not made for editors."""
 _KIND: Final = {
     "type": "string",
     "pattern": r"^([a-z][a-z0-9_]*|[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+)$",
@@ -233,8 +171,11 @@ def _spell(name: str, definition: dict[str, Any]) -> None:
     definition.pop("title", None)
     definition["description"] = str(definition.get("description", "")).partition("\n\n")[0]
     fields = definition["properties"]
-    for field, words in _WORDS.get(name, {}).items():
-        fields[field]["description"] = words
+    model = next((model for model in _MODELS if model.__name__ == name), None)
+    for field, schema in fields.items():
+        # Models that are not made for editors have their words under each field.
+        if model is not None and "description" not in schema:
+            schema["description"] = first_words(model, field)
     for schema in fields.values():
         # Null here means `not given`; an editor would offer to write it down.
         if schema.get("default", ...) is None:

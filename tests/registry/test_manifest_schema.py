@@ -76,6 +76,10 @@ def test_what_the_loader_refuses_by_its_shape_the_schema_refuses(case: str) -> N
         "ApprovalPolicy",
         "GlobalRule",
         "PersonSection",
+        "DelegationSection",
+        "RouteSection",
+        "ShownArguments",
+        "TermRule",
     ],
 )
 def test_every_key_is_described_in_every_spelling(name: str) -> None:

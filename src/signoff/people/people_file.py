@@ -34,28 +34,41 @@ class PersonSection(Section):
     """One person of a file."""
 
     id: str
+    """Who they are."""
     name: str = ""
+    """For cards and receipts."""
     tenant: str = DEFAULT_TENANT
+    """Whose they are."""
     tier: str = "standard"
+    """For rules, as `ctx.user.tier`."""
     roles: list[str] = Field(default_factory=list)
+    """For `approvers`."""
     locale: str = ""
+    """Their language."""
     active: bool = True
+    """Whether they may act."""
     person_id: str = Field("", description="The `id` of the first entry of the same human; left out: this one.")
     attributes: dict[str, Any] = Field(default_factory=dict)
+    """Values of the context fields `user.<name>`."""
     identities: dict[str, list[str]] = Field(default_factory=dict)
+    """Who they are elsewhere: names by channel."""
     delegations: list[Any] = Field(default_factory=list)
+    """Who may decide in their place."""
     may_set: list[Annotated[str, StringConstraints(pattern=MAY_SET_PATTERN)]] = Field(
         [],
         description="What of a turn their requests may set: `route`, `step`, `transient`, `context`, `context.<name>`.",
     )
     reach: dict[str, Any] | None = None
+    """How they are reached beside the inbox."""
 
 
 class DelegationSection(Section):
     """One delegation; `until` is a time of ISO 8601 with its zone."""
 
     to: str
+    """The id of a person."""
     until: str
+    """A time of ISO 8601 with its zone."""
 
 
 class ReachSection(Section):

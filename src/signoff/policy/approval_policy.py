@@ -151,9 +151,15 @@ class ShownArguments(_PolicyData):
     """Selects the arguments that the card shows."""
 
     only: tuple[Name, ...] | None = None
-    """Names of the arguments that are shown; None: all."""
+    """These arguments and no others.
+
+    None: all.
+    """
     secret: tuple[Name, ...] = ()
-    """Names of the arguments that are masked; the digest still covers them."""
+    """Arguments that are masked.
+
+    The digest still covers them.
+    """
 
 
 class Term(_PolicyData):
@@ -165,15 +171,15 @@ class Term(_PolicyData):
     quorum: Annotated[StrictInt, Field(ge=2, le=MAX_QUORUM)] | None = None
     """How many different people must approve in all."""
     approvers: tuple[Asked, ...] = ()
-    """Who must approve as well, one of them; or groups."""
+    """Who must approve as well: `role:<role>` and `user:<id>`, or groups of them."""
     min_assurance: Assurance | None = None
     """The least assurance that counts."""
     timeout: Seconds | None = None
-    """How long it waits, in seconds."""
+    """How long it waits for people."""
     escalate_after: Seconds | None = None
-    """When those of the policy's `escalate_to` may decide too, in seconds."""
+    """When those of the policy's `escalate_to` may decide too."""
     escalate_to: tuple[Approver, ...] = ()
-    """To whom of the policy's `escalate_to` alone it is escalated."""
+    """To whom alone of the policy's `escalate_to`."""
     reason: str = ""
     """Why, for people: `it is the weekend`."""
 
@@ -213,7 +219,7 @@ class TermRule(Term):
     """Stricter terms for the calls of which `when` is true, or cannot be known to be false."""
 
     when: Cel
-    """CEL over `args`, `ctx`, `actor` and `tool`."""
+    """CEL over `args`, `ctx`, `actor` and `tool`: it applies unless both engines say false."""
 
 
 def _mode(value: object) -> object:
@@ -229,17 +235,26 @@ class ApprovalPolicy(_PolicyData):
     """
 
     auto_approve_if: Cel | None = None
-    """Nobody is asked where it is true for both engines."""
+    """CEL: ask nobody when it is true.
+
+    Both engines must say so.
+    """
     deny_if: Cel | None = None
-    """It never runs where this is true for either engine."""
+    """CEL: never run when it is true.
+
+    One engine is enough.
+    """
     require_approval_if: Cel | None = None
-    """People are asked where it is true, whatever `auto_approve_if` says."""
+    """CEL: ask when it is true, whatever `auto_approve_if` says."""
     level: Literal["user", "admin"] = "user"
-    """`admin` is short for `approvers` of `role:admin`."""
+    """`admin` is short for `approvers: [role:admin]`."""
     approvers: tuple[Asked, ...] = ()
-    """Who is asked: names, any of whom fills any place of the quorum, or groups, so many of each."""
+    """`role:<role>` and `user:<id>`, or groups of them with a quorum each.
+
+    Any name fills any place of the quorum.
+    """
     route_to: Cel | None = None
-    """A list of approvers worked out for each call."""
+    """CEL that gives a list of approvers for this call."""
     quorum: Annotated[StrictInt, Field(ge=1, le=MAX_QUORUM)] = 1
     """How many different people must approve."""
     # Strict: pydantic would read the texts `off` and `no` as false, and 1 as true; a slip must not loosen a policy.
@@ -252,35 +267,47 @@ class ApprovalPolicy(_PolicyData):
     timeout: Seconds = 86_400.0
     """How long it waits for people."""
     grant_ttl: Seconds = 86_400.0
-    """How many seconds an approval is good for, from the answer that completed it."""
+    """How long an approval is good for before the call begins, from the answer that completed it."""
     edit: Annotated[EditMode, BeforeValidator(_mode)] | None = None
-    """Whether approvers may change the arguments; None is `off` for tools with effects."""
+    """Whether approvers may change the arguments: `off`, `propose` (others decide it) or `approve`.
+
+    None is `off` for tools with effects.
+    """
     min_assurance: Assurance = "channel"
     """The least assurance that counts."""
     accept_unsigned: StrictBool = False
-    """Answers that nobody signed count."""
+    """Take answers that name nobody."""
     confirm: Literal["", "type"] = ""
     """`type`: the approver types a value of the card again."""
     show: ShownArguments = ShownArguments()
     """Which arguments the card shows, and which it masks."""
     handler: Reference | None = None
-    """The `module:function` that answers after the rules."""
+    """`module:function` that answers after the rules."""
     remind_after: Seconds | None = None
     """When those who were asked are reminded."""
     escalate_after: Seconds | None = None
     """When those of `escalate_to` may decide too."""
     escalate_to: tuple[Approver, ...] = ()
-    """Who may decide from the escalation on, beside those asked first."""
+    """`role:<role>` and `user:<id>`.
+
+    They decide from the escalation on, beside those asked first.
+    """
     on_timeout: Literal["deny", "escalate"] = "deny"
-    """What the deadline does; `escalate` puts it off once, by `timeout`."""
+    """What the deadline does; never does it approve.
+
+    `escalate` puts it off once, by `timeout`.
+    """
     while_waiting: Literal["wait", "continue"] = "wait"
-    """`continue`: the turn's model goes on, and is told the outcome when it is there."""
+    """`continue`: the model goes on while people decide, and is told the outcome when it is there."""
     allow_remember: StrictBool = False
     """Approvers may have their answer remembered."""
     audit: Literal["required", "best_effort"] = "required"
-    """With `required` a call does not run without its record."""
+    """Whether a call runs without its record."""
     notify: tuple[Name, ...] | None = None
-    """The channels by which people are reached beside the inbox, in order; None leaves that to `routing`."""
+    """Channels by which people are reached beside the inbox, in order.
+
+    None leaves that to `routing`.
+    """
     terms: tuple[TermRule, ...] = ()
     """Stricter terms for some calls."""
 
@@ -402,13 +429,13 @@ class GlobalRule(_PolicyData):
     """One rule over all tools: CEL over `tool`, `actor` and `ctx`. `reason` is for people to read."""
 
     name: Name
-    """The rule's name."""
+    """Names the rule in verdicts."""
     rule: Cel
     """CEL over `tool`, `actor` and `ctx`."""
     effect: Literal["hide", "deny", "require_approval"]
-    """What happens to the tools, or calls, that it matches."""
+    """What becomes of the tool where the rule is true."""
     reason: str = ""
-    """The reason for people."""
+    """For people and the model."""
 
 
 RequiresApproval: TypeAlias = bool | ApprovalPolicy
