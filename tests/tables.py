@@ -34,8 +34,9 @@ class Row(NamedTuple):
 def table(names: str | Sequence[str], rows: Iterable[Any], *, ids: Ids | None = None) -> Callable[[Test], Test]:
     """Run a test for each row, written as for `pytest.mark.parametrize`; stacked tables combine their rows.
 
-    Each row has a `tmp_path`, `monkeypatch` and `store` of its own. The rows share other fixtures and the time limit of
-    the test, and `--lf` runs all of them. Use `parametrize` where a row takes time or needs more of its own.
+    Each row has a `tmp_path`, `monkeypatch`, `store` and `caplog` of its own. The rows share other fixtures and the
+    time limit of the test, and `--lf` runs all of them. Use `parametrize` where a row takes time or needs more of its
+    own.
     """
     columns = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
     axis = [_row(columns, each, number, ids) for number, each in enumerate(rows)]
@@ -74,7 +75,7 @@ def _values(rows: Sequence[Row]) -> dict[str, Any]:
 def _synchronous(test: Test, whole: list[tuple[Row, ...]], own: list[str]) -> Test:
     def run(subtests: pytest.Subtests, tmp_path: Path | None = None, **shared: Any) -> None:
         for number, rows in enumerate(whole):
-            with _reported(subtests, rows), _made(tmp_path, number) as made:
+            with _reported(subtests, rows), _made(tmp_path, number, shared.get("caplog")) as made:
                 test(**shared, **_values(rows), **{name: made[name] for name in own})
 
     return run
@@ -83,7 +84,7 @@ def _synchronous(test: Test, whole: list[tuple[Row, ...]], own: list[str]) -> Te
 def _asynchronous(test: Test, whole: list[tuple[Row, ...]], own: list[str]) -> Test:
     async def run(subtests: pytest.Subtests, tmp_path: Path | None = None, **shared: Any) -> None:
         for number, rows in enumerate(whole):
-            with _reported(subtests, rows), _made(tmp_path, number) as made:
+            with _reported(subtests, rows), _made(tmp_path, number, shared.get("caplog")) as made:
                 async with contextlib.AsyncExitStack() as stack:
                     if "store" in own:
                         opened = open_store(f"sqlite:///{made['tmp_path']}/signoff.db")
@@ -94,8 +95,10 @@ def _asynchronous(test: Test, whole: list[tuple[Row, ...]], own: list[str]) -> T
 
 
 @contextlib.contextmanager
-def _made(folder: Path | None, number: int) -> Iterator[dict[str, Any]]:
-    """Make the directory of a row and its patch."""
+def _made(folder: Path | None, number: int, log: pytest.LogCaptureFixture | None) -> Iterator[dict[str, Any]]:
+    """Make the directory of a row and its patch, and forget what earlier rows logged."""
+    if log is not None:
+        log.clear()
     with pytest.MonkeyPatch.context() as patch:
         made: dict[str, Any] = {"monkeypatch": patch}
         if folder is not None:

@@ -7,6 +7,7 @@ from tables import table
 
 TESTS = """
 import asyncio
+import logging
 import os
 import time
 
@@ -32,7 +33,10 @@ async def test_products(left, right):
 
 
 @table("text", ["a", "b"])
-async def test_own(monkeypatch, store, text, tmp_path):
+async def test_own(caplog, monkeypatch, store, text, tmp_path):
+    assert caplog.text == ""
+    logging.error(text)
+    assert text in caplog.text
     assert not (tmp_path / "text").exists() and "TABLE_TEXT" not in os.environ
     assert (tmp_path / "signoff.db").exists() and await store.read_ticket(text) is None
     (tmp_path / "text").write_text(text)
@@ -73,7 +77,7 @@ def test_last_failed_selects_the_table(tmp_path: Path) -> None:
     assert again.stdout.splitlines()[:2] == ["test_given.py::test_sizes", "test_given.py::test_products"]
 
 
-def test_each_row_has_a_store_a_directory_and_a_patch_of_its_own(tmp_path: Path) -> None:
+def test_each_row_has_a_store_a_directory_a_patch_and_a_log_of_its_own(tmp_path: Path) -> None:
     ran = run(tmp_path, "-k", "own")
     assert (ran.returncode, "2 passed" in ran.stdout) == (0, True), ran.stdout
 

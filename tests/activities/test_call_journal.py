@@ -131,7 +131,7 @@ async def test_a_call_does_not_run_without_its_record(store: Store, read_only: b
     assert await store.read_ticket(task.permit.digest) is None
 
 
-@pytest.mark.parametrize("read_only", [False, True])
+@table("read_only", [False, True])
 async def test_best_effort_runs_without_a_record_and_says_so(
     store: Store, caplog: pytest.LogCaptureFixture, read_only: bool
 ) -> None:

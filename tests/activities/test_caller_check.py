@@ -89,7 +89,7 @@ class Reached(ActivityInboundInterceptor):
         return "ran"
 
 
-@pytest.mark.parametrize(
+@table(
     ("info", "problem"),
     [
         ({}, ""),

@@ -410,7 +410,7 @@ class Moody(FixedDirectory):
         raise self.error
 
 
-@pytest.mark.parametrize("error", [Unavailable("the directory does not answer"), RuntimeError("secret words")])
+@table("error", [Unavailable("the directory does not answer"), RuntimeError("secret words")])
 async def test_a_directory_that_cannot_know_decides_nothing(
     store: Store, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:

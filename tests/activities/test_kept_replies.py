@@ -221,7 +221,7 @@ async def test_the_gates_are_told_what_the_turn_has_done(store: Store) -> None:
     assert (asked.calls, asked.ctx) == (reply.calls, pinned())
 
 
-@pytest.mark.parametrize("error", [StoreUnavailable("away"), ValueError("a fault"), TimeoutError()])
+@table("error", [StoreUnavailable("away"), ValueError("a fault"), TimeoutError()])
 async def test_gates_that_fail_leave_the_reply_to_the_turn(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:

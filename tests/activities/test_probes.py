@@ -170,7 +170,7 @@ async def test_whatever_is_no_answer_leaves_it_to_people(store: Store, answer: A
     assert (len(finder.asked), await words(store)) == (2, ["unknown"])
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "line"),
     [
         (ValueError("Ana owes 20"), "the probe of pay failed (ValueError)"),

@@ -74,7 +74,7 @@ async def test_an_allowed_call_runs_once_and_its_outcome_is_kept(store: Store) -
     assert len(ledger.rows) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("info", "why"),
     [
         ({"workflow_type": None}, "this tool runs only inside a turn"),
@@ -572,7 +572,7 @@ async def test_long_failures_are_cut_too(store: Store) -> None:
     assert (reply.outcome.truncated, reply.outcome.original_chars) == (True, 500)
 
 
-@pytest.mark.parametrize(("size", "kept"), [(RESULT_BYTES, True), (RESULT_BYTES + 1, False)])
+@table(("size", "kept"), [(RESULT_BYTES, True), (RESULT_BYTES + 1, False)])
 async def test_structured_results_have_a_limit(
     store: Store, caplog: pytest.LogCaptureFixture, size: int, kept: bool
 ) -> None:
@@ -735,8 +735,8 @@ async def test_other_cancels_stop_the_handler(store: Store, fields: Any, details
 # The store
 
 
-@pytest.mark.parametrize("refusals", [1, 3])
-@pytest.mark.parametrize("answer", ["small", "é" * INLINE_BYTES, ToolFailure("é" * INLINE_BYTES)])
+@table("refusals", [1, 3])
+@table("answer", ["small", "é" * INLINE_BYTES, ToolFailure("é" * INLINE_BYTES)])
 async def test_an_effect_waits_for_the_store(
     tmp_path: Any, caplog: pytest.LogCaptureFixture, refusals: int, answer: Any
 ) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.registry.actor import Surface
@@ -109,7 +110,7 @@ def test_a_manifest_says_all_that_the_gates_read(folder: Path) -> None:
     assert actor.surfaces == {"whatsapp": Surface(exclude=("find",)), "slack": Surface()}
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "words"),
     [
         ("[TOKEN]", "[$TOKEN]", "which is no variable's name"),

@@ -160,7 +160,7 @@ def manifest_of(tool: dict[str, Any]) -> str:
 
 
 @pytest.mark.row("X20")
-@pytest.mark.parametrize(("field", "other"), OTHERS)
+@table(("field", "other"), OTHERS)
 def test_each_alias_means_its_field(folder: Path, field: str, other: str) -> None:
     value = PLAIN[field]
     plain = load(folder, manifest_of(PLAIN)).hash
@@ -187,7 +187,7 @@ def test_inner_sections_take_camel_case_too(folder: Path) -> None:
 
 
 @pytest.mark.row("N05")
-@pytest.mark.parametrize("given", [{}, {"name": "respond"}, {"id": "respond"}, {"id": "RESPOND"}])
+@table("given", [{}, {"name": "respond"}, {"id": "respond"}, {"id": "RESPOND"}])
 def test_respond_is_reserved_by_whatever_name_it_is_asked_for(folder: Path, given: dict[str, str]) -> None:
     bare = {key: value for key, value in PLAIN.items() if key != "name"}
     key = "raw" if given else "respond"
@@ -198,7 +198,7 @@ def test_respond_is_reserved_by_whatever_name_it_is_asked_for(folder: Path, give
 
 
 @pytest.mark.row("F23")
-@pytest.mark.parametrize("name", ["a b", "a.b", "ä", "a" * 65, "", "a/b"])
+@table("name", ["a b", "a.b", "ä", "a" * 65, "", "a/b"])
 def test_a_name_is_checked_wherever_a_tool_is_declared(folder: Path, name: str) -> None:
     bare = {key: value for key, value in PLAIN.items() if key != "name"}
     assert "needs a name that matches" in refusal(folder, f"{HEAD}tools: {json.dumps({name: bare})}\n").message
@@ -388,7 +388,7 @@ BAD: dict[str, tuple[str, int | None, str]] = {
 
 @pytest.mark.row("B22")
 @pytest.mark.row("B81")
-@pytest.mark.parametrize("case", BAD)
+@table("case", BAD)
 def test_each_mistake_is_one_sentence_with_its_line(folder: Path, case: str) -> None:
     text, line, words = BAD[case]
     error = refusal(folder, text)

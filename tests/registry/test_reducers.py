@@ -105,8 +105,8 @@ def test_a_reducer_changes_the_text_and_nothing_else() -> None:
 
 @pytest.mark.row("E21")
 @pytest.mark.row("E39")
-@pytest.mark.parametrize("result", [ToolResult("abc", 1, 0.5), ToolFailure("abc")])
-@pytest.mark.parametrize(
+@table("result", [ToolResult("abc", 1, 0.5), ToolFailure("abc")])
+@table(
     "answer",
     [None, "abc", ToolResult(3), ToolFailure(3), KeyError("x"), SystemExit(1), {"value": "x"}],  # type: ignore[arg-type]
 )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import Catalog
@@ -115,7 +116,7 @@ def test_a_tool_of_ones_own_may_have_such_a_name_as_before(folder: Path) -> None
     assert "mcp__jira__x" in tools_of(load(folder, own))
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "problem"),
     [
         (

@@ -139,7 +139,7 @@ def test_what_cannot_be_asked_is_an_error_at_build() -> None:
     assert catalog(select=chooses([])).hash != catalog().hash
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "words"),
     [(RuntimeError("secret"), "failed (RuntimeError)"), ("pay", "returned a str that is no answer")],
 )

@@ -182,7 +182,7 @@ async def test_nobody_is_asked_about_a_requester_who_is_made_up(store: Store) ->
 
 
 @pytest.mark.row("F13")
-@pytest.mark.parametrize(
+@table(
     ("says", "words"),
     [
         (True, "returned a bool that is no answer"),
@@ -263,7 +263,7 @@ async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> No
     assert (await permission_of(tool(check_permissions=guard), dict(ARGS), hook_context(pinned()))).reason == "n" * 500
 
 
-@pytest.mark.parametrize(
+@table(
     ("says", "words"),
     [
         (ValueError("secret"), "failed (ValueError)"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from activity_kit import ARGS, TURN, begun, environment, free, permit_for, run, summary, task_for, worker_deps
+from tables import table
 from turn_fixtures import Ledger
 
 from signoff.activities.results import record_distribution
@@ -146,7 +147,7 @@ async def test_a_tool_has_a_filter_of_its_own(store: Store) -> None:
 
 
 @pytest.mark.row("B34")
-@pytest.mark.parametrize("how", ["sink raises", "sink hangs", "sink ends the process", "filter raises", "no record"])
+@table("how", ["sink raises", "sink hangs", "sink ends the process", "filter raises", "no record"])
 async def test_what_does_not_arrive_changes_nothing(
     store: Store, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -256,7 +257,7 @@ async def test_structured_data_beside_a_record_are_the_handlers_own(store: Store
     assert (outcome.value.inline, outcome.structured) == ('{"fare":120}', Content(inline={"seat": 7}))
 
 
-@pytest.mark.parametrize("fields", [None, {"a": 1}, {1: RecordField(1)}])
+@table("fields", [None, {"a": 1}, {1: RecordField(1)}])
 async def test_a_record_that_is_made_wrongly_goes_nowhere(
     store: Store, fields: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from activity_kit import ARGS, environment, permit_for, pinned, worker_deps
+from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.results.result_processor import ProcessedResult, ResultProcessor
@@ -36,7 +37,7 @@ async def made(store: Store, result: ToolResult, names: tuple[str, ...] = MEANT,
     return await environment().run(ResultProcessor(deps, tool).of, permit, ARGS, result, budget)
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "context", "taken"),
     [
         ({"city": "Porto"}, {"project": "open"}, Updates(data={"city": "Porto"}, context={"project": "open"})),
@@ -56,7 +57,7 @@ async def test_what_fits_is_taken_beside_what_was_wished(
     assert caplog.messages == []
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [{"names": ()}, {"actor": "nobody"}],
     ids=["a tool that declares none", "an actor that this worker does not have"],
