@@ -36,7 +36,7 @@ from signoff.store.delivery_queue import delivery_token
 from signoff.testing.fake_mail import FakeMail, fake_mail
 from signoff.testing.fake_slack import FakeSlack, fake_slack
 from signoff.testing.fake_whatsapp import FakeWhatsApp, fake_whatsapp
-from signoff.testing.recording_decisions import RecordingDecisions
+from signoff.testing.rig import RecordingDecisions
 from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import formatter_for
 

@@ -29,7 +29,7 @@ from signoff.store.tables import DELIVERIES
 from signoff.testing import a_request
 from signoff.testing.builders import a_person
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
-from signoff.testing.scripted_events import ScriptedEvents
+from signoff.testing.rig import ScriptedEvents
 
 NOW = datetime.now(UTC)
 

@@ -35,7 +35,7 @@ from signoff.store.tables import ARRIVALS
 from signoff.testing import a_request
 from signoff.testing.builders import a_person
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
-from signoff.testing.recording_decisions import RecordingDecisions
+from signoff.testing.rig import RecordingDecisions
 
 BO = a_person("bo", name="Bo", identities={"recording": ("bo-1", "bo-2")})
 CY = a_person("cy", name="Cy", locale="de", identities={"recording": ("cy-1",)})

@@ -16,7 +16,7 @@ from signoff.contracts.person import Person
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import Store
 from signoff.testing.recording_channel import RecordingChannel, recording_channel
-from signoff.testing.recording_decisions import RecordingDecisions
+from signoff.testing.rig import RecordingDecisions
 
 SAID = ChannelReply(text="no")
 

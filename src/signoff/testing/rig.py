@@ -1,13 +1,15 @@
 """Builds what the suite of channels drives: the real dispatcher, receiver, processor and rules, over a store."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import update
 
+from signoff.approvals import deadlines
+from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.card import render_card
-from signoff.approvals.notifications import RequestEventKind
+from signoff.approvals.notifications import RequestEvent, RequestEventKind
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import InboundRequest, OutboundCard
@@ -15,24 +17,26 @@ from signoff.channels.inbound.processor import InboundProcessor
 from signoff.channels.inbound.receiver import InboundReceiver
 from signoff.channels.outbound.dispatcher import Dispatcher
 from signoff.channels.outbound.sender import SenderDeps
+from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.call import REQUIRES_APPROVAL
 from signoff.contracts.clock import system_clock
 from signoff.contracts.content import Content
-from signoff.contracts.decision import Verdict
+from signoff.contracts.decision import Verdict, at_least
+from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.person import Person, Principal
-from signoff.contracts.requests import DecisionAuthor, DecisionDraft
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.requests import DecisionAuthor, DecisionDraft, decision_from_draft
 from signoff.formats.replace import replace
-from signoff.people.directory import FixedDirectory
+from signoff.people.directory import Directory, FixedDirectory
+from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.inbound_queue import InboundQueue, InboundRow
 from signoff.store.messages.own_messages import OwnMessages
 from signoff.store.store import Store
 from signoff.store.tables import DELIVERIES
-from signoff.testing.recording_decisions import RecordingDecisions
-from signoff.testing.scripted_events import ScriptedEvents
 from signoff.testing.vendor import Vendor, VendorCard
 
 TENANT: Final = "main"
@@ -245,3 +249,101 @@ class ChannelRig:
     async def _records(self, entries: Sequence[AuditEntry]) -> int:
         self.recorded += entries
         return len(entries)
+
+
+class RecordingDecisions:
+    """Keeps every answer in `heard`, in order, and in `again` whether it may have been brought before.
+
+    `worker` False: answers are taken and not decided (`pending`) until it is True again. `server` False: nothing can be
+    asked or answered at all.
+    """
+
+    def __init__(self, people: Directory, clock: Callable[[], datetime]) -> None:
+        self._people = people
+        self._clock = clock
+        self._book = ApprovalBook()
+        self.answers: list[tuple[DecisionDraft, DecisionAuthor]] = []
+        self.again: list[bool] = []
+        self.worker = True
+        self.server = True
+
+    def open(self, request: ApprovalRequest) -> ApprovalRequest:
+        """Asks, or ask again; the request as it waits."""
+        return self._book.open(deadlines.open_request(request, self._clock()), self._clock())
+
+    def cancel(self, approval: str) -> ApprovalRequest:
+        """Withdraws a request."""
+        self._book.cancel(approval, "somebody", "", self._clock())
+        return self.request(approval)
+
+    def request(self, approval: str) -> ApprovalRequest:
+        """Returns a request as it stands. Raises `KeyError`."""
+        found = self._book.get(approval)
+        if found is None:
+            raise KeyError(approval)
+        return found
+
+    async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
+        """See `signoff.channels.inbound.answer_handler.DecisionPort`."""
+        if not self.server:
+            raise ServerUnavailable("the server is away")
+        if not self.worker:
+            return Receipt(status="pending", approval_id=draft.approval_id, verdict=draft.verdict)
+        self.answers.append((draft, author))
+        self.again.append(again)
+        decision = decision_from_draft(draft, author, self._clock())
+        receipt = self._book.precheck(decision, self._clock())
+        return receipt or self._book.settle(decision, self._authority(draft, author), self._clock())
+
+    async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
+        """See `signoff.channels.inbound.answer_handler.DecisionPort`."""
+        if not self.server:
+            raise ServerUnavailable("the server is away")
+        return [each for each in self._book.all() if each.code == code and not self._refusal_code(each, person)]
+
+    async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
+        """See `signoff.channels.inbound.answer_handler.DecisionPort`."""
+        return f"http://127.0.0.1:8300/requests/{request.id}"
+
+    def _authority(self, draft: DecisionDraft, author: DecisionAuthor) -> Authority:
+        request, person = self.request(draft.approval_id), author.person
+        code = self._refusal_code(request, person)
+        if not code and not at_least(author.assurance, request.min_assurance):
+            code = "assurance"
+        return Authority.model_validate(
+            {
+                "allowed": not code,
+                "code": code,
+                "subject": person.id,
+                "name": person.name,
+                "assurance": author.assurance,
+                "received_at": author.received_at,
+            }
+        )
+
+    def _refusal_code(self, request: ApprovalRequest, person: Person) -> str:
+        spec = approver_spec_of(request)
+        return resolve_eligibility(person, self._people, spec, self._clock()).code
+
+
+class ScriptedEvents:
+    """Hands on what it is told, once; several dispatchers that share it see each event once among them."""
+
+    def __init__(self) -> None:
+        self._events: list[RequestEvent] = []
+        self._over: dict[tuple[str, int], ApprovalRequest] = {}
+
+    def add(self, kind: RequestEventKind, request: ApprovalRequest) -> None:
+        """Adds an event of a request."""
+        self._events.append(RequestEvent(kind, request))
+        if kind == "closed":
+            self._over[(request.id, request.revision)] = request
+
+    async def poll(self) -> Sequence[RequestEvent]:
+        """See `signoff.channels.outbound.dispatcher.EventSource`."""
+        events, self._events = self._events, []
+        return events
+
+    async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
+        """See `signoff.channels.outbound.dispatcher.EventSource`."""
+        return self._over.get((request.id, request.revision))

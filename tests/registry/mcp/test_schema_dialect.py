@@ -8,7 +8,7 @@ from tables import table
 from signoff.contracts.canonical_json import canonical_json
 from signoff.contracts.errors import RegistrationError
 from signoff.formats.json_schema import compile_schema
-from signoff.registry.mcp.schema_dialect import as_2020_12
+from signoff.registry.mcp.imported_tool import as_2020_12
 
 DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 
