@@ -26,8 +26,8 @@ from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.registry import definition_hash
 from signoff.registry.results.dispatch_record import dispatch_event, execution_facts, mask_arguments
-from signoff.registry.results.tool_result import trim
 from signoff.registry.tool import Tool
+from signoff.registry.tool_result import trim
 from signoff.store.content_store import to_content
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import end_by_turn

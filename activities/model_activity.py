@@ -38,7 +38,7 @@ from signoff.formats.stack_trace import trace_without_words
 from signoff.registry.actor import Actor, instructions_hash
 from signoff.registry.gates.call_parts import call_parts, parse_arguments, parse_call
 from signoff.registry.respond_form import RespondPayload
-from signoff.registry.results.tool_result import render_value
+from signoff.registry.tool_result import render_value
 from signoff.store.completions import Completions, KeptReply
 from signoff.store.content_store import fetch_in, load_message, seal_ref, to_content
 from signoff.store.store import Blob

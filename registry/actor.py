@@ -2,19 +2,158 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from signoff.contracts.activity_messages import TurnLimits
+from signoff.contracts.call import Callback
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.limits import RESULT_BYTES
 from signoff.registry.hooks import Select
-from signoff.registry.manifest.callbacks import Callbacks
 from signoff.registry.results.domain_data import DomainMerge
-from signoff.registry.scopes.route import Route, Shadowing, ToolUse, tool_uses
 from signoff.registry.tool import Tool
 from signoff.registry.tool_fields import IN_CODE, FieldSpec
+
+LayerMode: TypeAlias = Literal["inherit", "only"]
+Shadowing: TypeAlias = Literal["allow", "warn", "forbid"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolUse:
+    """A tool that a route or step names, with more to say than its name."""
+
+    tool: Annotated[str | Tool, FieldSpec(key=IN_CODE)]
+    """A name, resolved in the registry, then the route, then the actor; or a tool of one's own."""
+    optional: bool = False
+    """It may be missing."""
+    min_step: str = ""
+    """The tool is seen from this step of the route on."""
+    loosens: str = ""
+    """Why the policies of the tools that it shadows need not hold, for a reviewer."""
+
+    @property
+    def name(self) -> str:
+        """The name the model would call."""
+        return self.tool if isinstance(self.tool, str) else self.tool.name
+
+
+ListedTool: TypeAlias = str | Tool | ToolUse
+"""How a tool may be listed: by its name, as a tool of one's own, or as a `ToolUse` of either."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """The common fields of a route and a step."""
+
+    name: Annotated[str, FieldSpec(key=IN_CODE)]
+    """The name."""
+    description: str = ""
+    """For people."""
+    tools: Annotated[tuple[ListedTool, ...], FieldSpec(key=list[Any])] = ()
+    """Names, or names with more to say.
+
+    They come before those of the level around it.
+    """
+    mode: LayerMode = "inherit"
+    """With `only` there are no other tools than these."""
+    tool_filter: str = ""
+    """CEL over `tool`, `actor` and `ctx`: a tool is seen only if it is true."""
+    tool_filter_reason: str = ""
+    """Why the filter refuses, for the trace and the model. Without one such a tool reads as if it did not exist."""
+    select: Annotated[Select | None, FieldSpec(key=str)] = field(default=None, repr=False, compare=False)
+    """`module:function` that chooses among the tools that would be seen. If it fails, none is seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Level):
+    """One step of a route.
+
+    Data fields are read from `data` in the context of the turn.
+    """
+
+    requires: tuple[str, ...] = ()
+    """Data that its tools wait for."""
+    collect: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    """Data that it brings: JSON Schema by field."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route(Level):
+    """One course a conversation may take, with its steps in order."""
+
+    steps: Annotated[tuple[Step, ...], FieldSpec(key=dict[str, Any])] = ()
+    """Its steps, in order."""
+
+
+def tool_uses(listed: tuple[ListedTool, ...]) -> tuple[ToolUse, ...]:
+    """Returns each of `listed` as a `ToolUse`."""
+    return tuple(each if isinstance(each, ToolUse) else ToolUse(tool=each) for each in listed)
+
+
+_SIGNAL: Final = "signoff.call"
+"""The signal that a workflow is sent where nothing else is declared."""
+OWN_WORKFLOWS: Final = ("turn/", "session/")
+"""How the ids of Signoff's own workflows begin, which no agent has signals sent to."""
+_HIDDEN_STEPS: Final = ("\\", "%2e", "%2f", "%5c")
+"""Spellings by which a path may lead elsewhere than it reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Callbacks:
+    """Whom an external agent may have told that its calls are settled."""
+
+    urls: tuple[str, ...] = ()
+    """Addresses; one that ends with `/` stands for all below it. What is posted there is signed."""
+    secret: str = ""
+    """The signing secret, `env:NAME`; its value is `whsec_` and base64."""
+    previous_secret: str = ""
+    """The secret before this one, while both are in use."""
+    allow_networks: tuple[str, ...] = ()
+    """Private networks they may lie in, such as `10.0.0.0/8`."""
+    workflows: tuple[str, ...] = ()
+    """Ids of workflows of the namespace, or their beginnings with `*`."""
+    signals: tuple[str, ...] = (_SIGNAL,)
+    """The signals that workflows may be sent."""
+
+    def allows(self, callback: Callback) -> bool:
+        """Returns whether the agent may name this place."""
+        if callback.workflow is not None:
+            named = callback.workflow
+            return named.signal in self.signals and self._allows_workflow(named.id)
+        return self._allows_url(callback.url)
+
+    def _allows_url(self, url: str) -> bool:
+        # Compared as it is written: scheme, host and port are those of the declaration up to its first `/`, and what
+        # another reader would take for another path than the one that was compared is none that is allowed.
+        if not url.isascii() or not url.isprintable() or " " in url or "#" in url:
+            return False
+        path = url.partition("?")[0].lower()
+        if any(each in path for each in _HIDDEN_STEPS) or any(each in (".", "..") for each in path.split("/")):
+            return False
+        return any(url.startswith(each) if each.endswith("/") else url == each for each in self.urls)
+
+    def _allows_workflow(self, name: str) -> bool:
+        if name.startswith(OWN_WORKFLOWS):
+            return False
+        return any(
+            name.startswith(each.removesuffix("*")) if each.endswith("*") else name == each for each in self.workflows
+        )
+
+
+def is_callback_address(url: str) -> bool:
+    """Returns whether a declared address is whole: with a host and a path, so that it stands for no other host."""
+    try:
+        parts = urlsplit(url)
+        # Read for its check: a port that is none would be noticed with the first call.
+        _ = parts.port
+    except ValueError:
+        return False
+    plain = url.isascii() and url.isprintable() and not {" ", "?", "#", "\\"}.intersection(url)
+    whole = bool(parts.hostname) and parts.path.startswith("/") and "@" not in parts.netloc
+    return plain and whole and parts.scheme in ("https", "http")
+
 
 _HASH_CHARS: Final = 16
 

@@ -11,10 +11,9 @@ from signoff.contracts.names import READ_REST, RESPOND
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.policy.approval_policy import APPROVER
-from signoff.registry.actor import Actor, ExternalAgent
+from signoff.registry.actor import OWN_WORKFLOWS, Actor, Callbacks, ExternalAgent, is_callback_address
 from signoff.registry.extras import extra_of_model, missing_extra
 from signoff.registry.gates.actor_filters import check_filters
-from signoff.registry.manifest.callbacks import OWN_WORKFLOWS, Callbacks, is_callback_address
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.respond_form import respond_form
 from signoff.registry.results.domain_data import check_merge, schema_text

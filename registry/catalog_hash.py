@@ -6,13 +6,12 @@ from zoneinfo import ZoneInfo
 
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Level, ListedTool, Step, tool_uses
 from signoff.registry.actor_checks import actor_error
 from signoff.registry.cel_context import ContextFields
 from signoff.registry.manifest.channel_sections import Channels
 from signoff.registry.registry import ToolRegistry, tool_content
 from signoff.registry.results.destinations import Distribution
-from signoff.registry.scopes.route import Level, ListedTool, Step, tool_uses
 
 
 def catalog_hash(

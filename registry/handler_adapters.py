@@ -6,8 +6,8 @@ from typing import Any, Final, get_args
 
 from signoff.contracts.errors import ConfigError
 from signoff.registry.hooks import HANDLER, PER_CALL, Handler
-from signoff.registry.results.tool_result import FailureCode, Result, ToolFailure, ToolResult
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import FailureCode, Result, ToolFailure, ToolResult
 
 _CODES: Final = get_args(FailureCode)
 

@@ -29,6 +29,7 @@ from signoff.contracts.usage import UsageLimit
 from signoff.formats.durations import Seconds
 from signoff.formats.json_schema import CompiledSchema, compile_schema
 from signoff.formats.read_only import read_only
+from signoff.formats.secret_arguments import drop_covered, secret_paths
 from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval
 from signoff.policy.facts import ToolFacts
 from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
@@ -44,9 +45,8 @@ from signoff.registry.hooks import (
     PermissionCheck,
     Probe,
 )
-from signoff.registry.results.annotated_record import Filter
-from signoff.registry.secret_arguments import drop_covered, secret_paths
 from signoff.registry.tool_fields import DEFINITION, IN_CODE, FieldProblem, FieldSpec, Names, field_problem, tool_fields
+from signoff.registry.tool_result import Filter
 
 Scope: TypeAlias = Literal["generalist", "specialist"]
 Routing: TypeAlias = Literal["routed", "bypass"]

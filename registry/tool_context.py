@@ -8,7 +8,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.person import Principal
 from signoff.registry.capabilities import NOTHING_GRANTED, GrantedCapabilities
-from signoff.registry.results.tool_result import HandOff
+from signoff.registry.tool_result import HandOff
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,10 +23,9 @@ from signoff.gateway.app import build_app
 from signoff.gateway.audit_writer import AttemptRecords
 from signoff.gateway.deps import GatewayDeps
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.actor import Actor, ExternalAgent
+from signoff.registry.actor import Actor, Callbacks, ExternalAgent
 from signoff.registry.catalog import Catalog
 from signoff.registry.handler_adapters import run_elsewhere
-from signoff.registry.manifest.callbacks import Callbacks
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.store.tokens import Tokens

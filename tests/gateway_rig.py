@@ -26,7 +26,7 @@ from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.registry.results.tool_result import ToolFailure
+from signoff.registry.tool_result import ToolFailure
 from signoff.settings import Settings
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key

@@ -20,8 +20,8 @@ from signoff.contracts import names
 from signoff.contracts.audit import AuditEntry
 from signoff.people.directory import development_directory
 from signoff.registry.catalog import Catalog
-from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure
 from signoff.store.store import open_store
 from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond

@@ -32,7 +32,7 @@ from signoff.keys.encryption_keys import (
     new_encryption_key,
 )
 from signoff.keys.secrets import SecretProvider
-from signoff.registry.results.tool_result import ToolFailure
+from signoff.registry.tool_result import ToolFailure
 from signoff.settings import Settings
 from signoff.store.store import Store, open_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server

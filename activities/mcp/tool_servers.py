@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.mcp.tool_server import ToolServer, run_on_server
-from signoff.registry.results.tool_result import Result
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import Result
 
 logger = logging.getLogger("signoff.activities")
 

@@ -32,7 +32,7 @@ from signoff.registry.mcp.imported_tool import (
     read_listing,
 )
 from signoff.registry.mcp.tool_server import ToolServer
-from signoff.registry.results.tool_result import Result, ToolFailure, ToolResult
+from signoff.registry.tool_result import Result, ToolFailure, ToolResult
 
 T = TypeVar("T")
 R = TypeVar("R", bound=types.Result)

@@ -6,9 +6,9 @@ from typing import Any, Final
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.limits import RESULT_BYTES
 from signoff.contracts.names import READ_REST
-from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure
 from signoff.store.store import Store
 from signoff.store.truncated_results import TruncatedResults
 

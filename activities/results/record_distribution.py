@@ -12,9 +12,9 @@ from signoff.activities.hooks.hook_caller import await_within, call_function
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.redaction import HIDDEN
 from signoff.contracts.call import Permit
-from signoff.registry.results.annotated_record import AnnotatedRecord, Filter, RecordField, copy_record, select_slots
 from signoff.registry.results.destinations import AUDIT, LLM_SESSION, Delivery, DeliveryFailure, Destination
 from signoff.registry.tool import Tool
+from signoff.registry.tool_result import AnnotatedRecord, Filter, RecordField, copy_record, select_slots
 
 SECONDS: Final = 5.0
 """How long one destination has to make its view and to take it; they are all waited for at the same time."""

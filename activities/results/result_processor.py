@@ -20,23 +20,24 @@ from signoff.contracts.ids import SessionKey, TurnKey, completion_of
 from signoff.contracts.limits import MAX_NESTING, RESULT_BYTES
 from signoff.contracts.updates import UPDATE, UPDATE_FAILED, UPDATE_LOST
 from signoff.formats.replace import replace
-from signoff.registry.results.annotated_record import AnnotatedRecord, copy_record
 from signoff.registry.results.output_check import output_problem
 from signoff.registry.results.reducers import reduce_result
-from signoff.registry.results.tool_result import (
+from signoff.registry.results.untrusted_text import fence_text
+from signoff.registry.results.update_check import accept_updates
+from signoff.registry.tool import Tool
+from signoff.registry.tool_result import (
+    AnnotatedRecord,
     HandOff,
     ReducerInput,
     Result,
     ToolFailure,
     ToolResult,
+    copy_record,
     hand_off_result,
     jsonable,
     render_value,
     trim,
 )
-from signoff.registry.results.untrusted_text import fence_text
-from signoff.registry.results.update_check import accept_updates
-from signoff.registry.tool import Tool
 from signoff.store.content_store import to_content
 from signoff.store.truncated_results import TruncatedResults
 

@@ -16,7 +16,7 @@ from signoff.contracts.limits import (
 from signoff.contracts.message import CallPart
 from signoff.formats.bounds import SEND_IN_PARTS, bounds_problem, bounds_remedy
 from signoff.formats.json_reader import NotJson, read_json
-from signoff.registry.results.tool_result import render_value
+from signoff.registry.tool_result import render_value
 
 _NAME_CHARS = 200
 _UNREADABLE = "the text of the arguments"

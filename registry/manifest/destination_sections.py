@@ -9,8 +9,8 @@ from signoff.formats.yaml_section import read_section
 from signoff.registry.import_reference import load_reference
 from signoff.registry.manifest.record_section import record_fields, record_section
 from signoff.registry.manifest.sections import ManifestSection
-from signoff.registry.results.annotated_record import Filter
 from signoff.registry.results.destinations import Destination, Observer, named_filter
+from signoff.registry.tool_result import Filter
 
 DestinationSection: Final = record_section(Destination)
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 from pydantic import Field, create_model
 
 from signoff.formats.yaml_section import Section
+from signoff.registry.actor import ToolUse
 from signoff.registry.manifest.record_section import TABLE_HEAD, Reference, field_row, key_type
-from signoff.registry.scopes.route import ToolUse
 from signoff.registry.tool import Tool
 from signoff.registry.tool_fields import IN_CODE, ToolField, tool_fields
 

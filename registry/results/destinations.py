@@ -10,9 +10,9 @@ from signoff.contracts.errors import ConfigError
 from signoff.formats.nearest_name import did_you_mean
 from signoff.registry.hooks import Hook
 from signoff.registry.import_reference import load_reference
-from signoff.registry.results.annotated_record import AnnotatedRecord, Filter, for_model, for_record, identity
 from signoff.registry.tool import Tool
 from signoff.registry.tool_fields import IN_CODE, FieldProblem, FieldSpec
+from signoff.registry.tool_result import AnnotatedRecord, Filter, for_model, for_record, identity
 
 LLM_SESSION: Final = "llm-session"
 AUDIT: Final = "audit"

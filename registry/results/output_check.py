@@ -3,9 +3,8 @@
 from typing import Any, Final
 
 from signoff.languages.remarks import english
-from signoff.registry.results.annotated_record import AnnotatedRecord
-from signoff.registry.results.tool_result import ToolResult, jsonable
 from signoff.registry.tool import Tool
+from signoff.registry.tool_result import AnnotatedRecord, ToolResult, jsonable
 
 INVALID: Final = "output_invalid"
 _PROBLEMS_SHOWN: Final = 5

@@ -14,7 +14,7 @@ from signoff.contracts.ids import is_tool_name
 from signoff.contracts.limits import KIB
 from signoff.registry.hooks import Hook
 from signoff.registry.import_reference import load_reference
-from signoff.registry.results.tool_result import ReducerInput, Result, ToolFailure, ToolResult
+from signoff.registry.tool_result import ReducerInput, Result, ToolFailure, ToolResult
 
 _LONG_BYTES: Final = 8 * KIB
 _HEAD_LINES: Final = 40

@@ -12,7 +12,7 @@ from signoff.contracts.names import READ_REST, RESPOND
 from signoff.formats.json_schema import CompiledSchema, compile_schema
 from signoff.formats.nearest_name import did_you_mean
 from signoff.policy.filter_expression import compile_filter
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Level, ListedTool, Route, Step, ToolUse, tool_uses
 from signoff.registry.cel_context import ContextFields
 from signoff.registry.handler_adapters import run_elsewhere
 from signoff.registry.hooks import SELECT, Select
@@ -27,7 +27,6 @@ from signoff.registry.scopes.position import (
     ToolFilter,
     UndeclaredTools,
 )
-from signoff.registry.scopes.route import Level, ListedTool, Route, Step, ToolUse, tool_uses
 from signoff.registry.tool import Tool
 from signoff.registry.tool_checks import check_declaration, is_placeholder
 from signoff.registry.tool_fields import dropped_gate

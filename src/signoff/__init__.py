@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from signoff.registry.catalog import Catalog as Catalog
     from signoff.registry.function import tool as tool
     from signoff.registry.manifest.loader import load_manifest as load_manifest
-    from signoff.registry.results.tool_result import ToolFailure as ToolFailure
-    from signoff.registry.results.tool_result import ToolResult as ToolResult
     from signoff.registry.tool import Tool as Tool
     from signoff.registry.tool_context import ToolContext as ToolContext
+    from signoff.registry.tool_result import ToolFailure as ToolFailure
+    from signoff.registry.tool_result import ToolResult as ToolResult
     from signoff.worker import SignoffPlugin as SignoffPlugin
     from signoff.worker import create_worker as create_worker
 
@@ -69,8 +69,8 @@ _MODULES = {
     "Tool": "signoff.registry.tool",
     "ToolContext": "signoff.registry.tool_context",
     "ToolDenied": "signoff.contracts.call",
-    "ToolFailure": "signoff.registry.results.tool_result",
-    "ToolResult": "signoff.registry.results.tool_result",
+    "ToolFailure": "signoff.registry.tool_result",
+    "ToolResult": "signoff.registry.tool_result",
     "Unavailable": "signoff.contracts.errors",
     "create_app": "signoff.gateway.app",
     "create_worker": "signoff.worker",

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from signoff.registry.registry import ToolRegistry as ToolRegistry
     from signoff.registry.registry import ToolRegistryBuilder as ToolRegistryBuilder
     from signoff.registry.registry import ToolResolver as ToolResolver
-    from signoff.registry.results.annotated_record import AnnotatedRecord as AnnotatedRecord
-    from signoff.registry.results.annotated_record import Annotations as Annotations
-    from signoff.registry.results.annotated_record import RecordField as RecordField
     from signoff.registry.results.destinations import Delivery as Delivery
     from signoff.registry.results.destinations import DeliveryFailure as DeliveryFailure
     from signoff.registry.results.reducers import BUILT_IN as BUILT_IN
     from signoff.registry.results.reducers import ReducerRegistry as ReducerRegistry
-    from signoff.registry.results.tool_result import ReducerInput as ReducerInput
-    from signoff.registry.results.tool_result import Result as Result
+    from signoff.registry.tool_result import AnnotatedRecord as AnnotatedRecord
+    from signoff.registry.tool_result import Annotations as Annotations
+    from signoff.registry.tool_result import RecordField as RecordField
+    from signoff.registry.tool_result import ReducerInput as ReducerInput
+    from signoff.registry.tool_result import Result as Result
 
 _MODULES = {
-    "AnnotatedRecord": "signoff.registry.results.annotated_record",
-    "Annotations": "signoff.registry.results.annotated_record",
+    "AnnotatedRecord": "signoff.registry.tool_result",
+    "Annotations": "signoff.registry.tool_result",
     "HandlerVerdict": "signoff.policy.handler_verdict",
     "BUILT_IN": "signoff.registry.results.reducers",
     "CannotTell": "signoff.registry.hooks",
@@ -48,10 +48,10 @@ _MODULES = {
     "PolicyDecisionPoint": "signoff.activities.hooks.policy_decision_point",
     "ProbeAnswer": "signoff.registry.hooks",
     "HandlerCall": "signoff.policy.handler_verdict",
-    "RecordField": "signoff.registry.results.annotated_record",
-    "ReducerInput": "signoff.registry.results.tool_result",
+    "RecordField": "signoff.registry.tool_result",
+    "ReducerInput": "signoff.registry.tool_result",
     "ReducerRegistry": "signoff.registry.results.reducers",
-    "Result": "signoff.registry.results.tool_result",
+    "Result": "signoff.registry.tool_result",
     "SchemaProblem": "signoff.formats.json_schema",
     "ToolRegistry": "signoff.registry.registry",
     "ToolRegistryBuilder": "signoff.registry.registry",

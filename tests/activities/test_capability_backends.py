@@ -39,9 +39,9 @@ from signoff.registry.capabilities import (
     Storage,
 )
 from signoff.registry.hooks import Happened
-from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool import Handler, Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure
 from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.worker import build_deps

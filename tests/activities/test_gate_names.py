@@ -16,11 +16,10 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.names import GATE
 from signoff.contracts.usage import LimitedUse, UsageLimit
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
-from signoff.registry.actor import Actor, Surface
+from signoff.registry.actor import Actor, Route, Surface
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.gates.local_decision import GateName
 from signoff.registry.hooks import Permission
-from signoff.registry.scopes.route import Route
 from signoff.store.store import Store
 
 LEDGER = Ledger()

@@ -16,9 +16,9 @@ from signoff.contracts.limits import MAX_NESTING
 from signoff.contracts.person import Principal
 from signoff.people.directory import FixedDirectory
 from signoff.registry.cel_context import context_fields
-from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure, ToolResult
 from signoff.store.store import Store
 from signoff.testing.builders import a_person
 

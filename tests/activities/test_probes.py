@@ -36,9 +36,9 @@ from signoff.contracts.content import Content
 from signoff.contracts.person import Principal
 from signoff.registry.actor import Actor
 from signoff.registry.hooks import CannotTell, DidNotHappen, Happened
-from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure, ToolResult
 from signoff.store.store import Store
 from signoff.store.tickets import Claim, ticket_key
 from signoff.testing import a_tool_context

@@ -46,8 +46,8 @@ from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.handler_adapters import run_elsewhere
 from signoff.registry.hooks import Correction
 from signoff.registry.registry import definition_hash
-from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure, ToolResult
 from signoff.store.content_store import load, to_content
 from signoff.store.freezes import Freezes
 from signoff.store.store import Store

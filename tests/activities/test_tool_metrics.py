@@ -12,8 +12,8 @@ from signoff.audit.tool_metrics import ToolMetrics, tool_metrics
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey
 from signoff.formats.replace import replace
-from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure, ToolResult
 from signoff.store.store import Store
 
 

@@ -27,11 +27,10 @@ from signoff.contracts.content import Content, text_of
 from signoff.contracts.message import CallPart
 from signoff.contracts.names import GATE, OUTCOME
 from signoff.contracts.usage import LimitedUse, UsageLimit
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Route, Step
 from signoff.registry.gates.pipeline import GateFacts, judge
-from signoff.registry.results.tool_result import ToolFailure
-from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
+from signoff.registry.tool_result import ToolFailure
 from signoff.store.limits.usage_counts import UsageCounts
 from signoff.store.store import Also, Store
 from signoff.store.tickets import Claim

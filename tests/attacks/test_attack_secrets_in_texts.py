@@ -26,8 +26,8 @@ from signoff.contracts.ids import parse_approval_id
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.catalog import Catalog
-from signoff.registry.results.tool_result import ToolResult
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolResult
 from signoff.store.store import open_store
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 

@@ -11,11 +11,10 @@ from signoff.audit.log import AuditLog
 from signoff.cli.local.policy import simulate
 from signoff.contracts.updates import Updates
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Route, Step
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.results.tool_result import ToolFailure, ToolResult
-from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure, ToolResult
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 

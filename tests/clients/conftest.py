@@ -16,8 +16,8 @@ from signoff.gateway.app import build_app
 from signoff.gateway.events.event_sender import send_events
 from signoff.gateway.events.event_task import record_progress
 from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.actor import Callbacks
 from signoff.registry.catalog import Catalog
-from signoff.registry.manifest.callbacks import Callbacks
 from signoff.store.store import open_store
 
 

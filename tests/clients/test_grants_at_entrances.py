@@ -28,9 +28,8 @@ from turn_fixtures import Ledger, catalog_of, pay_tool
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.actor import Actor, ExternalAgent
+from signoff.registry.actor import Actor, Callbacks, ExternalAgent
 from signoff.registry.catalog import Catalog
-from signoff.registry.manifest.callbacks import Callbacks
 from signoff.store.store import open_store
 from signoff.temporal.embedded_server import free_port
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results

@@ -16,11 +16,11 @@ from signoff.evaluation.case_player import CaseModel, PlayResult, find_misfits, 
 from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.handler_verdict import HandlerCall
+from signoff.registry.actor import Route, Step
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates import pipeline
 from signoff.registry.hooks import HookContext, Permission
-from signoff.registry.scopes.route import Route, Step
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, say, steps
 
 TRIP = Route(name="trip", steps=(Step(name="buy"),))

@@ -18,7 +18,7 @@ from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.results.reducers import reduce_result
-from signoff.registry.results.tool_result import ReducerInput, ToolResult
+from signoff.registry.tool_result import ReducerInput, ToolResult
 from signoff.store.store import Store
 
 STYLES = ("beach", "adr", "falai", "ethos")

@@ -16,8 +16,8 @@ from signoff.people.directory import principal_of
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.manifest.loader import load_manifest
-from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure
 
 MANIFEST = Path(__file__).parents[2] / "examples" / "travel_desk" / "signoff.yaml"
 BOOKING = {"flight": "TP 531", "destination": "Lisbon", "totalCost": 420, "passenger": "the traveller"}

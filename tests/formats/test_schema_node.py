@@ -13,8 +13,8 @@ from tables import table
 from signoff.contracts.errors import RegistrationError
 from signoff.formats.json_schema import compile_schema
 from signoff.formats.schema_node import MAX_HOPS, SchemaNode, without_keyword
+from signoff.formats.secret_arguments import secret_paths
 from signoff.policy.schema_shapes import ANY, read_schema
-from signoff.registry.secret_arguments import secret_paths
 
 DEEP = 100_000
 NAMES = st.sampled_from(["a", "b", "a/b", "~", "~1", "%25", "%", "", "0", "1", "$defs", "anyOf"])

@@ -10,9 +10,8 @@ from gateway_rig import GatewayRig, fresh, gateway_rig
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Route, Step
 from signoff.registry.catalog import Catalog
-from signoff.registry.scopes.route import Route, Step
 from signoff.store.store import open_store
 
 

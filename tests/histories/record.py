@@ -30,13 +30,12 @@ from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.turn import TurnView
 from signoff.people.directory import Directory, development_directory
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Route, Step
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.manifest.channel_sections import DeclaredChannel, RoutingRules
-from signoff.registry.results.tool_result import ToolFailure, ToolResult
-from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure, ToolResult
 from signoff.store.store import Store, open_store
 from signoff.store.tickets import ticket_key
 from signoff.temporal.converter import DATA_CONVERTER

@@ -12,7 +12,7 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.actor import Autonomy, EscalationPath
+from signoff.registry.actor import Autonomy, EscalationPath, Route
 from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.catalog_variant import derive
@@ -20,7 +20,6 @@ from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_form
-from signoff.registry.scopes.route import Route
 from signoff.registry.tool import Tool
 
 ANY = {"type": "object", "properties": {"amount": {"type": "number"}}}

@@ -10,7 +10,7 @@ from tables import table
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
 from signoff.policy.approval_policy import GlobalRule
-from signoff.registry.actor import ExternalAgent, Surface
+from signoff.registry.actor import ExternalAgent, Route, Surface
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.function import tool
 from signoff.registry.gates.actor_filters import mcp_parts
@@ -18,7 +18,6 @@ from signoff.registry.gates.inventory import inventory
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.handler_adapters import run_elsewhere
-from signoff.registry.scopes.route import Route
 from signoff.registry.tool import Tool
 
 GOOD = {"flight": "TP 531", "totalCost": 420}

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from tables import table
 
 from signoff.approvals.redaction import HIDDEN
-from signoff.registry.results.annotated_record import (
+from signoff.registry.results.output_check import declared_value
+from signoff.registry.tool_result import (
     AnnotatedRecord,
     Annotations,
     RecordField,
+    ToolResult,
     copy_record,
     for_model,
     for_record,
     select_slots,
 )
-from signoff.registry.results.output_check import declared_value
-from signoff.registry.results.tool_result import ToolResult
 
 RECORD = AnnotatedRecord(
     {

@@ -8,9 +8,8 @@ from tables import table
 
 from signoff.contracts.call import Callback, WorkflowSignal
 from signoff.contracts.errors import ConfigError
-from signoff.registry.actor import Actor, ExternalAgent
+from signoff.registry.actor import Actor, Callbacks, ExternalAgent
 from signoff.registry.catalog import build_catalog
-from signoff.registry.manifest.callbacks import Callbacks
 
 ALLOWED = Callbacks(
     urls=("https://jobs.example.com/hooks/", "https://jobs.example.com/one"),

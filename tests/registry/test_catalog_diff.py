@@ -12,11 +12,11 @@ from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.person import Person
 from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.registry.actor import Route, Step
 from signoff.registry.catalog import build_catalog
 from signoff.registry.catalog_diff import CatalogDiff, catalog_diff
 from signoff.registry.catalog_variant import derive
 from signoff.registry.normal_form import normal_text
-from signoff.registry.scopes.route import Route, Step
 
 RULES = [GlobalRule(name=name, rule="'x' in tool.tags", effect="hide") for name in ("a", "b")]
 BASE: dict[str, Any] = {

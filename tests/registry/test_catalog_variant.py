@@ -15,11 +15,10 @@ from signoff.registry.manifest.channel_sections import NO_CHANNELS, DeclaredChan
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.registry.mcp.tool_server import ToolServer
 from signoff.registry.normal_form import normal_text
-from signoff.registry.results.annotated_record import identity
 from signoff.registry.results.destinations import NOWHERE, Destination
 from signoff.registry.results.reducers import ReducerRegistry
-from signoff.registry.results.tool_result import Result
 from signoff.registry.tool import Tool
+from signoff.registry.tool_result import Result, identity
 
 PARTS = {
     *("tools", "actors", "policies", "default_approvers", "people", "context", "part_types"),

@@ -16,12 +16,12 @@ from signoff.contracts.updates import apply_updates
 from signoff.formats.replace import replace
 from signoff.people.directory import FixedDirectory, principal_of, turn_context
 from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.actor import Route, Step
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.cel_context import context_mapping
 from signoff.registry.gates.context_layers import context_layers
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.results.update_check import accept_updates
-from signoff.registry.scopes.route import Route, Step
 
 NAMES = ("identity", "hard constraints", "directory", "request", "results", "words")
 CONTEXT = {"user.costCentre": {"type": "string"}, "project": {"type": "string"}}

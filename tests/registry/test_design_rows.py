@@ -10,14 +10,14 @@ from tables import table
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.registry.actor import Route, Step, ToolUse
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.results.reducers import ReducerRegistry
-from signoff.registry.results.tool_result import ReducerInput, Result
-from signoff.registry.scopes.route import Route, Step, ToolUse
 from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.tool_result import ReducerInput, Result
 
 GOOD = {"flight": "TP 531", "totalCost": 10}
 WHY: dict[str, Any] = {"scope": "specialist", "justification": "The mailbox is of this one actor alone."}

@@ -11,8 +11,8 @@ from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_form
-from signoff.registry.results.annotated_record import AnnotatedRecord, for_model, for_record, identity
 from signoff.registry.results.destinations import Delivery, Destination
+from signoff.registry.tool_result import AnnotatedRecord, for_model, for_record, identity
 
 RECORD = AnnotatedRecord({})
 WHY = {"scope": "specialist", "justification": "only the desk sells"}

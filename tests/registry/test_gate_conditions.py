@@ -19,14 +19,13 @@ from signoff.formats.json_schema import SchemaProblem
 from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.compiled_policy import RulesVerdict
-from signoff.registry.actor import Surface
+from signoff.registry.actor import Route, Step, Surface
 from signoff.registry.capabilities import KINDS, Capabilities
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.local_decision import GateName, LocalGateDecision, denied_decision, settled_decision
 from signoff.registry.gates.pipeline import GateFacts, by_verdict, judge
 from signoff.registry.hooks import Correction, HookContext, Permission, hook_context
 from signoff.registry.scopes.position import Resolution
-from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
 
 GOOD: dict[str, Any] = {"flight": "TP 531", "totalCost": 420}

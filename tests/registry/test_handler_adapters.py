@@ -21,8 +21,8 @@ from signoff.registry.handler_adapters import (
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.manifest.schema_export import manifest_schema
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure, ToolResult
 
 
 @pytest.mark.row("X19")

@@ -8,11 +8,11 @@ from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, TermRule
+from signoff.registry.actor import Route, Step
 from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.inventory import InventoryRow, inventory
 from signoff.registry.gates.pipeline import judge
-from signoff.registry.scopes.route import Route, Step
 
 ARGS = {"flight": "TP1", "totalCost": 10}
 

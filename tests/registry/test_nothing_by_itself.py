@@ -11,13 +11,13 @@ from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import READ_REST
 from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.actor import Route
 from signoff.registry.built_in_tools import READ_REST_TOOL
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.function import tool
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.manifest.loader import load_manifest
-from signoff.registry.scopes.route import Route
 
 ARGS = {"flight": "TP 531", "totalCost": 420}
 

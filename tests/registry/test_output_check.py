@@ -8,7 +8,7 @@ from registry_kit import a_tool
 from tables import table
 
 from signoff.registry.results.output_check import declared_value, output_problem
-from signoff.registry.results.tool_result import ToolResult
+from signoff.registry.tool_result import ToolResult
 
 ROWS = {"type": "object", "properties": {"rows": {"type": "integer"}}, "required": ["rows"]}
 

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from registry_kit import SCHEMA, a_tool, an_actor
 
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.registry.actor import ToolUse
 from signoff.registry.catalog import build_catalog
 from signoff.registry.peer_view import peer_view
-from signoff.registry.scopes.route import ToolUse
 
 OUTPUT = {"type": "object", "properties": {"seat": {"type": "string"}}}
 OWN = {"scope": "specialist", "justification": "only the desk does this"}

@@ -13,7 +13,7 @@ from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.results.reducers import BUILT_IN, ReducerRegistry, reduce_result
-from signoff.registry.results.tool_result import ReducerInput, Result, ToolFailure, ToolResult
+from signoff.registry.tool_result import ReducerInput, Result, ToolFailure, ToolResult
 
 NOTHING = ReducerInput({})
 
@@ -253,7 +253,7 @@ def test_kanban_list_counts_and_shows_the_newest_that_are_not_done() -> None:
 
 
 CODE = '''
-from signoff.registry.results.tool_result import ReducerInput, Result
+from signoff.registry.tool_result import ReducerInput, Result
 
 
 async def look() -> str:

@@ -3,9 +3,9 @@
 from registry_kit import a_tool, an_actor, pinned
 from tables import table
 
+from signoff.registry.actor import Route, Step
 from signoff.registry.catalog import build_catalog
 from signoff.registry.gates.resolution_trace import resolution_facts, resolution_line
-from signoff.registry.scopes.route import Route, Step
 
 ROUTE = Route(name="r", tools=(a_tool(),), steps=(Step(name="q", tools=(a_tool(),)), Step(name="z")))
 DESK = an_actor(own_tools=(a_tool(),), routes=(ROUTE,), shadowing="allow")

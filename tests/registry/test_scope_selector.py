@@ -3,9 +3,8 @@ from registry_kit import a_tool
 from tables import table
 
 from signoff.contracts.errors import ConfigError, NotFound
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Route, Step, ToolUse
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.scopes.route import Route, Step, ToolUse
 from signoff.registry.scopes.scope_selector import tools_in_scope
 
 

@@ -14,13 +14,12 @@ from tables import table
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
 from signoff.policy.approval_policy import GlobalRule
-from signoff.registry.actor import Actor, Surface
+from signoff.registry.actor import Actor, Route, Step, Surface, ToolUse
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.cel_context import context_fields
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.scopes.route import Route, Step, ToolUse
 from signoff.registry.scopes.scope_builder import _Build
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext

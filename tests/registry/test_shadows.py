@@ -15,12 +15,12 @@ from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.usage import UsageLimit
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, ShownArguments
+from signoff.registry.actor import Route, Step, ToolUse
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.hooks import HookContext, Permission
-from signoff.registry.scopes.route import Route, Step, ToolUse
 from signoff.registry.tool import Tool
 
 CHEAP = ApprovalPolicy(auto_approve_if="args.totalCost < 50.0")

@@ -6,10 +6,10 @@ from tables import table
 
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import RegistrationError
+from signoff.registry.actor import Route, ToolUse
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.inventory import inventory
 from signoff.registry.gates.pipeline import judge
-from signoff.registry.scopes.route import Route, ToolUse
 from signoff.registry.tool import Tool
 
 GOOD = {"flight": "TP 9", "totalCost": 1}

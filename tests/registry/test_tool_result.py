@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import table
 
-from signoff.registry.results.tool_result import ToolResult, jsonable, render_value, trim
+from signoff.registry.tool_result import ToolResult, jsonable, render_value, trim
 
 JSON: Any = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

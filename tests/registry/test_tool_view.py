@@ -11,10 +11,10 @@ from signoff.contracts.call import CallContext
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.compiled_policy import CompiledPolicy, CompiledRules, compile_policy
 from signoff.policy.filter_expression import CompiledFilter
+from signoff.registry.actor import Route, Step
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.registry.scopes.position import Position
-from signoff.registry.scopes.route import Route, Step
 
 SCHEMA = {"type": "object", "properties": {"amount": {}}, "required": ["amount"]}
 

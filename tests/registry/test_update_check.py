@@ -11,10 +11,10 @@ from tables import table
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import SESSION_UPDATES_BYTES
 from signoff.contracts.updates import NO_UPDATES, Updates, apply_updates
+from signoff.registry.actor import Route, Step
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.cel_context import context_mapping
 from signoff.registry.results.update_check import AcceptedUpdates, accept_updates
-from signoff.registry.scopes.route import Route, Step
 
 CITY = {"type": "string", "maxLength": 9}
 CONTEXT = {"project": {"type": "string"}, "limits.cost": {"type": "number"}, "user.costCentre": {"type": "string"}}

@@ -6,9 +6,9 @@ from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.contracts.content import text_of
 from signoff.contracts.turn import TurnResult
-from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 

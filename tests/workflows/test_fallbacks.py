@@ -27,9 +27,9 @@ from signoff.contracts.turn import TurnInput, TurnResult
 from signoff.people.directory import development_directory
 from signoff.registry.actor import Actor
 from signoff.registry.hooks import HookContext
-from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure, ToolResult
 from signoff.store.store import Store
 from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond

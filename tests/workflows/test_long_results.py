@@ -12,7 +12,7 @@ from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import ResultPart
 from signoff.registry.actor import Actor
 from signoff.registry.results.reducers import ReducerRegistry
-from signoff.registry.results.tool_result import ReducerInput, Result, ToolFailure, ToolResult
+from signoff.registry.tool_result import ReducerInput, Result, ToolFailure, ToolResult
 from signoff.store.content_store import load
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, results

@@ -9,10 +9,9 @@ from turn_fixtures import AMOUNT_SCHEMA, Ledger, RunningTurns, pay_tool, running
 
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnView
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Route, Step
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.hooks import HookContext
-from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond

@@ -6,10 +6,9 @@ from temporalio.client import Client
 from turn_fixtures import Ledger, pay_tool, running_turns
 
 from signoff.contracts.completion import Completion, CompletionRequest
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Route
 from signoff.registry.catalog import build_catalog
 from signoff.registry.hooks import HookContext
-from signoff.registry.scopes.route import Route
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
 

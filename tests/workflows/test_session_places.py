@@ -13,8 +13,7 @@ from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.session_messages import SessionInput, SessionReceipt, TurnReport
 from signoff.contracts.turn import TurnInput
-from signoff.registry.actor import Actor
-from signoff.registry.scopes.route import Route
+from signoff.registry.actor import Actor, Route
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, last_user_text, respond
 from signoff.worker import SignoffPlugin

@@ -15,8 +15,8 @@ from signoff.contracts.limits import (
     REQUEST_BODY_BYTES,
     TURN_RESULT_BYTES,
 )
-from signoff.registry.results.tool_result import ToolFailure, ToolResult
 from signoff.registry.tool import Tool
+from signoff.registry.tool_result import ToolFailure, ToolResult
 from signoff.store.content_store import load
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond

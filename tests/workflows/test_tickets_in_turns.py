@@ -13,8 +13,8 @@ from signoff.contracts.content import BlobRef
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.turn import TurnView
-from signoff.registry.results.tool_result import ToolResult
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolResult
 from signoff.store.store import Also, Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.scripted_model import calls, respond

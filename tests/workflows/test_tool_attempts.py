@@ -16,9 +16,9 @@ from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.errors import ModelUnavailable, StoreUnavailable
-from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond
 from signoff.workflows import options

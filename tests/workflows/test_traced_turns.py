@@ -9,9 +9,8 @@ from temporalio.client import Client
 from turn_fixtures import Ledger, pay_tool, running_turns
 
 from signoff.audit.log import AuditLog
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Route, Step, ToolUse
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.scopes.route import Route, Step, ToolUse
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 from signoff.texts.record_entries import entry_words

@@ -18,7 +18,7 @@ from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import parse_tenant_limits
 from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
-from signoff.registry.results.tool_result import ToolFailure
+from signoff.registry.tool_result import ToolFailure
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, say
 

@@ -7,8 +7,8 @@ from temporalio.client import Client
 from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
-from signoff.registry.results.tool_result import ToolResult
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolResult
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 

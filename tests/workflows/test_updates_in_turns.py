@@ -17,13 +17,12 @@ from signoff.contracts.message import ResultPart
 from signoff.contracts.turn import TurnResult
 from signoff.contracts.updates import Updates
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Route, Step
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.handler_adapters import success_results
-from signoff.registry.results.tool_result import ToolResult
-from signoff.registry.scopes.route import Route, Step
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolResult
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond
 

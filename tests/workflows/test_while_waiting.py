@@ -13,7 +13,7 @@ from signoff.contracts.content import text_of
 from signoff.contracts.ids import ApprovalKey, TurnKey, show_code
 from signoff.contracts.message import ResultPart
 from signoff.registry.actor import Actor
-from signoff.registry.results.tool_result import ToolFailure
+from signoff.registry.tool_result import ToolFailure
 from signoff.store.store import Store
 from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import ScriptedModel, calls, respond

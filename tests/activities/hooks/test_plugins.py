@@ -11,10 +11,9 @@ from signoff.activities.hooks.tool_hooks import judge_call, withheld_tools
 from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.contracts.person import Principal
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Route
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.hooks import HookContext, Permission
-from signoff.registry.scopes.route import Route
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 

@@ -14,10 +14,9 @@ from turn_fixtures import Ledger, pay_tool
 from signoff.activities.hooks import tool_hooks
 from signoff.activities.hooks.tool_hooks import withheld_tools
 from signoff.contracts.errors import ConfigError
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Route, Step
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.hooks import SELECT, HookContext
-from signoff.registry.scopes.route import Route, Step
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from tables import table
 
 from signoff.activities.mcp.worker_servers import call_result
 from signoff.contracts.limits import RESULT_BYTES
-from signoff.registry.results.tool_result import ToolFailure, ToolResult
+from signoff.registry.tool_result import ToolFailure, ToolResult
 
 
 def text(words: str) -> types.TextContent:

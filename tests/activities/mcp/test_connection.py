@@ -11,7 +11,7 @@ from mcp_upstream_kit import by_http, using
 
 from signoff.activities.mcp.server_session import ANSWER_BYTES
 from signoff.contracts.errors import InDoubt
-from signoff.registry.results.tool_result import ToolFailure, ToolResult
+from signoff.registry.tool_result import ToolFailure, ToolResult
 
 NOTE = "mcp__up__note"
 Send = Callable[[dict[str, Any]], Awaitable[None]]

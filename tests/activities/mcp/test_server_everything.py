@@ -14,7 +14,7 @@ from signoff.activities.mcp.worker_servers import WorkerServers
 from signoff.contracts.errors import Unavailable
 from signoff.registry.mcp.import_file import read_import, write_import
 from signoff.registry.mcp.tool_server import ToolServer
-from signoff.registry.results.tool_result import ToolFailure, ToolResult
+from signoff.registry.tool_result import ToolFailure, ToolResult
 from signoff.temporal.embedded_server import free_port
 
 SERVER = Path(__file__).parents[2] / "mcp_packages/node_modules/@modelcontextprotocol/server-everything/dist/index.js"

@@ -12,7 +12,7 @@ from mcp_upstream_kit import by_http, by_streams, using
 from signoff.activities.mcp.server_task import LOOKS, CreatedTask, TaskLost, follow_task
 from signoff.activities.mcp.worker_servers import WorkerServers
 from signoff.contracts.errors import InDoubt
-from signoff.registry.results.tool_result import ToolFailure, ToolResult
+from signoff.registry.tool_result import ToolFailure, ToolResult
 
 TASK = "mcp__up__task"
 

@@ -18,7 +18,7 @@ from mcp_upstream_kit import PATIENT, by_http, by_streams, imported, using
 from signoff.activities.mcp.worker_servers import WorkerServers
 from signoff.contracts.errors import InDoubt
 from signoff.registry.mcp.tool_server import ToolServer
-from signoff.registry.results.tool_result import ToolFailure, ToolResult
+from signoff.registry.tool_result import ToolFailure, ToolResult
 
 NOTE = "mcp__up__note"
 

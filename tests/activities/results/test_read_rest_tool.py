@@ -7,8 +7,8 @@ from turn_fixtures import GUEST, Ledger, pay_tool
 from signoff.activities.results.read_rest_tool import bind_to_store, how_to_read_on, read_rest
 from signoff.registry.actor import Actor
 from signoff.registry.built_in_tools import READ_REST_TOOL
-from signoff.registry.results.tool_result import ToolFailure
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolFailure
 from signoff.store.store import Store
 from signoff.store.truncated_results import TruncatedResults
 from signoff.testing import a_tool_context

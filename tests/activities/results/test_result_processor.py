@@ -29,11 +29,20 @@ from signoff.contracts.message import CallPart
 from signoff.contracts.updates import UPDATE_LOST
 from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
-from signoff.registry.results.annotated_record import AnnotatedRecord, RecordField, identity
 from signoff.registry.results.destinations import Delivery, Destination
 from signoff.registry.results.reducers import ReducerRegistry
-from signoff.registry.results.tool_result import HandOff, ReducerInput, Result, ToolFailure, ToolResult, hand_off_result
 from signoff.registry.tool import Tool
+from signoff.registry.tool_result import (
+    AnnotatedRecord,
+    HandOff,
+    RecordField,
+    ReducerInput,
+    Result,
+    ToolFailure,
+    ToolResult,
+    hand_off_result,
+    identity,
+)
 from signoff.store.content_store import load
 from signoff.store.store import Store, open_store
 from signoff.store.truncated_results import TruncatedResults

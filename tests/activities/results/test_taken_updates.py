@@ -10,9 +10,8 @@ from turn_fixtures import Ledger, pay_tool
 from signoff.activities.results.result_processor import ProcessedResult, ResultProcessor
 from signoff.contracts.content import Content
 from signoff.contracts.updates import Updates
-from signoff.registry.actor import Actor
-from signoff.registry.results.tool_result import ToolResult
-from signoff.registry.scopes.route import Route, Step
+from signoff.registry.actor import Actor, Route, Step
+from signoff.registry.tool_result import ToolResult
 from signoff.store.store import Store
 
 MEANT = ("city", "project")

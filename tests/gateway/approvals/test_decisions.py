@@ -16,9 +16,8 @@ from signoff.contracts.content import Content
 from signoff.contracts.message import CallPart
 from signoff.gateway.approvals.decisions import edited_request
 from signoff.policy.approval_policy import ApprovalPolicy, ShownArguments
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Route
 from signoff.registry.catalog import Catalog
-from signoff.registry.scopes.route import Route
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 

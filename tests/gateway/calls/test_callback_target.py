@@ -19,7 +19,7 @@ from webhook_receiver import KEY, Receiver, running_receiver
 from signoff.audit.events import EVENT_TYPES
 from signoff.gateway.app import build_app
 from signoff.gateway.events.event_sender import RETRY_SECONDS, SETTLING, EventSender, subscriptions_of
-from signoff.registry.manifest.callbacks import Callbacks
+from signoff.registry.actor import Callbacks
 from signoff.store.tables import EVENT_DELIVERIES
 
 

@@ -17,6 +17,7 @@ from signoff.cli.terminal.options import AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.errors import ConfigError
 from signoff.formats.object_schema import is_plain_object
+from signoff.registry.actor import Level, tool_uses
 from signoff.registry.catalog import Catalog
 from signoff.registry.catalog_diff import CatalogDiff, catalog_diff
 from signoff.registry.gates.inventory import InventoryRow, inventory
@@ -24,7 +25,6 @@ from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.manifest.schema_export import ManifestPart, keys_by_part, manifest_schema
 from signoff.registry.normal_form import normal_text
 from signoff.registry.peer_view import PeerTool, peer_view
-from signoff.registry.scopes.route import Level, tool_uses
 
 app = typer.Typer(
     help="Check, show and compare manifests, and print their schema.", no_args_is_help=True, rich_markup_mode=None

@@ -26,7 +26,7 @@ from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.events.event_targets import EventTarget, HandlerTarget, Unfinished, WebhookTarget, post_signed
 from signoff.gateway.vendors.channel_tasks import run_forever
-from signoff.registry.manifest.callbacks import Callbacks
+from signoff.registry.actor import Callbacks
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.store.leases import LEASE_SECONDS
 
