@@ -51,6 +51,7 @@ from signoff.gateway.auth.provider_people import ProviderPeople, with_provider_p
 from signoff.gateway.auth.route_table import RouteTable
 from signoff.gateway.auth.sign_in import SignIn
 from signoff.gateway.auth.streams import Streams
+from signoff.gateway.auth.visitor import Visitors
 from signoff.gateway.calls.call_refusals import note_refused_request
 from signoff.gateway.calls.own_calls import GatewayCalls
 from signoff.gateway.codec import routes as codec_routes
@@ -68,7 +69,6 @@ from signoff.gateway.pages import turns as turn_pages
 from signoff.gateway.pages.dependencies import Site
 from signoff.gateway.pages.renderer import STATIC, PageRenderer
 from signoff.gateway.pages.sign_in import to_login
-from signoff.gateway.pages.visitor import Visitors
 from signoff.gateway.plugin_routes import answer_in_dialect, load_plugin_routers, routes_of
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.body_limit import BodyLimit

@@ -25,9 +25,8 @@ from signoff.gateway.approvals.decision_writer import DecisionWriter
 from signoff.gateway.approvals.open_requests import add_requests_to_turn
 from signoff.gateway.approvals.turn_proof import proved_view
 from signoff.gateway.audit_writer import AttemptRecords
-from signoff.gateway.calls.external_turn import ExternalTurn
-from signoff.gateway.calls.look_interval import LookInterval
-from signoff.gateway.load_limits import ListReads, StartLimit
+from signoff.gateway.external_turn import ExternalTurn
+from signoff.gateway.load_limits import ListReads, LookInterval, StartLimit
 from signoff.gateway.signed_start import SignedStart, signed_start_of
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Signer, Verifier

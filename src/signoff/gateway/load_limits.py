@@ -1,13 +1,15 @@
-"""Limits the load of one person and one tenant: a person reads two lists at once, and a tenant begins so many turns.
+"""Limits the load of one person, one tenant and one gateway: lists, starts of turns and looks at tickets.
 
-Equal lists are read once a second. The limit of turns holds for all gateways of one store together.
+A person reads two lists at once, and equal lists are read once a second. The limit of starts holds for all gateways of
+one store together.
 """
 
 import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Hashable
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -18,6 +20,9 @@ from signoff.contracts.person import Person
 from signoff.formats.tenant_limits import TenantLimits
 from signoff.store.limits.counted_acts import StartCounts
 from signoff.store.store import Store
+
+_SECONDS: Final = 0.004
+_SHARE: Final = 0.125
 
 SHARED_SECONDS: Final = 1.0
 """How long a list serves equal requests, from the moment its reading began."""
@@ -135,3 +140,26 @@ class StartLimit:
                 code="too_many_starts",
                 after=seconds,
             )
+
+
+class LookInterval:
+    """Keeps a gateway's looks at tickets to 250 a second, however many calls it awaits.
+
+    The longer a call takes the less often it is looked at: each look costs as much as what it may save.
+    """
+
+    def __init__(self) -> None:
+        self._awaited = 0
+
+    @contextmanager
+    def awaiting(self) -> Iterator[None]:
+        """Counts one call more as awaited within the block."""
+        self._awaited += 1
+        try:
+            yield
+        finally:
+            self._awaited -= 1
+
+    def seconds(self, elapsed: float) -> float:
+        """Returns the seconds until the next look at a call that has taken `elapsed` seconds."""
+        return max(_SECONDS * self._awaited, elapsed * _SHARE)

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from signoff.gateway.calls.look_interval import LookInterval
+from signoff.gateway.load_limits import LookInterval
 
 
 def test_one_call_is_looked_at_soon_and_less_often_the_longer_it_takes() -> None:

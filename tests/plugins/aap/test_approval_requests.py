@@ -14,8 +14,8 @@ from gateway_rig import BASE
 
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.calls import call_wait
-from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.external_turn import ExternalTurn
 
 
 def call(body: dict, **fields: object) -> Call:

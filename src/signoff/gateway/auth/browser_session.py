@@ -10,8 +10,8 @@ from signoff.audit.log import entry_writer
 from signoff.contracts.decision import Assurance
 from signoff.contracts.person import Person
 from signoff.gateway.auth.caller import SESSION
+from signoff.gateway.auth.visitor import Visitor, Visitors, new_session
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.pages.visitor import Visitor, Visitors, new_session
 from signoff.people.vouched_directory import VouchedPerson
 from signoff.store.browser_sessions import LIFETIME, StoredSessions
 from signoff.store.store import Also

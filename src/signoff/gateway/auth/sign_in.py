@@ -7,8 +7,8 @@ from signoff.gateway.auth.browser_session import BrowserSessions
 from signoff.gateway.auth.failed_sign_ins import FailedSignIns
 from signoff.gateway.auth.oidc import provider_of
 from signoff.gateway.auth.provider_people import ProviderPeople
+from signoff.gateway.auth.visitor import Visitors
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.pages.visitor import Visitors
 from signoff.store.tokens import Tokens
 
 if TYPE_CHECKING:

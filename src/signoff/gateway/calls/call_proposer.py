@@ -25,8 +25,8 @@ from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.auth.caller import AuthenticatedCaller, own_tenant
 from signoff.gateway.auth.person_lookup import known_person
 from signoff.gateway.calls.call_reader import find_success, load_call, own_tickets
-from signoff.gateway.calls.external_turn import ExternalTurn, make_external_turn
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.external_turn import ExternalTurn, make_external_turn
 from signoff.gateway.session_names import own_session
 from signoff.gateway.turn_starter import new_id, turn_input
 from signoff.people.eligibility import rights

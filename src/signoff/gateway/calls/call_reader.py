@@ -12,8 +12,8 @@ from signoff.contracts.responses import CallAnswer
 from signoff.contracts.turn import CallView, TurnView
 from signoff.formats.nearest_name import quote_name
 from signoff.formats.replace import replace
-from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.external_turn import ExternalTurn
 from signoff.gateway.signed_start import SignedStart, signed_start_of
 from signoff.store.content_store import load_in
 from signoff.store.request_reader import LoadedRequest

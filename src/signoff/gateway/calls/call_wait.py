@@ -10,8 +10,8 @@ from signoff.calls.agent_calls import MOVING, Watch
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.auth.streams import HeldSeconds, waiting
 from signoff.gateway.calls.call_reader import read_call
-from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.external_turn import ExternalTurn
 from signoff.gateway.live import Live
 
 _LOOK_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)

@@ -11,8 +11,8 @@ from signoff.contracts.responses import CallAnswer
 from signoff.gateway.audit_writer import record
 from signoff.gateway.calls.call_reader import read_call
 from signoff.gateway.calls.call_wait import wait_for_call
-from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.external_turn import ExternalTurn
 from signoff.store.tokens import ACTOR
 
 _STOP_SECONDS: Final = 5.0

@@ -60,11 +60,11 @@ from signoff.gateway.calls.call_reader import (
 from signoff.gateway.calls.call_refusals import note_refused_request
 from signoff.gateway.calls.call_wait import wait_for_call
 from signoff.gateway.calls.call_withdrawal import withdraw
-from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.calls.permit_service import read_permit, use_permit
 from signoff.gateway.calls.report_service import report_outcome
 from signoff.gateway.calls.tool_listing import list_tools_of
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.external_turn import ExternalTurn
 from signoff.gateway.peer_turns import OwnTurns, exposed_of
 from signoff.gateway.signed_state import plugin_sealer
 from signoff.gateway.transport.middleware import RETRY_SECONDS

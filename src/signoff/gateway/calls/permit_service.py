@@ -10,8 +10,8 @@ from signoff.contracts.responses import PermitAnswer
 from signoff.engine.call_client import CallClient
 from signoff.formats.replace import replace
 from signoff.gateway.calls.call_reader import CALL, load_value, own_tickets, read_call
-from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.external_turn import ExternalTurn
 from signoff.store.tickets import Ticket, digest_of_key
 
 _USED: Final = "this permit was used already"

@@ -16,8 +16,8 @@ from signoff.contracts.requests import OutcomeBody
 from signoff.contracts.responses import CallAnswer
 from signoff.engine.call_client import CallClient
 from signoff.gateway.calls.call_reader import answer_outcome, find_request, load_value, own_tickets
-from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
+from signoff.gateway.external_turn import ExternalTurn
 from signoff.registry.results.dispatch_record import execution_facts
 from signoff.store.content_store import to_content
 from signoff.store.tickets import Ticket, digest_of_key

@@ -22,9 +22,9 @@ from signoff.contracts.ids import parse_workflow_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.responses import CallAnswer
 from signoff.gateway.calls.call_reader import load_call, read_call
-from signoff.gateway.calls.external_turn import ExternalTurn
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.events.event_targets import EventTarget, HandlerTarget, Unfinished, WebhookTarget, post_signed
+from signoff.gateway.external_turn import ExternalTurn
 from signoff.gateway.vendors.channel_tasks import run_forever
 from signoff.registry.actor import Callbacks
 from signoff.registry.manifest.subscription_sections import Subscription

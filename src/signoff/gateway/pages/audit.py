@@ -15,8 +15,8 @@ from signoff.contracts.ids import parse_workflow_id, turn_name
 from signoff.formats.visible_text import whole_line
 from signoff.gateway.auth.dependencies import PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
+from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
-from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.read_access import read_record
 from signoff.languages.catalogue import text
 from signoff.texts.formatter import FormattedTime

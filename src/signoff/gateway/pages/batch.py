@@ -17,13 +17,13 @@ from signoff.contracts.limits import UNDO_SECONDS
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.approvals.decision_parser import refused_receipt
 from signoff.gateway.approvals.decisions import decide
-from signoff.gateway.approvals.request_loader import open_card, own_approval
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
+from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import author_of, draft_in
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.visitor import Visitor
+from signoff.gateway.pages.request_loader import open_card, own_approval
 from signoff.gateway.transport.middleware import unexpected_receipt
 from signoff.languages.catalogue import text
 from signoff.texts.endings import receipt_words

@@ -16,6 +16,7 @@ from signoff.gateway.approvals.decisions import can_remember, eligibility_for
 from signoff.gateway.approvals.secret_masks import masked_args
 from signoff.gateway.approvals.value_tables import ValueTable
 from signoff.gateway.auth.person_lookup import display_name
+from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.pages.call_view import CallLine
 from signoff.gateway.pages.timeline_view import (
     DeliveryLine,
@@ -29,7 +30,6 @@ from signoff.gateway.pages.timeline_view import (
     who_may,
 )
 from signoff.gateway.pages.value_view import Row, value_rows, values_count
-from signoff.gateway.pages.visitor import Visitor
 from signoff.languages.catalogue import has_text, text
 from signoff.languages.remarks import remark_text
 from signoff.people.directory import Directory

@@ -12,8 +12,8 @@ from signoff.contracts.limits import MAX_REMEMBERED_USES, REASON_CHARS
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.gateway.approvals.decision_parser import read_draft
+from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.pages.card_view import word_to_type
-from signoff.gateway.pages.visitor import Visitor
 from signoff.languages.catalogue import text
 
 VERDICTS: Final[tuple[Verdict, ...]] = ("approved", "denied")

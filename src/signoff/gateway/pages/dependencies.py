@@ -8,11 +8,11 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from signoff.gateway.auth.sign_in import SignIn
+from signoff.gateway.auth.visitor import Visitor, Visitors
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.live import Live
 from signoff.gateway.pages.renderer import PageRenderer
-from signoff.gateway.pages.visitor import Visitor, Visitors
 
 
 @dataclass(frozen=True)

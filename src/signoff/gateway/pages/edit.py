@@ -15,15 +15,15 @@ from signoff.formats.visible_text import number
 from signoff.gateway.approvals.argument_form import AbsentValue, ArgumentField, fields_of
 from signoff.gateway.approvals.argument_parser import ParsedArguments, read_fields
 from signoff.gateway.approvals.decisions import decide, edited_request
-from signoff.gateway.approvals.request_loader import OpenedRequest, open_request
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
+from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.errors import receipt_status
 from signoff.gateway.pages.card_view import why_no_edit, word_to_type
 from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.request_loader import OpenedRequest, open_request
 from signoff.gateway.pages.timeline_view import diff_lines
-from signoff.gateway.pages.visitor import Visitor
 from signoff.languages.catalogue import text
 from signoff.languages.remarks import remark_text
 from signoff.registry.tool import Tool

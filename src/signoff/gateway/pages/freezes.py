@@ -9,10 +9,10 @@ from starlette.responses import RedirectResponse, Response
 from signoff.contracts.errors import NotFound, Refused, ServerUnavailable
 from signoff.contracts.limits import REASON_CHARS
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
+from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.freeze_service import freeze, operates, thaw
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.visitor import Visitor
 from signoff.languages.catalogue import text
 from signoff.languages.remarks import error_text
 

@@ -10,10 +10,10 @@ from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.grant import Grant
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
+from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.grant_service import readable_grants, take_back
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.visitor import Visitor
 from signoff.languages.catalogue import text
 from signoff.languages.remarks import error_text
 from signoff.texts.formatter import FormattedTime

@@ -17,10 +17,10 @@ from signoff.contracts.list_rows import WaitingCard
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
 from signoff.gateway.approvals.decisions import decide, undo_denial, withdraw
-from signoff.gateway.approvals.request_loader import open_card, own_approval
 from signoff.gateway.auth.dependencies import PAGE_DECIDE, PAGE_READ
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.streams import stream_events
+from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.errors import receipt_status
 from signoff.gateway.live import event
 from signoff.gateway.pages.card_view import CardPage
@@ -28,8 +28,8 @@ from signoff.gateway.pages.decision_form import SPANS, USES, author_of, draft_in
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.request_loader import open_card, own_approval
 from signoff.gateway.pages.value_view import read_page, show_page
-from signoff.gateway.pages.visitor import Visitor
 from signoff.languages.catalogue import text
 from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import FormattedTime

@@ -17,16 +17,16 @@ from signoff.contracts.limits import LINK_SECONDS
 from signoff.contracts.person import Person
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, delivery_of, read_link
 from signoff.gateway.approvals.decisions import decide
-from signoff.gateway.approvals.request_loader import open_card
 from signoff.gateway.audit_writer import record
 from signoff.gateway.auth.dependencies import OPEN_PAGE
+from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.errors import receipt_status
 from signoff.gateway.pages.card_view import CardPage
 from signoff.gateway.pages.decision_form import author_of, draft_in, typing_note
 from signoff.gateway.pages.dependencies import CurrentSite, Site
 from signoff.gateway.pages.form_fields import read_form
+from signoff.gateway.pages.request_loader import open_card
 from signoff.gateway.pages.value_view import read_page, show_page
-from signoff.gateway.pages.visitor import Visitor
 from signoff.languages.catalogue import text
 from signoff.texts.endings import receipt_words
 

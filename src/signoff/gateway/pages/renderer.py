@@ -12,9 +12,9 @@ from starlette.responses import HTMLResponse
 
 from signoff.contracts.ids import show_code
 from signoff.gateway.auth.person_lookup import active_people, display_name
+from signoff.gateway.auth.visitor import Browser, Visitor, Visitors
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.freeze_service import operates
-from signoff.gateway.pages.visitor import Browser, Visitor, Visitors
 from signoff.gateway.read_access import reads_record
 from signoff.languages.catalogue import ENGLISH, has_text, languages, text
 

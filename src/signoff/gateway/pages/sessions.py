@@ -19,13 +19,13 @@ from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.dependencies import PAGE_READ, PAGE_START
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.streams import stream_events
+from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.errors import status_of
 from signoff.gateway.live import event
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.session_view import session_talk, state_of, turns_in_full
-from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.session_names import own_session
 from signoff.gateway.turn_starter import new_id, read_session, say
 from signoff.languages.catalogue import text

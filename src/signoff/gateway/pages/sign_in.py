@@ -14,9 +14,9 @@ from signoff.gateway.auth.caller import caller_of
 from signoff.gateway.auth.dependencies import OPEN_PAGE
 from signoff.gateway.auth.oidc import assurance_of
 from signoff.gateway.auth.sign_in_attempt import CALLBACK, SignInAttempt
+from signoff.gateway.auth.visitor import Browser
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.visitor import Browser
 from signoff.gateway.signed_state import seal, unseal
 from signoff.gateway.transport.body_limit import READING
 from signoff.languages.catalogue import text

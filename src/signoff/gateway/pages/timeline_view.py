@@ -10,7 +10,7 @@ from signoff.approvals.edit_diff import row_changes
 from signoff.contracts.approval import ApprovalRequest, ApproverGroup, CardRow
 from signoff.contracts.person import Person
 from signoff.gateway.auth.person_lookup import active_people, display_name
-from signoff.gateway.pages.visitor import Visitor
+from signoff.gateway.auth.visitor import Visitor
 from signoff.languages.catalogue import text
 from signoff.people.directory import Directory
 from signoff.people.eligibility import rights

@@ -20,9 +20,9 @@ from signoff.formats.json_reader import NotJson, read_json
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.auth.dependencies import PAGE_READ
 from signoff.gateway.auth.person_lookup import known_person
+from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.turn_starter import chosen_actor
 from signoff.languages.catalogue import text
 from signoff.languages.remarks import remark_text

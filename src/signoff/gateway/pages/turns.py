@@ -16,12 +16,12 @@ from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.dependencies import PAGE_READ, PAGE_START
 from signoff.gateway.auth.person_lookup import active_people, display_name
 from signoff.gateway.auth.streams import stream_events
+from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.conversations import TurnFilter
 from signoff.gateway.live import event
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.form_fields import read_form
 from signoff.gateway.pages.turn_view import message_words, talk_of
-from signoff.gateway.pages.visitor import Visitor
 from signoff.gateway.read_access import of_turn
 from signoff.gateway.turn_starter import read_turn
 from signoff.languages.catalogue import text

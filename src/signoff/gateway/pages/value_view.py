@@ -20,9 +20,9 @@ from signoff.formats.visible_text import ELLIPSIS, MARK, NEWLINE, scalar_line
 from signoff.gateway.approvals.secret_masks import masked_args
 from signoff.gateway.approvals.value_check import open_page, unopened_pages, value_pages
 from signoff.gateway.approvals.value_tables import CELL_CHARS, Cell, ValueTable, find_tables
+from signoff.gateway.auth.visitor import Browser, Visitor
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.visitor import Browser, Visitor
 from signoff.languages.catalogue import text
 from signoff.store.request_reader import LoadedRequest
 from signoff.texts.formatter import Formatter

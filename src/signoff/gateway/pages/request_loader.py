@@ -9,13 +9,13 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, parse_approval_id
 from signoff.gateway.approvals.value_check import unopened_pages
+from signoff.gateway.auth.visitor import Visitor
 from signoff.gateway.conversations import Conversations
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.pages.call_view import CallLine
 from signoff.gateway.pages.card_view import CardPage, card_page
 from signoff.gateway.pages.timeline_view import delivery_lines
 from signoff.gateway.pages.turn_view import call_lines
-from signoff.gateway.pages.visitor import Visitor
 from signoff.store.delivery_queue import DeliveryQueue
 from signoff.store.questions.approval_rows import ApprovalRows
 
