@@ -13,7 +13,6 @@ from signoff.store.store import open_store
 
 @pytest.fixture(scope="session")
 async def gateway(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayRig]:
-    """A running worker and a gateway over it."""
     folder = tmp_path_factory.mktemp("gateway")
     async with (
         open_store(f"sqlite:///{folder}/signoff.db") as store,

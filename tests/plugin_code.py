@@ -56,10 +56,8 @@ Install = Callable[..., str]
 
 
 def code(name: str = "beeper", kind: str = "beeper") -> str:
-    """A plugin that adds a channel."""
     return CHANNEL.format(name=name, kind=kind)
 
 
 def routes(name: str = "beeper", prefix: str = "/plugins/beeper") -> str:
-    """A plugin that adds routes."""
     return ROUTES.format(name=name, prefix=prefix)

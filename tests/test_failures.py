@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from failures import Failure, Row, causing_tests, documented_failure, failure_rows
+from tables import table
 
 HEAD = "import pytest\n\n\n"
 WHOLE = (
@@ -32,7 +33,7 @@ def test_every_such_test_finds_the_words_and_recovers() -> None:
     assert {test.place: test.lacks for test in causing_tests() if test.lacks} == {}
 
 
-@pytest.mark.parametrize(
+@table(
     ("left_out", "lacks"),
     [
         ("", ""),

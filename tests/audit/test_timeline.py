@@ -77,7 +77,6 @@ def test_data_nested_too_deeply_is_shown_as_it_is() -> None:
 @pytest.mark.parametrize("nested", [1, 9, 200, 2_000])
 @pytest.mark.parametrize("language", sorted(language_codes()))
 def test_the_longest_remark_takes_no_time(nested: int, language: str) -> None:
-    """Whoever writes into the record cannot hold the gateway up, nor keep others from reading it."""
     remark = '{"code": "line", "values": {"what": ' * nested + '"is late"' + "}}" * nested
     notes = f"[{', '.join([remark] * max(1, (DATA_BYTES - 100) // len(remark)))}]"
     begun = time.process_time()

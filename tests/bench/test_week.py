@@ -16,7 +16,6 @@ FLAT = ("questions", "answers", "tickets", "blobs", "blob_sessions", "deliveries
 
 
 def play_days(folder: Path, turns: int, days: int) -> list[dict[str, Any]]:
-    """The reports of the days of a run."""
     file = folder / "week.json"
     sizes = ("--turns-a-day", str(turns), "--days", str(days))
     done = subprocess.run(

@@ -67,7 +67,6 @@ def test_installed_plugin_passes_the_suite_of_channels(installed: Path, tmp_path
 async def test_installed_plugin_adds_its_routes_to_the_gateway(
     installed: Path, agent: CallRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent asks by them before it pages somebody, and sends what people approved, once."""
     monkeypatch.syspath_prepend(installed)
     rig = locked_rig(agent.rig, plugins=("signoff-pager:pager",))
     page, coder = {"to": "17", "text": "The shop is down"}, bearer(await call_token(rig, "coder"))

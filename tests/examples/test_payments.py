@@ -38,7 +38,7 @@ def next_call(*messages: Message) -> Any:
     return react(CompletionRequest("", "", messages, (None,) * len(messages), ())).calls[0]
 
 
-@pytest.mark.parametrize(
+@table(
     ("words", "tool", "args"),
     [
         ("pay 12000 euro to Nordwind for INV-4711", "release_payment", PAYMENT),
@@ -70,7 +70,7 @@ def test_a_result_is_told_in_words(tool: str, code: str, value: Any, note: str, 
     assert next_call(user_message("go"), Message(role="tool", parts=(part,))).args["text"] == expected
 
 
-@pytest.mark.parametrize(("amount", "kind"), [(12000.0, "ask"), (50000.0, "ask"), (50000.5, "settled")])
+@table(("amount", "kind"), [(12000.0, "ask"), (50000.0, "ask"), (50000.5, "settled")])
 def test_payments_ask_two_of_finance_and_have_a_limit(amount: float, kind: str) -> None:
     ctx = CallContext(user=CLERK, actor="payables", session="s", turn="t", tenant="main")
     call = CallPart(call="c1.1", tool="release_payment", args=Content(inline=PAYMENT | {"amount": amount}))

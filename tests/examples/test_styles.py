@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import table
 from temporalio.client import Client
 from turn_fixtures import running_turns, yes
 
@@ -64,8 +65,8 @@ def test_a_style_is_short_and_right(style: str, capsys: pytest.CaptureFixture[st
     assert "is right: 1 actor, 4 tools" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize(
+@table("style", STYLES)
+@table(
     ("person", "tool", "args", "kind"),
     [
         ("guest", "flight_search", {"destination": "Lisbon"}, "run"),

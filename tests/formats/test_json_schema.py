@@ -28,7 +28,6 @@ SCHEMA: dict[str, Any] = {
 
 
 def told(schema: CompiledSchema, args: Any) -> list[tuple[str, str]]:
-    """The problems of arguments, in English."""
     return [(path, english(message)) for path, message in schema.check(args)]
 
 

@@ -98,7 +98,6 @@ class Made(NamedTuple):
 
 
 def made() -> Iterator[Made]:
-    """Every place in the package that makes a remark."""
     for path in sorted(each for part in PACKAGE.iterdir() for each in (part.rglob("*.py") if part.is_dir() else ())):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Remark.of":
@@ -179,7 +178,6 @@ def test_remarks_nest_and_free_text_stays(remark: Words, expected: str) -> None:
 
 @pytest.mark.parametrize("text", ["{", '{"a"}', '{"a": }', '{"a": 1 "b"}', "1 2", '"a', '"\n"', "[1"])
 def test_each_problem_of_json_is_translated(text: str) -> None:
-    """Python's reader writes them; where it words one in another way, that one is English."""
     with pytest.raises(NotJson) as raised:
         read_json(text)
     words = remark_text(raised.value.words, "de")
@@ -193,7 +191,6 @@ def test_name_that_is_no_unicode_is_told_of() -> None:
 
 
 def test_nested_union_is_told_in_english() -> None:
-    """A remark holds others only so deep, however deep the schema is."""
     schema: dict[str, Any] = {"type": "integer", "minimum": 1}
     for number in range(30):
         schema = {
@@ -213,7 +210,6 @@ def test_a_remark_without_a_text_shows_its_code() -> None:
 
 
 def test_remark_values_stay_as_they_are() -> None:
-    """Also where one looks like a place, or like a parameter."""
     remark = Remark.of("role", role="{who} {0}", who="ana", language="x")
     assert remark_text(remark, "fr").count("{who} {0}") == 1
     assert remark_text("{who}", "fr") == "{who}"

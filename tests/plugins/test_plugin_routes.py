@@ -20,7 +20,6 @@ PATH = "/plugins/beeper"
 
 @pytest.fixture
 def beeper(agent: CallRig, install: Install) -> GatewayRig:
-    """A gateway of the production profile with the plugin."""
     return production_gateway(agent.rig, plugins=(install("acme-beeper", routes()),))
 
 
@@ -38,7 +37,6 @@ async def test_route_of_a_plugin_reaches_the_calls_of_the_agent_whose_token_it_i
 
 
 async def test_route_of_a_plugin_is_behind_sign_in_guard_and_body_limit(beeper: GatewayRig) -> None:
-    """Each refusal comes before the plugin's code, and is written in its dialect where the guard has let it in."""
     coder, person = bearer(await call_token(beeper, "coder")), bearer(await token_of(beeper, "ana"))
     path = f"{PATH}/calls"
 
@@ -89,7 +87,6 @@ async def test_route_of_a_plugin_that_fails_is_answered_without_its_words(beeper
 async def test_plugin_whose_function_cannot_be_a_route_is_left_out(
     agent: CallRig, install: Install, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One warning names it; the others are mounted."""
     odd = routes("odd", "/plugins/odd").replace("body: CallBody", "body: object()")
     names = (install("odd-beeper", odd, name="odd"), install("acme-beeper", routes()), "gone:beeper")
     with caplog.at_level(logging.WARNING):

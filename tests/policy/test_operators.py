@@ -152,7 +152,7 @@ EQUAL = [
 ]
 
 
-@pytest.mark.parametrize(("left", "right", "same"), EQUAL)
+@table(("left", "right", "same"), EQUAL)
 def test_equality(left: Any, right: Any, same: bool) -> None:
     for one, two in ((left, right), (right, left)):
         assert call("_==_", one, two) == BOOL(same)
@@ -175,7 +175,7 @@ ORDER = [
 ]
 
 
-@pytest.mark.parametrize(("low", "high"), ORDER)
+@table(("low", "high"), ORDER)
 def test_order(low: Any, high: Any) -> None:
     found = [
         [bool(call(name, *pair)) for name in ("_<_", "_<=_", "_>_", "_>=_")]

@@ -26,7 +26,6 @@ NO_ROUTE = "; `route_to` gave no list of people that both engines agree on, so t
 
 
 def in_english(verdict: PolicyVerdict) -> PolicyVerdict:
-    """The verdict as one who reads English reads it."""
     return replace(verdict, reasons=(verdict.why,))
 
 

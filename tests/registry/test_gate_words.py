@@ -52,7 +52,6 @@ def judged(found: Catalog, args: Any = GOOD, tally: Tally | None = None, **field
 
 
 def in_english(found: LocalGateDecision) -> LocalGateDecision:
-    """The decision as one who reads English reads it."""
     return replace(found, words=(found.message,) if found.words else ())
 
 

@@ -12,7 +12,6 @@ from signoff.store.freezes import Freezes
 
 
 async def test_while_a_tenant_is_frozen_everything_is_denied(agent: CallRig) -> None:
-    """Also what a rule lets pass, and nothing of it can be requested."""
     deps, call = agent.rig.deps, ("coder", PEOPLE[0], "refund", {"order": "A7", "euro": 20})
     await Freezes(deps.store).freeze("cold", reason="a drill", by="boss", also=None)
     found = await judge_call(deps, "cold", *call)
@@ -21,7 +20,6 @@ async def test_while_a_tenant_is_frozen_everything_is_denied(agent: CallRig) -> 
 
 
 def test_what_only_a_proposal_can_tell_is_requestable() -> None:
-    """What a gate has settled is a denial by its code."""
     call = CallPart(call="c1.1", tool="refund", args=Content(inline={}))
     found = settled_decision(call, "caps", "too_many_calls", "enough")
     assert judgement_of(found) == Judgement(False, "too_many_calls", "enough")
