@@ -188,18 +188,18 @@ def became(code: str) -> dict[str, Any]:
         pytest.param(
             lambda: audit_events.question_entry(
                 request(
-                    id=ID, session="", definition="", card=Card(effect="Pay"), rule=None, policy_hash="", approvers=(),
+                    id=ID, definition="", card=Card(effect="Pay"), rule=None, policy_hash="", approvers=(),
                     requester=Principal(user=""),
                 ),
                 AT,
             ),
             entry(
                 "request", f"request/{ID}/1/{DIGEST_START}", "",
-                stream="turn/acme/t1/t1", approval=ID, revision=1, call=CALL, tool="pay", code="K7Q2FM", digest=DIGEST,
+                approval=ID, revision=1, call=CALL, tool="pay", code="K7Q2FM", digest=DIGEST,
                 card=sha256(Card(effect="Pay").model_dump(mode="json")), quorum=2, min_assurance="session",
                 grant_ttl=600.0,
             ),
-            id="of a request of old, in the session named like its turn; what is empty is not told",
+            id="of a request with empty fields, which are left out",
         ),
     ],
 )  # fmt: skip

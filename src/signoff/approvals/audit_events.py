@@ -522,8 +522,7 @@ def _of_request(
     request: ApprovalRequest, kind: AuditKind, key: str, at: datetime, subject: str, **facts: Any
 ) -> AuditEntry:
     return AuditEntry(
-        # A request of an old history may name no session; without one it is the turn's id.
-        stream=TurnKey(request.tenant, request.session or request.turn, request.turn).workflow_id,
+        stream=TurnKey(request.tenant, request.session, request.turn).workflow_id,
         key=key,
         kind=kind,
         at=at,

@@ -72,7 +72,7 @@ class ActSpans:
         if self._spans is None:
             yield
             return
-        key = TurnKey(request.tenant, request.session or request.turn, request.turn)
+        key = TurnKey(request.tenant, request.session, request.turn)
         attributes = {
             **_of_turn(key),
             "gen_ai.tool.name": request.tool,
