@@ -1,11 +1,12 @@
 """What is read of a mail: the corpus of replies, automatic mail, charsets, parts, and whatever a stranger sends."""
 
 from contextlib import suppress
+from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import SMTP
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from mail_corpus import MAILS, TO, Reply, comment, first_line, mail, parted, read_by, replies, work
 from tables import table
@@ -426,7 +427,7 @@ def test_any_bytes_are_read_or_malformed(raw: bytes) -> None:
 @given(
     st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=200),
     st.sampled_from(["quoted-printable", "base64", "8bit"]),
-    st.text(alphabet='abcß承 ,<>@"', max_size=120),
+    st.text(alphabet='abcß承 ,<>@"', max_size=120).map(lambda words: " ".join(words.split())),
     st.sampled_from([0, 1, 2]),
 )
 def test_mail_that_the_standard_library_writes_is_read(text: str, encoding: str, subject: str, wrapped: int) -> None:
@@ -438,7 +439,10 @@ def test_mail_that_the_standard_library_writes_is_read(text: str, encoding: str,
         message.add_alternative("<p>Never</p>", subtype="html")
     if wrapped == 2:
         message.add_attachment(b"Never", maintype="text", subtype="plain", filename="a.txt")
-    mail_answer = read_mail(message.as_bytes())
+    raw = message.as_bytes()
+    # The library loses spaces where it folds encoded words (python/cpython#92081).
+    assume(message_from_bytes(raw, policy=SMTP)["Subject"].split() == subject.split())
+    mail_answer = read_mail(raw)
     expected = find_new_text(text.split("\n"))
     if text.strip() or not wrapped:
         assert (mail_answer.above, mail_answer.below) == (expected.above, expected.below)
