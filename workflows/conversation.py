@@ -38,7 +38,7 @@ from signoff.contracts.turn import Denial, TurnError, TurnInput
 from signoff.contracts.updates import merge_updates
 from signoff.formats.replace import replace
 from signoff.workflows.envelope_reader import read_envelope
-from signoff.workflows.session_log import SessionLog
+from signoff.workflows.session_link import SessionLog
 
 _OPEN: Final = ("working", "waiting")
 _ShapeT = TypeVar("_ShapeT", bound=FrozenModel)

@@ -17,11 +17,10 @@ from signoff.channels.base import ChannelContext
 from signoff.channels.channel_errors import Forged, Malformed, NotDelivered
 from signoff.channels.envelopes import ChannelReply, InboundBatch, InboundRequest
 from signoff.channels.vendor_http import VendorAnswer
-from signoff.channels.whatsapp.errors import ERRORS
 from signoff.channels.whatsapp.messages import TITLE_CHARS, plain, read_button, recipient, text_message, units
 from signoff.channels.whatsapp.templates import check_templates, template_language
 from signoff.channels.whatsapp.whatsapp import WhatsApp, read_payload
-from signoff.channels.whatsapp.window import ServiceWindow
+from signoff.channels.whatsapp.window import ERRORS, ServiceWindow
 from signoff.contracts.ids import show_code
 from signoff.formats.replace import replace
 from signoff.languages.catalogue import language_codes, text

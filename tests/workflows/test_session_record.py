@@ -17,7 +17,7 @@ from signoff.contracts.person import Principal
 from signoff.contracts.session_messages import SessionReceipt
 from signoff.contracts.turn import SessionEvent
 from signoff.store.store import Store
-from signoff.workflows.session_log import SessionLog
+from signoff.workflows.session_link import SessionLog
 
 AUTO = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

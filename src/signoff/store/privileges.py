@@ -18,6 +18,10 @@ from signoff.store.roles import (
 )
 from signoff.store.tables import METADATA
 
+ONE_ROLE: Final = (
+    "SQLite has one role: whoever takes a worker over can write answers, grants and freezes here, and only signatures "
+    "stop them; PostgreSQL has two (`signoff store roles`)"
+)
 _AGAIN: Final = "run `signoff store roles` with the address of the tables' owner"
 _TOO_MUCH: Final = {
     "rolsuper": "is a superuser",

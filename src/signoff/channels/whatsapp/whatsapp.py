@@ -27,7 +27,6 @@ from signoff.channels.json_body import read_object
 from signoff.channels.signature_check import HmacSignature, check_same
 from signoff.channels.vendor_http import VendorHttp
 from signoff.channels.vendor_time import time_from_seconds
-from signoff.channels.whatsapp.errors import ERRORS, OUTSIDE
 from signoff.channels.whatsapp.messages import (
     Message,
     card_message,
@@ -39,7 +38,7 @@ from signoff.channels.whatsapp.messages import (
     text_message,
 )
 from signoff.channels.whatsapp.templates import check_templates, template_language
-from signoff.channels.whatsapp.window import ServiceWindow
+from signoff.channels.whatsapp.window import ERRORS, OUTSIDE, ServiceWindow
 from signoff.contracts.decision import Verdict
 from signoff.formats.visible_text import one_line
 from signoff.languages.catalogue import ENGLISH

@@ -19,7 +19,6 @@ from signoff.approvals.argument_rows import plural
 from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
 from signoff.cli.local.installation import find_installation, find_settings, reach_server
-from signoff.cli.local.store import ONE_ROLE
 from signoff.cli.local.tools import summarize_catalog
 from signoff.cli.terminal.options import Address, AsJson, Manifest
 from signoff.cli.terminal.output import Output, run
@@ -54,6 +53,7 @@ from signoff.settings import (
     require_closed,
     require_ready,
 )
+from signoff.store.privileges import ONE_ROLE
 from signoff.store.refusal_counts import refusals_since
 from signoff.store.store import working_store
 from signoff.temporal.embedded_server import check_server, ensure_search_attributes, find_temporal

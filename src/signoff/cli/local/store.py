@@ -43,10 +43,6 @@ UNPROVED: Final = "an operator of this machine, unproved"
 """By whom a freeze is that was written to the store itself. Never a person's id."""
 _NOT_SWEPT: Final = "nothing was withdrawn, but none of it would run: `signoff freeze` withdraws it once a gateway runs"
 Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant; `main` unless there are several.")]
-ONE_ROLE: Final = (
-    "SQLite has one role: whoever takes a worker over can write answers, grants and freezes here, and only signatures "
-    "stop them; PostgreSQL has two (`signoff store roles`)"
-)
 
 
 @app.command()
