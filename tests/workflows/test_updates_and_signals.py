@@ -35,6 +35,7 @@ from turn_fixtures import (
 
 from signoff.approvals import binding, machine
 from signoff.approvals.approval_book import ApprovalBook
+from signoff.approvals.card_notes import editor_note
 from signoff.approvals.digest import question_hash
 from signoff.approvals.request_state import request_of
 from signoff.audit.checkpoints import Checkpoints
@@ -252,7 +253,7 @@ class Story:
             edit_delivery=decision.delivery_id,
             digest=digest,
             args=Content(inline=decision.edited_args),
-            note=f"{decision.subject} changed the arguments",
+            notes=(editor_note(decision.subject),),
         )
         return self.model.settle(decision, who, now, replace(asked, question_hash=question_hash(asked)))
 
