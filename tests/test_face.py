@@ -19,7 +19,15 @@ from signoff.contracts import errors
 from signoff.contracts.errors import SignoffError
 from signoff.temporal.embedded_server import ServerHandle
 
-FACES = ("signoff", "signoff.channels", "signoff.people", "signoff.plugins", "signoff.testing", "signoff.tools")
+FACES = (
+    "signoff",
+    "signoff.calls",
+    "signoff.channels",
+    "signoff.people",
+    "signoff.plugins",
+    "signoff.testing",
+    "signoff.tools",
+)
 FACE = {
     "Actor",
     "ApprovalPolicy",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from signoff.contracts.audit import CloudEvent as CloudEvent
     from signoff.contracts.call import ToolDenied as ToolDenied
     from signoff.contracts.decision import Decision as Decision
+    from signoff.contracts.errors import BadRequest as BadRequest
     from signoff.contracts.errors import ConfigError as ConfigError
     from signoff.contracts.errors import Conflict as Conflict
     from signoff.contracts.errors import InDoubt as InDoubt
@@ -49,6 +50,7 @@ _MODULES = {
     "ApprovalPolicy": "signoff.policy.approval_policy",
     "ApprovalRequest": "signoff.contracts.approval",
     "Catalog": "signoff.registry.catalog",
+    "BadRequest": "signoff.contracts.errors",
     "Client": "signoff.client.client",
     "CloudEvent": "signoff.contracts.audit",
     "ConfigError": "signoff.contracts.errors",
