@@ -9,6 +9,7 @@ from temporalio import activity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.activity_messages import Authority, IdentifyTask
+from signoff.contracts.approval import Vote
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.decision import Decision
 from signoff.contracts.receipt import Receipt
@@ -74,17 +75,7 @@ class IdentifyActivity:
         votes = await self._answers.votes_of(decision.approval_id, decision.delivery_id) if stamped else []
         for vote in votes:
             if _is_one(vote.decision, decision):
-                return Authority(
-                    allowed=True,
-                    subject=vote.subject,
-                    person_id=vote.person_id,
-                    name=vote.name,
-                    assurance=vote.assurance,
-                    unsigned=vote.unsigned,
-                    on_behalf=vote.on_behalf,
-                    entries=vote.entries,
-                    received_at=vote.at,
-                )
+                return _authority_of(vote)
         return None
 
     async def _take_raw(self, decision: Decision, tenant: str) -> Authority:
@@ -94,20 +85,39 @@ class IdentifyActivity:
         if asked is None or not self._taker.counts(asked.tool, asked.definition):
             return Authority(allowed=False, code="assurance", unsigned=True)
         keeps = self._deps.store.role == "worker"
-        raw = await self._raw.add(_key(decision, asked.revision, once=not keeps), decision)
-        if raw is None:
-            return _refused(refuse("not_allowed", decision.approval_id, why="enough"))
+        key = _key(decision, asked.revision, once=not keeps)
         if keeps:
+            kept = await self._raw.add(key, decision)
             waits = Receipt(status="pending", approval_id=asked.id, state="pending", message=_WAITS)
-            return _refused(waits)
-        people = await self._deps.directory_for(tenant, decision.subject, asked.requester.user)
-        taken = await self._taker.take(raw, people, handed=True)
-        found = None if taken.decision is None else await self._find_stored(taken.decision)
-        if found is not None:
-            return replace(found, taken=taken.decision)
+            return _refused(waits if kept is not None else refuse("not_allowed", decision.approval_id, why="enough"))
+        try:
+            people = await self._deps.directory_for(tenant, decision.subject, asked.requester.user)
+            taken = await self._taker.keep_and_take(key, decision, people)
+        except Exception:
+            # The answer must not be lost: it is taken in once its author can be looked up.
+            await self._raw.add(key, decision)
+            raise
+        if taken is None:
+            return _refused(refuse("not_allowed", decision.approval_id, why="enough"))
+        if taken.vote is not None:
+            return replace(_authority_of(taken.vote), taken=taken.vote.decision)
         # A refused answer tells its turn no name outside of development.
         author = taken.author if self._deps.believes_unsigned else None
         return _refused(taken.receipt, author)
+
+
+def _authority_of(vote: Vote) -> Authority:
+    return Authority(
+        allowed=True,
+        subject=vote.subject,
+        person_id=vote.person_id,
+        name=vote.name,
+        assurance=vote.assurance,
+        unsigned=vote.unsigned,
+        on_behalf=vote.on_behalf,
+        entries=vote.entries,
+        received_at=vote.at,
+    )
 
 
 def _key(decision: Decision, revision: int, *, once: bool) -> str:

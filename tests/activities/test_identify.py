@@ -420,6 +420,9 @@ async def test_a_directory_that_cannot_know_decides_nothing(
     found = await identified(deps, asked())
     assert found == Authority(allowed=False, code="unavailable")
     assert [record.message.rpartition(": ")[2] for record in caplog.records] == [type(error).__name__]
+    # It is not lost: it counts once the directory answers again.
+    kept = await RawAnswers(store).list_untaken(10)
+    assert [each.decision for each in kept] == [asked().decision]
 
 
 async def test_a_room_without_keys_believes_no_signature(store: Store) -> None:

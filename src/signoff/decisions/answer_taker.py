@@ -33,7 +33,7 @@ from signoff.approvals.request_state import (
 )
 from signoff.audit.log import entry_writer
 from signoff.contracts.activity_messages import Authority
-from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.clock import Clock
 from signoff.contracts.decision import Decision
@@ -55,12 +55,17 @@ class Taken:
 
     receipt: Receipt
     """The receipt for its author."""
-    decision: Decision | None = None
-    """The decision that was inserted; None where none was."""
+    vote: Vote | None = None
+    """The answer that was inserted; None where none was."""
     author: Authority | None = None
     """The author; None where they were not looked up."""
     change: str = ""
     """The delivery id of the change of arguments that made the question it answers."""
+
+    @property
+    def decision(self) -> Decision | None:
+        """The decision that was inserted; None where none was."""
+        return None if self.vote is None else self.vote.decision
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,7 @@ class AnswerTaker:
             # The gates judge what it makes of the call, so it settles nothing yet.
             add_answer(connection, rows, vote, settles=False, arrived=new.arrived, handed=new.handed)
             receipt = Receipt(status="pending", approval_id=asked.id, state=asked.state, verdict=decision.verdict)
-            return self._added(connection, rows, signed, receipt, author)
+            return self._added(connection, rows, vote, receipt, author)
         after = count_vote(asked, vote)
         if after is asked:
             return Taken(receipt_after(asked, after), author=author)
@@ -135,7 +140,7 @@ class AnswerTaker:
         add_answer(connection, rows, vote, settles=settles, arrived=new.arrived, handed=new.handed)
         if new.beside is not None:
             new.beside(connection, after)
-        return self._added(connection, rows, signed, receipt_after(asked, after), author)
+        return self._added(connection, rows, vote, receipt_after(asked, after), author)
 
     async def undo(
         self, approval: str, person: str, browser: str, sign: Callable[[Decision], Decision | Receipt]
@@ -198,14 +203,14 @@ class AnswerTaker:
         given = vote_of(signed, author, self._clock())
         add_answer(connection, rows, given, settles=False, handed=True, void=True)
         receipt = receipt_after(asked, without)
-        return self._added(connection, rows, signed, receipt, author).receipt
+        return self._added(connection, rows, given, receipt, author).receipt
 
     def _added(
-        self, connection: Connection, rows: ApprovalRows, decision: Decision, receipt: Receipt, author: Authority
+        self, connection: Connection, rows: ApprovalRows, vote: Vote, receipt: Receipt, author: Authority
     ) -> Taken:
         """Records an answer together with its row. Its turn may hold its own entry of the same key back."""
-        entry_writer([audit_events.attempt_entry(decision, receipt, self._clock(), author)])(connection)
-        return Taken(receipt, decision, author, rows.latest.edit_delivery)
+        entry_writer([audit_events.attempt_entry(vote.decision, receipt, self._clock(), author)])(connection)
+        return Taken(receipt, vote, author, rows.latest.edit_delivery)
 
 
 def refuse(code: ReceiptCode, approval_id: str, message: str = "", *, why: ReceiptReason = "") -> Receipt:

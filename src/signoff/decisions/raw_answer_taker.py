@@ -19,7 +19,7 @@ from signoff.people.authority import SignatureEvidence, check_authority
 from signoff.people.directory import Directory
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
-from signoff.store.questions.raw_answers import RawAnswer, RawReceipt, add_receipt, find_receipt
+from signoff.store.questions.raw_answers import RawAnswer, RawReceipt, add_receipt, find_receipt, insert_raw
 from signoff.store.store import Store
 
 _UNKEPT: Final = "`remember`: only an answer given through the gateway is remembered"
@@ -45,35 +45,50 @@ class RawAnswerTaker:
         """Returns whether a raw answer about a tool counts at all."""
         return self._development or self._takes_unsigned(tool, definition)
 
-    async def take(self, raw: RawAnswer, people: Directory, *, handed: bool) -> Taken:
+    async def take(self, raw: RawAnswer, people: Directory) -> Taken:
         """Takes an answer of one of `people`. An answer that was taken before keeps its receipt.
-
-        With `handed` its turn reads the result of this call.
 
         Raises `StoreUnavailable`.
         """
-        given = raw.decision
-        delivery = given.delivery_id or sha256_hex(raw.key)[:_DELIVERY_CHARS]
 
         def work(connection: Connection, rows: ApprovalRows | None) -> Taken:
-            earlier = find_receipt(connection, raw.key)
-            # A refusal is not kept: the same answer may count once its author can be looked up.
-            if earlier is not None and earlier.delivery:
-                return _find_taken(rows, earlier)
-            # Sent again after a refusal, it arrives now: its first arrival must not put it before a deadline.
-            arrived = raw.arrived_at if earlier is None or rows is None else rows.now
-            decision = replace(given, received_at=arrived, delivery_id=delivery)
-            author = partial(self._author, people, arrived)
-            new = NewAnswer(decision, given.question_hash, author, _leave_unsigned, arrived=arrived, handed=handed)
-            taken = self._taker.take_locked(connection, rows, new)
-            inserted = "" if taken.decision is None else taken.decision.delivery_id
-            add_receipt(connection, raw, RawReceipt(taken.receipt, inserted))
-            if taken.decision is None and taken.receipt.code == "duplicate":
-                # Its turn may have lost the answer, as after a reset.
-                return _find_taken(rows, RawReceipt(taken.receipt, delivery))
-            return taken
+            return self._take_locked(connection, rows, raw, people, handed=False)
 
-        return await self._rows.run_locked(given.approval_id, work)
+        return await self._rows.run_locked(raw.decision.approval_id, work)
+
+    async def keep_and_take(self, key: str, decision: Decision, people: Directory) -> Taken | None:
+        """Stores an answer and takes it in one transaction. Its turn reads the result of this call.
+
+        Returns None where no further answer is kept. Raises `StoreUnavailable`.
+        """
+
+        def work(connection: Connection, rows: ApprovalRows | None) -> Taken | None:
+            raw = insert_raw(connection, key, decision)
+            return None if raw is None else self._take_locked(connection, rows, raw, people, handed=True)
+
+        return await self._rows.run_locked(decision.approval_id, work)
+
+    def _take_locked(
+        self, connection: Connection, rows: ApprovalRows | None, raw: RawAnswer, people: Directory, *, handed: bool
+    ) -> Taken:
+        given = raw.decision
+        delivery = given.delivery_id or sha256_hex(raw.key)[:_DELIVERY_CHARS]
+        earlier = find_receipt(connection, raw.key)
+        # A refusal is not kept: the same answer may count once its author can be looked up.
+        if earlier is not None and earlier.delivery:
+            return _find_taken(rows, earlier)
+        # Sent again after a refusal, it arrives now: its first arrival must not put it before a deadline.
+        arrived = raw.arrived_at if earlier is None or rows is None else rows.now
+        decision = replace(given, received_at=arrived, delivery_id=delivery)
+        author = partial(self._author, people, arrived)
+        new = NewAnswer(decision, given.question_hash, author, _leave_unsigned, arrived=arrived, handed=handed)
+        taken = self._taker.take_locked(connection, rows, new)
+        inserted = "" if taken.decision is None else taken.decision.delivery_id
+        add_receipt(connection, raw, RawReceipt(taken.receipt, inserted))
+        if taken.decision is None and taken.receipt.code == "duplicate":
+            # Its turn may have lost the answer, as after a reset.
+            return _find_taken(rows, RawReceipt(taken.receipt, delivery))
+        return taken
 
     def _author(self, people: Directory, arrived: datetime, asked: ApprovalRequest, decision: Decision) -> Authority:
         # By the present policy: a worker writes the question's row, and could mark it as accepting unsigned answers.
@@ -88,8 +103,8 @@ class RawAnswerTaker:
 
 def _find_taken(rows: ApprovalRows | None, earlier: RawReceipt) -> Taken:
     answers = () if rows is None or not earlier.delivery else rows.answers
-    given = (each.vote.decision for each in answers if not each.void)
-    return Taken(earlier.receipt, next((each for each in given if each.delivery_id == earlier.delivery), None))
+    given = (each.vote for each in answers if not each.void)
+    return Taken(earlier.receipt, next((each for each in given if each.decision.delivery_id == earlier.delivery), None))
 
 
 def _leave_unsigned(decision: Decision) -> Decision:

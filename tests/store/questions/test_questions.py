@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from question_kit import DECLARED, put, question, take
+from sqlalchemy import Connection, event, insert, select, text
 
 from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import Question
@@ -13,6 +14,7 @@ from signoff.formats.replace import replace
 from signoff.store.questions.answers import Answers
 from signoff.store.questions.questions import QuestionRefused, Questions
 from signoff.store.store import Store, open_store
+from signoff.store.tables import QUESTIONS
 
 
 async def test_the_same_question_is_the_same_row_while_it_is_open(store: Store) -> None:
@@ -136,3 +138,36 @@ async def test_what_was_asked_is_asked_again_though_nothing_more_may_wait(store:
     assert changed.revision == 2
     assert await ask_within(store, question_of("t2"), 1) is None
     assert await Questions(store).read("main.s.t2.c1.1") is None
+
+
+async def test_code_lookup_uses_the_index_of_codes(store: Store) -> None:
+    """Without the index's condition in the query, SQLite reads all questions of a tenant for each new one."""
+    await put(store)
+    statements: list[tuple[str, Any]] = []
+
+    def note(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
+        statements.append((statement, parameters))
+
+    def fill(connection: Connection) -> None:
+        row = dict(connection.execute(select(QUESTIONS)).one()._mapping)
+        more = [row | {"approval": f"main.s.t.{n}", "code": f"{n}"} for n in range(3_000)]
+        connection.execute(insert(QUESTIONS), more)
+        connection.execute(text("ANALYZE"))
+
+    await store.run(fill)
+    await store.read(lambda connection: event.listen(connection.engine, "before_cursor_execute", note))
+    assert await Questions(store).find_by_code("main", "2999") == "main.s.t.2999"
+    await put(store, question("main.s.t.last"))
+
+    def explain(connection: Connection) -> list[str]:
+        event.remove(connection.engine, "before_cursor_execute", note)
+        how = "EXPLAIN " if store.dialect == "postgresql" else "EXPLAIN QUERY PLAN "
+        return [
+            "\n".join(str(line[-1]) for line in connection.exec_driver_sql(how + statement, parameters))
+            for statement, parameters in statements
+            if "questions.code = " in statement
+        ]
+
+    plans = await store.read(explain)
+    assert plans
+    assert [plan for plan in plans if "questions_codes" not in plan] == []

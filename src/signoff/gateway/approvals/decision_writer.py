@@ -108,7 +108,7 @@ class DecisionWriter:
     async def take_raw(self, raw: RawAnswer) -> Receipt:
         """Takes an answer that came past the gateway, unsigned, and hands it to its turn. Raises `StoreUnavailable`."""
         with bind_log_fields(fields_of_request(raw.decision.approval_id)):
-            return await self._hand_over(await self._raw.take(raw, self._people, handed=False))
+            return await self._hand_over(await self._raw.take(raw, self._people))
 
     async def hand_over(self, owed: OwedAnswer) -> bool:
         """Hands a stored answer to its turn; returns whether nothing is left to hand over.

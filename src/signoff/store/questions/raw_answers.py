@@ -53,24 +53,11 @@ class RawAnswers:
         self._store = store
 
     async def add(self, key: str, decision: Decision) -> RawAnswer | None:
-        """Inserts a raw answer once, and returns its row.
-
-        Returns None where `ANSWERS_KEPT` of its approval are kept already; a denial is always kept.
-        """
-        approval = decision.approval_id
-        counted = select(func.count()).select_from(RAW_ANSWERS).where(RAW_ANSWERS.c.approval == approval)
+        """Inserts a raw answer once, and returns its row; see `insert_raw`."""
 
         def write(connection: Connection) -> RawAnswer | None:
-            lock_approval(connection, approval)
-            own = connection.execute(select(RAW_ANSWERS).where(RAW_ANSWERS.c.key == key)).first()
-            is_full = own is None and (connection.scalar(counted) or 0) >= ANSWERS_KEPT
-            if is_full and decision.verdict != "denied":
-                return None
-            if own is None:
-                body = decision.model_dump_json()
-                insert_new(connection, RAW_ANSWERS, {"key": key, "approval": approval, "body": body})
-                own = connection.execute(select(RAW_ANSWERS).where(RAW_ANSWERS.c.key == key)).one()
-            return _answer(own)
+            lock_approval(connection, decision.approval_id)
+            return insert_raw(connection, key, decision)
 
         return await self._store.run(write)
 
@@ -91,6 +78,23 @@ class RawAnswers:
             else:
                 await self._store.run(partial(_refuse_row, row.key, row.approval))
         return found
+
+
+def insert_raw(connection: Connection, key: str, decision: Decision) -> RawAnswer | None:
+    """Inserts a raw answer once under the lock of its approval, and returns its row.
+
+    Returns None where `ANSWERS_KEPT` of its approval are kept already; a denial is always kept.
+    """
+    approval = decision.approval_id
+    own = connection.execute(select(RAW_ANSWERS).where(RAW_ANSWERS.c.key == key)).first()
+    if own is None and decision.verdict != "denied":
+        counted = select(func.count()).select_from(RAW_ANSWERS).where(RAW_ANSWERS.c.approval == approval)
+        if (connection.scalar(counted) or 0) >= ANSWERS_KEPT:
+            return None
+    if own is None:
+        insert_new(connection, RAW_ANSWERS, {"key": key, "approval": approval, "body": decision.model_dump_json()})
+        own = connection.execute(select(RAW_ANSWERS).where(RAW_ANSWERS.c.key == key)).one()
+    return _answer(own)
 
 
 def find_receipt(connection: Connection, key: str) -> RawReceipt | None:
