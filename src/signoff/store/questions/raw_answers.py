@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, bindparam, func, select
 
 from signoff.contracts.decision import Decision
 from signoff.contracts.limits import ANSWERS_KEPT
@@ -16,6 +16,9 @@ from signoff.store.store import Store
 from signoff.store.tables import RAW_ANSWERS, RAW_RECEIPTS, time_from_millis
 
 _MALFORMED: Final = Receipt(status="refused", code="malformed", message="this is no answer to its approval")
+_OWN: Final = select(RAW_ANSWERS).where(RAW_ANSWERS.c.key == bindparam("named"))
+_COUNTED: Final = select(func.count()).select_from(RAW_ANSWERS).where(RAW_ANSWERS.c.approval == bindparam("of"))
+_RECEIPT: Final = select(RAW_RECEIPTS).where(RAW_RECEIPTS.c.key == bindparam("named"))
 _UNTAKEN: Final = (
     select(RAW_ANSWERS)
     .where(~select(RAW_RECEIPTS.c.key).where(RAW_RECEIPTS.c.key == RAW_ANSWERS.c.key).exists())
@@ -86,20 +89,19 @@ def insert_raw(connection: Connection, key: str, decision: Decision) -> RawAnswe
     Returns None where `ANSWERS_KEPT` of its approval are kept already; a denial is always kept.
     """
     approval = decision.approval_id
-    own = connection.execute(select(RAW_ANSWERS).where(RAW_ANSWERS.c.key == key)).first()
-    if own is None and decision.verdict != "denied":
-        counted = select(func.count()).select_from(RAW_ANSWERS).where(RAW_ANSWERS.c.approval == approval)
-        if (connection.scalar(counted) or 0) >= ANSWERS_KEPT:
-            return None
+    own = connection.execute(_OWN, {"named": key}).first()
     if own is None:
+        is_full = decision.verdict != "denied" and (connection.scalar(_COUNTED, {"of": approval}) or 0) >= ANSWERS_KEPT
+        if is_full:
+            return None
         insert_new(connection, RAW_ANSWERS, {"key": key, "approval": approval, "body": decision.model_dump_json()})
-        own = connection.execute(select(RAW_ANSWERS).where(RAW_ANSWERS.c.key == key)).one()
+        own = connection.execute(_OWN, {"named": key}).one()
     return _answer(own)
 
 
 def find_receipt(connection: Connection, key: str) -> RawReceipt | None:
     """Returns the receipt of a raw answer, or None while it has none."""
-    row = connection.execute(select(RAW_RECEIPTS).where(RAW_RECEIPTS.c.key == key)).first()
+    row = connection.execute(_RECEIPT, {"named": key}).first()
     return None if row is None else RawReceipt(Receipt.model_validate_json(row.body), row.delivery)
 
 
