@@ -1,6 +1,7 @@
 """The compose file, as far as it can be checked without an engine, and what its containers run as processes."""
 
 import asyncio
+import itertools
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ import httpx2
 import pytest
 import yaml
 from compose_box import PASSWORDS, RAW, ROOT, Box, read_compose, running_box
+from polling import pauses
 from pydantic_core import from_json
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest, RemoveSearchAttributesRequest
 
@@ -302,7 +304,12 @@ async def test_every_published_port_refuses_a_rebound_name(box: Box, tmp_path: P
                     own = await http.get(f"{base}/healthz")
                     rebound = await http.get(f"{base}/healthz", headers={"host": f"evil.example:{inside}"})
                     assert (own.status_code, rebound.status_code) == (200, 421), name
-                listed = await http.get(f"http://127.0.0.1:{there.ports['8080']}/api/v1/namespaces")
+                # Temporal UI waits before it dials again a server that was not up at its first try.
+                for seconds in itertools.islice(pauses(), 100):
+                    listed = await http.get(f"http://127.0.0.1:{there.ports['8080']}/api/v1/namespaces")
+                    if listed.status_code != 503:
+                        break
+                    await asyncio.sleep(seconds)
                 assert "namespaces" in listed.json()
         finally:
             codes = [await each.stop() for each in started.values()]
