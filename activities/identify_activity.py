@@ -9,11 +9,10 @@ from temporalio import activity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.activity_messages import Authority, IdentifyTask
-from signoff.contracts.approval import Vote
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.decision import Decision
 from signoff.contracts.receipt import Receipt
-from signoff.decisions.answer_taker import UNSAFE_ANSWER, refuse
+from signoff.decisions.answer_taker import UNSAFE_ANSWER, authority_of, refuse
 from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.formats.replace import replace
 from signoff.keys.signatures import Verifier
@@ -75,7 +74,7 @@ class IdentifyActivity:
         votes = await self._answers.votes_of(decision.approval_id, decision.delivery_id) if stamped else []
         for vote in votes:
             if _is_one(vote.decision, decision):
-                return _authority_of(vote)
+                return authority_of(vote)
         return None
 
     async def _take_raw(self, decision: Decision, tenant: str) -> Authority:
@@ -100,24 +99,10 @@ class IdentifyActivity:
         if taken is None:
             return _refused(refuse("not_allowed", decision.approval_id, why="enough"))
         if taken.vote is not None:
-            return replace(_authority_of(taken.vote), taken=taken.vote.decision)
+            return replace(authority_of(taken.vote), taken=taken.vote.decision)
         # A refused answer tells its turn no name outside of development.
         author = taken.author if self._deps.believes_unsigned else None
         return _refused(taken.receipt, author)
-
-
-def _authority_of(vote: Vote) -> Authority:
-    return Authority(
-        allowed=True,
-        subject=vote.subject,
-        person_id=vote.person_id,
-        name=vote.name,
-        assurance=vote.assurance,
-        unsigned=vote.unsigned,
-        on_behalf=vote.on_behalf,
-        entries=vote.entries,
-        received_at=vote.at,
-    )
 
 
 def _key(decision: Decision, revision: int, *, once: bool) -> str:

@@ -229,7 +229,7 @@ class ServerConnection:
         except Exception as error:
             if not ready.done():
                 ready.set_exception(error if isinstance(error, Unavailable) else self._away(reason(error, self.server)))
-                # Of one whose caller has gone nobody asks.
+                # Reads the error, so that asyncio logs none if the caller has gone.
                 ready.exception()
             elif not end.is_set():
                 logger.warning("the connection to the MCP server `%s` ended: %s", self.server.name, kind(error))

@@ -174,16 +174,7 @@ class AnswerTaker:
         if without.state != "pending":
             return refusal(asked, "expired" if without.state == "timed_out" else "already_decided", why="undo_late")
         vote = denial.vote
-        author = Authority(
-            allowed=True,
-            subject=vote.subject,
-            person_id=vote.person_id,
-            name=vote.name,
-            assurance=vote.assurance,
-            unsigned=vote.unsigned,
-            on_behalf=vote.on_behalf,
-            entries=vote.entries,
-        )
+        author = replace(authority_of(vote), received_at=None)
         undo = Decision(
             approval_id=asked.id,
             revision=denial.revision,
@@ -211,6 +202,21 @@ class AnswerTaker:
         """Records an answer together with its row. Its turn may hold its own entry of the same key back."""
         entry_writer([audit_events.attempt_entry(vote.decision, receipt, self._clock(), author)])(connection)
         return Taken(receipt, vote, author, rows.latest.edit_delivery)
+
+
+def authority_of(vote: Vote) -> Authority:
+    """Returns the author of a stored answer."""
+    return Authority(
+        allowed=True,
+        subject=vote.subject,
+        person_id=vote.person_id,
+        name=vote.name,
+        assurance=vote.assurance,
+        unsigned=vote.unsigned,
+        on_behalf=vote.on_behalf,
+        entries=vote.entries,
+        received_at=vote.at,
+    )
 
 
 def refuse(code: ReceiptCode, approval_id: str, message: str = "", *, why: ReceiptReason = "") -> Receipt:

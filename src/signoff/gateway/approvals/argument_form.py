@@ -58,7 +58,7 @@ class ArgumentField:
     """One field. `original` is the value that is asked about, or `ABSENT`; `shown` what the field holds at first.
 
     A `secret` field shows nothing: left empty, its value stays. `needed` is False where a value may be left out
-    altogether, `is_null` whether it is null. `problem` is what was wrong with what somebody typed.
+    altogether, `is_null` whether it is null. `problem` says why the typed value is wrong.
     """
 
     path: Path

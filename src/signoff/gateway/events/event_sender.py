@@ -274,7 +274,7 @@ def _callback_subscription(agent: str, callbacks: Callbacks, tenant: str) -> Sub
 
 
 class CallbackTarget:
-    """The callbacks of one agent's calls; of a call that names none nothing is told."""
+    """The callbacks of one agent's calls. A call that names no callback sends none."""
 
     def __init__(self, deps: GatewayDeps, to: Subscription, callbacks: Callbacks) -> None:
         self._deps = deps
@@ -317,7 +317,7 @@ class CallbackTarget:
         """
         answer = await read_call(self._deps, turn)
         if answer.state in MOVING:
-            # It runs, or people are asked, perhaps anew: what comes of that has an event of its own.
+            # A running call, or a new question, sends its own event at its end.
             if answer.state == "running" or answer.code:
                 return None
             raise Unfinished

@@ -182,7 +182,7 @@ def _hints(field: ArgumentField, formatter: Formatter) -> str:
 
 
 def _hidden_words(value: Any, language: str) -> str:
-    """Says what stands in the place of a secret value."""
+    """Returns the text that replaces a secret value."""
     if isinstance(value, AbsentValue):
         return text("edit.not_given", language)
     if isinstance(value, str):

@@ -72,7 +72,7 @@ class HookCalls:
         return deny(event, refusal_words(answer))
 
     async def report(self, event: HookBody, outcome: OutcomeBody) -> HookAnswer:
-        """Takes the report of a call that ran; says nothing, also of one that nobody asked about."""
+        """Takes the report of a call that ran. Returns `SILENT` for an unknown call, too."""
         place = event.place(self.agent, self.user)
         call = await self.calls.find(place, event.key) if event.key is not None else None
         if call is None and isinstance(event.tool_input, dict):

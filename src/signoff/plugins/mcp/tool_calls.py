@@ -37,7 +37,7 @@ Progress = Callable[[CallAnswer], Awaitable[None]]
 
 @dataclass(frozen=True)
 class ToolCalls:
-    """What one request of an agent needs: who it is, in whose name it asks, and by which request it came.
+    """The calls of one agent's request, with the agent, its person and the HTTP request.
 
     Methods raise `SignoffError` for what is refused or away.
     """
