@@ -14,8 +14,8 @@ from signoff.contracts import names
 from signoff.contracts.activity_messages import EventTask
 from signoff.contracts.audit import CloudEvent
 from signoff.contracts.ids import event_workflow_id
-from signoff.formats.stack_trace import trace_without_words
 from signoff.registry.manifest.subscription_sections import EventHandler
+from signoff.telemetry.stack_trace import trace_without_words
 
 TIMEOUT: Final = "timeout"
 _log = logging.getLogger(__name__)

@@ -34,7 +34,6 @@ from signoff.contracts.limits import CALLS_KEPT_PER_COMPLETION, MIB
 from signoff.contracts.message import CallPart, Message, Part, TextPart, words_of
 from signoff.contracts.turn import ResponsePart
 from signoff.formats.replace import replace
-from signoff.formats.stack_trace import trace_without_words
 from signoff.registry.actor import Actor, instructions_hash
 from signoff.registry.gates.call_parts import call_parts, parse_arguments, parse_call
 from signoff.registry.respond_form import RespondPayload
@@ -42,6 +41,7 @@ from signoff.registry.tool_result import render_value
 from signoff.store.completions import Completions, KeptReply
 from signoff.store.content_store import fetch_in, load_message, seal_ref, to_content
 from signoff.store.store import Blob
+from signoff.telemetry.stack_trace import trace_without_words
 
 GATES_SECONDS: Final = 30.0
 """How long the gates may take here: as long as in the local activity that the turn asks otherwise."""

@@ -11,10 +11,10 @@ from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.call import Callback
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.limits import RESULT_BYTES
+from signoff.formats.declared_fields import IN_CODE, FieldSpec
 from signoff.registry.hooks import Select
 from signoff.registry.results.domain_data import DomainMerge
 from signoff.registry.tool import Tool
-from signoff.registry.tool_fields import IN_CODE, FieldSpec
 
 LayerMode: TypeAlias = Literal["inherit", "only"]
 Shadowing: TypeAlias = Literal["allow", "warn", "forbid"]

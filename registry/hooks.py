@@ -18,6 +18,7 @@ from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Principal
+from signoff.formats.declared_fields import FunctionForm
 from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.handler_verdict import HandlerVerdict, PolicyHandler, read_answer
@@ -82,7 +83,7 @@ def _parse_any(returned: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hook(Generic[A]):
+class Hook(FunctionForm, Generic[A]):
     """Declares one kind of hook: how its functions are checked at build, and how their answers are read."""
 
     field: str

@@ -26,6 +26,7 @@ from signoff.contracts.errors import RegistrationError
 from signoff.contracts.limits import MAX_ATTEMPTS, MAX_PERMISSION_SECONDS
 from signoff.contracts.names import READ_REST
 from signoff.contracts.usage import UsageLimit
+from signoff.formats.declared_fields import DEFINITION, IN_CODE, FieldSpec, Names, declared_fields
 from signoff.formats.durations import Seconds
 from signoff.formats.json_schema import CompiledSchema, compile_schema
 from signoff.formats.read_only import read_only
@@ -45,7 +46,7 @@ from signoff.registry.hooks import (
     PermissionCheck,
     Probe,
 )
-from signoff.registry.tool_fields import DEFINITION, IN_CODE, FieldProblem, FieldSpec, Names, field_problem, tool_fields
+from signoff.registry.tool_fields import FieldProblem, field_problem
 from signoff.registry.tool_result import Filter
 
 Scope: TypeAlias = Literal["generalist", "specialist"]
@@ -76,7 +77,7 @@ class BypassRouting:
 class ToolOptions:
     """The fields of a tool that its function does not give: the keywords of `@tool`.
 
-    Each field is declared here and nowhere else, see `tool_fields`.
+    Each field is declared here and nowhere else, see `declared_fields`.
     """
 
     name: Annotated[str, SkipValidation] = ""
@@ -352,7 +353,7 @@ class Tool(ToolOptions):
         """The part of a tool that its definition hash covers; cards are drawn from it, a question and its arguments."""
         # Only what a tool does and takes: with its description or its policy in it, correcting a typo would make what
         # waits stale.
-        values, fields = vars(self), tool_fields(type(self))
+        values, fields = vars(self), declared_fields(type(self))
         return {
             **{name: values[name] for name, field in fields.items() if field.spec.hashed == "definition"},
             "input_schema": self.schema.schema,

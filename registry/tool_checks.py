@@ -16,6 +16,7 @@ from signoff.contracts.ids import ID_PATTERN, TOOL_NAME_PATTERN, is_id, is_tool_
 from signoff.contracts.limits import MAX_FALLBACKS
 from signoff.contracts.names import RESPOND
 from signoff.contracts.updates import DATA
+from signoff.formats.declared_fields import declared_fields
 from signoff.formats.hours import parse_opening_hours
 from signoff.formats.json_schema import compile_schema
 from signoff.formats.nearest_name import did_you_mean
@@ -26,7 +27,7 @@ from signoff.registry.capabilities import NO_CAPABILITIES, WRITABLE, Capabilitie
 from signoff.registry.handler_adapters import run_elsewhere
 from signoff.registry.results.destinations import filter_problems
 from signoff.registry.tool import Tool, refuse_tool
-from signoff.registry.tool_fields import FieldProblem, tool_fields
+from signoff.registry.tool_fields import FieldProblem
 
 logger = logging.getLogger("signoff.registry")
 
@@ -371,7 +372,7 @@ def _runs(tool: Tool) -> Iterator[FieldProblem]:
         return
     if tool.handler is not run_elsewhere:
         yield FieldProblem("handler", "", "has `runs: external` and a `handler`, which nobody would call; drop one")
-    values, fields = vars(tool), tool_fields(Tool)
+    values, fields = vars(tool), declared_fields(Tool)
     for name in _ONLY_HERE:
         if values[name] != fields[name].default:
             why = f"has `runs: external` and `{name}`, which only a worker could keep to; drop `{name}`"

@@ -18,6 +18,7 @@ from signoff.contracts import limits
 from signoff.contracts.names import ENV_PREFIX, PLUGIN_NAMES
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
+from signoff.formats.record_section import record_table
 from signoff.gateway.app import gateway_routes
 from signoff.gateway.auth.route_table import access_of
 from signoff.gateway.errors import receipt_status
@@ -25,7 +26,6 @@ from signoff.gateway.plugin_routes import load_plugin_routers
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.gates.local_decision import GateName
-from signoff.registry.manifest.record_section import record_table
 from signoff.registry.manifest.sections import ActorSection, ManifestSection
 from signoff.registry.manifest.tool_section import ToolSection, tool_table
 from signoff.registry.tool import Tool

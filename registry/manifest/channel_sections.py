@@ -12,12 +12,12 @@ from signoff.contracts.canonical_json import NotCanonical, sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import is_id
 from signoff.formats.nearest_name import did_you_mean, quote_name
+from signoff.formats.record_section import record_section, to_record
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import read_section
 from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.registry.extras import CHANNEL_EXTRAS, missing_extra
-from signoff.registry.manifest.record_section import record_section, to_record
 from signoff.registry.manifest.sections import ManifestSection
 
 INBOX: Final = "inbox"

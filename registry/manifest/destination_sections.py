@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Final, TypedDict
 
 from signoff.contracts.errors import ConfigError
+from signoff.formats.record_section import record_fields, record_section
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import read_section
 from signoff.registry.import_reference import load_reference
-from signoff.registry.manifest.record_section import record_fields, record_section
 from signoff.registry.manifest.sections import ManifestSection
 from signoff.registry.results.destinations import Destination, Observer, named_filter
 from signoff.registry.tool_result import Filter

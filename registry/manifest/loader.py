@@ -14,6 +14,8 @@ from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import RESPOND
 from signoff.contracts.person import Person
+from signoff.formats.declared_fields import declared_fields
+from signoff.formats.record_section import RecordSection, record_fields, to_record
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import check_keys, read_section
 from signoff.people.directory import Directory
@@ -28,7 +30,6 @@ from signoff.registry.import_reference import extend_path, load_reference
 from signoff.registry.manifest.channel_sections import read_channels
 from signoff.registry.manifest.destination_sections import read_distribution, read_filters
 from signoff.registry.manifest.folder_reader import read_manifest
-from signoff.registry.manifest.record_section import RecordSection, record_fields, to_record
 from signoff.registry.manifest.scope_sections import read_scopes
 from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSection, ManifestSection
 from signoff.registry.manifest.server_sections import ServerFields, add_server_tools, read_servers
@@ -38,7 +39,6 @@ from signoff.registry.mcp.tool_server import ToolServer, build_servers
 from signoff.registry.results.reducers import ReducerRegistry, named_reducer
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
-from signoff.registry.tool_fields import tool_fields
 
 _READ_HERE: Final = ("handler", "per_call", "name", "input_schema", "reducer")
 """Keys that are not simply handed to the tool."""
@@ -180,7 +180,7 @@ def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
 
 def _value(file: YamlFile, place: Place, name: str, key: str, value: Any) -> Any:
     """Converts the value of a key: a reference to its function, a section to its record; all else stays as it is."""
-    if tool_fields(Tool)[key].hook is not None:
+    if declared_fields(Tool)[key].function is not None:
         return _load(file, place, name, key, value)
     if key == "filters":
         return read_filters(file, place, name, value)

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
+from signoff.formats.declared_fields import first_words
 from signoff.formats.json_schema import DIALECT
 from signoff.formats.yaml_section import spellings
 from signoff.people.people_file import DelegationSection, PersonSection, ReachSection
@@ -19,7 +20,6 @@ from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSec
 from signoff.registry.manifest.server_sections import ToolServerSection
 from signoff.registry.manifest.subscription_sections import SubscriptionSection
 from signoff.registry.manifest.tool_section import RUN_KEYS, OwnToolSection, ServerToolSection, ToolSection
-from signoff.registry.tool_fields import first_words
 
 ManifestPart = Literal["manifest", "tool", "actor", "policies", "people"]
 

@@ -6,12 +6,12 @@ from typing import Any, Final, TypedDict
 from pydantic import Field
 
 from signoff.contracts.errors import ConfigError
+from signoff.formats.record_section import RecordSection, record_fields, record_section
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import read_section
 from signoff.registry.actor import ListedTool, Route, Step, ToolUse
 from signoff.registry.hooks import Select
 from signoff.registry.import_reference import load_reference
-from signoff.registry.manifest.record_section import RecordSection, record_fields, record_section
 from signoff.registry.manifest.tool_section import OwnToolSection
 from signoff.registry.tool import Tool
 

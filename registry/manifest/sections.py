@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from signoff.formats.durations import Seconds
+from signoff.formats.record_section import record_section
 from signoff.formats.yaml_section import Section
 from signoff.registry.actor import Actor
-from signoff.registry.manifest.record_section import record_section
 
 
 class ManifestSection(Section):

@@ -8,11 +8,11 @@ from typing import Any, Final, TypedDict
 from pydantic import Field
 
 from signoff.formats.nearest_name import did_you_mean
+from signoff.formats.record_section import RecordSection, record_fields, record_section
 from signoff.formats.replace import replace
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import read_section, spellings
 from signoff.registry.gates.actor_filters import is_mcp, mcp_parts
-from signoff.registry.manifest.record_section import RecordSection, record_fields, record_section
 from signoff.registry.manifest.sections import ManifestSection
 from signoff.registry.manifest.tool_section import RUN_KEYS, ToolSection
 from signoff.registry.mcp.import_file import import_path, read_import

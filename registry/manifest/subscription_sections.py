@@ -13,15 +13,15 @@ from signoff.contracts.audit import DISPATCH, EVENT_NAMES, CloudEvent
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import is_id
 from signoff.contracts.names import DEFAULT_TENANT
+from signoff.formats.declared_fields import IN_CODE, FieldSpec
 from signoff.formats.nearest_name import did_you_mean, quote_name
+from signoff.formats.record_section import record_fields, record_section
 from signoff.formats.yaml_file import YamlFile
 from signoff.formats.yaml_section import read_section
 from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.registry.hooks import Hook
 from signoff.registry.import_reference import load_reference
-from signoff.registry.manifest.record_section import record_fields, record_section
 from signoff.registry.manifest.sections import ManifestSection
-from signoff.registry.tool_fields import IN_CODE, FieldSpec
 
 EventHandler: TypeAlias = Callable[[CloudEvent], Awaitable[None]]
 """A function that is given events, each at least once: the same has the same `id`."""

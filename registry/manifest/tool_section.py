@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from pydantic import Field, create_model
 
+from signoff.formats.declared_fields import IN_CODE, DeclaredField, declared_fields
+from signoff.formats.record_section import TABLE_HEAD, Reference, field_row, key_type
 from signoff.formats.yaml_section import Section
 from signoff.registry.actor import ToolUse
-from signoff.registry.manifest.record_section import TABLE_HEAD, Reference, field_row, key_type
 from signoff.registry.tool import Tool
-from signoff.registry.tool_fields import IN_CODE, ToolField, tool_fields
 
 HANDLERS: Final = ("handler", "per_call")
 """The keys of which a tool has exactly one."""
@@ -28,7 +28,7 @@ def tool_section(cls: type = Tool) -> type[Section]:
 
     What is not given is left to the handler's own declaration.
     """
-    declared = tool_fields(cls).values()
+    declared = declared_fields(cls).values()
     keys: dict[str, Any] = {field.name: _key(field) for field in declared if field.spec.key is not IN_CODE}
     keys["per_call"] = (Reference | None, Field(None, description=_PER_CALL))
     keys["reducer"] = (str | None, Field(None, description=_REDUCER))
@@ -38,7 +38,7 @@ def tool_section(cls: type = Tool) -> type[Section]:
     return made
 
 
-def _key(field: ToolField) -> tuple[Any, Any]:
+def _key(field: DeclaredField) -> tuple[Any, Any]:
     return key_type(field) | None, Field(None, description=field.summary)
 
 
@@ -48,7 +48,7 @@ ALIASES: Final[Mapping[str, str]] = ToolSection.key_aliases
 
 
 def _own_tool_section(tool: type[Section]) -> type[Section]:
-    uses = tool_fields(ToolUse)
+    uses = declared_fields(ToolUse)
     keys: dict[str, Any] = {name: (str, Field("", description=uses[name].summary)) for name in ("loosens", "min_step")}
     return create_model("OwnToolSection", __base__=tool, __doc__="A tool of an actor, route or step alone.", **keys)
 
@@ -64,7 +64,7 @@ ServerToolSection: Final = create_model(
 
 def tool_table(cls: type = Tool) -> str:
     """Writes the table of docs/manifest.md: each key, what it means, and what holds where it is left out."""
-    declared = tool_fields(cls)
+    declared = declared_fields(cls)
     order = dict.fromkeys((*_FIRST, *declared))
     rows = [field_row(declared[name]) for name in order if declared[name].spec.key is not IN_CODE]
     rows.insert(_FIRST.index("handler") + 1, f"| `per_call` | {_PER_CALL} [Below](#handlers-of-one-call). | none |")

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import is_id
+from signoff.formats.declared_fields import IN_CODE, FieldSpec
 from signoff.formats.nearest_name import quote_name
 from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.registry.extras import missing_extra
 from signoff.registry.mcp.imported_tool import ImportedTool
 from signoff.registry.tool_context import ToolContext
-from signoff.registry.tool_fields import IN_CODE, FieldSpec
 
 EXTRA: Final = "mcp"
 MAX_SERVER_SECONDS: Final = 600.0

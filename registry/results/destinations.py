@@ -7,11 +7,12 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeAlias
 
 from signoff.contracts.errors import ConfigError
+from signoff.formats.declared_fields import IN_CODE, FieldSpec
 from signoff.formats.nearest_name import did_you_mean
 from signoff.registry.hooks import Hook
 from signoff.registry.import_reference import load_reference
 from signoff.registry.tool import Tool
-from signoff.registry.tool_fields import IN_CODE, FieldProblem, FieldSpec
+from signoff.registry.tool_fields import FieldProblem
 from signoff.registry.tool_result import AnnotatedRecord, Filter, for_model, for_record, identity
 
 LLM_SESSION: Final = "llm-session"

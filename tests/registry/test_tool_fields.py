@@ -10,6 +10,7 @@ from registry_kit import SCHEMA, a_tool, handler
 from tables import table
 
 from signoff.contracts.errors import RegistrationError
+from signoff.formats.declared_fields import DEFINITION, IN_CODE, FieldSpec, Names, declared_fields
 from signoff.formats.yaml_file import YamlFile
 from signoff.formats.yaml_section import read_section
 from signoff.registry import hooks
@@ -17,7 +18,7 @@ from signoff.registry.hooks import Hook
 from signoff.registry.manifest.tool_section import tool_section, tool_table
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.tool import Tool, ToolOptions
-from signoff.registry.tool_fields import DEFINITION, IN_CODE, FieldSpec, Names, dropped_gate, tool_fields
+from signoff.registry.tool_fields import dropped_gate
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid"))
@@ -110,17 +111,17 @@ def test_a_list_is_kept_as_a_tuple() -> None:
 
 
 def test_every_field_is_described() -> None:
-    assert [name for name, field in tool_fields(Tool).items() if not field.summary.endswith((".", ")"))] == []
+    assert [name for name, field in declared_fields(Tool).items() if not field.summary.endswith((".", ")"))] == []
 
 
 def test_every_hook_of_a_tool_is_checked_by_its_kind() -> None:
     kinds = {each.field: each for each in vars(hooks).values() if isinstance(each, Hook)}
-    fields = tool_fields(Tool)
-    assert {name: fields[name].hook for name in kinds.keys() & fields.keys()} == {
+    fields = declared_fields(Tool)
+    assert {name: fields[name].function for name in kinds.keys() & fields.keys()} == {
         name: kinds[name] for name in kinds.keys() & fields.keys()
     }
     assert {"handler", "available", "check_permissions", "probe", "validate_input"} <= kinds.keys() & fields.keys()
 
 
 def test_keywords_of_the_decorator_are_fields_of_the_tool() -> None:
-    assert set(tool_fields(ToolOptions)) < set(tool_fields(Tool))
+    assert set(declared_fields(ToolOptions)) < set(declared_fields(Tool))

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id, parse_workflow_id
-from signoff.formats.stack_trace import trace_without_words
+from signoff.telemetry.stack_trace import trace_without_words
 
 FIELDS: Final = ("tenant", "session", "turn", "call", "request")
 """The fields that say what a line is about; each is there where it is known."""

@@ -27,7 +27,6 @@ from signoff.channels.outbound.sender import next_channel
 from signoff.contracts.clock import Clock
 from signoff.contracts.errors import Unavailable
 from signoff.formats.replace import replace
-from signoff.formats.stack_trace import trace_without_words
 from signoff.people.directory import Directory
 from signoff.store.delivery_queue import DeliveryQueue
 from signoff.store.inbound_queue import InboundQueue, InboundRow
@@ -35,6 +34,7 @@ from signoff.store.leases import LEASE_SECONDS
 from signoff.store.messages.footer_hashes import Footers
 from signoff.store.messages.own_messages import OwnMessage, OwnMessages
 from signoff.store.store import Store
+from signoff.telemetry.stack_trace import trace_without_words
 
 TOTAL_SECONDS: Final = 25.0
 """How long all tries of one reply take at most; far less than a claim, so that nobody else answers meanwhile."""

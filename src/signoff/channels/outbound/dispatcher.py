@@ -20,12 +20,12 @@ from signoff.channels.outbound.sender import ChannelSender, SenderDeps
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import Unavailable
 from signoff.contracts.person import ContactPreferences, Person
-from signoff.formats.stack_trace import trace_without_words
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.registry.manifest.channel_sections import RoutingRules
 from signoff.store.delivery_queue import NewDelivery
 from signoff.telemetry.json_log import bind_log_fields, fields_of_request
+from signoff.telemetry.stack_trace import trace_without_words
 
 _SPARE: Final = timedelta(minutes=1)
 """What somebody needs at least to answer: a rest that ends later than this before the deadline is not waited for."""

@@ -19,13 +19,13 @@ from signoff.channels.envelopes import PARTIAL, SENT, ClosedCard, OutboundCard, 
 from signoff.contracts.audit import AuditEntry
 from signoff.contracts.clock import Clock
 from signoff.contracts.person import Person
-from signoff.formats.stack_trace import trace_without_words
 from signoff.keys.secrets import SecretProvider
 from signoff.people.directory import Directory
 from signoff.people.eligibility import approver_spec_of, resolve_eligibility
 from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.messages.own_messages import OwnMessage, OwnMessages
 from signoff.telemetry.json_log import bind_log_fields, fields_of_request
+from signoff.telemetry.stack_trace import trace_without_words
 
 SEND_SECONDS: Final = 30.0
 """How long one card may take; a claim lasts twice as long."""

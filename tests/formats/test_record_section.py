@@ -9,10 +9,10 @@ from pydantic import Field
 from tables import table
 
 from signoff.contracts.errors import ConfigError
+from signoff.formats.declared_fields import IN_CODE, FieldSpec
+from signoff.formats.record_section import record_fields, record_section, record_table, to_record
 from signoff.formats.yaml_file import parse_yaml
 from signoff.formats.yaml_section import read_section
-from signoff.registry.manifest.record_section import record_fields, record_section, record_table, to_record
-from signoff.registry.tool_fields import IN_CODE, FieldSpec
 
 
 @dataclass(frozen=True, kw_only=True)

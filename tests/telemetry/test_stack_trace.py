@@ -1,6 +1,6 @@
 """Where an error was raised, without its words."""
 
-from signoff.formats.stack_trace import trace_without_words
+from signoff.telemetry.stack_trace import trace_without_words
 
 
 def test_a_trace_names_the_class_and_the_lines_and_quotes_nothing() -> None:

@@ -8,10 +8,9 @@ from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
 
 from pydantic import Field, WithJsonSchema, create_model
 
+from signoff.formats.declared_fields import IN_CODE, DeclaredField, FieldSpec, FunctionForm, declared_fields
 from signoff.formats.durations import Seconds
 from signoff.formats.yaml_section import Section
-from signoff.registry.hooks import Hook
-from signoff.registry.tool_fields import IN_CODE, FieldSpec, ToolField, tool_fields
 
 Reference = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[^:]+:.+$"})]
 """`module:attribute`."""
@@ -26,7 +25,7 @@ class RecordSection(Section):
 
 def record_section(record: type[Any], **more: Any) -> type[RecordSection]:
     """Return the section of a dataclass: a key for each field that is not `IN_CODE`, and the keys of `more`."""
-    declared = tool_fields(record).values()
+    declared = declared_fields(record).values()
     keys = {field.name: _key(field) for field in declared if field.spec.key is not IN_CODE} | more
     words = " ".join(str(record.__doc__).partition("\n\n")[0].split())
     made: type[RecordSection] = create_model(f"{record.__name__}Section", __base__=RecordSection, __doc__=words, **keys)
@@ -43,7 +42,7 @@ def record_fields(section: RecordSection) -> dict[str, Any]:
 
     A value whose key has a type of its own stays as it was read, and so does a reference to a function.
     """
-    declared = tool_fields(section.record)
+    declared = declared_fields(section.record)
     return {name: _value(declared[name], value) for name, value in section if name in declared}
 
 
@@ -52,16 +51,16 @@ def to_record(section: RecordSection) -> Any:
     return section.record(**record_fields(section))
 
 
-def key_type(field: ToolField) -> Any:
+def key_type(field: DeclaredField) -> Any:
     """Return the type of a field's key in the manifest, without `None`."""
     if field.spec.key is not None:
         return field.spec.key
-    return Reference if field.hook is not None else _type_in_yaml(field.info.annotation)
+    return Reference if field.function is not None else _type_in_yaml(field.info.annotation)
 
 
-def _key(field: ToolField) -> tuple[Any, Any]:
+def _key(field: DeclaredField) -> tuple[Any, Any]:
     kind, required = key_type(field), field.info.is_required()
-    limits = [each for each in field.info.metadata if not isinstance(each, FieldSpec | Hook)]
+    limits = [each for each in field.info.metadata if not isinstance(each, FieldSpec | FunctionForm)]
     annotated: Any = Annotated
     if limits and field.spec.key is None:
         kind = annotated[(kind, *limits)]
@@ -70,7 +69,7 @@ def _key(field: ToolField) -> tuple[Any, Any]:
     return kind, Field(... if required else _default(field), description=field.summary)
 
 
-def _default(field: ToolField) -> Any:
+def _default(field: DeclaredField) -> Any:
     if get_origin(field.spec.key) is dict:
         return {}
     return list(field.default) if isinstance(field.default, tuple) else field.default
@@ -92,7 +91,7 @@ def _type_in_yaml(annotation: Any) -> Any:
     return kind | None if optional else kind
 
 
-def _value(field: ToolField, value: Any) -> Any:
+def _value(field: DeclaredField, value: Any) -> Any:
     return value if field.spec.key is not None else _as_declared(field.info.annotation, value)
 
 
@@ -124,11 +123,11 @@ TABLE_HEAD = ("| key | meaning | default |", "|---|---|---|")
 
 def record_table(record: type[Any]) -> str:
     """Write a record's table for docs/manifest.md: each key, its meaning, and its default."""
-    keys = (field for field in tool_fields(record).values() if field.spec.key is not IN_CODE)
+    keys = (field for field in declared_fields(record).values() if field.spec.key is not IN_CODE)
     return "\n".join([*TABLE_HEAD, *map(field_row, keys)])
 
 
-def field_row(field: ToolField) -> str:
+def field_row(field: DeclaredField) -> str:
     """Write the row of one field."""
     return f"| `{field.name}` | {' '.join(field.description.split())} | {field.spec.unset or _words(field.default)} |"
 
