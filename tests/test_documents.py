@@ -9,12 +9,27 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from documents import PAGES, ROOT, anchors, links, marked_rows, named, names, page, row_markers, shell_lines, tables
+from documents import (
+    PAGES,
+    ROOT,
+    anchors,
+    blocks_below,
+    links,
+    marked_rows,
+    named,
+    names,
+    page,
+    row_markers,
+    shell_lines,
+    tables,
+)
+from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from tables import table
 
 from signoff.cli.main import COMMANDS, _load_command
 from signoff.contracts import limits
+from signoff.contracts.content import Remark
 from signoff.contracts.names import ENV_PREFIX, PLUGIN_NAMES
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
@@ -23,6 +38,7 @@ from signoff.gateway.app import gateway_routes
 from signoff.gateway.auth.route_table import access_of
 from signoff.gateway.errors import receipt_status
 from signoff.gateway.plugin_routes import load_plugin_routers
+from signoff.languages.remarks import english
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.gates.local_decision import GateName
@@ -226,6 +242,23 @@ def test_every_operation_is_listed_with_its_scope() -> None:
     stands = "\n".join(f"| {' | '.join(row)} |" for row in wanted)
     assert tables("docs/http-api.md", "Every operation") == wanted, stands
     assert len(wanted) > 50
+
+
+def test_every_field_of_remarks_is_documented() -> None:
+    described = get_openapi(title="Signoff", version="1", routes=gateway_routes(load_plugin_routers(PLUGIN_NAMES)))
+    shapes = described["components"]["schemas"]
+    fields = [
+        f"{shape}.{name}"
+        for shape in sorted(shapes.keys() - {"Remark"})
+        for name, schema in shapes[shape].get("properties", {}).items()
+        if "/Remark" in json.dumps(schema)
+    ]
+    assert named("docs/http-api.md", "Notes and remarks") == fields
+
+
+def test_the_documented_remark_reads_as_its_sentence() -> None:
+    remark, sentence = blocks_below(ROOT / "docs" / "http-api.md", "Notes and remarks")
+    assert english(Remark.model_validate_json(remark)) == sentence.strip()
 
 
 def test_each_concept_is_explained_once() -> None:
