@@ -5,7 +5,7 @@ import functools
 import inspect
 import itertools
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,14 +31,17 @@ class Row(NamedTuple):
         return self.name or ", ".join(f"{name}={SHORT.repr(value)}" for name, value in self.values.items())
 
 
-def table(names: str | Sequence[str], rows: Iterable[Any], *, ids: Ids | None = None) -> Callable[[Test], Test]:
-    """Run a test for each row, written as for `pytest.mark.parametrize`; stacked tables combine their rows.
+def table(names: str | Sequence[str], *rows: Any, ids: Ids | None = None) -> Callable[[Test], Test]:
+    """Run a test for each row; stacked tables combine their rows.
+
+    A row is a tuple, a `pytest.param` or, in a table of one column, the value.
 
     Each row has a `tmp_path`, `monkeypatch`, `store` and `caplog` of its own. The rows share other fixtures and the
     time limit of the test, and `--lf` runs all of them. Use `parametrize` where a row takes time or needs more of its
     own.
     """
     columns = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
+    assert [type(row) for row in rows] != [list], "each row is an argument of its own"
     axis = [_row(columns, each, number, ids) for number, each in enumerate(rows)]
     assert axis, "a table without rows checks nothing"
 

@@ -50,7 +50,7 @@ async def test_a_clock_that_is_wrong_here_is_told_of_both(client: Client, tmp_pa
     assert "until then answers may count as late before their deadline" in clock_problem("the store", -LATE)
 
 
-@table(("seconds", "expected"), [(5, False), (6, True), (-5, False), (-6, True)])
+@table(("seconds", "expected"), (5, False), (6, True), (-5, False), (-6, True))
 def test_a_few_seconds_are_nothing(seconds: int, expected: bool) -> None:
     assert bool(clock_problem("the store", timedelta(seconds=seconds))) is expected
 

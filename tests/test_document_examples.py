@@ -89,7 +89,7 @@ def test_python_of_every_example_type_checks(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@table("block", SHOWN, ids=lambda block: block.file)
+@table("block", *SHOWN, ids=lambda block: block.file)
 def test_what_is_shown_of_an_example_is_its_file(block: Block) -> None:
     mark = "//" if block.language == "js" else "#"
     assert block.text == f"{mark} {block.file}\n{(ROOT / block.file).read_text(encoding='utf-8')}"

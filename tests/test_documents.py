@@ -116,7 +116,7 @@ def test_no_test_proves_more_than_three_rows_at_once() -> None:
     assert {name: rows for name, rows in marked_rows().items() if len(rows) > 3} == {}
 
 
-@table("path", PAGES, ids=lambda path: path.name)
+@table("path", *PAGES, ids=lambda path: path.name)
 def test_relative_links_resolve(path: Path) -> None:
     for target in links(path):
         if target.startswith(("http://", "https://")):
@@ -186,14 +186,12 @@ def test_every_gate_is_documented_in_its_order() -> None:
 
 @table(
     ("heading", "fields"),
-    [
-        ("Sections", set(ManifestSection.model_fields)),
-        ("Actors", set(ActorSection.model_fields)),
-        ("Tools", set(ToolSection.model_fields)),
-        ("Policies", set(ApprovalPolicy.model_fields)),
-        ("Global rules", set(GlobalRule.model_fields)),
-        ("People", set(Person.model_fields)),
-    ],
+    ("Sections", set(ManifestSection.model_fields)),
+    ("Actors", set(ActorSection.model_fields)),
+    ("Tools", set(ToolSection.model_fields)),
+    ("Policies", set(ApprovalPolicy.model_fields)),
+    ("Global rules", set(GlobalRule.model_fields)),
+    ("People", set(Person.model_fields)),
 )
 def test_every_key_of_the_manifest_is_documented(heading: str, fields: set[str]) -> None:
     listed = named("docs/manifest.md", heading)

@@ -56,7 +56,7 @@ def test_the_face_is_these_names_and_every_error() -> None:
     assert set(signoff.__all__) == {"__version__", *FACE, *every}
 
 
-@table("face", FACES)
+@table("face", *FACES)
 def test_every_name_of_a_face_is_there_and_known_to_type_checkers(face: str) -> None:
     module = import_module(face)
     page_text = {
@@ -97,12 +97,12 @@ def imported(text: str) -> Iterator[str]:
         yield from (name for name in names if name.partition(".")[0] == "signoff")
 
 
-@table("path", EXAMPLES, ids=lambda path: path.relative_to(ROOT / "examples").as_posix())
+@table("path", *EXAMPLES, ids=lambda path: path.relative_to(ROOT / "examples").as_posix())
 def test_examples_import_the_face_alone(path: Path) -> None:
     assert set(imported(path.read_text(encoding="utf-8"))) <= set(FACES)
 
 
-@table("page", PAGES, ids=lambda path: path.name)
+@table("page", *PAGES, ids=lambda path: path.name)
 def test_documents_import_the_face_alone(page: Path) -> None:
     assert {name for block in blocks(page, "python") for name in imported(block.text)} <= set(FACES)
 

@@ -35,12 +35,10 @@ def test_every_such_test_finds_the_words_and_recovers() -> None:
 
 @table(
     ("left_out", "lacks"),
-    [
-        ("", ""),
-        ("    failure.assert_seen('it is away')\n", "the words"),
-        ("    failure.follow('bring it back')\n", "the remedy"),
-        ("    assert back()\n", "that the remedy helped"),
-    ],
+    ("", ""),
+    ("    failure.assert_seen('it is away')\n", "the words"),
+    ("    failure.follow('bring it back')\n", "the remedy"),
+    ("    assert back()\n", "that the remedy helped"),
 )
 def test_a_test_that_proves_less_is_noticed(tmp_path: Path, left_out: str, lacks: str) -> None:
     path = tmp_path / "test_away.py"

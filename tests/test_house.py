@@ -71,13 +71,13 @@ def test_the_package_holds_four_links_and_each_leads_to_the_top() -> None:
     assert [name for name in LINKED if not (ROOT / name).exists()] == []
 
 
-@table("part", package_parts())
+@table("part", *package_parts())
 def test_the_map_names_every_part(part: str) -> None:
     place = part if part in LINKED else f"src/signoff/{part}"
     assert f"](../../{place})" in (ROOT / "docs" / "internal" / "architecture.md").read_text(encoding="utf-8")
 
 
-@table("name", sorted(mutants.AREAS))
+@table("name", *sorted(mutants.AREAS))
 def test_what_is_mutated_and_what_has_to_notice_is_there(name: str) -> None:
     """Every path that `tools/mutants.py` names leads to something: what has moved would be passed over."""
     area = mutants.AREAS[name]
@@ -171,7 +171,7 @@ def test_constraints_are_names_and_versions_only() -> None:
     assert {"temporalio", "pytest", "ruff"} <= set(_pinned()) & set(declared)
 
 
-@table("lock", LOCKS, ids=lambda lock: lock.name)
+@table("lock", *LOCKS, ids=lambda lock: lock.name)
 def test_lock_holds_the_hash_of_every_file_and_no_host(lock: Lock) -> None:
     text = (FOLDER / f"{lock.name}.txt").read_text()
     block = r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+(?: ; [^\\\n]+)?(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n"
@@ -191,7 +191,7 @@ def test_locks_hold_every_requirement_that_is_declared() -> None:
         assert names - locked == set(), lock.name
 
 
-@table("file", ["Makefile", "Dockerfile"])
+@table("file", "Makefile", "Dockerfile")
 def test_nothing_is_installed_without_a_hash(file: str) -> None:
     text = (ROOT / file).read_text().replace("\\\n", " ")
     text = re.sub(r"^(PIP|LOCKED) := .*$", "", text, flags=re.M)
@@ -227,7 +227,7 @@ def _branches_on_a_version(path: Path) -> list[str]:
     return found
 
 
-@table("path", sorted((PACKAGE / "workflows").glob("*.py")), ids=lambda path: path.name)
+@table("path", *sorted((PACKAGE / "workflows").glob("*.py")), ids=lambda path: path.name)
 def test_no_workflow_branches_on_a_version(path: Path) -> None:
     """A branch on a patch or a version behind a local activity makes histories that nothing can read again.
 
@@ -367,7 +367,7 @@ def test_a_comparison_of_arguments_by_equality_is_noticed(tmp_path: Path, compar
     assert len(_equal_arguments(path)) == 1
 
 
-@table("part", [each for each in package_parts() if not each.endswith(".py")])
+@table("part", *[each for each in package_parts() if not each.endswith(".py")])
 def test_each_folder_has_a_readme_whose_links_exist(part: str) -> None:
     page = PACKAGE / part / "README.md"
     text = page.read_text(encoding="utf-8")
@@ -377,7 +377,7 @@ def test_each_folder_has_a_readme_whose_links_exist(part: str) -> None:
     assert [link for link in links if not (place / link).exists()] == []
 
 
-@table("folder", ["deploy", "docs/internal", "examples", "src", "tests", "tools"])
+@table("folder", "deploy", "docs/internal", "examples", "src", "tests", "tools")
 def test_each_folder_beside_the_package_has_a_readme_whose_links_exist(folder: str) -> None:
     page = ROOT / folder / "README.md"
     text = page.read_text(encoding="utf-8")

@@ -35,18 +35,16 @@ WHOLE = "# Changelog\n\n## 1.2.0 (2026-11-24)\n\n- One more thing.\n\n## 1.1.0 (
 
 @table(
     ("text", "expected"),
-    [
-        (WHOLE, ""),
-        (WHOLE.replace("# Changelog\n", "# Changelog\n\n## Unreleased\n"), ""),
-        (WHOLE.replace("# Changelog\n", "# Changelog\n\n## Unreleased\n\n- Next.\n"), "lines under Unreleased"),
-        (WHOLE.replace("2026-11-24", "unreleased"), "still calls 1.2.0 unreleased"),
-        (WHOLE.replace(" (2026-11-24)", ""), "still calls 1.2.0 unreleased"),
-        (WHOLE.replace("2026-11-24", "soon"), "`soon`, which is no day"),
-        (WHOLE.replace("2026-11-24", "2026-11-25"), "yet to come"),
-        (WHOLE.replace("- One more thing.\n", ""), "says nothing of 1.2.0"),
-        (WHOLE.replace("1.2.0", "1.3.0"), "begins with 1.3.0 and not with 1.2.0"),
-        ("# Changelog\n", "begins with nothing and not with 1.2.0"),
-    ],
+    (WHOLE, ""),
+    (WHOLE.replace("# Changelog\n", "# Changelog\n\n## Unreleased\n"), ""),
+    (WHOLE.replace("# Changelog\n", "# Changelog\n\n## Unreleased\n\n- Next.\n"), "lines under Unreleased"),
+    (WHOLE.replace("2026-11-24", "unreleased"), "still calls 1.2.0 unreleased"),
+    (WHOLE.replace(" (2026-11-24)", ""), "still calls 1.2.0 unreleased"),
+    (WHOLE.replace("2026-11-24", "soon"), "`soon`, which is no day"),
+    (WHOLE.replace("2026-11-24", "2026-11-25"), "yet to come"),
+    (WHOLE.replace("- One more thing.\n", ""), "says nothing of 1.2.0"),
+    (WHOLE.replace("1.2.0", "1.3.0"), "begins with 1.3.0 and not with 1.2.0"),
+    ("# Changelog\n", "begins with nothing and not with 1.2.0"),
 )
 def test_a_changelog_names_the_version_its_day_and_what_it_brings(text: str, expected: str) -> None:
     found = changelog_problem(text, "1.2.0", DAY)

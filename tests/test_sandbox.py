@@ -45,7 +45,7 @@ async def test_a_turn_does_nothing_that_the_sandbox_forbids(client: Client, stor
     assert (await replayer.replay_workflow(history)).replay_failure is None
 
 
-@table("kind", [ActorTurn, Session, HandlerRun])
+@table("kind", ActorTurn, Session, HandlerRun)
 def test_our_workflows_ask_for_no_sandbox(kind: type) -> None:
     """All of their modules are shared, so it would watch nothing, and cost a twelfth of a worker's time."""
     assert not workflow._Definition.must_from_class(kind).sandboxed

@@ -74,35 +74,33 @@ def test_a_signed_decision_survives_its_way_through_histories() -> None:
 
 @table(
     "change",
-    [
-        {"approval_id": "main.s.t.c1.2"},
-        {"revision": 2},
-        {"revision": None},
-        {"question_hash": "e" * 64},
-        {"question_hash": ""},
-        {"verdict": "denied"},
-        {"edited_args": {"amount": 381, "to": "Zoë", "list": [1, None, True]}},
-        {"edited_args": None},
-        {"reason": "very cheap"},
-        {"reason": ""},
-        {"subject": "bo"},
-        {"channel": "slack"},
-        {"assurance": "mfa"},
-        {"delivery_id": "inbox:ana:2"},
-        {"received_at": NOW - timedelta(microseconds=1)},
-        {"received_at": None},
-        {"received_at": NOW.replace(tzinfo=None)},
-        {"remember": GrantRequest(seconds=61.0)},
-        {"remember": None},
-        {"result": "done"},
-        {"v": 2},
-        {"key_id": ""},
-        {"key_id": OLD.id},
-        {"signature": ""},
-        {"signature": "not base64"},
-        {"signature": "AAAA"},
-        {"signature": "A" * 86 + "=="},
-    ],
+    {"approval_id": "main.s.t.c1.2"},
+    {"revision": 2},
+    {"revision": None},
+    {"question_hash": "e" * 64},
+    {"question_hash": ""},
+    {"verdict": "denied"},
+    {"edited_args": {"amount": 381, "to": "Zoë", "list": [1, None, True]}},
+    {"edited_args": None},
+    {"reason": "very cheap"},
+    {"reason": ""},
+    {"subject": "bo"},
+    {"channel": "slack"},
+    {"assurance": "mfa"},
+    {"delivery_id": "inbox:ana:2"},
+    {"received_at": NOW - timedelta(microseconds=1)},
+    {"received_at": None},
+    {"received_at": NOW.replace(tzinfo=None)},
+    {"remember": GrantRequest(seconds=61.0)},
+    {"remember": None},
+    {"result": "done"},
+    {"v": 2},
+    {"key_id": ""},
+    {"key_id": OLD.id},
+    {"signature": ""},
+    {"signature": "not base64"},
+    {"signature": "AAAA"},
+    {"signature": "A" * 86 + "=="},
 )
 def test_altered_reason_and_any_other_altered_field(change: dict[str, Any]) -> None:
     assert not CHECK.check_decision(replace(SIGNER.sign_decision(DECISION), **change))
@@ -127,25 +125,23 @@ def test_what_was_signed_before_a_field_existed_verifies_after() -> None:
 
 @table(
     "change",
-    [
-        {"tenant": "other"},
-        {"session": "other"},
-        {"turn": "other"},
-        {"session": "t", "turn": "s"},
-        {"actor": "other"},
-        {"channel": "slack"},
-        {"route": "other"},
-        {"route": ""},
-        {"step": "2"},
-        {"route": "", "step": ""},
-        {"transient": ("pay",)},
-        {"extra": {}},
-        {"extra": {"budget": 100, "data": {"name": "Zoë"}}},
-        {"extra": {"budget": 10, "data": {"name": "Bo"}}},
-        {"extra": {"budget": 10, "data": {}}},
-        {"extra": {"budget": 10, "data": "none"}},
-        {"extra": {"budget": float("nan"), "data": {"name": "Zoë"}}},
-    ],
+    {"tenant": "other"},
+    {"session": "other"},
+    {"turn": "other"},
+    {"session": "t", "turn": "s"},
+    {"actor": "other"},
+    {"channel": "slack"},
+    {"route": "other"},
+    {"route": ""},
+    {"step": "2"},
+    {"route": "", "step": ""},
+    {"transient": ("pay",)},
+    {"extra": {}},
+    {"extra": {"budget": 100, "data": {"name": "Zoë"}}},
+    {"extra": {"budget": 10, "data": {"name": "Bo"}}},
+    {"extra": {"budget": 10, "data": {}}},
+    {"extra": {"budget": 10, "data": "none"}},
+    {"extra": {"budget": float("nan"), "data": {"name": "Zoë"}}},
 )
 def test_a_principal_is_bound_to_what_it_asked_for(change: dict[str, Any]) -> None:
     assert CHECK.check_principal(ASKED)
@@ -154,26 +150,24 @@ def test_a_principal_is_bound_to_what_it_asked_for(change: dict[str, Any]) -> No
 
 @table(
     "change",
-    [
-        {"user": "bo"},
-        {"name": "Bo"},
-        {"tier": "premium"},
-        {"roles": ("finance", "approvers")},
-        {"roles": ()},
-        {"locale": "de"},
-        {"actor": ""},
-        {"actor": "other"},
-        {"transient": ("pay",)},
-        {"given": ()},
-        {"given_data": ()},
-        {"nonce": "another"},
-        {"nonce": ""},
-        {"store_id": "another"},
-        {"issued_at": NOW + timedelta(seconds=1)},
-        {"issued_at": None},
-        {"signature": ""},
-        {"key_id": OLD.id},
-    ],
+    {"user": "bo"},
+    {"name": "Bo"},
+    {"tier": "premium"},
+    {"roles": ("finance", "approvers")},
+    {"roles": ()},
+    {"locale": "de"},
+    {"actor": ""},
+    {"actor": "other"},
+    {"transient": ("pay",)},
+    {"given": ()},
+    {"given_data": ()},
+    {"nonce": "another"},
+    {"nonce": ""},
+    {"store_id": "another"},
+    {"issued_at": NOW + timedelta(seconds=1)},
+    {"issued_at": None},
+    {"signature": ""},
+    {"key_id": OLD.id},
 )
 def test_nothing_of_a_principal_can_be_changed(change: dict[str, Any]) -> None:
     assert not CHECK.check_principal(replace(ASKED, user=replace(ASKED.user, **change)))
@@ -186,16 +180,14 @@ def test_what_tools_add_to_the_context_breaks_no_signature() -> None:
 
 @table(
     ("place", "holds"),
-    [
-        (("refunds", "1", ("pay",)), True),
-        (("", "", ()), True),
-        (("refunds", "", ("pay",)), False),
-        (("other", "1", ("pay",)), False),
-        (("refunds", "1", ()), False),
-        (("", "", ("pay",)), False),
-        (("", "", ("look",)), False),
-        (("refunds", "1", ("pay", "look")), False),
-    ],
+    (("refunds", "1", ("pay",)), True),
+    (("", "", ()), True),
+    (("refunds", "", ("pay",)), False),
+    (("other", "1", ("pay",)), False),
+    (("refunds", "1", ()), False),
+    (("", "", ("pay",)), False),
+    (("", "", ("look",)), False),
+    (("refunds", "1", ("pay", "look")), False),
 )
 def test_a_turn_that_may_be_passed_on_loses_its_place_at_most(
     place: tuple[str, str, tuple[str, ...]], holds: bool
@@ -298,7 +290,7 @@ def test_bytes_are_signed_for_one_purpose() -> None:
     assert not check.check_bytes("checkpoint", b"heads", signer.sign_bytes("checkpoint", b"heads"), at=NOW)
 
 
-@table("args", [{"amount": 2**60}, {"amount": float("nan"), "to": "\ud800"}])
+@table("args", {"amount": 2**60}, {"amount": float("nan"), "to": "\ud800"})
 def test_what_has_no_canonical_form_is_not_signed(args: dict[str, Any]) -> None:
     odd = replace(DECISION, edited_args=args)
     with pytest.raises(NotCanonical):

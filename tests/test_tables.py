@@ -20,19 +20,19 @@ def base():
     return 10
 
 
-@table(("text", "size"), [("one", 3), ("three", 3), pytest.param("seven", 3, id="long"), ("two", 3)])
+@table(("text", "size"), ("one", 3), ("three", 3), pytest.param("seven", 3, id="long"), ("two", 3))
 def test_sizes(base, text, size):
     assert len(text) + base == size + base
 
 
-@table("left", [1, 2], ids=str)
-@table("right", [10, 20], ids=lambda value: f"r{value}")
+@table("left", 1, 2, ids=str)
+@table("right", 10, 20, ids=lambda value: f"r{value}")
 async def test_products(left, right):
     await asyncio.sleep(0)
     assert left * right < 40
 
 
-@table("text", ["a", "b"])
+@table("text", "a", "b")
 async def test_own(caplog, monkeypatch, store, text, tmp_path):
     assert caplog.text == ""
     logging.error(text)
@@ -43,12 +43,12 @@ async def test_own(caplog, monkeypatch, store, text, tmp_path):
     monkeypatch.setenv("TABLE_TEXT", text)
 
 
-@table("text", ["a", "b"])
+@table("text", "a", "b")
 def test_own_directory(text, tmp_path):
     (tmp_path / "new").mkdir()
 
 
-@table("seconds", [0, 60, 61])
+@table("seconds", 0, 60, 61)
 def test_late(seconds):
     time.sleep(seconds)
 """
@@ -90,4 +90,9 @@ def test_table_that_runs_out_of_time_ends(tmp_path: Path) -> None:
 
 def test_table_needs_a_row() -> None:
     with pytest.raises(AssertionError, match="without rows"):
-        table("row", [])
+        table("row")
+
+
+def test_table_takes_no_list_of_rows() -> None:
+    with pytest.raises(AssertionError, match="of its own"):
+        table("row", [1, 2])

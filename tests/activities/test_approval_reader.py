@@ -21,12 +21,10 @@ ANA_AND_OTHERS = ApprovalPolicy(approvers=("user:ana", "role:approvers"))
 
 @table(
     ("asker", "answers", "away"),
-    [
-        ("stranger", (), False),
-        ("stranger", (decision(subject="bo"),), True),
-        ("guest", (decision(subject="bo"),), False),
-        ("guest", (decision(subject="bo"), decision(subject="stranger")), True),
-    ],
+    ("stranger", (), False),
+    ("stranger", (decision(subject="bo"),), True),
+    ("guest", (decision(subject="bo"),), False),
+    ("guest", (decision(subject="bo"), decision(subject="stranger")), True),
 )
 async def test_whoever_nobody_declared_is_looked_up_where_somebody_answered(
     store: Store, asker: str, answers: Sequence[Decision], away: bool

@@ -118,7 +118,7 @@ async def test_an_approved_call_names_who_approved_it(store: Store) -> None:
 
 
 @pytest.mark.row("F20")
-@table("read_only", [False, True])
+@table("read_only", False, True)
 async def test_a_call_does_not_run_without_its_record(store: Store, read_only: bool) -> None:
     """With `audit: required` a record that cannot be written is an activity that is tried again, with no effect."""
     ledger = Ledger()
@@ -131,7 +131,7 @@ async def test_a_call_does_not_run_without_its_record(store: Store, read_only: b
     assert await store.read_ticket(task.permit.digest) is None
 
 
-@table("read_only", [False, True])
+@table("read_only", False, True)
 async def test_best_effort_runs_without_a_record_and_says_so(
     store: Store, caplog: pytest.LogCaptureFixture, read_only: bool
 ) -> None:
@@ -144,7 +144,7 @@ async def test_best_effort_runs_without_a_record_and_says_so(
     assert all("did not answer as a store" in message for message in caplog.messages)
 
 
-@table("read_only", [False, True])
+@table("read_only", False, True)
 async def test_best_effort_is_recorded_where_that_can_be(store: Store, read_only: bool) -> None:
     tool = pay_tool(Ledger(), replace(FREE, audit="best_effort"), read_only=read_only)
     await run(worker_deps(store, tool), tool, task_for(tool))
@@ -181,8 +181,8 @@ SEEN = attempt_entry(decision(delivery_id="d1"), Receipt(status="accepted"), AT)
 """What a turn saw before its tool is called."""
 
 
-@table("audit", ["required", "best_effort"])
-@table("read_only", [False, True])
+@table("audit", "required", "best_effort")
+@table("read_only", False, True)
 async def test_what_was_seen_comes_first_whichever_way_the_call_is_recorded(
     store: Store, read_only: bool, audit: Any
 ) -> None:
@@ -230,13 +230,11 @@ async def test_the_end_of_a_turn_writes_what_it_saw_and_nothing_for_others(store
 
 @table(
     ("kind", "named", "state"),
-    [
-        ("ending", "own", "cancelled"),
-        ("ending", "own, of no revision", "pending"),
-        ("attempt", "own", "pending"),
-        ("ending", "other", "pending"),
-        ("ending", "none", "pending"),
-    ],
+    ("ending", "own", "cancelled"),
+    ("ending", "own, of no revision", "pending"),
+    ("attempt", "own", "pending"),
+    ("ending", "other", "pending"),
+    ("ending", "none", "pending"),
 )
 async def test_a_turn_tells_how_its_own_question_ended(store: Store, kind: str, named: str, state: str) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy(require_approval_if="true"))
@@ -318,11 +316,9 @@ async def test_what_a_turn_says_is_marked_as_its_word(store: Store) -> None:
 
 @table(
     ("facts", "at_once"),
-    [
-        ({"kind": "ending", "approval": "another"}, True),
-        ({"kind": "ending", "approval": "own"}, False),
-        ({"kind": "attempt", "approval": "another"}, False),
-    ],
+    ({"kind": "ending", "approval": "another"}, True),
+    ({"kind": "ending", "approval": "own"}, False),
+    ({"kind": "attempt", "approval": "another"}, False),
 )
 async def test_only_endings_of_other_questions_are_written_before_the_call(
     store: Store, facts: dict[str, str], at_once: bool
@@ -340,7 +336,7 @@ async def test_only_endings_of_other_questions_are_written_before_the_call(
     assert len(await written(store)) == 1
 
 
-@table("vouched", [True, False])
+@table("vouched", True, False)
 async def test_a_refused_run_is_the_workers_word_where_the_gateway_signed_for_the_turn(
     store: Store, vouched: bool
 ) -> None:
@@ -357,7 +353,7 @@ async def test_a_refused_run_is_the_workers_word_where_the_gateway_signed_for_th
     assert record.facts["refused"] == "not today"
 
 
-@table("external", [True, False])
+@table("external", True, False)
 async def test_what_its_agent_runs_is_recorded_as_run_by_it(store: Store, external: bool) -> None:
     fields = {"runs": "external", "handler": run_elsewhere} if external else {}
     agent = ExternalAgent(acts_for=("user:guest",)) if external else None
@@ -379,7 +375,7 @@ async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Stor
     assert await store.read_ticket(task.permit.digest) is None
 
 
-@table("info", [{"workflow_type": "Foreign"}, {"activity_id": "c9.9"}, {"workflow_type": None}])
+@table("info", {"workflow_type": "Foreign"}, {"activity_id": "c9.9"}, {"workflow_type": None})
 async def test_who_is_no_such_turn_writes_nothing_and_is_counted(store: Store, info: Any) -> None:
     """Somebody tried to run a tool past its turn: neither that nor what they claim stands in that turn's record.
 
@@ -396,7 +392,7 @@ async def test_who_is_no_such_turn_writes_nothing_and_is_counted(store: Store, i
     assert ledger.rows == []
 
 
-@table("denied", [False, True])
+@table("denied", False, True)
 async def test_what_takes_no_ticket_names_none(store: Store, denied: bool) -> None:
     """What only reads, and what a rule denies at the last: their records are told apart by the call's digest.
 

@@ -42,19 +42,19 @@ TASKS = {
 }
 
 
-@table("name", TASKS)
+@table("name", *TASKS)
 def test_the_turn_itself_may_have_its_activities_run(name: str) -> None:
     assert own_problem(ActivityCaller(names.ACTOR_TURN, TURN.workflow_id, name, "1"), [TASKS[name]]) == ""
 
 
-@table("name", TASKS)
-@table("kind", ["", "Foreign", names.SESSION])
+@table("name", *TASKS)
+@table("kind", "", "Foreign", names.SESSION)
 def test_nothing_but_a_turn_may(name: str, kind: str) -> None:
     problem = own_problem(ActivityCaller(kind, TURN.workflow_id, name, "1"), [TASKS[name]])
     assert problem == "this activity runs only inside a turn"
 
 
-@table("name", [names.MODEL, names.GATE, names.IDENTIFY, names.ANSWERS])
+@table("name", names.MODEL, names.GATE, names.IDENTIFY, names.ANSWERS)
 def test_no_turn_may_for_another(name: str) -> None:
     """Else one could ask who may decide in another's name, or have its calls judged."""
     problem = own_problem(ActivityCaller(names.ACTOR_TURN, "turn/main/s/other", name, "1"), [TASKS[name]])
@@ -63,15 +63,13 @@ def test_no_turn_may_for_another(name: str) -> None:
 
 @table(
     "args",
-    [
-        [identified(tenant="other")],
-        [identified(decision=decision(approval_id="main.s.other.c1.1"))],
-        [identified(decision=decision(approval_id="nothing"))],
-        [AnswersTask(approval="nothing", revision=1)],
-        [{"ctx": {}}],
-        [],
-        [TASKS[names.MODEL], TASKS[names.MODEL]],
-    ],
+    [identified(tenant="other")],
+    [identified(decision=decision(approval_id="main.s.other.c1.1"))],
+    [identified(decision=decision(approval_id="nothing"))],
+    [AnswersTask(approval="nothing", revision=1)],
+    [{"ctx": {}}],
+    [],
+    [TASKS[names.MODEL], TASKS[names.MODEL]],
 )
 def test_what_names_no_turn_of_the_caller_is_refused(args: list[Any]) -> None:
     assert own_problem(ActivityCaller(names.ACTOR_TURN, TURN.workflow_id, names.IDENTIFY, "1"), args) != ""
@@ -91,12 +89,10 @@ class Reached(ActivityInboundInterceptor):
 
 @table(
     ("info", "problem"),
-    [
-        ({}, ""),
-        ({"workflow_id": "turn/main/s/other"}, "its task names another turn"),
-        ({"workflow_type": None}, "this activity runs only inside a turn"),
-        ({"workflow_id": None}, "its task names another turn"),
-    ],
+    ({}, ""),
+    ({"workflow_id": "turn/main/s/other"}, "its task names another turn"),
+    ({"workflow_type": None}, "this activity runs only inside a turn"),
+    ({"workflow_id": None}, "its task names another turn"),
 )
 async def test_what_is_refused_is_not_run_nor_tried_again(
     info: dict[str, Any], problem: str, caplog: pytest.LogCaptureFixture
@@ -114,6 +110,6 @@ async def test_what_is_refused_is_not_run_nor_tried_again(
     assert f"refused to run an activity: {problem}" in caplog.text
 
 
-@table("name", ["pay", names.OUTCOME])
+@table("name", "pay", names.OUTCOME)
 def test_tools_are_left_to_check_their_caller_themselves(name: str) -> None:
     assert own_problem(ActivityCaller("", "", name, "1"), [None]) == ""

@@ -83,7 +83,7 @@ async def test_a_handler_is_given_what_its_tool_declares(
 
 
 @pytest.mark.row("E16")
-@table("kind", ["process", "fs_reach", "attachments", "storage"])
+@table("kind", "process", "fs_reach", "attachments", "storage")
 async def test_what_the_worker_does_not_have_is_not_available(store: Store, kind: str) -> None:
     declared = tool(**{kind: {"fs_reach": ("/srv",), "process": ("git",)}.get(kind, True)})
     before = len(LEDGER.rows)
@@ -116,15 +116,13 @@ def reach_for(kind: str) -> Any:
 @pytest.mark.row("E47")
 @table(
     ("reach", "words"),
-    [
-        (lambda given: given.secrets.get("OTHER"), "SECRET_NOT_DECLARED: OTHER"),
-        (lambda given: given.secrets.get("UNSET_TOKEN"), "SECRET_NOT_SET: UNSET_TOKEN"),
-        (reach_for("network"), "HOST_NOT_ALLOWED: the tool does not declare `network`"),
-        (reach_for("storage"), "PATH_NOT_REACHABLE: the tool does not declare `storage`"),
-        (reach_for("process"), "BINARY_NOT_ALLOWED: the tool does not declare `process`"),
-        (reach_for("fs_reach"), "PATH_NOT_REACHABLE: the tool does not declare `fs_reach`"),
-        (reach_for("attachments"), "NOT_DECLARED: the tool does not declare `attachments`"),
-    ],
+    (lambda given: given.secrets.get("OTHER"), "SECRET_NOT_DECLARED: OTHER"),
+    (lambda given: given.secrets.get("UNSET_TOKEN"), "SECRET_NOT_SET: UNSET_TOKEN"),
+    (reach_for("network"), "HOST_NOT_ALLOWED: the tool does not declare `network`"),
+    (reach_for("storage"), "PATH_NOT_REACHABLE: the tool does not declare `storage`"),
+    (reach_for("process"), "BINARY_NOT_ALLOWED: the tool does not declare `process`"),
+    (reach_for("fs_reach"), "PATH_NOT_REACHABLE: the tool does not declare `fs_reach`"),
+    (reach_for("attachments"), "NOT_DECLARED: the tool does not declare `attachments`"),
 )
 async def test_reaching_further_fails_the_call_by_its_code(store: Store, reach: Any, words: str) -> None:
     async def handler(args: dict[str, Any], context: ToolContext) -> Any:
@@ -166,22 +164,20 @@ async def test_each_tenant_has_files_of_its_own(tmp_path: Path) -> None:
 
 @table(
     "path",
-    [
-        *(
-            "",
-            ".",
-            "/etc/passwd",
-            "../other/a",
-            "a/../../other/a",
-            "a/..",
-            "a/../b",
-            "out/secret",
-            "a\0b",
-            "a\\..\\b",
-            "out",
-        ),
-        *("../" + "a" * 300, "/".join(("out", "a" * 100, "b" * 100)), "{root}/files/main/a"),
-    ],
+    *(
+        "",
+        ".",
+        "/etc/passwd",
+        "../other/a",
+        "a/../../other/a",
+        "a/..",
+        "a/../b",
+        "out/secret",
+        "a\0b",
+        "a\\..\\b",
+        "out",
+    ),
+    *("../" + "a" * 300, "/".join(("out", "a" * 100, "b" * 100)), "{root}/files/main/a"),
 )
 async def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> None:
     path = path.format(root=tmp_path)
@@ -257,22 +253,20 @@ LONG = f"https://{'a.' * 110}example/"
 @pytest.mark.row("E47")
 @table(
     ("url", "expected"),
-    [
-        ("https://evil.example/", "https://evil.example:443"),
-        ("https://api.example.com.evil.example/", "https://api.example.com.evil.example:443"),
-        ("https://evil.example/api.example.com", "https://evil.example:443"),
-        ("https://api.example.com@evil.example/", "https://evil.example:443"),
-        ("https://user:word@api.example.com/", "https://api.example.com:443"),
-        ("https://api.example.com:8443/", "https://api.example.com:8443"),
-        ("http://api.example.com/", "http://api.example.com:80"),
-        ("http://localhost/", "http://localhost:80"),
-        ("ftp://api.example.com/", "ftp://api.example.com:0"),
-        ("//api.example.com/", "://api.example.com:0"),
-        ("api.example.com", "://:0"),
-        ("https://[::1", "this is no address"),
-        ("", "://:0"),
-        (LONG, LONG[:200]),
-    ],
+    ("https://evil.example/", "https://evil.example:443"),
+    ("https://api.example.com.evil.example/", "https://api.example.com.evil.example:443"),
+    ("https://evil.example/api.example.com", "https://evil.example:443"),
+    ("https://api.example.com@evil.example/", "https://evil.example:443"),
+    ("https://user:word@api.example.com/", "https://api.example.com:443"),
+    ("https://api.example.com:8443/", "https://api.example.com:8443"),
+    ("http://api.example.com/", "http://api.example.com:80"),
+    ("http://localhost/", "http://localhost:80"),
+    ("ftp://api.example.com/", "ftp://api.example.com:0"),
+    ("//api.example.com/", "://api.example.com:0"),
+    ("api.example.com", "://:0"),
+    ("https://[::1", "this is no address"),
+    ("", "://:0"),
+    (LONG, LONG[:200]),
 )
 async def test_no_other_host_is_reached(url: str, expected: str) -> None:
     with pytest.raises(CapabilityError) as refused:
@@ -280,7 +274,7 @@ async def test_no_other_host_is_reached(url: str, expected: str) -> None:
     assert (refused.value.code, str(refused.value)) == ("HOST_NOT_ALLOWED", f"HOST_NOT_ALLOWED: {expected}")
 
 
-@table("name", ["Host", "host", "HOST"])
+@table("name", "Host", "host", "HOST")
 async def test_a_handler_names_no_host_beside_the_address(name: str) -> None:
     """What stands before a declared host would send the request on by it."""
     with pytest.raises(CapabilityError, match=r"^HOST_NOT_ALLOWED: a `host` header is not the handler's to give$"):
@@ -323,7 +317,7 @@ async def test_secrets_are_read_when_they_are_used(monkeypatch: pytest.MonkeyPat
         assert await given.secrets.get("TOKEN") == value
 
 
-@table("again", [True, False])
+@table("again", True, False)
 async def test_a_probe_has_the_capabilities_of_its_tool(
     store: Store, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
@@ -460,12 +454,10 @@ async def test_a_reply_that_cannot_be_read_is_a_lost_connection() -> None:
 
 @table(
     ("queue", "program", "refused"),
-    [
-        ("", "no-such-program", True),
-        ("here", "no-such-program", True),
-        ("elsewhere", "no-such-program", False),
-        ("here", "sh", False),
-    ],
+    ("", "no-such-program", True),
+    ("here", "no-such-program", True),
+    ("elsewhere", "no-such-program", False),
+    ("here", "sh", False),
 )
 def test_a_worker_does_not_start_without_a_program_that_its_tools_run(queue: str, program: str, refused: bool) -> None:
     tools = [tool(process=("no-such-program",)), tool(network=("example.org",)), tool(process=(program,))]

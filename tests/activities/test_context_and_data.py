@@ -121,7 +121,7 @@ async def test_who_chooses_tools_reads_them_too(store: Store) -> None:
     assert seen == [(CONTEXT, EXTRA["data"], EXTRA["data"])]
 
 
-@table("data", [None, "city", ["city"], {"city": 7}])
+@table("data", None, "city", ["city"], {"city": 7})
 async def test_data_that_does_not_fit_what_is_declared_is_nobodys(store: Store, data: Any) -> None:
     seen: list[HookContext] = []
 

@@ -183,23 +183,21 @@ BYPASS: dict[str, Any] = {
 
 @table(
     ("tool", "expected"),
-    [
-        (free(LEDGER), {}),
-        (free(LEDGER, timeout=7), {"start_to_close": 22.0}),
-        (free(LEDGER, idempotent=True), {"idempotent": True, "attempts": 3}),
-        (free(LEDGER, read_only=True), READS),
-        (free(LEDGER, idempotent=True, attempts=5), {"idempotent": True, "attempts": 5}),
-        (free(LEDGER, concurrency="exclusive"), {"exclusive": True}),
-        (free(LEDGER, title="Payment"), {"summary": "Payment"}),
-        (free(LEDGER, task_queue="gpu"), {"task_queue": "gpu"}),
-        (free(LEDGER, max_result_chars=99), {"budget_chars": 99}),
-        (free(LEDGER, max_result_chars=RESULT_CHARS_PER_BATCH + 1), {}),
-        (pay_tool(LEDGER, ApprovalPolicy(grant_ttl=60)), {"grant_ttl": 60.0}),
-        (free(LEDGER, **BYPASS), {}),
-        (free(LEDGER, read_only=True, **BYPASS), READS | {"local": True}),
-        (pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true"), read_only=True, **BYPASS), READS),
-        (pay_tool(LEDGER, read_only=True, **BYPASS), READS),
-    ],
+    (free(LEDGER), {}),
+    (free(LEDGER, timeout=7), {"start_to_close": 22.0}),
+    (free(LEDGER, idempotent=True), {"idempotent": True, "attempts": 3}),
+    (free(LEDGER, read_only=True), READS),
+    (free(LEDGER, idempotent=True, attempts=5), {"idempotent": True, "attempts": 5}),
+    (free(LEDGER, concurrency="exclusive"), {"exclusive": True}),
+    (free(LEDGER, title="Payment"), {"summary": "Payment"}),
+    (free(LEDGER, task_queue="gpu"), {"task_queue": "gpu"}),
+    (free(LEDGER, max_result_chars=99), {"budget_chars": 99}),
+    (free(LEDGER, max_result_chars=RESULT_CHARS_PER_BATCH + 1), {}),
+    (pay_tool(LEDGER, ApprovalPolicy(grant_ttl=60)), {"grant_ttl": 60.0}),
+    (free(LEDGER, **BYPASS), {}),
+    (free(LEDGER, read_only=True, **BYPASS), READS | {"local": True}),
+    (pay_tool(LEDGER, ApprovalPolicy(auto_approve_if="true"), read_only=True, **BYPASS), READS),
+    (pay_tool(LEDGER, read_only=True, **BYPASS), READS),
 )
 async def test_how_a_tool_is_to_be_run(store: Store, tool: Tool, expected: dict[str, Any]) -> None:
     gate_decision = (await gate(worker_deps(store, tool))).gate_decisions[0]
@@ -208,10 +206,8 @@ async def test_how_a_tool_is_to_be_run(store: Store, tool: Tool, expected: dict[
 
 @table(
     ("fields", "expected"),
-    [
-        ({"mode": "sequential"}, {"at_once": 1, "local": True}),
-        ({"on_failure": "abort_siblings"}, {"aborts": True, "local": False}),
-    ],
+    ({"mode": "sequential"}, {"at_once": 1, "local": True}),
+    ({"on_failure": "abort_siblings"}, {"aborts": True, "local": False}),
 )
 async def test_how_an_actors_calls_are_to_be_run(
     store: Store, fields: dict[str, Any], expected: dict[str, Any]
@@ -230,18 +226,16 @@ OUTSIDE: dict[str, Any] = {"runs": "external", "handler": run_elsewhere}
 
 @table(
     ("tool", "actor", "expected"),
-    [
-        (free(LEDGER, name="other"), {"own_tools": (free(LEDGER),)}, {"activity": "pay@desk"}),
-        (free(LEDGER, return_direct=True), {}, {"return_direct": True}),
-        (pay_tool(LEDGER, CONTINUES), {}, {"while_waiting": "continue"}),
-        (pay_tool(LEDGER, CONTINUES), AGENT, {}),
-        (free(LEDGER, **OUTSIDE), AGENT, {"external": True, "report_within": 300.0}),
-        (
-            free(LEDGER, **OUTSIDE, timeout=7, unreported="ask"),
-            AGENT,
-            {"external": True, "start_to_close": 22.0, "report_within": 7.0, "ask_unreported": True},
-        ),
-    ],
+    (free(LEDGER, name="other"), {"own_tools": (free(LEDGER),)}, {"activity": "pay@desk"}),
+    (free(LEDGER, return_direct=True), {}, {"return_direct": True}),
+    (pay_tool(LEDGER, CONTINUES), {}, {"while_waiting": "continue"}),
+    (pay_tool(LEDGER, CONTINUES), AGENT, {}),
+    (free(LEDGER, **OUTSIDE), AGENT, {"external": True, "report_within": 300.0}),
+    (
+        free(LEDGER, **OUTSIDE, timeout=7, unreported="ask"),
+        AGENT,
+        {"external": True, "start_to_close": 22.0, "report_within": 7.0, "ask_unreported": True},
+    ),
 )
 async def test_where_a_call_is_run_and_what_its_actor_does_meanwhile(
     store: Store, tool: Tool, actor: dict[str, Any], expected: dict[str, Any]
@@ -253,11 +247,9 @@ async def test_where_a_call_is_run_and_what_its_actor_does_meanwhile(
 
 @table(
     ("tool", "call", "note"),
-    [
-        ("spare", "c1.1001", "this is a fallback of `pay`"),
-        ("spare", "c1.1", ""),
-        ("other", "c1.1001", ""),
-    ],
+    ("spare", "c1.1001", "this is a fallback of `pay`"),
+    ("spare", "c1.1", ""),
+    ("other", "c1.1001", ""),
 )
 async def test_a_card_says_in_place_of_what_a_call_is_tried(store: Store, tool: str, call: str, note: str) -> None:
     tools = [pay_tool(LEDGER, name=name) for name in ("spare", "other")]
@@ -269,7 +261,7 @@ async def test_a_card_says_in_place_of_what_a_call_is_tried(store: Store, tool: 
 LOGIN = {"type": "object", "properties": {"pin": {"type": "string", "writeOnly": True}}, "required": ["pin"]}
 
 
-@table("secret", [True, False])
+@table("secret", True, False)
 async def test_a_correction_tells_no_secret_of_the_batch(store: Store, secret: bool) -> None:
     def fix(args: Any) -> list[SchemaProblem] | Correction:
         return [] if args["pin"] == "sesame-9" else Correction({"pin": "sesame-9"}, f"not {args['pin']}")
@@ -310,8 +302,8 @@ async def test_a_batch_shares_one_budget_of_characters(store: Store) -> None:
 
 
 @pytest.mark.row("E10")
-@table("calls", [0, 1, 3, 7])
-@table(("setting", "own", "total"), [(None, None, 80_000), (9_000, None, 9_000), (9_000, 100, 100), (None, 5, 5)])
+@table("calls", 0, 1, 3, 7)
+@table(("setting", "own", "total"), (None, None, 80_000), (9_000, None, 9_000), (9_000, 100, 100), (None, 5, 5))
 async def test_the_budget_is_the_floor_of_the_total_by_the_calls(
     store: Store, calls: int, setting: int | None, own: int | None, total: int
 ) -> None:
@@ -338,15 +330,13 @@ async def test_caps_count_through_a_batch(store: Store) -> None:
 
 @table(
     ("tool", "policies", "rule", "reason"),
-    [
-        (free(LEDGER), [GlobalRule(name="r", rule="true", effect="deny", reason="frozen")], None, "frozen"),
-        (
-            pay_tool(LEDGER, ApprovalPolicy(deny_if="args.amount > 10.0")),
-            [],
-            RuleReference(name="deny_if"),
-            "`deny_if` is true, so the call is denied",
-        ),
-    ],
+    (free(LEDGER), [GlobalRule(name="r", rule="true", effect="deny", reason="frozen")], None, "frozen"),
+    (
+        pay_tool(LEDGER, ApprovalPolicy(deny_if="args.amount > 10.0")),
+        [],
+        RuleReference(name="deny_if"),
+        "`deny_if` is true, so the call is denied",
+    ),
 )
 async def test_a_denied_call_tells_the_model_so(
     store: Store, tool: Tool, policies: Any, rule: RuleReference | None, reason: str

@@ -63,7 +63,7 @@ def test_every_gate_is_tried() -> None:
     assert tuple(STOPS) == get_args(GateName)
 
 
-@table("gate", STOPS)
+@table("gate", *STOPS)
 async def test_a_gate_is_named_in_outcome_and_record(store: Store, gate: str) -> None:
     code, tool, catalog, task = STOPS[gate]
     deps = worker_deps(store, pay_tool(LEDGER, tool.get("requires_approval", False), **_rest(tool)), **catalog)

@@ -138,13 +138,11 @@ async def test_an_edit_is_always_asked(store: Store) -> None:
 
 @table(
     ("change", "why"),
-    [
-        ({"edited_args": {"amount": 2}}, "these are not the arguments that were signed for; try again"),
-        ({"approval_id": "main.s.t.c1.2"}, "this was asked again; open it once more"),
-        ({"question_hash": "0" * 64}, "this was asked again; open it once more"),
-        ({"revision": 7}, "this was asked again; open it once more"),
-        ({"key_id": "k"}, "the signature of this change does not hold"),
-    ],
+    ({"edited_args": {"amount": 2}}, "these are not the arguments that were signed for; try again"),
+    ({"approval_id": "main.s.t.c1.2"}, "this was asked again; open it once more"),
+    ({"question_hash": "0" * 64}, "this was asked again; open it once more"),
+    ({"revision": 7}, "this was asked again; open it once more"),
+    ({"key_id": "k"}, "the signature of this change does not hold"),
 )
 async def test_a_change_that_nobody_made_of_this_is_not_asked(store: Store, change: Any, why: str) -> None:
     deps = worker_deps(store, pay_tool(LEDGER, EDITABLE))
@@ -209,16 +207,14 @@ async def denies(args: Any, context: HookContext) -> Permission:
 
 @table(
     ("tool", "gate", "message"),
-    [
-        (
-            {"validate_input": corrects},
-            "schema",
-            "the tool would not take these arguments as they are. The arguments were corrected (`amount`): "
-            "whole units only.",
-        ),
-        ({"check_permissions": denies}, "permission", "the tool does not permit these arguments: over the budget"),
-        ({}, "schema", "the arguments of `pay` are not valid: `amount` must be of type number"),
-    ],
+    (
+        {"validate_input": corrects},
+        "schema",
+        "the tool would not take these arguments as they are. The arguments were corrected (`amount`): "
+        "whole units only.",
+    ),
+    ({"check_permissions": denies}, "permission", "the tool does not permit these arguments: over the budget"),
+    ({}, "schema", "the arguments of `pay` are not valid: `amount` must be of type number"),
 )
 async def test_what_a_person_wrote_is_never_run_as_something_else(
     store: Store, tool: dict[str, Any], gate: str, message: str
@@ -250,7 +246,7 @@ async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:
     assert denied.outcome.code == "denied"
 
 
-@table("policy", [False, True, ApprovalPolicy(deny_if="true"), ApprovalPolicy(auto_approve_if="true")])
+@table("policy", False, True, ApprovalPolicy(deny_if="true"), ApprovalPolicy(auto_approve_if="true"))
 async def test_a_doubt_is_asked_whatever_the_policy_says_now(policy: Any, store: Store) -> None:
     tool = pay_tool(LEDGER, policy)
     digest = permit_for(tool).digest
@@ -370,11 +366,9 @@ async def test_what_was_begun_and_never_ended_is_asked_with_a_word_of_it(store: 
 
 @table(
     ("user", "why"),
-    [
-        (GUEST, "nobody vouches for who asked"),
-        (replace(GUEST, signature="c2lnbmVk"), FORGED),
-        (replace(GUEST, key_id="k"), FORGED),
-    ],
+    (GUEST, "nobody vouches for who asked"),
+    (replace(GUEST, signature="c2lnbmVk"), FORGED),
+    (replace(GUEST, key_id="k"), FORGED),
 )
 async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(
     store: Store, user: Principal, why: str
@@ -407,7 +401,7 @@ async def test_a_question_whose_answers_are_used_up_is_asked_under_a_later_revis
     assert asked == [1, 1, 2, 2]
 
 
-@table("lost", [True, False])
+@table("lost", True, False)
 async def test_what_people_are_asked_is_run_by_no_rule_that_came_since(store: Store, *, lost: bool) -> None:
     since = datetime.now(UTC) - timedelta(minutes=1) if lost else None
     question = request_of((await gate_decision(worker_deps(store, pay_tool(LEDGER)))).request)
@@ -621,7 +615,7 @@ def test_a_permit_is_of_no_arguments_that_cannot_be_written() -> None:
     assert not is_of(permit_for(tool), tool, {"amount": float("nan")})
 
 
-@table("spent", [0, 1])
+@table("spent", 0, 1)
 async def test_what_the_turn_has_yet_to_hear_is_asked_and_what_it_has_heard_is_not(store: Store, spent: int) -> None:
     tool = pay_tool(LEDGER)
     since = datetime.now(UTC) - timedelta(minutes=1)

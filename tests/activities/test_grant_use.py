@@ -194,7 +194,7 @@ async def recorded(store: Store, grant: Grant, wish: GrantRequest) -> None:
 WISHES = (GrantRequest(seconds=7_200, uses=3), replace(SMALL, seconds=60.0, uses=2))
 
 
-@table("wish", WISHES)
+@table("wish", *WISHES)
 async def test_an_approval_is_remembered_once_with_all_that_it_says(store: Store, wish: GrantRequest) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool)
@@ -218,7 +218,7 @@ async def test_a_wish_that_only_the_turn_tells_of_is_not_remembered(store: Store
     assert await kept(store) == []
 
 
-@table("wish", WISHES)
+@table("wish", *WISHES)
 async def test_a_denial_is_remembered_once_with_all_that_it_says(store: Store, wish: GrantRequest) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool)
@@ -237,7 +237,7 @@ async def test_a_denial_without_a_wish_is_not_remembered(store: Store) -> None:
     assert (await kept(store), (await ruled(deps)).kind) == ([], "ask")
 
 
-@table("reason", ["too expensive", ""])
+@table("reason", "too expensive", "")
 async def test_a_remembered_denial_ends_the_next_call_and_names_the_first(store: Store, reason: str) -> None:
     deps = deps_with(store, asking(Ledger()))
     await denied(deps, await question(deps), remember=WISHES[0], reason=reason)
@@ -398,15 +398,13 @@ async def test_exact_arguments_in_one_session(store: Store) -> None:
 
 @table(
     "change",
-    [
-        {"policy": ApprovalPolicy(allow_remember=False)},
-        {"policy": ApprovalPolicy(allow_remember=True, quorum=2)},
-        {"policy": ApprovalPolicy(allow_remember=True, min_assurance="mfa")},
-        {"policy": ApprovalPolicy(allow_remember=True, require_approval_if="true")},
-        {"version": "2"},
-        {"people": (a_person("approver", active=False),)},
-        {"policies": [GlobalRule(name="house", rule="true", effect="deny")]},
-    ],
+    {"policy": ApprovalPolicy(allow_remember=False)},
+    {"policy": ApprovalPolicy(allow_remember=True, quorum=2)},
+    {"policy": ApprovalPolicy(allow_remember=True, min_assurance="mfa")},
+    {"policy": ApprovalPolicy(allow_remember=True, require_approval_if="true")},
+    {"version": "2"},
+    {"people": (a_person("approver", active=False),)},
+    {"policies": [GlobalRule(name="house", rule="true", effect="deny")]},
 )
 async def test_another_question_is_asked_anew(store: Store, change: dict[str, Any]) -> None:
     tool = asking(Ledger())
@@ -419,13 +417,11 @@ async def test_another_question_is_asked_anew(store: Store, change: dict[str, An
 
 @table(
     ("term", "verdict"),
-    [
-        ({"quorum": 2}, "ask"),
-        ({"approvers": ["user:ana"]}, "ask"),
-        ({"min_assurance": "mfa"}, "ask"),
-        ({"timeout": 60}, "ask"),
-        ({"escalate_after": 60}, "run"),
-    ],
+    ({"quorum": 2}, "ask"),
+    ({"approvers": ["user:ana"]}, "ask"),
+    ({"min_assurance": "mfa"}, "ask"),
+    ({"timeout": 60}, "ask"),
+    ({"escalate_after": 60}, "run"),
 )
 async def test_an_answer_holds_for_calls_on_no_stricter_terms(store: Store, term: dict[str, Any], verdict: str) -> None:
     """What one person approved in advance for 20 is asked anew for 50, about which two would have been asked."""
@@ -488,12 +484,10 @@ async def test_a_requester_who_is_not_who_the_directory_says_is_asked_about(stor
 
 @table(
     ("second", "uses"),
-    [
-        (None, None),
-        (GrantRequest(scope="tenant", where="args.amount <= 60.0"), None),
-        (replace(SMALL, scope="session"), None),
-        (replace(SMALL, uses=7, seconds=60.0), 7),
-    ],
+    (None, None),
+    (GrantRequest(scope="tenant", where="args.amount <= 60.0"), None),
+    (replace(SMALL, scope="session"), None),
+    (replace(SMALL, uses=7, seconds=60.0), 7),
 )
 async def test_a_quorum_has_to_want_the_same_remembered(
     store: Store, second: GrantRequest | None, uses: int | None
@@ -574,7 +568,7 @@ INVENTED: dict[str, dict[str, Any]] = {
 }
 
 
-@table("name", INVENTED)
+@table("name", *INVENTED)
 async def test_a_grant_that_no_answer_bears_out_does_nothing(store: Store, name: str) -> None:
     tool = asking(Ledger())
     deps = deps_with(store, tool, people=[*APPROVERS, Person(id="guest"), Person(id="max")])
@@ -587,13 +581,11 @@ async def test_a_grant_that_no_answer_bears_out_does_nothing(store: Store, name:
 
 @table(
     ("asker", "profile", "kind"),
-    [
-        ({}, "development", "run"),
-        ({"signature": "c2lnbmVk"}, "development", "ask"),
-        ({"key_id": "k"}, "development", "ask"),
-        ({"signature": "c2lnbmVk", "key_id": "k"}, "development", "ask"),
-        ({}, "production", "ask"),
-    ],
+    ({}, "development", "run"),
+    ({"signature": "c2lnbmVk"}, "development", "ask"),
+    ({"key_id": "k"}, "development", "ask"),
+    ({"signature": "c2lnbmVk", "key_id": "k"}, "development", "ask"),
+    ({}, "production", "ask"),
 )
 async def test_an_answer_is_borne_out_by_whom_the_gateway_signed_for(
     store: Store, asker: dict[str, str], profile: str, kind: str

@@ -25,13 +25,11 @@ def execution_of(store: Store, tool: Tool, **fields: Any) -> HandlerExecution:
 
 @table(
     ("fields", "reduced", "copied"),
-    [
-        ({"read_only": True}, False, False),
-        ({"read_only": True}, True, True),
-        ({"read_only": True, "scope": "specialist", "justification": "the desk alone reads"}, False, True),
-        ({"read_only": True, "secrets": ("to",), "effect": ""}, False, True),
-        ({}, False, True),
-    ],
+    ({"read_only": True}, False, False),
+    ({"read_only": True}, True, True),
+    ({"read_only": True, "scope": "specialist", "justification": "the desk alone reads"}, False, True),
+    ({"read_only": True, "secrets": ("to",), "effect": ""}, False, True),
+    ({}, False, True),
 )
 async def test_a_handler_gets_arguments_of_its_own_where_anything_reads_them_after_it(
     store: Store, fields: dict[str, Any], reduced: bool, copied: bool

@@ -53,14 +53,12 @@ async def _awaits_a_cancelled_task(_args: Any, _ctx: Any) -> Any:
 
 @table(
     ("handler", "why"),
-    [
-        (_exits, "the tool tried to end the process (SystemExit)"),
-        (_interrupts, "the tool tried to end the process (KeyboardInterrupt)"),
-        (_cancels_itself, "the tool cancelled itself"),
-        (_awaits_a_cancelled_task, "the tool cancelled itself"),
-    ],
+    (_exits, "the tool tried to end the process (SystemExit)"),
+    (_interrupts, "the tool tried to end the process (KeyboardInterrupt)"),
+    (_cancels_itself, "the tool cancelled itself"),
+    (_awaits_a_cancelled_task, "the tool cancelled itself"),
 )
-@table("idempotent", [True, False])
+@table("idempotent", True, False)
 async def test_a_handler_that_leaves_fails_its_call_and_nothing_else(
     store: Store, handler: Any, why: str, idempotent: bool
 ) -> None:
@@ -88,7 +86,7 @@ async def test_a_cancelled_activity_is_not_taken_for_a_handler_that_cancelled_it
         await running
 
 
-@table("failing", [True, False])
+@table("failing", True, False)
 async def test_an_error_text_does_not_quote_a_secret_argument(store: Store, failing: bool) -> None:
     async def leaks(args: dict[str, Any], _ctx: Any) -> Any:
         text = f"login with {args['pin']} as {args['to']} failed"
@@ -104,14 +102,12 @@ async def test_an_error_text_does_not_quote_a_secret_argument(store: Store, fail
 
 @table(
     ("pin", "text", "told_as"),
-    [
-        ("abc", "abcd abc", "[hidden]d [hidden]"),
-        ("ab", "ab", "ab"),
-        (4711, "pin 4711 is wrong", "pin [hidden] is wrong"),
-        ({"a": ["longsecret", "long"]}, "longsecret/long", "[hidden]/[hidden]"),
-        (None, "None", "None"),
-        (True, "True", "True"),
-    ],
+    ("abc", "abcd abc", "[hidden]d [hidden]"),
+    ("ab", "ab", "ab"),
+    (4711, "pin 4711 is wrong", "pin [hidden] is wrong"),
+    ({"a": ["longsecret", "long"]}, "longsecret/long", "[hidden]/[hidden]"),
+    (None, "None", "None"),
+    (True, "True", "True"),
 )
 def test_every_value_inside_a_secret_argument_is_hidden(pin: Any, text: str, told_as: str) -> None:
     assert redact_secrets(text, secret_values({"pin": pin, "to": "pin"}, ("pin", "absent"))) == told_as
@@ -122,14 +118,12 @@ PEM = "-----BEGIN KEY-----\nabc\"def\\ghi'é\n-----END KEY-----"
 
 @table(
     "quote",
-    [
-        str,
-        repr,
-        json.dumps,
-        lambda pem: json.dumps({"error": f"no such key: {pem}"}, ensure_ascii=False),
-        lambda pem: json.dumps({"error": str({"key": pem})}),
-        lambda pem: str(ValueError({"key": json.dumps([pem])})),
-    ],
+    str,
+    repr,
+    json.dumps,
+    lambda pem: json.dumps({"error": f"no such key: {pem}"}, ensure_ascii=False),
+    lambda pem: json.dumps({"error": str({"key": pem})}),
+    lambda pem: str(ValueError({"key": json.dumps([pem])})),
 )
 def test_a_secret_is_not_told_in_the_way_programs_write_it(quote: Any) -> None:
     found = redact_secrets(f"refused {quote(PEM)}", secret_values({"key": {"pem": PEM, "id": "k1"}}, ("key.pem",)))
@@ -148,7 +142,7 @@ def _nested(levels: int) -> Any:
     return value
 
 
-@table("levels", [MAX_NESTING, MAX_NESTING + 1, 198, 230, 5_000])
+@table("levels", MAX_NESTING, MAX_NESTING + 1, 198, 230, 5_000)
 async def test_a_structured_result_never_nests_deeper_than_a_turn_can_read(store: Store, levels: int) -> None:
     async def deep(_args: Any, _ctx: Any) -> Any:
         return ToolResult("done", structured=_nested(levels))
@@ -171,13 +165,11 @@ async def _context(ctx: Any, **fields: Any) -> ToolContext:
 
 @table(
     ("user", "human"),
-    [
-        (Principal(user="ana2"), "ana"),
-        (Principal(user="ana2", person_id="bob"), "ana"),
-        (Principal(user="gone", person_id="bob"), "bob"),
-        (Principal(user="ana"), "ana"),
-        (Principal(user="stranger"), "stranger"),
-    ],
+    (Principal(user="ana2"), "ana"),
+    (Principal(user="ana2", person_id="bob"), "ana"),
+    (Principal(user="gone", person_id="bob"), "bob"),
+    (Principal(user="ana"), "ana"),
+    (Principal(user="stranger"), "stranger"),
 )
 async def test_a_handler_is_told_which_human_asks(user: Principal, human: str) -> None:
     people = FixedDirectory(

@@ -81,13 +81,11 @@ def test_a_listed_person_may() -> None:
 
 @table(
     ("person", "approvers"),
-    [
-        (None, ("user:ana",)),
-        (replace(ANA, active=False), ("user:ana", "role:approvers")),
-        (ANA, ()),
-        (ANA, ("role:ana", "user:approvers", "role:admin")),
-        (replace(ANA, roles=()), ("role:approvers",)),
-    ],
+    (None, ("user:ana",)),
+    (replace(ANA, active=False), ("user:ana", "role:approvers")),
+    (ANA, ()),
+    (ANA, ("role:ana", "user:approvers", "role:admin")),
+    (replace(ANA, roles=()), ("role:approvers",)),
 )
 def test_unknown_inactive_and_unlisted_people_may_not(person: Person | None, approvers: tuple[str, ...]) -> None:
     people = (person,) if person is not None else ()
@@ -122,9 +120,9 @@ def test_outside_development_nothing_unsigned_counts() -> None:
     assert taken == Authority(allowed=True, subject="ana", person_id="ana", name="Ana", assurance="none", unsigned=True)
 
 
-@table("subject", ["ana", ""])
-@table("development", [True, False])
-@table("accept", [True, False])
+@table("subject", "ana", "")
+@table("development", True, False)
+@table("accept", True, False)
 def test_a_signature_that_does_not_verify_is_refused(subject: str, development: bool, accept: bool) -> None:
     task = asked({"subject": subject}, accept_unsigned=accept)
     found = judged(task, ANA, kind="forged", development=development)
@@ -145,8 +143,8 @@ def test_a_signed_answer_names_somebody() -> None:
     assert found == Authority(allowed=False, code="not_allowed")
 
 
-@table("need", ASSURANCES)
-@table("have", ASSURANCES)
+@table("need", *ASSURANCES)
+@table("have", *ASSURANCES)
 def test_assurance_is_at_least_what_the_policy_asks(have: Any, need: Any) -> None:
     enough = ASSURANCES.index(have) >= ASSURANCES.index(need)
     task = asked({"assurance": have}, min_assurance=need, accept_unsigned=True)
@@ -160,14 +158,12 @@ def test_assurance_is_at_least_what_the_policy_asks(have: Any, need: Any) -> Non
 
 @table(
     ("development", "accept", "need", "allowed"),
-    [
-        (True, False, "channel", True),
-        (True, False, "session", False),
-        (True, True, "mfa", True),
-        (False, True, "channel", True),
-        (False, True, "none", True),
-        (False, False, "none", False),
-    ],
+    (True, False, "channel", True),
+    (True, False, "session", False),
+    (True, True, "mfa", True),
+    (False, True, "channel", True),
+    (False, True, "none", True),
+    (False, False, "none", False),
 )
 def test_an_answer_that_names_nobody(development: bool, accept: bool, need: Any, allowed: bool) -> None:
     task = asked({"subject": "", "assurance": "mfa"}, min_assurance=need, accept_unsigned=accept)
@@ -197,13 +193,11 @@ def test_an_approver_of_their_own_needs_nobody_s_place() -> None:
 
 @table(
     ("people", "why"),
-    [
-        ((absent(ANA, "cy"), BO, Person(id="cy")), "delegated to somebody else"),
-        ((absent(ANA, "bo", active=False), BO), "the delegator is not active"),
-        ((absent(ANA, "bo", roles=()), BO), "the delegator is no approver any more"),
-        ((absent(ANA, "bo"), replace(BO, active=False)), "the delegate is not active"),
-        ((absent(ANA, "cy"), absent(Person(id="cy"), "bo"), BO), "two hops"),
-    ],
+    ((absent(ANA, "cy"), BO, Person(id="cy")), "delegated to somebody else"),
+    ((absent(ANA, "bo", active=False), BO), "the delegator is not active"),
+    ((absent(ANA, "bo", roles=()), BO), "the delegator is no approver any more"),
+    ((absent(ANA, "bo"), replace(BO, active=False)), "the delegate is not active"),
+    ((absent(ANA, "cy"), absent(Person(id="cy"), "bo"), BO), "two hops"),
 )
 def test_a_delegation_that_does_not_hold(people: tuple[Person, ...], why: str) -> None:
     found = judged(by_bo(), *people, kind="signed")
@@ -212,14 +206,12 @@ def test_a_delegation_that_does_not_hold(people: tuple[Person, ...], why: str) -
 
 @table(
     ("kind", "hours", "allowed"),
-    [
-        ("unsigned", 0.5, True),
-        ("unsigned", 0, False),
-        ("unsigned", -0.5, False),
-        ("signed", -0.5, True),
-        ("signed", -1, False),
-        ("signed", -2, False),
-    ],
+    ("unsigned", 0.5, True),
+    ("unsigned", 0, False),
+    ("unsigned", -0.5, False),
+    ("signed", -0.5, True),
+    ("signed", -1, False),
+    ("signed", -2, False),
 )
 def test_a_delegation_ends_at_its_end(kind: Any, hours: float, allowed: bool) -> None:
     found = judged(by_bo(), absent(ANA, "bo", hours=hours), BO, kind=kind)
@@ -303,12 +295,10 @@ OPEN_TOOL = ApprovalPolicy(accept_unsigned=True, min_assurance="none")
 
 @table(
     ("profile", "change", "code"),
-    [
-        ("development", {}, ""),
-        ("development", {"subject": "nobody"}, "not_allowed"),
-        ("development", {"subject": ""}, ""),
-        ("production", {}, "assurance"),
-    ],
+    ("development", {}, ""),
+    ("development", {"subject": "nobody"}, "not_allowed"),
+    ("development", {"subject": ""}, ""),
+    ("production", {}, "assurance"),
 )
 async def test_raw_answer_counts_by_the_profile_and_the_directory(
     store: Store, profile: Any, change: dict[str, Any], code: str
@@ -410,7 +400,7 @@ class Moody(FixedDirectory):
         raise self.error
 
 
-@table("error", [Unavailable("the directory does not answer"), RuntimeError("secret words")])
+@table("error", Unavailable("the directory does not answer"), RuntimeError("secret words"))
 async def test_a_directory_that_cannot_know_decides_nothing(
     store: Store, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
@@ -433,7 +423,7 @@ async def test_a_room_without_keys_believes_no_signature(store: Store) -> None:
         assert found == Authority(allowed=False, code="assurance")
 
 
-@table("profile", ["production", "development"])
+@table("profile", "production", "development")
 async def test_refused_raw_answer_tells_its_turn_a_name_in_development_alone(store: Store, profile: Any) -> None:
     bo = Person(id="bo", name="Bo Berg", identities={"email": ("bo@example.com",)})
     tool = pay_tool(Ledger(), OPEN_TOOL)
@@ -446,7 +436,7 @@ async def test_refused_raw_answer_tells_its_turn_a_name_in_development_alone(sto
     assert profile == "development" or found.subject == ""
 
 
-@table("role", ["approvers", "finance"])
+@table("role", "approvers", "finance")
 async def test_whom_a_question_asks_is_the_stores_word(store: Store, role: str) -> None:
     bo = Person(id="bo", name="Bo", roles=(role,))
     tool = pay_tool(Ledger(), OPEN_TOOL)
@@ -460,7 +450,7 @@ async def test_whom_a_question_asks_is_the_stores_word(store: Store, role: str) 
     assert (await identified(deps, task)).allowed is (role == "approvers")
 
 
-@table("known", [True, False])
+@table("known", True, False)
 async def test_whether_unsigned_answers_count_is_the_word_of_the_present_policy(store: Store, known: bool) -> None:
     deps = worker_deps(store, pay_tool(Ledger()), people=[ANA], profile="production")
     if known:
@@ -475,19 +465,17 @@ GROUP = ApproverGroup(of=("role:approvers",), quorum=1)
 
 @table(
     ("question", "task", "subject", "code"),
-    [
-        ({}, {}, "ana", ""),
-        ({"requester": Principal(user="ana")}, {}, "ana", "self_approval"),
-        ({}, {"requester": "ana"}, "ana", ""),
-        ({"requester": Principal(user="x", person_id="ana")}, {}, "ana", "self_approval"),
-        ({}, {"requester_person": "ana"}, "ana", ""),
-        ({"requester": Principal(user="ana")}, {"allow_self": True}, "ana", "self_approval"),
-        ({"requester": Principal(user="ana"), "allow_self": True}, {}, "ana", ""),
-        ({"proposers": ("ana",)}, {}, "ana", "self_approval"),
-        ({}, {"proposers": ("ana",)}, "ana", ""),
-        ({}, {"approvers": ("user:bo",)}, "bo", "not_allowed"),
-        ({"escalate_to": ("user:bo",)}, {}, "bo", "not_allowed"),
-    ],
+    ({}, {}, "ana", ""),
+    ({"requester": Principal(user="ana")}, {}, "ana", "self_approval"),
+    ({}, {"requester": "ana"}, "ana", ""),
+    ({"requester": Principal(user="x", person_id="ana")}, {}, "ana", "self_approval"),
+    ({}, {"requester_person": "ana"}, "ana", ""),
+    ({"requester": Principal(user="ana")}, {"allow_self": True}, "ana", "self_approval"),
+    ({"requester": Principal(user="ana"), "allow_self": True}, {}, "ana", ""),
+    ({"proposers": ("ana",)}, {}, "ana", "self_approval"),
+    ({}, {"proposers": ("ana",)}, "ana", ""),
+    ({}, {"approvers": ("user:bo",)}, "bo", "not_allowed"),
+    ({"escalate_to": ("user:bo",)}, {}, "bo", "not_allowed"),
 )
 async def test_who_asks_and_who_may_answer_is_the_stores_word(
     store: Store, question: dict[str, Any], task: dict[str, Any], subject: str, code: str
@@ -510,7 +498,7 @@ async def test_raw_answer_counts_for_the_latest_revision_alone(store: Store) -> 
     assert codes == {1: "stale", 2: "not_allowed", None: "stale", 3: "stale"}
 
 
-@table("grouped", [True, False])
+@table("grouped", True, False)
 async def test_whether_places_are_filled_is_the_stores_word(store: Store, grouped: bool) -> None:
     deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA], profile="production")
     groups, told = ((GROUP,), ()) if grouped else ((), (GROUP,))
@@ -521,7 +509,7 @@ async def test_whether_places_are_filled_is_the_stores_word(store: Store, groupe
     assert found.entries == (("role:approvers",) if grouped else ())
 
 
-@table("profile", ["production", "development"])
+@table("profile", "production", "development")
 async def test_what_came_past_the_gateway_is_not_remembered(store: Store, profile: Any) -> None:
     deps = worker_deps(store, pay_tool(Ledger(), OPEN_TOOL), people=[ANA, BO], profile=profile)
     row = a_question(approvers=("role:approvers",), groups=(GROUP,), allow_remember=True)
@@ -539,12 +527,10 @@ async def test_what_came_past_the_gateway_is_not_remembered(store: Store, profil
 
 @table(
     ("change", "kind", "moment"),
-    [
-        ({}, "unsigned", NOW),
-        ({"signature": "forged"}, "forged", NOW),
-        ({"key_id": "k"}, "forged", NOW),
-        ({"signature": "forged", "key_id": "k"}, "forged", NOW),
-    ],
+    ({}, "unsigned", NOW),
+    ({"signature": "forged"}, "forged", NOW),
+    ({"key_id": "k"}, "forged", NOW),
+    ({"signature": "forged", "key_id": "k"}, "forged", NOW),
 )
 def test_what_claims_a_signature_and_has_none_is_forged(change: Any, kind: str, moment: datetime) -> None:
     assert evidence_of(decision(**change), Verifier(), NOW) == SignatureEvidence(kind, moment)

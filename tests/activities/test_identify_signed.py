@@ -89,21 +89,19 @@ async def test_a_signed_answer_that_is_not_stored_counts_nowhere(store: Store) -
 
 @table(
     "altered",
-    [
-        {"subject": "bo"},
-        {"verdict": "denied"},
-        {"reason": "go on!"},
-        {"assurance": "mfa"},
-        {"received_at": RECEIVED - timedelta(days=1)},
-        {"approval_id": "main.s.t.c1.2"},
-        {"revision": 2},
-        {"edited_args": {"amount": 1}},
-        {"signature": ""},
-        {"key_id": ""},
-        {"key_id": "0" * 16},
-    ],
+    {"subject": "bo"},
+    {"verdict": "denied"},
+    {"reason": "go on!"},
+    {"assurance": "mfa"},
+    {"received_at": RECEIVED - timedelta(days=1)},
+    {"approval_id": "main.s.t.c1.2"},
+    {"revision": 2},
+    {"edited_args": {"amount": 1}},
+    {"signature": ""},
+    {"key_id": ""},
+    {"key_id": "0" * 16},
 )
-@table("profile", ["production", "development"])
+@table("profile", "production", "development")
 async def test_an_altered_answer_is_refused_everywhere(store: Store, altered: dict[str, Any], profile: Any) -> None:
     decision = replace(await taken(store), **altered)
     assert await identified(store, decision, SIGNER.verifier(), accept=True, profile=profile) == UNPROVEN

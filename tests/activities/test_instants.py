@@ -65,7 +65,7 @@ async def test_the_clock_asks_for_no_more_of_what_was_approved(store: Store) -> 
     assert (reply.again, ran) == ("", 1)
 
 
-@table(("people", "code"), [(("ana",), "refused"), (("ana", "bo"), "ok")])
+@table(("people", "code"), (("ana",), "refused"), (("ana", "bo"), "ok"))
 async def test_what_was_asked_of_two_keeps_two(store: Store, people: tuple[str, ...], code: str) -> None:
     reply, ran = await ran_later(store, two(f"ctx.now.at < '{turning()}'"), *people)
     assert (reply.outcome is not None and reply.outcome.code, ran) == (code, int(code == "ok"))
@@ -181,7 +181,7 @@ async def test_a_question_that_claims_another_instant_is_nobodys(store: Store) -
     assert approval.stale == "this was judged at another moment than it was asked"
 
 
-@table(("seconds", "apart"), [(59, False), (61, True), (-61, True)])
+@table(("seconds", "apart"), (59, False), (61, True), (-61, True))
 async def test_an_instant_lies_within_a_minute_of_the_row(store: Store, seconds: int, apart: bool) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy())
     request = await asked(deps_for(store, tool), tool)

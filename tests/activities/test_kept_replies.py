@@ -119,7 +119,7 @@ async def test_what_was_denied_before_the_turn_heard_of_it_ends_the_call(store: 
     assert await amounts(store) == [10]
 
 
-@table("policy", [True, ApprovalPolicy(quorum=2)])
+@table("policy", True, ApprovalPolicy(quorum=2))
 async def test_no_time_that_a_caller_names_opens_a_way_past_a_denial(store: Store, policy: Any) -> None:
     """A call that somebody asked about with harmless arguments is judged again with those that were denied.
 
@@ -221,7 +221,7 @@ async def test_the_gates_are_told_what_the_turn_has_done(store: Store) -> None:
     assert (asked.calls, asked.ctx) == (reply.calls, pinned())
 
 
-@table("error", [StoreUnavailable("away"), ValueError("a fault"), TimeoutError()])
+@table("error", StoreUnavailable("away"), ValueError("a fault"), TimeoutError())
 async def test_gates_that_fail_leave_the_reply_to_the_turn(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:

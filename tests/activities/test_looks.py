@@ -26,16 +26,14 @@ RUN = "run-1"
 
 @table(
     ("error", "attempts", "final"),
-    [
-        (ValueError("x"), 0, False),
-        (ValueError("x"), 3, False),
-        (ValueError("x"), 2, True),
-        (ValueError("x"), 1, True),
-        (LookupError("x"), 0, True),
-        (ApplicationError("x"), 0, False),
-        (ApplicationError("x", type="LookupError"), 0, True),
-        (ApplicationError("x", non_retryable=True), 0, True),
-    ],
+    (ValueError("x"), 0, False),
+    (ValueError("x"), 3, False),
+    (ValueError("x"), 2, True),
+    (ValueError("x"), 1, True),
+    (LookupError("x"), 0, True),
+    (ApplicationError("x"), 0, False),
+    (ApplicationError("x", type="LookupError"), 0, True),
+    (ApplicationError("x", non_retryable=True), 0, True),
     ids=["no-end", "two-of-three", "two-of-two", "one-was-enough", "never", "ours", "named", "for-good"],
 )
 def test_what_is_tried_no_more_has_ended_for_good(error: Exception, attempts: int, final: bool) -> None:

@@ -125,7 +125,7 @@ async def test_plain_text_is_a_response(store: Store) -> None:
         await asked(store, Completion())
 
 
-@table("state", ["complete", "clarifying", "awaiting"])
+@table("state", "complete", "clarifying", "awaiting")
 async def test_respond_ends_the_turn(store: Store, state: Any) -> None:
     reply = await asked(store, respond("done", state))
     assert (reply.answer.state, reply.answer.text.inline) == (state, "done")
@@ -134,7 +134,7 @@ async def test_respond_ends_the_turn(store: Store, state: Any) -> None:
     assert (beside.respond_call, beside.answer.text.inline) == ("c2.2", "x")
 
 
-@table(("text", "twice"), [("done", False), ("x" * 20_000, True)])
+@table(("text", "twice"), ("done", False), ("x" * 20_000, True))
 async def test_an_answer_of_words_alone_is_not_sent_twice(store: Store, text: str, twice: bool) -> None:
     reply = await asked(store, respond(text))
     assert (reply.response is not None, reply.answer.state) == (twice, "complete")
@@ -143,14 +143,12 @@ async def test_an_answer_of_words_alone_is_not_sent_twice(store: Store, text: st
 
 @table(
     ("args", "text"),
-    [
-        ({"text": 5}, '{"text": 5}'),
-        ({"text": "x", "state": "over"}, '{"text": "x", "state": "over"}'),
-        ("not json", "not json"),
-        ({}, "{}"),
-        (["x"], '["x"]'),
-        ({"text": "é", "n": float("nan")}, '{"text": "\\u00e9", "n": NaN}'),
-    ],
+    ({"text": 5}, '{"text": 5}'),
+    ({"text": "x", "state": "over"}, '{"text": "x", "state": "over"}'),
+    ("not json", "not json"),
+    ({}, "{}"),
+    (["x"], '["x"]'),
+    ({"text": "é", "n": float("nan")}, '{"text": "\\u00e9", "n": NaN}'),
 )
 async def test_a_bad_respond_is_told_and_kept_as_text(store: Store, args: Any, text: str) -> None:
     reply = await asked(store, calls(("respond", args)))
@@ -162,24 +160,22 @@ async def test_a_bad_respond_is_told_and_kept_as_text(store: Store, args: Any, t
 
 @table(
     ("raw", "args", "why"),
-    [
-        ({"amount": 1}, {"amount": 1}, ""),
-        ('{"amount": 1}', {"amount": 1}, ""),
-        ("  ", {}, ""),
-        (None, {}, ""),
-        ("{", {}, "is not JSON"),
-        ("[" * 100_000, {}, "nested too deeply"),
-        ("[1]", {}, "not a JSON object"),
-        ([1], {}, "not a JSON object"),
-        ("null", {}, ""),
-        ('{"amount": NaN}', {}, "no JSON number"),
-        ('{"amount": 1e999}', {}, "number that is too large"),
-        ('{"to": "\\ud800"}', {}, "surrogate"),
-        ({"n": 2**53}, {}, "integer outside"),
-        ('{"a":' * 300 + "1" + "}" * 300, {}, "nested deeper"),
-        ({"a": {1, 2}}, {}, "not a JSON type"),
-        ({"a": "é" * ARGUMENTS_BYTES}, {}, f"at most {ARGUMENTS_BYTES} are taken"),
-    ],
+    ({"amount": 1}, {"amount": 1}, ""),
+    ('{"amount": 1}', {"amount": 1}, ""),
+    ("  ", {}, ""),
+    (None, {}, ""),
+    ("{", {}, "is not JSON"),
+    ("[" * 100_000, {}, "nested too deeply"),
+    ("[1]", {}, "not a JSON object"),
+    ([1], {}, "not a JSON object"),
+    ("null", {}, ""),
+    ('{"amount": NaN}', {}, "no JSON number"),
+    ('{"amount": 1e999}', {}, "number that is too large"),
+    ('{"to": "\\ud800"}', {}, "surrogate"),
+    ({"n": 2**53}, {}, "integer outside"),
+    ('{"a":' * 300 + "1" + "}" * 300, {}, "nested deeper"),
+    ({"a": {1, 2}}, {}, "not a JSON type"),
+    ({"a": "é" * ARGUMENTS_BYTES}, {}, f"at most {ARGUMENTS_BYTES} are taken"),
 )
 async def test_arguments_that_cannot_be_used_are_malformed_softly(store: Store, raw: Any, args: Any, why: str) -> None:
     part = parts(await asked(store, calls(("pay", raw))))[0]
@@ -189,7 +185,7 @@ async def test_arguments_that_cannot_be_used_are_malformed_softly(store: Store, 
     assert not part.surplus
 
 
-@table("over", [0, 1])
+@table("over", 0, 1)
 async def test_arguments_are_measured_in_bytes(store: Store, over: int) -> None:
     chars_left = ARGUMENTS_BYTES - len('{"a":""}')
     args = {"a": "é" * (chars_left // 2) + "x" * (chars_left % 2 + over)}
@@ -200,7 +196,7 @@ async def test_arguments_are_measured_in_bytes(store: Store, over: int) -> None:
     assert await load(store, part.args) == ({} if over else args)
 
 
-@table("over", [0, 1])
+@table("over", 0, 1)
 async def test_fifty_calls_a_completion(store: Store, over: int) -> None:
     made = await asked(store, calls(*[("pay", {"amount": 1})] * (CALLS_PER_COMPLETION + over)))
     found = parts(made)
@@ -251,15 +247,13 @@ async def test_endless_names_are_cut_and_long_texts_stored(store: Store) -> None
 
 @table(
     ("error", "kind", "final", "delay"),
-    [
-        (ModelRefused("no"), "ModelRefused", True, None),
-        (ConfigError("no key"), "ConfigError", True, None),
-        (ModelUnavailable("busy"), "ModelUnavailable", False, None),
-        (ModelUnavailable("busy", retry_after=None), "ModelUnavailable", False, None),
-        (ModelUnavailable("busy", retry_after=7), "ModelUnavailable", False, timedelta(seconds=7)),
-        (ModelUnavailable("busy", retry_after=0.01), "ModelUnavailable", False, timedelta(seconds=1)),
-        (ModelUnavailable("busy", retry_after=9_999), "ModelUnavailable", False, timedelta(minutes=2)),
-    ],
+    (ModelRefused("no"), "ModelRefused", True, None),
+    (ConfigError("no key"), "ConfigError", True, None),
+    (ModelUnavailable("busy"), "ModelUnavailable", False, None),
+    (ModelUnavailable("busy", retry_after=None), "ModelUnavailable", False, None),
+    (ModelUnavailable("busy", retry_after=7), "ModelUnavailable", False, timedelta(seconds=7)),
+    (ModelUnavailable("busy", retry_after=0.01), "ModelUnavailable", False, timedelta(seconds=1)),
+    (ModelUnavailable("busy", retry_after=9_999), "ModelUnavailable", False, timedelta(minutes=2)),
 )
 async def test_failures_carry_their_type(store: Store, error: Exception, kind: str, final: bool, delay: Any) -> None:
     with pytest.raises(ApplicationError) as failed:
@@ -288,7 +282,7 @@ async def test_neither_words_nor_errors_of_a_provider_repeat_its_key(
         assert "[hidden]" in failed.value.message
 
 
-@table(("fields", "words"), [({"ctx": pinned(actor="dask")}, "`dask`"), ({"drivers": {}}, "no driver for the model")])
+@table(("fields", "words"), ({"ctx": pinned(actor="dask")}, "`dask`"), ({"drivers": {}}, "no driver for the model"))
 async def test_an_unknown_actor_or_model_is_the_developers(store: Store, fields: Any, words: str) -> None:
     with pytest.raises(ApplicationError, match=words) as failed:
         await asked(store, say("x"), **fields)

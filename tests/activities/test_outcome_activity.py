@@ -82,7 +82,7 @@ async def test_a_recorded_outcome_is_the_answer(store: Store) -> None:
     assert (reply.outcome, reply.again) == (DONE, "")
 
 
-@table("idempotent", [True, False])
+@table("idempotent", True, False)
 async def test_a_claimed_ticket_is_in_doubt(store: Store, idempotent: bool) -> None:
     await store.claim(PERMIT.digest, **WHO)
     reply = await asked(store, idempotent=idempotent)
@@ -113,7 +113,7 @@ async def test_a_read_only_call_simply_failed(store: Store) -> None:
     assert await store.read_ticket(permit.digest) is None
 
 
-@table("args", [Content(inline=ARGS), None])
+@table("args", Content(inline=ARGS), None)
 async def test_what_only_reads_by_now_may_have_acted_when_it_was_begun(store: Store, args: Content | None) -> None:
     reads: dict[str, Any] = {"tool": free(LEDGER, read_only=True), "args": args}
     assert (await asked(store, **reads)).again == "lapsed"
@@ -131,12 +131,10 @@ async def test_a_tool_that_is_gone_has_its_ticket_all_the_same(store: Store) -> 
 
 @table(
     ("info", "why"),
-    [
-        ({"workflow_type": "Foreign"}, "this tool runs only inside a turn"),
-        ({"workflow_type": None}, "this tool runs only inside a turn"),
-        ({"workflow_id": None}, "the permit names another turn"),
-        ({"workflow_id": "turn/main/s/other"}, "the permit names another turn"),
-    ],
+    ({"workflow_type": "Foreign"}, "this tool runs only inside a turn"),
+    ({"workflow_type": None}, "this tool runs only inside a turn"),
+    ({"workflow_id": None}, "the permit names another turn"),
+    ({"workflow_id": "turn/main/s/other"}, "the permit names another turn"),
 )
 async def test_nobody_else_may_give_a_ticket_up(store: Store, info: Any, why: str) -> None:
     """A foreign caller could otherwise void the approved call of another turn."""
@@ -184,17 +182,15 @@ async def test_a_stored_word_is_written_and_the_turns_own_copy_of_a_signed_one_i
 
 @table(
     "word",
-    [
-        {"verdict": "approved"},
-        {"verdict": "denied"},
-        {"subject": "guest"},
-        {"subject": "stranger"},
-        {"subject": ""},
-        {"approval_id": "main.s.t.c1.2"},
-        {"question_hash": "0" * 64},
-        {"question_hash": ""},
-        {"signature": "c2lnbmVk", "key_id": "k"},
-    ],
+    {"verdict": "approved"},
+    {"verdict": "denied"},
+    {"subject": "guest"},
+    {"subject": "stranger"},
+    {"subject": ""},
+    {"approval_id": "main.s.t.c1.2"},
+    {"question_hash": "0" * 64},
+    {"question_hash": ""},
+    {"signature": "c2lnbmVk", "key_id": "k"},
 )
 async def test_a_word_that_nobody_gave_is_not_written(store: Store, word: Any) -> None:
     decision = replace(await begun(store), **word)
@@ -210,7 +206,7 @@ async def test_a_word_about_another_try_is_not_written(store: Store) -> None:
     assert (await store.read_ticket(PERMIT.digest)).state == "claimed"
 
 
-@table("fields", [{"tool": free(LEDGER, name="other")}, {"args": None}, {"profile": "production"}])
+@table("fields", {"tool": free(LEDGER, name="other")}, {"args": None}, {"profile": "production"})
 async def test_a_word_that_cannot_be_checked_is_not_written(store: Store, fields: Any) -> None:
     word = await begun(store)
     assert await asked(store, people=[APPROVER], **HELD | {"happened": word} | fields) == ToolReply()
@@ -239,15 +235,13 @@ LATER = ApprovalPolicy(approvers=("role:approvers",), escalate_to=("user:ana",),
 
 @table(
     ("policy", "subject", "written"),
-    [
-        (ROUTED, "ana", True),
-        (ROUTED, "bo", False),
-        (ADMIN, "boss", True),
-        (ADMIN, "bo", False),
-        (LATER, "bo", True),
-        (LATER, "ana", False),
-        (LATER, "boss", False),
-    ],
+    (ROUTED, "ana", True),
+    (ROUTED, "bo", False),
+    (ADMIN, "boss", True),
+    (ADMIN, "bo", False),
+    (LATER, "bo", True),
+    (LATER, "ana", False),
+    (LATER, "boss", False),
 )
 async def test_the_word_is_of_those_whom_this_very_call_asks(
     store: Store, policy: ApprovalPolicy, subject: str, written: bool
@@ -273,14 +267,12 @@ async def forbids(args: Any, context: HookContext) -> Permission:
 
 @table(
     "fields",
-    [
-        {"hours": ("Mo 12:00-12:01 UTC",)},
-        {"available": never},
-        {"check_permissions": forbids},
-        {"capabilities": Capabilities(secrets=("KEY",))},
-    ],
+    {"hours": ("Mo 12:00-12:01 UTC",)},
+    {"available": never},
+    {"check_permissions": forbids},
+    {"capabilities": Capabilities(secrets=("KEY",))},
 )
-@table("subject", ["bo", "ana"])
+@table("subject", "bo", "ana")
 async def test_whom_a_call_asked_does_not_hang_on_whether_it_could_be_made_now(
     store: Store, fields: Any, subject: str
 ) -> None:
@@ -352,17 +344,15 @@ async def test_what_an_agent_reported_is_the_outcome_of_its_call(store: Store) -
     assert await endings(store) == []
 
 
-@table("report", ["look", "give_up"])
+@table("report", "look", "give_up")
 @table(
     ("whose", "fields"),
-    [
-        ({"workflow": "turn/main/s/other"}, {}),
-        ({"call": "c1.2"}, {}),
-        ({"tool": "other"}, {}),
-        ({}, {"tool": TOOL, "actors": [Actor(name="desk", model="scripted")]}),
-        ({}, {"tool": dataclasses.replace(OUTSIDE, name="other"), "permit": permit_for(OUTSIDE)}),
-        ({}, {"profile": "production"}),
-    ],
+    ({"workflow": "turn/main/s/other"}, {}),
+    ({"call": "c1.2"}, {}),
+    ({"tool": "other"}, {}),
+    ({}, {"tool": TOOL, "actors": [Actor(name="desk", model="scripted")]}),
+    ({}, {"tool": dataclasses.replace(OUTSIDE, name="other"), "permit": permit_for(OUTSIDE)}),
+    ({}, {"profile": "production"}),
 )
 async def test_no_report_of_another_call_is_told(
     store: Store, report: str, whose: dict[str, str], fields: dict[str, Any]
@@ -410,7 +400,7 @@ async def test_a_ticket_that_cannot_be_given_up_is_told_to_who_runs_the_worker(
     assert await endings(store) == []
 
 
-@table("own", [True, False])
+@table("own", True, False)
 async def test_the_outcome_is_the_turns_word_where_the_store_knows_of_no_call(store: Store, own: bool) -> None:
     reads = free(LEDGER, read_only=True)
     permit = permit_for(reads)
@@ -441,7 +431,7 @@ async def test_a_ticket_that_is_given_up_names_the_request_of_its_turn(store: St
     assert (await store.read_ticket(permit.digest)).nonce == "n1"
 
 
-@table(("kind", "approver"), [("approved", "approver"), ("auto", "")])
+@table(("kind", "approver"), ("approved", "approver"), ("auto", ""))
 async def test_a_probe_is_told_of_the_settings_and_of_no_approval_that_the_call_did_not_need(
     store: Store, kind: Any, approver: str
 ) -> None:
@@ -470,7 +460,7 @@ ANA_NOW = "ctx.now.at < SOON ? ['user:ana'] : ['role:approvers']"
 DENIED_NOW = {"deny_if": "ctx.now.at < SOON", "route_to": "ctx.now.at < SOON ? ['user:bo'] : ['user:al']"}
 
 
-@table(("subject", "written"), [("ana", True), ("bo", False)])
+@table(("subject", "written"), ("ana", True), ("bo", False))
 async def test_the_word_is_of_those_who_could_give_it_when_people_were_asked(
     store: Store, subject: str, written: bool
 ) -> None:
@@ -481,7 +471,7 @@ async def test_the_word_is_of_those_who_could_give_it_when_people_were_asked(
     assert (reply.outcome is not None) == written
 
 
-@table(("subject", "written"), [("al", True), ("bo", False)])
+@table(("subject", "written"), ("al", True), ("bo", False))
 async def test_where_the_call_was_denied_when_people_were_asked_the_word_is_of_those_asked_by_now(
     store: Store, subject: str, written: bool
 ) -> None:
@@ -495,7 +485,7 @@ async def test_where_the_call_was_denied_when_people_were_asked_the_word_is_of_t
     assert (reply.outcome is not None) == written
 
 
-@table(("subject", "written"), [("ana", True), ("bo", False)])
+@table(("subject", "written"), ("ana", True), ("bo", False))
 async def test_the_word_is_of_nobody_whom_the_question_did_not_ask(store: Store, subject: str, written: bool) -> None:
     asks_ana = ApprovalPolicy(approvers=("user:ana",))
     tool = pay_tool(LEDGER, ApprovalPolicy(approvers=("user:ana", "role:approvers")))

@@ -111,16 +111,14 @@ async def put(store: Store, tool: Tool) -> ApprovalRequest:
 
 @table(
     ("caller", "problem"),
-    [
-        (CALLER, ""),
-        (ActivityCaller("", "", "pay", "c1.1"), "this tool runs only inside a turn"),
-        (ActivityCaller("actorturn", TURN.workflow_id, "pay", "c1.1"), "this tool runs only inside a turn"),
-        (ActivityCaller("ActorTurn", "turn/main/s/other", "pay", "c1.1"), "the permit names another turn"),
-        (ActivityCaller("ActorTurn", "turn/other/s/t", "pay", "c1.1"), "the permit names another turn"),
-        (ActivityCaller("ActorTurn", "turn/main/other/t", "pay", "c1.1"), "the permit names another turn"),
-        (ActivityCaller("ActorTurn", TURN.workflow_id, "refund", "c1.1"), "the permit names another call"),
-        (ActivityCaller("ActorTurn", TURN.workflow_id, "pay", "c1.2"), "the permit names another call"),
-    ],
+    (CALLER, ""),
+    (ActivityCaller("", "", "pay", "c1.1"), "this tool runs only inside a turn"),
+    (ActivityCaller("actorturn", TURN.workflow_id, "pay", "c1.1"), "this tool runs only inside a turn"),
+    (ActivityCaller("ActorTurn", "turn/main/s/other", "pay", "c1.1"), "the permit names another turn"),
+    (ActivityCaller("ActorTurn", "turn/other/s/t", "pay", "c1.1"), "the permit names another turn"),
+    (ActivityCaller("ActorTurn", "turn/main/other/t", "pay", "c1.1"), "the permit names another turn"),
+    (ActivityCaller("ActorTurn", TURN.workflow_id, "refund", "c1.1"), "the permit names another call"),
+    (ActivityCaller("ActorTurn", TURN.workflow_id, "pay", "c1.2"), "the permit names another call"),
 )
 def test_only_the_turn_and_call_of_the_permit_may_use_it(caller: ActivityCaller, problem: str) -> None:
     assert caller_problem(caller, permit_for(GATED), "pay") == problem
@@ -133,7 +131,7 @@ async def test_an_automatic_permit_runs_what_the_policy_still_lets_run(store: St
     assert await weighed(store, GATED, permit_for(GATED)) == gated
 
 
-@table("kind", ["auto", "approved"])
+@table("kind", "auto", "approved")
 async def test_another_digest_is_stale(store: Store, kind: Any) -> None:
     tool = pay_tool(LEDGER, kind == "approved")
     stale = PermitCheck("again", "the tool changed while you were asked", "stale")
@@ -141,7 +139,7 @@ async def test_another_digest_is_stale(store: Store, kind: Any) -> None:
     assert await weighed(store, tool, permit_for(tool, {"amount": 2}, kind=kind)) == stale
 
 
-@table("leaves_out", [("question_hash",), ("question_hash", "revision"), ()])
+@table("leaves_out", ("question_hash",), ("question_hash", "revision"), ())
 async def test_one_decision_about_this_call_is_enough(store: Store, leaves_out: tuple[str, ...]) -> None:
     request = await put(store, GATED)
     decision = replace(about(request), **{"question_hash": "", "revision": None} if len(leaves_out) == 2 else {})
@@ -158,7 +156,7 @@ async def test_nobody_was_asked(store: Store) -> None:
     assert await weighed(store, GATED, permit_for(GATED, kind="approved")) == nobody
 
 
-@table("is_signed", [True, False])
+@table("is_signed", True, False)
 async def test_decision_in_a_permit_alone_runs_nothing(store: Store, *, is_signed: bool) -> None:
     now = datetime.now(UTC)
     signer = Signer(PrivateKeys(keys=(new_key(now),)))
@@ -174,7 +172,7 @@ async def test_decision_in_a_permit_alone_runs_nothing(store: Store, *, is_signe
     assert await weighed_by_store(store, tool, replace(permit, decisions=()), policy) == RUN
 
 
-@table(("verdict", "why"), [("denied", "somebody denied this"), ("withdrawn", "this was withdrawn")])
+@table(("verdict", "why"), ("denied", "somebody denied this"), ("withdrawn", "this was withdrawn"))
 async def test_no_yes_counts_beside_a_no_in_the_store(store: Store, verdict: Any, why: str) -> None:
     request = await put(store, GATED)
     await answer(store, about(request, verdict=verdict, subject="ana"))
@@ -217,14 +215,12 @@ PAIR = (decision(), decision(subject="ana"))
 
 @table(
     ("tool", "before", "decisions", "runs"),
-    [
-        (GATED, GATED, (), False),
-        (GATED, TWO, (decision(),), False),
-        (GATED, TWO, PAIR, True),
-        (GATED, TWO, (decision(), decision(delivery_id="again")), False),
-        (TWO, TWO, (decision(),), False),
-        (TWO, TWO, PAIR, True),
-    ],
+    (GATED, GATED, (), False),
+    (GATED, TWO, (decision(),), False),
+    (GATED, TWO, PAIR, True),
+    (GATED, TWO, (decision(), decision(delivery_id="again")), False),
+    (TWO, TWO, (decision(),), False),
+    (TWO, TWO, PAIR, True),
 )
 async def test_a_quorum_is_of_distinct_people(
     store: Store, tool: Tool, before: Tool, decisions: tuple[Decision, ...], runs: bool
@@ -264,24 +260,22 @@ async def test_an_approval_is_used_in_time(store: Store) -> None:
 ANA = Person(id="ana", tier="trusted", roles=("a", "b"))
 
 
-@table("development", [True, False])
+@table("development", True, False)
 @table(
     ("person", "sure"),
-    [
-        (ANA, True),
-        (replace(ANA, roles=("b", "a")), True),
-        (replace(ANA, active=False), False),
-        (replace(ANA, tier="standard"), False),
-        (replace(ANA, roles=("a",)), False),
-        (replace(ANA, roles=("a", "b", "c")), False),
-    ],
+    (ANA, True),
+    (replace(ANA, roles=("b", "a")), True),
+    (replace(ANA, active=False), False),
+    (replace(ANA, tier="standard"), False),
+    (replace(ANA, roles=("a",)), False),
+    (replace(ANA, roles=("a", "b", "c")), False),
 )
 def test_the_directory_bears_a_requester_out(person: Person, sure: bool, development: bool) -> None:
     user = replace(GUEST, user="ana", tier="trusted", roles=("a", "b"))
     assert is_believed(pinned(user=user), person, development=development) is sure
 
 
-@table("development", [True, False])
+@table("development", True, False)
 def test_only_development_believes_a_stranger(development: bool) -> None:
     assert is_believed(pinned(), None, development=development) is development
 
@@ -351,17 +345,15 @@ def test_who_answers_is_named_by_the_policy_of_now_and_by_each_question() -> Non
 
 @table(
     ("asked_by", "terms", "after"),
-    [
-        ({}, {}, 60),
-        ({"escalate_after": 90.0}, {}, 90),
-        ({}, {"escalate_after": 90.0}, 90),
-        ({"escalate_after": None, "on_timeout": "escalate", "timeout": 70.0}, {}, 70),
-        ({"escalate_after": 80.0, "on_timeout": "escalate", "timeout": 70.0}, {}, 70),
-        ({"timeout": 30.0}, {}, 60),
-        ({}, {"escalate_after": None, "on_timeout": "escalate", "timeout": 75.0}, 75),
-        ({"kind": "in_doubt"}, {"escalate_after": None}, 60),
-        ({"kind": "in_doubt"}, {"escalate_after": 90.0}, 60),
-    ],
+    ({}, {}, 60),
+    ({"escalate_after": 90.0}, {}, 90),
+    ({}, {"escalate_after": 90.0}, 90),
+    ({"escalate_after": None, "on_timeout": "escalate", "timeout": 70.0}, {}, 70),
+    ({"escalate_after": 80.0, "on_timeout": "escalate", "timeout": 70.0}, {}, 70),
+    ({"timeout": 30.0}, {}, 60),
+    ({}, {"escalate_after": None, "on_timeout": "escalate", "timeout": 75.0}, 75),
+    ({"kind": "in_doubt"}, {"escalate_after": None}, 60),
+    ({"kind": "in_doubt"}, {"escalate_after": 90.0}, 60),
 )
 def test_an_escalation_counts_from_the_later_of_row_and_terms(
     asked_by: dict[str, Any], terms: dict[str, Any], after: int
@@ -372,16 +364,14 @@ def test_an_escalation_counts_from_the_later_of_row_and_terms(
 
 @table(
     ("asked_by", "terms"),
-    [
-        ({"escalate_to": ()}, {}),
-        ({}, {"escalate_to": ()}),
-        ({}, {"escalate_to": ("role:board",)}),
-        ({"escalate_after": None}, {}),
-        ({"escalate_after": None, "kind": "in_doubt"}, {}),
-        ({}, {"escalate_after": None}),
-        ({"opened_at": None}, {}),
-        ({"opened_at": None, "edit_of": 1}, {}),
-    ],
+    ({"escalate_to": ()}, {}),
+    ({}, {"escalate_to": ()}),
+    ({}, {"escalate_to": ("role:board",)}),
+    ({"escalate_after": None}, {}),
+    ({"escalate_after": None, "kind": "in_doubt"}, {}),
+    ({}, {"escalate_after": None}),
+    ({"opened_at": None}, {}),
+    ({"opened_at": None, "edit_of": 1}, {}),
 )
 def test_what_never_escalates_adds_nobody(asked_by: dict[str, Any], terms: dict[str, Any]) -> None:
     assert voters(dataclasses.replace(ESCALATES, **terms), question(**asked_by)).escalations == ()
@@ -409,16 +399,14 @@ def test_a_change_by_somebody_it_was_escalated_to_keeps_them() -> None:
 
 @table(
     ("user", "expired"),
-    [
-        ({"issued_at": OPENED - ASKED + timedelta(seconds=1)}, False),
-        ({"issued_at": OPENED - ASKED}, True),
-        ({"issued_at": OPENED - ASKED - timedelta(seconds=1)}, True),
-        ({"issued_at": datetime(2027, 1, 1)}, True),
-        ({}, False),
-        ({"signature": "s", "key_id": "k"}, True),
-        ({"signature": "s"}, True),
-        ({"key_id": "k"}, True),
-    ],
+    ({"issued_at": OPENED - ASKED + timedelta(seconds=1)}, False),
+    ({"issued_at": OPENED - ASKED}, True),
+    ({"issued_at": OPENED - ASKED - timedelta(seconds=1)}, True),
+    ({"issued_at": datetime(2027, 1, 1)}, True),
+    ({}, False),
+    ({"signature": "s", "key_id": "k"}, True),
+    ({"signature": "s"}, True),
+    ({"key_id": "k"}, True),
 )
 def test_a_turn_is_asked_for_until_a_moment(user: dict[str, Any], expired: bool) -> None:
     assert is_expired(replace(GUEST, **user), OPENED) is expired
@@ -501,14 +489,12 @@ def test_what_is_asked_again_says_why() -> None:
 
 @table(
     ("mode", "proposers", "runs"),
-    [
-        ("off", (), False),
-        ("off", ("ana",), False),
-        ("propose", (), False),
-        ("propose", ("ana",), True),
-        ("approve", (), True),
-        ("approve", ("ana",), True),
-    ],
+    ("off", (), False),
+    ("off", ("ana",), False),
+    ("propose", (), False),
+    ("propose", ("ana",), True),
+    ("approve", (), True),
+    ("approve", ("ana",), True),
 )
 def test_changed_arguments_need_a_policy_that_lets_them_be_changed(
     mode: Any, proposers: tuple[str, ...], runs: bool
@@ -550,7 +536,7 @@ def test_arguments_that_were_changed_in_another_question_are_none_of_this() -> N
     assert worth(other, "of the first") == PermitCheck("refuse", OTHER)
 
 
-@table("count", [1, 2])
+@table("count", 1, 2)
 def test_terms_that_people_did_not_meet_are_asked_anew_where_they_changed(count: int) -> None:
     two = Terms(approvers=("role:approvers",), quorum=2)
     mine = catalog_of([pay_tool(LEDGER, ApprovalPolicy())]).policy("pay").hash
@@ -565,8 +551,8 @@ def test_terms_that_people_did_not_meet_are_asked_anew_where_they_changed(count:
     assert checked(asked, yes(asked), yes(asked, "ana"), terms=two) == RUN
 
 
-@table("allowed_now", [True, False])
-@table("allowed_then", [True, False])
+@table("allowed_now", True, False)
+@table("allowed_then", True, False)
 def test_nobody_approves_their_own_call_unless_it_was_so_and_is(*, allowed_now: bool, allowed_then: bool) -> None:
     rules = ApprovalPolicy(allow_self_approval=allowed_now)
     asked = bound(approvers=("user:guest",), allow_self=allowed_then)
@@ -603,17 +589,15 @@ def test_an_answer_of_somebody_who_may_not_answer_now_is_asked_of_others() -> No
 
 @table(
     ("terms", "asked", "answered", "runs"),
-    [
-        ({"timeout": 59.0}, {}, {}, False),
-        ({"timeout": 60.0}, {}, {}, True),
-        ({"timeout": 59.0}, {"timeout": 60.0}, {}, False),
-        ({"timeout": 59.0}, {"timeout": 59.0}, {}, True),
-        ({"timeout": 59.0}, {"timeout": 58.0}, {}, True),
-        ({"timeout": 59.0}, {"opened_at": None}, {}, True),
-        ({"timeout": 59.0}, {}, {"unsigned": True}, True),
-        ({"timeout": 30.0, "on_timeout": "escalate"}, {}, {}, True),
-        ({"timeout": 29.5, "on_timeout": "escalate"}, {}, {}, False),
-    ],
+    ({"timeout": 59.0}, {}, {}, False),
+    ({"timeout": 60.0}, {}, {}, True),
+    ({"timeout": 59.0}, {"timeout": 60.0}, {}, False),
+    ({"timeout": 59.0}, {"timeout": 59.0}, {}, True),
+    ({"timeout": 59.0}, {"timeout": 58.0}, {}, True),
+    ({"timeout": 59.0}, {"opened_at": None}, {}, True),
+    ({"timeout": 59.0}, {}, {"unsigned": True}, True),
+    ({"timeout": 30.0, "on_timeout": "escalate"}, {}, {}, True),
+    ({"timeout": 29.5, "on_timeout": "escalate"}, {}, {}, False),
 )
 def test_a_signed_answer_came_while_the_terms_of_now_leave_time(
     terms: dict[str, Any], asked: dict[str, Any], answered: dict[str, Any], runs: bool
@@ -628,7 +612,9 @@ def test_a_signed_answer_came_while_the_terms_of_now_leave_time(
 
 @table(
     ("span", "after", "runs"),
-    [(30.0, 90.0, True), (30.0, 90.001, False), (29.5, 90.0, False)],
+    (30.0, 90.0, True),
+    (30.0, 90.001, False),
+    (29.5, 90.0, False),
 )
 def test_an_approval_is_good_for_its_span_from_the_answer_that_completed_it(
     span: float, after: float, runs: bool
@@ -687,19 +673,17 @@ def test_the_answer_that_completed_it_is_the_last_yes() -> None:
 
 @table(
     ("fields", "revision", "stale"),
-    [
-        ({}, 1, ""),
-        ({}, 2, "this was asked again"),
-        ({"revision": 2}, 1, "this was asked again"),
-        ({"ended_at": OPENED + MINUTE * 2, "ended_as": "lapsed"}, 1, "this is not asked any more"),
-        ({"judged_at": OPENED - MINUTE}, 1, ""),
-        ({"judged_at": OPENED + MINUTE}, 1, ""),
-        (
-            {"judged_at": OPENED - MINUTE - timedelta(microseconds=1)},
-            1,
-            "this was judged at another moment than it was asked",
-        ),
-    ],
+    ({}, 1, ""),
+    ({}, 2, "this was asked again"),
+    ({"revision": 2}, 1, "this was asked again"),
+    ({"ended_at": OPENED + MINUTE * 2, "ended_as": "lapsed"}, 1, "this is not asked any more"),
+    ({"judged_at": OPENED - MINUTE}, 1, ""),
+    ({"judged_at": OPENED + MINUTE}, 1, ""),
+    (
+        {"judged_at": OPENED - MINUTE - timedelta(microseconds=1)},
+        1,
+        "this was judged at another moment than it was asked",
+    ),
 )
 def test_a_question_that_is_not_the_one_asked_now_is_stale(fields: dict[str, Any], revision: int, stale: str) -> None:
     asked = bound(**fields)
@@ -724,12 +708,10 @@ def test_a_no_to_this_very_action_holds_for_each_question_about_it() -> None:
 
 @table(
     ("answered", "after", "problem"),
-    [
-        ("denied", 120.0, "somebody denied this"),
-        ("withdrawn", 120.0, "this was withdrawn"),
-        ("", 86_401.0, "nobody approved this in time"),
-        ("", 86_399.0, ""),
-    ],
+    ("denied", 120.0, "somebody denied this"),
+    ("withdrawn", 120.0, "this was withdrawn"),
+    ("", 86_401.0, "nobody approved this in time"),
+    ("", 86_399.0, ""),
 )
 def test_no_yes_counts_for_a_question_that_ended_without_one(answered: str, after: float, problem: str) -> None:
     asked = bound()

@@ -123,14 +123,12 @@ async def test_what_is_found_of_a_specialists_call_is_recorded_as_if_it_had_answ
 
 @table(
     ("claim", "reply"),
-    [
-        (Claim(kind="open"), None),
-        (Claim(kind="other", outcome=RAN), None),
-        (Claim(kind="done"), None),
-        (Claim(kind="done", outcome=RAN), ToolReply(outcome=RAN)),
-        (Claim(kind="undone"), ToolReply(again="undone", note=UNDONE)),
-        (Claim(kind="void"), ToolReply(again="lapsed", note="the approval was not used in time")),
-    ],
+    (Claim(kind="open"), None),
+    (Claim(kind="other", outcome=RAN), None),
+    (Claim(kind="done"), None),
+    (Claim(kind="done", outcome=RAN), ToolReply(outcome=RAN)),
+    (Claim(kind="undone"), ToolReply(again="undone", note=UNDONE)),
+    (Claim(kind="void"), ToolReply(again="lapsed", note="the approval was not used in time")),
 )
 def test_a_ticket_says_of_its_own_call_what_became_of_it(claim: Claim, reply: ToolReply | None) -> None:
     assert recorded_reply(claim) == reply
@@ -159,7 +157,14 @@ async def test_what_did_not_happen_runs_under_the_next_ticket(store: Store) -> N
 
 @table(
     "answer",
-    [CannotTell(), None, True, "happened", Happened, ValueError("x"), SystemExit(2), asyncio.CancelledError()],
+    CannotTell(),
+    None,
+    True,
+    "happened",
+    Happened,
+    ValueError("x"),
+    SystemExit(2),
+    asyncio.CancelledError(),
 )
 async def test_whatever_is_no_answer_leaves_it_to_people(store: Store, answer: Any) -> None:
     tool, finder = probed(answer)
@@ -172,11 +177,9 @@ async def test_whatever_is_no_answer_leaves_it_to_people(store: Store, answer: A
 
 @table(
     ("answer", "line"),
-    [
-        (ValueError("Ana owes 20"), "the probe of pay failed (ValueError)"),
-        ("booking 7", "the probe of pay returned a str that is no answer"),
-        (CannotTell(), ""),
-    ],
+    (ValueError("Ana owes 20"), "the probe of pay failed (ValueError)"),
+    ("booking 7", "the probe of pay returned a str that is no answer"),
+    (CannotTell(), ""),
 )
 async def test_the_log_says_which_probe_gave_no_answer(
     store: Store, caplog: pytest.LogCaptureFixture, answer: Any, line: str
@@ -205,7 +208,7 @@ async def test_a_probe_that_hangs_is_not_waited_for(store: Store, caplog: pytest
     assert "the probe of pay gave no answer within 0.05 s" in lines
 
 
-@table("answer", [DidNotHappen(), Happened("booking 7")])
+@table("answer", DidNotHappen(), Happened("booking 7"))
 async def test_a_worker_that_was_only_slow_is_believed(store: Store, answer: Any) -> None:
     late = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid late"))
 
@@ -229,7 +232,7 @@ async def test_another_attempt_that_finds_the_ticket_claimed_looks_first(store: 
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "booking 7")
 
 
-@table(("answer", "expected"), [(Happened("late"), "ok"), (DidNotHappen(), "undone"), (CannotTell(), "in_doubt")])
+@table(("answer", "expected"), (Happened("late"), "ok"), (DidNotHappen(), "undone"), (CannotTell(), "in_doubt"))
 async def test_a_handler_out_of_time_is_looked_up_at_once(store: Store, answer: Any, expected: str) -> None:
     async def slow(args: dict[str, Any], context: ToolContext) -> None:
         await asyncio.Event().wait()
@@ -251,12 +254,10 @@ async def test_a_probe_is_asked_of_the_arguments_that_were_approved(store: Store
 
 @table(
     "changed",
-    [
-        {"args": None},
-        {"args": Content(inline={"amount": 21})},
-        {"args": Content(inline={"amount": float(2**60)})},
-        {"permit": "forged"},
-    ],
+    {"args": None},
+    {"args": Content(inline={"amount": 21})},
+    {"args": Content(inline={"amount": float(2**60)})},
+    {"permit": "forged"},
 )
 async def test_only_the_very_call_is_looked_up(store: Store, changed: dict[str, Any]) -> None:
     tool, finder = probed(DidNotHappen())
@@ -292,7 +293,7 @@ def _context(key: str) -> ToolContext:
     return a_tool_context(idempotency_key=key)
 
 
-@table(("stored", "approver"), [(True, "approver"), (False, "")])
+@table(("stored", "approver"), (True, "approver"), (False, ""))
 async def test_a_probe_is_told_who_approved_by_the_store(store: Store, stored: bool, approver: str) -> None:
     finder = Finder(CannotTell())
     tool = pay_tool(Ledger(), probe=finder)

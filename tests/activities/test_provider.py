@@ -179,12 +179,10 @@ async def test_no_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None
 
 @table(
     ("model", "part"),
-    [
-        ("openai-chat:gpt-5", "OPENAI_API_KEY"),
-        ("nonsense", "nonsense"),
-        ("scripted", "the model `scripted` cannot be imported"),
-        ("anthropic:claude", "signoff[anthropic]"),
-    ],
+    ("openai-chat:gpt-5", "OPENAI_API_KEY"),
+    ("nonsense", "nonsense"),
+    ("scripted", "the model `scripted` cannot be imported"),
+    ("anthropic:claude", "signoff[anthropic]"),
 )
 async def test_a_model_that_cannot_be_had_is_found_at_start(
     monkeypatch: pytest.MonkeyPatch, model: str, part: str
@@ -352,15 +350,13 @@ async def test_a_turn_whose_model_repeats_an_id_completes(
 
 @table(
     ("model", "expected"),
-    [
-        (
-            "openai-chat:gpt-5",
-            "the model `openai-chat:gpt-5` needs a key: set `OPENAI_API_KEY`, or name another model in the manifest or "
-            "SIGNOFF_MODEL",
-        ),
-        ("opnai:gpt-5", "there is no model `opnai:gpt-5`; did you mean `openai`?"),
-        ("nonsense", "there is no model `nonsense`: write `provider:name`"),
-    ],
+    (
+        "openai-chat:gpt-5",
+        "the model `openai-chat:gpt-5` needs a key: set `OPENAI_API_KEY`, or name another model in the manifest or "
+        "SIGNOFF_MODEL",
+    ),
+    ("opnai:gpt-5", "there is no model `opnai:gpt-5`; did you mean `openai`?"),
+    ("nonsense", "there is no model `nonsense`: write `provider:name`"),
 )
 def test_a_model_that_cannot_be_had_is_told_in_our_words(
     monkeypatch: pytest.MonkeyPatch, model: str, expected: str

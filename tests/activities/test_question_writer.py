@@ -107,7 +107,7 @@ async def test_the_declaration_lies_in_the_store_under_its_hash(store: Store) ->
     assert await store.get_blob(request.definition) == canonical_json(about.tool.declaration)
 
 
-@table(("wanted", "told"), [(("ops",), ("ops",)), (None, ("mail",))])
+@table(("wanted", "told"), (("ops",), ("ops",)), (None, ("mail",)))
 async def test_a_question_says_where_it_comes_from_and_goes_to(
     store: Store, wanted: tuple[str, ...] | None, told: tuple[str, ...]
 ) -> None:
@@ -119,13 +119,11 @@ async def test_a_question_says_where_it_comes_from_and_goes_to(
 
 @table(
     ("verdict", "level", "remembered", "policy_hash"),
-    [
-        (None, "user", True, ""),
-        (verdict_of(RuleReference(name="ask_if")), "user", True, "p" * 64),
-        (verdict_of(RuleReference(name="ask_if"), level="admin"), "admin", True, "p" * 64),
-        (verdict_of(REQUESTER_RULE), "user", False, "p" * 64),
-        (verdict_of(PERMISSION_RULE), "user", False, "p" * 64),
-    ],
+    (None, "user", True, ""),
+    (verdict_of(RuleReference(name="ask_if")), "user", True, "p" * 64),
+    (verdict_of(RuleReference(name="ask_if"), level="admin"), "admin", True, "p" * 64),
+    (verdict_of(REQUESTER_RULE), "user", False, "p" * 64),
+    (verdict_of(PERMISSION_RULE), "user", False, "p" * 64),
 )
 async def test_what_a_verdict_makes_of_a_question(
     store: Store, verdict: PolicyVerdict | None, level: str, remembered: bool, policy_hash: str
@@ -136,14 +134,14 @@ async def test_what_a_verdict_makes_of_a_question(
     assert (request.level, request.allow_remember, request.policy_hash) == (level, remembered, policy_hash)
 
 
-@table(("doubt", "seconds"), [(0, 60.0), (1, 86_400.0)])
+@table(("doubt", "seconds"), (0, 60.0), (1, 86_400.0))
 async def test_a_doubt_waits_as_long_as_the_policy_has_it(store: Store, doubt: int, seconds: float) -> None:
     deps = deps_of(store, clock=lambda: NOW)
     request = await QuestionWriter(deps).ask(task_of(doubt=doubt, ask_within=60.0), subject_of(deps))
     assert request.timeout == seconds
 
 
-@table(("told", "revision"), [(True, 1), (False, 2)])
+@table(("told", "revision"), (True, 1), (False, 2))
 async def test_an_answer_that_its_turn_has_yet_to_hear_of_is_not_asked_over(
     store: Store, told: bool, revision: int
 ) -> None:
@@ -158,14 +156,12 @@ async def test_an_answer_that_its_turn_has_yet_to_hear_of_is_not_asked_over(
 
 @table(
     ("change", "signed", "found"),
-    [
-        ({}, False, None),
-        ({"question_hash": ""}, False, AGAIN),
-        ({"revision": None}, False, None),
-        ({"question_hash": "0" * 64}, False, AGAIN),
-        ({}, True, None),
-        ({"question_hash": ""}, True, AGAIN),
-    ],
+    ({}, False, None),
+    ({"question_hash": ""}, False, AGAIN),
+    ({"revision": None}, False, None),
+    ({"question_hash": "0" * 64}, False, AGAIN),
+    ({}, True, None),
+    ({"question_hash": ""}, True, AGAIN),
 )
 async def test_which_question_a_change_has_to_name(
     store: Store, change: dict[str, Any], signed: bool, found: str | None
@@ -203,7 +199,7 @@ def of_acme(person: str, **fields: Any) -> Person:
     return a_person(person, tenant="acme", **fields)
 
 
-@table(("subject", "name", "human"), [("ana", "Ana", "ana"), ("ana2", "Ana B", "ana"), ("stranger", "", "stranger")])
+@table(("subject", "name", "human"), ("ana", "Ana", "ana"), ("ana2", "Ana B", "ana"), ("stranger", "", "stranger"))
 async def test_a_change_says_whose_it_is(store: Store, subject: str, name: str, human: str) -> None:
     people = [
         of_acme("ana", name="Ana"),
@@ -227,8 +223,8 @@ async def test_whom_a_login_vouched_for_is_named_as_the_author_of_a_change(store
     assert (edit.subject, edit.name) == (cy.id, "Cy")
 
 
-@table(("names", "who"), [({"ana": "Ana"}, "Ana"), ({}, "ana")])
-@table("note", ["", "the policy changed while you were asked"])
+@table(("names", "who"), ({"ana": "Ana"}, "Ana"), ({}, "ana"))
+@table("note", "", "the policy changed while you were asked")
 async def test_the_note_of_a_changed_question_names_its_author_first(
     store: Store, names: dict[str, str], who: str, note: str
 ) -> None:
@@ -241,7 +237,7 @@ async def test_the_note_of_a_changed_question_names_its_author_first(
     assert [(row.name, row.value) for row in found.before] == [("amount", "20"), ("to", "Ana")]
 
 
-@table(("edit", "proposers"), [("propose", ("ana2", "ana")), ("approve", ())])
+@table(("edit", "proposers"), ("propose", ("ana2", "ana")), ("approve", ()))
 async def test_who_proposes_other_arguments_is_one_who_asks(
     store: Store, edit: Any, proposers: tuple[str, ...]
 ) -> None:
@@ -252,7 +248,7 @@ async def test_who_proposes_other_arguments_is_one_who_asks(
     assert found.proposers == proposers
 
 
-@table(("late", "escalated"), [(False, False), (True, True)])
+@table(("late", "escalated"), (False, False), (True, True))
 async def test_a_change_goes_on_with_what_time_has_brought_to_its_question(
     store: Store, late: bool, escalated: bool
 ) -> None:

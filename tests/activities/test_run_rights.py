@@ -57,8 +57,8 @@ async def test_what_a_deployed_rule_would_have_denied_when_it_was_asked_is_judge
 OBJECTS = "no payments to this address at present"
 
 
-@table("objected", [True, False])
-@table("objects", [True, False])
+@table("objected", True, False)
+@table("objects", True, False)
 async def test_people_let_pass_what_they_were_shown_and_no_more(store: Store, *, objected: bool, objects: bool) -> None:
     ledger, now = Ledger(), {"objects": objected}
 
@@ -101,7 +101,7 @@ async def test_what_somebody_denied_runs_by_no_rule_in_the_same_turn(store: Stor
     assert ledger.rows == []
 
 
-@table("ticket", [2, 3])
+@table("ticket", 2, 3)
 async def test_every_earlier_ticket_counts(store: Store, ticket: int) -> None:
     ledger = Ledger()
     tool = pay_tool(ledger, False)
@@ -130,7 +130,7 @@ async def test_a_question_that_was_asked_anew_is_not_answered_by_what_was_read_b
     assert ledger.rows == []
 
 
-@table("gated", [True, False])
+@table("gated", True, False)
 async def test_a_call_about_which_people_are_asked_runs_by_no_rule(store: Store, *, gated: bool) -> None:
     ledger = Ledger()
     policy = ApprovalPolicy(auto_approve_if="true") if gated else False
@@ -162,7 +162,7 @@ def changed_once_derived(monkeypatch: pytest.MonkeyPatch, change: Callable[[], A
     monkeypatch.setattr(RunRights, "derive", derived)
 
 
-@table("change", ["ended", "voided", "asked anew"])
+@table("change", "ended", "voided", "asked anew")
 async def test_what_changes_once_the_right_was_derived_lets_nothing_run(
     store: Store, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
@@ -209,7 +209,7 @@ async def test_an_answer_to_an_earlier_question_takes_the_place_of_none_to_this(
     assert summary(await run(deps, tool, task_for(tool, permit)))[0] == "ok"
 
 
-@table("read_only", [True, False])
+@table("read_only", True, False)
 async def test_a_question_that_comes_once_a_rule_let_a_call_run_stops_it(
     store: Store, monkeypatch: pytest.MonkeyPatch, *, read_only: bool
 ) -> None:
@@ -240,7 +240,7 @@ async def test_a_name_that_means_another_tool_where_the_turn_stands_runs_nothing
     assert (reply.again, reply.note, ledger.rows) == ("stale", CHANGED, [])
 
 
-@table(("kind", "times"), [("auto", 1), ("approved", 2)])
+@table(("kind", "times"), ("auto", 1), ("approved", 2))
 async def test_what_people_agreed_to_is_asked_about_anew(store: Store, kind: Any, times: int) -> None:
     ledger, inputs = Ledger(), []
 

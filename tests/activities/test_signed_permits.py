@@ -123,19 +123,17 @@ async def test_a_signed_answer_runs_by_public_keys_alone(store: Store) -> None:
     assert len(kit.ledger.rows) == 1
 
 
-@table("profile", ["development", "production"])
+@table("profile", "development", "production")
 @table(
     "change",
-    [
-        {"reason": "altered"},
-        {"subject": "ana"},
-        {"assurance": "mfa"},
-        {"received_at": NOW - timedelta(days=1)},
-        {"channel": "slack"},
-        {"signature": ""},
-        {"key_id": ""},
-        {"key_id": OLD.id},
-    ],
+    {"reason": "altered"},
+    {"subject": "ana"},
+    {"assurance": "mfa"},
+    {"received_at": NOW - timedelta(days=1)},
+    {"channel": "slack"},
+    {"signature": ""},
+    {"key_id": ""},
+    {"key_id": OLD.id},
 )
 async def test_an_altered_reason_or_author_is_refused(store: Store, profile: Profile, change: Any) -> None:
     """Whatever was changed after the gateway signed, also in development, where unsigned ones are taken.
@@ -148,8 +146,8 @@ async def test_an_altered_reason_or_author_is_refused(store: Store, profile: Pro
     assert "not what the gateway signed" in await kit.refused_with(altered)
 
 
-@table("approval_id", ["main.s.t.c1.2", "main.s.other.c1.1", "other.s.t.c1.1"])
-@table(("hash_too", "why"), [(False, "about something else"), (True, "not what the gateway signed")])
+@table("approval_id", "main.s.t.c1.2", "main.s.other.c1.1", "other.s.t.c1.1")
+@table(("hash_too", "why"), (False, "about something else"), (True, "not what the gateway signed"))
 async def test_a_decision_copied_from_another_call_is_refused(
     store: Store, approval_id: str, hash_too: bool, why: str
 ) -> None:
@@ -181,7 +179,7 @@ async def test_terms_that_were_changed_in_the_row_are_signed_by_nobody(store: St
     assert "about something else" in await kit.refused()
 
 
-@table("development", [True, False])
+@table("development", True, False)
 def test_the_gateway_vouches_for_who_asks(development: bool) -> None:
     policy = SignaturePolicy(SIGNER.verifier(), development)
     user = asks()
@@ -198,8 +196,8 @@ def test_the_gateway_vouches_for_who_asks(development: bool) -> None:
         assert policy.requester_problem(pinned(user=given)) == problem
 
 
-@table("development", [True, False])
-@table("accept_unsigned", [True, False])
+@table("development", True, False)
+@table("accept_unsigned", True, False)
 def test_the_gateway_vouches_for_a_decision(development: bool, accept_unsigned: bool) -> None:
     policy = SignaturePolicy(SIGNER.verifier(), development)
     answer = SIGNER.sign_decision(decision(received_at=NOW, question_hash="0" * 64))
@@ -268,11 +266,9 @@ async def test_a_quorum_across_a_rotation(store: Store) -> None:
 
 @table(
     ("profile", "policy", "runs"),
-    [
-        ("development", ApprovalPolicy(), True),
-        ("production", ApprovalPolicy(), False),
-        ("production", ApprovalPolicy(accept_unsigned=True), True),
-    ],
+    ("development", ApprovalPolicy(), True),
+    ("production", ApprovalPolicy(), False),
+    ("production", ApprovalPolicy(accept_unsigned=True), True),
 )
 async def test_unsigned_decisions_need_the_profile_or_the_policy(
     store: Store, profile: Profile, policy: ApprovalPolicy, runs: bool
@@ -292,19 +288,17 @@ async def test_unsigned_decisions_need_the_profile_or_the_policy(
 FORGED = "who asked, or for what, is not what the gateway signed for"
 
 
-@table("profile", ["development", "production"])
+@table("profile", "development", "production")
 @table(
     "user",
-    [
-        replace(asks(), tier="trusted"),
-        replace(asks(), user="ana"),
-        replace(asks(), signature=""),
-        replace(asks(), key_id=""),
-        replace(asks(), issued_at=None),
-        asks(turn=TurnKey("main", "s", "other")),
-        asks(turn=TurnKey("other", "s", "t")),
-        asks(signer=STRANGER),
-    ],
+    replace(asks(), tier="trusted"),
+    replace(asks(), user="ana"),
+    replace(asks(), signature=""),
+    replace(asks(), key_id=""),
+    replace(asks(), issued_at=None),
+    asks(turn=TurnKey("main", "s", "other")),
+    asks(turn=TurnKey("other", "s", "t")),
+    asks(signer=STRANGER),
 )
 async def test_a_permit_with_an_edited_ctx_is_refused(store: Store, profile: Profile, user: Principal) -> None:
     kit = PermitKit(store, profile=profile)
@@ -353,15 +347,13 @@ async def test_the_question_carries_the_proof_of_who_asked(store: Store) -> None
 
 @table(
     ("policy", "fields", "refused", "again"),
-    [
-        (ApprovalPolicy(), {"subject": "guest"}, "who asked for this has approved it", "somebody else"),
-        (
-            ApprovalPolicy(min_assurance="mfa"),
-            {},
-            "who approved this was not identified strongly enough",
-            "a stronger sign-in",
-        ),
-    ],
+    (ApprovalPolicy(), {"subject": "guest"}, "who asked for this has approved it", "somebody else"),
+    (
+        ApprovalPolicy(min_assurance="mfa"),
+        {},
+        "who approved this was not identified strongly enough",
+        "a stronger sign-in",
+    ),
 )
 async def test_what_the_decisions_cannot_prove_is_refused_or_asked_again(
     store: Store, policy: ApprovalPolicy, fields: Any, refused: str, again: str
@@ -411,7 +403,7 @@ async def test_an_edit_approves_the_arguments_it_wrote(store: Store) -> None:
     assert [row[1] for row in kit.ledger.rows] == [EDITED]
 
 
-@table("mode", ["off", "propose"])
+@table("mode", "off", "propose")
 async def test_an_edit_counts_for_no_more_than_the_policy_allows_by_now(store: Store, mode: Any) -> None:
     """A deploy that takes `edit: approve` away takes the yes of whoever changed the arguments: people are asked again.
 
@@ -461,7 +453,7 @@ async def test_a_second_ticket_needs_a_signed_word_about_the_first(store: Store)
     assert reply.outcome.code == "ok"
 
 
-@table("wrong", ["the call", "another try", "unsigned", "a stranger", "denied"])
+@table("wrong", "the call", "another try", "unsigned", "a stranger", "denied")
 async def test_no_other_word_frees_the_second_ticket(store: Store, wrong: str) -> None:
     """Not what was signed about the call itself, about another try, or by another key, although it lies in the store.
 
@@ -508,15 +500,13 @@ async def test_an_unsigned_word_about_a_try_counts_where_unsigned_answers_do(sto
         assert is_given_up(words, 1, deps.catalog.policy("pay"), signature_policy, seats) is counts
 
 
-@table("development", [True, False])
+@table("development", True, False)
 @table(
     ("extra", "sure"),
-    [
-        ({"user.team": "red", "route": "x"}, True),
-        ({"user.team": "blue"}, False),
-        ({"user.team": "red", "user.rank": 9}, False),
-        ({}, False),
-    ],
+    ({"user.team": "red", "route": "x"}, True),
+    ({"user.team": "blue"}, False),
+    ({"user.team": "red", "user.rank": 9}, False),
+    ({}, False),
 )
 def test_what_a_turn_says_of_its_user_is_compared_with_the_directory(
     extra: dict[str, Any], sure: bool, development: bool

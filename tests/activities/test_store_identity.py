@@ -60,7 +60,7 @@ def task_of_tool(store_id: str) -> Any:
     return task_for(tool, permit_for(tool, ctx=pinned(user=begun_with(store_id))))
 
 
-@table("make", [task_of_gates, task_of_tool])
+@table("make", task_of_gates, task_of_tool)
 async def test_no_activity_runs_with_another_store(make: Any) -> None:
     behind, interceptor = _Next(), StoreInterceptor(OURS)
     with pytest.raises(ApplicationError, match=WHY) as refused:

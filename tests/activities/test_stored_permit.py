@@ -114,8 +114,8 @@ def test_a_try_is_undone_by_the_answers_to_the_last_question_about_it() -> None:
     assert doubts_of(None) == ()
 
 
-@table("verdict", ["happened", "denied"])
-@table("asked_again", [True, False])
+@table("verdict", "happened", "denied")
+@table("asked_again", True, False)
 def test_nothing_undoes_a_try_that_somebody_said_happened_or_gave_up(*, verdict: Verdict, asked_again: bool) -> None:
     """However many say otherwise when they are asked again."""
     first, second = doubt(1), doubt(2)

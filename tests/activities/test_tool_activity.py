@@ -76,14 +76,12 @@ async def test_an_allowed_call_runs_once_and_its_outcome_is_kept(store: Store) -
 
 @table(
     ("info", "why"),
-    [
-        ({"workflow_type": None}, "this tool runs only inside a turn"),
-        ({"workflow_type": "Foreign"}, "this tool runs only inside a turn"),
-        ({"workflow_id": None}, "the permit names another turn"),
-        ({"workflow_id": "turn/main/s/other"}, "the permit names another turn"),
-        ({"activity_id": "c1.2"}, "the permit names another call"),
-        ({"activity_type": "refund"}, "the permit names another call"),
-    ],
+    ({"workflow_type": None}, "this tool runs only inside a turn"),
+    ({"workflow_type": "Foreign"}, "this tool runs only inside a turn"),
+    ({"workflow_id": None}, "the permit names another turn"),
+    ({"workflow_id": "turn/main/s/other"}, "the permit names another turn"),
+    ({"activity_id": "c1.2"}, "the permit names another call"),
+    ({"activity_type": "refund"}, "the permit names another call"),
 )
 async def test_whoever_is_not_the_turn_of_the_permit_is_refused(
     store: Store, caplog: pytest.LogCaptureFixture, info: Any, why: str
@@ -183,11 +181,9 @@ async def test_other_arguments_than_the_digest_names_are_stale(store: Store) -> 
 
 @table(
     ("args", "code", "gate"),
-    [
-        ([], "input_invalid", "shape"),
-        ({"amount": 2**60}, "input_invalid", "shape"),
-        ({"amount": "much"}, "input_invalid", "schema"),
-    ],
+    ([], "input_invalid", "shape"),
+    ({"amount": 2**60}, "input_invalid", "shape"),
+    ({"amount": "much"}, "input_invalid", "schema"),
 )
 async def test_arguments_pass_the_gates_again(store: Store, args: Any, code: str, gate: str) -> None:
     ledger = Ledger()
@@ -199,17 +195,15 @@ async def test_arguments_pass_the_gates_again(store: Store, args: Any, code: str
 
 @table(
     ("change", "fields", "expected"),
-    [
-        ({"description": "Pay anybody"}, {}, ("ok", "")),
-        ({"requires_approval": ApprovalPolicy(auto_approve_if="true")}, {}, ("ok", "")),
-        ({"version": "2"}, {}, ("", "stale")),
-        ({"idempotent": True}, {}, ("", "stale")),
-        ({"requires_approval": ApprovalPolicy(deny_if="true")}, {}, ("denied", "")),
-        ({}, {"policies": [GlobalRule(name="r", rule="true", effect="deny", reason="frozen")]}, ("denied", "")),
-        ({}, {"policies": [GlobalRule(name="r", rule="true", effect="hide")]}, ("not_available", "")),
-        ({}, {"policies": [GlobalRule(name="r", rule="true", effect="require_approval")]}, ("ok", "")),
-        ({}, {"actors": []}, ("not_available", "")),
-    ],
+    ({"description": "Pay anybody"}, {}, ("ok", "")),
+    ({"requires_approval": ApprovalPolicy(auto_approve_if="true")}, {}, ("ok", "")),
+    ({"version": "2"}, {}, ("", "stale")),
+    ({"idempotent": True}, {}, ("", "stale")),
+    ({"requires_approval": ApprovalPolicy(deny_if="true")}, {}, ("denied", "")),
+    ({}, {"policies": [GlobalRule(name="r", rule="true", effect="deny", reason="frozen")]}, ("denied", "")),
+    ({}, {"policies": [GlobalRule(name="r", rule="true", effect="hide")]}, ("not_available", "")),
+    ({}, {"policies": [GlobalRule(name="r", rule="true", effect="require_approval")]}, ("ok", "")),
+    ({}, {"actors": []}, ("not_available", "")),
 )
 async def test_a_catalog_that_changed_while_people_were_asked(
     store: Store, change: Any, fields: Any, expected: tuple[str, str]
@@ -283,7 +277,7 @@ async def test_an_idempotent_tool_begins_again_with_the_same_key(store: Store) -
     assert (await store.read_ticket(task.permit.digest)).state == "done"
 
 
-@table("idempotent", [True, False])
+@table("idempotent", True, False)
 async def test_a_recorded_outcome_is_returned_and_nothing_runs(store: Store, idempotent: bool) -> None:
     ledger = Ledger()
     tool = free(ledger, idempotent=idempotent)
@@ -304,8 +298,8 @@ CLOSED: list[tuple[Any, Any]] = [
 """What may have come between two attempts: of the catalog, and of the tool."""
 
 
-@table("idempotent", [True, False])
-@table(("fields", "change"), CLOSED)
+@table("idempotent", True, False)
+@table(("fields", "change"), *CLOSED)
 async def test_what_comes_between_does_not_make_a_make_external_turn_one_that_did_not_run(
     store: Store, fields: Any, change: Any, idempotent: bool
 ) -> None:
@@ -372,7 +366,7 @@ async def test_what_another_call_has_begun_is_nothing_to_this_one(store: Store) 
     assert (await run(deps, tool, replace(task, ticket=0))).outcome.gate == "tag_policy"
 
 
-@table("idempotent", [True, False])
+@table("idempotent", True, False)
 async def test_a_void_ticket_never_runs(store: Store, idempotent: bool) -> None:
     ledger = Ledger()
     tool = free(ledger, idempotent=idempotent)
@@ -411,8 +405,8 @@ async def test_a_claimed_earlier_ticket_stops_the_next(store: Store) -> None:
     assert ledger.rows == []
 
 
-@table("read_only", [True, False], ids=["reads", "acts"])
-@table("recorded", [True, False], ids=["recorded", "claimed"])
+@table("read_only", True, False, ids=["reads", "acts"])
+@table("recorded", True, False, ids=["recorded", "claimed"])
 async def test_nothing_is_said_not_to_have_happened_while_an_earlier_ticket_is_in_doubt(
     store: Store, recorded: bool, read_only: bool
 ) -> None:
@@ -431,7 +425,7 @@ async def test_nothing_is_said_not_to_have_happened_while_an_earlier_ticket_is_i
     assert ledger.rows == []
 
 
-@table(("fields", "change"), CLOSED)
+@table(("fields", "change"), *CLOSED)
 async def test_an_earlier_ticket_that_was_used_after_all_is_told_in_place_of_a_refusal(
     store: Store, fields: Any, change: Any
 ) -> None:
@@ -448,7 +442,7 @@ async def test_an_earlier_ticket_that_was_used_after_all_is_told_in_place_of_a_r
     assert ledger.rows == []
 
 
-@table("recorded", [True, False], ids=["recorded", "claimed"])
+@table("recorded", True, False, ids=["recorded", "claimed"])
 async def test_what_was_begun_before_its_tool_only_reads_is_not_read_instead(store: Store, recorded: bool) -> None:
     ledger = Ledger()
     acts, reads = free(ledger), free(ledger, read_only=True)
@@ -500,18 +494,16 @@ def answering(answer: Any, **fields: Any) -> Any:
 
 @table(
     ("answer", "code", "text"),
-    [
-        ("words", "ok", "words"),
-        ({"a": [1, None]}, "ok", '{"a":[1,null]}'),
-        (ToolResult("told", structured={"id": 7}, cost=0.5), "ok", "told"),
-        (ToolFailure("no such flight"), "execution_failed", "no such flight"),
-        (ToolFailure(404), "execution_failed", "404"),  # type: ignore[arg-type]
-        (ValueError("it broke"), "execution_failed", "it broke"),
-        (ValueError(), "execution_failed", "ValueError"),
-        (ValueError("\ud800"), "execution_failed", "?"),
-        (ToolFailure("\ud800"), "execution_failed", "?"),
-        (ConnectionError("gone"), "execution_failed", "gone"),
-    ],
+    ("words", "ok", "words"),
+    ({"a": [1, None]}, "ok", '{"a":[1,null]}'),
+    (ToolResult("told", structured={"id": 7}, cost=0.5), "ok", "told"),
+    (ToolFailure("no such flight"), "execution_failed", "no such flight"),
+    (ToolFailure(404), "execution_failed", "404"),  # type: ignore[arg-type]
+    (ValueError("it broke"), "execution_failed", "it broke"),
+    (ValueError(), "execution_failed", "ValueError"),
+    (ValueError("\ud800"), "execution_failed", "?"),
+    (ToolFailure("\ud800"), "execution_failed", "?"),
+    (ConnectionError("gone"), "execution_failed", "gone"),
 )
 async def test_what_a_handler_says_becomes_one_outcome(store: Store, answer: Any, code: str, text: str) -> None:
     tool = answering(answer)
@@ -538,7 +530,7 @@ class Mute(Exception):
         raise RuntimeError("unspeakable")
 
 
-@table("cost", [float("nan"), float("inf"), "much", None, 10**400, -5])
+@table("cost", float("nan"), float("inf"), "much", None, 10**400, -5)
 async def test_an_odd_result_does_not_undo_an_effect(store: Store, cost: Any) -> None:
     deep: Any = []
     for _ in range(400):
@@ -572,7 +564,7 @@ async def test_long_failures_are_cut_too(store: Store) -> None:
     assert (reply.outcome.truncated, reply.outcome.original_chars) == (True, 500)
 
 
-@table(("size", "kept"), [(RESULT_BYTES, True), (RESULT_BYTES + 1, False)])
+@table(("size", "kept"), (RESULT_BYTES, True), (RESULT_BYTES + 1, False))
 async def test_structured_results_have_a_limit(
     store: Store, caplog: pytest.LogCaptureFixture, size: int, kept: bool
 ) -> None:
@@ -583,8 +575,8 @@ async def test_structured_results_have_a_limit(
     assert [line[: len(message)] for line in caplog.messages] == ([] if kept else [message])
 
 
-@table("error", TRANSIENT)
-@table("kind", ["read_only", "idempotent"])
+@table("error", *TRANSIENT)
+@table("kind", "read_only", "idempotent")
 async def test_transient_failures_of_repeatable_tools_are_tried_three_times(
     store: Store, error: type[Exception], kind: str
 ) -> None:
@@ -634,13 +626,11 @@ def hanging(started: asyncio.Event, go: asyncio.Event, ended: list[str], **field
 
 @table(
     ("fields", "attempt", "expected"),
-    [
-        ({}, 1, ("in_doubt", IN_DOUBT_TEXT)),
-        ({"read_only": True}, 3, ("execution_failed", "no answer within 0.02 s")),
-        ({"idempotent": True}, 3, ("execution_failed", "no answer within 0.02 s")),
-        ({"idempotent": True}, 2, None),
-        ({"read_only": True}, 1, None),
-    ],
+    ({}, 1, ("in_doubt", IN_DOUBT_TEXT)),
+    ({"read_only": True}, 3, ("execution_failed", "no answer within 0.02 s")),
+    ({"idempotent": True}, 3, ("execution_failed", "no answer within 0.02 s")),
+    ({"idempotent": True}, 2, None),
+    ({"read_only": True}, 1, None),
 )
 async def test_a_tool_that_takes_too_long(store: Store, fields: Any, attempt: int, expected: Any) -> None:
     ended: list[str] = []
@@ -660,11 +650,9 @@ async def test_a_tool_that_takes_too_long(store: Store, fields: Any, attempt: in
 
 @table(
     "details",
-    [
-        ActivityCancellationDetails(cancel_requested=True),
-        ActivityCancellationDetails(timed_out=True),
-        ActivityCancellationDetails(not_found=True),
-    ],
+    ActivityCancellationDetails(cancel_requested=True),
+    ActivityCancellationDetails(timed_out=True),
+    ActivityCancellationDetails(not_found=True),
 )
 async def test_a_cancelled_turn_does_not_tear_an_effect_apart(
     details: ActivityCancellationDetails, store: Store
@@ -710,12 +698,10 @@ async def test_a_cancel_does_not_lift_the_timeout(store: Store) -> None:
 
 @table(
     ("fields", "details"),
-    [
-        ({"read_only": True}, ActivityCancellationDetails(cancel_requested=True)),
-        ({"read_only": True}, ActivityCancellationDetails(not_found=True)),
-        ({}, ActivityCancellationDetails(worker_shutdown=True)),
-        ({"idempotent": True}, ActivityCancellationDetails(worker_shutdown=True)),
-    ],
+    ({"read_only": True}, ActivityCancellationDetails(cancel_requested=True)),
+    ({"read_only": True}, ActivityCancellationDetails(not_found=True)),
+    ({}, ActivityCancellationDetails(worker_shutdown=True)),
+    ({"idempotent": True}, ActivityCancellationDetails(worker_shutdown=True)),
 )
 async def test_other_cancels_stop_the_handler(store: Store, fields: Any, details: ActivityCancellationDetails) -> None:
     started, ended = asyncio.Event(), list[str]()
@@ -735,8 +721,8 @@ async def test_other_cancels_stop_the_handler(store: Store, fields: Any, details
 # The store
 
 
-@table("refusals", [1, 3])
-@table("answer", ["small", "é" * INLINE_BYTES, ToolFailure("é" * INLINE_BYTES)])
+@table("refusals", 1, 3)
+@table("answer", "small", "é" * INLINE_BYTES, ToolFailure("é" * INLINE_BYTES))
 async def test_an_effect_waits_for_the_store(
     tmp_path: Any, caplog: pytest.LogCaptureFixture, refusals: int, answer: Any
 ) -> None:
@@ -804,7 +790,7 @@ async def test_what_its_agent_runs_is_handed_out_with_its_arguments(store: Store
     assert (ticket.state, ticket.owner, ticket.seen_at) == ("claimed", "try-1", None)
 
 
-@table(("use", "handed"), [("try-1", True), ("try-2", False), ("", False)])
+@table(("use", "handed"), ("try-1", True), ("try-2", False), ("", False))
 async def test_a_permit_is_handed_out_again_to_the_try_that_used_it_alone(store: Store, use: str, handed: bool) -> None:
     tool = outside()
     deps = worker_deps(store, tool, actors=[AGENT])
@@ -867,7 +853,7 @@ async def test_corrected_arguments_are_told_beside_the_result(store: Store) -> N
     assert plain.note == ""
 
 
-@table("read_only", [True, False])
+@table("read_only", True, False)
 async def test_the_end_of_a_specialists_call_is_recorded_with_its_result(store: Store, read_only: bool) -> None:
     """With a ticket and without one: the model hears it otherwise than the record."""
     tool = answering("paid", scope="specialist", justification="only the desk pays", read_only=read_only)

@@ -172,7 +172,7 @@ async def test_the_call_that_took_the_last_use_is_not_stopped_by_it(store: Store
     assert len(ledger.rows) == 1
 
 
-@table("read_only", [True, False])
+@table("read_only", True, False)
 async def test_a_failure_leaves_the_use(store: Store, read_only: bool) -> None:
     def fails(args: Any, context: Any) -> ToolFailure:
         return ToolFailure("closed")

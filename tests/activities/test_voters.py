@@ -131,15 +131,13 @@ async def outcome(store: Store, policy: ApprovalPolicy, *stored: Decision, **fie
 
 @table(
     ("who", "found"),
-    [
-        (("ana", "eve"), "ok"),
-        (("ana", "bo"), "ok"),
-        (("bo", "ana"), "ok"),
-        (("cy", "bo"), "ok"),
-        (("ana", "cy"), "again"),
-        (("cy", "ana"), "again"),
-        (("ana", "al", "bo"), "ok"),
-    ],
+    (("ana", "eve"), "ok"),
+    (("ana", "bo"), "ok"),
+    (("bo", "ana"), "ok"),
+    (("cy", "bo"), "ok"),
+    (("ana", "cy"), "again"),
+    (("cy", "ana"), "again"),
+    (("ana", "al", "bo"), "ok"),
 )
 async def test_two_approvals_need_two_seats(store: Store, who: tuple[str, ...], found: str) -> None:
     assert await outcome(store, TWO, *map(approval_by, who)) == found
@@ -154,13 +152,11 @@ async def test_one_seat_for_all_who_stand_in_for_one(store: Store) -> None:
 
 @table(
     ("people", "found"),
-    [
-        (PEOPLE, "ok"),
-        (without("eve", active=False), "again"),
-        (without("eve", roles=()), "again"),
-        (without("eve", tenant="other"), "again"),
-        ({name: person for name, person in PEOPLE.items() if name != "eve"}, "again"),
-    ],
+    (PEOPLE, "ok"),
+    (without("eve", active=False), "again"),
+    (without("eve", roles=()), "again"),
+    (without("eve", tenant="other"), "again"),
+    ({name: person for name, person in PEOPLE.items() if name != "eve"}, "again"),
 )
 async def test_who_left_since_does_not_count(store: Store, people: dict[str, Person], found: str) -> None:
     assert await outcome(store, ApprovalPolicy(), approval_by("eve"), people=people) == found
@@ -168,13 +164,11 @@ async def test_who_left_since_does_not_count(store: Store, people: dict[str, Per
 
 @table(
     ("who", "people", "found"),
-    [
-        ("cfo", PEOPLE, "again"),
-        ("nobody", PEOPLE, "again"),
-        ("di", PEOPLE, "again"),
-        (UNSIGNED, PEOPLE, "again"),
-        ("bo", without("al", active=False) | {"ana": a_person("ana")}, "again"),
-    ],
+    ("cfo", PEOPLE, "again"),
+    ("nobody", PEOPLE, "again"),
+    ("di", PEOPLE, "again"),
+    (UNSIGNED, PEOPLE, "again"),
+    ("bo", without("al", active=False) | {"ana": a_person("ana")}, "again"),
 )
 async def test_a_signature_alone_gives_nobody_a_seat(
     store: Store, who: str, people: dict[str, Person], found: str
@@ -191,7 +185,10 @@ async def test_a_stranger_beside_enough_others_hinders_nothing(store: Store) -> 
 
 @table(
     ("received_at", "found"),
-    [(NOW - HOUR, "ok"), (NOW - timedelta(seconds=1), "ok"), (NOW, "again"), (NOW + HOUR, "again")],
+    (NOW - HOUR, "ok"),
+    (NOW - timedelta(seconds=1), "ok"),
+    (NOW, "again"),
+    (NOW + HOUR, "again"),
 )
 async def test_a_delegation_is_judged_when_the_answer_was_received(
     store: Store, received_at: datetime | None, found: str
@@ -211,12 +208,10 @@ NOBODY = decision(subject=UNSIGNED)
 
 @table(
     ("raw", "stored", "found"),
-    [
-        ((NOBODY,), (), "refused"),
-        ((NOBODY, decision(subject=UNSIGNED, delivery_id="d2")), (), "refused"),
-        ((NOBODY,), (approval_by("eve"),), "ok"),
-        ((NOBODY,), (approval_by("cfo"),), "again"),
-    ],
+    ((NOBODY,), (), "refused"),
+    ((NOBODY, decision(subject=UNSIGNED, delivery_id="d2")), (), "refused"),
+    ((NOBODY,), (approval_by("eve"),), "ok"),
+    ((NOBODY,), (approval_by("cfo"),), "again"),
 )
 async def test_answers_that_name_nobody_are_one(
     store: Store, raw: tuple[Decision, ...], stored: tuple[Decision, ...], found: str
@@ -227,32 +222,30 @@ async def test_answers_that_name_nobody_are_one(
 
 @table(
     ("policy", "who", "found"),
-    [
-        (ApprovalPolicy(approvers=("user:cfo",)), "cfo", "ok"),
-        (ApprovalPolicy(approvers=("user:cfo",)), "eve", "again"),
-        (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60), "cfo", "again"),
-        (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60), "eve", "ok"),
-        (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60), "di", "again"),
-        (ApprovalPolicy(route_to="args.amount > 10 ? ['user:cfo'] : ['role:approvers']"), "cfo", "ok"),
-        (ApprovalPolicy(route_to="args.amount > 10 ? ['user:cfo'] : ['role:approvers']"), "eve", "again"),
-    ],
+    (ApprovalPolicy(approvers=("user:cfo",)), "cfo", "ok"),
+    (ApprovalPolicy(approvers=("user:cfo",)), "eve", "again"),
+    (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60), "cfo", "again"),
+    (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60), "eve", "ok"),
+    (ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60), "di", "again"),
+    (ApprovalPolicy(route_to="args.amount > 10 ? ['user:cfo'] : ['role:approvers']"), "cfo", "ok"),
+    (ApprovalPolicy(route_to="args.amount > 10 ? ['user:cfo'] : ['role:approvers']"), "eve", "again"),
 )
 async def test_the_present_policy_says_who_is_asked(store: Store, policy: ApprovalPolicy, who: str, found: str) -> None:
     assert await outcome(store, policy, approval_by(who)) == found
 
 
-@table(("who", "code"), [("eve", "ok"), ("bo", "ok"), ("cfo", "refused"), ("guest", "refused")])
+@table(("who", "code"), ("eve", "ok"), ("bo", "ok"), ("cfo", "refused"), ("guest", "refused"))
 async def test_only_who_may_decide_frees_the_next_ticket(store: Store, who: str, code: str) -> None:
     assert await outcome(store, ApprovalPolicy(), approval_by("eve"), doubts=(approval_by(who),), ticket=2) == code
 
 
-@table(("two", "code"), [(("ana", "cy"), "refused"), (("cy", "eve"), "ok")])
+@table(("two", "code"), (("ana", "cy"), "refused"), (("cy", "eve"), "ok"))
 async def test_a_second_ticket_needs_as_many_seats_as_the_first(store: Store, two: tuple[str, str], code: str) -> None:
     doubts = tuple(map(approval_by, two))
     assert await outcome(store, TWO, approval_by("ana"), approval_by("eve"), doubts=doubts, ticket=2) == code
 
 
-@table(("quorum", "code"), [(1, "ok"), (2, "refused")])
+@table(("quorum", "code"), (1, "ok"), (2, "refused"))
 async def test_a_second_ticket_needs_as_many_as_the_question_asked(store: Store, quorum: int, code: str) -> None:
     before = ApprovalPolicy(quorum=quorum)
     votes = (approval_by("ana"), approval_by("eve"))
@@ -260,7 +253,7 @@ async def test_a_second_ticket_needs_as_many_as_the_question_asked(store: Store,
     assert found == code
 
 
-@table(("now", "found"), [(("user:cfo",), "again"), (("user:cfo", "role:approvers"), "ok")])
+@table(("now", "found"), (("user:cfo",), "again"), (("user:cfo", "role:approvers"), "ok"))
 async def test_who_was_asked_and_who_is_asked_now_both_count(store: Store, now: tuple[str, ...], found: str) -> None:
     before, present = ApprovalPolicy(), ApprovalPolicy(approvers=now)
     assert await outcome(store, present, approval_by("cfo"), before=before) == "again"
@@ -268,7 +261,7 @@ async def test_who_was_asked_and_who_is_asked_now_both_count(store: Store, now: 
     assert (reply.again and "again") or (reply.outcome and reply.outcome.code) == found
 
 
-@table(("late", "found"), [(-1.0, "again"), (1.0, "ok")])
+@table(("late", "found"), (-1.0, "again"), (1.0, "ok"))
 async def test_who_is_escalated_to_has_a_seat_from_then_on(store: Store, late: float, found: str) -> None:
     escalating = ApprovalPolicy(escalate_to=("user:cfo",), escalate_after=60.0)
     since = datetime.now(UTC) + timedelta(seconds=60)
@@ -276,7 +269,7 @@ async def test_who_is_escalated_to_has_a_seat_from_then_on(store: Store, late: f
     assert await outcome(store, escalating, early) == found
 
 
-@table(("seconds", "found"), [(90, "again"), (3_690, "ok")])
+@table(("seconds", "found"), (90, "again"), (3_690, "ok"))
 async def test_an_escalation_that_comes_later_by_now_gives_no_seat_before(
     store: Store, seconds: int, found: str
 ) -> None:
@@ -327,10 +320,8 @@ GROUPS = ({"of": "user:cfo"}, {"of": "user:al"})
 
 @table(
     ("before", "present"),
-    [
-        (None, ApprovalPolicy.model_validate(SILENCE | {"terms": [{"when": "true", "approvers": ["user:cfo"]}]})),
-        (ApprovalPolicy(quorum=2, **SILENCE), ApprovalPolicy.model_validate(SILENCE | {"approvers": GROUPS})),
-    ],
+    (None, ApprovalPolicy.model_validate(SILENCE | {"terms": [{"when": "true", "approvers": ["user:cfo"]}]})),
+    (ApprovalPolicy(quorum=2, **SILENCE), ApprovalPolicy.model_validate(SILENCE | {"approvers": GROUPS})),
 )
 async def test_who_was_asked_first_fills_no_place_of_others_as_if_it_had_escalated(
     store: Store, before: ApprovalPolicy | None, present: ApprovalPolicy
@@ -410,16 +401,14 @@ OFFICE = {
 
 @table(
     ("people", "found"),
-    [
-        (("fay",), "again"),
-        (("fay", "finn"), "again"),
-        (("flo",), "again"),
-        (("fay", "lea"), "ok"),
-        (("fay", "flo"), "ok"),
-        (("fay", "finn", "di"), "ok"),
-        (("lea", "di"), "ok"),
-        (("fay", "cfo"), "again"),
-    ],
+    (("fay",), "again"),
+    (("fay", "finn"), "again"),
+    (("flo",), "again"),
+    (("fay", "lea"), "ok"),
+    (("fay", "flo"), "ok"),
+    (("fay", "finn", "di"), "ok"),
+    (("lea", "di"), "ok"),
+    (("fay", "cfo"), "again"),
 )
 async def test_each_group_is_filled_by_another_person(store: Store, people: tuple[str, ...], found: str) -> None:
     reply, ledger = await tried(store, BOTH, *(approval_by(each) for each in people), people=OFFICE)
@@ -429,12 +418,10 @@ async def test_each_group_is_filled_by_another_person(store: Store, people: tupl
 
 @table(
     ("before", "now", "people", "found"),
-    [
-        (ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), BOTH, ("fay", "finn"), "again"),
-        (ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), BOTH, ("fay", "lea"), "ok"),
-        (BOTH, ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), ("fay", "finn"), "again"),
-        (BOTH, ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), ("fay", "lea"), "ok"),
-    ],
+    (ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), BOTH, ("fay", "finn"), "again"),
+    (ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), BOTH, ("fay", "lea"), "ok"),
+    (BOTH, ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), ("fay", "finn"), "again"),
+    (BOTH, ApprovalPolicy(quorum=2, approvers=("role:finance", "role:legal")), ("fay", "lea"), "ok"),
 )
 async def test_groups_hold_by_the_question_and_by_the_present_policy(
     store: Store, before: ApprovalPolicy, now: ApprovalPolicy, people: tuple[str, ...], found: str
@@ -453,13 +440,11 @@ async def test_whom_groups_are_escalated_to_fills_one_place(store: Store) -> Non
 
 @table(
     ("term", "note"),
-    [
-        ({"when": "args.amount > 10", "quorum": 2}, "more people have to approve this now"),
-        ({"when": "args.amount > 10", "approvers": ["user:cfo"]}, "more people have to approve this now"),
-        ({"when": "args.amount > 10", "min_assurance": "mfa"}, "this needs a stronger sign-in now"),
-        ({"when": "args.amount > 10", "timeout": 60}, "it has to be approved sooner now"),
-        ({"when": "args.amount > 100", "quorum": 2}, ""),
-    ],
+    ({"when": "args.amount > 10", "quorum": 2}, "more people have to approve this now"),
+    ({"when": "args.amount > 10", "approvers": ["user:cfo"]}, "more people have to approve this now"),
+    ({"when": "args.amount > 10", "min_assurance": "mfa"}, "this needs a stronger sign-in now"),
+    ({"when": "args.amount > 10", "timeout": 60}, "it has to be approved sooner now"),
+    ({"when": "args.amount > 100", "quorum": 2}, ""),
 )
 async def test_terms_that_came_with_a_deploy_hold_where_the_tool_runs(
     store: Store, term: dict[str, Any], note: str

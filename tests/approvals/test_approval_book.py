@@ -131,7 +131,15 @@ TestBook = BookMachine.TestCase
 
 @table(
     "envelopes",
-    [(), ({}, {}), (None,), ("yes",), ([],), (b"yes",), (7,), ({"x": "y" * DECISION_BYTES},), ({"x": object()},)],
+    (),
+    ({}, {}),
+    (None,),
+    ("yes",),
+    ([],),
+    (b"yes",),
+    (7,),
+    ({"x": "y" * DECISION_BYTES},),
+    ({"x": object()},),
 )
 def test_what_is_not_one_small_object_is_malformed(envelopes: tuple[Any, ...]) -> None:
     assert envelope_problem(envelopes)
@@ -140,7 +148,7 @@ def test_what_is_not_one_small_object_is_malformed(envelopes: tuple[Any, ...]) -
     assert (receipt.status, receipt.code) == ("refused", "malformed")
 
 
-@table("verdict", ["", None, "yes", "APPROVED", "approve", 1, True, ["approved"], {"a": 1}])
+@table("verdict", "", None, "yes", "APPROVED", "approve", 1, True, ["approved"], {"a": 1})
 def test_an_unknown_verdict_is_never_an_approval(verdict: Any) -> None:
     receipt = read_decision([{"approval_id": IDS[0], "verdict": verdict}])
     assert isinstance(receipt, Receipt)

@@ -48,7 +48,12 @@ def test_labels_and_formats_come_from_the_schema() -> None:
 
 @table(
     ("value", "kind"),
-    [("x", "string"), (1, "number"), (True, "boolean"), (None, "null"), ([], "array"), ({}, "object")],
+    ("x", "string"),
+    (1, "number"),
+    (True, "boolean"),
+    (None, "null"),
+    ([], "array"),
+    ({}, "object"),
 )
 def test_without_a_schema_the_value_tells_its_type(value: Any, kind: str) -> None:
     assert flat({"extra": value}) == [("extra", "Extra", kind)]
@@ -70,7 +75,12 @@ def test_a_secret_is_not_opened() -> None:
 
 @table(
     ("name", "secret"),
-    [("card", True), ("card.no", True), ("cards", False), ("logins.0.pin", True), ("logins.pin", True), ("pin", False)],
+    ("card", True),
+    ("card.no", True),
+    ("cards", False),
+    ("logins.0.pin", True),
+    ("logins.pin", True),
+    ("pin", False),
 )
 def test_a_dotted_name_is_secret_if_it_lies_in_a_secret(name: str, secret: bool) -> None:
     assert is_secret(name, {"card", "logins.pin"}) is secret
@@ -78,15 +88,13 @@ def test_a_dotted_name_is_secret_if_it_lies_in_a_secret(name: str, secret: bool)
 
 @table(
     ("name", "value"),
-    [
-        ("a", {"b": [{"c": 1}]}),
-        ("a.b.0.c", 1),
-        ("a.b.1.c", None),
-        ("a.x", None),
-        ("x.y", None),
-        ('"x.y"', 2),
-        ("a.b.0.c.d", None),
-    ],
+    ("a", {"b": [{"c": 1}]}),
+    ("a.b.0.c", 1),
+    ("a.b.1.c", None),
+    ("a.x", None),
+    ("x.y", None),
+    ('"x.y"', 2),
+    ("a.b.0.c.d", None),
 )
 def test_dotted_names_find_nested_values(name: str, value: Any) -> None:
     assert find({"a": {"b": [{"c": 1}]}, "x.y": 2}, name, None) == value
@@ -94,7 +102,11 @@ def test_dotted_names_find_nested_values(name: str, value: Any) -> None:
 
 @table(
     ("name", "words"),
-    [("totalCost", "Total cost"), ("total_cost", "Total cost"), ("IBAN", "IBAN"), ("user-id", "User id"), ("x", "X")],
+    ("totalCost", "Total cost"),
+    ("total_cost", "Total cost"),
+    ("IBAN", "IBAN"),
+    ("user-id", "User id"),
+    ("x", "X"),
 )
 def test_names_read_as_words(name: str, words: str) -> None:
     assert humanise(name) == words
@@ -102,7 +114,14 @@ def test_names_read_as_words(name: str, words: str) -> None:
 
 @table(
     "schema",
-    [{"$ref": "#/$defs/A"}, {"$ref": "#/no"}, {"$ref": 3}, {"anyOf": 3}, None, [], "x", {"$ref": "http://a/b"}],
+    {"$ref": "#/$defs/A"},
+    {"$ref": "#/no"},
+    {"$ref": 3},
+    {"anyOf": 3},
+    None,
+    [],
+    "x",
+    {"$ref": "http://a/b"},
 )
 def test_a_schema_that_leads_nowhere_is_an_empty_one(schema: Any) -> None:
     assert SchemaNode(schema, {"$defs": {"A": {"$ref": "#/$defs/A"}}}).resolve().keywords == {}
@@ -116,7 +135,7 @@ def test_items_by_place_come_before_items_for_all() -> None:
     assert found == [("to.0.a", "date"), ("to.1.a", "email")]
 
 
-@table(("name", "pointer"), [("a/b", "a~1b"), ("a~b", "a~0b"), ("a~1b", "a~01b")])
+@table(("name", "pointer"), ("a/b", "a~1b"), ("a~b", "a~0b"), ("a~1b", "a~01b"))
 def test_references_are_json_pointers(name: str, pointer: str) -> None:
     node = SchemaNode({"$ref": f"#/$defs/{pointer}"}, {"$defs": {name: {"type": "string"}}})
     assert node.resolve().keywords == {"type": "string"}
@@ -124,7 +143,10 @@ def test_references_are_json_pointers(name: str, pointer: str) -> None:
 
 @table(
     ("items", "one_row"),
-    [(["a" * 59, "b" * 59], True), (["a" * 59, "b" * 60], False), ([""] * 13, True), ([""] * 14, False)],
+    (["a" * 59, "b" * 59], True),
+    (["a" * 59, "b" * 60], False),
+    ([""] * 13, True),
+    ([""] * 14, False),
 )
 def test_a_joined_row_has_at_most_120_characters(items: list[str], one_row: bool) -> None:
     assert len(list(leaves({"to": items}, {}, ()))) == (1 if one_row else len(items))
@@ -132,7 +154,12 @@ def test_a_joined_row_has_at_most_120_characters(items: list[str], one_row: bool
 
 @table(
     ("name", "words"),
-    [("a_b", "A b"), ("X", "X"), ("toX", "To x"), ("toEU", "To EU"), ("XTo", "Xto"), ("AB_c", "AB c")],
+    ("a_b", "A b"),
+    ("X", "X"),
+    ("toX", "To x"),
+    ("toEU", "To EU"),
+    ("XTo", "Xto"),
+    ("AB_c", "AB c"),
 )
 def test_only_words_of_capitals_stay(name: str, words: str) -> None:
     assert humanise(name) == words
@@ -142,7 +169,7 @@ def test_a_very_long_name_is_cut_before_it_is_read() -> None:
     assert humanise("a" * 999) == "A" + "a" * 159
 
 
-@table("key", ["$ref", "anyOf", "oneOf", "allOf"])
+@table("key", "$ref", "anyOf", "oneOf", "allOf")
 def test_every_way_to_point_elsewhere_is_followed(key: str) -> None:
     target = "#/$defs/A" if key == "$ref" else [{"type": "integer", "title": "A"}, {"type": "null"}]
     root = {"$defs": {"A": {"type": "integer", "title": "A"}}}
@@ -151,15 +178,13 @@ def test_every_way_to_point_elsewhere_is_followed(key: str) -> None:
 
 @table(
     ("schema", "kind"),
-    [
-        ({"type": "integer"}, "integer"),
-        ({"type": ["null", "integer"]}, "integer"),
-        ({"type": ["null"]}, "number"),
-        ({"type": []}, "number"),
-        ({"type": "integer", "format": "int32"}, "int32"),
-        ({"type": "integer", "format": ""}, "integer"),
-        ({"type": 7}, "number"),
-    ],
+    ({"type": "integer"}, "integer"),
+    ({"type": ["null", "integer"]}, "integer"),
+    ({"type": ["null"]}, "number"),
+    ({"type": []}, "number"),
+    ({"type": "integer", "format": "int32"}, "int32"),
+    ({"type": "integer", "format": ""}, "integer"),
+    ({"type": 7}, "number"),
 )
 def test_a_format_is_the_schemas_before_it_is_the_values(schema: dict[str, Any], kind: str) -> None:
     (leaf,) = leaves({"a": 1}, {"properties": {"a": schema}}, ())
@@ -171,7 +196,7 @@ def test_names_the_schema_does_not_list_have_its_schema_for_others() -> None:
     assert [format_of(leaf) for leaf in leaves({"a": "x", "b": "y"}, schema, ())] == ["date", "email"]
 
 
-@table(("title", "label"), [("Total Cost", "Total cost"), ("Total cost!", "Total cost!"), (" ", "Total cost")])
+@table(("title", "label"), ("Total Cost", "Total cost"), ("Total cost!", "Total cost!"), (" ", "Total cost"))
 def test_a_title_the_library_made_up_is_no_title(title: str, label: str) -> None:
     (leaf,) = leaves({"total_cost": 1}, {"properties": {"total_cost": {"title": title}}}, ())
     assert leaf.label == label
@@ -205,15 +230,13 @@ def test_every_value_has_a_name_of_its_own_that_finds_it() -> None:
 
 @table(
     ("key", "step"),
-    [
-        ("a", "a"),
-        ("é", "é"),
-        ("", '""'),
-        ("7", '"7"'),
-        ("é.b", '"é.b"'),
-        ('"a"', r'"\"a\""'),
-        ('a"b', r'"a\"b"'),
-    ],
+    ("a", "a"),
+    ("é", "é"),
+    ("", '""'),
+    ("7", '"7"'),
+    ("é.b", '"é.b"'),
+    ('"a"', r'"\"a\""'),
+    ('a"b', r'"a\"b"'),
 )
 def test_a_key_in_quotes_reads_as_that_key_alone(key: str, step: str) -> None:
     assert step_from_key(key) == step

@@ -156,7 +156,7 @@ def test_all_that_a_turn_has_seen_is_in_its_own_stream() -> None:
     assert seen.take() == (replace(entry(1), stream="", tenant=""),)
 
 
-@table("approval", [ID, "main.s.other.c1.1"])
+@table("approval", ID, "main.s.other.c1.1")
 def test_an_approval_of_the_turn_itself_is_named_by_its_call_alone(approval: str) -> None:
     turn = TurnKey("main", "s", "t")
     seen = AuditBuffer(turn)

@@ -147,7 +147,7 @@ def became(code: str) -> dict[str, Any]:
 
 @table(
     ("built", "expected"),
-    [
+    
         pytest.param(
             lambda: audit_events.question_entry(request(before=BEFORE_ROWS), AT),
             entry("request", f"request/{ID}/1/{DIGEST_START}", **REQUEST_FACTS, revision=1),
@@ -201,7 +201,7 @@ def became(code: str) -> dict[str, Any]:
             ),
             id="of a request with empty fields, which are left out",
         ),
-    ],
+    
 )  # fmt: skip
 def test_a_question_is_told_with_who_may_answer_and_what_binds_the_answer(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
@@ -213,7 +213,7 @@ def test_a_question_names_its_actor_and_as_whom_the_directory_knows_the_requeste
     assert (facts["actor"], facts["requester"], facts["person_id"]) == ("desk", "guest", "u7")
 
 
-@table(("person", "told"), [("u7", "u7"), ("ana", None)])
+@table(("person", "told"), ("u7", "u7"), ("ana", None))
 def test_who_answered_is_named_as_the_directory_knows_them_where_that_says_more(person: str, told: str | None) -> None:
     who = replace(ANA, person_id=person)
     assert audit_events.attempt_entry(ANSWER, COUNTED, AT, who).data.get("person_id") == told
@@ -229,7 +229,7 @@ RESOLUTION = {"name": "pay", "won": {"level": "session"}}
 
 @table(
     ("built", "expected"),
-    [
+    
         (
             lambda: audit_events.proposed_entry(CTX, CALL, "t" * 300, AT),
             entry("proposal", f"proposed/{CALL}", approval=ID, call=CALL, tool="t" * 200, actor="desk"),
@@ -241,7 +241,7 @@ RESOLUTION = {"name": "pay", "won": {"level": "session"}}
                 approval=ID, call=CALL, tool="t" * 200, actor="desk", resolution=RESOLUTION, line="its session won",
             ),
         ),
-    ],
+    
 )  # fmt: skip
 def test_what_a_model_proposed_and_what_it_meant_are_told(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
@@ -280,7 +280,7 @@ VOTE = Vote(
 
 @table(
     ("built", "expected"),
-    [
+    
         pytest.param(
             lambda: audit_events.ended_entry(
                 request(
@@ -337,7 +337,7 @@ VOTE = Vote(
             entry("delivery", "failed/token/3", "", **OF_CALL, revision=1, event="failed", attempt=3),
             id="it failed: each try is recorded",
         ),
-    ],
+    
 )  # fmt: skip
 def test_what_becomes_of_a_question_is_told(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
@@ -397,7 +397,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
 
 @table(
     ("built", "expected"),
-    [
+    
         pytest.param(
             lambda: audit_events.settled_entry(CTX, "pay", RULED, DENIED, AT),
             entry(
@@ -547,7 +547,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
             ),
             id="a tool did not take its permit",
         ),
-    ],
+    
 )  # fmt: skip
 def test_what_becomes_of_a_call_is_told_with_the_right_it_ran_by(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
@@ -590,7 +590,7 @@ BARE_FACTS: dict[str, Any] = {
 
 @table(
     ("built", "expected"),
-    [
+    
         pytest.param(
             lambda: audit_events.attempt_entry(ANSWER, COUNTED, AT, ANA),
             entry("attempt", ATTEMPT_KEY, "ana", **ATTEMPT, assurance="mfa", on_behalf="bo", unsigned=True),
@@ -640,7 +640,7 @@ BARE_FACTS: dict[str, Any] = {
             entry("attempt", f"attempt/d8/{CALL}/1/accepted", "", **BARE_FACTS, unsigned=True),
             id="the least an answer can be: its empty fields are not told",
         ),
-    ],
+    
 )  # fmt: skip
 def test_whoever_tries_to_decide_is_told_with_what_became_of_it(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
@@ -656,7 +656,7 @@ def test_an_answer_without_delivery_id_is_known_by_its_moment_and_its_words() ->
     assert audit_events.attempt_entry(nameless, ACCEPTED, EARLIER).key != told.key
 
 
-@table("field", ["question_hash", "subject", "channel", "key_id", "signature"])
+@table("field", "question_hash", "subject", "channel", "key_id", "signature")
 def test_what_nobody_has_checked_is_cut_at_200_characters(field: str) -> None:
     long = replace(BARE, **{"delivery_id": "d8", field: "x" * 201})
     cut = replace(BARE, **{"delivery_id": "d8", field: "x" * 200})
@@ -666,7 +666,7 @@ def test_what_nobody_has_checked_is_cut_at_200_characters(field: str) -> None:
     assert told.data["verdict"] == "denied"
 
 
-@table("field", ["delivery_id", "approval_id"])
+@table("field", "delivery_id", "approval_id")
 def test_names_that_are_cut_are_told_apart_by_what_was_cut(field: str) -> None:
     one, other = (replace(BARE, **{"delivery_id": "d8", field: "x" * 200 + end}) for end in "ab")
     told = [audit_events.attempt_entry(each, ACCEPTED, AT) for each in (one, other)]
@@ -695,15 +695,13 @@ REFUSED = {"status": "refused", "receipt": "malformed", "message": "a decision i
 
 @table(
     ("receipt", "stream", "named"),
-    [
-        pytest.param(MALFORMED, "admin/acme", {}, id="it named nothing: the tenant's own stream"),
-        pytest.param(
-            replace(MALFORMED, approval_id="other.s1.t1.c1.1"),
-            "turn/other/s1/t1",
-            {"approval": "other.s1.t1.c1.1"},
-            id="it named a request: the stream, and the tenant, of that turn",
-        ),
-    ],
+    pytest.param(MALFORMED, "admin/acme", {}, id="it named nothing: the tenant's own stream"),
+    pytest.param(
+        replace(MALFORMED, approval_id="other.s1.t1.c1.1"),
+        "turn/other/s1/t1",
+        {"approval": "other.s1.t1.c1.1"},
+        id="it named a request: the stream, and the tenant, of that turn",
+    ),
 )
 def test_what_was_no_decision_at_all_is_told_by_its_hash(receipt: Receipt, stream: str, named: dict[str, str]) -> None:
     told = audit_events.rejected_entry(receipt, AT, subject="eve", channel="slack", body={"x": SECRET}, tenant="acme")
@@ -733,7 +731,7 @@ HEARD = {"session": "s1", "session_event": "result", "id": "r1", "status": "refu
 
 @table(
     ("built", "expected"),
-    [
+    
         pytest.param(
             lambda: audit_events.turn_entry(
                 "acme", "s1", "t1", AT, subject="guest", actor="desk", message=BODY, parent="",
@@ -784,7 +782,7 @@ HEARD = {"session": "s1", "session_event": "result", "id": "r1", "status": "refu
             ),
             id="an earlier turn is gone",
         ),
-    ],
+    
 )  # fmt: skip
 def test_the_life_of_a_turn_is_told(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
@@ -795,7 +793,7 @@ FREEZE = {"reason": "alarm", "channel": "", "tools": [], "until": None, "people"
 
 @table(
     ("built", "expected"),
-    [
+    
         pytest.param(
             lambda: audit_events.admin_entry("acme", "freeze", "ana", AT, **FREEZE),
             entry(
@@ -812,7 +810,7 @@ FREEZE = {"reason": "alarm", "channel": "", "tools": [], "until": None, "people"
             entry("grant", "revoke/g1", "ana", stream="admin/acme", act="revoke", uses=0, held=False),
             id="or one that is given; none and no are facts, and are told",
         ),
-    ],
+    
 )  # fmt: skip
 def test_an_act_of_no_turn_is_told_in_the_stream_of_its_tenant(built: Built, expected: AuditEntry) -> None:
     assert built() == expected

@@ -34,20 +34,18 @@ def answer(**fields: Any) -> Decision:
 
 @table(
     ("fields", "revision", "named"),
-    [
-        ({"question_hash": HASH, "revision": 1}, 1, True),
-        ({"question_hash": HASH}, 1, True),
-        ({"revision": 1}, 1, True),
-        ({"question_hash": "other", "revision": 1}, 1, False),
-        ({"question_hash": HASH, "revision": 1}, 2, False),
-        ({"question_hash": HASH}, 2, False),
-        ({"edited_args": {"amount": 5}, "revision": 1, "question_hash": "that of revision 1"}, 2, True),
-        ({"edited_args": {"amount": 5.0}}, 2, True),
-        ({"edited_args": {"amount": 5}, "revision": 1}, 1, False),
-        ({"edited_args": {"amount": 5}, "revision": 2}, 2, False),
-        ({"edited_args": {"amount": 6}, "revision": 1}, 2, False),
-        ({"edited_args": {"amount": 2**60}, "revision": 1}, 2, False),
-    ],
+    ({"question_hash": HASH, "revision": 1}, 1, True),
+    ({"question_hash": HASH}, 1, True),
+    ({"revision": 1}, 1, True),
+    ({"question_hash": "other", "revision": 1}, 1, False),
+    ({"question_hash": HASH, "revision": 1}, 2, False),
+    ({"question_hash": HASH}, 2, False),
+    ({"edited_args": {"amount": 5}, "revision": 1, "question_hash": "that of revision 1"}, 2, True),
+    ({"edited_args": {"amount": 5.0}}, 2, True),
+    ({"edited_args": {"amount": 5}, "revision": 1}, 1, False),
+    ({"edited_args": {"amount": 5}, "revision": 2}, 2, False),
+    ({"edited_args": {"amount": 6}, "revision": 1}, 2, False),
+    ({"edited_args": {"amount": 2**60}, "revision": 1}, 2, False),
 )
 def test_an_answer_names_one_call_in_one_revision(fields: dict[str, object], revision: int, named: bool) -> None:
     question = replace(ASKED, revision=revision, edit_of=revision - 1, digest=FIVE)
@@ -81,7 +79,7 @@ def test_the_model_is_told_what_was_changed() -> None:
     assert hidden == "A person changed arguments of this call before it ran; they are hidden."
 
 
-@table(("count", "end"), [(10, ""), (11, "; and 1 more"), (13, "; and 3 more")])
+@table(("count", "end"), (10, ""), (11, "; and 1 more"), (13, "; and 3 more"))
 def test_the_model_is_told_ten_changes_and_how_many_more(count: int, end: str) -> None:
     many = edit_note([], [row(f"a{n}", "1") for n in range(count)])
     assert many.endswith(f"; a9 is 1 (was nothing){end}.")

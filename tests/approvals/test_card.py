@@ -60,18 +60,16 @@ def test_a_card_is_drawn_of_the_declaration_and_the_question() -> None:
 
 @table(
     ("fields", "asked_note", "note"),
-    [
-        ({}, "", ""),
-        ({}, "asked again", "asked again"),
-        ({"runs": "worker", "undeclared": False}, "", ""),
-        ({"runs": "external"}, "", "run by `coder` itself, outside Signoff"),
-        ({"undeclared": True}, "asked again", "nobody has declared this tool; asked again"),
-        (
-            {"runs": "external", "undeclared": True},
-            "asked again",
-            "run by `coder` itself, outside Signoff; nobody has declared this tool; asked again",
-        ),
-    ],
+    ({}, "", ""),
+    ({}, "asked again", "asked again"),
+    ({"runs": "worker", "undeclared": False}, "", ""),
+    ({"runs": "external"}, "", "run by `coder` itself, outside Signoff"),
+    ({"undeclared": True}, "asked again", "nobody has declared this tool; asked again"),
+    (
+        {"runs": "external", "undeclared": True},
+        "asked again",
+        "run by `coder` itself, outside Signoff; nobody has declared this tool; asked again",
+    ),
 )
 def test_a_card_says_first_who_runs_the_call_and_that_nobody_declared_it(
     fields: dict[str, Any], asked_note: str, note: str
@@ -91,13 +89,11 @@ def test_a_label_says_of_an_argument_that_nobody_declared_it() -> None:
 
 @table(
     ("count", "named"),
-    [
-        (1, "`a0`"),
-        (2, "`a0`, `a1`"),
-        (3, "`a0`, `a1`, `a2`"),
-        (4, "`a0`, `a1`, `a2` and 1 more"),
-        (5, "`a0`, `a1`, `a2` and 2 more"),
-    ],
+    (1, "`a0`"),
+    (2, "`a0`, `a1`"),
+    (3, "`a0`, `a1`, `a2`"),
+    (4, "`a0`, `a1`, `a2` and 1 more"),
+    (5, "`a0`, `a1`, `a2` and 2 more"),
 )
 def test_a_card_names_the_arguments_that_repeat_a_secret(count: int, named: str) -> None:
     args = {"pin": "9400", "to": "Ana", **{f"a{number}": "my 9400" for number in range(count)}}
@@ -110,7 +106,7 @@ def test_the_effect_sentence_is_filled_from_the_arguments() -> None:
     assert effect(template, args, secrets=["card"]) == "Book flight TP 531, 420 EUR, for Ana / vip (——), card hidden"
 
 
-@table(("template", "sentence"), [("Pay {to}", "Pay Ana [hidden]"), ("", "pay: to Ana [hidden], pin hidden")])
+@table(("template", "sentence"), ("Pay {to}", "Pay Ana [hidden]"), ("", "pay: to Ana [hidden], pin hidden"))
 def test_the_sentence_alone_repeats_no_secret(template: str, sentence: str) -> None:
     args = {"to": "Ana 9400x", "pin": "9400x"}
     assert effect_sentence(template, title="", tool="pay", args=args, secrets=("pin",)) == sentence
@@ -118,13 +114,19 @@ def test_the_sentence_alone_repeats_no_secret(template: str, sentence: str) -> N
 
 @table(
     "value",
-    ["{totalCost}", "{{totalCost}}", "{0}", "{flight}", "{flight.__class__}", "%(totalCost)s", "{totalCost!r:>9}"],
+    "{totalCost}",
+    "{{totalCost}}",
+    "{0}",
+    "{flight}",
+    "{flight.__class__}",
+    "%(totalCost)s",
+    "{totalCost!r:>9}",
 )
 def test_an_arguments_text_is_never_a_template(value: str) -> None:
     assert effect("Book {flight} for {totalCost}", {**BOOK, "flight": value}) == f"Book {value} for 420"
 
 
-@table("template", ["{flight.__class__}", "{flight!r}", "{flight:>99999999}", "{flight.upper}"])
+@table("template", "{flight.__class__}", "{flight!r}", "{flight:>99999999}", "{flight.upper}")
 def test_a_template_is_names_and_nothing_else(template: str) -> None:
     assert effect(template, BOOK) == "—"
 

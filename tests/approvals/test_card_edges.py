@@ -39,20 +39,18 @@ def test_a_row_holds_all_there_is_to_a_value() -> None:
 
 @table(
     ("value", "limit", "line"),
-    [
-        ([], 9, VisibleLine("⟦empty⟧", 0)),
-        ({}, 9, VisibleLine("⟦empty⟧", 0)),
-        (["ab"], 2, VisibleLine("ab", 2)),
-        (["abc"], 2, VisibleLine("1 value", 0)),
-        (["a", "b"], 3, VisibleLine("2 values", 0)),
-        ({"a": 1}, 99, VisibleLine("1 value", 0)),
-    ],
+    ([], 9, VisibleLine("⟦empty⟧", 0)),
+    ({}, 9, VisibleLine("⟦empty⟧", 0)),
+    (["ab"], 2, VisibleLine("ab", 2)),
+    (["abc"], 2, VisibleLine("1 value", 0)),
+    (["a", "b"], 3, VisibleLine("2 values", 0)),
+    ({"a": 1}, 99, VisibleLine("1 value", 0)),
 )
 def test_a_container_on_one_line(value: Any, limit: int, line: VisibleLine) -> None:
     assert value_line(value, limit) == line
 
 
-@table(("count", "words"), [(0, "0 values"), (1, "1 value"), (2, "2 values")])
+@table(("count", "words"), (0, "0 values"), (1, "1 value"), (2, "2 values"))
 def test_one_is_one(count: int, words: str) -> None:
     assert plural(count, "value") == words
 

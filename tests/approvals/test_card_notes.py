@@ -22,25 +22,23 @@ def asked(revision: int = 1, state: Any = "pending", **fields: Any) -> ApprovalR
 
 @table(
     ("before", "note"),
-    [
-        ((), None),
-        ((asked(),), None),
-        ((asked(definition="old"),), TOOL_CHANGED),
-        ((asked(policy_hash="old"),), POLICY_CHANGED),
-        ((asked(state="approved"),), NOT_RUN),
-        ((asked(state="lapsed"),), NOT_RUN),
-        ((asked(state="cancelled"),), None),
-        ((asked(definition="old"), asked(2)), TOOL_CHANGED),
-        ((asked(state="lapsed"), asked(2)), NOT_RUN),
-        ((asked(call="c1.2", definition="old"),), None),
-        ((asked(kind="in_doubt", definition="old"),), None),
-    ],
+    ((), None),
+    ((asked(),), None),
+    ((asked(definition="old"),), TOOL_CHANGED),
+    ((asked(policy_hash="old"),), POLICY_CHANGED),
+    ((asked(state="approved"),), NOT_RUN),
+    ((asked(state="lapsed"),), NOT_RUN),
+    ((asked(state="cancelled"),), None),
+    ((asked(definition="old"), asked(2)), TOOL_CHANGED),
+    ((asked(state="lapsed"), asked(2)), NOT_RUN),
+    ((asked(call="c1.2", definition="old"),), None),
+    ((asked(kind="in_doubt", definition="old"),), None),
 )
 def test_why_it_is_asked_again(before: tuple[ApprovalRequest, ...], note: Remark | None) -> None:
     assert repeat_note(before, "c1.1", "d", "p") == note
 
 
-@table("state", ["pending", "approved", "denied"])
+@table("state", "pending", "approved", "denied")
 def test_what_was_asked_since_the_reply_was_kept_is_this_very_question(state: Any) -> None:
     before, later = asked(state="lapsed", ended_at=NOW, ended_as="lapsed"), asked(2, state, opened_at=NOW)
     assert repeat_note((before, later), "c1.1", "d", "p", NOW) == NOT_RUN

@@ -21,10 +21,10 @@ def asked(
 
 @table(
     "typed",
-    [
+    
         "9500", " 9500 ", "9500.00", "9500,00", "9,500", "9.500", "9,500.00", "9.500,00", "9 500,00", "9\u202f500.0",
         "9'500", "9,500.00 EUR", "EUR 9500", "\u20ac9,500", "9.500 \u20ac",
-    ],
+    
 )  # fmt: skip
 def test_an_amount_is_typed_in_any_usual_way(typed: str) -> None:
     assert is_confirmed(asked({"amount": 9500, "to": "Ana"}), typed)
@@ -32,22 +32,20 @@ def test_an_amount_is_typed_in_any_usual_way(typed: str) -> None:
 
 @table(
     "typed",
-    [
-        "",
-        " ",
-        "950",
-        "95000",
-        "09500",
-        "95 00",
-        "9,50,0",
-        "9500 and more",
-        "-9500",
-        "Ana",
-        "pay",
-        "9.5",
-        "9_500",
-        "9e3",
-    ],
+    "",
+    " ",
+    "950",
+    "95000",
+    "09500",
+    "95 00",
+    "9,50,0",
+    "9500 and more",
+    "-9500",
+    "Ana",
+    "pay",
+    "9.5",
+    "9_500",
+    "9e3",
 )
 def test_another_amount_or_another_value_is_not_what_was_asked_for(typed: str) -> None:
     assert not is_confirmed(asked({"to": "Ana", "amount": 9500}), typed)
@@ -60,12 +58,12 @@ def test_a_text_of_digits_is_no_amount() -> None:
     assert not is_confirmed(account, "0950.00")
 
 
-@table(("amount", "typed"), [(420, "0.420"), (0.42, "420"), (1.5, "1500"), (1000000, "1.000,000")])
+@table(("amount", "typed"), (420, "0.420"), (0.42, "420"), (1.5, "1500"), (1000000, "1.000,000"))
 def test_a_mark_groups_only_where_groups_can_be(amount: float, typed: str) -> None:
     assert not is_confirmed(asked({"amount": amount}), typed)
 
 
-@table("amount", ["NaN", "sNaN", "-Infinity", "9.50 each"])
+@table("amount", "NaN", "sNaN", "-Infinity", "9.50 each")
 def test_an_amount_that_is_no_number_is_typed_as_it_stands(amount: str) -> None:
     schema = {"type": "object", "properties": {"amount": {"type": "string", "format": "money"}}}
     request = asked({"amount": amount}, schema=schema)
@@ -73,7 +71,7 @@ def test_an_amount_that_is_no_number_is_typed_as_it_stands(amount: str) -> None:
     assert not is_confirmed(request, "9.50")
 
 
-@table("blank", [" ", "\u00a0\u3000"])
+@table("blank", " ", "\u00a0\u3000")
 def test_a_value_of_spaces_alone_is_nothing_to_type(blank: str) -> None:
     request = asked({"note": blank, "to": "Ana"})
     assert not is_confirmed(request, "")
@@ -103,12 +101,10 @@ def test_without_any_value_the_code_is_typed() -> None:
 
 @table(
     ("fields", "wanted"),
-    [
-        ({"confirm": ""}, False),
-        ({"confirm": "", "min_assurance": "session"}, False),
-        ({"confirm": "", "min_assurance": "mfa"}, True),
-        ({"confirm": "type"}, True),
-    ],
+    ({"confirm": ""}, False),
+    ({"confirm": "", "min_assurance": "session"}, False),
+    ({"confirm": "", "min_assurance": "mfa"}, True),
+    ({"confirm": "type"}, True),
 )
 def test_a_policy_wants_it_by_word_or_by_the_strongest_sign_in(fields: dict[str, Any], wanted: bool) -> None:
     request = asked({"amount": 9500}, **fields)
@@ -118,13 +114,11 @@ def test_a_policy_wants_it_by_word_or_by_the_strongest_sign_in(fields: dict[str,
 
 @table(
     ("name", "kind", "number", "money"),
-    [
-        ("count", "integer", True, False),
-        ("amount", "integer", True, True),
-        ("amount", "string", False, False),
-        ("note", "string", False, False),
-        ("note", "money", True, True),
-    ],
+    ("count", "integer", True, False),
+    ("amount", "integer", True, True),
+    ("amount", "string", False, False),
+    ("note", "string", False, False),
+    ("note", "money", True, True),
 )
 def test_what_is_money_is_a_number_by_format_and_by_name(name: str, kind: str, number: bool, money: bool) -> None:
     row = CardRow(name=name, label=name.title(), value="5", format=kind)

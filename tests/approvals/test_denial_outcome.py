@@ -63,11 +63,9 @@ def test_the_model_gets_a_denial_as_the_result_of_its_call() -> None:
 
 @table(
     ("state", "source", "reason"),
-    [
-        ("denied", "human", ""),
-        ("timed_out", "timeout", "Nobody answered in time."),
-        ("cancelled", "cancelled", "The request was withdrawn."),
-    ],
+    ("denied", "human", ""),
+    ("timed_out", "timeout", "Nobody answered in time."),
+    ("cancelled", "cancelled", "The request was withdrawn."),
 )
 def test_an_ending_without_a_reason_says_what_it_was(state: str, source: str, reason: str) -> None:
     found = denied_outcome(a_request(**ENDED | {"state": state, "reason": ""})).denied

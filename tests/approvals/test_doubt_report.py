@@ -8,7 +8,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 
 
-@table(("result", "expected"), [("receipt 17", "receipt 17"), ("", "It happened.")])
+@table(("result", "expected"), ("receipt 17", "receipt 17"), ("", "It happened."))
 def test_that_it_happened_is_a_result_marked_as_a_persons_word(result: str, expected: str) -> None:
     word = Decision(
         approval_id="main.s.t.c1.1", verdict="happened", result=result, subject="ana", reason="I called the bank"

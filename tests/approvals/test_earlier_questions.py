@@ -42,21 +42,19 @@ def test_what_somebody_denied_is_denied_under_whatever_call() -> None:
 
 @table(
     ("fields", "tool", "args"),
-    [
-        ({"state": "denied"}, "book", ARGS),
-        ({"state": "denied"}, "pay", {"amount": 6}),
-        ({"state": "denied"}, "pay", {"amount": float("nan")}),
-        ({"state": "approved"}, "pay", ARGS),
-        ({"state": "denied", "kind": "in_doubt"}, "pay", ARGS),
-        ({"state": "denied", "tool": "book"}, "pay", ARGS),
-        ({"state": "denied", "definition": "e"}, "pay", ARGS),
-    ],
+    ({"state": "denied"}, "book", ARGS),
+    ({"state": "denied"}, "pay", {"amount": 6}),
+    ({"state": "denied"}, "pay", {"amount": float("nan")}),
+    ({"state": "approved"}, "pay", ARGS),
+    ({"state": "denied", "kind": "in_doubt"}, "pay", ARGS),
+    ({"state": "denied", "tool": "book"}, "pay", ARGS),
+    ({"state": "denied", "definition": "e"}, "pay", ARGS),
 )
 def test_another_action_or_answer_denies_nothing(fields: dict[str, Any], tool: str, args: dict[str, Any]) -> None:
     assert denial_of([request(**fields)], CTX, tool, args) is None
 
 
-@table("field", ["tenant", "session", "turn", "user"])
+@table("field", "tenant", "session", "turn", "user")
 def test_another_turn_or_person_is_another_action(field: str) -> None:
     other = Principal(user="guest", nonce="m") if field == "user" else "other"
     assert not is_bound_to([request()], replace(CTX, **{field: other}), request().digest, ARGS)
@@ -74,19 +72,17 @@ def test_people_were_asked_about_what_has_the_digest_and_the_arguments() -> None
 
 @table(
     ("state", "ended_as", "barred"),
-    [
-        ("pending", None, True),
-        ("approved", None, False),
-        ("approved", "lapsed", False),
-        ("denied", None, True),
-        ("denied", "lapsed", True),
-        ("timed_out", None, True),
-        ("cancelled", None, True),
-        ("cancelled", "lapsed", True),
-        ("cancelled", "not_asked", False),
-        ("cancelled", "cancelled", False),
-        ("lapsed", None, False),
-    ],
+    ("pending", None, True),
+    ("approved", None, False),
+    ("approved", "lapsed", False),
+    ("denied", None, True),
+    ("denied", "lapsed", True),
+    ("timed_out", None, True),
+    ("cancelled", None, True),
+    ("cancelled", "lapsed", True),
+    ("cancelled", "not_asked", False),
+    ("cancelled", "cancelled", False),
+    ("lapsed", None, False),
 )
 def test_a_call_is_barred_by_what_became_of_its_last_question(state: str, ended_as: str | None, barred: bool) -> None:
     last = request(state=state, ended_as=ended_as)
@@ -120,7 +116,7 @@ def test_a_turn_has_not_heard_of_what_was_asked_since_its_worker_was_lost() -> N
     assert not is_new_to_turn(request(opened_at=None), NOW)
 
 
-@table("state", ["happened", "denied"])
+@table("state", "happened", "denied")
 def test_people_settle_what_became_of_one_try(state: str) -> None:
     settled = request(kind="in_doubt", digest="try", state=state)
     later = request(kind="in_doubt", digest="try", state="denied", revision=2)

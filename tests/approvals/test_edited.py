@@ -128,20 +128,18 @@ def test_who_only_proposes_a_change_has_not_approved_it() -> None:
 
 @table(
     ("before", "gates", "answer", "code", "why"),
-    [
-        pytest.param({}, {}, {"edited_args": {"amount": 381}}, "stale", "", id="other arguments than checked"),
-        pytest.param({}, {"digest": digest(381)}, {}, "stale", "", id="another digest than theirs"),
-        pytest.param({}, {"edit_of": 3}, {}, "stale", "", id="what follows another revision"),
-        pytest.param({}, {}, {"edited_args": None}, "stale", "", id="no arguments at all"),
-        pytest.param(
-            {"edit": "off"},
-            {},
-            {},
-            "not_allowed",
-            "edit",
-            id="arguments of this one cannot be changed",
-        ),
-    ],
+    pytest.param({}, {}, {"edited_args": {"amount": 381}}, "stale", "", id="other arguments than checked"),
+    pytest.param({}, {"digest": digest(381)}, {}, "stale", "", id="another digest than theirs"),
+    pytest.param({}, {"edit_of": 3}, {}, "stale", "", id="what follows another revision"),
+    pytest.param({}, {}, {"edited_args": None}, "stale", "", id="no arguments at all"),
+    pytest.param(
+        {"edit": "off"},
+        {},
+        {},
+        "not_allowed",
+        "edit",
+        id="arguments of this one cannot be changed",
+    ),
 )
 def test_an_edit_that_would_change_more_than_arguments_is_refused(
     before: dict[str, Any], gates: dict[str, Any], answer: dict[str, Any], code: Any, why: Any

@@ -84,20 +84,18 @@ def test_an_answer_has_one_id() -> None:
 
 @table(
     ("fields", "says"),
-    [
-        ({"seconds": 0.0}, "`remember.seconds`: more than 0, and 2592000 (30 days) at most"),
-        ({"seconds": -1.0}, "seconds"),
-        ({"seconds": MAX_REMEMBERED_SECONDS + 1}, "seconds"),
-        ({"seconds": float("nan")}, "seconds"),
-        ({"uses": 0}, "`remember.uses`: 1 to 1000"),
-        ({"uses": MAX_REMEMBERED_USES + 1}, "uses"),
-    ],
+    ({"seconds": 0.0}, "`remember.seconds`: more than 0, and 2592000 (30 days) at most"),
+    ({"seconds": -1.0}, "seconds"),
+    ({"seconds": MAX_REMEMBERED_SECONDS + 1}, "seconds"),
+    ({"seconds": float("nan")}, "seconds"),
+    ({"uses": 0}, "`remember.uses`: 1 to 1000"),
+    ({"uses": MAX_REMEMBERED_USES + 1}, "uses"),
 )
 def test_wishes_have_bounds(fields: dict[str, float], says: str) -> None:
     assert says in wish_problem(replace(WISH, **fields))
 
 
-@table("fields", [{}, {"seconds": MAX_REMEMBERED_SECONDS, "uses": MAX_REMEMBERED_USES}, {"seconds": 0.5, "uses": 1}])
+@table("fields", {}, {"seconds": MAX_REMEMBERED_SECONDS, "uses": MAX_REMEMBERED_USES}, {"seconds": 0.5, "uses": 1})
 def test_wishes_within_bounds_are_taken(fields: dict[str, float]) -> None:
     assert wish_problem(replace(WISH, **fields)) == ""
 
@@ -111,16 +109,14 @@ def test_as_many_people_as_the_quorum_want_the_same() -> None:
 
 @table(
     ("decisions", "quorum"),
-    [
-        ([], 0),
-        ([by("ana")], 2),
-        ([by("ana"), by("ana")], 2),
-        ([by("")], 1),
-        ([by("ana", None)], 1),
-        ([by("ana"), by("bo", None)], 2),
-        ([by("ana"), by("bo", replace(WISH, scope="session"))], 2),
-        ([by("ana"), by("bo", replace(WISH, where="true"))], 2),
-    ],
+    ([], 0),
+    ([by("ana")], 2),
+    ([by("ana"), by("ana")], 2),
+    ([by("")], 1),
+    ([by("ana", None)], 1),
+    ([by("ana"), by("bo", None)], 2),
+    ([by("ana"), by("bo", replace(WISH, scope="session"))], 2),
+    ([by("ana"), by("bo", replace(WISH, where="true"))], 2),
 )
 def test_less_than_that_is_not_remembered(decisions: list[Decision], quorum: int) -> None:
     assert agreed_wish(decisions, quorum) is None
@@ -141,23 +137,21 @@ def test_a_no_is_remembered_of_whoever_could_say_it_alone() -> None:
 
 @table(
     "request_",
-    [
-        settled("approved", vote("ana"), allow_remember=False),
-        settled("denied", vote("ana", verdict="denied"), allow_remember=False, veto=True),
-        settled("approved", vote("ana"), kind="in_doubt"),
-        settled("denied", vote("ana", verdict="denied"), kind="in_doubt", veto=True),
-        settled("approved", vote("ana", None)),
-        settled("approved", vote("ana"), quorum=2),
-        settled("approved", vote("ana"), vote("bo", None), quorum=2),
-        settled("denied", vote("ana", verdict="denied"), veto=False),
-        settled("denied", vote("ana", None, "denied"), veto=True),
-        settled("denied", vote("", verdict="denied"), veto=True),
-        settled("denied", vote("ana"), veto=True),
-        settled("denied", veto=True),
-        settled("pending", vote("ana")),
-        settled("timed_out", vote("ana", verdict="denied"), veto=True),
-        settled("lapsed", vote("ana")),
-    ],
+    settled("approved", vote("ana"), allow_remember=False),
+    settled("denied", vote("ana", verdict="denied"), allow_remember=False, veto=True),
+    settled("approved", vote("ana"), kind="in_doubt"),
+    settled("denied", vote("ana", verdict="denied"), kind="in_doubt", veto=True),
+    settled("approved", vote("ana", None)),
+    settled("approved", vote("ana"), quorum=2),
+    settled("approved", vote("ana"), vote("bo", None), quorum=2),
+    settled("denied", vote("ana", verdict="denied"), veto=False),
+    settled("denied", vote("ana", None, "denied"), veto=True),
+    settled("denied", vote("", verdict="denied"), veto=True),
+    settled("denied", vote("ana"), veto=True),
+    settled("denied", veto=True),
+    settled("pending", vote("ana")),
+    settled("timed_out", vote("ana", verdict="denied"), veto=True),
+    settled("lapsed", vote("ana")),
 )
 def test_no_other_answer_is_remembered(request_: ApprovalRequest) -> None:
     assert agreed_grant(request_) is None
@@ -222,18 +216,16 @@ def test_a_grant_is_what_the_stored_answers_agree_on() -> None:
 
 @table(
     "fields",
-    [
-        {"verdict": "denied"},
-        {"requester": "ana"},
-        {"people": ("ana", "bo")},
-        {"people": ("bo",)},
-        {"uses": 4},
-        {"expires_at": NOW + timedelta(minutes=2, milliseconds=2)},
-        {"like": scope_of_call(question(), EXACT, {"amount": 5})},
-        {"like": scope_of_call(question(), WISH, ARGS)},
-        {"like": scope_of_call(question(session="r"), EXACT, ARGS)},
-        {"like": scope_of_call(question(rule=RuleReference(kind="global", name="small")), EXACT, ARGS)},
-    ],
+    {"verdict": "denied"},
+    {"requester": "ana"},
+    {"people": ("ana", "bo")},
+    {"people": ("bo",)},
+    {"uses": 4},
+    {"expires_at": NOW + timedelta(minutes=2, milliseconds=2)},
+    {"like": scope_of_call(question(), EXACT, {"amount": 5})},
+    {"like": scope_of_call(question(), WISH, ARGS)},
+    {"like": scope_of_call(question(session="r"), EXACT, ARGS)},
+    {"like": scope_of_call(question(rule=RuleReference(kind="global", name="small")), EXACT, ARGS)},
 )
 def test_a_grant_that_says_more_than_its_answers_counts_for_nothing(fields: dict[str, Any]) -> None:
     assert checked(grant(**fields), question(), vote("ana", EXACT)) is None

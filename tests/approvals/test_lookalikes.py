@@ -33,20 +33,18 @@ def values(args: Mapping[str, Any], schema: Mapping[str, Any] = OPEN) -> list[st
 
 @table(
     ("value", "text"),
-    [
-        (True, "yes"),
-        (5, "5"),
-        ("yes", '"yes"'),
-        ("True", '"True"'),
-        ("5", '"5"'),
-        ("1,000.50", '"1,000.50"'),
-        ("1e5", '"1e5"'),
-        ('"5"', '""5""'),
-        ("null", '"null"'),
-        ("Ana", "Ana"),
-        ("5 seats", "5 seats"),
-        ([5, "5", True, "no"], '5, "5", yes, "no"'),
-    ],
+    (True, "yes"),
+    (5, "5"),
+    ("yes", '"yes"'),
+    ("True", '"True"'),
+    ("5", '"5"'),
+    ("1,000.50", '"1,000.50"'),
+    ("1e5", '"1e5"'),
+    ('"5"', '""5""'),
+    ("null", '"null"'),
+    ("Ana", "Ana"),
+    ("5 seats", "5 seats"),
+    ([5, "5", True, "no"], '5, "5", yes, "no"'),
 )
 def test_card_tells_a_text_from_another_kind_of_value_where_the_schema_allows_both(value: Any, text: str) -> None:
     both = {"type": "object", "properties": {"x": {"type": ["string", "number", "boolean", "array"]}}}
@@ -58,12 +56,10 @@ def test_card_tells_a_text_from_another_kind_of_value_where_the_schema_allows_bo
 
 @table(
     "declared",
-    [
-        {"type": "string"},
-        {"type": ["string", "null"]},
-        {"anyOf": [{"type": "string"}, {"type": "null"}]},
-        {"enum": ["5", "yes"]},
-    ],
+    {"type": "string"},
+    {"type": ["string", "null"]},
+    {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    {"enum": ["5", "yes"]},
 )
 def test_text_that_the_schema_declares_has_no_quotes(declared: Mapping[str, Any]) -> None:
     assert values({"x": "5"}, {"type": "object", "properties": {"x": declared}}) == ["5"]
@@ -78,21 +74,19 @@ def test_words_for_yes_and_no_are_told_from_booleans_in_every_language() -> None
 
 @table(
     ("args", "suspects"),
-    [
-        ({"to": "p\u0430ypal"}, {"p\u0430ypal"}),
-        ({"to": "GO\u039fGLE"}, {"GO\u039fGLE"}),
-        # Whole words, beside Latin ones.
-        ({"to": "\u0440\u0430\u0443\u0440\u0430", "by": "Ana"}, {"\u0440\u0430\u0443\u0440\u0430"}),
-        ({"to": "\u0430\u0440\u0440\u04cf\u0435.com"}, {"\u0430\u0440\u0440\u04cf\u0435"}),
-        # Ordinary text: Russian, Greek, Chinese, Arabic, Armenian; and with Latin words.
-        ({"to": "\u041e\u043f\u043b\u0430\u0442\u0438\u0442\u044c \u0421\u0430\u0440\u0430", "by": "Ana"}, set()),
-        ({"to": "\u0421\u0430\u0440\u0430"}, set()),
-        ({"to": "\u0391\u03b8\u03ae\u03bd\u03b1 \u03bf", "by": "Ana"}, set()),
-        ({"to": "\u4ed8\u6b3e\u7ed9 Ana", "by": "\u062f\u0641\u0639 Ana"}, set()),
-        ({"to": "\u0540\u0561\u0575\u0561\u057d\u057f\u0561\u0576", "by": "Ana"}, set()),
-        ({"to": "M\u00fcller stra\u00dfe", "by": "Ana"}, set()),
-        ({"to": "\u041e\u043f\u043b\u0430\u0442\u0438\u0442\u044c USB-\u043a\u0430\u0431\u0435\u043b\u044c"}, set()),
-    ],
+    ({"to": "p\u0430ypal"}, {"p\u0430ypal"}),
+    ({"to": "GO\u039fGLE"}, {"GO\u039fGLE"}),
+    # Whole words, beside Latin ones.
+    ({"to": "\u0440\u0430\u0443\u0440\u0430", "by": "Ana"}, {"\u0440\u0430\u0443\u0440\u0430"}),
+    ({"to": "\u0430\u0440\u0440\u04cf\u0435.com"}, {"\u0430\u0440\u0440\u04cf\u0435"}),
+    # Ordinary text: Russian, Greek, Chinese, Arabic, Armenian; and with Latin words.
+    ({"to": "\u041e\u043f\u043b\u0430\u0442\u0438\u0442\u044c \u0421\u0430\u0440\u0430", "by": "Ana"}, set()),
+    ({"to": "\u0421\u0430\u0440\u0430"}, set()),
+    ({"to": "\u0391\u03b8\u03ae\u03bd\u03b1 \u03bf", "by": "Ana"}, set()),
+    ({"to": "\u4ed8\u6b3e\u7ed9 Ana", "by": "\u062f\u0641\u0639 Ana"}, set()),
+    ({"to": "\u0540\u0561\u0575\u0561\u057d\u057f\u0561\u0576", "by": "Ana"}, set()),
+    ({"to": "M\u00fcller stra\u00dfe", "by": "Ana"}, set()),
+    ({"to": "\u041e\u043f\u043b\u0430\u0442\u0438\u0442\u044c USB-\u043a\u0430\u0431\u0435\u043b\u044c"}, set()),
 )
 def test_words_with_letters_of_another_alphabet_are_suspect_and_ordinary_text_is_not(
     args: Mapping[str, str], suspects: set[str]

@@ -70,14 +70,12 @@ def test_the_second_answer_learns_who_was_first() -> None:
 
 @table(
     ("answer", "code"),
-    [
-        (decision(question_hash="other"), "stale"),
-        (decision(revision=2), "stale"),
-        (decision(edited_args={"amount": 1}), "not_allowed"),
-        (decision("denied", edited_args={"amount": 1}), "malformed"),
-        (decision("happened"), "malformed"),
-        (decision("withdrawn"), "malformed"),
-    ],
+    (decision(question_hash="other"), "stale"),
+    (decision(revision=2), "stale"),
+    (decision(edited_args={"amount": 1}), "not_allowed"),
+    (decision("denied", edited_args={"amount": 1}), "malformed"),
+    (decision("happened"), "malformed"),
+    (decision("withdrawn"), "malformed"),
 )
 def test_an_answer_to_something_else_changes_nothing(answer: Decision, code: ReceiptCode) -> None:
     before = request()
@@ -93,7 +91,7 @@ def test_an_answer_without_revision_means_the_first_only() -> None:
 
 @pytest.mark.row("E56")
 @pytest.mark.row("Q4")
-@table("code", ["not_allowed", "self_approval", "assurance", "unavailable"])
+@table("code", "not_allowed", "self_approval", "assurance", "unavailable")
 def test_who_may_not_decide_changes_nothing(code: ReceiptCode) -> None:
     before = request()
     after, receipt = machine.decide(before, decision(), Authority(allowed=False, code=code), LATER)
@@ -143,8 +141,8 @@ def test_the_last_moment_still_counts() -> None:
 
 @table(
     ("state", "code"),
-    [("approved", "already_decided"), ("denied", "already_decided"), ("timed_out", "expired"),
-     ("cancelled", "cancelled"), ("lapsed", "stale")],
+    ("approved", "already_decided"), ("denied", "already_decided"), ("timed_out", "expired"),
+     ("cancelled", "cancelled"), ("lapsed", "stale"),
 )  # fmt: skip
 def test_each_ending_has_its_own_receipt(state: str, code: ReceiptCode) -> None:
     receipt = machine.settled_receipt(replace(request(), state=state))
@@ -230,7 +228,7 @@ def test_a_bare_yes_never_runs_a_doubtful_call_again() -> None:
     assert machine.decide(doubt, decision(revision=None), by("ana"), LATER)[1].code == "stale"
 
 
-@table(("signature", "why"), [("", ""), ("s", "late")])
+@table(("signature", "why"), ("", ""), ("s", "late"))
 def test_only_a_signed_time_is_said_to_have_been_in_time(signature: str, why: str) -> None:
     gone = deadlines.expire(request(), NOW + timedelta(hours=1))
     found = machine.objection(gone, decision(signature=signature, received_at=LATER), NOW + timedelta(hours=2))

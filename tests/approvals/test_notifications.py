@@ -70,19 +70,17 @@ def test_a_revision_that_ends_at_once_closes_the_one_that_people_saw() -> None:
 
 @table(
     ("before", "after", "kinds"),
-    [
-        ({}, {"reminded": 1}, ["reminded"]),
-        ({"reminded": 1}, {"reminded": 1}, []),
-        ({"reminded": 2}, {"reminded": 1}, []),
-        ({}, {"escalated": True}, ["escalated"]),
-        ({}, {"extended": True}, ["escalated"]),
-        ({"escalated": True}, {"escalated": True}, []),
-        ({"escalated": True}, {"escalated": True, "extended": True}, ["escalated"]),
-        ({}, {"reminded": 1, "escalated": True}, ["reminded", "escalated"]),
-        ({}, {"reminded": 1, "escalated": True, "revision": 2}, ["closed", "opened"]),
-        ({}, {"reminded": 1, "escalated": True, "state": "denied"}, ["closed"]),
-        ({"state": "approved"}, {"reminded": 1, "escalated": True}, ["opened"]),
-    ],
+    ({}, {"reminded": 1}, ["reminded"]),
+    ({"reminded": 1}, {"reminded": 1}, []),
+    ({"reminded": 2}, {"reminded": 1}, []),
+    ({}, {"escalated": True}, ["escalated"]),
+    ({}, {"extended": True}, ["escalated"]),
+    ({"escalated": True}, {"escalated": True}, []),
+    ({"escalated": True}, {"escalated": True, "extended": True}, ["escalated"]),
+    ({}, {"reminded": 1, "escalated": True}, ["reminded", "escalated"]),
+    ({}, {"reminded": 1, "escalated": True, "revision": 2}, ["closed", "opened"]),
+    ({}, {"reminded": 1, "escalated": True, "state": "denied"}, ["closed"]),
+    ({"state": "approved"}, {"reminded": 1, "escalated": True}, ["opened"]),
 )
 def test_what_time_brings_is_told_while_it_waits(
     before: dict[str, Any], after: dict[str, Any], kinds: list[str]

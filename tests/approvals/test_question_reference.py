@@ -50,7 +50,7 @@ def kept(request: ApprovalRequest) -> ApprovalRequest:
     return request_from_reference(reference_from_request(request, CALL), gate_decision, CALL, CTX)
 
 
-@table("fields", [{}, {"kind": "in_doubt", "doubt_of": 1}, {"edit": "approve"}])
+@table("fields", {}, {"kind": "in_doubt", "doubt_of": 1}, {"edit": "approve"})
 def test_all_that_counts_waits_or_names_is_kept(fields: dict[str, Any]) -> None:
     request = asked(**fields)
     own = kept(request)

@@ -81,16 +81,14 @@ def test_as_many_places_are_filled_as_any_way_to_seat_people_fills(
 
 @table(
     ("voters", "open_of"),
-    [
-        ([], ["role:finance", "role:legal"]),
-        ([own("ana", "role:finance"), own("bo", "role:finance")], ["role:legal"]),
-        ([own("ana", "role:finance", "role:legal")], ["role:legal"]),
-        ([own("ana", "role:finance", "role:legal"), own("bo", "role:finance")], []),
-        ([own("ana"), own("bo"), own("cy")], ["role:finance", "role:legal"]),
-        ([Voter("di", {"ana": frozenset({"role:finance"}), "bo": frozenset({"role:legal"})})], ["role:legal"]),
-        ([Voter("di", {"ana": frozenset({"role:legal"})}), own("ana", "role:legal")], ["role:finance"]),
-        ([Voter("di", {"ana": frozenset({"role:legal"})}), own("ana")], ["role:finance", "role:legal"]),
-    ],
+    ([], ["role:finance", "role:legal"]),
+    ([own("ana", "role:finance"), own("bo", "role:finance")], ["role:legal"]),
+    ([own("ana", "role:finance", "role:legal")], ["role:legal"]),
+    ([own("ana", "role:finance", "role:legal"), own("bo", "role:finance")], []),
+    ([own("ana"), own("bo"), own("cy")], ["role:finance", "role:legal"]),
+    ([Voter("di", {"ana": frozenset({"role:finance"}), "bo": frozenset({"role:legal"})})], ["role:legal"]),
+    ([Voter("di", {"ana": frozenset({"role:legal"})}), own("ana", "role:legal")], ["role:finance"]),
+    ([Voter("di", {"ana": frozenset({"role:legal"})}), own("ana")], ["role:finance", "role:legal"]),
 )
 def test_one_person_fills_one_place(voters: list[Voter], open_of: list[str]) -> None:
     found = tally(1, BOTH, voters)

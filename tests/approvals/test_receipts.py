@@ -114,7 +114,7 @@ def test_a_changed_mind_is_one_vote() -> None:
     assert (receipt.status, receipt.votes) == ("counted", 1)
 
 
-@table(("denials", "state"), [(1, "pending"), (2, "denied")])
+@table(("denials", "state"), (1, "pending"), (2, "denied"))
 def test_without_veto_denials_need_the_quorum_too(denials: int, state: str) -> None:
     now = deadlines.open_request(request(quorum=2, veto=False), NOW)
     for authority in (ANA, BEN)[:denials]:
@@ -131,7 +131,7 @@ ENDINGS = [
 ]
 
 
-@table(("state", "code"), ENDINGS)
+@table(("state", "code"), *ENDINGS)
 def test_who_comes_late_is_told_everything(state: str, code: Any) -> None:
     ended = replace(
         deadlines.open_request(request(quorum=3), NOW),
@@ -168,37 +168,35 @@ def test_who_asks_about_a_waiting_request_is_told_to_wait() -> None:
 
 @table(
     ("fields", "now", "code", "why", "message"),
-    [
-        ({"edited_args": {}}, NOW, "not_allowed", "edit", ""),
-        ({"revision": 1}, NOW, "stale", "", ""),
-        ({"revision": None}, NOW, "stale", "", ""),
-        ({"revision": 7}, NOW, "stale", "", ""),
-        ({"question_hash": "h2"}, NOW, "stale", "", ""),
-        ({}, NOW + timedelta(seconds=3600.001), "expired", "", ""),
-        (
-            {"verdict": "happened"},
-            NOW,
-            "malformed",
-            "",
-            "`verdict`: `happened` answers only what became of a call that is in doubt",
-        ),
-        (
-            {"verdict": "withdrawn"},
-            NOW,
-            "malformed",
-            "",
-            "`verdict`: to withdraw a request is no answer to it; use `cancel`",
-        ),
-        ({"result": "paid"}, NOW, "malformed", "", "`result`: only what happened has one"),
-        (
-            {"verdict": "denied", "edited_args": {}},
-            NOW,
-            "malformed",
-            "",
-            "`edited_args`: only an approval can change the arguments",
-        ),
-        ({"remember": GrantRequest()}, NOW, "not_allowed", "remember", ""),
-    ],
+    ({"edited_args": {}}, NOW, "not_allowed", "edit", ""),
+    ({"revision": 1}, NOW, "stale", "", ""),
+    ({"revision": None}, NOW, "stale", "", ""),
+    ({"revision": 7}, NOW, "stale", "", ""),
+    ({"question_hash": "h2"}, NOW, "stale", "", ""),
+    ({}, NOW + timedelta(seconds=3600.001), "expired", "", ""),
+    (
+        {"verdict": "happened"},
+        NOW,
+        "malformed",
+        "",
+        "`verdict`: `happened` answers only what became of a call that is in doubt",
+    ),
+    (
+        {"verdict": "withdrawn"},
+        NOW,
+        "malformed",
+        "",
+        "`verdict`: to withdraw a request is no answer to it; use `cancel`",
+    ),
+    ({"result": "paid"}, NOW, "malformed", "", "`result`: only what happened has one"),
+    (
+        {"verdict": "denied", "edited_args": {}},
+        NOW,
+        "malformed",
+        "",
+        "`edited_args`: only an approval can change the arguments",
+    ),
+    ({"remember": GrantRequest()}, NOW, "not_allowed", "remember", ""),
 )
 def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, why: Any, message: str) -> None:
     one, _ = machine.decide(deadlines.open_request(request(quorum=2, revision=2), NOW), answer(revision=2), BEN, NOW)
@@ -210,12 +208,10 @@ def test_an_objection_says_what_to_do(fields: Any, now: datetime, code: Any, why
 
 @table(
     ("fields", "message"),
-    [
-        ({"verdict": "happened", "result": "x" * (REASON_CHARS + 1)}, "`result`: at most 2000 characters"),
-        ({"edited_args": {}}, "`edited_args`: it runs again as it was approved, or not at all"),
-        ({"remember": GrantRequest()}, "`remember`: what happened once says nothing of the next time"),
-        ({"result": "paid"}, "`result`: only what happened has one"),
-    ],
+    ({"verdict": "happened", "result": "x" * (REASON_CHARS + 1)}, "`result`: at most 2000 characters"),
+    ({"edited_args": {}}, "`edited_args`: it runs again as it was approved, or not at all"),
+    ({"remember": GrantRequest()}, "`remember`: what happened once says nothing of the next time"),
+    ({"result": "paid"}, "`result`: only what happened has one"),
 )
 def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, message: str) -> None:
     doubt = deadlines.open_request(request(kind="in_doubt", edit="approve", allow_remember=True), NOW)
@@ -227,13 +223,11 @@ def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, messa
 
 @table(
     ("code", "expected"),
-    [
-        ("", "not_allowed"),
-        ("not_allowed", "not_allowed"),
-        ("self_approval", "self_approval"),
-        ("assurance", "assurance"),
-        ("unavailable", "unavailable"),
-    ],
+    ("", "not_allowed"),
+    ("not_allowed", "not_allowed"),
+    ("self_approval", "self_approval"),
+    ("assurance", "assurance"),
+    ("unavailable", "unavailable"),
 )
 def test_who_may_not_decide_is_told_why(code: Any, expected: Any) -> None:
     waiting = deadlines.open_request(request(), NOW)
@@ -397,70 +391,66 @@ def _deep() -> dict[str, Any]:
 
 @table(
     ("envelopes", "message", "named"),
-    [
-        ((), ONE, ""),
-        (({}, {}), ONE, ""),
-        (("x",), ONE, ""),
-        (({"x": float("nan")},), ONE, ""),
-        (({"x": object()},), ONE, ""),
-        (({"x": "\ud800"},), ONE, ""),
-        ((_deep(),), ONE, ""),
-        (({"x": "é" * (DECISION_BYTES // 2)},), "a decision is at most 65536 bytes", ""),
-        (({"approval_id": ID},), "`verdict`: field required", ID),
-        (({"approval_id": 7, "verdict": "approved"},), "`approval_id`: input should be a valid string", ""),
-        (
-            ({"approval_id": ID, "verdict": "yes"},),
-            "`verdict`: input should be 'approved', 'denied', 'happened', 'withdrawn' or 'retracted'",
-            ID,
-        ),
-        (
-            ({"approval_id": ID, "verdict": "denied", "edited_args": []},),
-            "`edited_args`: input should be a valid dictionary",
-            ID,
-        ),
-        (
-            ({"approval_id": ID, "verdict": "denied", "reason": "x" * (REASON_CHARS + 1)},),
-            "`reason`: at most 2000 characters",
-            ID,
-        ),
-        (
-            ({"approval_id": ID, "verdict": "denied", "received_at": "2026-01-01T00:00:00"},),
-            "`received_at`: needs a time zone",
-            ID,
-        ),
-        (
-            ({"approval_id": ID, "verdict": "approved", "edited_arg": {"amount": 5}},),
-            "'edited_arg': a decision has no such field",
-            ID,
-        ),
-        (
-            ({"approval_id": ID, "verdict": "approved", "remember": {"were": "args.amount < 5"}},),
-            "'remember.were': a decision has no such field",
-            ID,
-        ),
-        (({"approval_id": ID, "x" * 999: 1},), f"{'x' * 64!r}: a decision has no such field", ID),
-        (({"approval_id": ID, "": 1},), "'(empty)': a decision has no such field", ID),
-    ],
+    ((), ONE, ""),
+    (({}, {}), ONE, ""),
+    (("x",), ONE, ""),
+    (({"x": float("nan")},), ONE, ""),
+    (({"x": object()},), ONE, ""),
+    (({"x": "\ud800"},), ONE, ""),
+    ((_deep(),), ONE, ""),
+    (({"x": "é" * (DECISION_BYTES // 2)},), "a decision is at most 65536 bytes", ""),
+    (({"approval_id": ID},), "`verdict`: field required", ID),
+    (({"approval_id": 7, "verdict": "approved"},), "`approval_id`: input should be a valid string", ""),
+    (
+        ({"approval_id": ID, "verdict": "yes"},),
+        "`verdict`: input should be 'approved', 'denied', 'happened', 'withdrawn' or 'retracted'",
+        ID,
+    ),
+    (
+        ({"approval_id": ID, "verdict": "denied", "edited_args": []},),
+        "`edited_args`: input should be a valid dictionary",
+        ID,
+    ),
+    (
+        ({"approval_id": ID, "verdict": "denied", "reason": "x" * (REASON_CHARS + 1)},),
+        "`reason`: at most 2000 characters",
+        ID,
+    ),
+    (
+        ({"approval_id": ID, "verdict": "denied", "received_at": "2026-01-01T00:00:00"},),
+        "`received_at`: needs a time zone",
+        ID,
+    ),
+    (
+        ({"approval_id": ID, "verdict": "approved", "edited_arg": {"amount": 5}},),
+        "'edited_arg': a decision has no such field",
+        ID,
+    ),
+    (
+        ({"approval_id": ID, "verdict": "approved", "remember": {"were": "args.amount < 5"}},),
+        "'remember.were': a decision has no such field",
+        ID,
+    ),
+    (({"approval_id": ID, "x" * 999: 1},), f"{'x' * 64!r}: a decision has no such field", ID),
+    (({"approval_id": ID, "": 1},), "'(empty)': a decision has no such field", ID),
 )
 def test_what_is_no_decision_is_told_what_is_wrong(envelopes: Any, message: str, named: str) -> None:
     answer_receipt = Receipt(status="refused", code="malformed", approval_id=named, message=message)
     assert read_decision(envelopes) == answer_receipt
 
 
-@table("body", [{"approval_id": ID}, {"approval_id": ID, "verdict": "withdrawn", "reason": "sold"}])
+@table("body", {"approval_id": ID}, {"approval_id": ID, "verdict": "withdrawn", "reason": "sold"})
 def test_whoever_withdraws_a_request_need_only_name_it(body: dict[str, Any]) -> None:
     assert read_withdrawal((body,)) == Decision.model_validate({"verdict": "withdrawn"} | body)
 
 
 @table(
     ("envelopes", "message", "named"),
-    [
-        ((), ONE, ""),
-        (({"approval_id": ID}, {}), ONE, ""),
-        (({"verdict": "withdrawn"},), "`approval_id`: field required", ""),
-        (({"approval_id": ID, "verdict": "denied"},), "`verdict`: must be `withdrawn`", ID),
-        (({"approval_id": ID, "reason": "x" * (REASON_CHARS + 1)},), "`reason`: at most 2000 characters", ID),
-    ],
+    ((), ONE, ""),
+    (({"approval_id": ID}, {}), ONE, ""),
+    (({"verdict": "withdrawn"},), "`approval_id`: field required", ""),
+    (({"approval_id": ID, "verdict": "denied"},), "`verdict`: must be `withdrawn`", ID),
+    (({"approval_id": ID, "reason": "x" * (REASON_CHARS + 1)},), "`reason`: at most 2000 characters", ID),
 )
 def test_what_is_no_withdrawal_is_told_what_is_wrong(envelopes: Any, message: str, named: str) -> None:
     answer_receipt = Receipt(status="refused", code="malformed", approval_id=named, message=message)

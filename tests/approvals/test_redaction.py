@@ -23,17 +23,15 @@ SCHEMA = {"type": "object", "properties": {"pin": {"type": "string", "writeOnly"
 
 @table(
     "spelt",
-    [
-        SECRET,
-        repr(SECRET)[1:-1],
-        json.dumps(SECRET)[1:-1],
-        json.dumps(SECRET, ensure_ascii=False)[1:-1],
-        json.dumps(json.dumps(SECRET))[3:-3],
-        quote(SECRET),
-        quote(SECRET, safe=""),
-        quote_plus(SECRET),
-        "S\u00e9 &quot;cret&quot;\n&amp; more",
-    ],
+    SECRET,
+    repr(SECRET)[1:-1],
+    json.dumps(SECRET)[1:-1],
+    json.dumps(SECRET, ensure_ascii=False)[1:-1],
+    json.dumps(json.dumps(SECRET))[3:-3],
+    quote(SECRET),
+    quote(SECRET, safe=""),
+    quote_plus(SECRET),
+    "S\u00e9 &quot;cret&quot;\n&amp; more",
 )
 def test_a_secret_is_found_in_every_spelling(spelt: str) -> None:
     assert redact_secrets(f"a {spelt} b", {SECRET}) == f"a {HIDDEN} b"

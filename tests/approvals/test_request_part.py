@@ -13,7 +13,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LINKS = AnswerLinks(api="/approvals/a", session="/sessions/s", page="/approve/a", channels=("mail",))
 
 
-@table("cut", [False, True])
+@table("cut", False, True)
 def test_a_request_is_told_as_its_card_shows_it(cut: bool) -> None:
     row = CardRow(name="amount", label="Amount", value="420", length=3, format="number", cut=cut)
     request = a_request(

@@ -68,13 +68,13 @@ def test_answers_count_in_the_order_in_which_they_were_taken() -> None:
     assert (turned.state, turned.decided_by) == ("approved", "bo")
 
 
-@table(("minutes", "state"), [(59, "approved"), (60, "approved"), (61, "timed_out")])
+@table(("minutes", "state"), (59, "approved"), (60, "approved"), (61, "timed_out"))
 def test_an_answer_counts_at_its_own_time(minutes: int, state: str) -> None:
     request = request_at(question(), (an_answer(1, "ana", minutes=minutes),), NOW + timedelta(days=7))
     assert request.state == state
 
 
-@table(("seconds", "state"), [(5, "approved"), (6, "timed_out"), (None, "approved")])
+@table(("seconds", "state"), (5, "approved"), (6, "timed_out"), (None, "approved"))
 def test_answer_that_arrived_late_by_the_stores_clock_does_not_count(seconds: int | None, state: str) -> None:
     arrived = None if seconds is None else NOW + 60 * MINUTE + timedelta(seconds=seconds)
     answer = an_answer(1, "ana", minutes=59)._replace(arrived_at=arrived)
@@ -161,13 +161,11 @@ def test_only_the_change_that_was_taken_is_a_yes() -> None:
 
 @table(
     "meanwhile",
-    [
-        pytest.param(an_answer(2, "bo", "denied")._replace(settles=True), id="somebody denies"),
-        pytest.param(an_answer(2, "guest", "withdrawn")._replace(settles=True), id="who asked withdraws"),
-        pytest.param(an_answer(2, "ana", edited_args={"amount": 4}), id="its author changes it otherwise"),
-        pytest.param(an_answer(2, "ana"), id="its author approves what was asked"),
-        pytest.param(an_answer(2, "bo")._replace(settles=True), id="another approves what was asked"),
-    ],
+    pytest.param(an_answer(2, "bo", "denied")._replace(settles=True), id="somebody denies"),
+    pytest.param(an_answer(2, "guest", "withdrawn")._replace(settles=True), id="who asked withdraws"),
+    pytest.param(an_answer(2, "ana", edited_args={"amount": 4}), id="its author changes it otherwise"),
+    pytest.param(an_answer(2, "ana"), id="its author approves what was asked"),
+    pytest.param(an_answer(2, "bo")._replace(settles=True), id="another approves what was asked"),
 )
 def test_a_change_is_worth_nothing_after_another_answer(meanwhile: StoredAnswer) -> None:
     """What waits for the gates is a yes to nothing until it is asked, and a no overtakes it.
@@ -212,14 +210,12 @@ def test_a_withdrawal_ends_it() -> None:
 
 @table(
     ("answers", "ending", "state"),
-    [
-        ((), "cancelled", "cancelled"),
-        ((), "superseded", "cancelled"),
-        ((), "not_asked", "cancelled"),
-        ((an_answer(1, "ana"),), "lapsed", "lapsed"),
-        ((an_answer(1, "ana"),), "superseded", "lapsed"),
-        ((an_answer(1, "ana", "denied"),), "cancelled", "denied"),
-    ],
+    ((), "cancelled", "cancelled"),
+    ((), "superseded", "cancelled"),
+    ((), "not_asked", "cancelled"),
+    ((an_answer(1, "ana"),), "lapsed", "lapsed"),
+    ((an_answer(1, "ana"),), "superseded", "lapsed"),
+    ((an_answer(1, "ana", "denied"),), "cancelled", "denied"),
 )
 def test_an_ending_is_always_towards_not_running(answers: Any, ending: Any, state: str) -> None:
     ended = question(ended_at=NOW + 5 * MINUTE, ended_as=ending)
@@ -228,13 +224,11 @@ def test_an_ending_is_always_towards_not_running(answers: Any, ending: Any, stat
 
 @table(
     ("ending", "reason"),
-    [
-        ("superseded", "This is asked again."),
-        ("not_asked", "The turn asks this no longer."),
-        ("cancelled", "The turn was stopped, or the question withdrawn."),
-        ("lapsed", "This is judged again."),
-        (None, ""),
-    ],
+    ("superseded", "This is asked again."),
+    ("not_asked", "The turn asks this no longer."),
+    ("cancelled", "The turn was stopped, or the question withdrawn."),
+    ("lapsed", "This is judged again."),
+    (None, ""),
 )
 def test_a_question_that_its_turn_ended_says_when_and_why(ending: Any, reason: str) -> None:
     ended = question(ended_at=NOW + 5 * MINUTE, ended_as=ending)
@@ -247,7 +241,7 @@ def test_a_question_that_its_turn_ended_says_when_and_why(ending: Any, reason: s
     assert lapsed.decided_by == "ana"
 
 
-@table("seconds", [60.0, 0.5, 86_400.0, 1e15, 2.0**53, 1e17, 1e300])
+@table("seconds", 60.0, 0.5, 86_400.0, 1e15, 2.0**53, 1e17, 1e300)
 def test_the_hash_of_a_question_is_that_of_its_canonical_form(seconds: float) -> None:
     """However numbers are written on the way: RFC 8785 of all that is asked, by the library that knows it."""
     asked = question(timeout=seconds)

@@ -33,7 +33,8 @@ def test_a_call_that_waits_names_its_request() -> None:
 
 @table(
     ("note", "told"),
-    [("", REMARK), ("A person changed arguments.", f"{REMARK} A person changed arguments.")],
+    ("", REMARK),
+    ("A person changed arguments.", f"{REMARK} A person changed arguments."),
 )
 def test_a_late_result_says_what_it_is_the_result_of(note: str, told: str) -> None:
     assert late_result(ended(note=note), "K7Q2FM") == ResultPart(
@@ -43,11 +44,9 @@ def test_a_late_result_says_what_it_is_the_result_of(note: str, told: str) -> No
 
 @table(
     ("value", "told"),
-    [
-        (Content(inline="Pago: é"), Content(inline="Pago: é")),
-        (Content(inline={"para": "José"}), Content(inline='{"para": "José"}')),
-        (LARGE, LARGE),
-    ],
+    (Content(inline="Pago: é"), Content(inline="Pago: é")),
+    (Content(inline={"para": "José"}), Content(inline='{"para": "José"}')),
+    (LARGE, LARGE),
 )
 def test_a_session_is_told_of_a_call_that_its_turn_did_not_await(value: Content, told: Content) -> None:
     assert outcome_message(ended(value=value), "K7Q2FM") == Message(

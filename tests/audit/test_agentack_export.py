@@ -24,13 +24,11 @@ def a_record(kind: str, facts: Any) -> Record:
 
 @table(
     ("kind", "facts"),
-    [
-        ("request", {}),
-        ("auto", {"approval": "a"}),
-        ("execution", {}),
-        ("ending", {"approval": 3}),
-        ("grant", {"digest": "d"}),
-    ],
+    ("request", {}),
+    ("auto", {"approval": "a"}),
+    ("execution", {}),
+    ("ending", {"approval": 3}),
+    ("grant", {"digest": "d"}),
 )
 def test_a_record_that_cannot_be_read_is_refused_by_its_number(kind: str, facts: Any) -> None:
     """In one sentence: a trace without it would be another turn's, and a traceback says nothing to an auditor."""

@@ -74,7 +74,7 @@ KINDS: list[tuple[AuditKind, dict[str, Any], str]] = [
 ]
 
 
-@table(("kind", "data", "wanted"), KINDS)
+@table(("kind", "data", "wanted"), *KINDS)
 def test_the_type_of_each_kind_of_record(kind: AuditKind, data: dict[str, Any], wanted: str) -> None:
     found = event_from_record(record(kind, **data))
     assert ("" if found is None else found.type) == wanted

@@ -51,16 +51,14 @@ def test_any_facts_of_any_kind_have_words(kind: str, language: str, facts: dict[
     assert entry.what
 
 
-@table("language", sorted(language_codes()))
+@table("language", *sorted(language_codes()))
 @table(
     ("kind", "facts"),
-    [
-        ("request", {"quorum": "x"}),
-        ("request", {"approvers": 5}),
-        ("execution", {"decisions": ["a"]}),
-        ("execution", {"decisions": [{"name": "bo"}]}),
-        ("policy", {"added": 7}),
-    ],
+    ("request", {"quorum": "x"}),
+    ("request", {"approvers": 5}),
+    ("execution", {"decisions": ["a"]}),
+    ("execution", {"decisions": [{"name": "bo"}]}),
+    ("policy", {"added": 7}),
 )
 def test_facts_without_words_are_shown_as_they_are(kind: str, facts: dict[str, Any], language: str) -> None:
     data = json.dumps(facts)

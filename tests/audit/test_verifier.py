@@ -255,7 +255,7 @@ async def test_an_export_of_one_tenant_or_turn_shows_no_other(store: Store) -> N
     assert (await checked(one)).finding is None
 
 
-@table("text", ["", "{", "[]", '{"type":"other"}', '{"type":"record"}', '{"type":"checkpoint"}', "\ud800"])
+@table("text", "", "{", "[]", '{"type":"other"}', '{"type":"record"}', '{"type":"checkpoint"}', "\ud800")
 def test_a_file_that_is_no_export_is_refused(text: str) -> None:
     with pytest.raises(Refused, match=r"`x` is empty|x:1 is not a line"):
         Export([text], "x")

@@ -43,64 +43,62 @@ _TEXT = st.text(max_size=400) | st.lists(
 
 @table(
     ("text", "locale", "verdict"),
-    [
-        ("Yes", "en", "approved"),
-        ("yes.", "en-GB", "approved"),
-        ("  *YES*  ", "en", "approved"),
-        ("ｙｅｓ！", "en", "approved"),
-        ("yes\u200b\ufeff", "en", "approved"),
-        ("Yes 👍", "en", "approved"),
-        ("Approved\r\n\r\nBest,\r\nAna", "en", "approved"),
-        ("no", "en", "denied"),
-        ("/deny", "en", "denied"),
-        ("Ja!", "de-AT", "approved"),
-        ("yes", "de", "approved"),
-        ("ich lehne ab", "de", "denied"),
-        ("SÍ", "es_MX", "approved"),
-        ("si", "es", "approved"),
-        ("J’approuve.", "fr", "approved"),
-        ("non", "fr", "denied"),
-        ("sì", "it", "approved"),
-        ("não", "pt-BR", "denied"),
-        ("nao", "pt", "denied"),
-        ("Nee", "nl", "denied"),
-        ("TAK", "pl", "approved"),
-        ("nie", "pl", "denied"),
-        ("godkänns ej", "sv", None),
-        ("Yes please", "en", "approved"),
-        ("YES, thank you!!", "en", "approved"),
-        ("Hi all,\n\nok, approved.\nThanks and best regards,\nAna", "en", "approved"),
-        ("yes\n👍🏽 :)", "en", "approved"),
-        ("Yes, go ahead 🙏", "en", "approved"),
-        ("No thanks", "en", "denied"),
-        ("no 🙏", "en", "denied"),
-        ("not approved", "en", "denied"),
-        ("I cannot approve", "en", "denied"),
-        ("Sì, grazie", "it", "approved"),
-        ("¡Sí! Gracias", "es", "approved"),
-        ("Oui, s’il te plaît", "fr", "approved"),
-        ("Olá a todos, sim, obrigado", "pt", "approved"),
-        ("Ja, danke und viele Grüße", "de", "approved"),
-        ("Bitte nicht", "de", "denied"),
-        ("não aprovo", "pt", "denied"),
-        ("Godkänner", "sv", "approved"),
-        ("nej", "da", "denied"),
-        ("nei", "no", "denied"),
-        ("nei", "nn", "denied"),
-        ("kyllä", "fi", "approved"),
-        ("ano", "cs", "approved"),
-        ("HAYIR", "tr", "denied"),
-        ("hayır", "tr", "denied"),
-        ("ONAYLIYORUM", "tr", "approved"),
-        ("Hi Bo Berg,\nyes", "en", "approved"),
-        ("Hi all, yes", "en", "approved"),
-        ("hi berta,\nyes", "en", "approved"),
-        ("thanks and yes", "en", "approved"),
-        ("yes and thanks", "en", "approved"),
-        ("thanks and no", "en", "denied"),
-        ("yes".ljust(READ_CHARS), "en", "approved"),
-        ("yes" + "\nthanks" * (ANSWER_LINES - 1), "en", "approved"),
-    ],
+    ("Yes", "en", "approved"),
+    ("yes.", "en-GB", "approved"),
+    ("  *YES*  ", "en", "approved"),
+    ("ｙｅｓ！", "en", "approved"),
+    ("yes\u200b\ufeff", "en", "approved"),
+    ("Yes 👍", "en", "approved"),
+    ("Approved\r\n\r\nBest,\r\nAna", "en", "approved"),
+    ("no", "en", "denied"),
+    ("/deny", "en", "denied"),
+    ("Ja!", "de-AT", "approved"),
+    ("yes", "de", "approved"),
+    ("ich lehne ab", "de", "denied"),
+    ("SÍ", "es_MX", "approved"),
+    ("si", "es", "approved"),
+    ("J’approuve.", "fr", "approved"),
+    ("non", "fr", "denied"),
+    ("sì", "it", "approved"),
+    ("não", "pt-BR", "denied"),
+    ("nao", "pt", "denied"),
+    ("Nee", "nl", "denied"),
+    ("TAK", "pl", "approved"),
+    ("nie", "pl", "denied"),
+    ("godkänns ej", "sv", None),
+    ("Yes please", "en", "approved"),
+    ("YES, thank you!!", "en", "approved"),
+    ("Hi all,\n\nok, approved.\nThanks and best regards,\nAna", "en", "approved"),
+    ("yes\n👍🏽 :)", "en", "approved"),
+    ("Yes, go ahead 🙏", "en", "approved"),
+    ("No thanks", "en", "denied"),
+    ("no 🙏", "en", "denied"),
+    ("not approved", "en", "denied"),
+    ("I cannot approve", "en", "denied"),
+    ("Sì, grazie", "it", "approved"),
+    ("¡Sí! Gracias", "es", "approved"),
+    ("Oui, s’il te plaît", "fr", "approved"),
+    ("Olá a todos, sim, obrigado", "pt", "approved"),
+    ("Ja, danke und viele Grüße", "de", "approved"),
+    ("Bitte nicht", "de", "denied"),
+    ("não aprovo", "pt", "denied"),
+    ("Godkänner", "sv", "approved"),
+    ("nej", "da", "denied"),
+    ("nei", "no", "denied"),
+    ("nei", "nn", "denied"),
+    ("kyllä", "fi", "approved"),
+    ("ano", "cs", "approved"),
+    ("HAYIR", "tr", "denied"),
+    ("hayır", "tr", "denied"),
+    ("ONAYLIYORUM", "tr", "approved"),
+    ("Hi Bo Berg,\nyes", "en", "approved"),
+    ("Hi all, yes", "en", "approved"),
+    ("hi berta,\nyes", "en", "approved"),
+    ("thanks and yes", "en", "approved"),
+    ("yes and thanks", "en", "approved"),
+    ("thanks and no", "en", "denied"),
+    ("yes".ljust(READ_CHARS), "en", "approved"),
+    ("yes" + "\nthanks" * (ANSWER_LINES - 1), "en", "approved"),
 )
 def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verdict: str | None) -> None:
     assert parse_answer(text, AnswerSender(locale, ("Ana Sousa",))).verdict == verdict
@@ -108,71 +106,69 @@ def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verd
 
 @table(
     ("text", "locale", "why"),
-    [
-        ("", "en", "empty"),
-        (" \n\t ", "en", "empty"),
-        ("y", "en", "unknown"),
-        ("j", "de", "unknown"),
-        ("ok", "en", "unknown"),
-        ("👍", "en", "unknown"),
-        ("not yet", "en", "unknown"),
-        ("yes?", "en", "question"),
-        ("yes\u037e", "en", "question"),
-        ("¿sí?", "es", "question"),
-        ("yes or no？", "en", "question"),
-        ("yes, but only today", "en", "more"),
-        ("yes if it is cheaper", "en", "more"),
-        ("no problem", "en", "unknown"),
-        ("yes yes", "en", "more"),
-        ("yes,\nbut only today", "en", "more"),
-        ("yes\nbut only today", "en", "more"),
-        ("yes\n\n\n\nPS: only half of it", "en", "more"),
-        ("yes,", "en", "more"),
-        ("yes and", "en", "more"),
-        ("yes and Ana", "en", "more"),
-        ("yes,  \n\n", "en", "more"),
-        ("Hi Bo Ander Berg,\nyes", "en", "more"),
-        ("hi bo berg,\nyes", "en", "more"),
-        ("hi all berta,\nyes", "en", "more"),
-        ("yes all", "en", "more"),
-        ("all yes", "en", "more"),
-        ("hi yes all", "en", "more"),
-        ("deny 🙃", "en", "more"),
-        ("yes...", "en", "unknown"),
-        ("approved\njust kidding, deny it", "en", "two"),
-        ("Ja / nicht!", "de", "more"),
-        ("Ja\nnicht!", "de", "more"),
-        ("Sim\nMas só se for mais barato, senão não", "pt", "two"),
-        ("hardly approved", "en", "more"),
-        ("talvez sim", "pt", "more"),
-        ("yes (question mark)", "en", "more"),
-        ("yes ❓", "en", "question"),
-        ("yes 🙃", "en", "more"),
-        ("yes 😉", "en", "more"),
-        ("yes 🏳", "en", "more"),
-        ("y\u0336e\u0336s\u0336", "en", "unknown"),
-        ("approved 💯\u20e0", "en", "more"),
-        ("yes \u202eon", "en", "more"),
-        ("“yes”", "en", "more"),
-        ("(yes)", "en", "more"),
-        ("yes no", "en", "two"),
-        ("Yes\n\nNo", "en", "two"),
-        ("yes 👎", "en", "two"),
-        ("no ✅", "en", "two"),
-        ("~yes~", "en", "more"),
-        ("> yes", "en", "more"),
-        ("!yes", "en", "more"),
-        ("- yes", "en", "more"),
-        ("y\u200bes", "en", "unknown"),
-        ("Hello only if cheap,\nyes", "en", "more"),
-        ("ja", "en", "unknown"),
-        ("oui", "de", "unknown"),
-        ("no", "pl", "unknown"),
-        ("no", "cs", "unknown"),
-        ("yes\n" * 201, "en", "more"),
-        ("yes\n" + "x" * 300, "en", "more"),
-        ("yes" + " " * READ_CHARS + "\nbut no", "en", "more"),
-    ],
+    ("", "en", "empty"),
+    (" \n\t ", "en", "empty"),
+    ("y", "en", "unknown"),
+    ("j", "de", "unknown"),
+    ("ok", "en", "unknown"),
+    ("👍", "en", "unknown"),
+    ("not yet", "en", "unknown"),
+    ("yes?", "en", "question"),
+    ("yes\u037e", "en", "question"),
+    ("¿sí?", "es", "question"),
+    ("yes or no？", "en", "question"),
+    ("yes, but only today", "en", "more"),
+    ("yes if it is cheaper", "en", "more"),
+    ("no problem", "en", "unknown"),
+    ("yes yes", "en", "more"),
+    ("yes,\nbut only today", "en", "more"),
+    ("yes\nbut only today", "en", "more"),
+    ("yes\n\n\n\nPS: only half of it", "en", "more"),
+    ("yes,", "en", "more"),
+    ("yes and", "en", "more"),
+    ("yes and Ana", "en", "more"),
+    ("yes,  \n\n", "en", "more"),
+    ("Hi Bo Ander Berg,\nyes", "en", "more"),
+    ("hi bo berg,\nyes", "en", "more"),
+    ("hi all berta,\nyes", "en", "more"),
+    ("yes all", "en", "more"),
+    ("all yes", "en", "more"),
+    ("hi yes all", "en", "more"),
+    ("deny 🙃", "en", "more"),
+    ("yes...", "en", "unknown"),
+    ("approved\njust kidding, deny it", "en", "two"),
+    ("Ja / nicht!", "de", "more"),
+    ("Ja\nnicht!", "de", "more"),
+    ("Sim\nMas só se for mais barato, senão não", "pt", "two"),
+    ("hardly approved", "en", "more"),
+    ("talvez sim", "pt", "more"),
+    ("yes (question mark)", "en", "more"),
+    ("yes ❓", "en", "question"),
+    ("yes 🙃", "en", "more"),
+    ("yes 😉", "en", "more"),
+    ("yes 🏳", "en", "more"),
+    ("y\u0336e\u0336s\u0336", "en", "unknown"),
+    ("approved 💯\u20e0", "en", "more"),
+    ("yes \u202eon", "en", "more"),
+    ("“yes”", "en", "more"),
+    ("(yes)", "en", "more"),
+    ("yes no", "en", "two"),
+    ("Yes\n\nNo", "en", "two"),
+    ("yes 👎", "en", "two"),
+    ("no ✅", "en", "two"),
+    ("~yes~", "en", "more"),
+    ("> yes", "en", "more"),
+    ("!yes", "en", "more"),
+    ("- yes", "en", "more"),
+    ("y\u200bes", "en", "unknown"),
+    ("Hello only if cheap,\nyes", "en", "more"),
+    ("ja", "en", "unknown"),
+    ("oui", "de", "unknown"),
+    ("no", "pl", "unknown"),
+    ("no", "cs", "unknown"),
+    ("yes\n" * 201, "en", "more"),
+    ("yes\n" + "x" * 300, "en", "more"),
+    ("yes" + " " * READ_CHARS + "\nbut no", "en", "more"),
 )
 def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: str) -> None:
     answer = parse_answer(text, AnswerSender(locale, ("Ana Sousa",)))
@@ -182,38 +178,36 @@ def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: s
 
 @table(
     ("text", "answer"),
-    [
-        ("approve K7Q2FM", ParsedAnswer("approved", "K7Q2FM")),
-        ("Approve k7q-2fm.", ParsedAnswer("approved", "K7Q2FM")),
-        ("yes (K7Q‑2FM)", ParsedAnswer("approved", "K7Q2FM")),
-        ("K7Q-2FM: yes", ParsedAnswer("approved", "K7Q2FM")),
-        ("no #KOI-LFM", ParsedAnswer("denied", "K011FM")),
-        ("deny K7Q-2FM too expensive", ParsedAnswer("denied", "K7Q2FM", "too expensive")),
-        ("deny K7Q-2FM too expensive\nand too late", ParsedAnswer("denied", "K7Q2FM", "too expensive\nand too late")),
-        ("deny\ntoo expensive", ParsedAnswer("denied", "", "too expensive")),
-        ("approve K7Q-2FM if cheap", _unread("approve K7Q-2FM if cheap")),
-        ("“approve K7Q-2FM”", ParsedAnswer("approved", "K7Q2FM")),
-        ("Yes K7Q-2FM, thanks", ParsedAnswer("approved", "K7Q2FM")),
-        ("no, too expensive", ParsedAnswer("denied", "", "no, too expensive")),
-        ("Denied.\n\nIs it not cheaper elsewhere?", ParsedAnswer("denied", "", "Is it not cheaper elsewhere?")),
-        ("no K7Q-2FM is right", ParsedAnswer(None, "K7Q2FM", "no K7Q-2FM is right", "more")),
-        ("do not approve K7Q-2FM too late", ParsedAnswer("denied", "K7Q2FM", "too late")),
-        ("deny 🙃 K7Q-2FM too late", ParsedAnswer("denied", "K7Q2FM", "too late")),
-        ("deny K7Q-2FM 🙃", ParsedAnswer("denied", "K7Q2FM", "🙃")),
-        ("not K7Q-2FM approved", ParsedAnswer(None, "K7Q2FM", "not K7Q-2FM approved", "more", "not K7Q-2FM approved")),
-        ("deny K7Q-2FM or A1B-2C3", ParsedAnswer(None, "", "deny K7Q-2FM or A1B-2C3", "more")),
-        ("deny K7Q-2FM approve", ParsedAnswer(None, "K7Q2FM", "deny K7Q-2FM approve", "two")),
-        ("deny K7Q-2FM? why", ParsedAnswer(None, "K7Q2FM", "deny K7Q-2FM? why", "question")),
-        ("approve K7Q-2FM?", ParsedAnswer(None, "K7Q2FM", "approve K7Q-2FM?", "question")),
-        ("what is K7Q-2FM?", ParsedAnswer(None, "K7Q2FM", "what is K7Q-2FM?", "question")),
-        ("K7Q-2FM or A1B-2C3", ParsedAnswer(None, "", "K7Q-2FM or A1B-2C3", "unknown")),
-    ],
+    ("approve K7Q2FM", ParsedAnswer("approved", "K7Q2FM")),
+    ("Approve k7q-2fm.", ParsedAnswer("approved", "K7Q2FM")),
+    ("yes (K7Q‑2FM)", ParsedAnswer("approved", "K7Q2FM")),
+    ("K7Q-2FM: yes", ParsedAnswer("approved", "K7Q2FM")),
+    ("no #KOI-LFM", ParsedAnswer("denied", "K011FM")),
+    ("deny K7Q-2FM too expensive", ParsedAnswer("denied", "K7Q2FM", "too expensive")),
+    ("deny K7Q-2FM too expensive\nand too late", ParsedAnswer("denied", "K7Q2FM", "too expensive\nand too late")),
+    ("deny\ntoo expensive", ParsedAnswer("denied", "", "too expensive")),
+    ("approve K7Q-2FM if cheap", _unread("approve K7Q-2FM if cheap")),
+    ("“approve K7Q-2FM”", ParsedAnswer("approved", "K7Q2FM")),
+    ("Yes K7Q-2FM, thanks", ParsedAnswer("approved", "K7Q2FM")),
+    ("no, too expensive", ParsedAnswer("denied", "", "no, too expensive")),
+    ("Denied.\n\nIs it not cheaper elsewhere?", ParsedAnswer("denied", "", "Is it not cheaper elsewhere?")),
+    ("no K7Q-2FM is right", ParsedAnswer(None, "K7Q2FM", "no K7Q-2FM is right", "more")),
+    ("do not approve K7Q-2FM too late", ParsedAnswer("denied", "K7Q2FM", "too late")),
+    ("deny 🙃 K7Q-2FM too late", ParsedAnswer("denied", "K7Q2FM", "too late")),
+    ("deny K7Q-2FM 🙃", ParsedAnswer("denied", "K7Q2FM", "🙃")),
+    ("not K7Q-2FM approved", ParsedAnswer(None, "K7Q2FM", "not K7Q-2FM approved", "more", "not K7Q-2FM approved")),
+    ("deny K7Q-2FM or A1B-2C3", ParsedAnswer(None, "", "deny K7Q-2FM or A1B-2C3", "more")),
+    ("deny K7Q-2FM approve", ParsedAnswer(None, "K7Q2FM", "deny K7Q-2FM approve", "two")),
+    ("deny K7Q-2FM? why", ParsedAnswer(None, "K7Q2FM", "deny K7Q-2FM? why", "question")),
+    ("approve K7Q-2FM?", ParsedAnswer(None, "K7Q2FM", "approve K7Q-2FM?", "question")),
+    ("what is K7Q-2FM?", ParsedAnswer(None, "K7Q2FM", "what is K7Q-2FM?", "question")),
+    ("K7Q-2FM or A1B-2C3", ParsedAnswer(None, "", "K7Q-2FM or A1B-2C3", "unknown")),
 )
 def test_a_code_in_the_line_names_the_request(text: str, answer: ParsedAnswer) -> None:
     assert parse_answer(text, AnswerSender("en")) == answer
 
 
-@table("word", ["cannot", "hardly", "please", "thanks", "grazie", "talvez", "really", "not-ok", "a-b-c"])
+@table("word", "cannot", "hardly", "please", "thanks", "grazie", "talvez", "really", "not-ok", "a-b-c")
 def test_a_word_is_no_code(word: str) -> None:
     assert find_code(word) == ""
     assert parse_answer(f"yes {word}", AnswerSender("en")).code == ""
@@ -277,7 +271,7 @@ def test_what_was_not_understood_is_named() -> None:
     assert parse_answer("yes no", AnswerSender("en")).unread == ""
 
 
-@table("language", LANGUAGES)
+@table("language", *LANGUAGES)
 def test_no_word_means_two_things(language: str) -> None:
     tables = ((YES, APPROVE), (NO, DENY))
     yes, no = (
@@ -289,7 +283,7 @@ def test_no_word_means_two_things(language: str) -> None:
     assert set(decision_words(language)) <= {phrase.replace("-", " ") for phrase in yes | no}
 
 
-@table("locale", ["de", "de-AT", "de_AT", "DE"])
+@table("locale", "de", "de-AT", "de_AT", "DE")
 def test_a_locale_has_the_words_of_its_language_and_english(locale: str) -> None:
     words = decision_words(locale)
     assert words == decision_words("de")
@@ -304,7 +298,7 @@ def test_no_word_that_limits_an_answer_is_part_of_one() -> None:
             assert part == "denied" or not set(phrase.split()) & _LIMITS, phrase
 
 
-@table("language", sorted(catalogue.language_codes()))
+@table("language", *sorted(catalogue.language_codes()))
 def test_the_words_that_cards_tell_people_to_write_decide(language: str) -> None:
     code = show_code("K7Q2FM")
     approve, deny = texts_of(language)["word.approve"], texts_of(language)["word.deny"]
@@ -415,39 +409,37 @@ def _filled(table: list[tuple[str, str, list[str]]]) -> list[tuple[str, str]]:
     return [(locale, frame.format(words)) for locale, frame, each in table for words in each]
 
 
-@table(("locale", "text"), _filled(GREETED))
+@table(("locale", "text"), *_filled(GREETED))
 def test_order_to_another_person_is_no_approval(locale: str, text: str) -> None:
     assert parse_answer(text, AnswerSender(locale, ("Ana Sousa",))).verdict is None
 
 
-@table(("locale", "text"), _filled(GREETED))
+@table(("locale", "text"), *_filled(GREETED))
 def test_order_in_a_message_to_others_is_no_approval(locale: str, text: str) -> None:
     words = re.split(r"[,\n] ?", text, maxsplit=1)[1]
     assert parse_answer(words, AnswerSender(locale)).verdict == "approved"
     assert parse_answer(words, AnswerSender(locale, others=True)).verdict is None
 
 
-@table(("locale", "text"), _filled(STATED))
+@table(("locale", "text"), *_filled(STATED))
 def test_statement_to_another_person_is_an_approval(locale: str, text: str) -> None:
     assert parse_answer(text, AnswerSender(locale, ("Ana Sousa",), others=True)).verdict == "approved"
 
 
-@table("text", ["Hi Signoff, please approve", "Hello, please approve", "Hi, approve\n\nThanks\nAna"])
+@table("text", "Hi Signoff, please approve", "Hello, please approve", "Hi, approve\n\nThanks\nAna")
 def test_order_to_signoff_is_an_approval(text: str) -> None:
     assert parse_answer(text, AnswerSender("en", ("Ana Sousa",))).verdict == "approved"
 
 
 @table(
     ("text", "comment"),
-    [
-        ("Approved!\n\nNice one.", "Nice one."),
-        (
-            "Approved. The team has been looking forward to this.",
-            "Approved. The team has been looking forward to this.",
-        ),
-        ("Approved\n\nThanks for the quick work on this.", "Thanks for the quick work on this."),
-        ("Approved. It looks right to me.", "Approved. It looks right to me."),
-    ],
+    ("Approved!\n\nNice one.", "Nice one."),
+    (
+        "Approved. The team has been looking forward to this.",
+        "Approved. The team has been looking forward to this.",
+    ),
+    ("Approved\n\nThanks for the quick work on this.", "Thanks for the quick work on this."),
+    ("Approved. It looks right to me.", "Approved. It looks right to me."),
 )
 def test_remark_beside_an_approval_is_its_comment(text: str, comment: str) -> None:
     answer = parse_answer(text, AnswerSender("en"))
@@ -456,36 +448,34 @@ def test_remark_beside_an_approval_is_its_comment(text: str, comment: str) -> No
 
 @table(
     "text",
-    [
-        "Approved. Only this once.",
-        "Approved. Send me the receipt.",
-        "Approved. Tell Bob.",
-        "Approved. The small one.",
-        "Approved. The limit is 100.",
-        "Approved. It is two rooms.",
-        "Approved. I want the receipt.",
-        "Approved. I expect a discount from them.",
-        "Approved. This is for Berlin.",
-        "Approved. That covers the first half.",
-        "Approved. The other one is wrong.",
-        "Approved. It was M4X-9TD.",
-        "Approved. I know the people of Acme well.",
-        "Approved. It is fine (mostly).",
-        "Approved. It is fine 🙄",
-        "Approved. The plan: we go.",
-        "Approved. Is it the right one?",
-        "Approved. My foot.",
-        "Approved. Thanks for sending me the receipt.",
-        "Approved. Maria knows the rest.",
-        "Yes, I saw it in the list.",
-        "The team is happy. Approved.",
-        "Genehmigt. Ich erwarte die Quittung.",
-        "Approuvé. Merci de m'envoyer le reçu.",
-        "Approuvé. C'est bon s'il paie.",
-        "Aprobado. Gracias por enviar el recibo.",
-        "Approvato. Aspetto la ricevuta.",
-        "Aprovado. Espero o recibo.",
-    ],
+    "Approved. Only this once.",
+    "Approved. Send me the receipt.",
+    "Approved. Tell Bob.",
+    "Approved. The small one.",
+    "Approved. The limit is 100.",
+    "Approved. It is two rooms.",
+    "Approved. I want the receipt.",
+    "Approved. I expect a discount from them.",
+    "Approved. This is for Berlin.",
+    "Approved. That covers the first half.",
+    "Approved. The other one is wrong.",
+    "Approved. It was M4X-9TD.",
+    "Approved. I know the people of Acme well.",
+    "Approved. It is fine (mostly).",
+    "Approved. It is fine 🙄",
+    "Approved. The plan: we go.",
+    "Approved. Is it the right one?",
+    "Approved. My foot.",
+    "Approved. Thanks for sending me the receipt.",
+    "Approved. Maria knows the rest.",
+    "Yes, I saw it in the list.",
+    "The team is happy. Approved.",
+    "Genehmigt. Ich erwarte die Quittung.",
+    "Approuvé. Merci de m'envoyer le reçu.",
+    "Approuvé. C'est bon s'il paie.",
+    "Aprobado. Gracias por enviar el recibo.",
+    "Approvato. Aspetto la ricevuta.",
+    "Aprovado. Espero o recibo.",
 )
 def test_condition_order_or_doubt_beside_an_approval_is_asked_back(text: str) -> None:
     effects = {"K7Q2FM": "Pay 300 EUR to Nordwind", "M4X9TD": "Pay 200 EUR to Acme"}
@@ -495,38 +485,36 @@ def test_condition_order_or_doubt_beside_an_approval_is_asked_back(text: str) ->
 
 @table(
     ("text", "verdict"),
-    [
-        ("approve once", "approved"),
-        ("ACK", "approved"),
-        ("LGTM :shipit:", "approved"),
-        ("Denied, see https://wiki.example/x", "denied"),
-        ("Denied, see https://wiki.example/x?id=1", "denied"),
-        ("NACK", "denied"),
-        ("/hold", "denied"),
-        ("hold", None),
-        ("/approve cancel", None),
-        ("/approve\n/hold", None),
-        ("+1 with nits", None),
-        ("nein zu teuer", "denied"),
-        ("nein das ist kein Problem", None),
-        ("no problem", None),
-        ("no wait", None),
-        ("no objections", None),
-        ("no-brainer", None),
-        ("yes to K7Q-2FM", "approved"),
-        ("yes to all", None),
-        ("yes, pay it", "approved"),
-        ("yes, cancel it", None),
-        ("pay it", None),
-        ("yes period", "approved"),
-    ],
+    ("approve once", "approved"),
+    ("ACK", "approved"),
+    ("LGTM :shipit:", "approved"),
+    ("Denied, see https://wiki.example/x", "denied"),
+    ("Denied, see https://wiki.example/x?id=1", "denied"),
+    ("NACK", "denied"),
+    ("/hold", "denied"),
+    ("hold", None),
+    ("/approve cancel", None),
+    ("/approve\n/hold", None),
+    ("+1 with nits", None),
+    ("nein zu teuer", "denied"),
+    ("nein das ist kein Problem", None),
+    ("no problem", None),
+    ("no wait", None),
+    ("no objections", None),
+    ("no-brainer", None),
+    ("yes to K7Q-2FM", "approved"),
+    ("yes to all", None),
+    ("yes, pay it", "approved"),
+    ("yes, cancel it", None),
+    ("pay it", None),
+    ("yes period", "approved"),
 )
 def test_words_that_people_write_to_bots_are_read(text: str, verdict: str | None) -> None:
     sender = AnswerSender("de" if "nein" in text else "en", effects={"K7Q2FM": "Pay 300 EUR to Nordwind"})
     assert parse_answer(text, sender).verdict == verdict
 
 
-@table("locale", ["en", "de", "fr", "es", "it", "pt"])
+@table("locale", "en", "de", "fr", "es", "it", "pt")
 def test_idiom_that_begins_with_no_is_no_denial(locale: str) -> None:
     for text in ("alright, no big deal - I will look at it", "no brainer", "no objections from my side", "no rush"):
         assert parse_answer(text, AnswerSender(locale)).verdict is None

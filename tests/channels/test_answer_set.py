@@ -39,7 +39,7 @@ def test_a_mail_decides_above_what_is_known_to_say_nothing() -> None:
         assert read_mail_answer(text.split("\n"), (), AnswerSender("en", ANA)).verdict == "approved", text
 
 
-@table("text", ANSWERS["mail"]["asked"])
+@table("text", *ANSWERS["mail"]["asked"])
 def test_a_mail_with_anything_else_below_its_sign_off_is_asked_about(text: str) -> None:
     answer = read_mail_answer(text.split("\n"), (), AnswerSender("en", ANA))
     assert answer.verdict is None

@@ -16,25 +16,23 @@ def split(line: str) -> list[str]:
 
 @table(
     ("line", "pieces"),
-    [
-        ("Yes, please!", ["yes", ",", "please", "!"]),
-        ("yes;no", ["yes", ";", "no"]),
-        ("yes/no", ["yes", "!/", "no"]),
-        ("j’approuve", ["j'approuve"]),
-        ("j`approuve", ["j'approuve"]),
-        ("'yes'", ["!'", "!yes'"]),
-        ("yes'", ["!yes'"]),
-        ("ｙｅｓ", ["yes"]),
-        ("e\u0301te\u0301", ["ete"]),
-        ("y\u0338", ["y", "!\u0338"]),
-        ("½", ["1", "!⁄", "2"]),
-        ("yes...", ["!yes..."]),
-        ("yes..", ["!yes.."]),
-        ("yes…", ["!yes…"]),
-        ("yes\u037e", ["yes", "?"]),
-        ("yes⁇", ["yes", "?"]),
-        ("", []),
-    ],
+    ("Yes, please!", ["yes", ",", "please", "!"]),
+    ("yes;no", ["yes", ";", "no"]),
+    ("yes/no", ["yes", "!/", "no"]),
+    ("j’approuve", ["j'approuve"]),
+    ("j`approuve", ["j'approuve"]),
+    ("'yes'", ["!'", "!yes'"]),
+    ("yes'", ["!yes'"]),
+    ("ｙｅｓ", ["yes"]),
+    ("e\u0301te\u0301", ["ete"]),
+    ("y\u0338", ["y", "!\u0338"]),
+    ("½", ["1", "!⁄", "2"]),
+    ("yes...", ["!yes..."]),
+    ("yes..", ["!yes.."]),
+    ("yes…", ["!yes…"]),
+    ("yes\u037e", ["yes", "?"]),
+    ("yes⁇", ["yes", "?"]),
+    ("", []),
 )
 def test_words_stand_between_marks(line: str, pieces: list[str]) -> None:
     assert split(line) == pieces
@@ -44,7 +42,7 @@ def test_a_capital_letter_is_remembered() -> None:
     assert tokens("Ana bo") == (AnswerToken("word", "ana", capital=True), AnswerToken("word", "bo"))
 
 
-@table("mark", [">", "|", "+", "-", "!"])
+@table("mark", ">", "|", "+", "-", "!")
 def test_an_item_a_quotation_or_a_negation_is_no_plain_line(mark: str) -> None:
     assert tokens(f"  {mark} yes")[0] == AnswerToken("odd", mark)
     assert tokens(f"{mark}yes")[0] == AnswerToken("odd", mark)
@@ -59,31 +57,29 @@ def test_a_command_begins_with_a_slash() -> None:
 
 @table(
     ("line", "pieces"),
-    [
-        ("**Yes**", ["yes"]),
-        ("**yes**.", ["yes"]),
-        ("*yes, please*!", ["yes", ",", "please"]),
-        ("_yes_", ["yes"]),
-        ("__yes__", ["yes"]),
-        ("*yes* no", ["yes", "no"]),
-        ("no **yes**,", ["no", "yes", ","]),
-        ("no __yes__", ["no", "yes"]),
-        ("**approve** K7Q-2FM", ["approve", "#K7Q2FM"]),
-        ("__yes, please__", ["yes", ",", "please"]),
-        ("_yes, please_", ["yes", ",", "please"]),
-        ("no _yes_", ["no", "yes"]),
-        ("no *a*b*", ["no", "ab", "!*"]),
-        ("*yes, no*X", ["!*", "yes", ",", "no", "!*", "x"]),
-        ("no *yes*X", ["no", "!*", "yes", "!*", "x"]),
-        ("*yes", ["!*", "yes"]),
-        ("yes*", ["yes", "!*"]),
-        ("no *yes", ["no", "!*", "yes"]),
-        ("*", ["!*"]),
-        ("**", ["!*", "!*"]),
-        ("no **", ["no", "!*", "!*"]),
-        ("no __", ["no", "!_", "!_"]),
-        ("*a* b*", ["a", "b", "!*"]),
-    ],
+    ("**Yes**", ["yes"]),
+    ("**yes**.", ["yes"]),
+    ("*yes, please*!", ["yes", ",", "please"]),
+    ("_yes_", ["yes"]),
+    ("__yes__", ["yes"]),
+    ("*yes* no", ["yes", "no"]),
+    ("no **yes**,", ["no", "yes", ","]),
+    ("no __yes__", ["no", "yes"]),
+    ("**approve** K7Q-2FM", ["approve", "#K7Q2FM"]),
+    ("__yes, please__", ["yes", ",", "please"]),
+    ("_yes, please_", ["yes", ",", "please"]),
+    ("no _yes_", ["no", "yes"]),
+    ("no *a*b*", ["no", "ab", "!*"]),
+    ("*yes, no*X", ["!*", "yes", ",", "no", "!*", "x"]),
+    ("no *yes*X", ["no", "!*", "yes", "!*", "x"]),
+    ("*yes", ["!*", "yes"]),
+    ("yes*", ["yes", "!*"]),
+    ("no *yes", ["no", "!*", "yes"]),
+    ("*", ["!*"]),
+    ("**", ["!*", "!*"]),
+    ("no **", ["no", "!*", "!*"]),
+    ("no __", ["no", "!_", "!_"]),
+    ("*a* b*", ["a", "b", "!*"]),
 )
 def test_marks_that_make_text_bold_are_none_and_one_alone_is_odd(line: str, pieces: list[str]) -> None:
     assert split(line) == pieces
@@ -91,23 +87,21 @@ def test_marks_that_make_text_bold_are_none_and_one_alone_is_odd(line: str, piec
 
 @table(
     ("line", "pieces"),
-    [
-        ("👍", ["+👍"]),
-        ("👍🏽", ["+👍"]),
-        ("👍\ufe0f", ["+👍"]),
-        ("👎🏿!", ["-👎", "!"]),
-        ("yes👍🏽ok", ["yes", "+👍", "ok"]),
-        ("🏽", ["!🏽"]),
-        ("\ufe0f", ["!\ufe0f"]),
-        ("x🏽", ["x", "!🏽"]),
-        ("🙃", ["!🙃"]),
-        (":)", ["+:)"]),
-        ("yes :-).", ["yes", "+:-)"]),
-        (":) !", ["+:)", "!"]),
-        (":)X", [":", "!)", "x"]),
-        ("👍🏽🏽", ["+👍"]),
-        (":):)", [":", "!)", ":", "!)"]),
-    ],
+    ("👍", ["+👍"]),
+    ("👍🏽", ["+👍"]),
+    ("👍\ufe0f", ["+👍"]),
+    ("👎🏿!", ["-👎", "!"]),
+    ("yes👍🏽ok", ["yes", "+👍", "ok"]),
+    ("🏽", ["!🏽"]),
+    ("\ufe0f", ["!\ufe0f"]),
+    ("x🏽", ["x", "!🏽"]),
+    ("🙃", ["!🙃"]),
+    (":)", ["+:)"]),
+    ("yes :-).", ["yes", "+:-)"]),
+    (":) !", ["+:)", "!"]),
+    (":)X", [":", "!)", "x"]),
+    ("👍🏽🏽", ["+👍"]),
+    (":):)", [":", "!)", ":", "!)"]),
 )
 def test_pictures_that_are_known_have_a_meaning(line: str, pieces: list[str]) -> None:
     assert split(line) == pieces
@@ -115,16 +109,14 @@ def test_pictures_that_are_known_have_a_meaning(line: str, pieces: list[str]) ->
 
 @table(
     ("line", "pieces"),
-    [
-        ("yes\u200b", ["yes"]),
-        ("yes\u200b\ufeff", ["yes"]),
-        ("\u200b", []),
-        ("\u200byes", ["!\u200b", "yes"]),
-        ("yes\u202e", ["yes", "!\u202e"]),
-        ("yes\u202e\u200b", ["yes", "!\u202e"]),
-        ("yes\u202d", ["yes", "!\u202d"]),
-        ("yes\u2067", ["yes", "!\u2067"]),
-    ],
+    ("yes\u200b", ["yes"]),
+    ("yes\u200b\ufeff", ["yes"]),
+    ("\u200b", []),
+    ("\u200byes", ["!\u200b", "yes"]),
+    ("yes\u202e", ["yes", "!\u202e"]),
+    ("yes\u202e\u200b", ["yes", "!\u202e"]),
+    ("yes\u202d", ["yes", "!\u202d"]),
+    ("yes\u2067", ["yes", "!\u2067"]),
 )
 def test_what_has_no_width_is_passed_over_behind_a_word_alone(line: str, pieces: list[str]) -> None:
     assert split(line) == pieces
@@ -132,28 +124,26 @@ def test_what_has_no_width_is_passed_over_behind_a_word_alone(line: str, pieces:
 
 @table(
     ("line", "pieces"),
-    [
-        ("K7Q-2FM", ["#K7Q2FM"]),
-        ("k7q2fm", ["#K7Q2FM"]),
-        ("K7Q\u20112FM", ["#K7Q2FM"]),
-        ("Ｋ７Ｑ-2FM", ["#K7Q2FM"]),
-        ("(K7Q-2FM),", ["#K7Q2FM", ","]),
-        ("#K7Q-2FM", ["#K7Q2FM"]),
-        ("K7Q-2FM?", ["#K7Q2FM", "?"]),
-        ("K7Q-2FM?:", ["#K7Q2FM", "?", ":"]),
-        ("K7Q-2FM.?", ["#K7Q2FM", "?"]),
-        ("K7Q-2FX", ["#K7Q2FX"]),
-        ("X “K7Q-2FM”", ["x", "#K7Q2FM"]),
-        ("K7Q-2FM!", ["#K7Q2FM", "!"]),
-        ("K7Q-2FM;", ["#K7Q2FM", ";"]),
-        ("K7Q-2FM)", ["#K7Q2FM"]),
-        ("“approve K7Q-2FM”", ["approve", "#K7Q2FM"]),
-        ("«approve» “K7Q-2FM”", ["approve", "#K7Q2FM"]),
-        ("“approve”", ["!“", "approve", "!”"]),
-        ("K7Q--2FM", ["k7q", "-", "-", "2fm"]),
-        ("K7Q-2FMX", ["k7q", "-", "2fmx"]),
-        ("XK7Q-2FM", ["xk7q", "-", "2fm"]),
-    ],
+    ("K7Q-2FM", ["#K7Q2FM"]),
+    ("k7q2fm", ["#K7Q2FM"]),
+    ("K7Q\u20112FM", ["#K7Q2FM"]),
+    ("Ｋ７Ｑ-2FM", ["#K7Q2FM"]),
+    ("(K7Q-2FM),", ["#K7Q2FM", ","]),
+    ("#K7Q-2FM", ["#K7Q2FM"]),
+    ("K7Q-2FM?", ["#K7Q2FM", "?"]),
+    ("K7Q-2FM?:", ["#K7Q2FM", "?", ":"]),
+    ("K7Q-2FM.?", ["#K7Q2FM", "?"]),
+    ("K7Q-2FX", ["#K7Q2FX"]),
+    ("X “K7Q-2FM”", ["x", "#K7Q2FM"]),
+    ("K7Q-2FM!", ["#K7Q2FM", "!"]),
+    ("K7Q-2FM;", ["#K7Q2FM", ";"]),
+    ("K7Q-2FM)", ["#K7Q2FM"]),
+    ("“approve K7Q-2FM”", ["approve", "#K7Q2FM"]),
+    ("«approve» “K7Q-2FM”", ["approve", "#K7Q2FM"]),
+    ("“approve”", ["!“", "approve", "!”"]),
+    ("K7Q--2FM", ["k7q", "-", "-", "2fm"]),
+    ("K7Q-2FMX", ["k7q", "-", "2fmx"]),
+    ("XK7Q-2FM", ["xk7q", "-", "2fm"]),
 )
 def test_a_code_is_known_whatever_stands_around_it(line: str, pieces: list[str]) -> None:
     assert split(line) == pieces

@@ -74,7 +74,7 @@ def decided(state: str = "approved", **fields: Any) -> ApprovalRequest:
     return request(**{"state": state} | by | fields)
 
 
-@table("language", LANGUAGES)
+@table("language", *LANGUAGES)
 def test_the_words_that_cards_name_are_words_that_decide(language: str) -> None:
     for word, verdict in (("approve", "approved"), ("deny", "denied")):
         written = text(f"word.{word}", language)
@@ -100,7 +100,7 @@ def test_a_card_says_what_would_happen_who_asks_and_until_when() -> None:
     assert words.subject == f"Approval needed: Pay 20 EUR to Bo ({SHOWN_CODE})"
 
 
-@table("language", LANGUAGES)
+@table("language", *LANGUAGES)
 def test_card_on_a_channel_marks_lookalikes_and_quotes_texts_that_read_as_numbers(language: str) -> None:
     asked = request(card=card_of({"to": "p\u0430ypal", "seats": "5", "count": 5}))
     written = card_words(notice(asked), Formatter(language, UTC, NOW), how="text").text
@@ -108,8 +108,8 @@ def test_card_on_a_channel_marks_lookalikes_and_quotes_texts_that_read_as_number
         assert line in written
 
 
-@table("language", LANGUAGES)
-@table("how", get_args(How))
+@table("language", *LANGUAGES)
+@table("how", *get_args(How))
 def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language: str, how: How) -> None:
     asked = request(
         quorum=2, revision=2, rule=_rule("mine"), card=card_of({"to": "Bo"}, agent_says="please", notes=("changed",))
@@ -123,21 +123,19 @@ def test_a_card_is_whole_in_every_language_and_for_every_way_to_answer(language:
 
 @table(
     ("fields", "message"),
-    [
-        ({"kind": "in_doubt", "rule": IN_DOUBT_RULE}, "It is not known whether this happened"),
-        ({"kind": "in_doubt", "rule": IN_DOUBT_RULE}, "otherwise it is given up"),
-        ({"on_timeout": "escalate"}, "then others are asked too"),
-        ({"on_timeout": "escalate", "extended": True}, "otherwise it is denied"),
-        ({"rule": _rule("policy-7")}, "because of the rule “policy-7”"),
-        ({"rule": PERMISSION_RULE}, "the tool's own check refuses this"),
-        ({"quorum": 2}, "0 of 2 approvals so far"),
-        (
-            {"revision": 3, "card": Card(effect="x", notes=("the tool changed",))},
-            "Asked again (revision 3): the tool",
-        ),
-        ({"card": Card(effect="x", notes=(runner_note("a"),))}, "run by `a` itself, outside Signoff"),
-        ({"expires_at": NOW - timedelta(seconds=1)}, "the time is over"),
-    ],
+    ({"kind": "in_doubt", "rule": IN_DOUBT_RULE}, "It is not known whether this happened"),
+    ({"kind": "in_doubt", "rule": IN_DOUBT_RULE}, "otherwise it is given up"),
+    ({"on_timeout": "escalate"}, "then others are asked too"),
+    ({"on_timeout": "escalate", "extended": True}, "otherwise it is denied"),
+    ({"rule": _rule("policy-7")}, "because of the rule “policy-7”"),
+    ({"rule": PERMISSION_RULE}, "the tool's own check refuses this"),
+    ({"quorum": 2}, "0 of 2 approvals so far"),
+    (
+        {"revision": 3, "card": Card(effect="x", notes=("the tool changed",))},
+        "Asked again (revision 3): the tool",
+    ),
+    ({"card": Card(effect="x", notes=(runner_note("a"),))}, "run by `a` itself, outside Signoff"),
+    ({"expires_at": NOW - timedelta(seconds=1)}, "the time is over"),
 )
 def test_a_card_says_what_is_special(fields: dict[str, Any], message: str) -> None:
     assert message in card_words(notice(request(**fields)), ENGLISH_VOICE, how="buttons").text
@@ -152,7 +150,7 @@ def test_votes_are_counted() -> None:
     assert words.counted == "1 of 3 approvals so far."
 
 
-@table("fields", [{"kind": "in_doubt"}, {"confirm": "type"}, {"min_assurance": "session"}, {"min_assurance": "mfa"}])
+@table("fields", {"kind": "in_doubt"}, {"confirm": "type"}, {"min_assurance": "session"}, {"min_assurance": "mfa"})
 def test_what_a_channel_cannot_decide_says_so_and_links(fields: dict[str, Any]) -> None:
     asked = request(**fields)
     assert link_only(asked, "channel")
@@ -277,32 +275,30 @@ def test_a_room_too_small_for_any_card_is_the_developer_s_mistake() -> None:
 
 @table(
     ("state", "fields", "words"),
-    [
-        ("approved", {}, "Approved by Ana by e-mail, 14:02 UTC"),
-        ("denied", {"decided_channel": "slack"}, "Denied by Ana in Slack, 14:02 UTC"),
-        ("happened", {"kind": "in_doubt"}, "Ana says that it happened (by e-mail, 14:02 UTC)"),
-        (
-            "approved",
-            {"kind": "in_doubt"},
-            "Ana says that it did not happen, so it may run again (by e-mail, 14:02 UTC)",
-        ),
-        ("denied", {"kind": "in_doubt"}, "Given up by Ana by e-mail, 14:02 UTC"),
-        ("timed_out", {}, "Timed out: nobody answered in time, so it was denied"),
-        ("timed_out", {"kind": "in_doubt"}, "Timed out: nobody answered in time, so it was given up"),
-        ("cancelled", {}, "Withdrawn by Ana, 14:02 UTC"),
-        ("cancelled", {"decided_by": "", "decided_name": ""}, "Withdrawn"),
-        ("lapsed", {}, "The approval was not used in time, and it is asked again"),
-        ("pending", {}, "Changed meanwhile, and asked again"),
-        ("approved", {"decided_name": ""}, "Approved by ana by e-mail, 14:02 UTC"),
-        ("approved", {"decided_name": "", "decided_by": ""}, "Approved by somebody by e-mail, 14:02 UTC"),
-        ("approved", {"decided_at": None, "decided_channel": "pigeon"}, "Approved by Ana by pigeon, —"),
-    ],
+    ("approved", {}, "Approved by Ana by e-mail, 14:02 UTC"),
+    ("denied", {"decided_channel": "slack"}, "Denied by Ana in Slack, 14:02 UTC"),
+    ("happened", {"kind": "in_doubt"}, "Ana says that it happened (by e-mail, 14:02 UTC)"),
+    (
+        "approved",
+        {"kind": "in_doubt"},
+        "Ana says that it did not happen, so it may run again (by e-mail, 14:02 UTC)",
+    ),
+    ("denied", {"kind": "in_doubt"}, "Given up by Ana by e-mail, 14:02 UTC"),
+    ("timed_out", {}, "Timed out: nobody answered in time, so it was denied"),
+    ("timed_out", {"kind": "in_doubt"}, "Timed out: nobody answered in time, so it was given up"),
+    ("cancelled", {}, "Withdrawn by Ana, 14:02 UTC"),
+    ("cancelled", {"decided_by": "", "decided_name": ""}, "Withdrawn"),
+    ("lapsed", {}, "The approval was not used in time, and it is asked again"),
+    ("pending", {}, "Changed meanwhile, and asked again"),
+    ("approved", {"decided_name": ""}, "Approved by ana by e-mail, 14:02 UTC"),
+    ("approved", {"decided_name": "", "decided_by": ""}, "Approved by somebody by e-mail, 14:02 UTC"),
+    ("approved", {"decided_at": None, "decided_channel": "pigeon"}, "Approved by Ana by pigeon, —"),
 )
 def test_an_ending_says_who_where_and_when(state: str, fields: dict[str, Any], words: str) -> None:
     assert closing_words(decided(state, **fields), ENGLISH_VOICE) == words
 
 
-@table("language", LANGUAGES)
+@table("language", *LANGUAGES)
 def test_an_ending_is_told_in_every_language_and_zone(language: str) -> None:
     formatter = Formatter(language, SAO_PAULO, NOW + timedelta(days=1))
     ending = closing_words(decided(), formatter)
@@ -318,8 +314,8 @@ def test_the_closing_card_says_how_it_ended_why_and_what_it_was() -> None:
     )
 
 
-@table("language", LANGUAGES)
-@table("code", [code for code in get_args(ReceiptCode) if code])
+@table("language", *LANGUAGES)
+@table("code", *[code for code in get_args(ReceiptCode) if code])
 def test_every_refusal_is_a_sentence_in_every_language(language: str, code: ReceiptCode) -> None:
     receipt = (
         settled_receipt(decided())
@@ -335,25 +331,23 @@ def test_every_refusal_is_a_sentence_in_every_language(language: str, code: Rece
 
 @table(
     ("receipt", "words"),
-    [
-        (Receipt(status="accepted", verdict="approved"), "Approved: your answer decides it."),
-        (Receipt(status="accepted", verdict="denied"), f"{SHOWN_CODE}: Denied: your answer"),
-        (Receipt(status="accepted", state="withdrawn"), "Withdrawn."),
-        (Receipt(status="counted", votes=1, needed=2), "Your answer is counted: 1 of 2 approvals."),
-        (Receipt(status="pending"), "Your answer is kept and takes effect as soon as it can."),
-        (
-            settled_receipt(decided()),
-            "Already decided. Approved by Ana by e-mail, 14:02 UTC. Your answer changed nothing.",
-        ),
-        (settled_receipt(decided("denied", reason="no")), "Reason: no"),
-        (settled_receipt(decided("timed_out")), "The time to answer is over."),
-        (settled_receipt(decided("cancelled")), "This was withdrawn."),
-        (Receipt(status="refused"), "Your answer could not be taken"),
-        (
-            Receipt(status="refused", code="already_decided", state="pending", why="begun"),
-            "Nothing was decided: this has begun already, and can be neither denied, withdrawn nor changed.",
-        ),
-    ],
+    (Receipt(status="accepted", verdict="approved"), "Approved: your answer decides it."),
+    (Receipt(status="accepted", verdict="denied"), f"{SHOWN_CODE}: Denied: your answer"),
+    (Receipt(status="accepted", state="withdrawn"), "Withdrawn."),
+    (Receipt(status="counted", votes=1, needed=2), "Your answer is counted: 1 of 2 approvals."),
+    (Receipt(status="pending"), "Your answer is kept and takes effect as soon as it can."),
+    (
+        settled_receipt(decided()),
+        "Already decided. Approved by Ana by e-mail, 14:02 UTC. Your answer changed nothing.",
+    ),
+    (settled_receipt(decided("denied", reason="no")), "Reason: no"),
+    (settled_receipt(decided("timed_out")), "The time to answer is over."),
+    (settled_receipt(decided("cancelled")), "This was withdrawn."),
+    (Receipt(status="refused"), "Your answer could not be taken"),
+    (
+        Receipt(status="refused", code="already_decided", state="pending", why="begun"),
+        "Nothing was decided: this has begun already, and can be neither denied, withdrawn nor changed.",
+    ),
 )
 def test_a_receipt_says_what_became_of_the_answer(receipt: Receipt, words: str) -> None:
     assert words in receipt_words(receipt, ENGLISH_VOICE, code=CODE)
@@ -374,6 +368,6 @@ def test_asking_which_lists_each_with_its_code() -> None:
     assert page_text.endswith("write “approve CODE”, or “deny CODE” and why.")
 
 
-@table("language", LANGUAGES)
+@table("language", *LANGUAGES)
 def test_a_channel_that_nobody_translated_is_named(language: str) -> None:
     assert where_words("pigeon", language).endswith("pigeon")

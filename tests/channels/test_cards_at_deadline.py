@@ -49,7 +49,7 @@ async def test_card_that_is_acknowledged_after_its_request_ended_says_so(kind: K
         assert WORDS in rig.text_read_by(rig.bo)
 
 
-@table("kind", ["slack", "telegram"])
+@table("kind", "slack", "telegram")
 async def test_card_that_times_out_as_its_request_ends_is_followed_by_the_end_at_once(
     kind: Kind, tmp_path: Path
 ) -> None:

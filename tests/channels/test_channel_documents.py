@@ -35,7 +35,7 @@ def _model(annotation: Any) -> type[BaseModel] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
-@table("kind", known_kinds(Plugins()))
+@table("kind", *known_kinds(Plugins()))
 def test_every_option_of_every_kind_is_documented(kind: str) -> None:
     rows = [row for row in tables("docs/channels.md", f"Kind {kind}") if len(row) == 3]
     listed = [name for row in rows for name in names(row[0])]

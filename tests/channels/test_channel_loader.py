@@ -68,14 +68,12 @@ async def test_one_that_lacks_something_leaves_the_others_running(store: Store) 
 
 @table(
     ("options", "message"),
-    [
-        ({"secret": "env:HOOK"}, "it lacks the option `url`"),
-        (HOOK | {"urll": "x"}, "there is no option `urll`; did you mean `url`?"),
-        (HOOK | {"url": "ftp://x"}, "option `url`: a web address looks like https://desk.example.com/approvals"),
-        (HOOK | {"timeout_seconds": 0}, "option `timeout_seconds`: Input should be greater than 0"),
-        (HOOK | {"allow_networks": ["10.0.0.0/33"]}, "option `allow_networks`: '10.0.0.0/33' does not appear to be"),
-        (HOOK | {"secret": "env:SHORT"}, "a signing secret is `whsec_` and 24 to 64 bytes in base64"),
-    ],
+    ({"secret": "env:HOOK"}, "it lacks the option `url`"),
+    (HOOK | {"urll": "x"}, "there is no option `urll`; did you mean `url`?"),
+    (HOOK | {"url": "ftp://x"}, "option `url`: a web address looks like https://desk.example.com/approvals"),
+    (HOOK | {"timeout_seconds": 0}, "option `timeout_seconds`: Input should be greater than 0"),
+    (HOOK | {"allow_networks": ["10.0.0.0/33"]}, "option `allow_networks`: '10.0.0.0/33' does not appear to be"),
+    (HOOK | {"secret": "env:SHORT"}, "a signing secret is `whsec_` and 24 to 64 bytes in base64"),
 )
 async def test_options_that_do_not_fit_are_told_by_name(store: Store, options: dict[str, Any], message: str) -> None:
     made, problems = await opened(store, DeclaredChannel("desk", "webhook", options), HOOK=SECRET, SHORT="hunter2")
@@ -94,7 +92,7 @@ def test_an_unknown_kind_is_told_with_those_that_are_near() -> None:
         channel_class("nowhere.at_all", Plugins())
 
 
-@table("kind", ["base", "wording", "texts"])
+@table("kind", "base", "wording", "texts")
 def test_a_module_that_is_no_channel_is_no_kind(kind: str) -> None:
     with pytest.raises(ConfigError, match="no kind of channel"):
         channel_class(kind, Plugins())

@@ -78,31 +78,31 @@ async def refused(outward: GuardedHttp, url: str) -> NotDelivered:
 
 @table(
     "address",
-    [
+    
         "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1",
         "169.254.169.254", "192.0.0.192", "168.63.129.16", "224.0.0.1", "255.255.255.255", "240.0.0.1", "198.18.0.1",
         "192.0.2.1", "::", "::1", "fe80::1", "fc00::1", "fd00:ec2::254", "ff02::1", "2001:db8::1", "::7f00:1",
         "64:ff9b:1::1", "100::1",
         "::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::a00:1", "64:ff9b::7f00:1", "2002:7f00:1::",
         "2002:a9fe:a9fe::1", "2001:0:4136:e378:8000:63bf:f5ff:fffe",
-    ],
+    
 )  # fmt: skip
 def test_no_address_of_our_own_network_is_public(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
-@table("address", ["8.8.8.8", "1.1.1.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"])
+@table("address", "8.8.8.8", "1.1.1.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808")
 def test_the_public_internet_is_public(address: str) -> None:
     assert is_public(ip_address(address))
 
 
-@table("host", ["127.0.0.1", "localhost", "[::1]", "2130706433", "0x7f.1", "127.1", "0"])
+@table("host", "127.0.0.1", "localhost", "[::1]", "2130706433", "0x7f.1", "127.1", "0")
 async def test_this_machine_is_not_asked_however_it_is_written(host: str) -> None:
     error = await refused(GuardedHttp(), f"https://{host}:9/hook")
     assert (error.code, error.again) in {("address", False), ("dns", True)}
 
 
-@table("address", ["10.1.2.3", "169.254.169.254", "::ffff:192.168.0.1", "fe80::1%eth0"])
+@table("address", "10.1.2.3", "169.254.169.254", "::ffff:192.168.0.1", "fe80::1%eth0")
 async def test_a_name_that_leads_inside_is_not_asked(address: str) -> None:
     """The message says which option would allow it."""
     error = await refused(GuardedHttp(resolve=Names([address])), f"https://{NAME}/hook")
@@ -132,7 +132,7 @@ async def test_a_name_that_changes_its_mind_changes_nothing() -> None:
     assert len(names.asked) == 1
 
 
-@table("url", ["http://a..b/", f"http://{'a' * 64}.b/", "http://[::1/", "http://127.0.0.1:99999/"])
+@table("url", "http://a..b/", f"http://{'a' * 64}.b/", "http://[::1/", "http://127.0.0.1:99999/")
 async def test_an_address_that_is_none_is_not_asked(url: str) -> None:
     async with GuardedHttp(HOME) as http:
         with pytest.raises(NotDelivered):
@@ -241,12 +241,12 @@ async def test_the_system_resolves_names() -> None:
     assert "127.0.0.1" in await resolver("localhost", 80)
 
 
-@table(("written", "seconds"), [("7", 7.0), ("", 0.0), ("soon", 0.0), ("-1", 0.0), ("9" * 9, 0.0)])
+@table(("written", "seconds"), ("7", 7.0), ("", 0.0), ("soon", 0.0), ("-1", 0.0), ("9" * 9, 0.0))
 def test_a_time_to_wait_is_a_number_of_seconds(written: str, seconds: float) -> None:
     assert retry_after(written) == seconds
 
 
-@table("written", ["", "soon", "Sun, 99 Nov 2026 14:00:00 GMT", "2026-11-22", "1"])
+@table("written", "", "soon", "Sun, 99 Nov 2026 14:00:00 GMT", "2026-11-22", "1")
 def test_a_date_that_is_none_is_none(written: str) -> None:
     assert read_date(written) is None
     assert read_date("Sun, 22 Nov 2026 14:00:00 GMT") == datetime(2026, 11, 22, 14, tzinfo=UTC)

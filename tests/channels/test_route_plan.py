@@ -90,12 +90,10 @@ NIGHT = ContactPreferences(quiet_from="22:00", quiet_to="07:00", timezone="Europ
 
 @table(
     ("at", "ends"),
-    [
-        ("2026-11-23T21:59:59", None),
-        ("2026-11-23T22:00:00", "2026-11-24T07:00:00"),
-        ("2026-11-24T06:59:59", "2026-11-24T07:00:00"),
-        ("2026-11-24T07:00:00", None),
-    ],
+    ("2026-11-23T21:59:59", None),
+    ("2026-11-23T22:00:00", "2026-11-24T07:00:00"),
+    ("2026-11-24T06:59:59", "2026-11-24T07:00:00"),
+    ("2026-11-24T07:00:00", None),
 )
 def test_a_rest_over_midnight_ends_in_the_morning(at: str, ends: str | None) -> None:
     zone = ZoneInfo("Europe/Lisbon")
@@ -103,7 +101,7 @@ def test_a_rest_over_midnight_ends_in_the_morning(at: str, ends: str | None) -> 
     assert found == (None if ends is None else datetime.fromisoformat(ends).replace(tzinfo=zone))
 
 
-@table(("night", "utc"), [("2026-10-24", "2026-10-25T06:00"), ("2026-03-28", "2026-03-29T05:00")])
+@table(("night", "utc"), ("2026-10-24", "2026-10-25T06:00"), ("2026-03-28", "2026-03-29T05:00"))
 def test_the_wall_clock_counts_when_the_clocks_change(night: str, utc: str) -> None:
     reach = ContactPreferences(quiet_from="22:00", quiet_to="07:00", timezone="Europe/Berlin")
     late = datetime.fromisoformat(f"{night}T23:00").replace(tzinfo=ZoneInfo("Europe/Berlin")).astimezone(UTC)

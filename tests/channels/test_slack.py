@@ -146,15 +146,13 @@ def test_slacks_own_example_of_a_signature_is_right() -> None:
 
 @table(
     "headers",
-    [
-        {},
-        {"x-slack-request-timestamp": "x", "x-slack-signature": "v0=1"},
-        {"x-slack-request-timestamp": "١٥٣١٤٢٠٦١٨", "x-slack-signature": "v0=1"},
-        {"x-slack-request-timestamp": "9" * 400, "x-slack-signature": "v0=1"},
-        {"x-slack-request-timestamp": "1531420618", "x-slack-signature": "v0=ä\ud800"},
-        {"x-signoff-fetched": "ä"},
-        {"x-signoff-fetched": ""},
-    ],
+    {},
+    {"x-slack-request-timestamp": "x", "x-slack-signature": "v0=1"},
+    {"x-slack-request-timestamp": "١٥٣١٤٢٠٦١٨", "x-slack-signature": "v0=1"},
+    {"x-slack-request-timestamp": "9" * 400, "x-slack-signature": "v0=1"},
+    {"x-slack-request-timestamp": "1531420618", "x-slack-signature": "v0=ä\ud800"},
+    {"x-signoff-fetched": "ä"},
+    {"x-signoff-fetched": ""},
 )
 def test_what_no_signature_can_be_is_forged_and_nothing_worse(headers: dict[str, str]) -> None:
     with pytest.raises(Forged):
@@ -188,7 +186,7 @@ def test_the_challenge_is_answered() -> None:
     assert read_payload(raw).body == b"3eZ"
 
 
-@table("body", [b"payload=", b"payload=%7B", b"payload=1&payload=2", b"x=1", b"", b"\xff"])
+@table("body", b"payload=", b"payload=%7B", b"payload=1&payload=2", b"x=1", b"", b"\xff")
 def test_a_form_without_one_payload_is_malformed(body: bytes) -> None:
     with pytest.raises(Malformed):
         read_payload(InboundRequest(body, {"content-type": "application/x-www-form-urlencoded"}))
@@ -263,13 +261,11 @@ _PRESS = {
 
 @table(
     ("more", "unclear"),
-    [
-        ({"subtype": "thread_broadcast", "thread_ts": "1.0"}, ""),
-        ({"subtype": "me_message"}, ""),
-        ({"subtype": "file_share", "files": [{"id": "F1"}]}, "attachment"),
-        ({"attachments": [{"is_share": True, "text": "but only below 100"}]}, "attachment"),
-        ({"channel_type": "mpim"}, "group"),
-    ],
+    ({"subtype": "thread_broadcast", "thread_ts": "1.0"}, ""),
+    ({"subtype": "me_message"}, ""),
+    ({"subtype": "file_share", "files": [{"id": "F1"}]}, "attachment"),
+    ({"attachments": [{"is_share": True, "text": "but only below 100"}]}, "attachment"),
+    ({"channel_type": "mpim"}, "group"),
 )
 def test_message_is_read_only_if_its_text_is_whole_and_never_dropped(more: dict[str, Any], unclear: str) -> None:
     inner = {"type": "message", "channel_type": "im", "channel": "D1", "user": "U1", "text": "yes", "ts": "2.0", **more}

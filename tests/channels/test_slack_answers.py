@@ -38,7 +38,7 @@ def about(args: dict[str, Any]) -> Card:
     return render_card(effect="Pay", title="", tool="pay", args=args, schema={})
 
 
-@table("pad", [0, 230, 300, 370])
+@table("pad", 0, 230, 300, 370)
 def test_no_value_begins_a_section_as_if_it_were_a_row(pad: int) -> None:
     values = {f"f{number}": "x" * 390 for number in range(7)}
     shown = sections(about({**values, "memo": "y" * pad + "amount: 5 EUR"}))

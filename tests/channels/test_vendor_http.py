@@ -73,7 +73,7 @@ async def test_a_call_brings_what_it_is_given_and_what_is_answered() -> None:
         await http.close()
 
 
-@table("kind", ["list", "words", "deep", "empty", "endless"])
+@table("kind", "list", "words", "deep", "empty", "endless")
 async def test_a_success_that_is_no_object_is_tried_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vendor_http, "ANSWER_BYTES", 200_000)
     async with serve_vendor(APP) as url:
@@ -103,19 +103,17 @@ async def test_a_slow_vendor_is_left_when_its_time_is_over() -> None:
 
 @table(
     ("status", "expected", "after", "found"),
-    [
-        (200, {}, 0.0, None),
-        (200, {"code": 7}, 9.0, ("correct the address", "7", False, 0.0)),
-        (503, {"code": 7}, 9.0, ("correct the address", "7", False, 0.0)),
-        (429, {"code": 8}, 0.0, ("Acme takes no more for now", "8", True, 20.0)),
-        (429, {"code": 8}, 90.0, ("Acme takes no more for now", "8", True, 90.0)),
-        (200, {"code": 9}, 0.0, ("Acme refuses it with code 9", "9", True, 0.0)),
-        (400, {"code": 10}, 9.0, ("Acme refuses it with code 10", "10", False, 0.0)),
-        (500, {"code": 10}, 9.0, ("Acme refuses it with code 10", "10", True, 9.0)),
-        (429, {}, 0.0, ("Acme takes no more for now", "429", True, 1.0)),
-        (503, {}, 30.0, ("Acme answered 503", "503", True, 30.0)),
-        (404, {}, 30.0, ("Acme answered 404", "404", False, 0.0)),
-    ],
+    (200, {}, 0.0, None),
+    (200, {"code": 7}, 9.0, ("correct the address", "7", False, 0.0)),
+    (503, {"code": 7}, 9.0, ("correct the address", "7", False, 0.0)),
+    (429, {"code": 8}, 0.0, ("Acme takes no more for now", "8", True, 20.0)),
+    (429, {"code": 8}, 90.0, ("Acme takes no more for now", "8", True, 90.0)),
+    (200, {"code": 9}, 0.0, ("Acme refuses it with code 9", "9", True, 0.0)),
+    (400, {"code": 10}, 9.0, ("Acme refuses it with code 10", "10", False, 0.0)),
+    (500, {"code": 10}, 9.0, ("Acme refuses it with code 10", "10", True, 9.0)),
+    (429, {}, 0.0, ("Acme takes no more for now", "429", True, 1.0)),
+    (503, {}, 30.0, ("Acme answered 503", "503", True, 30.0)),
+    (404, {}, 30.0, ("Acme answered 404", "404", False, 0.0)),
 )
 def test_a_refusal_is_what_the_table_says(
     status: int, expected: dict[str, int], after: float, found: tuple[str, str, bool, float] | None
@@ -136,7 +134,7 @@ def test_a_vendor_may_have_words_and_a_pause_of_its_own() -> None:
     assert (error.message, error.code, error.again, error.after) == ("Acme says no", "odd", True, 5.0)
 
 
-@table(("written", "seconds"), [("30", 30.0), ("", 0.0), ("²", 0.0), ("-1", 0.0), ("9" * 8, 0.0)])
+@table(("written", "seconds"), ("30", 30.0), ("", 0.0), ("²", 0.0), ("-1", 0.0), ("9" * 8, 0.0))
 def test_a_pause_is_read_where_it_is_one(written: str, seconds: float) -> None:
     assert retry_after(written) == seconds
 

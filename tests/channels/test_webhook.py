@@ -203,17 +203,15 @@ def notice(kind: Any = "ask", reminded: int = 0) -> OutboundCard:
 
 @table(
     ("status", "again"),
-    [
-        (301, False),
-        (307, False),
-        (400, True),
-        (401, True),
-        (404, True),
-        (410, False),
-        (429, True),
-        (500, True),
-        (503, True),
-    ],
+    (301, False),
+    (307, False),
+    (400, True),
+    (401, True),
+    (404, True),
+    (410, False),
+    (429, True),
+    (500, True),
+    (503, True),
 )
 async def test_only_an_acknowledgement_is_one(status: int, again: bool) -> None:
     with pytest.raises(NotDelivered) as refused:
@@ -222,7 +220,7 @@ async def test_only_an_acknowledgement_is_one(status: int, again: bool) -> None:
     assert refused.value.after == (9.0 if status in (429, 503) else 0.0)
 
 
-@table("status", [200, 201, 202, 204])
+@table("status", 200, 201, 202, 204)
 async def test_any_success_acknowledges(status: int) -> None:
     sent = await webhook(Line(status)).deliver(notice(), None)
     assert sent.vendor_id == f"{'t' * 26}.ask"
@@ -294,7 +292,11 @@ async def test_what_we_sent_is_no_answer() -> None:
 
 @table(
     ("expected", "known"),
-    [("delivered", "delivered"), ("read", "read"), ("failed", "failed"), ("sent", "unknown"), ("", "unknown")],
+    ("delivered", "delivered"),
+    ("read", "read"),
+    ("failed", "failed"),
+    ("sent", "unknown"),
+    ("", "unknown"),
 )
 def test_a_status_is_about_the_card(expected: str, known: str) -> None:
     for message in ("ask", "remind.1", "closed"):
@@ -309,19 +311,17 @@ def test_a_status_is_about_the_card(expected: str, known: str) -> None:
 
 @table(
     ("data", "message"),
-    [
-        ({"identity": "U-bo", "verdict": "maybe"}, "verdict"),
-        ({"identity": "U-bo", "verdict": "happened"}, "verdict"),
-        ({"verdict": "approved"}, "identity"),
-        ({"identity": "", "verdict": "approved"}, "identity"),
-        ({"identity": 3, "verdict": "approved"}, "identity"),
-        ({"identity": "U-bo", "verdict": "approved"}, "names no request"),
-        ({"identity": "U-bo", "verdict": "approved", "token": "", "in_reply_to": ""}, "names no request"),
-        ({"identity": "U-bo", "verdict": "approved", "token": "a", "code": "K7Q2FM"}, "code"),
-        ({"identity": "U-bo", "verdict": "approved", "token": "a", "revision": 3}, "revision"),
-        ([], "no object"),
-        (None, "no object"),
-    ],
+    ({"identity": "U-bo", "verdict": "maybe"}, "verdict"),
+    ({"identity": "U-bo", "verdict": "happened"}, "verdict"),
+    ({"verdict": "approved"}, "identity"),
+    ({"identity": "", "verdict": "approved"}, "identity"),
+    ({"identity": 3, "verdict": "approved"}, "identity"),
+    ({"identity": "U-bo", "verdict": "approved"}, "names no request"),
+    ({"identity": "U-bo", "verdict": "approved", "token": "", "in_reply_to": ""}, "names no request"),
+    ({"identity": "U-bo", "verdict": "approved", "token": "a", "code": "K7Q2FM"}, "code"),
+    ({"identity": "U-bo", "verdict": "approved", "token": "a", "revision": 3}, "revision"),
+    ([], "no object"),
+    (None, "no object"),
 )
 def test_what_does_not_fit_is_malformed(data: Any, message: str) -> None:
     body = json.dumps({"type": "decision", "data": data}).encode()

@@ -290,13 +290,11 @@ def test_metas_address_check_is_answered_with_its_challenge_alone() -> None:
 
 @table(
     "query",
-    [
-        {},
-        {"hub.mode": "subscribe", "hub.challenge": "1"},
-        {"hub.mode": "subscribe", "hub.verify_token": "another word", "hub.challenge": "1"},
-        {"hub.mode": "unsubscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1"},
-        {"hub.mode": "subscribe", "hub.verify_token": "é\udcff", "hub.challenge": "1"},
-    ],
+    {},
+    {"hub.mode": "subscribe", "hub.challenge": "1"},
+    {"hub.mode": "subscribe", "hub.verify_token": "another word", "hub.challenge": "1"},
+    {"hub.mode": "unsubscribe", "hub.verify_token": VERIFY_TOKEN, "hub.challenge": "1"},
+    {"hub.mode": "subscribe", "hub.verify_token": "é\udcff", "hub.challenge": "1"},
 )
 def test_anybody_elses_address_check_is_forged(query: dict[str, str]) -> None:
     with pytest.raises(Forged):
@@ -315,7 +313,7 @@ def test_bytes_are_verified_as_they_came() -> None:
         whatsapp().verify(dataclasses.replace(raw, body=rewritten))
 
 
-@table("missing", ["token", "app_secret", "verify_token", "phone_number_id"])
+@table("missing", "token", "app_secret", "verify_token", "phone_number_id")
 def test_no_secret_may_be_empty(missing: str) -> None:
     with pytest.raises(ValidationError, match=missing):
         whatsapp(**{missing: ""})
@@ -330,7 +328,7 @@ def _read(messages: list[Mapping[str, Any]], contacts: Any = ()) -> InboundBatch
     )
 
 
-@table(("kind", "unclear"), [("edit", "edited"), ("revoke", "deleted")])
+@table(("kind", "unclear"), ("edit", "edited"), ("revoke", "deleted"))
 def test_edited_and_revoked_messages_name_the_message_that_they_change(kind: str, unclear: str) -> None:
     change = {"original_message_id": "wamid.1", "message": {"type": "text", "text": {"body": "no"}}}
     message = {"id": "wamid.2", "from": "15550000002", "timestamp": "100", "type": kind, kind: change}
@@ -356,18 +354,16 @@ def test_a_button_that_is_passed_on_decides_nothing() -> None:
 
 @table(
     ("sender", "contacts", "known"),
-    [
-        ({"from": "155"}, [], ("155", "155")),
-        ({"from": "155", "from_user_id": "US.1"}, [], ("US.1", "155")),
-        ({"from": "155"}, [{"wa_id": "156", "user_id": "US.2"}, {"wa_id": "155", "user_id": "US.1"}], ("US.1", "155")),
-        ({"from": "155"}, [{"wa_id": "156", "user_id": "US.2"}, {"wa_id": "157"}], ("155", "155")),
-        ({"from": "155"}, [{"wa_id": "156", "user_id": "US.2"}], ("155", "155")),
-        ({"from": "155"}, [{"user_id": "US.1"}], ("US.1", "155")),
-        ({}, [{"user_id": "US.1"}], ("US.1", "US.1")),
-        ({}, [{"wa_id": "155"}], ("155", "155")),
-        ({}, [{"user_id": "US.1"}, {"user_id": "US.2"}], ("", "")),
-        ({"from": 155, "from_user_id": ["US.1"]}, ["odd"], ("", "")),
-    ],
+    ({"from": "155"}, [], ("155", "155")),
+    ({"from": "155", "from_user_id": "US.1"}, [], ("US.1", "155")),
+    ({"from": "155"}, [{"wa_id": "156", "user_id": "US.2"}, {"wa_id": "155", "user_id": "US.1"}], ("US.1", "155")),
+    ({"from": "155"}, [{"wa_id": "156", "user_id": "US.2"}, {"wa_id": "157"}], ("155", "155")),
+    ({"from": "155"}, [{"wa_id": "156", "user_id": "US.2"}], ("155", "155")),
+    ({"from": "155"}, [{"user_id": "US.1"}], ("US.1", "155")),
+    ({}, [{"user_id": "US.1"}], ("US.1", "US.1")),
+    ({}, [{"wa_id": "155"}], ("155", "155")),
+    ({}, [{"user_id": "US.1"}, {"user_id": "US.2"}], ("", "")),
+    ({"from": 155, "from_user_id": ["US.1"]}, ["odd"], ("", "")),
 )
 def test_who_sent_it_is_known_by_the_scoped_id_first(
     sender: Mapping[str, Any], contacts: list[Any], known: tuple[str, str]
@@ -386,7 +382,7 @@ def test_many_at_once_are_read_in_time_that_grows_with_their_number() -> None:
     assert twice <= 2.2 * once
 
 
-@table("body", [b"", b"[]", b"null", b"{", b"\xff", b"[" * 100_000])
+@table("body", b"", b"[]", b"null", b"{", b"\xff", b"[" * 100_000)
 def test_what_is_no_object_is_malformed(body: bytes) -> None:
     for kind in ("application/json", "text/plain"):
         with pytest.raises(Malformed):
@@ -395,31 +391,29 @@ def test_what_is_no_object_is_malformed(body: bytes) -> None:
 
 @table(
     ("code", "status", "again", "after"),
-    [
-        (190, 401, False, 0.0),
-        (0, 401, False, 0.0),
-        (10, 403, False, 0.0),
-        (200, 403, False, 0.0),
-        (299, 403, False, 0.0),
-        (4, 400, True, 60.0),
-        (80007, 400, True, 60.0),
-        (130429, 400, True, 5.0),
-        (131056, 400, True, 6.0),
-        (131047, 400, False, 0.0),
-        (131026, 400, False, 0.0),
-        (131030, 400, False, 0.0),
-        (131048, 400, False, 0.0),
-        (131049, 400, False, 0.0),
-        (132000, 400, False, 0.0),
-        (132015, 400, False, 0.0),
-        (131000, 500, True, 0.0),
-        (131016, 503, True, 0.0),
-        (999, 400, False, 0.0),
-        (999, 500, True, 0.0),
-        (None, 503, True, 0.0),
-        (None, 404, False, 0.0),
-        (None, 429, True, 1.0),
-    ],
+    (190, 401, False, 0.0),
+    (0, 401, False, 0.0),
+    (10, 403, False, 0.0),
+    (200, 403, False, 0.0),
+    (299, 403, False, 0.0),
+    (4, 400, True, 60.0),
+    (80007, 400, True, 60.0),
+    (130429, 400, True, 5.0),
+    (131056, 400, True, 6.0),
+    (131047, 400, False, 0.0),
+    (131026, 400, False, 0.0),
+    (131030, 400, False, 0.0),
+    (131048, 400, False, 0.0),
+    (131049, 400, False, 0.0),
+    (132000, 400, False, 0.0),
+    (132015, 400, False, 0.0),
+    (131000, 500, True, 0.0),
+    (131016, 503, True, 0.0),
+    (999, 400, False, 0.0),
+    (999, 500, True, 0.0),
+    (None, 503, True, 0.0),
+    (None, 404, False, 0.0),
+    (None, 429, True, 1.0),
 )
 def test_codes_are_told_apart(code: int | None, status: int, again: bool, after: float) -> None:
     found = {} if code is None else {"error": {"code": code}}
@@ -451,7 +445,7 @@ async def test_each_code_of_metas_is_the_deliverys() -> None:
         await channel.close_down()
 
 
-@table("address", ["+15550000001", "1555 000", "US.", "us.1", "US.1.2", "", "\u0665" * 6, "15550000001\n"])
+@table("address", "+15550000001", "1555 000", "US.", "us.1", "US.1.2", "", "\u0665" * 6, "15550000001\n")
 async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
     assert recipient(address) is None
     with pytest.raises(NotDelivered) as caught:
@@ -479,7 +473,7 @@ def test_the_titles_of_buttons_fit_in_every_language() -> None:
         assert all(0 < units(title) <= TITLE_CHARS for title in titles)
 
 
-@table("payload", ["", "signoff.approve.", "signoff.approve.UP", "approve", "signoff.open.a", "Deny"])
+@table("payload", "", "signoff.approve.", "signoff.approve.UP", "approve", "signoff.open.a", "Deny")
 def test_buttons_of_others_say_nothing(payload: str) -> None:
     assert read_button(payload) is None
     assert read_button("signoff.deny.abc2") == ("denied", "abc2")
@@ -512,13 +506,11 @@ def test_the_template_is_the_documented_one() -> None:
 
 @table(
     ("changes", "ok"),
-    [
-        ({}, True),
-        ({"status": "PAUSED"}, False),
-        ({"language": "de"}, False),
-        ({"components": [{"type": "BODY", "text": BODY}]}, False),
-        ({"components": "odd"}, False),
-    ],
+    ({}, True),
+    ({"status": "PAUSED"}, False),
+    ({"language": "de"}, False),
+    ({"components": [{"type": "BODY", "text": BODY}]}, False),
+    ({"components": "odd"}, False),
 )
 def test_a_template_is_judged_by_its_form(changes: Mapping[str, Any], ok: bool) -> None:
     buttons = [{"type": "QUICK_REPLY"}, {"type": "QUICK_REPLY"}]

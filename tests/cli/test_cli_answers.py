@@ -144,14 +144,12 @@ ARGS = {"class": "economy", "refundable": False, "tags": ["a"], "to": {"no": "1"
 
 @table(
     ("setting", "changed"),
-    [
-        ({"class": "business"}, {"class": "business"}),
-        ({"refundable": "yes"}, {"refundable": True}),
-        ({"refundable": "true"}, {"refundable": True}),
-        ({"tags": '["b", "c"]'}, {"tags": ["b", "c"]}),
-        ({"tags": "b"}, {"tags": ["b"]}),
-        ({"to.no": "007"}, {"to": {"no": "007"}}),
-    ],
+    ({"class": "business"}, {"class": "business"}),
+    ({"refundable": "yes"}, {"refundable": True}),
+    ({"refundable": "true"}, {"refundable": True}),
+    ({"tags": '["b", "c"]'}, {"tags": ["b", "c"]}),
+    ({"tags": "b"}, {"tags": ["b"]}),
+    ({"to.no": "007"}, {"to": {"no": "007"}}),
 )
 def test_a_value_is_read_by_the_schema(setting: dict[str, str], changed: dict[str, Any]) -> None:
     assert set_values(ARGS, setting, compile_schema(SCHEMA)).args == {**ARGS, **changed}
@@ -232,14 +230,12 @@ NULLABLE = {
 
 @table(
     ("setting", "changed"),
-    [
-        ({"name": None, "labels": None}, {"name": None, "labels": None}),
-        ({"name": "null", "labels": "null"}, {"name": "null", "labels": ["null"]}),
-        ({"count": "null"}, {"count": None}),
-        ({"size": "large"}, {"size": "large"}),
-        ({"size": "5"}, {"size": 5}),
-        ({"size": '"5"'}, {"size": "5"}),
-    ],
+    ({"name": None, "labels": None}, {"name": None, "labels": None}),
+    ({"name": "null", "labels": "null"}, {"name": "null", "labels": ["null"]}),
+    ({"count": "null"}, {"count": None}),
+    ({"size": "large"}, {"size": "large"}),
+    ({"size": "5"}, {"size": 5}),
+    ({"size": '"5"'}, {"size": "5"}),
 )
 def test_an_edit_gives_null_and_values_of_unions(setting: dict[str, str | None], changed: dict[str, Any]) -> None:
     args = {"name": "x", "labels": ["a"], "count": 1, "size": 1, "id": "k"}

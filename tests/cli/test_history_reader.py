@@ -59,16 +59,14 @@ async def test_a_specialists_call_is_answered_from_its_log(client: Client, store
 
 @table(
     ("kind", "differing", "found"),
-    [
-        ("outcome", {}, {"c1.1": "paid"}),
-        ("execution", {}, {}),
-        ("outcome", {"record": "other"}, {}),
-        ("outcome", {"code": "execution_failed"}, {}),
-        ("outcome", {"result_chars": 5_000}, {}),
-        ("outcome", {"result": None}, {}),
-        ("outcome", {"by": "turn"}, {}),
-        ("outcome", {"approval": "nothing"}, {}),
-    ],
+    ("outcome", {}, {"c1.1": "paid"}),
+    ("execution", {}, {}),
+    ("outcome", {"record": "other"}, {}),
+    ("outcome", {"code": "execution_failed"}, {}),
+    ("outcome", {"result_chars": 5_000}, {}),
+    ("outcome", {"result": None}, {}),
+    ("outcome", {"by": "turn"}, {}),
+    ("outcome", {"approval": "nothing"}, {}),
 )
 def test_only_whole_results_that_a_worker_wrote_down_are_taken(
     kind: Any, differing: dict[str, Any], found: dict[str, str]

@@ -27,14 +27,12 @@ async def answering(answer: Answer) -> AsyncIterator[Client]:
 
 @table(
     ("status", "code", "error"),
-    [
-        (401, "unauthenticated", Refused),
-        (403, "not_allowed", Refused),
-        (404, "unknown", NotFound),
-        (409, "conflict", Conflict),
-        (422, "malformed", Refused),
-        (503, "unavailable", ServerUnavailable),
-    ],
+    (401, "unauthenticated", Refused),
+    (403, "not_allowed", Refused),
+    (404, "unknown", NotFound),
+    (409, "conflict", Conflict),
+    (422, "malformed", Refused),
+    (503, "unavailable", ServerUnavailable),
 )
 async def test_what_a_gateway_refuses_is_an_error_of_ours(status: int, code: str, error: type[Exception]) -> None:
     async def answer(request: Request) -> Response:
@@ -47,7 +45,7 @@ async def test_what_a_gateway_refuses_is_an_error_of_ours(status: int, code: str
     assert ("SIGNOFF_TOKEN" in str(refused.value)) == (status == 401)
 
 
-@table("body", ["<html>", '{"turns": {}}', '{"turns": [{"tenant": 1}]}', "[]"])
+@table("body", "<html>", '{"turns": {}}', '{"turns": [{"tenant": 1}]}', "[]")
 async def test_what_is_no_gateway_is_told_as_that(body: str) -> None:
     async def answer(request: Request) -> Response:
         return PlainTextResponse(body)

@@ -64,7 +64,7 @@ def headings_of(name: str) -> list[str]:
     return [each for each in found for _ in blocks_below(ROOT / "docs" / name, each)]
 
 
-@table("name", PAGES)
+@table("name", *PAGES)
 def test_every_block_of_a_page_is_taken_by_a_test_that_runs_it(name: str) -> None:
     found = blocks(ROOT / "docs" / name)
     places = headings_of(name)
@@ -114,7 +114,7 @@ def takes(given: ast.Call, arguments: ast.arguments) -> bool:
     return fits and (arguments.kwarg is not None or {str(each.arg) for each in given.keywords} <= names)
 
 
-@table("text", calls_in_text())
+@table("text", *calls_in_text())
 def test_a_call_that_the_text_names_is_one_that_the_client_takes(text: str) -> None:
     tree = ast.parse(f"async def example():\n {text}")
     for call in (each for each in ast.walk(tree) if isinstance(each, ast.Call)):

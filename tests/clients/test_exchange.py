@@ -67,7 +67,7 @@ STRANGE = [
 ]
 
 
-@table("reply", STRANGE)
+@table("reply", *STRANGE)
 def test_an_answer_that_is_none_means_no(reply: Reply | Failure) -> None:
     for before in ([], [Reply(201, WAITING)]):
         clock = Clock()
@@ -78,13 +78,11 @@ def test_an_answer_that_is_none_means_no(reply: Reply | Failure) -> None:
 
 @table(
     "reply",
-    [
-        *(each for each in STRANGE if not isinstance(each, Reply) or each.status != 401),
-        Reply(200, {"key": "k"}),
-        Reply(200, {"args": [1], "key": "k"}),
-        Reply(200, {"args": {"euro": 1}}),
-        Reply(201, PERMIT),
-    ],
+    *(each for each in STRANGE if not isinstance(each, Reply) or each.status != 401),
+    Reply(200, {"key": "k"}),
+    Reply(200, {"args": [1], "key": "k"}),
+    Reply(200, {"args": {"euro": 1}}),
+    Reply(201, PERMIT),
 )
 def test_a_permit_whose_use_is_not_answered_means_no(reply: Reply | Failure) -> None:
     clock = Clock()
@@ -180,7 +178,7 @@ def test_a_report_that_is_not_taken_as_it_is_is_sent_as_text() -> None:
     assert (problem, len(asked)) == ("another was recorded", 1)
 
 
-@table(("status", "times"), [(400, 2), (403, 2), (499, 2), (399, 1), (500, 1), (501, 1)])
+@table(("status", "times"), (400, 2), (403, 2), (499, 2), (399, 1), (500, 1), (501, 1))
 def test_a_report_that_is_refused_is_sent_in_words_once(status: int, times: int) -> None:
     clock = Clock()
     exchange = exchange_of(clock)
@@ -191,7 +189,7 @@ def test_a_report_that_is_refused_is_sent_in_words_once(status: int, times: int)
     assert sent == {("POST", "/v1/calls/main.a.b/outcome")}
 
 
-@table("code", ["sign_in", "scope", "not_found", "not_used", "conflict"])
+@table("code", "sign_in", "scope", "not_found", "not_used", "conflict")
 def test_a_report_that_other_words_would_not_mend_is_sent_once(code: str) -> None:
     clock = Clock()
     exchange = exchange_of(clock)
@@ -231,7 +229,7 @@ def test_a_call_that_is_settled_is_not_proposed_again() -> None:
     )
 
 
-@table(("is_repeated", "state", "requests"), [(False, "used", 1), (True, "permitted", 2)])
+@table(("is_repeated", "state", "requests"), (False, "used", 1), (True, "permitted", 2))
 def test_a_permit_that_was_used_is_asked_for_by_the_same_try_alone(
     is_repeated: bool, state: str, requests: int
 ) -> None:
@@ -281,7 +279,7 @@ def test_a_withdrawal_is_of_a_call_that_is_known() -> None:
     assert "no gateway of this version" in carry(exchange.withdraw(), clock, [other])[0]
 
 
-@table(("takes", "pauses"), [(0.0, [1.0, 1.0, 0.5]), (0.25, [0.75, 0.75]), (1.0, [])])
+@table(("takes", "pauses"), (0.0, [1.0, 1.0, 0.5]), (0.25, [0.75, 0.75]), (1.0, []))
 def test_a_gateway_that_does_not_hold_is_looked_at_once_a_second(takes: float, pauses: list[float]) -> None:
     clock = Clock()
     _, asked = carry(exchange_of(clock, wait=2.5).settle(), clock, [Reply(201, WAITING), Reply(200, WAITING)], takes)

@@ -30,16 +30,14 @@ class Money:
 
 @table(
     ("reader", "values", "call"),
-    [
-        (NAMED, ["A7", 20], ToolCall("refund", {"order": "A7", "euro": 20})),
-        (NAMED, ["A7"], ToolCall("refund", {"order": "A7"})),
-        (NAMED, [{"order": "A7"}], ToolCall("refund", {"order": "A7"})),
-        (FIELDS, [{"order": "A7", "euro": 20}], ToolCall("refund_order", {"order": "A7", "euro": 20})),
-        (FIELDS, [], ToolCall("refund_order", {})),
-        (NESTED, [{"name": "refund", "call": {"args": {"order": "A7"}}}, None], ToolCall("refund", {"order": "A7"})),
-        (NESTED, [{"name": "look", "call": {"args": {"order": "A7"}}}, None], None),
-        (LISTED, [{"args": [{"order": "A7"}], "config": {}}], ToolCall("refund", {"order": "A7"})),
-    ],
+    (NAMED, ["A7", 20], ToolCall("refund", {"order": "A7", "euro": 20})),
+    (NAMED, ["A7"], ToolCall("refund", {"order": "A7"})),
+    (NAMED, [{"order": "A7"}], ToolCall("refund", {"order": "A7"})),
+    (FIELDS, [{"order": "A7", "euro": 20}], ToolCall("refund_order", {"order": "A7", "euro": 20})),
+    (FIELDS, [], ToolCall("refund_order", {})),
+    (NESTED, [{"name": "refund", "call": {"args": {"order": "A7"}}}, None], ToolCall("refund", {"order": "A7"})),
+    (NESTED, [{"name": "look", "call": {"args": {"order": "A7"}}}, None], None),
+    (LISTED, [{"args": [{"order": "A7"}], "config": {}}], ToolCall("refund", {"order": "A7"})),
 )
 def test_a_call_is_read_out_of_an_input(reader: CallReader, values: list[Any], call: ToolCall | None) -> None:
     assert reader.read(values) == call
@@ -54,22 +52,20 @@ def test_a_call_is_read_out_of_an_input(reader: CallReader, values: list[Any], c
 
 @table(
     ("reader", "values", "words"),
-    [
-        (FIELDS, ["A7", 20], "have no names that people could read"),
-        (NAMED, ["A7", 20, True], "have no names that people could read"),
-        (NESTED, [{"call": {"args": {}}}], "has no `name`"),
-        (NESTED, [{"name": "refund", "call": {}}], "has no `call.args`"),
-        (NESTED, [], "has no `name`"),
-        (NESTED, [{"name": "refund", "call": {"args": "x"}}], "is none"),
-        (LISTED, [{"args": []}], "has no `args.0`"),
-    ],
+    (FIELDS, ["A7", 20], "have no names that people could read"),
+    (NAMED, ["A7", 20, True], "have no names that people could read"),
+    (NESTED, [{"call": {"args": {}}}], "has no `name`"),
+    (NESTED, [{"name": "refund", "call": {}}], "has no `call.args`"),
+    (NESTED, [], "has no `name`"),
+    (NESTED, [{"name": "refund", "call": {"args": "x"}}], "is none"),
+    (LISTED, [{"args": []}], "has no `args.0`"),
 )
 def test_an_input_without_a_call_is_an_error(reader: CallReader, values: list[Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         reader.read(values)
 
 
-@table("args", [{"euro": 20}, {"order": "A7", "euro": 20, "memo": "x"}])
+@table("args", {"euro": 20}, {"order": "A7", "euro": 20, "memo": "x"})
 def test_arguments_that_an_activity_has_no_place_for_are_not_put_there(args: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="cannot be run with just"):
         NAMED.write(["A7", 20], args)

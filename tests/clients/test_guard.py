@@ -94,15 +94,13 @@ def test_what_cannot_be_guarded_is_told_at_once(function: Any, effect: str, word
 
 @table(
     ("url", "token", "words"),
-    [
-        ("signoff.example.com", "t", "is none"),
-        ("ftp://signoff.example.com", "t", "is none"),
-        ("https://", "t", "is none"),
-        ("https://ana:secret@signoff.example.com", "t", "is none"),
-        ("http://signoff.example.com", "t", "is not https"),
-        ("https://signoff.example.com", "two words", "can be no token"),
-        ("https://signoff.example.com", "t\n", "can be no token"),
-    ],
+    ("signoff.example.com", "t", "is none"),
+    ("ftp://signoff.example.com", "t", "is none"),
+    ("https://", "t", "is none"),
+    ("https://ana:secret@signoff.example.com", "t", "is none"),
+    ("http://signoff.example.com", "t", "is not https"),
+    ("https://signoff.example.com", "two words", "can be no token"),
+    ("https://signoff.example.com", "t\n", "can be no token"),
 )
 def test_a_gate_that_can_be_none_is_told_at_once(url: str, token: str, words: str) -> None:
     with pytest.raises(ValueError, match=words) as raised:

@@ -15,7 +15,7 @@ def test_an_answer_is_of_one_call() -> None:
     assert read_status(permitted, "main.a.c").state == "unreachable"
 
 
-@table("call", ["", "../approvals/x", "main.a b", "main.a?b", "m" * 601])
+@table("call", "", "../approvals/x", "main.a b", "main.a?b", "m" * 601)
 def test_what_can_be_no_id_names_no_call(call: str) -> None:
     """It would be put into the addresses that are asked next."""
     for known in ("", call):
@@ -24,14 +24,12 @@ def test_what_can_be_no_id_names_no_call(call: str) -> None:
 
 @table(
     ("code", "words"),
-    [
-        ("used", "Not run: its permit was used before"),
-        ("lapsed", "Not run: its permit was not used in time"),
-        ("frozen", "Not run: everything is stopped at present"),
-        ("stale", "Not run: what was approved is not what would run"),
-        ("denied", "Not run: it must not run: why"),
-        ("other", "Not run: it must not run: why"),
-    ],
+    ("used", "Not run: its permit was used before"),
+    ("lapsed", "Not run: its permit was not used in time"),
+    ("frozen", "Not run: everything is stopped at present"),
+    ("stale", "Not run: what was approved is not what would run"),
+    ("denied", "Not run: it must not run: why"),
+    ("other", "Not run: it must not run: why"),
 )
 def test_a_permit_that_is_not_handed_out_is_none(code: str, words: str) -> None:
     status = read_permit(Reply(409, {"code": code, "message": "why"}), CallStatus("permitted", "main.a.b"))
@@ -54,14 +52,12 @@ TOLD = {
 
 @table(
     ("told", "state"),
-    [
-        ("waiting", "waiting"),
-        ("running", "waiting"),
-        ("permitted", "permitted"),
-        ("used", "used"),
-        ("denied", "denied"),
-        ("ended", "ended"),
-    ],
+    ("waiting", "waiting"),
+    ("running", "waiting"),
+    ("permitted", "permitted"),
+    ("used", "used"),
+    ("denied", "denied"),
+    ("ended", "ended"),
 )
 def test_an_answer_says_all_that_the_gateway_does(told: str, state: str) -> None:
     body = CALL | TOLD | {"state": told, "args": {"euro": 1}, "result": [1], "more": "nothing"}
@@ -74,7 +70,7 @@ def test_an_answer_says_all_that_the_gateway_does(told: str, state: str) -> None
     assert bare == CallStatus(bare.state, "main.a.b")
 
 
-@table("args", [None, [], "euro", 1])
+@table("args", None, [], "euro", 1)
 def test_a_permitted_call_without_arguments_is_none(args: Any) -> None:
     read = read_status(Reply(200, CALL | {"state": "permitted", "args": args}), "main.a.b")
     assert (read.state, read.id, read.args) == ("unreachable", "main.a.b", {})
@@ -83,17 +79,15 @@ def test_a_permitted_call_without_arguments_is_none(args: Any) -> None:
 
 @table(
     ("reply", "state", "reason"),
-    [
-        (Failure("gone"), "unreachable", "gone"),
-        (Reply(503, CALL), "unreachable", "HTTP 503"),
-        (Reply(429, {"message": "too much"}), "unreachable", "too much"),
-        (Reply(400, {"message": "no"}), "refused", "no"),
-        (Reply(499, CALL), "refused", "HTTP 499"),
-        (Reply(399, CALL), "unreachable", "what answers there is no gateway of this version"),
-        (Reply(501, CALL), "unreachable", "what answers there is no gateway of this version"),
-        (Reply(200, CALL | {"id": 7}), "unreachable", "what answers there is no gateway of this version"),
-        (Reply(200, None), "unreachable", "what answers there is no gateway of this version"),
-    ],
+    (Failure("gone"), "unreachable", "gone"),
+    (Reply(503, CALL), "unreachable", "HTTP 503"),
+    (Reply(429, {"message": "too much"}), "unreachable", "too much"),
+    (Reply(400, {"message": "no"}), "refused", "no"),
+    (Reply(499, CALL), "refused", "HTTP 499"),
+    (Reply(399, CALL), "unreachable", "what answers there is no gateway of this version"),
+    (Reply(501, CALL), "unreachable", "what answers there is no gateway of this version"),
+    (Reply(200, CALL | {"id": 7}), "unreachable", "what answers there is no gateway of this version"),
+    (Reply(200, None), "unreachable", "what answers there is no gateway of this version"),
 )
 def test_what_is_no_answer_names_the_call_that_was_asked_about(reply: Reply | Failure, state: str, reason: str) -> None:
     read = read_status(reply, "main.a.b")
@@ -118,7 +112,7 @@ def test_an_answer_to_a_use_that_tells_of_a_call_is_no_permit() -> None:
     assert (other.id, other.reason) == ("main.a.b", "what answers there is no gateway of this version")
 
 
-@table(("code", "state"), [("used", "used"), ("waiting", "waiting"), ("lapsed", "denied")])
+@table(("code", "state"), ("used", "used"), ("waiting", "waiting"), ("lapsed", "denied"))
 def test_a_permit_that_is_refused_says_why(code: str, state: str) -> None:
     before = CallStatus("permitted", "main.a.b", tool="refund")
     read = read_permit(Reply(409, {"code": code, "message": "why"}), before)
@@ -128,23 +122,21 @@ def test_a_permit_that_is_refused_says_why(code: str, state: str) -> None:
 
 @table(
     ("status", "words"),
-    [
-        (CallStatus("waiting"), "Not run: it waits for a person's approval."),
-        (
-            CallStatus("waiting", code="K7Q"),
-            "Not run: it waits for a person's approval (K7Q).",
-        ),
-        (CallStatus("denied", source="human", by="Bo", reason="no"), "Not run: it was denied by Bo: no"),
-        (CallStatus("denied", source="timeout"), "Not run: nobody answered in time"),
-        (CallStatus("denied"), "Not run: it must not run"),
-        (CallStatus("refused", reason="no such tool"), "Not run: Signoff does not take it: no such tool"),
-        (CallStatus("unreachable", reason="gone"), "Not run: Signoff gave no answer (gone)."),
-        (CallStatus("permitted"), "It may run, and has not run yet."),
-        (CallStatus("ended", code="ok", result={"a": 1}), '{"a": 1}'),
-        (CallStatus("ended", code="execution_failed", result="no money"), "It failed: no money"),
-        (CallStatus("ended", code="in_doubt", result="lost"), "It may have happened or not: lost"),
-        (CallStatus("ended", code="other", result="lost"), "It may have happened or not: lost"),
-    ],
+    (CallStatus("waiting"), "Not run: it waits for a person's approval."),
+    (
+        CallStatus("waiting", code="K7Q"),
+        "Not run: it waits for a person's approval (K7Q).",
+    ),
+    (CallStatus("denied", source="human", by="Bo", reason="no"), "Not run: it was denied by Bo: no"),
+    (CallStatus("denied", source="timeout"), "Not run: nobody answered in time"),
+    (CallStatus("denied"), "Not run: it must not run"),
+    (CallStatus("refused", reason="no such tool"), "Not run: Signoff does not take it: no such tool"),
+    (CallStatus("unreachable", reason="gone"), "Not run: Signoff gave no answer (gone)."),
+    (CallStatus("permitted"), "It may run, and has not run yet."),
+    (CallStatus("ended", code="ok", result={"a": 1}), '{"a": 1}'),
+    (CallStatus("ended", code="execution_failed", result="no money"), "It failed: no money"),
+    (CallStatus("ended", code="in_doubt", result="lost"), "It may have happened or not: lost"),
+    (CallStatus("ended", code="other", result="lost"), "It may have happened or not: lost"),
 )
 def test_a_model_is_told_what_a_status_means(status: CallStatus, words: str) -> None:
     assert explain(status) == words

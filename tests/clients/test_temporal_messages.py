@@ -23,7 +23,7 @@ def test_a_signal_is_of_the_call_that_it_names() -> None:
     assert calls.states == {"a": "permitted", "b": ""}
 
 
-@table("key", ["c", 7, None, ["a"]])
+@table("key", "c", 7, None, ["a"])
 def test_a_signal_of_a_call_that_nobody_waits_for_changes_nothing(key: Any) -> None:
     calls = ToldCalls({"a": ""})
     calls.take(signal({"state": "permitted", "callback": {"state": key}}))
@@ -32,7 +32,13 @@ def test_a_signal_of_a_call_that_nobody_waits_for_changes_nothing(key: Any) -> N
 
 @table(
     "told",
-    [[], "text", None, {}, {"state": "permitted"}, {"callback": {"state": "a"}}, {"state": "permitted", "callback": 1}],
+    [],
+    "text",
+    None,
+    {},
+    {"state": "permitted"},
+    {"callback": {"state": "a"}},
+    {"state": "permitted", "callback": 1},
 )
 def test_a_signal_that_cannot_be_read_is_about_any_call_and_permits_none(told: Any) -> None:
     calls = ToldCalls({"a": "", "b": ""})
@@ -41,7 +47,7 @@ def test_a_signal_that_cannot_be_read_is_about_any_call_and_permits_none(told: A
     assert all(state not in ("", "permitted") for state in calls.states.values())
 
 
-@table("data", [b"", b"\xff\xfe", b"{"])
+@table("data", b"", b"\xff\xfe", b"{")
 def test_a_signal_that_is_encrypted_wakes_and_permits_nothing(data: bytes) -> None:
     calls = ToldCalls({"a": ""})
     calls.take(RawValue(Payload(data=data)))
@@ -59,15 +65,13 @@ def test_an_answer_says_of_a_call_what_the_gateway_does() -> None:
 
 @table(
     ("state", "code", "kind"),
-    [
-        ("denied", "", "ToolDenied"),
-        ("refused", "", "ToolDenied"),
-        ("unreachable", "", "ToolDenied"),
-        ("waiting", "", "ToolDenied"),
-        ("used", "", "ToolInDoubt"),
-        ("ended", "in_doubt", "ToolInDoubt"),
-        ("ended", "execution_failed", "ToolFailed"),
-    ],
+    ("denied", "", "ToolDenied"),
+    ("refused", "", "ToolDenied"),
+    ("unreachable", "", "ToolDenied"),
+    ("waiting", "", "ToolDenied"),
+    ("used", "", "ToolInDoubt"),
+    ("ended", "in_doubt", "ToolInDoubt"),
+    ("ended", "execution_failed", "ToolFailed"),
 )
 def test_what_is_not_run_is_never_tried_again(state: str, code: str, kind: str) -> None:
     error = not_run(Answer(state, "main.s.t", "Not run: no.", code, "human", "Bo"))
@@ -76,7 +80,7 @@ def test_what_is_not_run_is_never_tried_again(state: str, code: str, kind: str) 
     assert (error.category == ApplicationErrorCategory.BENIGN) == (kind == "ToolDenied")
 
 
-@table("result", [None, "done", {}, {"refund": 1}, {"not_kept": "x", "refund": 1}, ["not_kept"]])
+@table("result", None, "done", {}, {"refund": 1}, {"not_kept": "x", "refund": 1}, ["not_kept"])
 def test_a_result_that_was_kept_is_as_it_was(result: Any) -> None:
     assert kept_result(Answer("ended", code="ok", result=result)) == result
 

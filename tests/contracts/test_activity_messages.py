@@ -24,14 +24,12 @@ def test_an_answer_of_words_alone_stands_in_its_call() -> None:
 
 @table(
     ("args", "call"),
-    [
-        (Content(inline={"text": "done"}), "c1.2"),
-        (Content(inline={"words": "done"}), "c1.1"),
-        (Content(inline={"text": 3}), "c1.1"),
-        (Content(inline=["text"]), "c1.1"),
-        (Content(inline=None), "c1.1"),
-        (Content(blob=BlobRef(sha256="0" * 64, size=9)), "c1.1"),
-    ],
+    (Content(inline={"text": "done"}), "c1.2"),
+    (Content(inline={"words": "done"}), "c1.1"),
+    (Content(inline={"text": 3}), "c1.1"),
+    (Content(inline=["text"]), "c1.1"),
+    (Content(inline=None), "c1.1"),
+    (Content(blob=BlobRef(sha256="0" * 64, size=9)), "c1.1"),
 )
 def test_a_reply_that_holds_no_answer_has_none(args: Content, call: str) -> None:
     """Whoever schedules activities may write one: raised in the turn, its task would fail for ever."""

@@ -78,23 +78,21 @@ def test_an_answer_counts_as_of_when_it_came_in() -> None:
 
 @table(
     ("change", "named"),
-    [
-        ({"edited_arg": {"amount": 5}}, "edited_arg"),
-        ({"subject": "bo"}, "subject"),
-        ({"as": "bo"}, "as"),
-        ({"signature": "x"}, "signature"),
-        ({"verdict": "withdrawn"}, "verdict"),
-        ({"verdict": None}, "verdict"),
-        ({"revision": 0}, "revision"),
-        ({"revision": "two"}, "revision"),
-        ({"question_hash": "a" * 65}, "question_hash"),
-        ({"reason": "x" * 2_001}, "reason"),
-        ({"delivery_id": "k\n1"}, "delivery_id"),
-        ({"delivery_id": "k" * 201}, "delivery_id"),
-        ({"remember": {"use": 1}}, "`use` is not known here"),
-        ({"remember": {"scope": "everywhere"}}, "scope"),
-        ({"edited_args": [5]}, "edited_args"),
-    ],
+    ({"edited_arg": {"amount": 5}}, "edited_arg"),
+    ({"subject": "bo"}, "subject"),
+    ({"as": "bo"}, "as"),
+    ({"signature": "x"}, "signature"),
+    ({"verdict": "withdrawn"}, "verdict"),
+    ({"verdict": None}, "verdict"),
+    ({"revision": 0}, "revision"),
+    ({"revision": "two"}, "revision"),
+    ({"question_hash": "a" * 65}, "question_hash"),
+    ({"reason": "x" * 2_001}, "reason"),
+    ({"delivery_id": "k\n1"}, "delivery_id"),
+    ({"delivery_id": "k" * 201}, "delivery_id"),
+    ({"remember": {"use": 1}}, "`use` is not known here"),
+    ({"remember": {"scope": "everywhere"}}, "scope"),
+    ({"edited_args": [5]}, "edited_args"),
 )
 def test_an_unclear_answer_is_none(change: dict[str, Any], named: str) -> None:
     with pytest.raises(ValidationError, match=named):
@@ -111,14 +109,14 @@ def test_a_hundred_thousand_unknown_fields_cost_a_few_errors() -> None:
     assert "roles" in names
 
 
-@table("body", BODIES)
+@table("body", *BODIES)
 def test_every_body_is_closed(body: type[BaseModel]) -> None:
     assert issubclass(body, RequestBody)
     with pytest.raises(ValidationError, match="nobody_knows"):
         body.model_validate({"nobody_knows": 1})
 
 
-@table("words", ["", "  ", "half \ud800 of a pair"])
+@table("words", "", "  ", "half \ud800 of a pair")
 def test_words_have_to_say_something_that_can_be_carried(words: str) -> None:
     for body in (SayBody, TurnBody):
         with pytest.raises(ValidationError):

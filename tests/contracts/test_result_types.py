@@ -46,7 +46,7 @@ def test_nobody_claims_another_type() -> None:
     assert type_from_code("of_tomorrow") == "ToolFailed"
 
 
-@table("place", ["activity", "result", "part"])
+@table("place", "activity", "result", "part")
 def test_no_history_holds_a_type_beside_its_code(place: str) -> None:
     """It would make each longer; what is read of one has it all the same."""
     outcome = CallOutcome(call="c1.1", tool="pay", code="ok", value=Content(inline="paid"))

@@ -65,7 +65,7 @@ def test_what_is_left_out_is_read_as_it_was() -> None:
         assert type(found.outcome.value.inline) is type(value)
 
 
-@table("shape", [Receipt, TurnView, CallOutcome])
+@table("shape", Receipt, TurnView, CallOutcome)
 def test_receipts_and_views_are_written_whole(shape: type[BaseModel]) -> None:
     assert not issubclass(shape, ActivityMessage)
     receipt = Receipt(status="accepted")

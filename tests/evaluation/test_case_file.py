@@ -38,14 +38,12 @@ def test_what_is_forbidden_is_written_out() -> None:
 
 @table(
     ("old", "new", "line", "words"),
-    [
-        ("verdict: run", "verdit: run", 19, "has an unknown key `verdit`"),
-        ("ending: complete", "endng: complete", 0, "unknown key `endng`"),
-        ("  ending: complete\n", "", 1, "`ending` of case 1 is missing"),
-        ("forbid: [new,", "forbid: [anew,", 5, "must be `new`, `missing`"),
-        (f"at: '{AT}'", "at: '2026-11-24T10:00:00'", 13, "must be a time with its zone"),
-        (f"at: '{AT}'", "at: soon", 13, "must be a time with its zone"),
-    ],
+    ("verdict: run", "verdit: run", 19, "has an unknown key `verdit`"),
+    ("ending: complete", "endng: complete", 0, "unknown key `endng`"),
+    ("  ending: complete\n", "", 1, "`ending` of case 1 is missing"),
+    ("forbid: [new,", "forbid: [anew,", 5, "must be `new`, `missing`"),
+    (f"at: '{AT}'", "at: '2026-11-24T10:00:00'", 13, "must be a time with its zone"),
+    (f"at: '{AT}'", "at: soon", 13, "must be a time with its zone"),
 )
 def test_what_is_wrong_in_a_case_is_a_sentence_with_its_line(
     tmp_path: Path, old: str, new: str, line: int, words: str
@@ -64,7 +62,7 @@ def test_a_case_without_completions_is_none(tmp_path: Path) -> None:
     assert "case 1 has no completion to play" in problems[0]
 
 
-@table("text", ["", "name: a case\n", "[]\n"])
+@table("text", "", "name: a case\n", "[]\n")
 def test_a_file_that_is_no_list_of_cases_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match="signoff eval record"):
         read_cases(written(tmp_path, text))

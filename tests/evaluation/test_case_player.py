@@ -179,12 +179,10 @@ def answers(call: HandlerCall, context: dict[str, Any]) -> str:
 
 @table(
     ("recorded", "verdict"),
-    [
-        (a_call(20, "run"), "run"),
-        (a_call(70, "ask"), "ask"),
-        (a_call(20, "ask", rule={"kind": "permission"}), "ask"),
-        (a_call(20, "deny", gate="permission", result={"code": "denied", "value": "no"}), "deny"),
-    ],
+    (a_call(20, "run"), "run"),
+    (a_call(70, "ask"), "ask"),
+    (a_call(20, "ask", rule={"kind": "permission"}), "ask"),
+    (a_call(20, "deny", gate="permission", result={"code": "denied", "value": "no"}), "deny"),
 )
 async def test_what_a_permission_check_said_is_taken_from_the_record(recorded: dict[str, Any], verdict: str) -> None:
     catalog = a_catalog(a_tool(check_permissions=refuses))
@@ -193,13 +191,11 @@ async def test_what_a_permission_check_said_is_taken_from_the_record(recorded: d
 
 @table(
     ("recorded", "verdict"),
-    [
-        (a_call(20, "run"), "run"),
-        (a_call(20, "ask", rule={"kind": "handler", "handler": f"{__name__}:answers"}), "ask"),
-        (a_call(20, "deny", gate="approval", rule={"kind": "handler", "handler": f"{__name__}:answers"}), "deny"),
-        # Of another handler, whose name begins like this one's.
-        (a_call(20, "ask", rule={"kind": "handler", "handler": f"{__name__}:answers_well"}), "run"),
-    ],
+    (a_call(20, "run"), "run"),
+    (a_call(20, "ask", rule={"kind": "handler", "handler": f"{__name__}:answers"}), "ask"),
+    (a_call(20, "deny", gate="approval", rule={"kind": "handler", "handler": f"{__name__}:answers"}), "deny"),
+    # Of another handler, whose name begins like this one's.
+    (a_call(20, "ask", rule={"kind": "handler", "handler": f"{__name__}:answers_well"}), "run"),
 )
 async def test_what_a_policys_handler_said_is_taken_from_the_record(recorded: dict[str, Any], verdict: str) -> None:
     policy = ApprovalPolicy(
@@ -220,11 +216,9 @@ async def test_a_handler_that_abstained_is_not_taken_for_one_that_let_it_pass() 
 
 @table(
     ("gate", "fields"),
-    [
-        ("available", {}),
-        ("usage", {"usage_limit": UsageLimit(5, "user", 60.0)}),
-        ("capabilities", {"capabilities": Capabilities(network=("example.org",))}),
-    ],
+    ("available", {}),
+    ("usage", {"usage_limit": UsageLimit(5, "user", 60.0)}),
+    ("capabilities", {"capabilities": Capabilities(network=("example.org",))}),
 )
 async def test_what_was_not_to_be_had_is_so_again(gate: str, fields: dict[str, Any]) -> None:
     recorded = a_call(20, "not_available", gate=gate, result={"code": "not_available", "value": "gone"})

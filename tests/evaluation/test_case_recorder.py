@@ -95,31 +95,29 @@ APPROVED = outcome(decided_by="ana", approval_id="main.s1.t1.c1.1")
 
 @table(
     ("gate_decision", "ended", "recorded"),
-    [
-        (ruled("run"), outcome(), ("run", "", "")),
-        (ruled("run"), outcome("execution_failed", gate="execute"), ("run", "", "")),
-        (ruled("ask"), APPROVED, ("ask", "", "approved by ana")),
-        (ruled("ask"), denied("human"), ("ask", "", "denied by ana")),
-        (ruled("ask"), denied("timeout"), ("ask", "", "timed_out by ana")),
-        (ruled("ask"), denied("cancelled"), ("ask", "", "cancelled by ana")),
-        (ruled("ask"), outcome("skipped", gate="execute"), ("ask", "", "")),
-        (ruled("run", grant="g1"), outcome(), ("ask", "", "approved by ")),
-        (ruled("settled", outcome=denied("repeat")), denied("repeat"), ("ask", "", "denied by ana")),
-        (ruled("settled", outcome=denied("policy")), denied("policy"), ("deny", "approval", "")),
-        (
-            ruled("settled", outcome=outcome("input_invalid", gate="schema")),
-            outcome("input_invalid", gate="schema"),
-            ("input_invalid", "schema", ""),
-        ),
-        # Where the gates were asked apart from the completion, the outcome alone tells what they said.
-        (None, outcome(), ("run", "", "")),
-        (None, outcome("execution_failed", gate="execute"), ("run", "", "")),
-        (None, APPROVED, ("ask", "", "approved by ana")),
-        (None, denied("human"), ("ask", "", "denied by ana")),
-        (None, denied("policy", gate="tag_policy"), ("deny", "tag_policy", "")),
-        (None, outcome("not_available", gate="resolve"), ("not_available", "resolve", "")),
-        (None, outcome(gate="dry_run"), ("dry_run", "dry_run", "")),
-    ],
+    (ruled("run"), outcome(), ("run", "", "")),
+    (ruled("run"), outcome("execution_failed", gate="execute"), ("run", "", "")),
+    (ruled("ask"), APPROVED, ("ask", "", "approved by ana")),
+    (ruled("ask"), denied("human"), ("ask", "", "denied by ana")),
+    (ruled("ask"), denied("timeout"), ("ask", "", "timed_out by ana")),
+    (ruled("ask"), denied("cancelled"), ("ask", "", "cancelled by ana")),
+    (ruled("ask"), outcome("skipped", gate="execute"), ("ask", "", "")),
+    (ruled("run", grant="g1"), outcome(), ("ask", "", "approved by ")),
+    (ruled("settled", outcome=denied("repeat")), denied("repeat"), ("ask", "", "denied by ana")),
+    (ruled("settled", outcome=denied("policy")), denied("policy"), ("deny", "approval", "")),
+    (
+        ruled("settled", outcome=outcome("input_invalid", gate="schema")),
+        outcome("input_invalid", gate="schema"),
+        ("input_invalid", "schema", ""),
+    ),
+    # Where the gates were asked apart from the completion, the outcome alone tells what they said.
+    (None, outcome(), ("run", "", "")),
+    (None, outcome("execution_failed", gate="execute"), ("run", "", "")),
+    (None, APPROVED, ("ask", "", "approved by ana")),
+    (None, denied("human"), ("ask", "", "denied by ana")),
+    (None, denied("policy", gate="tag_policy"), ("deny", "tag_policy", "")),
+    (None, outcome("not_available", gate="resolve"), ("not_available", "resolve", "")),
+    (None, outcome(gate="dry_run"), ("dry_run", "dry_run", "")),
 )
 def test_what_became_of_a_call_is_recorded(
     gate_decision: GateDecision | None, ended: CallOutcome, recorded: tuple[str, str, str]

@@ -89,7 +89,7 @@ async def test_what_a_case_does_not_forbid_is_told_and_passes() -> None:
 
 
 @pytest.mark.row("V16")
-@table(("mismatch", "seen"), [("warn", [False]), ("error", [True]), ("ignore", [])])
+@table(("mismatch", "seen"), ("warn", [False]), ("error", [True]), ("ignore", []))
 async def test_prompt_hash_mismatch_warns_is_an_error_or_is_ignored(mismatch: str, seen: list[bool]) -> None:
     case = EvaluationCase.model_validate(
         {**a_case(a_call(20)).model_dump(exclude={"prompt_hash_mismatch"}), "promptHashMismatch": mismatch}

@@ -40,10 +40,8 @@ def next_call(*messages: Message) -> Any:
 
 @table(
     ("words", "tool", "args"),
-    [
-        ("pay 12000 euro to Nordwind for INV-4711", "release_payment", PAYMENT),
-        ("top up petty cash in Lisbon by 80 euro", "top_up", {"office": "Lisbon", "amount": 80.0}),
-    ],
+    ("pay 12000 euro to Nordwind for INV-4711", "release_payment", PAYMENT),
+    ("top up petty cash in Lisbon by 80 euro", "top_up", {"office": "Lisbon", "amount": 80.0}),
 )
 def test_words_become_a_call(words: str, tool: str, args: dict[str, Any]) -> None:
     call = next_call(user_message(words))
@@ -57,20 +55,18 @@ def test_what_it_does_not_understand_is_asked_back() -> None:
 
 @table(
     ("tool", "code", "value", "note", "expected"),
-    [
-        ("release_payment", "ok", json.dumps(PAYMENT), "", "Paid 12000 EUR to Nordwind for INV-4711."),
-        ("release_payment", "ok", json.dumps(PAYMENT), "Changed.", "Changed. Paid 12000 EUR to Nordwind for INV-4711."),
-        ("top_up", "ok", json.dumps({"office": "Lisbon", "amount": 80}), "", "Paid 80 EUR to the office in Lisbon."),
-        ("top_up", "ok", "[dry-run] top_up would be called", "", "That came to: [dry-run] top_up would be called"),
-        ("top_up", "denied", {"reason": "too much"}, "", "I could not do that: it was denied (too much)."),
-    ],
+    ("release_payment", "ok", json.dumps(PAYMENT), "", "Paid 12000 EUR to Nordwind for INV-4711."),
+    ("release_payment", "ok", json.dumps(PAYMENT), "Changed.", "Changed. Paid 12000 EUR to Nordwind for INV-4711."),
+    ("top_up", "ok", json.dumps({"office": "Lisbon", "amount": 80}), "", "Paid 80 EUR to the office in Lisbon."),
+    ("top_up", "ok", "[dry-run] top_up would be called", "", "That came to: [dry-run] top_up would be called"),
+    ("top_up", "denied", {"reason": "too much"}, "", "I could not do that: it was denied (too much)."),
 )
 def test_a_result_is_told_in_words(tool: str, code: str, value: Any, note: str, expected: str) -> None:
     part = ResultPart(call="c1.1", tool=tool, code=code, value=Content(inline=value), note=note)
     assert next_call(user_message("go"), Message(role="tool", parts=(part,))).args["text"] == expected
 
 
-@table(("amount", "kind"), [(12000.0, "ask"), (50000.0, "ask"), (50000.5, "settled")])
+@table(("amount", "kind"), (12000.0, "ask"), (50000.0, "ask"), (50000.5, "settled"))
 def test_payments_ask_two_of_finance_and_have_a_limit(amount: float, kind: str) -> None:
     ctx = CallContext(user=CLERK, actor="payables", session="s", turn="t", tenant="main")
     call = CallPart(call="c1.1", tool="release_payment", args=Content(inline=PAYMENT | {"amount": amount}))

@@ -65,17 +65,15 @@ def test_a_style_is_short_and_right(style: str, capsys: pytest.CaptureFixture[st
     assert "is right: 1 actor, 4 tools" in capsys.readouterr().out
 
 
-@table("style", STYLES)
+@table("style", *STYLES)
 @table(
     ("person", "tool", "args", "kind"),
-    [
-        ("guest", "flight_search", {"destination": "Lisbon"}, "run"),
-        ("traveller", "book_flight", {**BOOKING, "totalCost": 39}, "run"),
-        ("traveller", "book_flight", BOOKING, "ask"),
-        ("guest", "book_flight", {**BOOKING, "totalCost": 39}, "ask"),
-        ("traveller", "cancel_booking", {"booking": "TD-1"}, "ask"),
-        ("traveller", "refund", {"booking": "TD-1", "amount": 20}, "ask"),
-    ],
+    ("guest", "flight_search", {"destination": "Lisbon"}, "run"),
+    ("traveller", "book_flight", {**BOOKING, "totalCost": 39}, "run"),
+    ("traveller", "book_flight", BOOKING, "ask"),
+    ("guest", "book_flight", {**BOOKING, "totalCost": 39}, "ask"),
+    ("traveller", "cancel_booking", {"booking": "TD-1"}, "ask"),
+    ("traveller", "refund", {"booking": "TD-1", "amount": 20}, "ask"),
 )
 def test_every_style_is_the_same_desk(style: str, person: str, tool: str, args: dict[str, Any], kind: str) -> None:
     assert judged(style, person, tool, args).kind == kind

@@ -24,13 +24,11 @@ def asked(*messages: Message) -> Any:
 
 @table(
     ("words", "tool", "args"),
-    [
-        ("book the 420 euro flight to Lisbon", "book_flight", {"destination": "Lisbon", "totalCost": 420.0}),
-        ("book the flight to Porto", "book_flight", {"destination": "Porto", "totalCost": 39.0}),
-        ("cancel booking TD-7", "cancel_booking", {"booking": "TD-7"}),
-        ("refund 420 euro for TD-7", "refund", {"booking": "TD-7", "amount": 420.0}),
-        ("which flights go to Vienna?", "flight_search", {"destination": "Vienna"}),
-    ],
+    ("book the 420 euro flight to Lisbon", "book_flight", {"destination": "Lisbon", "totalCost": 420.0}),
+    ("book the flight to Porto", "book_flight", {"destination": "Porto", "totalCost": 39.0}),
+    ("cancel booking TD-7", "cancel_booking", {"booking": "TD-7"}),
+    ("refund 420 euro for TD-7", "refund", {"booking": "TD-7", "amount": 420.0}),
+    ("which flights go to Vienna?", "flight_search", {"destination": "Vienna"}),
 )
 def test_words_become_a_call(words: str, tool: str, args: dict[str, Any]) -> None:
     call = asked(user_message(words))
@@ -45,22 +43,18 @@ def test_what_it_does_not_understand_is_asked_back() -> None:
 
 @table(
     ("tool", "code", "value", "expected"),
-    [
-        (
-            "book_flight",
-            "ok",
-            json.dumps(
-                {"booking": "TD-1", "flight": "TP 531", "destination": "Lisbon", "total": 420.0, "currency": "EUR"}
-            ),
-            "Booked: TP 531 to Lisbon for 420 EUR. Your booking is TD-1.",
-        ),
-        ("cancel_booking", "ok", json.dumps({"booking": "TD-1", "state": "cancelled"}), "Booking TD-1 is cancelled."),
-        ("refund", "ok", json.dumps({"booking": "TD-1", "refunded": 20.0}), "20 EUR are paid back for TD-1."),
-        ("flight_search", "ok", "[]", "I found nothing that goes there."),
-        ("book_flight", "ok", "[dry-run] book_flight would be called", "Done: [dry-run] book_flight would be called"),
-        ("book_flight", "denied", {"reason": "too dear"}, "I could not do that: it was denied (too dear)."),
-        ("book_flight", "in_doubt", "It is not known.", "That did not work: It is not known."),
-    ],
+    (
+        "book_flight",
+        "ok",
+        json.dumps({"booking": "TD-1", "flight": "TP 531", "destination": "Lisbon", "total": 420.0, "currency": "EUR"}),
+        "Booked: TP 531 to Lisbon for 420 EUR. Your booking is TD-1.",
+    ),
+    ("cancel_booking", "ok", json.dumps({"booking": "TD-1", "state": "cancelled"}), "Booking TD-1 is cancelled."),
+    ("refund", "ok", json.dumps({"booking": "TD-1", "refunded": 20.0}), "20 EUR are paid back for TD-1."),
+    ("flight_search", "ok", "[]", "I found nothing that goes there."),
+    ("book_flight", "ok", "[dry-run] book_flight would be called", "Done: [dry-run] book_flight would be called"),
+    ("book_flight", "denied", {"reason": "too dear"}, "I could not do that: it was denied (too dear)."),
+    ("book_flight", "in_doubt", "It is not known.", "That did not work: It is not known."),
 )
 def test_a_result_is_told_in_words(tool: str, code: str, value: Any, expected: str) -> None:
     part = ResultPart(call="c1.1", tool=tool, code=code, value=Content(inline=value))

@@ -19,7 +19,19 @@ def nest(depth: int) -> Any:
 
 @table(
     "value",
-    [None, True, 0, 2**53 - 1, -(2**53) + 1, 1.5, "é", {}, [], {"a": [1, {"b": None}]}, nest(32), [0] * 1_999, ("a",)],
+    None,
+    True,
+    0,
+    2**53 - 1,
+    -(2**53) + 1,
+    1.5,
+    "é",
+    {},
+    [],
+    {"a": [1, {"b": None}]},
+    nest(32),
+    [0] * 1_999,
+    ("a",),
 )
 def test_json_of_bearable_size_is_within_bounds(value: Any) -> None:
     assert bounds_problem(value) == ""
@@ -27,21 +39,19 @@ def test_json_of_bearable_size_is_within_bounds(value: Any) -> None:
 
 @table(
     ("value", "why"),
-    [
-        (2**53, "integer"),
-        (-(2**53), "integer"),
-        (math.nan, "finite"),
-        (math.inf, "finite"),
-        ("\udfff", "surrogate"),
-        ({"\ud800": 1}, "surrogate"),
-        ({1: 1}, "not a string"),
-        (b"x", "bytes"),
-        ({1}, "set"),
-        (nest(33), "deeper"),
-        ([0] * 2_000, "values"),
-        ({str(n): 0 for n in range(2_000)}, "values"),
-        ([[0] * 999, [0] * 999], "values"),
-    ],
+    (2**53, "integer"),
+    (-(2**53), "integer"),
+    (math.nan, "finite"),
+    (math.inf, "finite"),
+    ("\udfff", "surrogate"),
+    ({"\ud800": 1}, "surrogate"),
+    ({1: 1}, "not a string"),
+    (b"x", "bytes"),
+    ({1}, "set"),
+    (nest(33), "deeper"),
+    ([0] * 2_000, "values"),
+    ({str(n): 0 for n in range(2_000)}, "values"),
+    ([[0] * 999, [0] * 999], "values"),
 )
 def test_what_engines_may_read_differently_is_out_of_bounds(value: Any, why: str) -> None:
     assert why in bounds_problem(value)

@@ -34,20 +34,18 @@ def told(schema: CompiledSchema, args: Any) -> list[tuple[str, str]]:
 @pytest.mark.row("B05")
 @table(
     ("args", "path", "message"),
-    [
-        ({"n": "x"}, "n", "must be of type integer"),
-        ({"n": True}, "n", "must be of type integer"),
-        ({"n": 2}, "n", "must be at least 3"),
-        ({"word": "UP"}, "word", "must match the pattern `^[a-z]+$`"),
-        ({"word": "abcde"}, "word", "must have at most 4 characters"),
-        ({"kind": "c"}, "kind", "must be one of `a`, `b`"),
-        ({"maybe": "x"}, "maybe", "must be of type number or null"),
-        ({"items": [{"price": 1}, {}]}, "items[1].price", "is required"),
-        ({"items": [{"price": "1"}]}, "items[0].price", "must be of type number"),
-        ({"only": 2}, "only", "must be `1`"),
-        ({"wrod": 1}, "wrod", "is not an argument (did you mean `word`?)"),
-        ([], "", "must be of type object"),
-    ],
+    ({"n": "x"}, "n", "must be of type integer"),
+    ({"n": True}, "n", "must be of type integer"),
+    ({"n": 2}, "n", "must be at least 3"),
+    ({"word": "UP"}, "word", "must match the pattern `^[a-z]+$`"),
+    ({"word": "abcde"}, "word", "must have at most 4 characters"),
+    ({"kind": "c"}, "kind", "must be one of `a`, `b`"),
+    ({"maybe": "x"}, "maybe", "must be of type number or null"),
+    ({"items": [{"price": 1}, {}]}, "items[1].price", "is required"),
+    ({"items": [{"price": "1"}]}, "items[0].price", "must be of type number"),
+    ({"only": 2}, "only", "must be `1`"),
+    ({"wrod": 1}, "wrod", "is not an argument (did you mean `word`?)"),
+    ([], "", "must be of type object"),
 )
 def test_problem_names_the_path_and_what_is_expected(args: Any, path: str, message: str) -> None:
     assert (path, message) in told(compile_schema(SCHEMA), args)
@@ -73,16 +71,14 @@ def test_messages_never_repeat_a_value(name: str, nested: bool) -> None:
 
 @table(
     ("schema", "words"),
-    [
-        ({"type": "string"}, "`type: object`"),
-        ({}, "`type: object`"),
-        ("text", "must be a JSON Schema object"),
-        ({"type": "object", "properties": {"a": {"type": "strin"}}}, "at `properties.a.type`"),
-        ({"type": "object", "properties": {"a": {"$ref": "https://example.org/a.json"}}}, "remote `$ref`"),
-        ({"type": "object", "properties": {"a": {"$ref": "other.json#/a"}}}, "remote `$ref`"),
-        ({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}}, "leads nowhere"),
-        ({"type": "object", "$schema": "http://json-schema.org/draft-07/schema#"}, "dialect"),
-    ],
+    ({"type": "string"}, "`type: object`"),
+    ({}, "`type: object`"),
+    ("text", "must be a JSON Schema object"),
+    ({"type": "object", "properties": {"a": {"type": "strin"}}}, "at `properties.a.type`"),
+    ({"type": "object", "properties": {"a": {"$ref": "https://example.org/a.json"}}}, "remote `$ref`"),
+    ({"type": "object", "properties": {"a": {"$ref": "other.json#/a"}}}, "remote `$ref`"),
+    ({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}}, "leads nowhere"),
+    ({"type": "object", "$schema": "http://json-schema.org/draft-07/schema#"}, "dialect"),
 )
 def test_unusable_schema_is_refused_at_build(schema: Any, words: str) -> None:
     with pytest.raises(RegistrationError) as caught:
@@ -130,11 +126,9 @@ UNION = {
 
 @table(
     ("value", "words"),
-    [
-        ({"kind": "card"}, "nearest is branch `Card`: `number` is required"),
-        ({"kind": "bank", "iban": "x"}, "nearest is branch 2: `iban` must have at least 5 characters"),
-        ("x", "nearest is branch 3: must have at least 3 characters"),
-    ],
+    ({"kind": "card"}, "nearest is branch `Card`: `number` is required"),
+    ({"kind": "bank", "iban": "x"}, "nearest is branch 2: `iban` must have at least 5 characters"),
+    ("x", "nearest is branch 3: must have at least 3 characters"),
 )
 def test_a_misfit_of_a_union_names_the_nearest_branch(value: Any, words: str) -> None:
     assert told(compile_schema(UNION), {"to": value}) == [("to", f"does not meet `oneOf` of the schema; {words}")]

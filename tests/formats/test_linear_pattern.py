@@ -24,13 +24,11 @@ def of(schema: dict[str, Any]) -> dict[str, Any]:
 
 @table(
     ("schema", "args"),
-    [
-        (of({"type": "string", "pattern": SLOW}), {"x": TEXT}),
-        ({"type": "object", "patternProperties": {SLOW: {"type": "null"}}, "additionalProperties": False}, {TEXT: 1}),
-        ({"type": "object", "propertyNames": {"pattern": SLOW}}, {TEXT: 1}),
-        (of({"$ref": "#/$defs/a"}) | {"$defs": {"a": {"$schema": DIALECT, "pattern": SLOW}}}, {"x": TEXT}),
-        (of({"$ref": "#"}) | {"$schema": DIALECT, "pattern": SLOW}, {"x": TEXT}),
-    ],
+    (of({"type": "string", "pattern": SLOW}), {"x": TEXT}),
+    ({"type": "object", "patternProperties": {SLOW: {"type": "null"}}, "additionalProperties": False}, {TEXT: 1}),
+    ({"type": "object", "propertyNames": {"pattern": SLOW}}, {TEXT: 1}),
+    (of({"$ref": "#/$defs/a"}) | {"$defs": {"a": {"$schema": DIALECT, "pattern": SLOW}}}, {"x": TEXT}),
+    (of({"$ref": "#"}) | {"$schema": DIALECT, "pattern": SLOW}, {"x": TEXT}),
 )
 def test_a_pattern_that_backtracks_does_not_hold_a_worker(schema: dict[str, Any], args: dict[str, Any]) -> None:
     began = time.process_time()
@@ -41,16 +39,14 @@ def test_a_pattern_that_backtracks_does_not_hold_a_worker(schema: dict[str, Any]
 
 @table(
     ("schema", "says"),
-    [
-        (of({"pattern": "(?=a)b"}), "`input_schema` of tool `t` has the pattern `(?=a)b`"),
-        (of({"items": {"anyOf": [{"pattern": r"(a)\1"}]}}), r"the pattern `(a)\1`"),
-        ({"type": "object", "patternProperties": {"(?!a)": {}}}, "the pattern `(?!a)`"),
-        ({"type": "object", "$defs": {"pattern": {"pattern": "(?<!a)b"}}}, "the pattern `(?<!a)b`"),
-        (
-            {"type": "object", "patternProperties": {"a": {}}, "unevaluatedProperties": False},
-            "write `additionalProperties`",
-        ),
-    ],
+    (of({"pattern": "(?=a)b"}), "`input_schema` of tool `t` has the pattern `(?=a)b`"),
+    (of({"items": {"anyOf": [{"pattern": r"(a)\1"}]}}), r"the pattern `(a)\1`"),
+    ({"type": "object", "patternProperties": {"(?!a)": {}}}, "the pattern `(?!a)`"),
+    ({"type": "object", "$defs": {"pattern": {"pattern": "(?<!a)b"}}}, "the pattern `(?<!a)b`"),
+    (
+        {"type": "object", "patternProperties": {"a": {}}, "unevaluatedProperties": False},
+        "write `additionalProperties`",
+    ),
 )
 def test_what_cannot_be_matched_so_is_refused(schema: dict[str, Any], says: str) -> None:
     with pytest.raises(RegistrationError) as caught:

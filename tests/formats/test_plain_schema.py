@@ -76,7 +76,7 @@ def test_the_usual_schemas_are_plainly_valid() -> None:
     assert not plainly_valid({**usual, "pattern": "("})
 
 
-@table("schema", [{"pattern": "("}, {"properties": {"a": {"type": "strin"}}}, {"required": ["a", "a"]}])
+@table("schema", {"pattern": "("}, {"properties": {"a": {"type": "strin"}}}, {"required": ["a", "a"]})
 def test_what_is_not_plain_is_still_checked(schema: dict[str, Any]) -> None:
     with pytest.raises(RegistrationError, match=r"not valid JSON Schema|RE2 cannot read"):
         compile_schema({"type": "object", **schema}, tool_name="t")

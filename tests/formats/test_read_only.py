@@ -41,7 +41,7 @@ CHANGES: list[Callable[[Any], Any]] = [
 ]
 
 
-@table("change", CHANGES)
+@table("change", *CHANGES)
 def test_nothing_changes_it_at_any_depth(change: Callable[[Any], Any]) -> None:
     value = read_only(PLAIN)
     with pytest.raises(TypeError, match="cannot be changed; copy it first"):

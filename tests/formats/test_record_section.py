@@ -63,7 +63,7 @@ def test_a_section_gives_its_record_with_tuples_and_inner_records() -> None:
     assert dict(read("{}"))["colour"] == "red"
 
 
-@table("text", ["name: x", "size: 1", "wheels: {left: {}}", "wheels: {left: {spoke: []}}", "size: x"])
+@table("text", "name: x", "size: 1", "wheels: {left: {}}", "wheels: {left: {spoke: []}}", "size: x")
 def test_a_section_refuses_keys_of_code_and_values_that_no_field_takes(text: str) -> None:
     with pytest.raises(ConfigError):
         read(text)

@@ -70,17 +70,15 @@ def test_an_anchor_is_found_by_its_name() -> None:
 
 @table(
     ("schema", "kind", "has_null"),
-    [
-        ({"type": "string"}, "string", False),
-        ({"type": ["null", "string"]}, "string", True),
-        ({"type": ["integer", "string"]}, "", False),
-        ({"type": "null"}, "", True),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "", True),
-        ({"type": [3, "string"]}, "string", False),
-        ({"type": 3}, "", False),
-        (True, "", False),
-        ("text", "", False),
-    ],
+    ({"type": "string"}, "string", False),
+    ({"type": ["null", "string"]}, "string", True),
+    ({"type": ["integer", "string"]}, "", False),
+    ({"type": "null"}, "", True),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "", True),
+    ({"type": [3, "string"]}, "string", False),
+    ({"type": 3}, "", False),
+    (True, "", False),
+    ("text", "", False),
 )
 def test_a_type_is_the_one_beside_null(schema: Any, kind: str, has_null: bool) -> None:
     node = SchemaNode.of(schema)
@@ -118,7 +116,7 @@ def test_a_walk_sees_every_schema_in_order_and_no_data() -> None:
     assert titles == ["top", "a", "b", "c", "d", "e", "f"]
 
 
-@table("name", ["const", "enum", "default", "examples"])
+@table("name", "const", "enum", "default", "examples")
 def test_a_remote_reference_under_a_property_of_any_name_is_found(name: str) -> None:
     schema = {"type": "object", "properties": {name: {"$ref": "https://a.example/b"}}}
     with pytest.raises(RegistrationError, match=r"remote `\$ref`"):

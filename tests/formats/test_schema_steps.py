@@ -52,7 +52,7 @@ def test_a_tree_of_unions_is_checked_in_bounded_steps() -> None:
     assert SCHEMA_STEPS >= 3**8
 
 
-@table(("items", "equal"), [([1, 1.0], True), ([True, 1], False), ([{"a": 1, "b": 2}, {"b": 2, "a": 1}], True)])
+@table(("items", "equal"), ([1, 1.0], True), ([True, 1], False), ([{"a": 1, "b": 2}, {"b": 2, "a": 1}], True))
 def test_equal_items_are_found_as_the_specification_has_it(items: list[Any], equal: bool) -> None:
     schema = compile_schema({"type": "object", "properties": {"of": {"type": "array", "uniqueItems": True}}})
     assert bool(schema.check({"of": items})) is equal

@@ -33,23 +33,21 @@ def test_one_tenant_alone_can_have_limits() -> None:
 
 @table(
     ("text", "what"),
-    [
-        ("start=1/minute", "`start=1/minute` is no limit"),
-        ("starts=1/minute,", "`` is no limit"),
-        ("starts=1/minute, starts=2/minute", "`starts` stands there twice"),
-        ("starts=10", "`10` is not so many a second, minute, hour, day"),
-        ("starts=10/week", "`10/week` is not so many a second, minute, hour, day"),
-        ("starts=0/minute", "`0` is no number from 1 to 100000"),
-        ("starts=٣/minute", "`٣` is no number from 1 to 100000"),
-        ("waiting=100001", "`100001` is no number from 1 to 100000"),
-        ("waiting=-1", "`-1` is no number from 1 to 100000"),
-        ("waiting=10/minute", "`10/minute` is no number from 1 to 100000"),
-        ("waiting=1; waiting=2", "`waiting=2` names no tenant"),
-        ("waiting=1;", "`` names no tenant"),
-        ("a b: waiting=1", "`a b: waiting=1` names no tenant"),
-        (": waiting=1", "`: waiting=1` names no tenant"),
-        ("acme: waiting=1; acme: waiting=2", "the tenant `acme` stands there twice"),
-    ],
+    ("start=1/minute", "`start=1/minute` is no limit"),
+    ("starts=1/minute,", "`` is no limit"),
+    ("starts=1/minute, starts=2/minute", "`starts` stands there twice"),
+    ("starts=10", "`10` is not so many a second, minute, hour, day"),
+    ("starts=10/week", "`10/week` is not so many a second, minute, hour, day"),
+    ("starts=0/minute", "`0` is no number from 1 to 100000"),
+    ("starts=٣/minute", "`٣` is no number from 1 to 100000"),
+    ("waiting=100001", "`100001` is no number from 1 to 100000"),
+    ("waiting=-1", "`-1` is no number from 1 to 100000"),
+    ("waiting=10/minute", "`10/minute` is no number from 1 to 100000"),
+    ("waiting=1; waiting=2", "`waiting=2` names no tenant"),
+    ("waiting=1;", "`` names no tenant"),
+    ("a b: waiting=1", "`a b: waiting=1` names no tenant"),
+    (": waiting=1", "`: waiting=1` names no tenant"),
+    ("acme: waiting=1; acme: waiting=2", "the tenant `acme` stands there twice"),
 )
 def test_wrong_words_are_named_with_what_may_stand_there(text: str, what: str) -> None:
     with pytest.raises(ValueError, match="write limits as in") as refused:

@@ -16,22 +16,20 @@ ANY_TEXT = st.text(alphabet=st.characters(), max_size=80) | st.text(
 
 @table(
     ("text", "shown"),
-    [
-        ("Lisbon", "Lisbon"),
-        ("東京 São Tomé 🛫", "東京 São Tomé 🛫"),
-        ("100\u202e.00", "100⟦U+202E⟧.00"),
-        ("pay\u200bpal", "pay⟦U+200B⟧pal"),
-        ("a\u2066b\u2069\ufeff", "a⟦U+2066⟧b⟦U+2069⟧⟦U+FEFF⟧"),
-        ("a\tb\0\x1b[31m\x7f", "a⟦U+0009⟧b⟦U+0000⟧⟦U+001B⟧[31m⟦U+007F⟧"),
-        ("one\ntwo\r\nthree\rfour\u2028five", "one⏎two⏎three⏎four⏎five"),
-        ("\ud800", "⟦U+D800⟧"),
-        ("\u3164\u115f\u2800", "⟦U+3164⟧⟦U+115F⟧⟦U+2800⟧"),
-        ("\U000e0041\U000e0100\ufe0f", "⟦U+E0041⟧⟦U+E0100⟧⟦U+FE0F⟧"),
-        ("⟦U+202E⟧ ⏎", "⟦U+27E6⟧U+202E⟦U+27E7⟧ ⟦U+23CE⟧"),
-        ("a" + "\u20dd" * 5, "a" + "\u20dd" * 4 + "⟦U+20DD⟧"),
-        ("\u0301" * 5, "\u0301" * 4 + "⟦U+0301⟧"),
-        ("e\u0301" + "\u0301" * 5, "e" + "\u0301" * 4 + "⟦U+0301⟧" * 2),
-    ],
+    ("Lisbon", "Lisbon"),
+    ("東京 São Tomé 🛫", "東京 São Tomé 🛫"),
+    ("100\u202e.00", "100⟦U+202E⟧.00"),
+    ("pay\u200bpal", "pay⟦U+200B⟧pal"),
+    ("a\u2066b\u2069\ufeff", "a⟦U+2066⟧b⟦U+2069⟧⟦U+FEFF⟧"),
+    ("a\tb\0\x1b[31m\x7f", "a⟦U+0009⟧b⟦U+0000⟧⟦U+001B⟧[31m⟦U+007F⟧"),
+    ("one\ntwo\r\nthree\rfour\u2028five", "one⏎two⏎three⏎four⏎five"),
+    ("\ud800", "⟦U+D800⟧"),
+    ("\u3164\u115f\u2800", "⟦U+3164⟧⟦U+115F⟧⟦U+2800⟧"),
+    ("\U000e0041\U000e0100\ufe0f", "⟦U+E0041⟧⟦U+E0100⟧⟦U+FE0F⟧"),
+    ("⟦U+202E⟧ ⏎", "⟦U+27E6⟧U+202E⟦U+27E7⟧ ⟦U+23CE⟧"),
+    ("a" + "\u20dd" * 5, "a" + "\u20dd" * 4 + "⟦U+20DD⟧"),
+    ("\u0301" * 5, "\u0301" * 4 + "⟦U+0301⟧"),
+    ("e\u0301" + "\u0301" * 5, "e" + "\u0301" * 4 + "⟦U+0301⟧" * 2),
 )
 def test_what_hides_is_shown_and_what_reads_stays(text: str, shown: str) -> None:
     assert one_line(text, 500) == VisibleLine(shown, len(text))
@@ -60,13 +58,11 @@ def test_different_texts_read_differently(text: str) -> None:
 
 @table(
     ("text", "limit", "shown"),
-    [
-        ("abcdef", 6, "abcdef"),
-        ("abcdefg", 6, "abcde…"),
-        ("ab\u202ecd", 10, "ab…"),
-        ("\u202e" * 9, 5, "…"),
-        ("\r\n" * 6, 5, "⏎⏎⏎⏎…"),
-    ],
+    ("abcdef", 6, "abcdef"),
+    ("abcdefg", 6, "abcde…"),
+    ("ab\u202ecd", 10, "ab…"),
+    ("\u202e" * 9, 5, "…"),
+    ("\r\n" * 6, 5, "⏎⏎⏎⏎…"),
 )
 def test_a_cut_falls_between_characters(text: str, limit: int, shown: str) -> None:
     assert one_line(text, limit) == VisibleLine(shown, len(text), cut=shown != text)
@@ -74,25 +70,23 @@ def test_a_cut_falls_between_characters(text: str, limit: int, shown: str) -> No
 
 @table(
     ("value", "shown"),
-    [
-        (420, "420"),
-        (420.0, "420"),
-        (420.5, "420.5"),
-        (-0.0, "0"),
-        (0.1 + 0.2, "0.30000000000000004"),
-        (1e-7, "0.0000001"),
-        (1_000_000.0, "1000000"),
-        (1e20, "100000000000000000000"),
-        (1e21, "1e+21"),
-        (-1e21, "-1e+21"),
-        (1e22, "1e+22"),
-        pytest.param(2**1024 - 1, str(2**1024 - 1), id="1024 bits"),
-        pytest.param(2**1024, "an integer of 1025 bits", id="1025 bits"),
-        (float("nan"), "nan"),
-        (float("-inf"), "-inf"),
-        (-(10**30), "-1000000000000000000000000000000"),
-        pytest.param(10**5_000, "an integer of 16610 bits", id="huge"),
-    ],
+    (420, "420"),
+    (420.0, "420"),
+    (420.5, "420.5"),
+    (-0.0, "0"),
+    (0.1 + 0.2, "0.30000000000000004"),
+    (1e-7, "0.0000001"),
+    (1_000_000.0, "1000000"),
+    (1e20, "100000000000000000000"),
+    (1e21, "1e+21"),
+    (-1e21, "-1e+21"),
+    (1e22, "1e+22"),
+    pytest.param(2**1024 - 1, str(2**1024 - 1), id="1024 bits"),
+    pytest.param(2**1024, "an integer of 1025 bits", id="1025 bits"),
+    (float("nan"), "nan"),
+    (float("-inf"), "-inf"),
+    (-(10**30), "-1000000000000000000000000000000"),
+    pytest.param(10**5_000, "an integer of 16610 bits", id="huge"),
 )
 def test_numbers_read_the_same_everywhere(value: float, shown: str) -> None:
     assert number(value) == shown
@@ -100,7 +94,12 @@ def test_numbers_read_the_same_everywhere(value: float, shown: str) -> None:
 
 @table(
     ("value", "shown"),
-    [(True, "yes"), (False, "no"), (None, "⟦none⟧"), ("", "⟦empty⟧"), ("None", "None"), (7, "7")],
+    (True, "yes"),
+    (False, "no"),
+    (None, "⟦none⟧"),
+    ("", "⟦empty⟧"),
+    ("None", "None"),
+    (7, "7"),
 )
 def test_what_is_not_there_cannot_be_written_as_text(value: object, shown: str) -> None:
     assert scalar_line(value, 50).text == shown
@@ -108,12 +107,10 @@ def test_what_is_not_there_cannot_be_written_as_text(value: object, shown: str) 
 
 @table(
     ("value", "line"),
-    [
-        ("", VisibleLine("⟦empty⟧", 0)),
-        (None, VisibleLine("⟦none⟧", 0)),
-        ("ab", VisibleLine("ab", 2)),
-        ((1, 2), VisibleLine("(1, 2)", 6)),
-    ],
+    ("", VisibleLine("⟦empty⟧", 0)),
+    (None, VisibleLine("⟦none⟧", 0)),
+    ("ab", VisibleLine("ab", 2)),
+    ((1, 2), VisibleLine("(1, 2)", 6)),
 )
 def test_a_scalar_tells_its_length(value: object, line: VisibleLine) -> None:
     assert scalar_line(value, 50) == line

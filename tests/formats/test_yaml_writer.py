@@ -6,7 +6,7 @@ from signoff.formats.yaml_file import parse_yaml
 from signoff.formats.yaml_writer import write_yaml
 
 
-@table("value", ["1e3", "0x1f", "~", "", "no", "12:30", "010", "a: b", "# a", "x\n y\n", " a", 1.5, 7])
+@table("value", "1e3", "0x1f", "~", "", "no", "12:30", "010", "a: b", "# a", "x\n y\n", " a", 1.5, 7)
 def test_a_text_is_read_back_as_a_text_and_a_number_as_a_number(value: Any) -> None:
     found = parse_yaml(write_yaml({"key": [value], "1e3": value}), "a.yaml").data
     assert found == {"key": [value], "1e3": value}

@@ -141,8 +141,8 @@ READERS: dict[str, Callable[[bytes], str]] = {
 }
 
 
-@table("body", UNREADABLE)
-@table("reader", READERS)
+@table("body", *UNREADABLE)
+@table("reader", *READERS)
 def test_every_other_reader_refuses_a_double_name_and_numbers_without_a_value(reader: str, body: bytes) -> None:
     assert UNREADABLE[body] in READERS[reader](body)
 

@@ -50,18 +50,16 @@ def turn_of(approval: str) -> str:
 
 @table(
     ("person", "reads", "stops"),
-    [
-        (Person(id="guest"), True, True),
-        (Person(id="ana", roles=("finance",)), True, False),
-        (Person(id="cy"), True, False),
-        (ADMIN, True, True),
-        (AUDITOR, True, False),
-        (EVE, False, False),
-        (Person(id="guest", tenant="acme"), False, False),
-        (Person(id="ana", roles=("finance", "admin"), tenant="acme"), False, False),
-        (Person(id="ana", roles=("finance",), active=False), False, False),
-        (Person(id="ada", roles=("admin",), active=False), False, False),
-    ],
+    (Person(id="guest"), True, True),
+    (Person(id="ana", roles=("finance",)), True, False),
+    (Person(id="cy"), True, False),
+    (ADMIN, True, True),
+    (AUDITOR, True, False),
+    (EVE, False, False),
+    (Person(id="guest", tenant="acme"), False, False),
+    (Person(id="ana", roles=("finance", "admin"), tenant="acme"), False, False),
+    (Person(id="ana", roles=("finance",), active=False), False, False),
+    (Person(id="ada", roles=("admin",), active=False), False, False),
 )
 def test_the_rule(person: Person, reads: bool, stops: bool) -> None:
     """Who asked, who is asked, `admin` and `auditor` read; only who asked and `admin` stop; each in their tenant."""
@@ -82,7 +80,7 @@ def test_the_right_to_read_comes_by_delegation_too() -> None:
     assert may_read(EVE, stands_in, ABOUT, development=False)
 
 
-@table("development", [True, False])
+@table("development", True, False)
 def test_who_reads_the_record(development: bool) -> None:
     assert [reads_all(person, development=development) for person in (ADMIN, AUDITOR)] == [True, True]
     assert reads_all(EVE, development=development) is development

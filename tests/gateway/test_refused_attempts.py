@@ -76,7 +76,7 @@ async def test_an_attempt_after_the_end_is_recorded(gateway: GatewayRig) -> None
     assert {each.get("receipt", "") for each in attempts} == {"", "already_decided"}
 
 
-@table("raw", [b"{", b"[]", b'{"verdict":"perhaps"}', b"\xff" * 70_000])
+@table("raw", b"{", b"[]", b'{"verdict":"perhaps"}', b"\xff" * 70_000)
 async def test_what_is_no_decision_is_recorded_by_its_hash(gateway: GatewayRig, raw: bytes) -> None:
     approval = await gateway.asked("pay")
     answered = await gateway.http.post(

@@ -117,7 +117,7 @@ def test_a_source_is_named_as_an_object(monkeypatch: pytest.MonkeyPatch) -> None
         load_settings()
 
 
-@table("size", [0, 1])
+@table("size", 0, 1)
 async def test_a_file_of_any_size_is_not_read(tmp_path: Path, size: int) -> None:
     """What is too long for a secret is none; a device without an end would be read for ever."""
     path = tmp_path / "secret"

@@ -27,7 +27,7 @@ def test_authorities_are_read_once_for_each_setting(tmp_path: Path, monkeypatch:
     assert load_trust() is usual
 
 
-@table(("url", "reads"), [("http://127.0.0.1:1", False), ("https://gateway.example", True)])
+@table(("url", "reads"), ("http://127.0.0.1:1", False), ("https://gateway.example", True))
 async def test_a_client_over_plain_http_reads_no_authorities(
     url: str, reads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

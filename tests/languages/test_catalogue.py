@@ -79,7 +79,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
         each.cache_clear()
 
 
-@table("language", language_codes())
+@table("language", *language_codes())
 def test_every_language_has_every_text_with_its_places(language: str) -> None:
     english, found = entries(ENGLISH), entries(language)
     assert list(found) == list(english)
@@ -90,7 +90,7 @@ def test_every_language_has_every_text_with_its_places(language: str) -> None:
     assert is_spoken(language)
 
 
-@table("language", language_codes())
+@table("language", *language_codes())
 def test_every_language_translates_the_english_of_today(language: str) -> None:
     english, found = entries(ENGLISH), entries(language)
     assert {key: entry.identity for key, entry in found.items()} == {
@@ -100,7 +100,7 @@ def test_every_language_translates_the_english_of_today(language: str) -> None:
         assert entry.forms == ((entry.words,) if entry.plural is None else (entry.words, entry.plural))
 
 
-@table("language", language_codes())
+@table("language", *language_codes())
 def test_a_text_of_one_number_has_a_form_for_each_number(language: str) -> None:
     assert tuple(catalogue._read(language).form_for(n) == 0 for n in (0, 1, 2, 5, 21, 1_000)) == FIRST_FORMS[language]
     counted = {key: entry for key, entry in entries(language).items() if entry.plural is not None}
@@ -118,14 +118,14 @@ def test_languages_are_named_by_their_files_english_first() -> None:
     ]
 
 
-@table("language", OTHERS)
+@table("language", *OTHERS)
 def test_no_language_is_english_in_disguise(language: str) -> None:
     ours, theirs = texts_of(ENGLISH), texts_of(language)
     alike = {key for key, words in ours.items() if theirs[key] == words and len(words.split()) > 2}
     assert alike <= {"card.subject", "time.day", "tools.none_how", "card.values.page", "card.values.file"}
 
 
-@table("language", language_codes())
+@table("language", *language_codes())
 def test_every_language_counts_days_and_months(language: str) -> None:
     assert len(text("time.days_of_week", language).split()) == 7
     assert len(text("time.months", language).split()) == 12
@@ -170,7 +170,7 @@ def test_a_broken_file_is_a_mistake_with_its_line(folder: Path) -> None:
 
 
 @table(
-    ("locale", "language"), [("de-AT", "de"), ("pt_BR", "pt"), ("FR", "fr"), ("ja", "en"), ("", "en"), ("en-GB", "en")]
+    ("locale", "language"), ("de-AT", "de"), ("pt_BR", "pt"), ("FR", "fr"), ("ja", "en"), ("", "en"), ("en-GB", "en")
 )
 def test_a_locale_gives_a_language(locale: str, language: str) -> None:
     assert language_of(locale) == language

@@ -191,12 +191,12 @@ def test_the_words_of_every_language_were_read_again() -> None:
     assert len({tuple(words) for words in REVIEWED.values()}) == 1
 
 
-@table("language", REVIEWED)
+@table("language", *REVIEWED)
 def test_the_words_that_decide_are_those_that_were_reviewed(language: str) -> None:
     assert {key: texts_of(language)[key] for key in REVIEWED[language]} == REVIEWED[language]
 
 
-@table("language", language_codes())
+@table("language", *language_codes())
 def test_no_two_answers_read_alike(language: str) -> None:
     texts = texts_of(language)
     for keys in (

@@ -52,7 +52,7 @@ def test_a_compiled_file_is_one_that_the_library_reads() -> None:
     assert [found.npgettext("a", "one {n}", "many {n}", n) for n in (1, 2)] == ['"un" {n}', "\\ {n}"]
 
 
-@table("left_out", ['msgstr ""', '#, fuzzy\nmsgstr "un"', 'msgstr "un"'])
+@table("left_out", 'msgstr ""', '#, fuzzy\nmsgstr "un"', 'msgstr "un"')
 def test_a_text_without_words_is_missing(left_out: str) -> None:
     fuzzy, _, words = left_out.rpartition("\n")
     found = read_po(f'{HEADER}{fuzzy}\nmsgctxt "a"\nmsgid "one"\n{words}\n', "x.po")
@@ -61,25 +61,23 @@ def test_a_text_without_words_is_missing(left_out: str) -> None:
 
 @table(
     ("broken", "expected"),
-    [
-        ('msgctxt "a"\nmsgid "one\nmsgstr "un"\n', "x.po:9: this is no text"),
-        ('"a"\n', "x.po:8: this is no text"),
-        ('msgctxt "a"\nmsgid "one"\nmsgstr "un" more\n', "x.po:10: this is no text"),
-        ('msgctxt "a"\nmsgid "one"\n\nmsgstr "un"\n', "x.po:10: this is no text"),
-        ('msgctxt "a"\nmsgstr "un"\n', "x.po:9: this is no text"),
-        ('msgctxt "a"\nmsgid "one"\n', "x.po:10: this is no text"),
-        ('msgctxt "a"\nmsgid "one"\nmsgstr "un"\nmsgid "two"\nwhat is this\n', "x.po:12: this is no text"),
-        ('\n\nmsgid "one"\nmsgstr "un"\n', "x.po:10: `msgctxt` with the key of the text is missing"),
-        ('msgctxt "a"\nmsgid "one"\nmsgstr "\\q"\n', "x.po:8: `\\q` is no escape of `.po` files"),
-        (2 * 'msgctxt "a"\nmsgid "one"\nmsgstr "un"\n', "x.po:11: `a` is there twice"),
-        (
-            'msgctxt "a"\nmsgid "1"\nmsgid_plural "n"\nmsgstr[0] "un"\n',
-            "x.po:8: `a` has 1 of the 2 forms of `Plural-Forms`",
-        ),
-        ('msgctxt "a"\nmsgid "1"\nmsgid_plural "n"\nmsgstr[1] "un"\n', "x.po:8: `a` needs `msgstr[0]`, `msgstr[1]`"),
-        ('msgctxt "a"\nmsgid "1"\nmsgid_plural "n"\nmsgstr "un"\n', "x.po:8: `a` needs `msgstr[0]`, `msgstr[1]`"),
-        ('msgctxt "a"\nmsgid "one"\nmsgstr[0] "un"\n', "x.po:8: `a` needs one `msgstr`"),
-    ],
+    ('msgctxt "a"\nmsgid "one\nmsgstr "un"\n', "x.po:9: this is no text"),
+    ('"a"\n', "x.po:8: this is no text"),
+    ('msgctxt "a"\nmsgid "one"\nmsgstr "un" more\n', "x.po:10: this is no text"),
+    ('msgctxt "a"\nmsgid "one"\n\nmsgstr "un"\n', "x.po:10: this is no text"),
+    ('msgctxt "a"\nmsgstr "un"\n', "x.po:9: this is no text"),
+    ('msgctxt "a"\nmsgid "one"\n', "x.po:10: this is no text"),
+    ('msgctxt "a"\nmsgid "one"\nmsgstr "un"\nmsgid "two"\nwhat is this\n', "x.po:12: this is no text"),
+    ('\n\nmsgid "one"\nmsgstr "un"\n', "x.po:10: `msgctxt` with the key of the text is missing"),
+    ('msgctxt "a"\nmsgid "one"\nmsgstr "\\q"\n', "x.po:8: `\\q` is no escape of `.po` files"),
+    (2 * 'msgctxt "a"\nmsgid "one"\nmsgstr "un"\n', "x.po:11: `a` is there twice"),
+    (
+        'msgctxt "a"\nmsgid "1"\nmsgid_plural "n"\nmsgstr[0] "un"\n',
+        "x.po:8: `a` has 1 of the 2 forms of `Plural-Forms`",
+    ),
+    ('msgctxt "a"\nmsgid "1"\nmsgid_plural "n"\nmsgstr[1] "un"\n', "x.po:8: `a` needs `msgstr[0]`, `msgstr[1]`"),
+    ('msgctxt "a"\nmsgid "1"\nmsgid_plural "n"\nmsgstr "un"\n', "x.po:8: `a` needs `msgstr[0]`, `msgstr[1]`"),
+    ('msgctxt "a"\nmsgid "one"\nmsgstr[0] "un"\n', "x.po:8: `a` needs one `msgstr`"),
 )
 def test_a_mistake_is_told_with_its_line(broken: str, expected: str) -> None:
     with pytest.raises(PoError) as caught:
@@ -90,16 +88,14 @@ def test_a_mistake_is_told_with_its_line(broken: str, expected: str) -> None:
 
 @table(
     ("written", "expected"),
-    [
-        ("", "x.po:1: the header is missing"),
-        ('msgctxt "a"\nmsgid "one"\nmsgstr "un"\n', "x.po:1: the header is missing"),
-        (HEADER.replace("UTF-8", "latin-1"), "x.po:2: the header needs `Content-Type: text/plain; charset=UTF-8`"),
-        (HEADER.replace("Xx", ""), "x.po:2: the header needs `X-Language-Name: ...`"),
-        (HEADER.replace("Plural", "Prural"), NEEDED),
-        (HEADER.replace("n != 1", "n + 1"), NEEDED),
-        (HEADER.replace("n != 1", "n % 0"), NEEDED),
-        (HEADER.replace("n != 1", "n !!"), NEEDED),
-    ],
+    ("", "x.po:1: the header is missing"),
+    ('msgctxt "a"\nmsgid "one"\nmsgstr "un"\n', "x.po:1: the header is missing"),
+    (HEADER.replace("UTF-8", "latin-1"), "x.po:2: the header needs `Content-Type: text/plain; charset=UTF-8`"),
+    (HEADER.replace("Xx", ""), "x.po:2: the header needs `X-Language-Name: ...`"),
+    (HEADER.replace("Plural", "Prural"), NEEDED),
+    (HEADER.replace("n != 1", "n + 1"), NEEDED),
+    (HEADER.replace("n != 1", "n % 0"), NEEDED),
+    (HEADER.replace("n != 1", "n !!"), NEEDED),
 )
 def test_a_file_begins_with_its_header(written: str, expected: str) -> None:
     with pytest.raises(PoError, match="header") as caught:

@@ -12,26 +12,24 @@ from signoff.people.directory import FixedDirectory
 
 @table(
     ("written", "name"),
-    [
-        ("Ana@Example.COM", "ana@example.com"),
-        (" ana+tag+more@example.com ", "ana@example.com"),
-        ("+tag@example.com", "+tag@example.com"),
-        ("\uff21\uff4e\uff41\uff20example\uff0ecom", "ana@example.com"),
-        ("a\u00adn\u200ba@example.com.", "ana@example.com"),
-        ("STRASSE@x.de", "strasse@x.de"),
-        ("stra\u00dfe@x.de", "strasse@x.de"),
-        ("ana@xn--bcher-kva.example", "ana@b\u00fccher.example"),
-        ("ana@xn--\x80", "ana@xn--"),
-        ('"ana"@example.com', "ana@example.com"),
-        ('"a\\na"@example.com', "ana@example.com"),
-        ("ana@example\u3002com", "ana@example.com"),
-        ("ana@example\uff61com", "ana@example.com"),
-        ("MAILTO:ana@example.com", "ana@example.com"),
-        ("Ana <ana@example.com>", "ana@example.com"),
-        ("Ana", "ana"),
-        ("\u200b", ""),
-        ("x" * (LOGIN_NAME_CHARS + 1), "x" * LOGIN_NAME_CHARS),
-    ],
+    ("Ana@Example.COM", "ana@example.com"),
+    (" ana+tag+more@example.com ", "ana@example.com"),
+    ("+tag@example.com", "+tag@example.com"),
+    ("\uff21\uff4e\uff41\uff20example\uff0ecom", "ana@example.com"),
+    ("a\u00adn\u200ba@example.com.", "ana@example.com"),
+    ("STRASSE@x.de", "strasse@x.de"),
+    ("stra\u00dfe@x.de", "strasse@x.de"),
+    ("ana@xn--bcher-kva.example", "ana@b\u00fccher.example"),
+    ("ana@xn--\x80", "ana@xn--"),
+    ('"ana"@example.com', "ana@example.com"),
+    ('"a\\na"@example.com', "ana@example.com"),
+    ("ana@example\u3002com", "ana@example.com"),
+    ("ana@example\uff61com", "ana@example.com"),
+    ("MAILTO:ana@example.com", "ana@example.com"),
+    ("Ana <ana@example.com>", "ana@example.com"),
+    ("Ana", "ana"),
+    ("\u200b", ""),
+    ("x" * (LOGIN_NAME_CHARS + 1), "x" * LOGIN_NAME_CHARS),
 )
 def test_a_name_has_one_spelling(written: str, name: str) -> None:
     assert normalise_address(written) == name
@@ -40,12 +38,12 @@ def test_a_name_has_one_spelling(written: str, name: str) -> None:
 
 @table(
     ("claims", "names"),
-    [
+    
         ({"email": "Ana@x.de", "email_verified": False}, ("ana@x.de",)),
         ({"email": "a@x.de", "upn": "B@x.de", "preferred_username": "C", "emails": ["d@x.de", "a@x.de", 5]},
          ("a@x.de", "c", "b@x.de", "d@x.de")),
         ({"email": 5, "emails": {"a@x.de": 1}, "upn": "", "name": "Ana"}, ()),
-    ],
+    
 )  # fmt: skip
 def test_every_claim_that_names_somebody_is_read(claims: dict[str, Any], names: tuple[str, ...]) -> None:
     assert claimed_names(claims) == names

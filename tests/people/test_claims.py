@@ -66,8 +66,8 @@ def test_an_address_given_to_somebody_else_opens_nothing(directory: ClaimsDirect
 SPELLINGS = ('"ana"@corp.com', "ana@corp\u3002com", "mailto:ana@corp.com", "Ana <ana@corp.com>", "\uff41na@corp.com")
 
 
-@table("claim", ["email", "emails", "preferred_username", "upn"])
-@table("address", SPELLINGS)
+@table("claim", "email", "emails", "preferred_username", "upn")
+@table("address", *SPELLINGS)
 def test_other_spelling_of_a_declared_address_makes_no_second_person(address: str, claim: str) -> None:
     declared = Person(id="ana", identities={"email": ("Ana@Corp.com",)})
     directory = ClaimsDirectory(FixedDirectory([declared]), MAPPING)
@@ -160,7 +160,7 @@ def test_claims_that_name_nobody_are_refused(directory: ClaimsDirectory, broken:
         login_from_claims(broken)
 
 
-@table("wrong", [{"roles": {"fin": ("finance team",)}}, {"tenants": {"one": "a/b"}}])
+@table("wrong", {"roles": {"fin": ("finance team",)}}, {"tenants": {"one": "a/b"}})
 def test_a_mapping_names_roles_that_can_be(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="can be neither a role nor a tenant"):
         ClaimsMapping(**wrong)

@@ -13,7 +13,7 @@ def test_the_directory_says_what_policies_read_of_a_user() -> None:
     assert turn_context(ANA, {"project": "moon"}) == {"project": "moon", "user.costCentre": "4711"}
 
 
-@table("name", ["user.costCentre", "user.tier", "user"])
+@table("name", "user.costCentre", "user.tier", "user")
 def test_nobody_says_it_of_himself(name: str) -> None:
     with pytest.raises(Refused) as raised:
         turn_context(ANA, {name: "x"})

@@ -40,17 +40,15 @@ def test_what_the_gateway_signed_counts_until_it_is_over() -> None:
 
 @table(
     "change",
-    [
-        {"person": replace(CY, roles=("finance", "admin"))},
-        {"person": replace(CY, tenant="acme")},
-        {"person": replace(CY, name="Ana")},
-        {"names": ()},
-        {"until": NOW + 2 * WEEK},
-        {"seen_at": NOW + timedelta(days=1)},
-        {"key_id": ""},
-        {"signature": ""},
-        {"signature": "AAAA"},
-    ],
+    {"person": replace(CY, roles=("finance", "admin"))},
+    {"person": replace(CY, tenant="acme")},
+    {"person": replace(CY, name="Ana")},
+    {"names": ()},
+    {"until": NOW + 2 * WEEK},
+    {"seen_at": NOW + timedelta(days=1)},
+    {"key_id": ""},
+    {"signature": ""},
+    {"signature": "AAAA"},
 )
 def test_a_row_that_was_changed_counts_for_nobody(change: dict[str, Any]) -> None:
     assert why(replace(vouched(), **change)) == "not signed by the gateway"
@@ -70,13 +68,11 @@ def test_other_keys_and_retired_ones_sign_nobody() -> None:
 
 @table(
     "person",
-    [
-        replace(CY, id="ana"),
-        replace(CY, identities={}),
-        replace(CY, identities={"oidc": (LOGIN, "https://login.example.com#8")}),
-        replace(CY, active=False),
-        replace(CY, delegations=ANA.delegations),
-    ],
+    replace(CY, id="ana"),
+    replace(CY, identities={}),
+    replace(CY, identities={"oidc": (LOGIN, "https://login.example.com#8")}),
+    replace(CY, active=False),
+    replace(CY, delegations=ANA.delegations),
 )
 def test_what_no_login_says_counts_for_nobody(person: Person) -> None:
     assert why(vouched(person)) == "not what a login says of anybody"
@@ -84,14 +80,12 @@ def test_what_no_login_says_counts_for_nobody(person: Person) -> None:
 
 @table(
     "declared",
-    [
-        a_person(CY.id),
-        Person(id=CY.id, active=False),
-        Person(id="cy", identities={"oidc": (LOGIN,)}),
-        Person(id="cy", active=False, identities={"email": ("CY@example.com",)}),
-        Person(id="young", identities={"email": ("cy+work@example.com",)}),
-        Person(id="Cy", identities={"email": ("cy@EXAMPLE.com",)}),
-    ],
+    a_person(CY.id),
+    Person(id=CY.id, active=False),
+    Person(id="cy", identities={"oidc": (LOGIN,)}),
+    Person(id="cy", active=False, identities={"email": ("CY@example.com",)}),
+    Person(id="young", identities={"email": ("cy+work@example.com",)}),
+    Person(id="Cy", identities={"email": ("cy@EXAMPLE.com",)}),
 )
 def test_who_is_declared_is_what_the_declaration_says(declared: Person) -> None:
     assert why(vouched(), declared) == "this person is declared"

@@ -35,7 +35,7 @@ def test_every_plugin_folder_is_held_by_the_import_contracts() -> None:
     assert folders == [f"signoff.plugins.{name}" for name in OURS]
 
 
-@table("name", OURS)
+@table("name", *OURS)
 def test_own_plugin_offers_a_channel_of_its_name_or_routes(name: str) -> None:
     (plugin,) = Plugins([name]).all()
     assert plugin.problem == ""

@@ -38,7 +38,7 @@ def of_degree(degree: int) -> str:
     return text
 
 
-@table(("degree", "power"), [(3, "third"), (5, "5th")])
+@table(("degree", "power"), (3, "third"), (5, "5th"))
 def test_what_grows_too_fast_is_refused_by_its_power(degree: int, power: str) -> None:
     problem = growth_problem(tree(of_degree(degree)), VARIABLES)
     assert problem == (
@@ -65,17 +65,15 @@ def test_without_an_evaluator_both_engines_say_what_is_missing() -> None:
 
 @table(
     ("cost", "note"),
-    [
-        (Cost(8_192 * bounded_expression.POLICY_BOUNDED_STEPS, bounded_expression.POLICY_BOUNDED_BYTES), ""),
-        (
-            Cost(8_192 * bounded_expression.POLICY_BOUNDED_STEPS + 1),
-            f"over these data it may take more than {bounded_expression.POLICY_BOUNDED_STEPS} steps",
-        ),
-        (
-            Cost(memory=bounded_expression.POLICY_BOUNDED_BYTES + 1),
-            f"over these data it may take more than {bounded_expression.POLICY_BOUNDED_BYTES >> 20} MiB",
-        ),
-    ],
+    (Cost(8_192 * bounded_expression.POLICY_BOUNDED_STEPS, bounded_expression.POLICY_BOUNDED_BYTES), ""),
+    (
+        Cost(8_192 * bounded_expression.POLICY_BOUNDED_STEPS + 1),
+        f"over these data it may take more than {bounded_expression.POLICY_BOUNDED_STEPS} steps",
+    ),
+    (
+        Cost(memory=bounded_expression.POLICY_BOUNDED_BYTES + 1),
+        f"over these data it may take more than {bounded_expression.POLICY_BOUNDED_BYTES >> 20} MiB",
+    ),
 )
 def test_data_that_are_too_large_are_not_evaluated(cost: Cost, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_expression, "cost_of", lambda *given: cost)

@@ -104,30 +104,28 @@ def test_own_context_fields_are_declared_and_checked() -> None:
 @pytest.mark.row("V02")
 @table(
     ("text", "says"),
-    [
-        ("args.totalCots < 50", "did you mean `args.totalCost`"),
-        ("ctx.user.teir == 'x'", "did you mean `ctx.user.tier`"),
-        ("argz.totalCost < 50", "did you mean `args.totalCost`"),
-        ("totalCost < 50", "did you mean `args.totalCost`"),
-        ("args.legs.exists(leg, leg.citty == 'x')", "did you mean `city`"),
-        ("args.legs[0].citty == 'x'", "did you mean `args.legs[0].city`"),
-        ("args.recipients.exsts(r, r == 'x')", "did you mean `exists`"),
-        ("!has(args.blocked)", "no field `args.blocked`"),
-        ("args.count < 49.5", "write `double(args.count)`"),
-        ("args.count < '5'", "`<` does not work on (int, string)"),
-        ("args.flag < 50", "`<` does not work on (bool, int)"),
-        ("'A' in args.currency", "use `contains`"),
-        ("size(args.currency, 1) == 1", "`size` does not take these arguments"),
-        ("args.currency", "the result is string, it must be true or false"),
-        ("args.optional == 'x'", "ask `has(args.optional) && ...` first"),
-        ("args.legs.all(leg, leg.nights < 3)", "`args.legs[0].nights` is optional"),
-        ("args.recipients[size(args.optional)] == 'x'", "`args.optional` is optional"),
-        ("args.in == 'x'", "CEL cannot spell the argument `in`"),
-        ("args.my-field == 'x'", "CEL cannot spell the argument `my-field`"),
-        ("args.`in` == 'x'", "CEL cannot spell the argument `in`"),
-        ("google.protobuf.Struct{} == args.meta", "cannot build messages"),
-        ("args.count <", "syntax error"),
-    ],
+    ("args.totalCots < 50", "did you mean `args.totalCost`"),
+    ("ctx.user.teir == 'x'", "did you mean `ctx.user.tier`"),
+    ("argz.totalCost < 50", "did you mean `args.totalCost`"),
+    ("totalCost < 50", "did you mean `args.totalCost`"),
+    ("args.legs.exists(leg, leg.citty == 'x')", "did you mean `city`"),
+    ("args.legs[0].citty == 'x'", "did you mean `args.legs[0].city`"),
+    ("args.recipients.exsts(r, r == 'x')", "did you mean `exists`"),
+    ("!has(args.blocked)", "no field `args.blocked`"),
+    ("args.count < 49.5", "write `double(args.count)`"),
+    ("args.count < '5'", "`<` does not work on (int, string)"),
+    ("args.flag < 50", "`<` does not work on (bool, int)"),
+    ("'A' in args.currency", "use `contains`"),
+    ("size(args.currency, 1) == 1", "`size` does not take these arguments"),
+    ("args.currency", "the result is string, it must be true or false"),
+    ("args.optional == 'x'", "ask `has(args.optional) && ...` first"),
+    ("args.legs.all(leg, leg.nights < 3)", "`args.legs[0].nights` is optional"),
+    ("args.recipients[size(args.optional)] == 'x'", "`args.optional` is optional"),
+    ("args.in == 'x'", "CEL cannot spell the argument `in`"),
+    ("args.my-field == 'x'", "CEL cannot spell the argument `my-field`"),
+    ("args.`in` == 'x'", "CEL cannot spell the argument `in`"),
+    ("google.protobuf.Struct{} == args.meta", "cannot build messages"),
+    ("args.count <", "syntax error"),
 )
 def test_a_bad_policy_is_refused_with_its_remedy(text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -209,17 +207,15 @@ def test_route_to_names_the_people_who_are_asked() -> None:
 
 @table(
     ("text", "args"),
-    [
-        ("args.recipients", {"recipients": ["bob"]}),
-        ("args.recipients", {"recipients": []}),
-        ("args.recipients", {"recipients": ["user:" + "x" * 49]}),
-        ("args.recipients", {"recipients": ["user:a\n"]}),
-        ("args.recipients", {"recipients": ["user:a"] * 101}),
-        ("[args.meta.who]", {"meta": {}}),
-        ("[args.meta.who]", {"meta": {"who": 7}}),
-        ("args.odd", {"odd": "user:ana"}),
-        ("['user:' + args.recipients[7]]", {}),
-    ],
+    ("args.recipients", {"recipients": ["bob"]}),
+    ("args.recipients", {"recipients": []}),
+    ("args.recipients", {"recipients": ["user:" + "x" * 49]}),
+    ("args.recipients", {"recipients": ["user:a\n"]}),
+    ("args.recipients", {"recipients": ["user:a"] * 101}),
+    ("[args.meta.who]", {"meta": {}}),
+    ("[args.meta.who]", {"meta": {"who": 7}}),
+    ("args.odd", {"odd": "user:ana"}),
+    ("['user:' + args.recipients[7]]", {}),
 )
 def test_a_route_that_gives_no_people_falls_back_and_says_so(text: str, args: dict[str, Any]) -> None:
     verdict = compiled(approvers=["role:finance"], route_to=text).judge(arguments(**args), context())
@@ -242,14 +238,12 @@ def test_named_approvers_are_carried_and_level_admin_is_short_for_a_role() -> No
 
 @table(
     ("args", "why"),
-    [
-        ({"x": float("nan")}, "a number that is not finite"),
-        ({"x": 2**53}, "an integer outside"),
-        ({"x": "\ud800"}, "a lone surrogate"),
-        ({"x": [0] * 2_001}, "more than 2000 values"),
-        ({"x": {1, 2}}, "not a JSON type"),
-        ({1: 2}, "a name that is not a string"),
-    ],
+    ({"x": float("nan")}, "a number that is not finite"),
+    ({"x": 2**53}, "an integer outside"),
+    ({"x": "\ud800"}, "a lone surrogate"),
+    ({"x": [0] * 2_001}, "more than 2000 values"),
+    ({"x": {1, 2}}, "not a JSON type"),
+    ({1: 2}, "a name that is not a string"),
 )
 def test_data_out_of_bounds_asks_and_denies(args: dict[Any, Any], why: str) -> None:
     asked = compiled(auto_approve_if="true").judge(args, context())
@@ -267,7 +261,7 @@ def disagreeing(rule: str, first: str, second: str, **fields: Any) -> CompiledPo
 
 
 @pytest.mark.row("N27")
-@table("pair", [("true", "false"), ("false", "true"), ("true", "1"), ("true", "1 / 0 == 1")])
+@table("pair", ("true", "false"), ("false", "true"), ("true", "1"), ("true", "1 / 0 == 1"))
 def test_engines_that_disagree_fall_to_the_safe_side(pair: tuple[str, str]) -> None:
     data = (arguments(), context())
     assert disagreeing("auto_approve_if", *pair).judge(*data).verdict == "ask"
@@ -462,7 +456,7 @@ def test_the_strictest_rule_that_applies_counts() -> None:
 
 @pytest.mark.row("N28")
 @pytest.mark.row("V01")
-@table("effect", ["hide", "deny", "require_approval"])
+@table("effect", "hide", "deny", "require_approval")
 def test_a_rule_that_errs_applies(effect: str) -> None:
     rules = rules_of((effect, "actor.tags[3] == 'x'"))
     assert rules.judge(actor={"name": "desk", "tags": []}, tool=TOOL, ctx=context()).effect == effect
@@ -484,7 +478,7 @@ def test_bad_rules_are_refused() -> None:
         compile_rules([twice, twice])
 
 
-@table("name", ["auto_approve_if", "handler:rules:limits (admin)", "deny_if, handler:rules:limits", "grant:g"])
+@table("name", "auto_approve_if", "handler:rules:limits (admin)", "deny_if, handler:rules:limits", "grant:g")
 def test_a_global_rule_may_have_any_name(name: str) -> None:
     (rule, _) = compile_rules([GlobalRule(name=name, rule="true", effect="hide")]).rules[0]
     assert rule.name == name
@@ -577,7 +571,7 @@ def test_the_hash_is_one_of_what_the_policy_says_alone() -> None:
     assert compiled(True).hash == sha256_hex({"requires_approval": True})
 
 
-@table("field", ["only", "secret"])
+@table("field", "only", "secret")
 def test_a_name_in_show_that_is_no_argument_is_told_by_its_field(field: str) -> None:
     with pytest.raises(ConfigError) as refused:
         compiled(show={field: ["curency"]})

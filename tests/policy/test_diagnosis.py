@@ -31,12 +31,10 @@ def summary(text: str, *reports: str, variables: Any = VARIABLES) -> tuple[str, 
 
 @table(
     ("report", "sentence"),
-    [
-        ("", "it cannot be read"),
-        ("INVALID_ARGUMENT: ", "it cannot be read"),
-        ("INVALID_ARGUMENT: something odd\nand more", "something odd"),
-        ("x" * 201, "x" * 200),
-    ],
+    ("", "it cannot be read"),
+    ("INVALID_ARGUMENT: ", "it cannot be read"),
+    ("INVALID_ARGUMENT: something odd\nand more", "something odd"),
+    ("x" * 201, "x" * 200),
 )
 def test_a_report_without_a_place(report: str, sentence: str) -> None:
     assert read_error(report, ErrorPlace("true", VARIABLES)) == (sentence, 0)
@@ -49,12 +47,10 @@ def test_columns_count_through_lines() -> None:
 
 @table(
     ("message", "sentence"),
-    [
-        ("A" + "b" * 159, "a" + "b" * 159),
-        ("A" + "b" * 160, "a" + "b" * 159),
-        ("Short expecting this", "short expecting this"),
-        ("Bad expecting {" + "x" * 160 + "} expecting more", "bad"),
-    ],
+    ("A" + "b" * 159, "a" + "b" * 159),
+    ("A" + "b" * 160, "a" + "b" * 159),
+    ("Short expecting this", "short expecting this"),
+    ("Bad expecting {" + "x" * 160 + "} expecting more", "bad"),
 )
 def test_a_long_message_is_cut(message: str, sentence: str) -> None:
     """Up to 160 characters stay; of more, what the parser would have liked instead is left out."""
@@ -69,32 +65,30 @@ def test_the_slip_that_can_be_put_right_comes_first() -> None:
 
 @table(
     ("text", "column", "name", "sentence"),
-    [
-        ("args.cuont > 1", 5, "cuont", "no field `args.cuont`; did you mean `args.count`?"),
-        ("args.leg.ctiy == ''", 9, "ctiy", "no field `args.leg.ctiy`; did you mean `args.leg.city`?"),
-        ("args.legs[0].ctiy == ''", 13, "ctiy", "no field `args.legs[0].ctiy`; did you mean `args.legs[0].city`?"),
-        ("ctx.zzz == ''", 4, "zzz", "no field `ctx.zzz`; declared are `tier`"),
-        (
-            "args.zzz == ''",
-            5,
-            "zzz",
-            "no field `args.zzz`; declared are `cost`, `count`, `leg`, `legs`, `my-field`",
-        ),
-        ("has(args.cuont)", 4, "cuont", "no field `args.cuont`; did you mean `args.count`?"),
-        (
-            "args.leg.zz.zz == ''",
-            12,
-            "zz",
-            "no field `args.leg.zz.zz`; declared are `city`, `cost`, `count`, `leg`, `legs`, `tier`",
-        ),
-        (
-            "ctx.tire == '' && args.tire == ''",
-            23,
-            "tire",
-            "no field `args.tire`; declared are `cost`, `count`, `leg`, `legs`, `my-field`",
-        ),
-        ("x[cuont]", 2, "cuont", "no field `cuont`; did you mean `count`?"),
-    ],
+    ("args.cuont > 1", 5, "cuont", "no field `args.cuont`; did you mean `args.count`?"),
+    ("args.leg.ctiy == ''", 9, "ctiy", "no field `args.leg.ctiy`; did you mean `args.leg.city`?"),
+    ("args.legs[0].ctiy == ''", 13, "ctiy", "no field `args.legs[0].ctiy`; did you mean `args.legs[0].city`?"),
+    ("ctx.zzz == ''", 4, "zzz", "no field `ctx.zzz`; declared are `tier`"),
+    (
+        "args.zzz == ''",
+        5,
+        "zzz",
+        "no field `args.zzz`; declared are `cost`, `count`, `leg`, `legs`, `my-field`",
+    ),
+    ("has(args.cuont)", 4, "cuont", "no field `args.cuont`; did you mean `args.count`?"),
+    (
+        "args.leg.zz.zz == ''",
+        12,
+        "zz",
+        "no field `args.leg.zz.zz`; declared are `city`, `cost`, `count`, `leg`, `legs`, `tier`",
+    ),
+    (
+        "ctx.tire == '' && args.tire == ''",
+        23,
+        "tire",
+        "no field `args.tire`; declared are `cost`, `count`, `leg`, `legs`, `my-field`",
+    ),
+    ("x[cuont]", 2, "cuont", "no field `cuont`; did you mean `count`?"),
 )
 def test_a_field_that_is_not_there(text: str, column: int, name: str, sentence: str) -> None:
     assert summary(text, f"1:{column}: undefined field '{name}'") == (sentence, column)
@@ -112,14 +106,12 @@ def test_twelve_fields_are_named_at_most() -> None:
 
 @table(
     ("name", "sentence"),
-    [
-        ("size", "`size` does not take these arguments"),
-        ("argz.count", "nothing is called `argz.count`; did you mean `args.count`?"),
-        ("argz", "nothing is called `argz`; did you mean `args`?"),
-        ("sise", "nothing is called `sise`; did you mean `size`?"),
-        ("legs", "nothing is called `legs`; did you mean `args.legs`?"),
-        ("xyzzy", "nothing is called `xyzzy`; there are `args`, `ctx`"),
-    ],
+    ("size", "`size` does not take these arguments"),
+    ("argz.count", "nothing is called `argz.count`; did you mean `args.count`?"),
+    ("argz", "nothing is called `argz`; did you mean `args`?"),
+    ("sise", "nothing is called `sise`; did you mean `size`?"),
+    ("legs", "nothing is called `legs`; did you mean `args.legs`?"),
+    ("xyzzy", "nothing is called `xyzzy`; there are `args`, `ctx`"),
 )
 def test_a_name_nothing_has(name: str, sentence: str) -> None:
     assert summary("true", f"1:1: undeclared reference to '{name}' (in container '')") == (sentence, 1)
@@ -127,27 +119,25 @@ def test_a_name_nothing_has(name: str, sentence: str) -> None:
 
 @table(
     ("text", "operator", "types", "sentence"),
-    [
-        ("args.count > 1.5", "_>_", "int, double", "`>` does not work on (int, double); write `double(args.count)`"),
-        ("1 > 1.5", "_>_", "int, double", "`>` does not work on (int, double); write `double(n)`"),
-        ("args.count + 'a'", "_+_", "int, string", "`+` does not work on (int, string)"),
-        ("1 in 'a'", "@in", "int, string", "`in` does not work on (int, string); use `contains`"),
-        ("1 in 2", "@in", "int, int", "`in` does not work on (int, int)"),
-        (
-            "args['x']",
-            "_[_]",
-            "policy.Object12, string",
-            "`[ ]` does not work on (object, string); select the field with a point",
-        ),
-        ("1['x']", "_[_]", "int, string", "`[ ]` does not work on (int, string)"),
-        ("args > args", "_>_", "policy.Object1, policy.Object1", "`>` does not work on (object, object)"),
-    ],
+    ("args.count > 1.5", "_>_", "int, double", "`>` does not work on (int, double); write `double(args.count)`"),
+    ("1 > 1.5", "_>_", "int, double", "`>` does not work on (int, double); write `double(n)`"),
+    ("args.count + 'a'", "_+_", "int, string", "`+` does not work on (int, string)"),
+    ("1 in 'a'", "@in", "int, string", "`in` does not work on (int, string); use `contains`"),
+    ("1 in 2", "@in", "int, int", "`in` does not work on (int, int)"),
+    (
+        "args['x']",
+        "_[_]",
+        "policy.Object12, string",
+        "`[ ]` does not work on (object, string); select the field with a point",
+    ),
+    ("1['x']", "_[_]", "int, string", "`[ ]` does not work on (int, string)"),
+    ("args > args", "_>_", "policy.Object1, policy.Object1", "`>` does not work on (object, object)"),
 )
 def test_an_operator_that_does_not_fit(text: str, operator: str, types: str, sentence: str) -> None:
     assert summary(text, f"1:1: found no matching overload for '{operator}' applied to '({types})'") == (sentence, 1)
 
 
-@table("text", ["args['my-field'] == ''", "args.my-field == ''", "args.`my-field` == ''"])
+@table("text", "args['my-field'] == ''", "args.my-field == ''", "args.`my-field` == ''")
 def test_an_argument_cel_cannot_spell(text: str) -> None:
     sentence = "CEL cannot spell the argument `my-field`; rename it or leave it out of the policy"
     assert summary(text, "1:1: undeclared reference to 'field'") == (sentence, 1)

@@ -19,12 +19,10 @@ def problem(source: str, ctx: dict[str, Any] | None = None, **context: Any) -> s
 @pytest.mark.row("F12")
 @table(
     ("source", "words"),
-    [
-        ("'money' in tool.tags", ""),
-        ("actor.name == 'desk' && ctx.channel == 'slack'", ""),
-        ("'money' in tool.tags && ctx.channel == 'whatsapp'", "is false"),
-        ("ctx.user.tier == 'trusted'", "could not be evaluated"),
-    ],
+    ("'money' in tool.tags", ""),
+    ("actor.name == 'desk' && ctx.channel == 'slack'", ""),
+    ("'money' in tool.tags && ctx.channel == 'whatsapp'", "is false"),
+    ("ctx.user.tier == 'trusted'", "could not be evaluated"),
 )
 def test_only_what_is_true_of_a_tool_lets_it_through(source: str, words: str) -> None:
     assert problem(source) == words

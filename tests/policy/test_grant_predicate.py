@@ -23,17 +23,15 @@ UNCHECKED = compile_policy(True, tool=TOOL, input_schema={"properties": ANYTHING
 
 @table(
     ("where", "args", "holds"),
-    [
-        ("args.amount <= 50.0", {"amount": 50, "to": "Ana"}, True),
-        ("args.amount <= 50.0", {"amount": 50.5, "to": "Ana"}, False),
-        ("args.amount < 50 && args.to == 'Ana'", {"amount": 5, "to": "Bo"}, False),
-        ("has(args.memo) && args.memo == 'x'", {"amount": 5, "to": "Bo"}, False),
-        ("args.amount <= 50.0", {"amount": True, "to": "Ana"}, False),
-        ("args.amount <= 50.0", {"to": "Ana"}, False),
-        ("args.amount", {"amount": 5, "to": "Ana"}, False),
-        ("args.amount <= 50.0", {"amount": 2**60, "to": "Ana"}, False),
-        ("true", {"amount": 2**60, "to": "Ana"}, False),
-    ],
+    ("args.amount <= 50.0", {"amount": 50, "to": "Ana"}, True),
+    ("args.amount <= 50.0", {"amount": 50.5, "to": "Ana"}, False),
+    ("args.amount < 50 && args.to == 'Ana'", {"amount": 5, "to": "Bo"}, False),
+    ("has(args.memo) && args.memo == 'x'", {"amount": 5, "to": "Bo"}, False),
+    ("args.amount <= 50.0", {"amount": True, "to": "Ana"}, False),
+    ("args.amount <= 50.0", {"to": "Ana"}, False),
+    ("args.amount", {"amount": 5, "to": "Ana"}, False),
+    ("args.amount <= 50.0", {"amount": 2**60, "to": "Ana"}, False),
+    ("true", {"amount": 2**60, "to": "Ana"}, False),
 )
 def test_only_an_agreed_true_holds(where: str, args: dict[str, Any], holds: bool) -> None:
     assert compile_where(where, POLICY).holds(args) is holds
@@ -41,13 +39,11 @@ def test_only_an_agreed_true_holds(where: str, args: dict[str, Any], holds: bool
 
 @table(
     ("where", "says"),
-    [
-        ("args.amuont < 5.0", "did you mean"),
-        ("args.memo == 'x'", "optional"),
-        ("args.to", "true or false"),
-        ("ctx.user.tier == 'x'", "ctx"),
-        ("args.amount <", "what to remember: `where`"),
-    ],
+    ("args.amuont < 5.0", "did you mean"),
+    ("args.memo == 'x'", "optional"),
+    ("args.to", "true or false"),
+    ("ctx.user.tier == 'x'", "ctx"),
+    ("args.amount <", "what to remember: `where`"),
 )
 def test_a_predicate_is_checked_against_the_schema(where: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -56,28 +52,26 @@ def test_a_predicate_is_checked_against_the_schema(where: str, says: str) -> Non
     assert (caught.value.context["field"], caught.value.context["tool_name"]) == ("where", "book_flight")
 
 
-@table("hidden", ["to", "to.code"])
+@table("hidden", "to", "to.code")
 @table(
     "where",
-    [
-        "args.to == 'h'",
-        "args.to.startsWith('h')",
-        "has(args.to)",
-        "dyn(args)['to'] == 'h'",
-        "dyn(args) == {'amount': 5, 'to': 'h'}",
-        "dyn(args).exists(k, dyn(args)[k] == 'h')",
-        "dyn(args).exists(k, k == 'to')",
-        "dyn(args).to == 'h'",
-        "[args].exists(one, one.to == 'h')",
-        "[args][0].to == 'h'",
-        "(true ? args : args).to == 'h'",
-        "{'all': args}.all.to == 'h'",
-        "(args).to == 'h'",
-        "[1, 2].exists(n, args.amount == 5.0 && args.to == 'h')",
-        "args.amount == 5.0 || args.to.matches('h.*')",
-        "dyn(args).size() == 2",
-        "string(dyn(args)) == 'h'",
-    ],
+    "args.to == 'h'",
+    "args.to.startsWith('h')",
+    "has(args.to)",
+    "dyn(args)['to'] == 'h'",
+    "dyn(args) == {'amount': 5, 'to': 'h'}",
+    "dyn(args).exists(k, dyn(args)[k] == 'h')",
+    "dyn(args).exists(k, k == 'to')",
+    "dyn(args).to == 'h'",
+    "[args].exists(one, one.to == 'h')",
+    "[args][0].to == 'h'",
+    "(true ? args : args).to == 'h'",
+    "{'all': args}.all.to == 'h'",
+    "(args).to == 'h'",
+    "[1, 2].exists(n, args.amount == 5.0 && args.to == 'h')",
+    "args.amount == 5.0 || args.to.matches('h.*')",
+    "dyn(args).size() == 2",
+    "string(dyn(args)) == 'h'",
 )
 def test_nothing_hidden_is_read(where: str, hidden: str) -> None:
     compile_where(where, UNCHECKED)
@@ -87,7 +81,7 @@ def test_nothing_hidden_is_read(where: str, hidden: str) -> None:
 
 
 @table(
-    "where", [".args.to == 'h'", "[{'to': 'h'}].exists(args, .args.to == 'h')", "[0].exists(args, .args.amount == 5.0)"]
+    "where", ".args.to == 'h'", "[{'to': 'h'}].exists(args, .args.to == 'h')", "[0].exists(args, .args.amount == 5.0)"
 )
 def test_a_name_behind_a_point_is_refused(where: str) -> None:
     """The first engine reads the call's arguments there, whatever a macro calls `args`: nothing says which are read.
@@ -100,17 +94,15 @@ def test_a_name_behind_a_point_is_refused(where: str) -> None:
 
 @table(
     ("where", "hidden", "taken"),
-    [
-        ("args.amount <= 50.0", "to", True),
-        ("has(args.memo) && args.memo == 'x'", "to", True),
-        ("args.lines.all(line, line.sku == 'x')", "to", True),
-        ("args.lines.all(line, line.sku == 'x')", "lines.key", False),
-        ("args.lines[0].sku == 'x'", "lines.key", False),
-        ("args.to.city == 'x'", "to.code", True),
-        ("args.to.code == 'x'", "to.code", False),
-        ("args.to.code.inner == 'x'", "to.code", False),
-        ("args.to == args.memo", "to.code", False),
-    ],
+    ("args.amount <= 50.0", "to", True),
+    ("has(args.memo) && args.memo == 'x'", "to", True),
+    ("args.lines.all(line, line.sku == 'x')", "to", True),
+    ("args.lines.all(line, line.sku == 'x')", "lines.key", False),
+    ("args.lines[0].sku == 'x'", "lines.key", False),
+    ("args.to.city == 'x'", "to.code", True),
+    ("args.to.code == 'x'", "to.code", False),
+    ("args.to.code.inner == 'x'", "to.code", False),
+    ("args.to == args.memo", "to.code", False),
 )
 def test_what_is_not_hidden_may_be_read(where: str, hidden: str, taken: bool) -> None:
     if taken:
@@ -128,20 +120,18 @@ def refused(where: str, policy: CompiledPolicy = UNCHECKED, hidden: tuple[str, .
 
 @table(
     ("where", "why"),
-    [
-        (
-            "args.lines.exists(line, [1, 2].exists(n, n == line))",
-            "a macro stands within a macro, which only the manifest may have; split it",
-        ),
-        (
-            "['x'].exists(name, name + args.to == 'xAna')",
-            "`+` within a macro adds numbers only; texts and lists grow with each item",
-        ),
-        (
-            "args.to == 'h'",
-            "`args.to` may read `to`, which is hidden from who decides; name other arguments one by one",
-        ),
-    ],
+    (
+        "args.lines.exists(line, [1, 2].exists(n, n == line))",
+        "a macro stands within a macro, which only the manifest may have; split it",
+    ),
+    (
+        "['x'].exists(name, name + args.to == 'xAna')",
+        "`+` within a macro adds numbers only; texts and lists grow with each item",
+    ),
+    (
+        "args.to == 'h'",
+        "`args.to` may read `to`, which is hidden from who decides; name other arguments one by one",
+    ),
 )
 def test_what_a_predicate_may_not_do_is_told_with_its_text(where: str, why: str) -> None:
     error = refused(where, hidden=("to",) if "hidden" in why else ())

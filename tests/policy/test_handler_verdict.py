@@ -27,30 +27,28 @@ def after(judge: CompiledPolicy, answer: HandlerVerdict) -> Any:
 
 @table(
     ("value", "answer"),
-    [
-        ("auto", HandlerVerdict("auto")),
-        ("ask", HandlerVerdict("ask")),
-        ("user", HandlerVerdict("ask")),
-        ("admin", HandlerVerdict("ask", "admin")),
-        ("deny", HandlerVerdict("deny")),
-        ("abstain", HandlerVerdict("abstain")),
-        (HandlerVerdict("deny", reason="no"), HandlerVerdict("deny", reason="no")),
-        ("Auto", None),
-        ("", None),
-        (True, None),
-        (None, None),
-        (["auto"], None),
-        (HandlerVerdict("maybe"), None),  # type: ignore[arg-type]
-        (HandlerVerdict("ask", "boss"), None),  # type: ignore[arg-type]
-        (HandlerVerdict("auto", reason=7), None),  # type: ignore[arg-type]
-        (HandlerVerdict("auto", failed=True), None),
-    ],
+    ("auto", HandlerVerdict("auto")),
+    ("ask", HandlerVerdict("ask")),
+    ("user", HandlerVerdict("ask")),
+    ("admin", HandlerVerdict("ask", "admin")),
+    ("deny", HandlerVerdict("deny")),
+    ("abstain", HandlerVerdict("abstain")),
+    (HandlerVerdict("deny", reason="no"), HandlerVerdict("deny", reason="no")),
+    ("Auto", None),
+    ("", None),
+    (True, None),
+    (None, None),
+    (["auto"], None),
+    (HandlerVerdict("maybe"), None),  # type: ignore[arg-type]
+    (HandlerVerdict("ask", "boss"), None),  # type: ignore[arg-type]
+    (HandlerVerdict("auto", reason=7), None),  # type: ignore[arg-type]
+    (HandlerVerdict("auto", failed=True), None),
 )
 def test_an_answer_is_a_word_or_an_answer(value: Any, answer: HandlerVerdict | None) -> None:
     assert read_answer(value) == answer
 
 
-@table(("rules", "verdict"), [(AUTO, "auto"), (ASKS, "ask"), ({"deny_if": "true"}, "deny"), ({}, "ask")])
+@table(("rules", "verdict"), (AUTO, "auto"), (ASKS, "ask"), ({"deny_if": "true"}, "deny"), ({}, "ask"))
 def test_a_handler_that_abstains_leaves_it_to_the_rules(rules: dict[str, str], verdict: str) -> None:
     judge = policy(**rules)
     found, before = after(judge, HandlerVerdict("abstain")), judge.judge(arguments(), context())
@@ -59,7 +57,7 @@ def test_a_handler_that_abstains_leaves_it_to_the_rules(rules: dict[str, str], v
 
 
 @pytest.mark.row("B71")
-@table("word", ["auto", "ask", "deny"])
+@table("word", "auto", "ask", "deny")
 def test_a_handler_alone_decides(word: Any) -> None:
     alone = policy()
     found = after(alone, HandlerVerdict(word))
@@ -72,20 +70,18 @@ def test_a_handler_alone_decides(word: Any) -> None:
 
 @table(
     ("rules", "word", "verdict", "rule"),
-    [
-        (AUTO, "auto", "auto", RULE),
-        (AUTO, "ask", "ask", RULE),
-        (AUTO, "deny", "deny", RULE),
-        (ASKS, "auto", "ask", "require_approval_if"),
-        (ASKS, "ask", "ask", f"require_approval_if, {RULE}"),
-        (ASKS, "deny", "deny", RULE),
-        ({"deny_if": "false"}, "auto", "ask", "requires_approval"),
-        ({"deny_if": "false"}, "ask", "ask", RULE),
-        ({"deny_if": "true"}, "auto", "deny", "deny_if"),
-        ({"deny_if": "true"}, "deny", "deny", "deny_if"),
-        ({"auto_approve_if": "false"}, "auto", "ask", "auto_approve_if"),
-        ({"route_to": "['user:ana']"}, "auto", "auto", RULE),
-    ],
+    (AUTO, "auto", "auto", RULE),
+    (AUTO, "ask", "ask", RULE),
+    (AUTO, "deny", "deny", RULE),
+    (ASKS, "auto", "ask", "require_approval_if"),
+    (ASKS, "ask", "ask", f"require_approval_if, {RULE}"),
+    (ASKS, "deny", "deny", RULE),
+    ({"deny_if": "false"}, "auto", "ask", "requires_approval"),
+    ({"deny_if": "false"}, "ask", "ask", RULE),
+    ({"deny_if": "true"}, "auto", "deny", "deny_if"),
+    ({"deny_if": "true"}, "deny", "deny", "deny_if"),
+    ({"auto_approve_if": "false"}, "auto", "ask", "auto_approve_if"),
+    ({"route_to": "['user:ana']"}, "auto", "auto", RULE),
 )
 def test_beside_rules_a_handler_only_tightens(rules: Any, word: Any, verdict: str, rule: str) -> None:
     found = after(policy(**rules), HandlerVerdict(word))
@@ -115,13 +111,13 @@ def test_what_a_handler_turns_into_a_question_is_routed() -> None:
     assert odd.terms.approvers == ("role:cfo",)
 
 
-@table("rules", [{}, AUTO])
+@table("rules", {}, AUTO)
 def test_what_a_handler_lets_pass_still_knows_whom_to_ask(rules: Any) -> None:
     found = after(policy(**rules, route_to="['role:finance']"), HandlerVerdict("auto"))
     assert (found.verdict, found.terms.approvers) == ("auto", ("role:finance",))
 
 
-@table("rules", [{}, AUTO, ASKS, {**AUTO, "approvers": ("role:finance",)}])
+@table("rules", {}, AUTO, ASKS, {**AUTO, "approvers": ("role:finance",)})
 def test_the_level_admin_asks_administrators(rules: Any) -> None:
     found = after(policy(**rules), HandlerVerdict("ask", "admin"))
     assert (found.verdict, found.terms.approvers, found.level) == ("ask", ("role:admin",), "admin")
@@ -142,7 +138,10 @@ def test_no_answer_is_another_question_than_a_handlers_own() -> None:
 
 @table(
     ("rules", "needs"),
-    [({}, "maybe"), (AUTO, "maybe"), (ASKS, "always"), ({"deny_if": "false"}, "always")],
+    ({}, "maybe"),
+    (AUTO, "maybe"),
+    (ASKS, "always"),
+    ({"deny_if": "false"}, "always"),
 )
 def test_whether_people_are_needed_is_known_beforehand(rules: Any, needs: str) -> None:
     assert policy(**rules).needs_person == needs

@@ -74,7 +74,7 @@ KINDS = [
 ]
 
 
-@table(("value", "kind"), KINDS)
+@table(("value", "kind"), *KINDS)
 def test_every_value_has_its_kind(value: Any, kind: str) -> None:
     assert imported.kind_of(value) == kind
 
@@ -94,17 +94,15 @@ YES, NO, WRONG, OTHER = celtypes.BoolType(True), celtypes.BoolType(False), CELEv
 
 @table(
     ("left", "right", "conjunction", "disjunction"),
-    [
-        (YES, YES, "true", "true"),
-        (YES, NO, "false", "true"),
-        (NO, NO, "false", "false"),
-        (YES, WRONG, "divide by zero", "true"),
-        (NO, WRONG, "false", "divide by zero"),
-        (YES, OTHER, "no such overload", "true"),
-        (NO, OTHER, "false", "no such overload"),
-        (WRONG, WRONG, "divide by zero", "divide by zero"),
-        (OTHER, OTHER, "no such overload", "no such overload"),
-    ],
+    (YES, YES, "true", "true"),
+    (YES, NO, "false", "true"),
+    (NO, NO, "false", "false"),
+    (YES, WRONG, "divide by zero", "true"),
+    (NO, WRONG, "false", "divide by zero"),
+    (YES, OTHER, "no such overload", "true"),
+    (NO, OTHER, "false", "no such overload"),
+    (WRONG, WRONG, "divide by zero", "divide by zero"),
+    (OTHER, OTHER, "no such overload", "no such overload"),
 )
 def test_what_decides_absorbs_errors(left: Any, right: Any, conjunction: str, disjunction: str) -> None:
     for one, two in ((left, right), (right, left)):
@@ -152,7 +150,7 @@ EQUAL = [
 ]
 
 
-@table(("left", "right", "same"), EQUAL)
+@table(("left", "right", "same"), *EQUAL)
 def test_equality(left: Any, right: Any, same: bool) -> None:
     for one, two in ((left, right), (right, left)):
         assert call("_==_", one, two) == BOOL(same)
@@ -175,7 +173,7 @@ ORDER = [
 ]
 
 
-@table(("low", "high"), ORDER)
+@table(("low", "high"), *ORDER)
 def test_order(low: Any, high: Any) -> None:
     found = [
         [bool(call(name, *pair)) for name in ("_<_", "_<=_", "_>_", "_>=_")]
@@ -185,7 +183,7 @@ def test_order(low: Any, high: Any) -> None:
     assert isinstance(call("_<_", low, high), BOOL)
 
 
-@table("name", ["_<_", "_<=_", "_>_", "_>=_"])
+@table("name", "_<_", "_<=_", "_>_", "_>=_")
 def test_nan_is_in_no_order(name: str) -> None:
     assert call(name, NAN, DOUBLE(1)) == BOOL(False)
     assert call(name, NAN, NAN) == BOOL(False)
@@ -234,7 +232,7 @@ OVERLOADS = [
 ]
 
 
-@table(("name", "args"), [(name, args) for name, *args in OVERLOADS])
+@table(("name", "args"), *[(name, args) for name, *args in OVERLOADS])
 def test_what_the_specification_lacks_is_an_error(name: str, args: list[Any]) -> None:
     with pytest.raises(TypeError, match=r"^no such overload$"):
         call(name, *args)
@@ -322,7 +320,7 @@ VALUES = [
 ]
 
 
-@table(("name", "args", "result"), VALUES)
+@table(("name", "args", "result"), *VALUES)
 def test_what_an_operator_gives(name: str, args: tuple[Any, ...], result: Any) -> None:
     found = call(name, *args)
     assert found == result
@@ -330,7 +328,7 @@ def test_what_an_operator_gives(name: str, args: tuple[Any, ...], result: Any) -
     assert type(found).__module__ == "celpy.celtypes"
 
 
-@table(("left", "right"), [(DOUBLE(0.0), DOUBLE(0.0)), (NAN, DOUBLE(0.0))])
+@table(("left", "right"), (DOUBLE(0.0), DOUBLE(0.0)), (NAN, DOUBLE(0.0)))
 def test_what_is_no_number_by_division(left: Any, right: Any) -> None:
     assert math.isnan(call("_/_", left, right))
 
@@ -358,7 +356,7 @@ WRONG = [
 ]
 
 
-@table(("name", "args", "error", "words"), WRONG)
+@table(("name", "args", "error", "words"), *WRONG)
 def test_what_cannot_be_had_is_an_error(name: str, args: tuple[Any, ...], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words) as failed:
         call(name, *args)
@@ -367,7 +365,7 @@ def test_what_cannot_be_had_is_an_error(name: str, args: tuple[Any, ...], error:
 
 @table(
     "name",
-    OF_TWO,
+    *OF_TWO,
 )
 def test_an_error_stays_the_error_it_was(name: str) -> None:
     assert call(name, ERROR, INT(1)) is ERROR

@@ -10,23 +10,21 @@ from signoff.policy.facts import ToolFacts
 
 @table(
     ("value", "why"),
-    [
-        ({1: 1}, "a name that is not a string"),
-        ({"a": {"b": 1, None: 2}}, "a name that is not a string"),
-        ({"\ud800": 1}, "a name that is not Unicode (a lone surrogate)"),
-        ([{"ok": 1, "x\udfff": 2}], "a name that is not Unicode (a lone surrogate)"),
-        (["\ud800"], "text that is not Unicode (a lone surrogate)"),
-        ({"a": 2**53}, "an integer outside ±(2^53-1)"),
-        (float("-inf"), "a number that is not finite"),
-        (b"", "a bytes, which is not a JSON type"),
-        ([object()], "a object, which is not a JSON type"),
-    ],
+    ({1: 1}, "a name that is not a string"),
+    ({"a": {"b": 1, None: 2}}, "a name that is not a string"),
+    ({"\ud800": 1}, "a name that is not Unicode (a lone surrogate)"),
+    ([{"ok": 1, "x\udfff": 2}], "a name that is not Unicode (a lone surrogate)"),
+    (["\ud800"], "text that is not Unicode (a lone surrogate)"),
+    ({"a": 2**53}, "an integer outside ±(2^53-1)"),
+    (float("-inf"), "a number that is not finite"),
+    (b"", "a bytes, which is not a JSON type"),
+    ([object()], "a object, which is not a JSON type"),
 )
 def test_what_is_out_of_bounds_is_told_in_a_few_words(value: Any, why: str) -> None:
     assert bounds_problem(value) == why
 
 
-@table(("within", "why"), [(998, ""), (999, ""), (1_000, "more than 2000 values")])
+@table(("within", "why"), (998, ""), (999, ""), (1_000, "more than 2000 values"))
 def test_values_that_wait_beside_a_list_count(within: int, why: str) -> None:
     assert bounds_problem([*[0] * 999, [0] * within]) == why
     assert bounds_problem([[0] * within, *[0] * 999]) == why

@@ -66,7 +66,7 @@ def test_a_case_is_judged_for_the_actor_that_its_context_names() -> None:
     assert [each.verdict.verdict for each in found] == ["auto", "ask", "deny"]
 
 
-@table(("field", "value"), [("quorum", "2"), ("now", "tomorrow")])
+@table(("field", "value"), ("quorum", "2"), ("now", "tomorrow"))
 def test_a_case_that_cannot_be_read_shows_what_was_written(field: str, value: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         run_cases([case(**{field: value})], POLICIES)

@@ -25,7 +25,7 @@ TRUE = {"value": {"t": "bool", "v": True}}
 
 
 @pytest.mark.row("B69")
-@table("case", OWN, ids=[case["name"] for case in OWN])
+@table("case", *OWN, ids=[case["name"] for case in OWN])
 def test_each_written_case_has_its_verdict(case: dict[str, Any]) -> None:
     policy = compiled(ApprovalPolicy.model_validate(case["policy"]))
     verdict = policy.judge(arguments(**case["args"]), context(**case.get("user", {})))

@@ -51,12 +51,10 @@ def test_the_first_rule_that_applies_is_told() -> None:
 
 @table(
     ("ctx", "actor", "why"),
-    [
-        ({**context(), "x": float("nan")}, ACTOR, "a number that is not finite"),
-        (context(), {"name": "\ud800", "tags": []}, "text that is not Unicode (a lone surrogate)"),
-        (context(), {"name": "desk", "tags": [2**60]}, "an integer outside ±(2^53-1)"),
-        (context(), 7, "the data cannot be read (TypeError)"),
-    ],
+    ({**context(), "x": float("nan")}, ACTOR, "a number that is not finite"),
+    (context(), {"name": "\ud800", "tags": []}, "text that is not Unicode (a lone surrogate)"),
+    (context(), {"name": "desk", "tags": [2**60]}, "an integer outside ±(2^53-1)"),
+    (context(), 7, "the data cannot be read (TypeError)"),
 )
 def test_a_rule_that_cannot_be_asked_applies(ctx: Any, actor: Any, why: str) -> None:
     found = ruled(compile_rules([rule("a", "false", "hide")]), ctx, actor)
@@ -76,14 +74,12 @@ def test_numbers_of_the_context_are_what_they_were_declared() -> None:
 
 @table(
     ("routed", "asked"),
-    [
-        (["user:a"], ("user:a",)),
-        (["user:a", "role:b", "user:a"], ("user:a", "role:b")),
-        ([f"user:u{n}" for n in range(100)], tuple(f"user:u{n}" for n in range(100))),
-        ([f"user:u{n}" for n in range(101)], ("role:boss",)),
-        ([], ("role:boss",)),
-        (["user:a", "somebody"], ("role:boss",)),
-    ],
+    (["user:a"], ("user:a",)),
+    (["user:a", "role:b", "user:a"], ("user:a", "role:b")),
+    ([f"user:u{n}" for n in range(100)], tuple(f"user:u{n}" for n in range(100))),
+    ([f"user:u{n}" for n in range(101)], ("role:boss",)),
+    ([], ("role:boss",)),
+    (["user:a", "somebody"], ("role:boss",)),
 )
 def test_a_route_leads_to_people_or_to_those_named(routed: list[str], asked: tuple[str, ...]) -> None:
     found = compiled(route_to="args.recipients", approvers=["role:boss"]).judge(arguments(recipients=routed), context())
@@ -121,7 +117,7 @@ def test_an_error_of_the_whole_has_no_column() -> None:
     assert found.context["column"] == 0
 
 
-@table(("size", "shown"), [(300, 300), (301, 300)])
+@table(("size", "shown"), (300, 300), (301, 300))
 def test_a_long_expression_is_cut_in_an_error(size: int, shown: int) -> None:
     text = "args.count + size('" + "x" * (size - 21) + "')"
     assert len(text) == size
@@ -140,12 +136,10 @@ def test_a_context_field_that_is_there_already() -> None:
 
 @table(
     ("error", "note"),
-    [
-        (ValueError("no such key: hunter2"), "no such key"),
-        (KeyError("hunter2"), "KeyError"),
-        (ValueError(), "ValueError"),
-        (ValueError("divide by zero"), "divide by zero"),
-    ],
+    (ValueError("no such key: hunter2"), "no such key"),
+    (KeyError("hunter2"), "KeyError"),
+    (ValueError(), "ValueError"),
+    (ValueError("divide by zero"), "divide by zero"),
 )
 def test_a_note_holds_no_argument(error: Exception, note: str) -> None:
     assert second_engine._note(error) == note
@@ -153,13 +147,11 @@ def test_a_note_holds_no_argument(error: Exception, note: str) -> None:
 
 @table(
     ("text", "outcome"),
-    [
-        ("has(args.zero)", EngineOutcome("true")),
-        ("has(args.none)", EngineOutcome("true")),
-        ("has(args.absent)", EngineOutcome("false")),
-        ("has(args.text.x)", EngineOutcome("error", "no such overload")),
-        ("has(args.absent.x)", EngineOutcome("error", "no such member in mapping")),
-    ],
+    ("has(args.zero)", EngineOutcome("true")),
+    ("has(args.none)", EngineOutcome("true")),
+    ("has(args.absent)", EngineOutcome("false")),
+    ("has(args.text.x)", EngineOutcome("error", "no such overload")),
+    ("has(args.absent.x)", EngineOutcome("error", "no such member in mapping")),
 )
 def test_has_asks_for_presence_not_for_worth(text: str, outcome: EngineOutcome) -> None:
     data = {"args": as_celpy({"zero": 0, "none": None, "text": "x"})}
@@ -172,23 +164,21 @@ def test_has_asks_for_presence_not_for_worth(text: str, outcome: EngineOutcome) 
 
 @table(
     ("schema", "kind", "nullable"),
-    [
-        ({"const": True}, "bool", False),
-        ({"enum": [1, 2]}, "int", False),
-        ({"enum": [1.5]}, "number", False),
-        ({"enum": ["a"]}, "string", False),
-        ({"enum": ["a", None]}, "string", True),
-        ({"enum": ["a", 1]}, "any", False),
-        ({"enum": [["a"]]}, "any", False),
-        ({"anyOf": [{"type": "string"}]}, "string", False),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "string", True),
-        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "any", False),
-        ({"$ref": "#/$defs/a~1b"}, "int", False),
-        ({"$ref": "#/$defs/a~0b"}, "bool", False),
-        ({"$ref": "#/$defs/none"}, "any", False),
-        ({"$ref": "other#/$defs/a~1b"}, "any", False),
-        ({"$ref": 7}, "any", False),
-    ],
+    ({"const": True}, "bool", False),
+    ({"enum": [1, 2]}, "int", False),
+    ({"enum": [1.5]}, "number", False),
+    ({"enum": ["a"]}, "string", False),
+    ({"enum": ["a", None]}, "string", True),
+    ({"enum": ["a", 1]}, "any", False),
+    ({"enum": [["a"]]}, "any", False),
+    ({"anyOf": [{"type": "string"}]}, "string", False),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "string", True),
+    ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "any", False),
+    ({"$ref": "#/$defs/a~1b"}, "int", False),
+    ({"$ref": "#/$defs/a~0b"}, "bool", False),
+    ({"$ref": "#/$defs/none"}, "any", False),
+    ({"$ref": "other#/$defs/a~1b"}, "any", False),
+    ({"$ref": 7}, "any", False),
 )
 def test_a_schema_is_read_as_far_as_it_is_plain(schema: Any, kind: str, nullable: bool) -> None:
     root = {
@@ -205,7 +195,8 @@ def test_a_schema_is_read_as_far_as_it_is_plain(schema: Any, kind: str, nullable
 
 @table(
     ("show", "field", "name"),
-    [({"only": ["currency", "zzz"]}, "show.only", "zzz"), ({"secret": ["yyy"]}, "show.secret", "yyy")],
+    ({"only": ["currency", "zzz"]}, "show.only", "zzz"),
+    ({"secret": ["yyy"]}, "show.secret", "yyy"),
 )
 def test_a_card_shows_arguments_that_there_are(show: Any, field: str, name: str) -> None:
     found = problem(show=show)
@@ -226,14 +217,12 @@ def test_a_tool_without_arguments_has_none_to_show() -> None:
 
 @table(
     ("text", "note"),
-    [
-        ("INVALID_ARGUMENT: divide by zero [INTERNAL]\nstack", "divide by zero"),
-        ("NOT_FOUND: Key not found in map : 'hunter2'", "Key not found in map"),
-        ("INTERNAL: No matching overloads found : _<_(int, string)", "No matching overloads found: _<_(int, string)"),
-        ("Odd thing: with more", "Odd thing: with more"),
-        ("plain", "plain"),
-        ("x" * 201, "x" * 200),
-    ],
+    ("INVALID_ARGUMENT: divide by zero [INTERNAL]\nstack", "divide by zero"),
+    ("NOT_FOUND: Key not found in map : 'hunter2'", "Key not found in map"),
+    ("INTERNAL: No matching overloads found : _<_(int, string)", "No matching overloads found: _<_(int, string)"),
+    ("Odd thing: with more", "Odd thing: with more"),
+    ("plain", "plain"),
+    ("x" * 201, "x" * 200),
 )
 def test_a_note_of_the_first_engine_quotes_no_data(text: str, note: str) -> None:
     assert first_engine._note(text) == note
@@ -257,17 +246,15 @@ def test_rules_over_arguments_see_those_of_the_call() -> None:
 
 @table(
     ("text", "column", "words"),
-    [
-        ("args.flag and args.totalCost < 50", 11, "CEL has no `and`; write `&&`"),
-        ("args.flag or args.totalCost < 50", 11, "CEL has no `or`; write `||`"),
-        ("not args.flag", 1, "CEL has no `not`; write `!(...)`"),
-        ("not(args.flag)", 1, "CEL has no `not`; write `!(...)`"),
-        ("args.flag AND args.flag", 11, "CEL has no `AND`; write `&&`"),
-        ("'a and b' == 'or' or args.flag", 19, "CEL has no `or`; write `||`"),
-        ("args.flag & args.flag", 11, "CEL has no `&`; write `&&`"),
-        ("args.flag = true", 11, "CEL has no `=`; write `==`"),
-        ("args.flag == True", 14, "CEL has no `True`; write `true`"),
-    ],
+    ("args.flag and args.totalCost < 50", 11, "CEL has no `and`; write `&&`"),
+    ("args.flag or args.totalCost < 50", 11, "CEL has no `or`; write `||`"),
+    ("not args.flag", 1, "CEL has no `not`; write `!(...)`"),
+    ("not(args.flag)", 1, "CEL has no `not`; write `!(...)`"),
+    ("args.flag AND args.flag", 11, "CEL has no `AND`; write `&&`"),
+    ("'a and b' == 'or' or args.flag", 19, "CEL has no `or`; write `||`"),
+    ("args.flag & args.flag", 11, "CEL has no `&`; write `&&`"),
+    ("args.flag = true", 11, "CEL has no `=`; write `==`"),
+    ("args.flag == True", 14, "CEL has no `True`; write `true`"),
 )
 def test_operator_of_another_language_names_the_operator_of_cel(text: str, column: int, words: str) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -32,15 +32,13 @@ def both(text: str) -> tuple[tuple[str, str], tuple[str, str]]:
 
 @table(
     ("text", "first", "second"),
-    [
-        ("args.absent == 1", "Key not found in map", "no such member in mapping"),
-        ("args.s < 5", "No matching overloads found: _<_(string, int64)", "found no matching overload"),
-        ("args.n / 0 == 1", "divide by zero", "modulus or divide by zero"),
-        ("args.n % 0 == 1", "modulus by zero", "modulus or divide by zero"),
-        ("args.l[7] == 1", "Index error: index=7 size=2", "invalid_argument"),
-        ("args.n + 9223372036854775807 > 0", "integer overflow", "return error for overflow"),
-        ("has(args.s.x)", "Applying SELECT to non-message type", "no such overload"),
-    ],
+    ("args.absent == 1", "Key not found in map", "no such member in mapping"),
+    ("args.s < 5", "No matching overloads found: _<_(string, int64)", "found no matching overload"),
+    ("args.n / 0 == 1", "divide by zero", "modulus or divide by zero"),
+    ("args.n % 0 == 1", "modulus by zero", "modulus or divide by zero"),
+    ("args.l[7] == 1", "Index error: index=7 size=2", "invalid_argument"),
+    ("args.n + 9223372036854775807 > 0", "integer overflow", "return error for overflow"),
+    ("has(args.s.x)", "Applying SELECT to non-message type", "no such overload"),
 )
 def test_an_error_is_told_in_each_engines_words(text: str, first: str, second: str) -> None:
     """The kind of failure, its types and places, so that a person can see what to mend."""
@@ -49,16 +47,14 @@ def test_an_error_is_told_in_each_engines_words(text: str, first: str, second: s
 
 @table(
     ("text", "first", "second"),
-    [
-        ("args.n", "a int", "a IntType"),
-        ("args.d", "a double", "a DoubleType"),
-        ("args.s", "a string", "a StringType"),
-        ("b'x'", "a bytes", "a BytesType"),
-        ("args.m", "a map<dyn, dyn>", "a MapType"),
-        ("args.l", "a list<dyn>", "a ListType"),
-        ("args.none", "a null", "a NoneType"),
-        ("duration('1h')", "a duration", "a DurationType"),
-    ],
+    ("args.n", "a int", "a IntType"),
+    ("args.d", "a double", "a DoubleType"),
+    ("args.s", "a string", "a StringType"),
+    ("b'x'", "a bytes", "a BytesType"),
+    ("args.m", "a map<dyn, dyn>", "a MapType"),
+    ("args.l", "a list<dyn>", "a ListType"),
+    ("args.none", "a null", "a NoneType"),
+    ("duration('1h')", "a duration", "a DurationType"),
 )
 def test_what_is_no_answer_is_told_by_its_type(text: str, first: str, second: str) -> None:
     assert both(text) == (("other", first), ("other", second))
@@ -95,18 +91,16 @@ def test_data_that_is_not_there_is_an_error_in_words() -> None:
 
 @table(
     ("text", "note"),
-    [
-        ("has(args.none.x)", "no such overload"),
-        ("has(args.l.x)", "no such overload"),
-        ("has(args.l[0])", "no such overload"),
-        ("has(args)", "no such overload"),
-        ("has(1)", "no such overload"),
-        ("has('x')", "no such overload"),
-        ("has(.args)", "no such overload"),
-        ("has(args.absent.deeper)", "no such member in mapping"),
-        ("has(args.l[9].x)", "invalid_argument"),
-        ("has(nothing.x)", "undeclared reference"),
-    ],
+    ("has(args.none.x)", "no such overload"),
+    ("has(args.l.x)", "no such overload"),
+    ("has(args.l[0])", "no such overload"),
+    ("has(args)", "no such overload"),
+    ("has(1)", "no such overload"),
+    ("has('x')", "no such overload"),
+    ("has(.args)", "no such overload"),
+    ("has(args.absent.deeper)", "no such member in mapping"),
+    ("has(args.l[9].x)", "invalid_argument"),
+    ("has(nothing.x)", "undeclared reference"),
 )
 def test_has_of_what_has_no_fields_is_an_error(text: str, note: str) -> None:
     program = second_program(text)
@@ -117,7 +111,7 @@ def test_has_of_what_has_no_fields_is_an_error(text: str, note: str) -> None:
     assert second_program(f"{text} || true").run({"args": as_celpy(DATA)}) == EngineOutcome("true")
 
 
-@table(("text", "kind"), [("has(args.m.k)", "true"), ("has(args.m.z)", "false"), ("!has(args.z)", "true")])
+@table(("text", "kind"), ("has(args.m.k)", "true"), ("has(args.m.z)", "false"), ("!has(args.z)", "true"))
 def test_has_asks_both_engines_alike(text: str, kind: str) -> None:
     assert both(text) == ((kind, ""), (kind, ""))
 
@@ -127,15 +121,13 @@ def test_has_asks_both_engines_alike(text: str, kind: str) -> None:
 
 @table(
     ("text", "expected"),
-    [
-        ("[].all(x, x)", EngineOutcome("true")),
-        ("[].exists(x, x)", EngineOutcome("false")),
-        ("[1].all(x, x)", EngineOutcome("error", "no such overload")),
-        ("[1].exists(x, x)", EngineOutcome("error", "no such overload")),
-        ("[true, 1].all(x, x)", EngineOutcome("error", "no such overload")),
-        ("[false, 1].all(x, x)", EngineOutcome("false")),
-        ("[1, true].exists(x, x)", EngineOutcome("true")),
-    ],
+    ("[].all(x, x)", EngineOutcome("true")),
+    ("[].exists(x, x)", EngineOutcome("false")),
+    ("[1].all(x, x)", EngineOutcome("error", "no such overload")),
+    ("[1].exists(x, x)", EngineOutcome("error", "no such overload")),
+    ("[true, 1].all(x, x)", EngineOutcome("error", "no such overload")),
+    ("[false, 1].all(x, x)", EngineOutcome("false")),
+    ("[1, true].exists(x, x)", EngineOutcome("true")),
 )
 def test_a_round_that_gives_no_boolean_is_an_error_unless_another_decides(text: str, expected: EngineOutcome) -> None:
     assert second_program(text).run({}) == expected
@@ -161,15 +153,13 @@ def test_each_round_of_a_macro_costs_what_its_body_has(monkeypatch: pytest.Monke
 
 @table(
     ("text", "kind"),
-    [
-        ("args.l.exists(x, x == args.n - 1)", "true"),
-        ("args.l.all(x, args.l.exists(y, y == x && args.n > y))", "true"),
-        ("args.l.map(x, x + args.n) == [4, 5]", "true"),
-        ("args.l.exists(x, x > 1) && args.l.exists(x, x < 2)", "true"),
-        ("args.l.exists(args, args == 2) && args.n == 3", "true"),
-        ("args.l.filter(x, x > 1) == [2]", "true"),
-        ("args.l.exists_one(x, x > 0)", "false"),
-    ],
+    ("args.l.exists(x, x == args.n - 1)", "true"),
+    ("args.l.all(x, args.l.exists(y, y == x && args.n > y))", "true"),
+    ("args.l.map(x, x + args.n) == [4, 5]", "true"),
+    ("args.l.exists(x, x > 1) && args.l.exists(x, x < 2)", "true"),
+    ("args.l.exists(args, args == 2) && args.n == 3", "true"),
+    ("args.l.filter(x, x > 1) == [2]", "true"),
+    ("args.l.exists_one(x, x > 0)", "false"),
 )
 def test_a_macro_sees_its_item_and_everything_around(text: str, kind: str) -> None:
     assert both(text) == ((kind, ""), (kind, ""))
@@ -209,15 +199,13 @@ def test_other_operators_may_be_handed_over() -> None:
 
 @table(
     ("plain", "kind"),
-    [
-        (True, celtypes.BoolType),
-        (0, celtypes.IntType),
-        (1.0, celtypes.DoubleType),
-        ("x", celtypes.StringType),
-        ([1], celtypes.ListType),
-        ((1,), celtypes.ListType),
-        ({"a": 1}, celtypes.MapType),
-    ],
+    (True, celtypes.BoolType),
+    (0, celtypes.IntType),
+    (1.0, celtypes.DoubleType),
+    ("x", celtypes.StringType),
+    ([1], celtypes.ListType),
+    ((1,), celtypes.ListType),
+    ({"a": 1}, celtypes.MapType),
 )
 def test_plain_values_become_cels(plain: Any, kind: type) -> None:
     assert type(as_celpy(plain)) is kind
@@ -255,7 +243,7 @@ def test_an_expression_answers_for_its_rule() -> None:
     )
 
 
-@table("rule", ["route_to", "deny_if"])
+@table("rule", "route_to", "deny_if")
 def test_a_result_of_no_known_type_is_a_finding(rule: str) -> None:
     found = compiled(ApprovalPolicy.model_validate({rule: "args.meta.x"})).findings
     assert found == (f"`{rule}`: not checked: the type of the result", f"`{rule}`: not checked: `args.meta.x`")

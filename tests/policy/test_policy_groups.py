@@ -37,29 +37,27 @@ def test_others_than_the_policy_names_are_in_none_of_its_groups() -> None:
 
 @table(
     ("fields", "field", "words"),
-    [
-        ({"approvers": [{"of": "finance"}]}, "approvers.0", "is not an approver"),
-        ({"approvers": [{"of": []}]}, "approvers.0", "in `of`"),
-        ({"approvers": [{"quorum": 2}]}, "approvers.0", "in `of`"),
-        ({"approvers": [{"of": "role:a", "quorum": 0}]}, "approvers.0", "1 to 50"),
-        ({"approvers": [{"of": "role:a", "quorum": True}]}, "approvers.0", "1 to 50"),
-        ({"approvers": [{"of": "role:a", "number": 2}]}, "approvers", "unknown key `number`"),
-        ({"approvers": ["role:b", {"of": "role:a"}]}, "approvers", "beside groups"),
-        ({"approvers": [{"of": "role:a"}, {"of": ["role:a"], "quorum": 2}]}, "approvers", "same people"),
-        ({"approvers": [{"of": "role:a"}, {"of": "role:b"}], "quorum": 2}, "quorum", "leave it out"),
-        ({"approvers": [{"of": "role:a"}], "route_to": "['role:b']"}, "route_to", "one of both"),
-        (
-            {"approvers": [{"of": "role:a"}], "escalate_after": 60, "escalate_to": ["role:a"]},
-            "escalate_to",
-            "fill the place of the others",
-        ),
-        ({"approvers": [{"of": "user:ana", "quorum": 2}]}, "approvers", "more people than they name"),
-        (
-            {"approvers": [{"of": ["user:a", "user:b"]}, {"of": "user:a"}, {"of": "user:b"}]},
-            "approvers",
-            "more people than they name",
-        ),
-    ],
+    ({"approvers": [{"of": "finance"}]}, "approvers.0", "is not an approver"),
+    ({"approvers": [{"of": []}]}, "approvers.0", "in `of`"),
+    ({"approvers": [{"quorum": 2}]}, "approvers.0", "in `of`"),
+    ({"approvers": [{"of": "role:a", "quorum": 0}]}, "approvers.0", "1 to 50"),
+    ({"approvers": [{"of": "role:a", "quorum": True}]}, "approvers.0", "1 to 50"),
+    ({"approvers": [{"of": "role:a", "number": 2}]}, "approvers", "unknown key `number`"),
+    ({"approvers": ["role:b", {"of": "role:a"}]}, "approvers", "beside groups"),
+    ({"approvers": [{"of": "role:a"}, {"of": ["role:a"], "quorum": 2}]}, "approvers", "same people"),
+    ({"approvers": [{"of": "role:a"}, {"of": "role:b"}], "quorum": 2}, "quorum", "leave it out"),
+    ({"approvers": [{"of": "role:a"}], "route_to": "['role:b']"}, "route_to", "one of both"),
+    (
+        {"approvers": [{"of": "role:a"}], "escalate_after": 60, "escalate_to": ["role:a"]},
+        "escalate_to",
+        "fill the place of the others",
+    ),
+    ({"approvers": [{"of": "user:ana", "quorum": 2}]}, "approvers", "more people than they name"),
+    (
+        {"approvers": [{"of": ["user:a", "user:b"]}, {"of": "user:a"}, {"of": "user:b"}]},
+        "approvers",
+        "more people than they name",
+    ),
 )
 def test_groups_that_cannot_be_filled_are_refused(fields: dict[str, Any], field: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:

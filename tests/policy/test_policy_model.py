@@ -30,27 +30,25 @@ def test_both_spellings_of_a_field_are_one() -> None:
 
 @table(
     ("data", "says", "field"),
-    [
-        ({"autoApproveIf": "true", "auto_approve_if": "false"}, "given twice", "auto_approve_if"),
-        ({"autoAproveIf": "true"}, "did you mean `autoApproveIf`", "auto_aprove_if"),
-        ({"zzz": 1}, "`signoff manifest schema --help` lists the keys", "zzz"),
-        ({"autoApproveIf": True}, "valid string", "auto_approve_if"),
-        ({"denyIf": ""}, "at least 1 character", "deny_if"),
-        ({"timeout": "3x"}, "write `24h`", "timeout"),
-        ({"timeout": 0}, "more than 0", "timeout"),
-        ({"timeout": True}, "as a number", "timeout"),
-        ({"timeout": "400d"}, "at most 366 days", "timeout"),
-        ({"approvers": ["finance"]}, "write `role:<role>`", "approvers.0"),
-        ({"approvers": ["role:a b"]}, "write `role:<role>`", "approvers.0"),
-        ({"approvers": "role:a"}, "valid tuple", "approvers"),
-        ({"quorum": 0}, "greater than or equal to 1", "quorum"),
-        ({"quorum": True}, "valid integer", "quorum"),
-        ({"veto": "yes"}, "valid boolean", "veto"),
-        ({"level": "boss"}, "'user' or 'admin'", "level"),
-        ({"minAssurance": "strong"}, "'none', 'link'", "min_assurance"),
-        ({"confirm": "click"}, "type", "confirm"),
-        ({"show": {"secrets": []}}, "did you mean `secret`", "secrets"),
-    ],
+    ({"autoApproveIf": "true", "auto_approve_if": "false"}, "given twice", "auto_approve_if"),
+    ({"autoAproveIf": "true"}, "did you mean `autoApproveIf`", "auto_aprove_if"),
+    ({"zzz": 1}, "`signoff manifest schema --help` lists the keys", "zzz"),
+    ({"autoApproveIf": True}, "valid string", "auto_approve_if"),
+    ({"denyIf": ""}, "at least 1 character", "deny_if"),
+    ({"timeout": "3x"}, "write `24h`", "timeout"),
+    ({"timeout": 0}, "more than 0", "timeout"),
+    ({"timeout": True}, "as a number", "timeout"),
+    ({"timeout": "400d"}, "at most 366 days", "timeout"),
+    ({"approvers": ["finance"]}, "write `role:<role>`", "approvers.0"),
+    ({"approvers": ["role:a b"]}, "write `role:<role>`", "approvers.0"),
+    ({"approvers": "role:a"}, "valid tuple", "approvers"),
+    ({"quorum": 0}, "greater than or equal to 1", "quorum"),
+    ({"quorum": True}, "valid integer", "quorum"),
+    ({"veto": "yes"}, "valid boolean", "veto"),
+    ({"level": "boss"}, "'user' or 'admin'", "level"),
+    ({"minAssurance": "strong"}, "'none', 'link'", "min_assurance"),
+    ({"confirm": "click"}, "type", "confirm"),
+    ({"show": {"secrets": []}}, "did you mean `secret`", "secrets"),
 )
 def test_a_mistake_names_its_field_and_remedy(data: dict[str, Any], says: str, field: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -85,13 +83,19 @@ def test_silence_is_never_consent() -> None:
 
 @table(
     ("value", "expected"),
-    [("24h", 86_400.0), ("15m", 900.0), ("1d2h", 93_600.0), ("90s", 90.0), (" 1h30m ", 5_400.0), (0.5, 0.5), (7, 7.0)],
+    ("24h", 86_400.0),
+    ("15m", 900.0),
+    ("1d2h", 93_600.0),
+    ("90s", 90.0),
+    (" 1h30m ", 5_400.0),
+    (0.5, 0.5),
+    (7, 7.0),
 )
 def test_durations_are_seconds_or_text(value: Any, expected: float) -> None:
     assert seconds(value) == expected
 
 
-@table("value", ["", "h", "1", "1h1d", "-1h", "1.5h", "1 h", "٣h", None, [], float("nan"), float("inf"), -1])
+@table("value", "", "h", "1", "1h1d", "-1h", "1.5h", "1 h", "٣h", None, [], float("nan"), float("inf"), -1)
 def test_what_is_no_duration_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         seconds(value)
@@ -122,7 +126,10 @@ def test_a_policy_in_a_union_leaves_the_other_member_its_turn() -> None:
 
 @table(
     ("edit", "read_only", "writes"),
-    [("off", "off", "off"), (False, "off", "off"), (None, "approve", "off"), ("approve", "approve", "approve")],
+    ("off", "off", "off"),
+    (False, "off", "off"),
+    (None, "approve", "off"),
+    ("approve", "approve", "approve"),
 )
 def test_arguments_of_what_only_reads_may_be_edited_unless_the_policy_says_otherwise(
     edit: Any, read_only: str, writes: str

@@ -31,13 +31,11 @@ def judged(policy: CompiledPolicy, at: datetime | None, zone: ZoneInfo = LISBON)
 
 @table(
     ("at", "zone", "there"),
-    [
-        (datetime(2026, 7, 5, 23, 59, 59, tzinfo=UTC), "Europe/Lisbon", ("2026-07-06", 0, 59, "Mo")),
-        (datetime(2026, 7, 5, 23, 59, 59, tzinfo=UTC), "UTC", ("2026-07-05", 23, 59, "Su")),
-        (datetime(2026, 3, 29, 0, 59, tzinfo=UTC), "Europe/Lisbon", ("2026-03-29", 0, 59, "Su")),
-        (datetime(2026, 3, 29, 1, 0, tzinfo=UTC), "Europe/Lisbon", ("2026-03-29", 2, 0, "Su")),
-        (datetime(2026, 1, 1, 9, 30, tzinfo=ZoneInfo("Asia/Tokyo")), "America/New_York", ("2025-12-31", 19, 30, "We")),
-    ],
+    (datetime(2026, 7, 5, 23, 59, 59, tzinfo=UTC), "Europe/Lisbon", ("2026-07-06", 0, 59, "Mo")),
+    (datetime(2026, 7, 5, 23, 59, 59, tzinfo=UTC), "UTC", ("2026-07-05", 23, 59, "Su")),
+    (datetime(2026, 3, 29, 0, 59, tzinfo=UTC), "Europe/Lisbon", ("2026-03-29", 0, 59, "Su")),
+    (datetime(2026, 3, 29, 1, 0, tzinfo=UTC), "Europe/Lisbon", ("2026-03-29", 2, 0, "Su")),
+    (datetime(2026, 1, 1, 9, 30, tzinfo=ZoneInfo("Asia/Tokyo")), "America/New_York", ("2025-12-31", 19, 30, "We")),
 )
 def test_the_record_is_by_the_clocks_of_the_zone(at: datetime, zone: str, there: tuple[Any, ...]) -> None:
     found = now_record(at, ZoneInfo(zone))
@@ -69,12 +67,10 @@ def test_the_weekend_wants_two() -> None:
 
 @table(
     ("fields", "verdict", "quorum"),
-    [
-        ({"auto_approve_if": "ctx.now.hour >= 8 && ctx.now.hour < 18"}, "ask", 1),
-        ({"auto_approve_if": "true", "require_approval_if": "ctx.now.weekday == 'Sa'"}, "ask", 1),
-        ({"deny_if": "ctx.now.date == '2026-12-24'"}, "deny", 1),
-        (TWO, "ask", 2),
-    ],
+    ({"auto_approve_if": "ctx.now.hour >= 8 && ctx.now.hour < 18"}, "ask", 1),
+    ({"auto_approve_if": "true", "require_approval_if": "ctx.now.weekday == 'Sa'"}, "ask", 1),
+    ({"deny_if": "ctx.now.date == '2026-12-24'"}, "deny", 1),
+    (TWO, "ask", 2),
 )
 def test_without_an_instant_a_rule_that_reads_it_errs_on_the_safe_side(
     fields: dict[str, Any], verdict: str, quorum: int
@@ -85,20 +81,18 @@ def test_without_an_instant_a_rule_that_reads_it_errs_on_the_safe_side(
 
 @table(
     ("text", "reads"),
-    [
-        ("ctx.now.hour < 9", True),
-        ("has(ctx.now.at) && true", True),
-        ("['Sa'].exists(d, d == ctx.now.weekday)", True),
-        ("ctx.user.tier == 'now'", False),
-        ("args.count > 1", False),
-    ],
+    ("ctx.now.hour < 9", True),
+    ("has(ctx.now.at) && true", True),
+    ("['Sa'].exists(d, d == ctx.now.weekday)", True),
+    ("ctx.user.tier == 'now'", False),
+    ("args.count > 1", False),
 )
 def test_a_policy_knows_whether_it_reads_the_instant(text: str, reads: bool) -> None:
     assert compiled(auto_approve_if=text).reads_now is reads
     assert compiled(terms=[{"when": text, "quorum": 2}]).reads_now is reads
 
 
-@table("text", ["ctx.now > 5", "ctx.now.second == 1", "ctx.now.hour == '9'", "now.hour == 9"])
+@table("text", "ctx.now > 5", "ctx.now.second == 1", "ctx.now.hour == '9'", "now.hour == 9")
 def test_the_record_is_closed(text: str) -> None:
     with pytest.raises(ConfigError):
         compiled(auto_approve_if=text)
@@ -115,14 +109,12 @@ def test_what_says_which_tools_there_are_does_not_read_the_instant() -> None:
 
 @table(
     "text",
-    [
-        "(ctx).now.hour > 20",
-        "has((ctx).now.hour)",
-        "[ctx.now].exists(n, n.hour > 20)",
-        "[ctx].exists(c, c.now.hour > 20)",
-        "(true ? ctx : ctx).now.hour > 20",
-        "dyn(ctx)['now'].hour > 20",
-    ],
+    "(ctx).now.hour > 20",
+    "has((ctx).now.hour)",
+    "[ctx.now].exists(n, n.hour > 20)",
+    "[ctx].exists(c, c.now.hour > 20)",
+    "(true ? ctx : ctx).now.hour > 20",
+    "dyn(ctx)['now'].hour > 20",
 )
 def test_the_instant_is_found_however_it_is_spelt(text: str) -> None:
     """What the expression reads counts: a search of the text found `ctx.now` alone, and let hide rules read it."""
@@ -155,7 +147,7 @@ def test_cases_are_judged_at_their_instant() -> None:
         assert found.passed is passed
 
 
-@table(("field", "value"), [("now", "noon"), ("now", "2026-11-21T10:00:00"), ("quorum", "2")])
+@table(("field", "value"), ("now", "noon"), ("now", "2026-11-21T10:00:00"), ("quorum", "2"))
 def test_an_odd_case_names_the_field(field: str, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_case({"name": "x", "tool": "pay", "expect": "ask", field: value})

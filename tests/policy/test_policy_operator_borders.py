@@ -19,7 +19,7 @@ NUMBERED = MAP({INT(1): TEXT("one")})
 INF = math.inf
 
 
-@table("key", [INT(2), DOUBLE(1.5), BOOL(True), TEXT("1")])
+@table("key", INT(2), DOUBLE(1.5), BOOL(True), TEXT("1"))
 def test_a_key_that_is_not_there(key: Any) -> None:
     assert find(NUMBERED, key) == (False, None)
     assert call("_in_", key, NUMBERED) == BOOL(False)
@@ -28,7 +28,7 @@ def test_a_key_that_is_not_there(key: Any) -> None:
     assert failed.value.args == ("no such key",)
 
 
-@table("key", [INT(1), UINT(1), DOUBLE(1.0)])
+@table("key", INT(1), UINT(1), DOUBLE(1.0))
 def test_a_number_finds_its_key_whatever_its_type(key: Any) -> None:
     assert find(NUMBERED, key) == (True, TEXT("one"))
     assert call("_[_]", NUMBERED, key) == TEXT("one")
@@ -36,32 +36,30 @@ def test_a_number_finds_its_key_whatever_its_type(key: Any) -> None:
 
 @table(
     ("left", "right", "result"),
-    [
-        (2.5, 0.0, INF),
-        (2.5, -0.0, -INF),
-        (-2.5, 0.0, -INF),
-        (-2.5, -0.0, INF),
-        (INF, 0.0, INF),
-        (-INF, 0.0, -INF),
-        (-INF, -0.0, INF),
-        (5e-324, 0.0, INF),
-    ],
+    (2.5, 0.0, INF),
+    (2.5, -0.0, -INF),
+    (-2.5, 0.0, -INF),
+    (-2.5, -0.0, INF),
+    (INF, 0.0, INF),
+    (-INF, 0.0, -INF),
+    (-INF, -0.0, INF),
+    (5e-324, 0.0, INF),
 )
 def test_division_by_a_zero_that_has_a_sign(left: float, right: float, result: float) -> None:
     found = call("_/_", DOUBLE(left), DOUBLE(right))
     assert (found, type(found)) == (result, DOUBLE)
 
 
-@table("left", [0.0, -0.0, math.nan])
-@table("right", [0.0, -0.0])
+@table("left", 0.0, -0.0, math.nan)
+@table("right", 0.0, -0.0)
 def test_nothing_by_nothing_is_no_number(left: float, right: float) -> None:
     found = call("_/_", DOUBLE(left), DOUBLE(right))
     assert math.isnan(found)
     assert type(found) is DOUBLE
 
 
-@table("kind", [INT, UINT])
-@table("name", ["_/_", "_%_"])
+@table("kind", INT, UINT)
+@table("name", "_/_", "_%_")
 def test_whole_numbers_cannot_be_divided_by_zero(kind: Any, name: str) -> None:
     with pytest.raises(ZeroDivisionError):
         call(name, kind(1), kind(0))
@@ -69,22 +67,20 @@ def test_whole_numbers_cannot_be_divided_by_zero(kind: Any, name: str) -> None:
 
 @table(
     ("name", "value", "result"),
-    [
-        ("int", DOUBLE(200.0), INT(200)),
-        ("int", DOUBLE(-(2.0**62)), INT(-(2**62))),
-        ("int", DOUBLE(math.nextafter(2.0**63, 0)), INT(2**63 - 1024)),
-        ("int", UINT(2**63 - 1), INT(2**63 - 1)),
-        ("int", TEXT("9223372036854775807"), INT(2**63 - 1)),
-        ("uint", DOUBLE(200.0), UINT(200)),
-        ("uint", INT(2**63 - 1), UINT(2**63 - 1)),
-        ("uint", DOUBLE(math.nextafter(2.0**64, 0)), UINT(2**64 - 2048)),
-        ("uint", TEXT("18446744073709551615"), UINT(2**64 - 1)),
-        ("double", TEXT("-inf"), DOUBLE(-INF)),
-        ("double", INT(2**53), DOUBLE(2.0**53)),
-        ("timestamp", INT(0), celtypes.TimestampType("1970-01-01T00:00:00Z")),
-        ("timestamp", INT(-1), celtypes.TimestampType("1969-12-31T23:59:59Z")),
-        ("duration", TEXT("-1.5h"), celtypes.DurationType("-5400s")),
-    ],
+    ("int", DOUBLE(200.0), INT(200)),
+    ("int", DOUBLE(-(2.0**62)), INT(-(2**62))),
+    ("int", DOUBLE(math.nextafter(2.0**63, 0)), INT(2**63 - 1024)),
+    ("int", UINT(2**63 - 1), INT(2**63 - 1)),
+    ("int", TEXT("9223372036854775807"), INT(2**63 - 1)),
+    ("uint", DOUBLE(200.0), UINT(200)),
+    ("uint", INT(2**63 - 1), UINT(2**63 - 1)),
+    ("uint", DOUBLE(math.nextafter(2.0**64, 0)), UINT(2**64 - 2048)),
+    ("uint", TEXT("18446744073709551615"), UINT(2**64 - 1)),
+    ("double", TEXT("-inf"), DOUBLE(-INF)),
+    ("double", INT(2**53), DOUBLE(2.0**53)),
+    ("timestamp", INT(0), celtypes.TimestampType("1970-01-01T00:00:00Z")),
+    ("timestamp", INT(-1), celtypes.TimestampType("1969-12-31T23:59:59Z")),
+    ("duration", TEXT("-1.5h"), celtypes.DurationType("-5400s")),
 )
 def test_a_conversion_at_the_end_of_its_range(name: str, value: Any, result: Any) -> None:
     found = call(name, value)
@@ -94,22 +90,20 @@ def test_a_conversion_at_the_end_of_its_range(name: str, value: Any, result: Any
 
 @table(
     ("name", "value"),
-    [
-        ("int", DOUBLE(-INF)),
-        ("int", UINT(2**63)),
-        ("int", TEXT("9223372036854775808")),
-        ("uint", DOUBLE(math.nan)),
-        ("uint", DOUBLE(INF)),
-        ("uint", DOUBLE(-1.0)),
-        ("uint", TEXT("18446744073709551616")),
-    ],
+    ("int", DOUBLE(-INF)),
+    ("int", UINT(2**63)),
+    ("int", TEXT("9223372036854775808")),
+    ("uint", DOUBLE(math.nan)),
+    ("uint", DOUBLE(INF)),
+    ("uint", DOUBLE(-1.0)),
+    ("uint", TEXT("18446744073709551616")),
 )
 def test_a_conversion_beyond_its_range(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=r"range|overflow"):
         call(name, value)
 
 
-@table("name", ["int", "uint", "double", "bool"])
+@table("name", "int", "uint", "double", "bool")
 def test_a_conversion_gives_an_error_on(name: str) -> None:
     earlier = CELEvalError("divide by zero")
     assert second_program(f"{name}(1 / 0) == {name}('1')").run({}).kind == "error"
@@ -147,7 +141,7 @@ AGREED = [
 ]
 
 
-@table(("text", "kind"), AGREED)
+@table(("text", "kind"), *AGREED)
 def test_both_engines_say_so(text: str, kind: str) -> None:
     # The first engine holds what is written out against its types; what comes from data it does not.
     data = {"one": 1, "d": 1.0, "yes": True, "none": None}

@@ -35,16 +35,14 @@ def policy_of(found: CompiledPolicy) -> ApprovalPolicy:
 
 @table(
     ("own", "below", "amount", "verdict"),
-    [
-        (False, True, 1.0, "ask"),
-        (False, SMALL, 1.0, "auto"),
-        (False, SMALL, 60.0, "ask"),
-        (SMALL, False, 1.0, "auto"),
-        (ApprovalPolicy(auto_approve_if="true"), SMALL, 60.0, "ask"),
-        (True, ApprovalPolicy(deny_if="args.amount > 10.0"), 60.0, "deny"),
-        (ApprovalPolicy(deny_if="args.amount > 10.0"), True, 60.0, "deny"),
-        (False, False, 60.0, "auto"),
-    ],
+    (False, True, 1.0, "ask"),
+    (False, SMALL, 1.0, "auto"),
+    (False, SMALL, 60.0, "ask"),
+    (SMALL, False, 1.0, "auto"),
+    (ApprovalPolicy(auto_approve_if="true"), SMALL, 60.0, "ask"),
+    (True, ApprovalPolicy(deny_if="args.amount > 10.0"), 60.0, "deny"),
+    (ApprovalPolicy(deny_if="args.amount > 10.0"), True, 60.0, "deny"),
+    (False, False, 60.0, "auto"),
 )
 @pytest.mark.row("X03")
 def test_the_strictest_verdict_counts(
@@ -56,8 +54,8 @@ def test_the_strictest_verdict_counts(
     assert judged.policy_hash == found.hash
 
 
-@table(("tags", "verdict"), [((), "deny"), (("trusted",), "auto")])
-@table("upper", [True, False])
+@table(("tags", "verdict"), ((), "deny"), (("trusted",), "auto"))
+@table("upper", True, False)
 def test_every_policy_is_asked_about_the_same_actor(upper: bool, tags: tuple[str, ...], verdict: str) -> None:
     about = ApprovalPolicy(deny_if="!('trusted' in actor.tags)", auto_approve_if="true")
     found = over(about, SMALL) if upper else over(SMALL, about)
@@ -76,7 +74,7 @@ def test_nothing_is_added_by_what_never_asks() -> None:
     assert stack_policies(own, [UnderlyingPolicy(compiled(False), lambda args: True)], DEFAULT) is own
 
 
-@table("near", [True, False])
+@table("near", True, False)
 def test_stacked_policies_require_a_reason_if_one_of_them_does(near: bool) -> None:
     found = over(ApprovalPolicy(require_reason=near), ApprovalPolicy(require_reason=not near))
     assert policy_of(found).require_reason
@@ -96,14 +94,12 @@ def test_each_field_is_the_strictest() -> None:
 
 @table(
     ("near", "far", "strictest"),
-    [
-        ({"only": ("a",)}, {"only": ("b", "a")}, {"only": ("a", "b")}),
-        ({"only": ("a",)}, {}, {}),
-        ({}, {"only": ("a",)}, {}),
-        ({"only": ()}, {"only": ("a",)}, {"only": ("a",)}),
-        ({"secret": ("a",)}, {"secret": ("b", "a")}, {"secret": ("a", "b")}),
-        ({"only": ("a",)}, {"only": ("a",), "secret": ("a",)}, {"only": ("a",), "secret": ("a",)}),
-    ],
+    ({"only": ("a",)}, {"only": ("b", "a")}, {"only": ("a", "b")}),
+    ({"only": ("a",)}, {}, {}),
+    ({}, {"only": ("a",)}, {}),
+    ({"only": ()}, {"only": ("a",)}, {"only": ("a",)}),
+    ({"secret": ("a",)}, {"secret": ("b", "a")}, {"secret": ("a", "b")}),
+    ({"only": ("a",)}, {"only": ("a",), "secret": ("a",)}, {"only": ("a",), "secret": ("a",)}),
 )
 @pytest.mark.row("X03")
 def test_people_see_what_either_shows_and_nothing_that_either_masks(
@@ -125,31 +121,29 @@ WIDE: dict[str, Any] = {"escalate_to": ("role:everybody",)}
 
 @table(
     ("field", "one", "other", "strictest"),
-    [
-        ("level", {}, {}, "user"),
-        ("level", {"level": "admin"}, {}, "admin"),
-        ("quorum", {"quorum": 2}, {"quorum": 3}, 3),
-        ("veto", {"veto": False}, {"veto": False}, False),
-        ("veto", {"veto": True}, {"veto": False}, True),
-        ("allow_self_approval", {"allow_self_approval": True}, {"allow_self_approval": True}, True),
-        ("allow_self_approval", {"allow_self_approval": True}, {}, False),
-        ("timeout", {"timeout": 30}, {"timeout": 60}, 30),
-        ("grant_ttl", {"grant_ttl": 30}, {"grant_ttl": 60}, 30),
-        ("edit", {}, {}, None),
-        ("edit", {"edit": "approve"}, {}, "off"),
-        ("min_assurance", {"min_assurance": "link"}, {"min_assurance": "none"}, "link"),
-        ("min_assurance", {"min_assurance": "link"}, {"min_assurance": "channel"}, "channel"),
-        ("accept_unsigned", {"accept_unsigned": True}, {"accept_unsigned": True}, True),
-        ("accept_unsigned", {"accept_unsigned": True}, {}, False),
-        ("confirm", {}, {}, ""),
-        ("confirm", {"confirm": "type"}, {}, "type"),
-        ("allow_remember", {"allow_remember": True}, {"allow_remember": True}, True),
-        ("allow_remember", {"allow_remember": True}, {}, False),
-        ("while_waiting", {"while_waiting": "continue"}, {"while_waiting": "continue"}, "continue"),
-        ("while_waiting", {"while_waiting": "continue"}, {}, "wait"),
-        ("audit", {"audit": "best_effort"}, {"audit": "best_effort"}, "best_effort"),
-        ("audit", {"audit": "best_effort"}, {}, "required"),
-    ],
+    ("level", {}, {}, "user"),
+    ("level", {"level": "admin"}, {}, "admin"),
+    ("quorum", {"quorum": 2}, {"quorum": 3}, 3),
+    ("veto", {"veto": False}, {"veto": False}, False),
+    ("veto", {"veto": True}, {"veto": False}, True),
+    ("allow_self_approval", {"allow_self_approval": True}, {"allow_self_approval": True}, True),
+    ("allow_self_approval", {"allow_self_approval": True}, {}, False),
+    ("timeout", {"timeout": 30}, {"timeout": 60}, 30),
+    ("grant_ttl", {"grant_ttl": 30}, {"grant_ttl": 60}, 30),
+    ("edit", {}, {}, None),
+    ("edit", {"edit": "approve"}, {}, "off"),
+    ("min_assurance", {"min_assurance": "link"}, {"min_assurance": "none"}, "link"),
+    ("min_assurance", {"min_assurance": "link"}, {"min_assurance": "channel"}, "channel"),
+    ("accept_unsigned", {"accept_unsigned": True}, {"accept_unsigned": True}, True),
+    ("accept_unsigned", {"accept_unsigned": True}, {}, False),
+    ("confirm", {}, {}, ""),
+    ("confirm", {"confirm": "type"}, {}, "type"),
+    ("allow_remember", {"allow_remember": True}, {"allow_remember": True}, True),
+    ("allow_remember", {"allow_remember": True}, {}, False),
+    ("while_waiting", {"while_waiting": "continue"}, {"while_waiting": "continue"}, "continue"),
+    ("while_waiting", {"while_waiting": "continue"}, {}, "wait"),
+    ("audit", {"audit": "best_effort"}, {"audit": "best_effort"}, "best_effort"),
+    ("audit", {"audit": "best_effort"}, {}, "required"),
 )
 def test_each_field_is_the_strictest_whichever_policy_has_it(
     field: str, one: dict[str, Any], other: dict[str, Any], strictest: Any
@@ -160,7 +154,7 @@ def test_each_field_is_the_strictest_whichever_policy_has_it(
         assert ApprovalPolicy.model_validate(dict(found)) == found
 
 
-@table(("after", "kept"), [(20, 20), (29, 29), (30, None), (40, None)])
+@table(("after", "kept"), (20, 20), (29, 29), (30, None), (40, None))
 def test_people_are_reminded_only_while_they_are_waited_for(after: float, kept: float | None) -> None:
     near = ApprovalPolicy(timeout=60, remind_after=after)
     assert policy_of(over(near, ApprovalPolicy(timeout=30))).remind_after == kept
@@ -209,19 +203,17 @@ A_AND_C = ApprovalPolicy(approvers=("role:a", "role:c"))
 
 @table(
     ("own", "below", "why"),
-    [
-        (True, [False], ""),
-        (True, [True], ""),
-        (ApprovalPolicy(handler="a:b"), [False], ""),
-        (ApprovalPolicy(handler="a:b"), [True], DYNAMIC.format("handler")),
-        (False, [ApprovalPolicy(route_to="['role:a']")], DYNAMIC.format("route_to")),
-        (False, [ApprovalPolicy(terms=(TERM,))], DYNAMIC.format("terms")),
-        (True, [IN_GROUPS], DYNAMIC.replace("`{}`", "groups in `approvers`")),
-        (B, [A_AND_C], STRANGE.format("role:b", "`role:a`, `role:c`")),
-        (B, [A_AND_C, B], STRANGE.format("role:b", "nobody may decide for all of them")),
-        (False, [A_AND_C, B], "approvers differ: nobody may decide for all of them"),
-        (ApprovalPolicy(level="admin"), [True], STRANGE.format("role:admin", "`role:approvers`")),
-    ],
+    (True, [False], ""),
+    (True, [True], ""),
+    (ApprovalPolicy(handler="a:b"), [False], ""),
+    (ApprovalPolicy(handler="a:b"), [True], DYNAMIC.format("handler")),
+    (False, [ApprovalPolicy(route_to="['role:a']")], DYNAMIC.format("route_to")),
+    (False, [ApprovalPolicy(terms=(TERM,))], DYNAMIC.format("terms")),
+    (True, [IN_GROUPS], DYNAMIC.replace("`{}`", "groups in `approvers`")),
+    (B, [A_AND_C], STRANGE.format("role:b", "`role:a`, `role:c`")),
+    (B, [A_AND_C, B], STRANGE.format("role:b", "nobody may decide for all of them")),
+    (False, [A_AND_C, B], "approvers differ: nobody may decide for all of them"),
+    (ApprovalPolicy(level="admin"), [True], STRANGE.format("role:admin", "`role:approvers`")),
 )
 def test_what_cannot_be_compared_is_said(own: RequiresApproval, below: list[RequiresApproval], why: str) -> None:
     """Nobody is asked where it would not be known whom; whoever wrote the policies is told what to write instead."""

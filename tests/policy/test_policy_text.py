@@ -14,10 +14,8 @@ from signoff.policy.syntax import normalise, text_problem, tree_problem
 
 @table(
     ("written", "read"),
-    [
-        ("  a\r\n&& b \r\n", "a\n&& b"),
-        ("a\rb", "a\rb"),
-    ],
+    ("  a\r\n&& b \r\n", "a\n&& b"),
+    ("a\rb", "a\rb"),
 )
 def test_what_is_rewritten_before_reading(written: str, read: str) -> None:
     assert normalise(written) == read
@@ -29,24 +27,22 @@ DEEP = "(" * POLICY_NESTING
 
 @table(
     ("text", "expected"),
-    [
-        ("", ("it is empty", 0)),
-        (LONG, ("", 0)),
-        (LONG + "a", ("it has 2001 characters; at most 2000 are allowed, split it", 0)),
-        ("a == 'b", ("a string is not closed", 6)),
-        ("'", ("a string is not closed", 1)),
-        ("a == 'b\n'", ("a string is not closed", 6)),
-        ('a == """b\n"""', ("", 0)),
-        ("a == 'b'", ("", 0)),
-        ("a // it's a comment\n", ("", 0)),
-        (DEEP, ("", 0)),
-        (DEEP + "(", ("nested deeper than 24; split it", 25)),
-        ("()" * 30 + "[]" * 30 + "{}" * 30 + DEEP, ("", 0)),
-        ("[{" * 12 + "[", ("nested deeper than 24; split it", 25)),
-        ("'((((((((((((((((((((((((((((('", ("", 0)),
-        ("a\r|| b\r|| c", ("a carriage return; write it as one line", 2)),
-        ("\ra", ("a carriage return; write it as one line", 1)),
-    ],
+    ("", ("it is empty", 0)),
+    (LONG, ("", 0)),
+    (LONG + "a", ("it has 2001 characters; at most 2000 are allowed, split it", 0)),
+    ("a == 'b", ("a string is not closed", 6)),
+    ("'", ("a string is not closed", 1)),
+    ("a == 'b\n'", ("a string is not closed", 6)),
+    ('a == """b\n"""', ("", 0)),
+    ("a == 'b'", ("", 0)),
+    ("a // it's a comment\n", ("", 0)),
+    (DEEP, ("", 0)),
+    (DEEP + "(", ("nested deeper than 24; split it", 25)),
+    ("()" * 30 + "[]" * 30 + "{}" * 30 + DEEP, ("", 0)),
+    ("[{" * 12 + "[", ("nested deeper than 24; split it", 25)),
+    ("'((((((((((((((((((((((((((((('", ("", 0)),
+    ("a\r|| b\r|| c", ("a carriage return; write it as one line", 2)),
+    ("\ra", ("a carriage return; write it as one line", 1)),
 )
 def test_what_is_refused_unread_and_where(text: str, expected: tuple[str, int]) -> None:
     assert text_problem(text) == expected
@@ -54,29 +50,27 @@ def test_what_is_refused_unread_and_where(text: str, expected: tuple[str, int]) 
 
 @table(
     ("text", "problem"),
-    [
-        (
-            "&&".join(["a"] * POLICY_OPERATORS),
-            f"more than {POLICY_OPERATORS} operators stand within each other; split it",
-        ),
-        ("&&".join(["a"] * (POLICY_OPERATORS - 1)), ""),
-        ("a.all(x, x.all(y, y.all(z, z)))", "macros stand more than 2 deep; split it"),
-        ("a.all(x, x.exists(y, y)) && a.map(x, x.filter(y, y)) == []", ""),
-        ("a.all(x, x.starts(y.ends(z.size())))", ""),
-        ("a.b{c: 1}", "a policy cannot build messages; compare the fields one by one"),
-        ("true || a.b{c: 1} == a", "a policy cannot build messages; compare the fields one by one"),
-        ("a == {'c': 1}", ""),
-        (".a == 1", "the name `.a` begins with a point; write `a`"),
-        ("b || .size(a) == 1", "the name `.size` begins with a point; write `size`"),
-        ("[1].exists(a, .a == 2)", "the name `.a` begins with a point; write `a`"),
-        ("[1].exists(b, [b].exists(a, !.a[0].c))", "the name `.a` begins with a point; write `a`"),
-    ],
+    (
+        "&&".join(["a"] * POLICY_OPERATORS),
+        f"more than {POLICY_OPERATORS} operators stand within each other; split it",
+    ),
+    ("&&".join(["a"] * (POLICY_OPERATORS - 1)), ""),
+    ("a.all(x, x.all(y, y.all(z, z)))", "macros stand more than 2 deep; split it"),
+    ("a.all(x, x.exists(y, y)) && a.map(x, x.filter(y, y)) == []", ""),
+    ("a.all(x, x.starts(y.ends(z.size())))", ""),
+    ("a.b{c: 1}", "a policy cannot build messages; compare the fields one by one"),
+    ("true || a.b{c: 1} == a", "a policy cannot build messages; compare the fields one by one"),
+    ("a == {'c': 1}", ""),
+    (".a == 1", "the name `.a` begins with a point; write `a`"),
+    ("b || .size(a) == 1", "the name `.size` begins with a point; write `size`"),
+    ("[1].exists(a, .a == 2)", "the name `.a` begins with a point; write `a`"),
+    ("[1].exists(b, [b].exists(a, !.a[0].c))", "the name `.a` begins with a point; write `a`"),
 )
 def test_what_is_refused_once_read(text: str, problem: str) -> None:
     assert tree_problem(second_program(text).tree) == problem
 
 
-@table("macro", ["all", "exists", "exists_one", "filter", "map"])
+@table("macro", "all", "exists", "exists_one", "filter", "map")
 def test_every_macro_counts(macro: str) -> None:
     tree = second_program(f"a.{macro}(x, x.{macro}(y, y.{macro}(z, z)))").tree
     assert tree_problem(tree) == "macros stand more than 2 deep; split it"
@@ -91,10 +85,8 @@ def test_a_text_with_its_own_line_ends_is_a_policy() -> None:
 
 @table(
     ("text", "message", "column"),
-    [
-        ("args.flag && 'b", "column 14: a string is not closed", 14),
-        ("args.flag\r&& true", "column 10: a carriage return; write it as one line", 10),
-    ],
+    ("args.flag && 'b", "column 14: a string is not closed", 14),
+    ("args.flag\r&& true", "column 10: a carriage return; write it as one line", 10),
 )
 def test_a_refusal_points_at_its_column(text: str, message: str, column: int) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -104,7 +96,7 @@ def test_a_refusal_points_at_its_column(text: str, message: str, column: int) ->
     assert caught.value.context["value"] == text
 
 
-@table("text", ["&&".join(["args.flag"] * 97), "args.recipients.all(a, [a].all(b, [b].all(c, true)))"])
+@table("text", "&&".join(["args.flag"] * 97), "args.recipients.all(a, [a].all(b, [b].all(c, true)))")
 def test_what_is_too_deep_points_nowhere(text: str) -> None:
     with pytest.raises(
         ConfigError, match=r"^tool `book_flight`: `deny_if`: (more than 96|macros stand more)"

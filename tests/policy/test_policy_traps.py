@@ -31,7 +31,7 @@ def second(text: str, **args: Any) -> str:
 
 
 @pytest.mark.row("N27")
-@table("value", [True, False])
+@table("value", True, False)
 def test_a_boolean_is_not_a_small_number(value: bool) -> None:
     assert open_policy(auto_approve_if="args.a < 50").judge({"a": value}, context()).verdict == "ask"
     assert second("args.a < 50", a=value) == "error"
@@ -42,23 +42,21 @@ def test_a_boolean_is_not_a_small_number(value: bool) -> None:
 @pytest.mark.row("N27")
 @table(
     ("text", "value"),
-    [
-        ("size(args.a) <= 5", None),
-        ("!has(args.a.b.c)", {}),
-        ("'A' in args.a", "xAx"),
-        ("timestamp(args.a) <= timestamp('2999-01-01T00:00:00Z')", "now"),
-        ("args.a.startsWith('x')", ["x"]),
-        ("args.a.contains('x')", ["x"]),
-        ("args.a[true] == 'x'", ["w", "x"]),
-        ("bool(args.a)", "yes"),
-        ("int(args.a) < 5", True),
-        ("double(args.a) < 5.0", " 1 "),
-        ("duration(args.a) < duration('1h')", "1d"),
-        ("args.a > 0.0 / 0.0 || args.a <= 0.0 / 0.0", 1.0),
-        ("args.a.filter(x, x).size() == 1", ["true"]),
-        ("args.a", "true"),
-        ("args.a", 1),
-    ],
+    ("size(args.a) <= 5", None),
+    ("!has(args.a.b.c)", {}),
+    ("'A' in args.a", "xAx"),
+    ("timestamp(args.a) <= timestamp('2999-01-01T00:00:00Z')", "now"),
+    ("args.a.startsWith('x')", ["x"]),
+    ("args.a.contains('x')", ["x"]),
+    ("args.a[true] == 'x'", ["w", "x"]),
+    ("bool(args.a)", "yes"),
+    ("int(args.a) < 5", True),
+    ("double(args.a) < 5.0", " 1 "),
+    ("duration(args.a) < duration('1h')", "1d"),
+    ("args.a > 0.0 / 0.0 || args.a <= 0.0 / 0.0", 1.0),
+    ("args.a.filter(x, x).size() == 1", ["true"]),
+    ("args.a", "true"),
+    ("args.a", 1),
 )
 def test_what_celpy_alone_holds_true_never_skips_a_person(text: str, value: Any) -> None:
     assert open_policy(auto_approve_if=text).judge({"a": value}, context()).verdict == "ask"
@@ -71,22 +69,20 @@ def test_what_celpy_alone_holds_true_never_skips_a_person(text: str, value: Any)
 @pytest.mark.row("N27")
 @table(
     ("text", "kind"),
-    [
-        ("args.n < 49.5", "true"),
-        ("args.n == 49.0", "true"),
-        ("1.0 in args.l", "true"),
-        ("args.n == null", "false"),
-        ("args.n != 'x'", "true"),
-        ("args.s < 5", "error"),
-        ("size(args.s) == 2", "true"),
-        ("has(args.none)", "false"),
-        ("has(args.s.none)", "error"),
-        ("args.m == {'k': 1.0}", "true"),
-        ("args.l[5] == 1", "error"),
-        ("args.n / 2 == 24", "true"),
-        ("0.0 / 0.0 == 0.0 / 0.0", "false"),
-        ("1.0 / 0.0 > 1000.0", "true"),
-    ],
+    ("args.n < 49.5", "true"),
+    ("args.n == 49.0", "true"),
+    ("1.0 in args.l", "true"),
+    ("args.n == null", "false"),
+    ("args.n != 'x'", "true"),
+    ("args.s < 5", "error"),
+    ("size(args.s) == 2", "true"),
+    ("has(args.none)", "false"),
+    ("has(args.s.none)", "error"),
+    ("args.m == {'k': 1.0}", "true"),
+    ("args.l[5] == 1", "error"),
+    ("args.n / 2 == 24", "true"),
+    ("0.0 / 0.0 == 0.0 / 0.0", "false"),
+    ("1.0 / 0.0 > 1000.0", "true"),
 )
 def test_our_operators_are_those_of_the_specification(text: str, kind: str) -> None:
     data = {"n": 49, "l": [1, 2], "s": "ab", "m": {"k": 1}}
@@ -110,7 +106,7 @@ def test_the_tree_is_bounded_before_it_is_evaluated() -> None:
             compiled(auto_approve_if=text)
 
 
-@table("text", ['"' + r"\a" * 26, "'" + r"\\" * 200, '"""' + r"\a" * 400 + '"', "r'" + r"\a" * 300])
+@table("text", '"' + r"\a" * 26, "'" + r"\\" * 200, '"""' + r"\a" * 400 + '"', "r'" + r"\a" * 300)
 def test_an_unterminated_string_is_refused_at_once(text: str) -> None:
     started = time.process_time()
     with pytest.raises(ConfigError, match="a string is not closed"):
@@ -118,14 +114,14 @@ def test_an_unterminated_string_is_refused_at_once(text: str) -> None:
     assert time.process_time() - started < 2
 
 
-@table("body", [r"\a" * 900, r"\\" * 900, r"\"" * 900, r"\'" * 900, "//" * 900])
+@table("body", r"\a" * 900, r"\\" * 900, r"\"" * 900, r"\'" * 900, "//" * 900)
 def test_a_closed_string_of_escapes_is_read_in_linear_time(body: str) -> None:
     started = time.process_time()
     assert verdict_of(arguments(), auto_approve_if=f'args.currency != "{body}"') == "auto"
     assert time.process_time() - started < 2
 
 
-@table("value", ["1" * 28, "1s" * 14 + "!", "9" * 5_000 + "h", "a" * 40 + "!"])
+@table("value", "1" * 28, "1s" * 14 + "!", "9" * 5_000 + "h", "a" * 40 + "!")
 def test_a_hostile_duration_costs_nothing(value: str) -> None:
     started = time.process_time()
     policy = compiled(auto_approve_if="duration(args.currency) < duration('1h')")
@@ -158,12 +154,10 @@ def test_any_text_is_a_policy_or_a_config_error(text: str) -> None:
 @pytest.mark.row("N28")
 @table(
     ("text", "expected"),
-    [
-        ("tool.tags.includes('destructive')", "auto"),
-        ('tool.tags.includes( "harmless" )', "ask"),
-        ("!tool.tags.includes('harmless')", "auto"),
-        ("tool.tags.includes('money') && !tool.tags.includes('x')", "auto"),
-    ],
+    ("tool.tags.includes('destructive')", "auto"),
+    ('tool.tags.includes( "harmless" )', "ask"),
+    ("!tool.tags.includes('harmless')", "auto"),
+    ("tool.tags.includes('money') && !tool.tags.includes('x')", "auto"),
 )
 def test_the_javascript_spelling_of_a_tag_test_is_taken(text: str, expected: str) -> None:
     assert verdict_of(arguments(), auto_approve_if=text) == expected
@@ -177,16 +171,14 @@ def test_a_string_that_looks_like_the_javascript_spelling_stays_a_string() -> No
 
 @table(
     "text",
-    [
-        "args.a.b.c",
-        "args.a < 5",
-        "args.a['x']",
-        "timestamp(args.a) < timestamp(args.a)",
-        "args.a[args.a]",
-        "{'x': true}[args.a]",
-        "[args.a].filter(x, x.y)[0]",
-        "dyn([args.a])",
-    ],
+    "args.a.b.c",
+    "args.a < 5",
+    "args.a['x']",
+    "timestamp(args.a) < timestamp(args.a)",
+    "args.a[args.a]",
+    "{'x': true}[args.a]",
+    "[args.a].filter(x, x.y)[0]",
+    "dyn([args.a])",
 )
 def test_no_argument_stands_in_any_message(text: str) -> None:
     for field in ("auto_approve_if", "deny_if", "require_approval_if", "route_to"):

@@ -49,7 +49,7 @@ def split(policy: CompiledPolicy, rule: str, second: str) -> CompiledPolicy:
 # Verdicts
 
 
-@table(("requires", "verdict", "why"), [(False, "auto", "the tool never asks"), (True, "ask", "the tool always asks")])
+@table(("requires", "verdict", "why"), (False, "auto", "the tool never asks"), (True, "ask", "the tool always asks"))
 def test_a_tool_without_a_policy(requires: bool, verdict: Any, why: str) -> None:
     policy = compiled(requires)
     assert in_english(policy.judge({"x": BAD}, {})) == PolicyVerdict(
@@ -84,30 +84,28 @@ CLEAR = (*answers("deny_if", "false", "false"), *answers("require_approval_if", 
 
 @table(
     ("count", "verdict", "rule", "why", "engines"),
-    [
-        (9, "deny", "deny_if", "`deny_if` is true, so the call is denied", answers("deny_if", "true", "true")),
-        (
-            6,
-            "ask",
-            "require_approval_if",
-            "`require_approval_if` is true, so a person is asked",
-            (*CLEAR[:2], *answers("require_approval_if", "true", "true")),
-        ),
-        (
-            2,
-            "auto",
-            "auto_approve_if",
-            "`auto_approve_if` is true, so nobody need be asked",
-            (*CLEAR, *answers("auto_approve_if", "true", "true")),
-        ),
-        (
-            1,
-            "ask",
-            "auto_approve_if",
-            "`auto_approve_if` is false, so a person is asked",
-            (*CLEAR, *answers("auto_approve_if", "false", "false")),
-        ),
-    ],
+    (9, "deny", "deny_if", "`deny_if` is true, so the call is denied", answers("deny_if", "true", "true")),
+    (
+        6,
+        "ask",
+        "require_approval_if",
+        "`require_approval_if` is true, so a person is asked",
+        (*CLEAR[:2], *answers("require_approval_if", "true", "true")),
+    ),
+    (
+        2,
+        "auto",
+        "auto_approve_if",
+        "`auto_approve_if` is true, so nobody need be asked",
+        (*CLEAR, *answers("auto_approve_if", "true", "true")),
+    ),
+    (
+        1,
+        "ask",
+        "auto_approve_if",
+        "`auto_approve_if` is false, so a person is asked",
+        (*CLEAR, *answers("auto_approve_if", "false", "false")),
+    ),
 )
 def test_the_rule_that_decides_is_told(count: int, verdict: Any, rule: str, why: str, engines: Any) -> None:
     policy = compiled(approvers=["role:a"], **RULES)
@@ -117,7 +115,7 @@ def test_the_rule_that_decides_is_told(count: int, verdict: Any, rule: str, why:
     )
 
 
-@table("rule", ["deny_if", "require_approval_if"])
+@table("rule", "deny_if", "require_approval_if")
 def test_rules_that_do_not_hold_do_not_let_pass(rule: str) -> None:
     verdict = of({rule: "args.count > 5"}).judge(arguments(), context())
     assert (verdict.verdict, verdict.rule, verdict.rule_text) == ("ask", REQUIRES_APPROVAL, "")
@@ -127,17 +125,15 @@ def test_rules_that_do_not_hold_do_not_let_pass(rule: str) -> None:
 
 @table(
     ("first", "second", "reading"),
-    [
-        ("true", "false", "was answered differently by the two engines"),
-        ("false", "true", "was answered differently by the two engines"),
-        ("true", "1", "gave no true or false"),
-        ("args.meta.x", "true", "gave no true or false"),
-        ("args.meta.x", "args.meta.x", "gave no true or false"),
-        ("true", "1 / 0 == 1", "could not be evaluated (modulus or divide by zero)"),
-        ("args.meta.x", "1 / 0 == 1", "could not be evaluated (modulus or divide by zero)"),
-        ("args.count / 0 == 1", "true", "could not be evaluated (divide by zero)"),
-        ("args.meta.y == 1", "true", "could not be evaluated (key not found in map)"),
-    ],
+    ("true", "false", "was answered differently by the two engines"),
+    ("false", "true", "was answered differently by the two engines"),
+    ("true", "1", "gave no true or false"),
+    ("args.meta.x", "true", "gave no true or false"),
+    ("args.meta.x", "args.meta.x", "gave no true or false"),
+    ("true", "1 / 0 == 1", "could not be evaluated (modulus or divide by zero)"),
+    ("args.meta.x", "1 / 0 == 1", "could not be evaluated (modulus or divide by zero)"),
+    ("args.count / 0 == 1", "true", "could not be evaluated (divide by zero)"),
+    ("args.meta.y == 1", "true", "could not be evaluated (key not found in map)"),
 )
 def test_how_an_unclear_answer_is_told(first: str, second: str, reading: str) -> None:
     for rule, meaning in (("auto_approve_if", "a person is asked"), ("deny_if", "the call is denied")):
@@ -159,12 +155,10 @@ class Unreadable(dict[str, Any]):
 
 @table(
     ("args", "ctx", "problem"),
-    [
-        ({"x": BAD}, {}, "a number that is not finite"),
-        ({}, {"x": 2**60}, "an integer outside ±(2^53-1)"),
-        (Unreadable(), {}, "the data cannot be read (RuntimeError)"),
-        ({}, {"user": Unreadable()}, "the data cannot be read (RuntimeError)"),
-    ],
+    ({"x": BAD}, {}, "a number that is not finite"),
+    ({}, {"x": 2**60}, "an integer outside ±(2^53-1)"),
+    (Unreadable(), {}, "the data cannot be read (RuntimeError)"),
+    ({}, {"user": Unreadable()}, "the data cannot be read (RuntimeError)"),
 )
 def test_data_no_engine_may_see(args: Any, ctx: Any, problem: str) -> None:
     policy = compiled(auto_approve_if="true", approvers=["role:a"], route_to="['role:b']")
@@ -223,16 +217,14 @@ def test_a_route_is_told_with_the_rule_that_asked() -> None:
 
 @table(
     ("first", "second", "people"),
-    [
-        ("['user:a', 'user:b']", "['user:a', 'user:b']", ("user:a", "user:b")),
-        ("['user:a', 'user:b']", "['user:b', 'user:a']", None),
-        ("['user:a']", "['user:a', 'user:b']", None),
-        ("['user:a']", "[]", None),
-        ("['user:a']", "'user:a'", None),
-        ("['user:a']", "1 / 0", None),
-        ("['user:a']", "{'user:a': 1}", None),
-        ("args.recipients", "['user:a']", None),
-    ],
+    ("['user:a', 'user:b']", "['user:a', 'user:b']", ("user:a", "user:b")),
+    ("['user:a', 'user:b']", "['user:b', 'user:a']", None),
+    ("['user:a']", "['user:a', 'user:b']", None),
+    ("['user:a']", "[]", None),
+    ("['user:a']", "'user:a'", None),
+    ("['user:a']", "1 / 0", None),
+    ("['user:a']", "{'user:a': 1}", None),
+    ("args.recipients", "['user:a']", None),
 )
 def test_both_engines_name_the_same_people_or_nobody(first: str, second: str, people: Any) -> None:
     policy = split(compiled(approvers=["role:a"], route_to=first), "route_to", second)
@@ -306,10 +298,8 @@ def test_findings_are_told_rule_by_rule() -> None:
 
 @table(
     ("expression", "reading"),
-    [
-        ("1 / (size(actor.tags) - 1) == 1", "could not be evaluated (divide by zero)"),
-        ("ctx.free.x", "gave no true or false"),
-    ],
+    ("1 / (size(actor.tags) - 1) == 1", "could not be evaluated (divide by zero)"),
+    ("ctx.free.x", "gave no true or false"),
 )
 def test_a_rule_with_an_unclear_answer_applies_and_says_so(expression: str, reading: str) -> None:
     rule = GlobalRule(name="night", rule=expression, effect="require_approval", reason="at night")
@@ -347,7 +337,7 @@ def test_a_context_path_that_cannot_be_written() -> None:
     assert caught.value.context["value"] == {"type": "string"}
 
 
-@table(("limit", "effect"), [(5, "deny"), (6, "none")])
+@table(("limit", "effect"), (5, "deny"), (6, "none"))
 def test_a_declared_number_is_a_number_to_a_rule(limit: int, effect: str) -> None:
     rule = GlobalRule(name="r", rule="ctx.limit / 2.0 == 2.5", effect="deny")
     rules = compile_rules([rule], context_schema={"limit": {"type": "number"}})

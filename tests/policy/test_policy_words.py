@@ -44,26 +44,24 @@ def test_a_case_is_read_whole() -> None:
 
 @table(
     ("changes", "expected"),
-    [
-        ({"expects": "ask"}, ("case 3: unknown key `expects`; did you mean `expect`?", "expects", "ask")),
-        ({"zzz": 7}, (f"case 3: unknown key `zzz`; {KEYS}", "zzz", 7)),
-        ({7: 8}, (f"case 3: unknown key `7`; {KEYS}", "7", 8)),
-        ({"name": ""}, ("case 3: `name` must be a text that is not empty", "name", "")),
-        ({"tool": None}, ("case 3: `tool` must be a text that is not empty", "tool", None)),
-        ({"expect": True}, ("case 3: `expect` must be a text that is not empty", "expect", True)),
-        ({"args": []}, ("case 3: `args` must be a mapping", "args", [])),
-        ({"ctx": None}, ("case 3: `ctx` must be a mapping", "ctx", None)),
-        (
-            {"expect": "maybe"},
-            ("case 3: `expect` is `maybe`; allowed are `auto`, `ask`, `deny`", "expect", "maybe"),
-        ),
-    ],
+    ({"expects": "ask"}, ("case 3: unknown key `expects`; did you mean `expect`?", "expects", "ask")),
+    ({"zzz": 7}, (f"case 3: unknown key `zzz`; {KEYS}", "zzz", 7)),
+    ({7: 8}, (f"case 3: unknown key `7`; {KEYS}", "7", 8)),
+    ({"name": ""}, ("case 3: `name` must be a text that is not empty", "name", "")),
+    ({"tool": None}, ("case 3: `tool` must be a text that is not empty", "tool", None)),
+    ({"expect": True}, ("case 3: `expect` must be a text that is not empty", "expect", True)),
+    ({"args": []}, ("case 3: `args` must be a mapping", "args", [])),
+    ({"ctx": None}, ("case 3: `ctx` must be a mapping", "ctx", None)),
+    (
+        {"expect": "maybe"},
+        ("case 3: `expect` is `maybe`; allowed are `auto`, `ask`, `deny`", "expect", "maybe"),
+    ),
 )
 def test_an_odd_case(changes: dict[Any, Any], expected: tuple[str, Any, Any]) -> None:
     assert refused(read_case, {**CASE, **changes}, 3) == expected
 
 
-@table("key", ["name", "tool", "expect"])
+@table("key", "name", "tool", "expect")
 def test_a_case_lacks_something(key: str) -> None:
     short = {name: value for name, value in CASE.items() if name != key}
     assert refused(read_case, short) == (f"case 1: `{key}` must be a text that is not empty", key, None)
@@ -81,7 +79,8 @@ def test_cases_are_numbered_from_one() -> None:
 
 @table(
     ("tool", "hint"),
-    [("book_flihgt", "did you mean `book_flight`?"), ("zzz", "the manifest declares no such tool")],
+    ("book_flihgt", "did you mean `book_flight`?"),
+    ("zzz", "the manifest declares no such tool"),
 )
 def test_a_case_of_no_tool(tool: str, hint: str) -> None:
     result = (f"case `cheap`: unknown tool `{tool}`; {hint}", "tool", tool)
@@ -162,101 +161,99 @@ def test_an_explanation_as_json_has_every_field() -> None:
 
 @table(
     ("data", "expected"),
-    [
+    (
+        {"autoApproveIf": "true", "auto_approve_if": "false"},
         (
-            {"autoApproveIf": "true", "auto_approve_if": "false"},
-            (
-                "`auto_approve_if` is given twice, as `auto_approve_if` and as `autoApproveIf`, with different values; "
-                "keep one",
-                "auto_approve_if",
-                "false",
-            ),
+            "`auto_approve_if` is given twice, as `auto_approve_if` and as `autoApproveIf`, with different values; "
+            "keep one",
+            "auto_approve_if",
+            "false",
         ),
+    ),
+    (
+        {"autoAproveIf": "x"},
+        ("unknown key `autoAproveIf`; did you mean `autoApproveIf`?", "auto_aprove_if", "x"),
+    ),
+    (
+        {"show": {"zzz": 1}},
+        ("unknown key `zzz`; `signoff manifest schema --help` lists the keys", "zzz", 1),
+    ),
+    (
+        {"timeout": "3x"},
+        ("`timeout` `3x` is not a duration; write `24h`, `15m`, `1d2h` or seconds as a number", "timeout", "3x"),
+    ),
+    (
+        {"approvers": ["role:a", "finance"]},
         (
-            {"autoAproveIf": "x"},
-            ("unknown key `autoAproveIf`; did you mean `autoApproveIf`?", "auto_aprove_if", "x"),
+            "`approvers.1` `finance` is not an approver; write `role:<role>` or `user:<id>`",
+            "approvers.1",
+            "finance",
         ),
+    ),
+    (
+        {"quorum": 0},
+        ("`quorum` input should be greater than or equal to 1", "quorum", 0),
+    ),
+    (
+        {"onTimeout": "approve"},
         (
-            {"show": {"zzz": 1}},
-            ("unknown key `zzz`; `signoff manifest schema --help` lists the keys", "zzz", 1),
+            "`on_timeout: approve` is never allowed; silence is not consent, leave `on_timeout` out",
+            "on_timeout",
+            "approve",
         ),
+    ),
+    (
+        {"handler": "desk"},
         (
-            {"timeout": "3x"},
-            ("`timeout` `3x` is not a duration; write `24h`, `15m`, `1d2h` or seconds as a number", "timeout", "3x"),
+            "`handler` `desk` is not `module:function`; name the function that answers `auto`, `ask` or `deny`",
+            "handler",
+            "desk",
         ),
+    ),
+    (
+        {"on_timeout": "wait"},
+        ("`on_timeout` input should be 'deny' or 'escalate'", "on_timeout", "wait"),
+    ),
+    (
+        {"on_timeout": "escalate"},
+        ("`on_timeout` escalates to nobody; name them in `escalate_to`", "escalate_to", ()),
+    ),
+    (
+        {"escalate_after": "1h"},
+        ("`escalate_after` escalates to nobody; name them in `escalate_to`", "escalate_to", ()),
+    ),
+    (
+        {"escalateTo": ["role:cfo"]},
         (
-            {"approvers": ["role:a", "finance"]},
-            (
-                "`approvers.1` `finance` is not an approver; write `role:<role>` or `user:<id>`",
-                "approvers.1",
-                "finance",
-            ),
+            "`escalate_to` is never used; add `escalate_after`, or `on_timeout: escalate`",
+            "escalate_to",
+            ("role:cfo",),
         ),
+    ),
+    (
+        {"escalate_to": ["cfo"], "escalate_after": "1h"},
+        ("`escalate_to.0` `cfo` is not an approver; write `role:<role>` or `user:<id>`", "escalate_to.0", "cfo"),
+    ),
+    (
+        {"remindAfter": "24h"},
         (
-            {"quorum": 0},
-            ("`quorum` input should be greater than or equal to 1", "quorum", 0),
+            "`remind_after` comes at or after `timeout`; nobody waits then, make it shorter",
+            "remind_after",
+            86_400.0,
         ),
+    ),
+    (
+        {"escalate_after": "1h", "timeout": "1h", "escalate_to": ["role:cfo"]},
+        ("`escalate_after` comes at or after `timeout`; make it shorter", "escalate_after", 3_600.0),
+    ),
+    (
+        {"escalate_after": "1h", "remind_after": "1h", "escalate_to": ["role:cfo"]},
         (
-            {"onTimeout": "approve"},
-            (
-                "`on_timeout: approve` is never allowed; silence is not consent, leave `on_timeout` out",
-                "on_timeout",
-                "approve",
-            ),
+            "`escalate_after` comes before `remind_after`; remind first, or not at all",
+            "escalate_after",
+            3_600.0,
         ),
-        (
-            {"handler": "desk"},
-            (
-                "`handler` `desk` is not `module:function`; name the function that answers `auto`, `ask` or `deny`",
-                "handler",
-                "desk",
-            ),
-        ),
-        (
-            {"on_timeout": "wait"},
-            ("`on_timeout` input should be 'deny' or 'escalate'", "on_timeout", "wait"),
-        ),
-        (
-            {"on_timeout": "escalate"},
-            ("`on_timeout` escalates to nobody; name them in `escalate_to`", "escalate_to", ()),
-        ),
-        (
-            {"escalate_after": "1h"},
-            ("`escalate_after` escalates to nobody; name them in `escalate_to`", "escalate_to", ()),
-        ),
-        (
-            {"escalateTo": ["role:cfo"]},
-            (
-                "`escalate_to` is never used; add `escalate_after`, or `on_timeout: escalate`",
-                "escalate_to",
-                ("role:cfo",),
-            ),
-        ),
-        (
-            {"escalate_to": ["cfo"], "escalate_after": "1h"},
-            ("`escalate_to.0` `cfo` is not an approver; write `role:<role>` or `user:<id>`", "escalate_to.0", "cfo"),
-        ),
-        (
-            {"remindAfter": "24h"},
-            (
-                "`remind_after` comes at or after `timeout`; nobody waits then, make it shorter",
-                "remind_after",
-                86_400.0,
-            ),
-        ),
-        (
-            {"escalate_after": "1h", "timeout": "1h", "escalate_to": ["role:cfo"]},
-            ("`escalate_after` comes at or after `timeout`; make it shorter", "escalate_after", 3_600.0),
-        ),
-        (
-            {"escalate_after": "1h", "remind_after": "1h", "escalate_to": ["role:cfo"]},
-            (
-                "`escalate_after` comes before `remind_after`; remind first, or not at all",
-                "escalate_after",
-                3_600.0,
-            ),
-        ),
-    ],
+    ),
 )
 def test_a_mistake_in_a_policy(data: dict[str, Any], expected: tuple[str, Any, Any]) -> None:
     assert refused(ApprovalPolicy.model_validate, data) == expected
@@ -264,13 +261,11 @@ def test_a_mistake_in_a_policy(data: dict[str, Any], expected: tuple[str, Any, A
 
 @table(
     ("value", "words"),
-    [
-        (None, "must be seconds as a number, or a text such as `24h`, `15m`, `1d2h`"),
-        (True, "must be seconds as a number, or a text such as `24h`, `15m`, `1d2h`"),
-        (0, "must be more than 0 and at most 366 days"),
-        (366 * DAY + 1, "must be more than 0 and at most 366 days"),
-        ("  ", "`  ` is not a duration; write `24h`, `15m`, `1d2h` or seconds as a number"),
-    ],
+    (None, "must be seconds as a number, or a text such as `24h`, `15m`, `1d2h`"),
+    (True, "must be seconds as a number, or a text such as `24h`, `15m`, `1d2h`"),
+    (0, "must be more than 0 and at most 366 days"),
+    (366 * DAY + 1, "must be more than 0 and at most 366 days"),
+    ("  ", "`  ` is not a duration; write `24h`, `15m`, `1d2h` or seconds as a number"),
 )
 def test_a_mistake_in_a_duration(value: Any, words: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:

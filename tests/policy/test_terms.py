@@ -36,7 +36,7 @@ def test_a_term_applies_where_its_condition_does_not_say_false() -> None:
     assert [each.reason for each in on(judge, count=3).applied] == ["it is a large order"]
 
 
-@table("when", ["ctx.user.roles[9] == 'x'", "args.count / (args.count - args.count) > 1"])
+@table("when", "ctx.user.roles[9] == 'x'", "args.count / (args.count - args.count) > 1")
 def test_what_cannot_be_known_to_be_false_applies(when: str) -> None:
     assert on(policy({"when": when, "quorum": 2})).quorum == 2
 
@@ -112,7 +112,7 @@ def test_who_has_a_place_in_a_group_is_escalated_to_nobody() -> None:
     assert (result.groups, result.escalate_to, result.on_timeout) == ((FINANCE, COUNSEL), (), "deny")
 
 
-@table("word", ["ask", "auto"])
+@table("word", "ask", "auto")
 def test_a_handler_may_add_terms(word: Any) -> None:
     judge = policy(LEGAL, handler="desk.rules:judge", require_approval_if="true")
     verdict = judge.judge(arguments(currency="USD"), context())
@@ -151,20 +151,18 @@ def test_the_hash_of_a_policy_has_its_conditions_where_they_stand() -> None:
 
 @table(
     ("term", "field", "words"),
-    [
-        ({}, "terms", "changes nothing"),
-        ({"quorum": 1}, "quorum", "greater than or equal to 2"),
-        ({"quorum": 2, "approver": ["role:a"]}, "approver", "did you mean `approvers`"),
-        ({"approvers": ["legal"]}, "approvers.0", "is not an approver"),
-        ({"min_assurance": "channel"}, "terms.0.min_assurance", "must be stronger"),
-        ({"timeout": "2d"}, "terms.0.timeout", "must be shorter"),
-        ({"timeout": "24h"}, "terms.0.timeout", "must be shorter"),
-        ({"escalate_after": "2h"}, "terms.0.escalate_after", "before the policy's"),
-        ({"escalate_after": "1h"}, "terms.0.escalate_after", "a term's `escalate_after` must come before the policy's"),
-        ({"escalate_after": "5m", "timeout": "5m"}, "terms.0.escalate_after", "and before the deadline"),
-        ({"escalate_to": ["role:board"]}, "terms.0.escalate_to", "only narrow"),
-        ({"approvers": ["role:cfo"]}, "escalate_to", "fill the place of the others"),
-    ],
+    ({}, "terms", "changes nothing"),
+    ({"quorum": 1}, "quorum", "greater than or equal to 2"),
+    ({"quorum": 2, "approver": ["role:a"]}, "approver", "did you mean `approvers`"),
+    ({"approvers": ["legal"]}, "approvers.0", "is not an approver"),
+    ({"min_assurance": "channel"}, "terms.0.min_assurance", "must be stronger"),
+    ({"timeout": "2d"}, "terms.0.timeout", "must be shorter"),
+    ({"timeout": "24h"}, "terms.0.timeout", "must be shorter"),
+    ({"escalate_after": "2h"}, "terms.0.escalate_after", "before the policy's"),
+    ({"escalate_after": "1h"}, "terms.0.escalate_after", "a term's `escalate_after` must come before the policy's"),
+    ({"escalate_after": "5m", "timeout": "5m"}, "terms.0.escalate_after", "and before the deadline"),
+    ({"escalate_to": ["role:board"]}, "terms.0.escalate_to", "only narrow"),
+    ({"approvers": ["role:cfo"]}, "escalate_to", "fill the place of the others"),
 )
 def test_a_term_that_changes_nothing_or_loosens_is_refused(term: dict[str, Any], field: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -192,14 +190,12 @@ def test_a_typo_in_a_condition_names_the_term() -> None:
 
 @table(
     ("more", "asks_more"),
-    [
-        ({}, False),
-        ({"quorum": 2}, True),
-        ({"approvers": ["role:legal"]}, True),
-        ({"min_assurance": "mfa"}, True),
-        ({"timeout": 60}, True),
-        ({"escalate_after": 60}, False),
-    ],
+    ({}, False),
+    ({"quorum": 2}, True),
+    ({"approvers": ["role:legal"]}, True),
+    ({"min_assurance": "mfa"}, True),
+    ({"timeout": 60}, True),
+    ({"escalate_after": 60}, False),
 )
 def test_terms_exceed_a_question_that_asked_for_less(more: dict[str, Any], asks_more: bool) -> None:
     rules = ApprovalPolicy.model_validate(BASE)
@@ -225,13 +221,11 @@ def test_a_term_that_adds_a_group_leaves_the_groups_of_the_policy() -> None:
 
 @table(
     ("asked", "asks_more"),
-    [
-        ((FINANCE, COUNSEL), False),
-        ((COUNSEL, FINANCE), False),
-        ((FINANCE,), True),
-        ((FINANCE, ApproverGroup(of=("role:ops",))), True),
-        ((FINANCE, replace(COUNSEL, quorum=2)), True),
-    ],
+    ((FINANCE, COUNSEL), False),
+    ((COUNSEL, FINANCE), False),
+    ((FINANCE,), True),
+    ((FINANCE, ApproverGroup(of=("role:ops",))), True),
+    ((FINANCE, replace(COUNSEL, quorum=2)), True),
     ids=["the-same", "in-another-order", "one-is-new", "another-one", "of-other-size"],
 )
 def test_terms_exceed_a_question_that_asked_other_groups(asked: tuple[ApproverGroup, ...], asks_more: bool) -> None:
@@ -241,13 +235,11 @@ def test_terms_exceed_a_question_that_asked_other_groups(asked: tuple[ApproverGr
 
 @table(
     ("term", "expected"),
-    [
-        ({"quorum": 2}, 600),
-        ({"timeout": 601}, 600),
-        ({"timeout": 600}, None),
-        ({"escalate_after": 601}, 600),
-        ({"escalate_after": 600}, None),
-    ],
+    ({"quorum": 2}, 600),
+    ({"timeout": 601}, 600),
+    ({"timeout": 600}, None),
+    ({"escalate_after": 601}, 600),
+    ({"escalate_after": 600}, None),
 )
 def test_who_is_asked_is_reminded_while_they_alone_are_waited_for(term: dict[str, Any], expected: int | None) -> None:
     """Nobody waits any more, or for others too, when a later reminder would come."""

@@ -56,30 +56,28 @@ def type_of(text: str) -> str:
 
 @table(
     ("name", "kind"),
-    [
-        ("number", "DYN"),
-        ("number0", "DYN"),
-        ("int", "INT"),
-        ("int0", "INT"),
-        ("text", "STRING"),
-        ("text0", "STRING"),
-        ("flag", "BOOL"),
-        ("flag0", "BOOL"),
-        ("odd", "DYN"),
-        ("map", "MAP<STRING, DYN>"),
-        ("map0", "DYN"),
-        ("ints", "LIST<INT>"),
-        ("ints0", "DYN"),
-        ("of0", "LIST<INT>"),
-        ("texts", "LIST<STRING>"),
-        ("numbers", "LIST<DYN>"),
-        ("odds", "LIST<DYN>"),
-        ("maps", "LIST<MAP<STRING, DYN>>"),
-        ("grid", "DYN"),
-        ("last", "INT"),
-        ("missing", "error"),
-        ("my_text", "error"),
-    ],
+    ("number", "DYN"),
+    ("number0", "DYN"),
+    ("int", "INT"),
+    ("int0", "INT"),
+    ("text", "STRING"),
+    ("text0", "STRING"),
+    ("flag", "BOOL"),
+    ("flag0", "BOOL"),
+    ("odd", "DYN"),
+    ("map", "MAP<STRING, DYN>"),
+    ("map0", "DYN"),
+    ("ints", "LIST<INT>"),
+    ("ints0", "DYN"),
+    ("of0", "LIST<INT>"),
+    ("texts", "LIST<STRING>"),
+    ("numbers", "LIST<DYN>"),
+    ("odds", "LIST<DYN>"),
+    ("maps", "LIST<MAP<STRING, DYN>>"),
+    ("grid", "DYN"),
+    ("last", "INT"),
+    ("missing", "error"),
+    ("my_text", "error"),
 )
 def test_a_field_has_the_type_of_its_schema(name: str, kind: str) -> None:
     assert type_of(f"args.{name}") == kind
@@ -87,16 +85,14 @@ def test_a_field_has_the_type_of_its_schema(name: str, kind: str) -> None:
 
 @table(
     ("name", "nullable"),
-    [
-        *((name, False) for name in ("int", "text", "flag", "map", "ints", "of0")),
-        *((f"{name}0", True) for name in ("number", "int", "text", "flag", "map", "leg", "ints")),
-    ],
+    *((name, False) for name in ("int", "text", "flag", "map", "ints", "of0")),
+    *((f"{name}0", True) for name in ("number", "int", "text", "flag", "map", "leg", "ints")),
 )
 def test_only_what_may_be_null_is_compared_with_null(name: str, nullable: bool) -> None:
     assert type_of(f"args.{name} == null") == ("BOOL" if nullable else "error")
 
 
-@table("holder", ["args.leg", "args.leg0", "args.outer.inner.leg", "args.legs[0]"])
+@table("holder", "args.leg", "args.leg0", "args.outer.inner.leg", "args.legs[0]")
 def test_fields_of_an_object_are_known_wherever_it_stands(holder: str) -> None:
     assert type_of(f"{holder}.n") == "INT"
     assert type_of(f"{holder}.ok") == "BOOL"
@@ -106,28 +102,26 @@ def test_fields_of_an_object_are_known_wherever_it_stands(holder: str) -> None:
 
 @table(
     ("text", "kind"),
-    [
-        ("args.empty.x", "error"),
-        ("args.map.x", "DYN"),
-        ("args.map['x']", "DYN"),
-        ("args.map0.x.y", "DYN"),
-        ("args.maps[0].x", "DYN"),
-        ("args.of0[0] == null", "BOOL"),
-        ("args.ints[0] == null", "error"),
-        ("args.grid[0][0]", "DYN"),
-        ("args.odd.x[0].y", "DYN"),
-        ("args.outer.inner.zzz", "error"),
-        ("args.legs.n", "error"),
-        ("ctx.int", "STRING"),
-        ("ctx.leg", "INT"),
-        ("ctx.text", "error"),
-        ("other.text", "error"),
-        ("args.int == ctx.leg", "BOOL"),
-        ("args.int == ctx.int", "error"),
-        ("args.number < 1.5", "BOOL"),
-        ("args.number < 1", "BOOL"),
-        ("args.int < 1.5", "error"),
-    ],
+    ("args.empty.x", "error"),
+    ("args.map.x", "DYN"),
+    ("args.map['x']", "DYN"),
+    ("args.map0.x.y", "DYN"),
+    ("args.maps[0].x", "DYN"),
+    ("args.of0[0] == null", "BOOL"),
+    ("args.ints[0] == null", "error"),
+    ("args.grid[0][0]", "DYN"),
+    ("args.odd.x[0].y", "DYN"),
+    ("args.outer.inner.zzz", "error"),
+    ("args.legs.n", "error"),
+    ("ctx.int", "STRING"),
+    ("ctx.leg", "INT"),
+    ("ctx.text", "error"),
+    ("other.text", "error"),
+    ("args.int == ctx.leg", "BOOL"),
+    ("args.int == ctx.int", "error"),
+    ("args.number < 1.5", "BOOL"),
+    ("args.number < 1", "BOOL"),
+    ("args.int < 1.5", "error"),
 )
 def test_each_variable_has_its_own_fields(text: str, kind: str) -> None:
     assert type_of(text) == kind
@@ -135,29 +129,27 @@ def test_each_variable_has_its_own_fields(text: str, kind: str) -> None:
 
 @table(
     ("name", "spoken"),
-    [
-        ("a", True),
-        ("Z", True),
-        ("_", True),
-        ("_a9", True),
-        ("totalCost", True),
-        ("total_cost", True),
-        ("inner", True),
-        ("nulls", True),
-        ("True", True),
-        ("in", False),
-        ("true", False),
-        ("false", False),
-        ("null", False),
-        ("", False),
-        ("9a", False),
-        ("a-b", False),
-        ("a.b", False),
-        ("a b", False),
-        ("a\n", False),
-        ("é", False),
-        ("xé", False),
-    ],
+    ("a", True),
+    ("Z", True),
+    ("_", True),
+    ("_a9", True),
+    ("totalCost", True),
+    ("total_cost", True),
+    ("inner", True),
+    ("nulls", True),
+    ("True", True),
+    ("in", False),
+    ("true", False),
+    ("false", False),
+    ("null", False),
+    ("", False),
+    ("9a", False),
+    ("a-b", False),
+    ("a.b", False),
+    ("a b", False),
+    ("a\n", False),
+    ("é", False),
+    ("xé", False),
 )
 def test_names_that_cel_can_spell(name: str, spoken: bool) -> None:
     assert is_cel_name(name) is spoken
@@ -165,7 +157,12 @@ def test_names_that_cel_can_spell(name: str, spoken: bool) -> None:
 
 @table(
     "names",
-    [("a_b", "aB"), ("aB", "a_b"), ("f2", "x"), ("x", "f1"), ("a_b", "a__b", "aB", "AB", "ab"), ("name", "json_name")],
+    ("a_b", "aB"),
+    ("aB", "a_b"),
+    ("f2", "x"),
+    ("x", "f1"),
+    ("a_b", "a__b", "aB", "AB", "ab"),
+    ("name", "json_name"),
 )
 def test_names_that_differ_at_all_are_two_arguments(names: tuple[str, ...]) -> None:
     """Whatever protocol buffers would make of them in JSON."""

@@ -59,19 +59,17 @@ def test_an_actor_may_do_unasked_what_its_bounds_name_and_no_more() -> None:
 @pytest.mark.row("P19")
 @table(
     ("bounds", "args", "kind"),
-    [
-        ({"unasked_if": "args.amount < 50"}, {"amount": 49}, "run"),
-        ({"unasked_if": "args.amount < 50"}, {"amount": 49.5}, "run"),
-        ({"unasked_if": "args.amount < 50"}, {"amount": 50}, "ask"),
-        ({"unasked_if": "args.amount < 50"}, {}, "ask"),
-        ({"unasked_if": "args.typo < 50"}, {"amount": 1}, "ask"),
-        ({"unasked_if": "args.amount"}, {"amount": 1}, "ask"),
-        ({"unasked_if": "has(args.amount) && args.amount < 50"}, {"amount": 1}, "run"),
-        ({"deny_if": "args.amount > 100"}, {"amount": 101}, "denied"),
-        ({"deny_if": "args.amount > 100"}, {"amount": 100}, "run"),
-        ({"deny_if": "args.amount > 100"}, {}, "denied"),
-        ({"deny_if": "args.amount > 100", "unasked_if": "args.amount < 50"}, {"amount": 60}, "ask"),
-    ],
+    ({"unasked_if": "args.amount < 50"}, {"amount": 49}, "run"),
+    ({"unasked_if": "args.amount < 50"}, {"amount": 49.5}, "run"),
+    ({"unasked_if": "args.amount < 50"}, {"amount": 50}, "ask"),
+    ({"unasked_if": "args.amount < 50"}, {}, "ask"),
+    ({"unasked_if": "args.typo < 50"}, {"amount": 1}, "ask"),
+    ({"unasked_if": "args.amount"}, {"amount": 1}, "ask"),
+    ({"unasked_if": "has(args.amount) && args.amount < 50"}, {"amount": 1}, "run"),
+    ({"deny_if": "args.amount > 100"}, {"amount": 101}, "denied"),
+    ({"deny_if": "args.amount > 100"}, {"amount": 100}, "run"),
+    ({"deny_if": "args.amount > 100"}, {}, "denied"),
+    ({"deny_if": "args.amount > 100", "unasked_if": "args.amount < 50"}, {"amount": 60}, "ask"),
 )
 def test_bounds_see_the_arguments_of_a_call(bounds: dict[str, str], args: dict[str, Any], kind: str) -> None:
     known = catalog_with(tool("pay"), autonomy=Autonomy(**bounds))
@@ -100,7 +98,7 @@ def test_bounds_over_arguments_loosen_nothing_and_are_of_the_catalog() -> None:
         build_catalog(tools=[tool("pay")], actors=[an_actor(autonomy=free)], default_approvers=())
 
 
-@table("near", ["args.amount > 0", "tool.name == 'pay' && args.amount > 0"])
+@table("near", "args.amount > 0", "tool.name == 'pay' && args.amount > 0")
 def test_a_shadow_does_not_escape_bounds_over_arguments(near: str) -> None:
     route = Route(name="r", tools=(tool("pay"),))
     known = catalog_with(tool("pay"), routes=(route,), shadowing="allow", autonomy=Autonomy(deny_if=near))
@@ -110,14 +108,12 @@ def test_a_shadow_does_not_escape_bounds_over_arguments(near: str) -> None:
 
 
 @pytest.mark.row("P19")
-@table("bounds", ["true", "actor.name == 'desk'", "false", "ctx.user.tier == 'gold'"])
+@table("bounds", "true", "actor.name == 'desk'", "false", "ctx.user.tier == 'gold'")
 @table(
     ("policy", "kind"),
-    [
-        (True, "ask"),
-        (ApprovalPolicy(auto_approve_if="args.amount < 50.0"), "ask"),
-        (ApprovalPolicy(deny_if="args.amount > 50.0", auto_approve_if="true"), "settled"),
-    ],
+    (True, "ask"),
+    (ApprovalPolicy(auto_approve_if="args.amount < 50.0"), "ask"),
+    (ApprovalPolicy(deny_if="args.amount > 50.0", auto_approve_if="true"), "settled"),
 )
 def test_no_autonomy_loosens_a_policy(bounds: str, policy: ApprovalPolicy | bool, kind: str) -> None:
     pay = tool("pay", policy, input_schema=ANY | {"required": ["amount"]})
@@ -171,18 +167,16 @@ def test_bounds_are_the_actors_alone_in_variants_and_normal_form() -> None:
 @pytest.mark.row("P19")
 @table(
     ("lines", "line", "words"),
-    [
-        ("autonomy: {unasked_if: \"'x' in tool.tgs\"}\n", 2, "`autonomy.unasked_if`"),
-        ("autonomy: {deny_if: 'true) || (true'}\n", 2, "`autonomy.deny_if`"),
-        ("autonomy: {unasked_if: arg.amount < 5}\n", 2, "nothing is called `arg.amount`"),
-        ("autonomy: {unasked_if: tool.name}\n", 2, "must be true or false"),
-        ("autonomy: {}\n", 2, "write `unasked_if` or `deny_if`"),
-        ("autonomy: {unasked: 'true'}\n", 2, "unknown key `unasked`"),
-        ("escalation: {}\n", 2, "write its `approvers`"),
-        ("escalation: {approvers: [leads]}\n", 2, "leads"),
-        ("escalation: {approvers: ['role:a'], escalate_after: 1h}\n", 2, "name them in `escalate_to`"),
-        ("escalation: {escalate_to: ['role:a']}\n", 2, "add `escalate_after`"),
-    ],
+    ("autonomy: {unasked_if: \"'x' in tool.tgs\"}\n", 2, "`autonomy.unasked_if`"),
+    ("autonomy: {deny_if: 'true) || (true'}\n", 2, "`autonomy.deny_if`"),
+    ("autonomy: {unasked_if: arg.amount < 5}\n", 2, "nothing is called `arg.amount`"),
+    ("autonomy: {unasked_if: tool.name}\n", 2, "must be true or false"),
+    ("autonomy: {}\n", 2, "write `unasked_if` or `deny_if`"),
+    ("autonomy: {unasked: 'true'}\n", 2, "unknown key `unasked`"),
+    ("escalation: {}\n", 2, "write its `approvers`"),
+    ("escalation: {approvers: [leads]}\n", 2, "leads"),
+    ("escalation: {approvers: ['role:a'], escalate_after: 1h}\n", 2, "name them in `escalate_to`"),
+    ("escalation: {escalate_to: ['role:a']}\n", 2, "add `escalate_after`"),
 )
 def test_a_mistake_names_the_actors_file_and_the_remedy(tmp_path: Path, lines: str, line: int, words: str) -> None:
     (tmp_path / "actors").mkdir()

@@ -207,47 +207,45 @@ def unknown(name: str, instead: str) -> str:
 
 @table(
     ("fields", "field", "value", "words"),
-    [
-        ({"toolset": ""}, "toolset", "", unknown("", "known: `travel`")),
-        ({"toolset": "travle"}, "toolset", "travle", unknown("travle", "did you mean `travel`?")),
-        ({"allowed_plugins": "maps"}, "allowed_plugins", "maps", LIST),
-        ({"allowed_plugins": ("map",)}, "allowed_plugins", "map", unknown("map", "did you mean `maps`?")),
-        ({"allowed_plugins": ("",)}, "allowed_plugins", "", unknown("", "known: `maps`")),
-        (
-            {"allowed_mcp_servers": ("githb",)},
-            "allowed_mcp_servers",
-            "githb",
-            unknown("githb", "did you mean `github`?"),
-        ),
-        ({"allowed_mcp_tools": ("github",)}, "allowed_mcp_tools", ("github",), MAPPING),
-        (
-            {"allowed_mcp_tools": {"githb": ()}},
-            "allowed_mcp_tools",
-            "githb",
-            unknown("githb", "did you mean `github`?"),
-        ),
-        ({"allowed_mcp_tools": {"github": "search"}}, "allowed_mcp_tools.github", "search", LIST),
-        (
-            {"allowed_mcp_tools": {"github": ("serch",)}},
-            "allowed_mcp_tools.github",
-            "serch",
-            unknown("serch", "did you mean `search`?"),
-        ),
-        (
-            {"allowed_mcp_tools": {"github": ("read",)}},
-            "allowed_mcp_tools.github",
-            "read",
-            unknown("read", "known: `open__issue`, `search`"),
-        ),
-        ({"surfaces": ("book",)}, "surfaces", ("book",), MAPPING),
-        ({"surfaces": {"whatsapp": ("book",)}}, "surfaces.whatsapp", ("book",), "must be a `Surface`"),
-        (
-            {"surfaces": {"w": Surface(exclude=("bok",))}},
-            "surfaces.w.exclude",
-            "bok",
-            unknown("bok", "did you mean `book`?"),
-        ),
-    ],
+    ({"toolset": ""}, "toolset", "", unknown("", "known: `travel`")),
+    ({"toolset": "travle"}, "toolset", "travle", unknown("travle", "did you mean `travel`?")),
+    ({"allowed_plugins": "maps"}, "allowed_plugins", "maps", LIST),
+    ({"allowed_plugins": ("map",)}, "allowed_plugins", "map", unknown("map", "did you mean `maps`?")),
+    ({"allowed_plugins": ("",)}, "allowed_plugins", "", unknown("", "known: `maps`")),
+    (
+        {"allowed_mcp_servers": ("githb",)},
+        "allowed_mcp_servers",
+        "githb",
+        unknown("githb", "did you mean `github`?"),
+    ),
+    ({"allowed_mcp_tools": ("github",)}, "allowed_mcp_tools", ("github",), MAPPING),
+    (
+        {"allowed_mcp_tools": {"githb": ()}},
+        "allowed_mcp_tools",
+        "githb",
+        unknown("githb", "did you mean `github`?"),
+    ),
+    ({"allowed_mcp_tools": {"github": "search"}}, "allowed_mcp_tools.github", "search", LIST),
+    (
+        {"allowed_mcp_tools": {"github": ("serch",)}},
+        "allowed_mcp_tools.github",
+        "serch",
+        unknown("serch", "did you mean `search`?"),
+    ),
+    (
+        {"allowed_mcp_tools": {"github": ("read",)}},
+        "allowed_mcp_tools.github",
+        "read",
+        unknown("read", "known: `open__issue`, `search`"),
+    ),
+    ({"surfaces": ("book",)}, "surfaces", ("book",), MAPPING),
+    ({"surfaces": {"whatsapp": ("book",)}}, "surfaces.whatsapp", ("book",), "must be a `Surface`"),
+    (
+        {"surfaces": {"w": Surface(exclude=("bok",))}},
+        "surfaces.w.exclude",
+        "bok",
+        unknown("bok", "did you mean `book`?"),
+    ),
 )
 def test_a_filter_that_means_nothing_is_refused(fields: dict[str, Any], field: str, value: Any, words: str) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -287,7 +285,7 @@ def test_filters_know_the_actors_own_tools() -> None:
     assert ruled(found, "mine").kind == "run"
 
 
-@table("channel", ["emial ", "", "e-mail\n", "web chat"])
+@table("channel", "emial ", "", "e-mail\n", "web chat")
 def test_a_surface_is_for_what_may_be_a_channel(channel: str) -> None:
     """A slip in its name would bring back what it leaves out."""
     with pytest.raises(ConfigError) as caught:
@@ -297,7 +295,7 @@ def test_a_surface_is_for_what_may_be_a_channel(channel: str) -> None:
     assert (caught.value.context["field"], caught.value.context["value"]) == ("surfaces", channel)
 
 
-@table("agent", [True, False])
+@table("agent", True, False)
 def test_what_its_agent_runs_is_seen_by_external_agents_alone(agent: bool) -> None:
     """Of another actor nobody would ever use the permit."""
     outside = a_tool("refund", runs="external", handler=run_elsewhere)

@@ -75,7 +75,7 @@ def test_a_copy_shares_nothing_that_can_be_changed() -> None:
     assert other.fields["seats"].annotations.slots == {"acme.x": {"deep": [1]}}
 
 
-@table("fields", [None, [1], {"a": 1}, {1: RecordField(1)}, {"a": RecordField(1, None)}])
+@table("fields", None, [1], {"a": 1}, {1: RecordField(1)}, {"a": RecordField(1, None)})
 def test_what_is_no_record_is_not_copied(fields: Any) -> None:
     with pytest.raises(TypeError):
         copy_record(AnnotatedRecord(fields))

@@ -39,15 +39,13 @@ def missing(asks: RequiresApproval, people: FixedDirectory = PEOPLE) -> str:
 
 @table(
     "policy",
-    [
-        {"approvers": ["role:finance"], "quorum": 2},
-        {"approvers": ["user:ana", "user:nobody"]},
-        {"approvers": ["user:ana"], "quorum": 2, "escalate_to": ["role:cfo"], "escalate_after": 60},
-        {"approvers": ["role:finance"], "quorum": 9, "route_to": "['role:finance']"},
-        {"approvers": ["role:finance"], "auto_approve_if": "args.amount < 5.0"},
-        {"approvers": [{"of": "role:finance"}, {"of": "role:cfo"}]},
-        {"approvers": [{"of": "role:cfo", "quorum": 2}], "escalate_to": ["user:ana"], "escalate_after": 60},
-    ],
+    {"approvers": ["role:finance"], "quorum": 2},
+    {"approvers": ["user:ana", "user:nobody"]},
+    {"approvers": ["user:ana"], "quorum": 2, "escalate_to": ["role:cfo"], "escalate_after": 60},
+    {"approvers": ["role:finance"], "quorum": 9, "route_to": "['role:finance']"},
+    {"approvers": ["role:finance"], "auto_approve_if": "args.amount < 5.0"},
+    {"approvers": [{"of": "role:finance"}, {"of": "role:cfo"}]},
+    {"approvers": [{"of": "role:cfo", "quorum": 2}], "escalate_to": ["user:ana"], "escalate_after": 60},
 )
 def test_what_people_can_meet_is_taken(policy: dict[str, Any]) -> None:
     assert missing(ApprovalPolicy(**policy)) == ""
@@ -55,52 +53,50 @@ def test_what_people_can_meet_is_taken(policy: dict[str, Any]) -> None:
 
 @table(
     ("policy", "field", "says"),
-    [
-        (
-            {"approvers": ["role:finance"], "quorum": 3},
-            "quorum",
-            "tool `pay` needs 3 people to approve, but at most 2 of one tenant may: lower `quorum`, or name more",
-        ),
-        (
-            {"approvers": ["role:finance", "role:finanse"]},
-            "approvers",
-            "tool `pay` names the role `finanse` in `approvers`, which no active person has; did you mean `finance`?",
-        ),
-        (
-            {"approvers": ["role:finance"], "escalate_to": ["role:board"], "escalate_after": 60},
-            "escalate_to",
-            "tool `pay` names the role `board` in `escalate_to`, which no active person has; give it to somebody in "
-            "`people`, or leave it out",
-        ),
-        (
-            {"approvers": ["role:finance"], "escalate_to": ["user:cy", "user:nobody"], "on_timeout": "escalate"},
-            "escalate_to",
-            "tool `pay` escalates to `user:cy`, `user:nobody`, but no active person is one of them: add one to "
-            "`people`, or name others",
-        ),
-        (
-            {
-                "approvers": ["role:finance"],
-                "escalate_to": ["role:cfo", "user:nobody"],
-                "escalate_after": 60,
-                "terms": [{"when": "args.amount > 1000.0", "escalate_to": ["user:nobody"]}],
-            },
-            "terms",
-            "tool `pay` where `args.amount > 1000.0`, escalates to `user:nobody`, but no active person is one of them: "
-            "add one to `people`, or name others",
-        ),
-        (
-            {"approvers": ["role:retired", "user:cy"]},
-            "approvers",
-            "tool `pay` asks `role:retired`, `user:cy`, but no active person is one of them: add one to `people`, or "
-            "name other `approvers`",
-        ),
-        (
-            {"approvers": [{"of": "role:finance", "quorum": 2}, {"of": "role:cfo"}]},
-            "quorum",
-            "tool `pay` needs 3 people to approve, but at most 2 of one tenant may: lower `quorum`, or name more",
-        ),
-    ],
+    (
+        {"approvers": ["role:finance"], "quorum": 3},
+        "quorum",
+        "tool `pay` needs 3 people to approve, but at most 2 of one tenant may: lower `quorum`, or name more",
+    ),
+    (
+        {"approvers": ["role:finance", "role:finanse"]},
+        "approvers",
+        "tool `pay` names the role `finanse` in `approvers`, which no active person has; did you mean `finance`?",
+    ),
+    (
+        {"approvers": ["role:finance"], "escalate_to": ["role:board"], "escalate_after": 60},
+        "escalate_to",
+        "tool `pay` names the role `board` in `escalate_to`, which no active person has; give it to somebody in "
+        "`people`, or leave it out",
+    ),
+    (
+        {"approvers": ["role:finance"], "escalate_to": ["user:cy", "user:nobody"], "on_timeout": "escalate"},
+        "escalate_to",
+        "tool `pay` escalates to `user:cy`, `user:nobody`, but no active person is one of them: add one to "
+        "`people`, or name others",
+    ),
+    (
+        {
+            "approvers": ["role:finance"],
+            "escalate_to": ["role:cfo", "user:nobody"],
+            "escalate_after": 60,
+            "terms": [{"when": "args.amount > 1000.0", "escalate_to": ["user:nobody"]}],
+        },
+        "terms",
+        "tool `pay` where `args.amount > 1000.0`, escalates to `user:nobody`, but no active person is one of them: "
+        "add one to `people`, or name others",
+    ),
+    (
+        {"approvers": ["role:retired", "user:cy"]},
+        "approvers",
+        "tool `pay` asks `role:retired`, `user:cy`, but no active person is one of them: add one to `people`, or "
+        "name other `approvers`",
+    ),
+    (
+        {"approvers": [{"of": "role:finance", "quorum": 2}, {"of": "role:cfo"}]},
+        "quorum",
+        "tool `pay` needs 3 people to approve, but at most 2 of one tenant may: lower `quorum`, or name more",
+    ),
 )
 def test_what_nobody_could_meet_names_tool_field_and_remedy(policy: dict[str, Any], field: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -111,20 +107,18 @@ def test_what_nobody_could_meet_names_tool_field_and_remedy(policy: dict[str, An
 
 @table(
     ("policy", "field", "says"),
-    [
-        (
-            {"approvers": [{"of": "role:finance"}, {"of": ["role:legal", "user:eve"], "quorum": 2}]},
-            "approvers",
-            "tool `pay` asks 1 of `role:finance`, 2 of `role:legal` or `user:eve`, each another person, but no tenant "
-            "has such people: name more of them, or ask fewer",
-        ),
-        (
-            {"approvers": [{"of": "role:finance"}, {"of": "role:legal"}], "edit": "propose"},
-            "edit",
-            "tool `pay` lets approvers propose other arguments, and once one of them did, the others cannot fill every "
-            "group of `approvers`: name more, or use `edit: off` or `edit: approve`",
-        ),
-    ],
+    (
+        {"approvers": [{"of": "role:finance"}, {"of": ["role:legal", "user:eve"], "quorum": 2}]},
+        "approvers",
+        "tool `pay` asks 1 of `role:finance`, 2 of `role:legal` or `user:eve`, each another person, but no tenant "
+        "has such people: name more of them, or ask fewer",
+    ),
+    (
+        {"approvers": [{"of": "role:finance"}, {"of": "role:legal"}], "edit": "propose"},
+        "edit",
+        "tool `pay` lets approvers propose other arguments, and once one of them did, the others cannot fill every "
+        "group of `approvers`: name more, or use `edit: off` or `edit: approve`",
+    ),
 )
 def test_groups_are_filled_by_different_people_of_one_tenant(policy: dict[str, Any], field: str, says: str) -> None:
     people = [Person(id=name, roles=("finance",)) for name in ("ana", "bo", "cy")]

@@ -35,7 +35,7 @@ def test_without_a_reader_the_catalog_is_what_it_was() -> None:
     assert len({plain.hash, reader.hash, *both}) == 4
 
 
-@table("tools", [None, (), ("book_flight",)])
+@table("tools", None, (), ("book_flight",))
 def test_only_its_reader_sees_it_and_runs_it(tools: tuple[str, ...] | None) -> None:
     actors = [an_actor("reader", tools=tools, read_rest=True), an_actor("other", tools=tools)]
     catalog = build_catalog(tools=[a_tool()], actors=actors)
@@ -46,9 +46,7 @@ def test_only_its_reader_sees_it_and_runs_it(tools: tuple[str, ...] | None) -> N
         assert (found.kind, found.code) == (("run", "ok") if sees else ("settled", "not_available"))
 
 
-@table(
-    "args", [{}, {"handle": "x", "start": 0}, {**ARGS, "start": -1}, {**ARGS, "start": "0"}, {**ARGS, "path": "/etc"}]
-)
+@table("args", {}, {"handle": "x", "start": 0}, {**ARGS, "start": -1}, {**ARGS, "start": "0"}, {**ARGS, "path": "/etc"})
 def test_its_arguments_are_checked_as_any_others(args: dict[str, object]) -> None:
     catalog = build_catalog(actors=[an_actor(read_rest=True)])
     assert judge(catalog, pinned(), a_call(READ_REST), ARGS, Tally()).kind == "run"
@@ -70,7 +68,7 @@ async def test_it_is_declared_as_any_tool_and_reads_nothing_by_itself() -> None:
         await READ_REST_TOOL.handler(ARGS, a_context())
 
 
-@table("spelling", ["snake", "camel"])
+@table("spelling", "snake", "camel")
 def test_the_manifest_says_what_becomes_of_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str
 ) -> None:

@@ -18,17 +18,15 @@ def proposed(args: Any, count: int = 1) -> list[ProposedCall]:
 
 @table(
     ("args", "parsed", "why"),
-    [
-        ({"a": 1}, {"a": 1}, ""),
-        ('{"a": 1}', {"a": 1}, ""),
-        ("", {}, ""),
-        (None, {}, ""),
-        ("{", {}, "is not JSON"),
-        ("[" * 100_000, {}, "nested too deeply"),
-        ([1], {}, "not a JSON object"),
-        ({"a": 2**60}, {}, "send it as a string"),
-        ({"a": "x" * ARGUMENTS_BYTES}, {}, "at most"),
-    ],
+    ({"a": 1}, {"a": 1}, ""),
+    ('{"a": 1}', {"a": 1}, ""),
+    ("", {}, ""),
+    (None, {}, ""),
+    ("{", {}, "is not JSON"),
+    ("[" * 100_000, {}, "nested too deeply"),
+    ([1], {}, "not a JSON object"),
+    ({"a": 2**60}, {}, "send it as a string"),
+    ({"a": "x" * ARGUMENTS_BYTES}, {}, "at most"),
 )
 def test_arguments_are_one_object_or_said_to_be_none(args: Any, parsed: dict[str, Any], why: str) -> None:
     [part] = call_parts(proposed(args), 3)
@@ -48,7 +46,7 @@ def test_calls_beyond_the_limits_are_surplus_and_at_last_left_out() -> None:
     assert sized[fitting].args.inline == {}
 
 
-@table("args", [{"rows": [1] * 2_001}, {"text": "x" * 70_000}])
+@table("args", {"rows": [1] * 2_001}, {"text": "x" * 70_000})
 def test_too_many_or_too_large_arguments_name_a_way_round(args: dict[str, Any]) -> None:
     [part] = call_parts([ProposedCall(tool="write", args=args)], 1)
     assert part.malformed.endswith("; split them over several calls, or name a file or record that holds them")

@@ -45,20 +45,18 @@ def with_book(**fields: Any) -> list[Any]:
 
 @table(
     ("changed", "fields", "stale"),
-    [
-        ({"description": "Other words."}, ("description",), False),
-        ({"requires_approval": ApprovalPolicy(quorum=3, timeout=60)}, None, False),
-        ({"requires_approval": True}, ("requires_approval",), False),
-        ({"requires_approval": False}, ("requires_approval",), False),
-        ({"tags": ("money",), "timeout": 3.0}, ("tags", "timeout"), False),
-        ({"handler": another}, ("handler",), False),
-        ({"effect": "Book {flight}"}, ("effect",), True),
-        ({"input_schema": MORE}, ("input_schema",), True),
-        ({"secrets": ("flight",)}, ("secrets",), True),
-        ({"version": "2"}, ("version",), True),
-        ({"read_only": True}, ("read_only",), True),
-        ({"site": "elsewhere:1"}, (), False),
-    ],
+    ({"description": "Other words."}, ("description",), False),
+    ({"requires_approval": ApprovalPolicy(quorum=3, timeout=60)}, None, False),
+    ({"requires_approval": True}, ("requires_approval",), False),
+    ({"requires_approval": False}, ("requires_approval",), False),
+    ({"tags": ("money",), "timeout": 3.0}, ("tags", "timeout"), False),
+    ({"handler": another}, ("handler",), False),
+    ({"effect": "Book {flight}"}, ("effect",), True),
+    ({"input_schema": MORE}, ("input_schema",), True),
+    ({"secrets": ("flight",)}, ("secrets",), True),
+    ({"version": "2"}, ("version",), True),
+    ({"read_only": True}, ("read_only",), True),
+    ({"site": "elsewhere:1"}, (), False),
 )
 def test_a_tools_change_says_which_fields_and_whether_approvals_hold(
     changed: dict[str, Any], fields: tuple[str, ...] | None, stale: bool
@@ -76,26 +74,24 @@ def test_a_tools_change_says_which_fields_and_whether_approvals_hold(
 
 @table(
     ("changed", "words"),
-    [
-        ({"tools": [*BASE["tools"], a_tool("new")]}, "+ tool `new`"),
-        (
-            {"tools": BASE["tools"][:1], "actors": [an_actor(tools=("book",)), an_actor("other")]},
-            "- tool `look`; its calls that wait become `not_available`",
-        ),
-        ({"actors": [an_actor(tools=("look", "book")), an_actor("other")]}, "~ actor `desk`: tools"),
-        ({"actors": [*BASE["actors"], an_actor("third")]}, "+ actor `third`"),
-        ({"actors": [BASE["actors"][0], an_actor("other", limits=TurnLimits(calls=3))]}, "~ actor `other`: limits"),
-        ({"policies": RULES[:1]}, "- policy `b`"),
-        ({"policies": [RULES[0], replace(RULES[1], reason="x")]}, "~ policy `b`: reason"),
-        ({"policies": RULES[::-1]}, "~ setting `order_of_policies`"),
-        ({"default_approvers": ("role:x",)}, "~ setting `default_approvers`"),
-        ({"part_types": ["invoice"]}, "~ setting `part_types`"),
-        ({"requires_peer_consumes": ["citation"]}, "~ setting `requires_peer_consumes`"),
-        ({"context": {"project": {"type": "integer"}}}, "~ context `project`"),
-        ({"context": {}}, "- context `project`"),
-        ({"people": [Person(id="ana")]}, "~ person `main/ana`: roles"),
-        ({"people": [*BASE["people"], Person(id="bo", tenant="t")]}, "+ person `t/bo`"),
-    ],
+    ({"tools": [*BASE["tools"], a_tool("new")]}, "+ tool `new`"),
+    (
+        {"tools": BASE["tools"][:1], "actors": [an_actor(tools=("book",)), an_actor("other")]},
+        "- tool `look`; its calls that wait become `not_available`",
+    ),
+    ({"actors": [an_actor(tools=("look", "book")), an_actor("other")]}, "~ actor `desk`: tools"),
+    ({"actors": [*BASE["actors"], an_actor("third")]}, "+ actor `third`"),
+    ({"actors": [BASE["actors"][0], an_actor("other", limits=TurnLimits(calls=3))]}, "~ actor `other`: limits"),
+    ({"policies": RULES[:1]}, "- policy `b`"),
+    ({"policies": [RULES[0], replace(RULES[1], reason="x")]}, "~ policy `b`: reason"),
+    ({"policies": RULES[::-1]}, "~ setting `order_of_policies`"),
+    ({"default_approvers": ("role:x",)}, "~ setting `default_approvers`"),
+    ({"part_types": ["invoice"]}, "~ setting `part_types`"),
+    ({"requires_peer_consumes": ["citation"]}, "~ setting `requires_peer_consumes`"),
+    ({"context": {"project": {"type": "integer"}}}, "~ context `project`"),
+    ({"context": {}}, "- context `project`"),
+    ({"people": [Person(id="ana")]}, "~ person `main/ana`: roles"),
+    ({"people": [*BASE["people"], Person(id="bo", tenant="t")]}, "+ person `t/bo`"),
 )
 def test_every_part_of_a_catalog_is_compared(changed: dict[str, Any], words: str) -> None:
     assert words in [change.words for change in differences(**changed).changes]

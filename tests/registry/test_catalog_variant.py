@@ -97,17 +97,15 @@ def test_what_is_taken_out_is_gone_and_what_is_unknown_is_refused() -> None:
 @pytest.mark.row("X02")
 @table(
     ("change", "words"),
-    [
-        ({"add": [a_tool("book")]}, "tool `book` is already registered; `replace` it"),
-        ({"add": [a_tool("buy"), a_tool("buy")]}, "tool `buy` is already registered"),
-        ({"add": [a_tool("Book")]}, "differ by case only"),
-        ({"add": [a_tool("respond")]}, "reserved name"),
-        ({"replace": [a_tool("bok")]}, "there is no tool `bok` to replace; did you mean `book`?"),
-        ({"replace": [a_tool("book"), a_tool("book")]}, "tool `book` is replaced twice"),
-        ({"replace": [a_tool("sell")], "remove": ["sell"]}, "tool `sell` is both replaced and removed"),
-        ({"remove": ["seel"]}, "there is no tool `seel` to remove; did you mean `sell`?"),
-        ({"remove": ["read_rest"]}, "there is no tool `read_rest` to remove"),
-    ],
+    ({"add": [a_tool("book")]}, "tool `book` is already registered; `replace` it"),
+    ({"add": [a_tool("buy"), a_tool("buy")]}, "tool `buy` is already registered"),
+    ({"add": [a_tool("Book")]}, "differ by case only"),
+    ({"add": [a_tool("respond")]}, "reserved name"),
+    ({"replace": [a_tool("bok")]}, "there is no tool `bok` to replace; did you mean `book`?"),
+    ({"replace": [a_tool("book"), a_tool("book")]}, "tool `book` is replaced twice"),
+    ({"replace": [a_tool("sell")], "remove": ["sell"]}, "tool `sell` is both replaced and removed"),
+    ({"remove": ["seel"]}, "there is no tool `seel` to remove; did you mean `sell`?"),
+    ({"remove": ["read_rest"]}, "there is no tool `read_rest` to remove"),
 )
 def test_replacing_is_always_said_so(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as caught:

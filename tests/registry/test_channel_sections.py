@@ -51,9 +51,7 @@ def test_without_channels_there_is_the_inbox_alone(tmp_path: Path) -> None:
     assert RoutingRules() == RoutingRules((), 900.0, all=False, digest_over=5)
 
 
-@table(
-    ("notify", "reached"), [(None, ("mail",)), ((), ()), (("chat",), ("chat",)), (("chat", "mail"), ("chat", "mail"))]
-)
+@table(("notify", "reached"), (None, ("mail",)), ((), ()), (("chat",), ("chat",)), (("chat", "mail"), ("chat", "mail")))
 def test_a_policy_says_more_than_the_default(notify: Any, reached: tuple[str, ...]) -> None:
     catalog = a_catalog(MAIL, CHAT, notify=notify, default=("mail",))
     policy = catalog.policy("pay").policy
@@ -63,27 +61,25 @@ def test_a_policy_says_more_than_the_default(notify: Any, reached: tuple[str, ..
 
 @table(
     ("text", "line", "words"),
-    [
-        ("channels: [mail]\n", 2, "`channels` of the manifest must be a mapping"),
-        ("channels:\n  mail: email\n", 3, "channel `mail` must be a mapping with a `kind`"),
-        ("channels:\n  mail: {host: mx}\n", 3, "`kind` of channel `mail` is missing"),
-        ("channels:\n  mail: {kind: E-Mail}\n", 3, "channel `mail` has the kind `E-Mail`; write `email`"),
-        ("channels:\n  mail: {kind: 7}\n", 3, "channel `mail` has the kind `7`"),
-        ("channels:\n  a b: {kind: email}\n", 3, "channel `a b` has no name such as `mail`"),
-        ("channels:\n  inbox: {kind: email}\n", 3, "has the name of what everybody has anyway"),
-        (
-            "channels:\n  mail:\n    kind: email\n    password: geheim\n",
-            5,
-            "has a secret in `password`; write `env:NAME`",
-        ),
-        ("routing: {default: [mail]}\n", 2, "names the unknown channel `mail`; known: none"),
-        ("channels:\n  mail: {kind: email}\nrouting: {default: [mial]}\n", 4, "did you mean `mail`?"),
-        ("channels:\n  mail: {kind: email}\nrouting: {default: [mail, mail]}\n", 4, "names the channel `mail` twice"),
-        ("routing: {fallback: 15m}\n", 2, "unknown key `fallback` of `routing`"),
-        ("routing: {fallback_after: soon}\n", 2, "`soon` is not a duration"),
-        ("routing: {digest_over: 0}\n", 2, "`digest_over` of `routing`"),
-        ("routing: {all: mail}\n", 2, "`all` of `routing` must be `true` or `false`"),
-    ],
+    ("channels: [mail]\n", 2, "`channels` of the manifest must be a mapping"),
+    ("channels:\n  mail: email\n", 3, "channel `mail` must be a mapping with a `kind`"),
+    ("channels:\n  mail: {host: mx}\n", 3, "`kind` of channel `mail` is missing"),
+    ("channels:\n  mail: {kind: E-Mail}\n", 3, "channel `mail` has the kind `E-Mail`; write `email`"),
+    ("channels:\n  mail: {kind: 7}\n", 3, "channel `mail` has the kind `7`"),
+    ("channels:\n  a b: {kind: email}\n", 3, "channel `a b` has no name such as `mail`"),
+    ("channels:\n  inbox: {kind: email}\n", 3, "has the name of what everybody has anyway"),
+    (
+        "channels:\n  mail:\n    kind: email\n    password: geheim\n",
+        5,
+        "has a secret in `password`; write `env:NAME`",
+    ),
+    ("routing: {default: [mail]}\n", 2, "names the unknown channel `mail`; known: none"),
+    ("channels:\n  mail: {kind: email}\nrouting: {default: [mial]}\n", 4, "did you mean `mail`?"),
+    ("channels:\n  mail: {kind: email}\nrouting: {default: [mail, mail]}\n", 4, "names the channel `mail` twice"),
+    ("routing: {fallback: 15m}\n", 2, "unknown key `fallback` of `routing`"),
+    ("routing: {fallback_after: soon}\n", 2, "`soon` is not a duration"),
+    ("routing: {digest_over: 0}\n", 2, "`digest_over` of `routing`"),
+    ("routing: {all: mail}\n", 2, "`all` of `routing` must be `true` or `false`"),
 )
 def test_each_mistake_is_one_sentence_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -110,12 +106,10 @@ def test_a_policy_names_channels_that_are_there(tmp_path: Path) -> None:
 
 @table(
     ("channel", "words"),
-    [
-        (DeclaredChannel("mail", "email", {"at": float("nan")}), "has options that are not plain JSON"),
-        (DeclaredChannel("mail", "email", {"keys": ["x"], "api_key": ["abc"]}), "has a secret in `api_key`"),
-        (DeclaredChannel("mail", ""), "has the kind"),
-        (DeclaredChannel("", "email"), "has no name such as"),
-    ],
+    (DeclaredChannel("mail", "email", {"at": float("nan")}), "has options that are not plain JSON"),
+    (DeclaredChannel("mail", "email", {"keys": ["x"], "api_key": ["abc"]}), "has a secret in `api_key`"),
+    (DeclaredChannel("mail", ""), "has the kind"),
+    (DeclaredChannel("", "email"), "has no name such as"),
 )
 def test_what_code_declares_is_checked_too(channel: DeclaredChannel, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
@@ -161,17 +155,15 @@ def test_a_person_says_how_they_are_reached(tmp_path: Path) -> None:
 
 @table(
     ("reach", "words"),
-    [
-        ("[mail]", "`reach` of a person must be a mapping"),
-        ("{channel: [mail]}", "unknown key `channel` of `reach` of a person"),
-        ("{quiet_from: '24:00', quiet_to: '07:00'}", "`quiet_from` of `reach` is `24:00`; write hours and minutes"),
-        ("{quiet_from: '22:00', quiet_to: '7:00'}", "`quiet_to` of `reach` is `7:00`"),
-        ("{quiet_from: '22:00'}", "only one end of the quiet hours; add `quiet_to`"),
-        ("{quiet_to: '07:00'}", "add `quiet_from`"),
-        ("{timezone: Europe/Lisbonne}", "`Europe/Lisbonne` is no time zone that this machine knows"),
-        ("{timezone: ../etc/passwd}", "is no time zone"),
-        ("{quiet_days: [sunday]}", "must be `mon`, `tue`"),
-    ],
+    ("[mail]", "`reach` of a person must be a mapping"),
+    ("{channel: [mail]}", "unknown key `channel` of `reach` of a person"),
+    ("{quiet_from: '24:00', quiet_to: '07:00'}", "`quiet_from` of `reach` is `24:00`; write hours and minutes"),
+    ("{quiet_from: '22:00', quiet_to: '7:00'}", "`quiet_to` of `reach` is `7:00`"),
+    ("{quiet_from: '22:00'}", "only one end of the quiet hours; add `quiet_to`"),
+    ("{quiet_to: '07:00'}", "add `quiet_from`"),
+    ("{timezone: Europe/Lisbonne}", "`Europe/Lisbonne` is no time zone that this machine knows"),
+    ("{timezone: ../etc/passwd}", "is no time zone"),
+    ("{quiet_days: [sunday]}", "must be `mon`, `tue`"),
 )
 def test_each_mistake_of_a_person_is_one_sentence(tmp_path: Path, reach: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -31,19 +31,17 @@ def corrects(to: dict[str, Any], why: str = "", **fields: Any) -> Tool:
 
 @table(
     ("to", "why", "note"),
-    [
-        ({"flight": "TP 9", "totalCost": 1}, "", "The arguments were corrected (`flight`, `totalCost`)."),
-        ({"flight": "TP 9", "totalCost": 420}, "it left", "The arguments were corrected (`flight`): it left."),
-        ({**GOOD, "seat": None}, "", "The arguments were corrected (`seat`)."),
-        ({"flight": "TP 531"}, "", "The arguments were corrected (`totalCost`)."),
-    ],
+    ({"flight": "TP 9", "totalCost": 1}, "", "The arguments were corrected (`flight`, `totalCost`)."),
+    ({"flight": "TP 9", "totalCost": 420}, "it left", "The arguments were corrected (`flight`): it left."),
+    ({**GOOD, "seat": None}, "", "The arguments were corrected (`seat`)."),
+    ({"flight": "TP 531"}, "", "The arguments were corrected (`totalCost`)."),
 )
 def test_a_correction_names_what_it_changed_added_or_took_away(to: dict[str, Any], why: str, note: str) -> None:
     found = ruled(corrects(to, why, input_schema=OPEN))
     assert (found.kind, found.corrected, found.note) == ("run", to, note)
 
 
-@table(("changed", "more"), [(10, ""), (11, " and 1 more"), (13, " and 3 more")])
+@table(("changed", "more"), (10, ""), (11, " and 1 more"), (13, " and 3 more"))
 def test_a_correction_of_many_arguments_names_the_first_ten(changed: int, more: str) -> None:
     names = [f"n{index:02}" for index in range(changed)]
     found = ruled(corrects(dict.fromkeys(names, 1), input_schema=OPEN), {})
@@ -65,13 +63,11 @@ def test_what_is_kept_of_a_correction_is_a_copy_all_the_way_down() -> None:
 
 @table(
     ("to", "expected"),
-    [
-        (lambda args: {**args, "flight": args["flight"] + "!"}, "are corrected again and again"),
-        (
-            lambda args: {**args, "totalCost": 2**60},
-            "the arguments hold an integer outside ±(2^53-1); send it as a string or leave it out",
-        ),
-    ],
+    (lambda args: {**args, "flight": args["flight"] + "!"}, "are corrected again and again"),
+    (
+        lambda args: {**args, "totalCost": 2**60},
+        "the arguments hold an integer outside ±(2^53-1); send it as a string or leave it out",
+    ),
 )
 def test_a_correction_that_is_no_arguments_is_a_problem_of_the_whole(to: Any, expected: str) -> None:
     message = f"the arguments of `book_flight` are not valid: {expected}. Correct them and call it again"

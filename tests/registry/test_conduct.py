@@ -17,14 +17,12 @@ from signoff.registry.registry import ToolRegistry
 @pytest.mark.row("N19")
 @table(
     ("fields", "tries"),
-    [
-        ({}, 1),
-        ({"read_only": True}, 3),
-        ({"idempotent": True}, 3),
-        ({"read_only": True, "attempts": 1}, 1),
-        ({"idempotent": True, "attempts": 10}, 10),
-        ({"attempts": 1}, 1),
-    ],
+    ({}, 1),
+    ({"read_only": True}, 3),
+    ({"idempotent": True}, 3),
+    ({"read_only": True, "attempts": 1}, 1),
+    ({"idempotent": True, "attempts": 10}, 10),
+    ({"attempts": 1}, 1),
 )
 def test_what_may_be_repeated_is_tried_three_times_by_nature(fields: dict[str, Any], tries: int) -> None:
     assert a_tool(**fields).tries == tries
@@ -34,18 +32,16 @@ def test_what_may_be_repeated_is_tried_three_times_by_nature(fields: dict[str, A
 @pytest.mark.row("F40")
 @table(
     ("fields", "words"),
-    [
-        ({"attempts": 2}, "has `attempts` 2, but is neither `read_only` nor `idempotent`"),
-        ({"attempts": 0}, "needs `attempts` to be a whole number from 1 to 10, or none"),
-        ({"attempts": 11, "read_only": True}, "needs `attempts` to be a whole number from 1 to 10, or none"),
-        ({"attempts": True, "read_only": True}, "needs `attempts` to be a whole number from 1 to 10, or none"),
-        ({"concurrency": "unsafe"}, "has `concurrency` `unsafe`; allowed: `safe`, `exclusive`"),
-        ({"fallbacks": ("other",)}, "has `fallbacks`, but is neither `read_only` nor `idempotent`"),
-        ({"fallbacks": ("book_flight",), "read_only": True}, "is its own fallback"),
-        ({"fallbacks": ("other", "other"), "read_only": True}, "lists a fallback twice; keep one"),
-        ({"fallbacks": tuple(f"t{n}" for n in range(10)), "read_only": True}, "has more than 9 `fallbacks`"),
-        ({"fallbacks": ("othr",), "idempotent": True}, "has the unknown fallback `othr`; did you mean `other`?"),
-    ],
+    ({"attempts": 2}, "has `attempts` 2, but is neither `read_only` nor `idempotent`"),
+    ({"attempts": 0}, "needs `attempts` to be a whole number from 1 to 10, or none"),
+    ({"attempts": 11, "read_only": True}, "needs `attempts` to be a whole number from 1 to 10, or none"),
+    ({"attempts": True, "read_only": True}, "needs `attempts` to be a whole number from 1 to 10, or none"),
+    ({"concurrency": "unsafe"}, "has `concurrency` `unsafe`; allowed: `safe`, `exclusive`"),
+    ({"fallbacks": ("other",)}, "has `fallbacks`, but is neither `read_only` nor `idempotent`"),
+    ({"fallbacks": ("book_flight",), "read_only": True}, "is its own fallback"),
+    ({"fallbacks": ("other", "other"), "read_only": True}, "lists a fallback twice; keep one"),
+    ({"fallbacks": tuple(f"t{n}" for n in range(10)), "read_only": True}, "has more than 9 `fallbacks`"),
+    ({"fallbacks": ("othr",), "idempotent": True}, "has the unknown fallback `othr`; did you mean `other`?"),
 )
 def test_what_could_act_twice_or_leads_nowhere_is_refused(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(RegistrationError) as refused:
@@ -55,7 +51,7 @@ def test_what_could_act_twice_or_leads_nowhere_is_refused(fields: dict[str, Any]
     assert refused.value.context["field"] == next(iter(fields))
 
 
-@table(("field", "allowed"), [("mode", "`sequential`"), ("on_failure", "`abort_siblings`")])
+@table(("field", "allowed"), ("mode", "`sequential`"), ("on_failure", "`abort_siblings`"))
 def test_an_actor_says_in_known_words_how_its_calls_run(field: str, allowed: str) -> None:
     with pytest.raises(ConfigError) as refused:
         build_catalog(actors=[an_actor(**{field: "sometimes"})])
@@ -63,7 +59,7 @@ def test_an_actor_says_in_known_words_how_its_calls_run(field: str, allowed: str
     assert allowed in refused.value.message
 
 
-@table("given", [0, -1, True, 1.5, "80000", 2**20 + 1])
+@table("given", 0, -1, True, 1.5, "80000", 2**20 + 1)
 def test_a_total_of_results_that_cannot_be_meant_is_refused(given: Any) -> None:
     with pytest.raises(ConfigError, match=r"needs `result_chars` to be a whole number from 1 to 1048576") as refused:
         build_catalog(actors=[an_actor(result_chars=given)])
@@ -72,14 +68,12 @@ def test_a_total_of_results_that_cannot_be_meant_is_refused(given: Any) -> None:
 
 @table(
     ("tool", "actor"),
-    [
-        ({"concurrency": "exclusive"}, {}),
-        ({"attempts": 2}, {}),
-        ({"fallbacks": ("other",)}, {}),
-        ({}, {"mode": "sequential"}),
-        ({}, {"on_failure": "abort_siblings"}),
-        ({}, {"result_chars": 9_000}),
-    ],
+    ({"concurrency": "exclusive"}, {}),
+    ({"attempts": 2}, {}),
+    ({"fallbacks": ("other",)}, {}),
+    ({}, {"mode": "sequential"}),
+    ({}, {"on_failure": "abort_siblings"}),
+    ({}, {"result_chars": 9_000}),
 )
 def test_how_calls_run_is_in_the_catalogs_hash_and_in_no_definition(
     tool: dict[str, Any], actor: dict[str, Any]

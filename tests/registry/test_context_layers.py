@@ -96,7 +96,7 @@ REFUSED: dict[tuple[str, str], type[Exception]] = {
 
 
 @pytest.mark.row("P18")
-@table(("below", "above"), ATTEMPTS)
+@table(("below", "above"), *ATTEMPTS)
 def test_no_layer_says_anything_over_one_above_it(below: str, above: str) -> None:
     plain = layered_text()
     assert plain["hard constraints"][1] == "ask"

@@ -93,7 +93,7 @@ def test_a_bypass_needs_its_reason() -> None:
 
 
 @pytest.mark.row("B11")
-@table("routing", ["routed", "bypass"])
+@table("routing", "routed", "bypass")
 def test_every_specialist_needs_its_justification(routing: str) -> None:
     fields: dict[str, Any] = {"scope": "specialist", "routing": routing}
     fields |= {"bypass_routing": BypassRouting("It reads a local cache.")} if routing == "bypass" else {}
@@ -103,7 +103,9 @@ def test_every_specialist_needs_its_justification(routing: str) -> None:
 @pytest.mark.row("B12")
 @table(
     ("asks", "kind"),
-    [(False, "run"), (True, "ask"), (ApprovalPolicy(auto_approve_if="args.totalCost < 50"), "run")],
+    (False, "run"),
+    (True, "ask"),
+    (ApprovalPolicy(auto_approve_if="args.totalCost < 50"), "run"),
 )
 def test_a_tool_requires_approval_never_always_or_by_a_policy(asks: Any, kind: str) -> None:
     known = build_catalog(tools=[a_tool(requires_approval=asks)], actors=[an_actor()])
@@ -131,9 +133,7 @@ def test_a_specialist_that_is_peer_exposed_is_rejected_at_registration() -> None
 
 
 @pytest.mark.row("B77")
-@table(
-    ("tenant", "tier", "kind"), [("acme", "trusted", "run"), ("acme", "standard", "ask"), ("main", "trusted", "ask")]
-)
+@table(("tenant", "tier", "kind"), ("acme", "trusted", "run"), ("acme", "standard", "ask"), ("main", "trusted", "ask"))
 def test_a_policy_branches_on_identity_and_tenant(tenant: str, tier: str, kind: str) -> None:
     policy = ApprovalPolicy(auto_approve_if="ctx.tenant == 'acme' && ctx.user.tier == 'trusted'")
     known = build_catalog(tools=[a_tool(requires_approval=policy)], actors=[an_actor()])
@@ -245,13 +245,11 @@ def test_a_catalog_is_constructed_with_or_without_reducers() -> None:
 @pytest.mark.row("E35")
 @table(
     ("filters", "names"),
-    [
-        ({}, ["look", "mcp__github__search", "mcp__jira__search", "plot"]),
-        ({"allowed_mcp_servers": ("github",)}, ["look", "mcp__github__search", "plot"]),
-        ({"allowed_mcp_servers": ()}, ["look", "plot"]),
-        ({"allowed_plugins": ()}, ["look", "mcp__github__search", "mcp__jira__search"]),
-        ({"allowed_plugins": ("charts",), "allowed_mcp_servers": ()}, ["look", "plot"]),
-    ],
+    ({}, ["look", "mcp__github__search", "mcp__jira__search", "plot"]),
+    ({"allowed_mcp_servers": ("github",)}, ["look", "mcp__github__search", "plot"]),
+    ({"allowed_mcp_servers": ()}, ["look", "plot"]),
+    ({"allowed_plugins": ()}, ["look", "mcp__github__search", "mcp__jira__search"]),
+    ({"allowed_plugins": ("charts",), "allowed_mcp_servers": ()}, ["look", "plot"]),
 )
 def test_no_filter_is_all_a_list_only_those_and_an_empty_list_none(filters: dict[str, Any], names: list[str]) -> None:
     tools = [

@@ -46,7 +46,7 @@ def a_catalog(*tools: Any, to: Any = (), **more: Any) -> Catalog:
 
 
 @pytest.mark.row("B33")
-@table("name", ["llm-session", "ui-streaming", "cache", "formatter:html", "formatter:sms", "audit", "peer-response"])
+@table("name", "llm-session", "ui-streaming", "cache", "formatter:html", "formatter:sms", "audit", "peer-response")
 def test_each_canonical_destination_can_be_declared(name: str) -> None:
     ours = name in ("llm-session", "audit")
     catalog = a_catalog(a_tool(peer_exposed=True), to=[a_destination(name, sink=None if ours else sink)])
@@ -69,7 +69,7 @@ def test_nothing_goes_anywhere_without_a_filter() -> None:
 
 
 @pytest.mark.row("X24")
-@table("name", ["llm-session", "audit", "formatter:html", "peer-response"])
+@table("name", "llm-session", "audit", "formatter:html", "peer-response")
 def test_only_ui_and_cache_may_have_the_whole_record(name: str) -> None:
     with pytest.raises(ConfigError, match="only `ui-streaming` and `cache` may have"):
         a_catalog(to=[a_destination(name, filter=identity, sink=None)])
@@ -89,17 +89,15 @@ def test_records_of_tools_that_peers_may_not_see_never_reach_them() -> None:
 
 @table(
     ("destination", "words"),
-    [
-        (a_destination("cahce"), "destination `cahce` is none of .*; did you mean `cache`"),
-        (a_destination("formatter:"), "is none of"),
-        (a_destination("formatter:a b"), "is none of"),
-        (a_destination(sink=None), "needs a `sink`"),
-        (a_destination(sink=brief), r"needs `sink` to be `async def \(delivery\)`, but it is not"),
-        (a_destination("audit"), "has a `sink`; it is Signoff's own"),
-        (a_destination(filter=late), r"needs `filter` to be `def \(record\)`, but it is `async"),
-        (a_destination(filter=None), "nothing would ever go there"),
-        (a_destination(reads=("a.b",)), "reads `a.b`, which is no namespace"),
-    ],
+    (a_destination("cahce"), "destination `cahce` is none of .*; did you mean `cache`"),
+    (a_destination("formatter:"), "is none of"),
+    (a_destination("formatter:a b"), "is none of"),
+    (a_destination(sink=None), "needs a `sink`"),
+    (a_destination(sink=brief), r"needs `sink` to be `async def \(delivery\)`, but it is not"),
+    (a_destination("audit"), "has a `sink`; it is Signoff's own"),
+    (a_destination(filter=late), r"needs `filter` to be `def \(record\)`, but it is `async"),
+    (a_destination(filter=None), "nothing would ever go there"),
+    (a_destination(reads=("a.b",)), "reads `a.b`, which is no namespace"),
 )
 def test_a_wrong_destination_is_refused(destination: Destination, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
@@ -185,15 +183,13 @@ def test_a_manifest_declares_all_of_it(tmp_path: Path) -> None:
 
 @table(
     ("old", "new", "line", "words"),
-    [
-        ("distributed:keep, reads", "distributed:kep, reads", 4, "`sink` of destination `cache`: module"),
-        ("filter: identity", "filter: all", 4, "`filter` of destination `cache`: `all` is neither"),
-        ("{formatter:html: d", "{formatter:htm: d", 12, "nobody receives"),
-        ("html: distributed:brief", "html: distributed:brif", 12, "`filters.formatter:html` of tool `look`: module"),
-        ("observer: distributed:missed", "observer: distributed:mised", 7, "`observer`: module"),
-        ("  audit: {filter", "  audit: {filtre", 6, "unknown key `filtre` of destination `audit`"),
-        ("  audit: {", "  audti: {", 6, "destination `audti` is none of"),
-    ],
+    ("distributed:keep, reads", "distributed:kep, reads", 4, "`sink` of destination `cache`: module"),
+    ("filter: identity", "filter: all", 4, "`filter` of destination `cache`: `all` is neither"),
+    ("{formatter:html: d", "{formatter:htm: d", 12, "nobody receives"),
+    ("html: distributed:brief", "html: distributed:brif", 12, "`filters.formatter:html` of tool `look`: module"),
+    ("observer: distributed:missed", "observer: distributed:mised", 7, "`observer`: module"),
+    ("  audit: {filter", "  audit: {filtre", 6, "unknown key `filtre` of destination `audit`"),
+    ("  audit: {", "  audti: {", 6, "destination `audti` is none of"),
 )
 def test_a_mistake_in_the_manifest_has_its_line(tmp_path: Path, old: str, new: str, line: int, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as refused:

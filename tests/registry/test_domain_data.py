@@ -33,17 +33,15 @@ JSON = st.recursive(
 @pytest.mark.row("B58")
 @table(
     ("how", "before", "new", "expected"),
-    [
-        ("replace", {"a": 1, "b": [1]}, {"b": [2]}, {"b": [2]}),
-        ("append", {"a": 1, "b": [1]}, {"b": [2]}, {"a": 1, "b": [1, 2]}),
-        ("append", [1], [2], [1, 2]),
-        ("append", {"a": {"x": [1]}}, {"a": {"x": [2]}}, {"a": {"x": [2]}}),
-        ("append", {"a": 1}, {"a": [2]}, {"a": [2]}),
-        ("deep-merge", {"a": {"x": 1, "y": 1}, "b": [1]}, {"a": {"y": 2}, "b": [2]}, {"a": {"x": 1, "y": 2}, "b": [2]}),
-        ("deep-merge", {"a": {"x": {"y": 1}}}, {"a": {"x": {"z": 2}}}, {"a": {"x": {"y": 1, "z": 2}}}),
-        ("deep-merge", [1], [2], [2]),
-        ("deep-merge", {"a": 1}, {"a": {"x": 2}}, {"a": {"x": 2}}),
-    ],
+    ("replace", {"a": 1, "b": [1]}, {"b": [2]}, {"b": [2]}),
+    ("append", {"a": 1, "b": [1]}, {"b": [2]}, {"a": 1, "b": [1, 2]}),
+    ("append", [1], [2], [1, 2]),
+    ("append", {"a": {"x": [1]}}, {"a": {"x": [2]}}, {"a": {"x": [2]}}),
+    ("append", {"a": 1}, {"a": [2]}, {"a": [2]}),
+    ("deep-merge", {"a": {"x": 1, "y": 1}, "b": [1]}, {"a": {"y": 2}, "b": [2]}, {"a": {"x": 1, "y": 2}, "b": [2]}),
+    ("deep-merge", {"a": {"x": {"y": 1}}}, {"a": {"x": {"z": 2}}}, {"a": {"x": {"y": 1, "z": 2}}}),
+    ("deep-merge", [1], [2], [2]),
+    ("deep-merge", {"a": 1}, {"a": {"x": 2}}, {"a": {"x": 2}}),
 )
 def test_data_join_what_was_there_as_the_actor_says(how: DomainMerge, before: Any, new: Any, expected: Any) -> None:
     kept = copy.deepcopy((before, new))
@@ -82,11 +80,9 @@ def test_the_schema_is_part_of_respond_and_what_does_not_fit_goes_back() -> None
 
 @table(
     ("fields", "words"),
-    [
-        ({"domain_data": {"type": "thing"}}, "is not valid JSON Schema 2020-12"),
-        ({"domain_data": {"$ref": "#/$defs/Gone"}}, "Gone"),
-        ({"domain_data": TRIP, "domain_merge": "sometimes"}, "`sometimes` is no `domain_merge`"),
-    ],
+    ({"domain_data": {"type": "thing"}}, "is not valid JSON Schema 2020-12"),
+    ({"domain_data": {"$ref": "#/$defs/Gone"}}, "Gone"),
+    ({"domain_data": TRIP, "domain_merge": "sometimes"}, "`sometimes` is no `domain_merge`"),
 )
 def test_a_wrong_schema_is_found_at_build(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match="actor `desk` cannot have that") as caught:

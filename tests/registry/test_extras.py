@@ -21,7 +21,7 @@ def without(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)
 
 
-@table("kind", sorted(CHANNEL_EXTRAS))
+@table("kind", *sorted(CHANNEL_EXTRAS))
 def test_a_channel_without_its_extra_is_refused_with_the_command(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     declared = [DeclaredChannel("post", kind)]
     build_catalog(channels=declared)
@@ -48,21 +48,19 @@ def test_an_actor_without_the_extra_of_its_model_is_refused(monkeypatch: pytest.
 
 @table(
     ("model", "extra"),
-    [
-        ("openai:gpt-5", "openai"),
-        ("openai-responses:gpt-5", "openai"),
-        ("anthropic:claude", "anthropic"),
-        ("google-gla:gemini", "google"),
-        ("bedrock:nova", "bedrock"),
-        ("ollama:qwen", "openai"),
-        ("scripted:module:model", ""),
-    ],
+    ("openai:gpt-5", "openai"),
+    ("openai-responses:gpt-5", "openai"),
+    ("anthropic:claude", "anthropic"),
+    ("google-gla:gemini", "google"),
+    ("bedrock:nova", "bedrock"),
+    ("ollama:qwen", "openai"),
+    ("scripted:module:model", ""),
 )
 def test_a_model_needs_the_extra_of_its_provider(model: str, extra: str) -> None:
     assert extra_of_model(model) == extra
 
 
-@table("extra", ["mail", "slack", "apprise", "oidc", "mcp", "openai"])
+@table("extra", "mail", "slack", "apprise", "oidc", "mcp", "openai")
 def test_what_the_tests_install_lacks_nothing(extra: str) -> None:
     """Else each test of a missing one would prove nothing."""
     assert missing_extra(extra) == ""

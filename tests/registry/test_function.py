@@ -139,7 +139,7 @@ async def _aliased(city: str, ctx: Context | None = None) -> str:
     return "" if ctx is None else ctx.decided_by
 
 
-@table("function", [_optional, _typing_optional, _annotated, _annotated_optional, _written, _aliased])
+@table("function", _optional, _typing_optional, _annotated, _annotated_optional, _written, _aliased)
 async def test_context_of_any_spelling_is_given_by_signoff_and_never_by_the_model(function: Any) -> None:
     made = tool(scope="generalist")(function)
     assert set(made.input_schema["properties"]) == {"city"}
@@ -189,20 +189,18 @@ def _sync(a: int) -> None: ...
 @pytest.mark.row("B22")
 @table(
     ("function", "words"),
-    [
-        (_untyped, "no type for its argument `a`"),
-        (_star, "`*args`"),
-        (_keywords, "`**kwargs`"),
-        (_positional, "positional only"),
-        (_unresolved, "cannot be resolved"),
-        (_unreadable, "argument type"),
-        (_sync, "but it is a plain `def`"),
-        (_list, "contains `ToolContext`"),
-        (_either, "contains `ToolContext`"),
-        (_nested, "contains `ToolContext`"),
-        (_child, "contains `ToolContext`"),
-        (_twice, "two parameters for the context"),
-    ],
+    (_untyped, "no type for its argument `a`"),
+    (_star, "`*args`"),
+    (_keywords, "`**kwargs`"),
+    (_positional, "positional only"),
+    (_unresolved, "cannot be resolved"),
+    (_unreadable, "argument type"),
+    (_sync, "but it is a plain `def`"),
+    (_list, "contains `ToolContext`"),
+    (_either, "contains `ToolContext`"),
+    (_nested, "contains `ToolContext`"),
+    (_child, "contains `ToolContext`"),
+    (_twice, "two parameters for the context"),
 )
 def test_function_without_a_clear_signature_is_refused(function: Any, words: str) -> None:
     with pytest.raises(RegistrationError) as caught:
@@ -238,26 +236,24 @@ class Booker:
 @pytest.mark.row("B22")
 @table(
     ("declare", "words"),
-    [
-        (
-            lambda: tool(Booker),
-            "`@tool` is for functions, and the class `Booker` is none; write `@tool(scope=...)` above",
-        ),
-        (lambda: tool(Booker()), "`@tool` is for functions, and"),
-        (lambda: tool(functools.partial(_sync, 1)), "`@tool` is for functions, and"),
-        (lambda: tool(bare), "tool `bare` is declared twice; drop one `@tool`"),
-        (lambda: tool("book"), "`@tool` takes keywords alone, and `'book'` is none"),
-        (lambda: tool("book", scope="generalist"), "`@tool` takes keywords alone, and `'book'` is none"),
-        (lambda: tool(lambda city: city), "tool `<lambda>` needs `handler` to be `async def`, but it is a lambda"),
-        (lambda: tool(len), "tool `len` needs `handler` to be `async def`"),
-        (lambda: tool(_sync), "tool `_sync` needs `handler` to be `async def`, but it is a plain `def`"),
-        (lambda: tool(readonly=True)(bare_function), "has no field `readonly`; did you mean `read_only`?"),
-        (lambda: tool(scope="generalist", handler=_sync)(bare_function), "has `handler` among its keywords"),
-        (
-            lambda: tool(scope="generalist", validate_input=len)(bare_function),
-            "has `validate_input` among its keywords",
-        ),
-    ],
+    (
+        lambda: tool(Booker),
+        "`@tool` is for functions, and the class `Booker` is none; write `@tool(scope=...)` above",
+    ),
+    (lambda: tool(Booker()), "`@tool` is for functions, and"),
+    (lambda: tool(functools.partial(_sync, 1)), "`@tool` is for functions, and"),
+    (lambda: tool(bare), "tool `bare` is declared twice; drop one `@tool`"),
+    (lambda: tool("book"), "`@tool` takes keywords alone, and `'book'` is none"),
+    (lambda: tool("book", scope="generalist"), "`@tool` takes keywords alone, and `'book'` is none"),
+    (lambda: tool(lambda city: city), "tool `<lambda>` needs `handler` to be `async def`, but it is a lambda"),
+    (lambda: tool(len), "tool `len` needs `handler` to be `async def`"),
+    (lambda: tool(_sync), "tool `_sync` needs `handler` to be `async def`, but it is a plain `def`"),
+    (lambda: tool(readonly=True)(bare_function), "has no field `readonly`; did you mean `read_only`?"),
+    (lambda: tool(scope="generalist", handler=_sync)(bare_function), "has `handler` among its keywords"),
+    (
+        lambda: tool(scope="generalist", validate_input=len)(bare_function),
+        "has `validate_input` among its keywords",
+    ),
 )
 def test_a_decorator_used_wrongly_is_told_what_to_write(declare: Callable[[], object], words: str) -> None:
     with pytest.raises(ConfigError) as refused:

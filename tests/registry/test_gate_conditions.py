@@ -51,7 +51,7 @@ def facts(found: LocalGateDecision) -> tuple[str, str, str]:
     return found.kind, found.gate, found.code
 
 
-@table(("hour", "kind"), [(9, "run"), (21, "ask")])
+@table(("hour", "kind"), (9, "run"), (21, "ask"))
 def test_a_rule_reads_the_instant_at_which_the_call_is_judged(hour: int, kind: str) -> None:
     at = datetime(2026, 3, 2, hour, tzinfo=UTC)
     by_day = a_tool(requires_approval=ApprovalPolicy(auto_approve_if="ctx.now.hour < 18"))
@@ -100,7 +100,7 @@ def test_availability_only_removes() -> None:
 
 
 @pytest.mark.row("F35")
-@table("policy", [False, True, ApprovalPolicy(auto_approve_if="true")])
+@table("policy", False, True, ApprovalPolicy(auto_approve_if="true"))
 def test_a_permission_that_nobody_asked_for_lets_nothing_run(policy: Any) -> None:
     tool = a_tool(check_permissions=asked, requires_approval=policy)
     question = ruled(tool)
@@ -119,7 +119,7 @@ def test_invalid_arguments_are_never_shown_to_a_permission_check() -> None:
 
 
 @pytest.mark.row("X10")
-@table("policy", [False, True, ApprovalPolicy(auto_approve_if="true", approvers=["user:ana"])])
+@table("policy", False, True, ApprovalPolicy(auto_approve_if="true", approvers=["user:ana"]))
 def test_a_denial_that_may_be_overridden_asks_a_person(policy: Any) -> None:
     tool = a_tool(check_permissions=asked, requires_approval=policy)
     found = ruled(tool, permission=Permission.deny("not yours", can_override=True))
@@ -163,7 +163,7 @@ NO_BOUND = RulesVerdict("none", None, "no bound reads the arguments")
 
 
 @pytest.mark.row("E16")
-@table("kind", KINDS)
+@table("kind", *KINDS)
 def test_a_capability_without_a_backend_is_not_available(kind: str) -> None:
     given: dict[str, Any] = {"network": ("api.example.com",), "secrets": ("TOKEN",), "fs_reach": ("/srv",)}
     given["process"] = ("git",)
@@ -203,29 +203,27 @@ def test_a_misfit_is_refused_told_or_not_looked_at() -> None:
 
 @table(
     ("fields", "field", "words"),
-    [
-        ({"validation": "loose"}, "validation", "allowed: `strict`, `warn`, `off`"),
-        ({"validation": "off"}, "validation", "nobody would have looked at"),
-        ({"validation": "off", "read_only": True, "requires_approval": True}, "validation", "use `strict`"),
-        ({"validation": "warn", "requires_approval": ApprovalPolicy()}, "validation", "use `strict`"),
-        ({"available": "always"}, "available", "`async def (context)`"),
-        ({"available": lambda context: True}, "available", "not `async def`"),
-        ({"check_permissions": "no"}, "check_permissions", "`async def (args, context)`"),
-        ({"capabilities": {"storage": True}}, "capabilities", "a `Capabilities`"),
-        ({"capabilities": Capabilities(storage="yes")}, "capabilities.storage", "true or false"),  # type: ignore[arg-type]
-        ({"capabilities": Capabilities(network="x.de")}, "capabilities.network", "list of names"),  # type: ignore[arg-type]
-        ({"capabilities": Capabilities(network=("https://x.de",))}, "capabilities.network", "no scheme"),
-        ({"capabilities": Capabilities(network=("*.x.de",))}, "capabilities.network", "no scheme, path or `*`"),
-        ({"capabilities": Capabilities(secrets=("a b",))}, "capabilities.secrets", "no variable's name"),
-        ({"settings": {"region": "eu"}}, "settings", "no `settings_schema` that says what they may be"),
-        (
-            {"settings_schema": {"type": "object", "required": ["a"]}},
-            "settings.a",
-            "does not fit its `settings_schema`",
-        ),
-        ({"strict": "yes"}, "strict", "true or false"),
-        ({"always_include": "yes"}, "always_include", "true or false"),
-    ],
+    ({"validation": "loose"}, "validation", "allowed: `strict`, `warn`, `off`"),
+    ({"validation": "off"}, "validation", "nobody would have looked at"),
+    ({"validation": "off", "read_only": True, "requires_approval": True}, "validation", "use `strict`"),
+    ({"validation": "warn", "requires_approval": ApprovalPolicy()}, "validation", "use `strict`"),
+    ({"available": "always"}, "available", "`async def (context)`"),
+    ({"available": lambda context: True}, "available", "not `async def`"),
+    ({"check_permissions": "no"}, "check_permissions", "`async def (args, context)`"),
+    ({"capabilities": {"storage": True}}, "capabilities", "a `Capabilities`"),
+    ({"capabilities": Capabilities(storage="yes")}, "capabilities.storage", "true or false"),  # type: ignore[arg-type]
+    ({"capabilities": Capabilities(network="x.de")}, "capabilities.network", "list of names"),  # type: ignore[arg-type]
+    ({"capabilities": Capabilities(network=("https://x.de",))}, "capabilities.network", "no scheme"),
+    ({"capabilities": Capabilities(network=("*.x.de",))}, "capabilities.network", "no scheme, path or `*`"),
+    ({"capabilities": Capabilities(secrets=("a b",))}, "capabilities.secrets", "no variable's name"),
+    ({"settings": {"region": "eu"}}, "settings", "no `settings_schema` that says what they may be"),
+    (
+        {"settings_schema": {"type": "object", "required": ["a"]}},
+        "settings.a",
+        "does not fit its `settings_schema`",
+    ),
+    ({"strict": "yes"}, "strict", "true or false"),
+    ({"always_include": "yes"}, "always_include", "true or false"),
 )
 def test_a_wrong_field_of_a_gate_is_refused(fields: dict[str, Any], field: str, words: str) -> None:
     with pytest.raises(RegistrationError) as refused:
@@ -268,13 +266,11 @@ def test_corrected_arguments_are_judged_as_if_they_had_been_proposed() -> None:
 
 @table(
     ("corrected", "words"),
-    [
-        (lambda args: Correction({"flight": 1, "totalCost": 1}), "`flight` must be of type string"),
-        (lambda args: Correction({**args, "flight": args["flight"] + "!"}), "corrected again and again"),
-        (lambda args: Correction({**args, "totalCost": 2**60}), "integer outside"),
-        (lambda args: Correction(None), "cannot be checked"),
-        (lambda args: None, "cannot be checked"),
-    ],
+    (lambda args: Correction({"flight": 1, "totalCost": 1}), "`flight` must be of type string"),
+    (lambda args: Correction({**args, "flight": args["flight"] + "!"}), "corrected again and again"),
+    (lambda args: Correction({**args, "totalCost": 2**60}), "integer outside"),
+    (lambda args: Correction(None), "cannot be checked"),
+    (lambda args: None, "cannot be checked"),
 )
 def test_a_correction_is_checked_like_a_proposal(corrected: Any, words: str) -> None:
     found = ruled(a_tool(validate_input=corrected))
@@ -390,7 +386,7 @@ def test_a_permission_is_asked_for_and_refused_in_words() -> None:
     assert denied == denied_decision(a_call(), "permission", why, tool)
 
 
-@table("policy", [False, True, ApprovalPolicy(require_approval_if="args.totalCost > 1.0")])
+@table("policy", False, True, ApprovalPolicy(require_approval_if="args.totalCost > 1.0"))
 def test_people_who_may_override_read_both_why_and_never_a_rule_that_is_not_the_reason(policy: Any) -> None:
     """Gate 14: the check's words alone where the policy would have let the call run, else before the policy's own."""
     override = Permission.deny("not yours", can_override=True)
@@ -434,7 +430,7 @@ def test_a_tool_that_waits_where_the_actor_stands_does_not_run() -> None:
     assert judge(catalog, there, a_call(), GOOD, Tally()).kind == "run"
 
 
-@table("effect", ["hide", "deny", "require_approval"])
+@table("effect", "hide", "deny", "require_approval")
 def test_the_strictest_rule_over_a_tool_or_what_it_shadows_counts(effect: Any) -> None:
     for near, far in (("money",), ()), ((), ("money",)):
         rule = GlobalRule(name="money", rule="'money' in tool.tags", effect=effect)

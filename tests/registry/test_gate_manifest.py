@@ -112,27 +112,25 @@ def test_a_manifest_says_all_that_the_gates_read(folder: Path) -> None:
 
 @table(
     ("before", "after", "words"),
-    [
-        ("[TOKEN]", "[$TOKEN]", "which is no variable's name"),
-        (
-            "settings: {region: eu}",
-            "settings: {region: mars}",
-            "`settings.region` that does not fit its `settings_schema`",
-        ),
-        ("settings: {region: eu}", "settings: {}", "does not fit its `settings_schema`"),
-        ("settings: {region: eu}", "settings: {region: eu, api_key: abc}", "has a secret in `settings.api_key`"),
-        ("settings: {region: eu}", "settings: eu", "must be"),
-        ("strict: true", "strict: maybe", "must be `true` or `false`"),
-        ("storage: true", "storage: 1", "must be `true` or `false`"),
-        ("storage: true", "store: true", "unknown key `store`"),
-        ("gate_code:open_now", "gate_code:opened", "opened"),
-        ("gate_code:own", "gate_code:open_now", "does not take `(args, context)`"),
-        ("validation: off", "validation: loose", "`validation` of tool `find` must be"),
-        ("[github]", "github", "must be a list"),
-        ("[find]", "[fnd]", "did you mean `find`?"),
-        ("slack: {}", "slack: {without: [find]}", "unknown key `without`"),
-        ("toolset: desk\n    allowed", "toolset: dusk\n    allowed", "did you mean `desk`?"),
-    ],
+    ("[TOKEN]", "[$TOKEN]", "which is no variable's name"),
+    (
+        "settings: {region: eu}",
+        "settings: {region: mars}",
+        "`settings.region` that does not fit its `settings_schema`",
+    ),
+    ("settings: {region: eu}", "settings: {}", "does not fit its `settings_schema`"),
+    ("settings: {region: eu}", "settings: {region: eu, api_key: abc}", "has a secret in `settings.api_key`"),
+    ("settings: {region: eu}", "settings: eu", "must be"),
+    ("strict: true", "strict: maybe", "must be `true` or `false`"),
+    ("storage: true", "storage: 1", "must be `true` or `false`"),
+    ("storage: true", "store: true", "unknown key `store`"),
+    ("gate_code:open_now", "gate_code:opened", "opened"),
+    ("gate_code:own", "gate_code:open_now", "does not take `(args, context)`"),
+    ("validation: off", "validation: loose", "`validation` of tool `find` must be"),
+    ("[github]", "github", "must be a list"),
+    ("[find]", "[fnd]", "did you mean `find`?"),
+    ("slack: {}", "slack: {without: [find]}", "unknown key `without`"),
+    ("toolset: desk\n    allowed", "toolset: dusk\n    allowed", "did you mean `desk`?"),
 )
 def test_each_mistake_is_named_with_its_place(folder: Path, before: str, after: str, words: str) -> None:
     assert before in WHOLE

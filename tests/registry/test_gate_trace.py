@@ -27,7 +27,7 @@ def answers(entries: tuple[GateTraceEntry, ...]) -> dict[str, str]:
     return {each.gate: each.answer for each in entries}
 
 
-@table("with_arguments", [True, False])
+@table("with_arguments", True, False)
 def test_a_call_that_an_early_gate_ends_names_that_gate(with_arguments: bool) -> None:
     ended = found(a_tool(), tally=Tally(calls=MAX_CALLS))
     entries = gate_trace(ended, with_arguments=with_arguments, needs="nobody reads this")
@@ -47,10 +47,8 @@ def test_a_call_with_wrong_arguments_ends_at_the_schema() -> None:
 
 @table(
     ("tool", "words"),
-    [
-        (a_tool(), "it runs, nobody is asked: "),
-        (a_tool(requires_approval=True), "people are asked: "),
-    ],
+    (a_tool(), "it runs, nobody is asked: "),
+    (a_tool(requires_approval=True), "people are asked: "),
 )
 def test_what_the_last_gate_decides_is_told_with_the_rule(tool: Tool, words: str) -> None:
     decision = found(tool)

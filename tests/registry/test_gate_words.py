@@ -67,18 +67,16 @@ def action(args: Any, tool: str = "book_flight") -> str:
 
 @table(
     ("args", "message"),
-    [
-        ([], "the arguments must be one JSON object"),
-        ("{}", "the arguments must be one JSON object"),
-        (
-            {"n": 2**53},
-            "the arguments hold an integer outside ±(2^53-1); send it as a string or leave it out",
-        ),
-        (
-            {"a": "x" * (ARGUMENTS_BYTES - 7)},
-            f"the arguments are larger than 64 KiB; {SEND_IN_PARTS}",
-        ),
-    ],
+    ([], "the arguments must be one JSON object"),
+    ("{}", "the arguments must be one JSON object"),
+    (
+        {"n": 2**53},
+        "the arguments hold an integer outside ±(2^53-1); send it as a string or leave it out",
+    ),
+    (
+        {"a": "x" * (ARGUMENTS_BYTES - 7)},
+        f"the arguments are larger than 64 KiB; {SEND_IN_PARTS}",
+    ),
 )
 def test_shape(args: Any, message: str) -> None:
     assert judged(catalog(), args) == settled("shape", "input_invalid", message)
@@ -98,14 +96,12 @@ def test_a_surplus_call() -> None:
 
 @table(
     ("limit", "made", "expected"),
-    [
-        (MAX_CALLS, MAX_CALLS - 1, ""),
-        (MAX_CALLS, MAX_CALLS, "1000"),
-        (MAX_CALLS + 9, MAX_CALLS, "1000"),
-        (2, 1, ""),
-        (2, 2, "2"),
-        (2, 3, "2"),
-    ],
+    (MAX_CALLS, MAX_CALLS - 1, ""),
+    (MAX_CALLS, MAX_CALLS, "1000"),
+    (MAX_CALLS + 9, MAX_CALLS, "1000"),
+    (2, 1, ""),
+    (2, 2, "2"),
+    (2, 3, "2"),
 )
 def test_calls_of_a_turn(limit: int, made: int, expected: str) -> None:
     found = catalog(actors=(an_actor(limits=TurnLimits(calls=limit)),))
@@ -122,7 +118,7 @@ def test_calls_of_an_unknown_actor_are_capped_too() -> None:
     assert (gate_decision.gate, gate_decision.code) == ("caps", "too_many_calls")
 
 
-@table(("made", "runs"), [(MAX_CALLS_PER_TOOL - 1, True), (MAX_CALLS_PER_TOOL, False)])
+@table(("made", "runs"), (MAX_CALLS_PER_TOOL - 1, True), (MAX_CALLS_PER_TOOL, False))
 def test_calls_of_one_tool(made: int, runs: bool) -> None:
     gate_decision = judged(catalog(), tally=Tally(per_tool={"book_flight": made, "search": 99}))
     if runs:
@@ -134,13 +130,11 @@ def test_calls_of_one_tool(made: int, runs: bool) -> None:
 
 @table(
     ("identical", "mark", "runs"),
-    [
-        (MAX_IDENTICAL_CALLS - 1, action(GOOD), True),
-        (MAX_IDENTICAL_CALLS, action(GOOD), False),
-        (MAX_IDENTICAL_CALLS + 1, action(GOOD), False),
-        (MAX_IDENTICAL_CALLS, action({**GOOD, "totalCost": 1}), True),
-        (MAX_IDENTICAL_CALLS, action(GOOD, "search"), True),
-    ],
+    (MAX_IDENTICAL_CALLS - 1, action(GOOD), True),
+    (MAX_IDENTICAL_CALLS, action(GOOD), False),
+    (MAX_IDENTICAL_CALLS + 1, action(GOOD), False),
+    (MAX_IDENTICAL_CALLS, action({**GOOD, "totalCost": 1}), True),
+    (MAX_IDENTICAL_CALLS, action(GOOD, "search"), True),
 )
 def test_identical_calls(identical: int, mark: str, runs: bool) -> None:
     gate_decision = judged(catalog(), tally=Tally(recent=("another", *[mark] * identical)))
@@ -174,7 +168,8 @@ def test_a_tool_of_others() -> None:
 
 @table(
     ("reason", "expected"),
-    [("money is frozen", "money is frozen"), ("", "rule `no-money` is true")],
+    ("money is frozen", "money is frozen"),
+    ("", "rule `no-money` is true"),
 )
 def test_a_rule_that_denies(reason: str, expected: str) -> None:
     rule = GlobalRule(name="no-money", rule="tool.name == 'book_flight'", effect="deny", reason=reason)
@@ -190,7 +185,7 @@ def test_a_policy_that_denies() -> None:
     assert gate_decision.verdict.verdict == "deny"
 
 
-@table(("count", "more"), [(1, ""), (PROBLEMS_SHOWN, ""), (PROBLEMS_SHOWN + 2, "; and 2 more")])
+@table(("count", "more"), (1, ""), (PROBLEMS_SHOWN, ""), (PROBLEMS_SHOWN + 2, "; and 2 more"))
 def test_wrong_arguments(count: int, more: str) -> None:
     problems = [SchemaProblem(f"f{n}", "must fly") for n in range(count)]
     tool = a_tool(validate_input=lambda args: problems)
@@ -201,10 +196,8 @@ def test_wrong_arguments(count: int, more: str) -> None:
 
 @table(
     ("check", "expected"),
-    [
-        (lambda args: [SchemaProblem("", "must be honest")], "must be honest"),
-        (lambda args: 1 / 0, "cannot be checked (ZeroDivisionError)"),
-    ],
+    (lambda args: [SchemaProblem("", "must be honest")], "must be honest"),
+    (lambda args: 1 / 0, "cannot be checked (ZeroDivisionError)"),
 )
 def test_a_tools_own_check(check: Any, expected: str) -> None:
     tool = a_tool(validate_input=check)
@@ -247,7 +240,7 @@ def test_what_runs_and_what_is_asked() -> None:
     assert (run.verdict.verdict, ask.verdict.verdict) == ("auto", "ask")
 
 
-@table(("reason", "why"), [("look first", "look first"), ("", "rule `look` is true")])
+@table(("reason", "why"), ("look first", "look first"), ("", "rule `look` is true"))
 def test_a_rule_that_asks(reason: str, why: str) -> None:
     rule = GlobalRule(name="look", rule="tool.name != 'x'", effect="require_approval", reason=reason)
     verdict = judged(catalog(policies=[rule])).verdict
@@ -332,7 +325,7 @@ async def never_called(call: object, context: object) -> str:
     raise AssertionError("the gates are pure: they ask nobody")
 
 
-@table(("reason", "expected"), [("", "rule `r` is true"), ("so it is", "so it is")])
+@table(("reason", "expected"), ("", "rule `r` is true"), ("so it is", "so it is"))
 def test_a_denying_rule_gives_its_reason_or_says_what_it_found(reason: str, expected: str) -> None:
     rule = GlobalRule(name="r", rule="'money' in tool.tags", effect="deny", reason=reason)
     gate_decision = judged(catalog(a_tool(tags=("money",)), policies=[rule]))
@@ -355,7 +348,7 @@ def test_a_model_is_told_of_tools_in_its_actors_order() -> None:
     assert [tool.name for tool in found.tool_view(pinned("till")).visible()] == ["a", "b", "c"]
 
 
-@table("own", [REQUESTER_RULE, PERMISSION_RULE, IN_DOUBT_RULE, REQUIRES_APPROVAL])
+@table("own", REQUESTER_RULE, PERMISSION_RULE, IN_DOUBT_RULE, REQUIRES_APPROVAL)
 def test_a_global_rule_is_never_taken_for_a_question_of_the_gates_own(own: RuleReference) -> None:
     rule = GlobalRule(name=own.label, rule="true", effect="require_approval")
     verdict = judged(catalog(policies=[rule])).verdict

@@ -52,15 +52,13 @@ def test_automatic_call_runs_and_gated_call_asks() -> None:
 
 @table(
     ("args", "words"),
-    [
-        ([], "one JSON object"),
-        (None, "one JSON object"),
-        ({"n": 2**53}, "integer outside"),
-        ({"n": float("inf")}, "not finite"),
-        ({"n": "\ud800"}, "surrogate"),
-        ({"n": [[[]]] * 3000}, "more than"),
-        ({"n": "é" * 40_000}, "larger than 64 KiB"),
-    ],
+    ([], "one JSON object"),
+    (None, "one JSON object"),
+    ({"n": 2**53}, "integer outside"),
+    ({"n": float("inf")}, "not finite"),
+    ({"n": "\ud800"}, "surrogate"),
+    ({"n": [[[]]] * 3000}, "more than"),
+    ({"n": "é" * 40_000}, "larger than 64 KiB"),
 )
 def test_shape_rejects_what_cannot_be_written_canonically(args: Any, words: str) -> None:
     found = ruled(catalog(), args=args, tally=FULL)
@@ -76,7 +74,9 @@ def test_malformed_part_says_why() -> None:
 @pytest.mark.row("E48")
 @table(
     "tally",
-    [FULL, Tally(per_tool={"book_flight": MAX_CALLS_PER_TOOL}), Tally(per_tool={"book_flight": 99})],
+    FULL,
+    Tally(per_tool={"book_flight": MAX_CALLS_PER_TOOL}),
+    Tally(per_tool={"book_flight": 99}),
 )
 def test_caps_stop_a_loop(tally: Tally) -> None:
     assert facts(ruled(catalog(), tally=tally)) == ("settled", "caps", "too_many_calls")
@@ -160,7 +160,7 @@ def test_failing_hide_rule_hides() -> None:
 
 @pytest.mark.row("B45")
 @pytest.mark.row("N04")
-@table(("tools", "kind"), [(None, "run"), ((), "settled"), (("search",), "settled")])
+@table(("tools", "kind"), (None, "run"), ((), "settled"), (("search",), "settled"))
 def test_actor_list_is_the_boundary(tools: Any, kind: str) -> None:
     found = build_catalog(tools=[a_tool(), a_tool("search")], actors=[an_actor(tools=tools)])
     gate_decision = ruled(found)
@@ -174,7 +174,7 @@ def test_actor_of_another_deploy_sees_nothing() -> None:
 
 @pytest.mark.row("B05")
 @pytest.mark.row("N07")
-@table("approval", [False, True, ApprovalPolicy(deny_if="args.totalCost > 0.0")])
+@table("approval", False, True, ApprovalPolicy(deny_if="args.totalCost > 0.0"))
 def test_arguments_are_validated_before_any_policy(approval: Any) -> None:
     found = ruled(catalog(a_tool(requires_approval=approval)), args={"flight": "TP", "totalCost": "hunter2"})
     assert facts(found) == ("settled", "schema", "input_invalid")
@@ -217,7 +217,7 @@ def test_a_dry_run_repeats_no_more_than_fits_into_a_ruling() -> None:
 
 @pytest.mark.row("B69")
 @pytest.mark.row("B70")
-@table(("tier", "cost", "kind"), [("trusted", 49, "run"), ("trusted", 50, "ask"), ("standard", 49, "ask")])
+@table(("tier", "cost", "kind"), ("trusted", 49, "run"), ("trusted", 50, "ask"), ("standard", 49, "ask"))
 def test_policy_sees_arguments_and_pinned_user(tier: str, cost: float, kind: str) -> None:
     policy = ApprovalPolicy(auto_approve_if="args.totalCost < 50 && ctx.user.tier == 'trusted'")
     found = ruled(

@@ -62,33 +62,31 @@ def problem(asked: ApprovalRequest | None = None, args: Any = GOOD, tool: Tool =
     return GrantMatcher(catalog(tool)).problem(asked or request(), Decision(**given | fields), args)
 
 
-@table("wish", [None, EXACT, GrantRequest(where="  "), CHEAP, GrantRequest(scope="tenant")])
-@table("verdict", ["approved", "denied"])
+@table("wish", None, EXACT, GrantRequest(where="  "), CHEAP, GrantRequest(scope="tenant"))
+@table("verdict", "approved", "denied")
 def test_a_wish_that_can_be_kept_has_no_problem(wish: GrantRequest | None, verdict: str) -> None:
     assert problem(remember=wish, verdict=verdict) == ""
 
 
 @table(
     ("asked", "fields", "words"),
-    [
-        ({"allow_remember": False}, {}, "the policy of this request lets no answer be remembered"),
-        ({"kind": "in_doubt"}, {}, "the policy of this request lets no answer be remembered"),
-        ({}, {"edited_args": {"flight": "TP 9"}}, "changed arguments are not remembered"),
-        ({}, {"edited_args": {}}, "changed arguments are not remembered"),
-        ({"veto": False}, {"verdict": "denied"}, "one denial does not end this request, so it cannot be remembered"),
-        ({"rule": REQUESTER_RULE}, {}, "who asked for this is not who the directory says, so each call is asked about"),
-        ({"rule": PERMISSION_RULE}, {}, "a permission is overridden for one call at a time"),
-        ({}, {"subject": ""}, "an answer that names nobody is not remembered"),
-        ({"definition": "f" * 64}, {}, "the tool has changed since this was asked"),
-        ({"tool": "book_train"}, {}, "the tool has changed since this was asked"),
-    ],
+    ({"allow_remember": False}, {}, "the policy of this request lets no answer be remembered"),
+    ({"kind": "in_doubt"}, {}, "the policy of this request lets no answer be remembered"),
+    ({}, {"edited_args": {"flight": "TP 9"}}, "changed arguments are not remembered"),
+    ({}, {"edited_args": {}}, "changed arguments are not remembered"),
+    ({"veto": False}, {"verdict": "denied"}, "one denial does not end this request, so it cannot be remembered"),
+    ({"rule": REQUESTER_RULE}, {}, "who asked for this is not who the directory says, so each call is asked about"),
+    ({"rule": PERMISSION_RULE}, {}, "a permission is overridden for one call at a time"),
+    ({}, {"subject": ""}, "an answer that names nobody is not remembered"),
+    ({"definition": "f" * 64}, {}, "the tool has changed since this was asked"),
+    ({"tool": "book_train"}, {}, "the tool has changed since this was asked"),
 )
 def test_a_wish_that_cannot_be_kept_says_why(asked: dict[str, Any], fields: dict[str, Any], words: str) -> None:
     assert problem(request(**asked), **fields) == f"`remember`: {words}"
     assert problem(request(**asked), **fields, remember=None) == ""
 
 
-@table("rule", [REQUESTER_RULE, PERMISSION_RULE])
+@table("rule", REQUESTER_RULE, PERMISSION_RULE)
 def test_a_denial_is_remembered_whatever_was_asked(rule: RuleReference) -> None:
     assert problem(request(rule=rule), verdict="denied") == ""
 
@@ -109,11 +107,9 @@ def test_arguments_without_a_canonical_form_are_not_remembered_exactly() -> None
 
 @table(
     ("where", "words"),
-    [
-        ("args.totalCost <= 100.0", "it is not true of the arguments of this very call"),
-        ("args.seats > 1", "no field `args.seats`; declared are `flight`, `totalCost`"),
-        ("args.", "column"),
-    ],
+    ("args.totalCost <= 100.0", "it is not true of the arguments of this very call"),
+    ("args.seats > 1", "no field `args.seats`; declared are `flight`, `totalCost`"),
+    ("args.", "column"),
 )
 def test_a_predicate_that_does_not_fit_says_why(where: str, words: str) -> None:
     result = problem(remember=GrantRequest(where=where))
@@ -121,7 +117,7 @@ def test_a_predicate_that_does_not_fit_says_why(where: str, words: str) -> None:
     assert words in result
 
 
-@table("masked_by", ["tool", "question"])
+@table("masked_by", "tool", "question")
 def test_a_predicate_reads_nothing_that_is_hidden(masked_by: str) -> None:
     wish = GrantRequest(where="args.flight == 'TP 531'")
     assert problem(remember=wish) == ""
@@ -165,12 +161,10 @@ NOTED = a_tool(
 
 @table(
     ("args", "guess"),
-    [
-        ({"note": "hunter2"}, "args.note == '{}'"),
-        ({"note": "the pin is hunter2!"}, "args.note.contains('{}')"),
-        ({"lines": [{"text": "x"}, {"text": "hunter2"}]}, "args.lines.exists(l, l.text == '{}')"),
-        ({"note": "hunter2"}, "dyn(args).exists(k, dyn(args)[k] == '{}')"),
-    ],
+    ({"note": "hunter2"}, "args.note == '{}'"),
+    ({"note": "the pin is hunter2!"}, "args.note.contains('{}')"),
+    ({"lines": [{"text": "x"}, {"text": "hunter2"}]}, "args.lines.exists(l, l.text == '{}')"),
+    ({"note": "hunter2"}, "dyn(args).exists(k, dyn(args)[k] == '{}')"),
 )
 def test_masked_repeat_of_a_secret_cannot_be_guessed_by_a_predicate(args: Any, guess: str) -> None:
     args = PIN_ARGS | args
@@ -183,8 +177,8 @@ def test_masked_repeat_of_a_secret_cannot_be_guessed_by_a_predicate(args: Any, g
     assert problem(asked, args, NOTED, remember=GrantRequest(where="args.amount == 1.0")) == ""
 
 
-@table(("pin", "serves"), [("hunter2", False), ("something", True)])
-@table("verdict", ["approved", "denied"])
+@table(("pin", "serves"), ("hunter2", False), ("something", True))
+@table("verdict", "approved", "denied")
 def test_guess_left_behind_does_not_apply_to_a_call_that_masks_it(pin: str, serves: bool, verdict: Any) -> None:
     args = PIN_ARGS | {"pin": pin, "note": "hunter2"}
     made = catalog(NOTED)
@@ -237,14 +231,12 @@ def applies(found: LocalGateDecision, given: Grant, policy: Any = ALLOWED, args:
 
 @table(
     "fields",
-    [
-        {},
-        {"people": ("ana", "bo")},
-        {"like_exact": "", "like_where": "args.totalCost < 500.0"},
-        {"like_session": "s"},
-    ],
+    {},
+    {"people": ("ana", "bo")},
+    {"like_exact": "", "like_where": "args.totalCost < 500.0"},
+    {"like_session": "s"},
 )
-@table("verdict", ["approved", "denied"])
+@table("verdict", "approved", "denied")
 def test_a_grant_applies_to_a_call_like_the_one_it_was_given_for(fields: dict[str, Any], verdict: Any) -> None:
     found = judged()
     assert applies(found, grant(found, verdict=verdict, **fields))
@@ -252,19 +244,17 @@ def test_a_grant_applies_to_a_call_like_the_one_it_was_given_for(fields: dict[st
 
 @table(
     "fields",
-    [
-        {"like_tenant": "other"},
-        {"like_tool": "book_train"},
-        {"like_definition": "f" * 64},
-        {"like_exact": ""},
-        {"like_exact": "f" * 64},
-        {"like_where": "args.totalCost < 5.0"},
-        {"like_where": "args.seats < 5.0"},
-        {"like_session": "another"},
-        {"like_session": "s", "requester": "somebody"},
-    ],
+    {"like_tenant": "other"},
+    {"like_tool": "book_train"},
+    {"like_definition": "f" * 64},
+    {"like_exact": ""},
+    {"like_exact": "f" * 64},
+    {"like_where": "args.totalCost < 5.0"},
+    {"like_where": "args.seats < 5.0"},
+    {"like_session": "another"},
+    {"like_session": "s", "requester": "somebody"},
 )
-@table("verdict", ["approved", "denied"])
+@table("verdict", "approved", "denied")
 def test_no_grant_applies_to_another_call(fields: dict[str, Any], verdict: Any) -> None:
     found = judged()
     assert not applies(found, grant(found, verdict=verdict, **fields))
@@ -272,7 +262,9 @@ def test_no_grant_applies_to_another_call(fields: dict[str, Any], verdict: Any) 
 
 @table(
     ("verdict", "requester", "serves"),
-    [("approved", "somebody", False), ("denied", "somebody", True), ("approved", "guest", True)],
+    ("approved", "somebody", False),
+    ("denied", "somebody", True),
+    ("approved", "guest", True),
 )
 def test_an_approval_for_everybody_serves_no_other_agent(verdict: Any, requester: str, serves: bool) -> None:
     found = judged()
@@ -283,14 +275,12 @@ def test_an_approval_for_everybody_serves_no_other_agent(verdict: Any, requester
 
 @table(
     "fields",
-    [
-        {"like_rule": RuleReference(kind="global", name="requires_approval")},
-        {"like_policy_hash": "f" * 64},
-        {"people": ()},
-        {"people": ("cy",)},
-        {"people": ("ana", "cy")},
-        {"people": ("stranger",)},
-    ],
+    {"like_rule": RuleReference(kind="global", name="requires_approval")},
+    {"like_policy_hash": "f" * 64},
+    {"people": ()},
+    {"people": ("cy",)},
+    {"people": ("ana", "cy")},
+    {"people": ("stranger",)},
 )
 def test_an_approval_has_to_hold_today_and_a_denial_has_not(fields: dict[str, Any]) -> None:
     found = judged()
@@ -298,7 +288,7 @@ def test_an_approval_has_to_hold_today_and_a_denial_has_not(fields: dict[str, An
     assert applies(found, grant(found, verdict="denied", **fields))
 
 
-@table("rule", [REQUESTER_RULE, PERMISSION_RULE])
+@table("rule", REQUESTER_RULE, PERMISSION_RULE)
 def test_no_approval_applies_where_each_call_is_asked_about(rule: RuleReference) -> None:
     found = judged()
     assert found.verdict is not None
@@ -322,7 +312,7 @@ def test_an_approval_takes_as_many_people_as_the_call_does() -> None:
     assert applies(found, grant(found, people=("ana", "bo")), two)
 
 
-@table(("allowed", "holds"), [(False, False), (True, True)])
+@table(("allowed", "holds"), (False, False), (True, True))
 def test_nobody_approves_in_advance_what_they_ask_for_themselves(allowed: bool, holds: bool) -> None:
     policy = ApprovalPolicy(allow_remember=True, allow_self_approval=allowed)
     found = judged(policy)
@@ -370,9 +360,9 @@ CODER = dataclasses.replace(OWN, name="coder", model="", external=ExternalAgent(
 ROAMER = dataclasses.replace(CODER, name="roamer")
 
 
-@table("session", ["", "s"])
-@table("given_for", ["desk", "coder", "roamer", ""])
-@table("asking", ["desk", "coder"])
+@table("session", "", "s")
+@table("given_for", "desk", "coder", "roamer", "")
+@table("asking", "desk", "coder")
 def test_approval_serves_an_external_actor_only_if_it_was_given_for_that_actor(
     given_for: str, asking: str, session: str
 ) -> None:
@@ -393,7 +383,7 @@ def test_approval_for_everyone_serves_an_external_actor_only_in_the_name_of_its_
     assert not matcher.applies(approval, pinned(actor="coder"), found, GOOD, FixedDirectory(PEOPLE))
 
 
-@table("remarks", [(), ("flight",)])
+@table("remarks", (), ("flight",))
 def test_a_grant_leaves_out_the_arguments_that_are_only_words(remarks: tuple[str, ...]) -> None:
     tool = a_tool(requires_approval=ALLOWED, remarks=remarks)
     other = {**GOOD, "flight": "the same by other words"}

@@ -61,18 +61,16 @@ async def test_a_tool_by_id_with_parameters_and_its_context_first_is_declared_as
 @pytest.mark.row("X14")
 @table(
     ("given", "expected"),
-    [
-        ({"ok": True, "value": "v"}, ToolResult("v")),
-        ({"ok": True, "value": "v", "structured": [1], "cost_usd": 0.5}, ToolResult("v", [1], 0.5)),
-        ({"ok": False, "code": "input_invalid", "error": "no"}, ToolFailure("no", "input_invalid")),
-        ({"ok": False, "code": "not_available", "error": "no"}, ToolFailure("no", "not_available")),
-        ({"ok": False, "code": "execution_failed", "error": "no"}, ToolFailure("no")),
-        ({"ok": False, "code": "STALE_WRITE", "error": "no"}, ToolFailure("STALE_WRITE: no")),
-        ({"ok": False, "code": ["x"], "error": ""}, ToolFailure("['x']: the tool failed")),
-        ({"ok": False}, ToolFailure("the tool failed")),
-        ({"ok": 1, "value": "v"}, ToolFailure("the tool returned no `{ok, ...}` result, though it had run")),
-        ("v", ToolFailure("the tool returned no `{ok, ...}` result, though it had run")),
-    ],
+    ({"ok": True, "value": "v"}, ToolResult("v")),
+    ({"ok": True, "value": "v", "structured": [1], "cost_usd": 0.5}, ToolResult("v", [1], 0.5)),
+    ({"ok": False, "code": "input_invalid", "error": "no"}, ToolFailure("no", "input_invalid")),
+    ({"ok": False, "code": "not_available", "error": "no"}, ToolFailure("no", "not_available")),
+    ({"ok": False, "code": "execution_failed", "error": "no"}, ToolFailure("no")),
+    ({"ok": False, "code": "STALE_WRITE", "error": "no"}, ToolFailure("STALE_WRITE: no")),
+    ({"ok": False, "code": ["x"], "error": ""}, ToolFailure("['x']: the tool failed")),
+    ({"ok": False}, ToolFailure("the tool failed")),
+    ({"ok": 1, "value": "v"}, ToolFailure("the tool returned no `{ok, ...}` result, though it had run")),
+    ("v", ToolFailure("the tool returned no `{ok, ...}` result, though it had run")),
 )
 async def test_results_with_ok_are_adapted(given: Any, expected: Any) -> None:
     async def old(args: dict[str, Any], context: ToolContext) -> Any:
@@ -85,23 +83,21 @@ async def test_results_with_ok_are_adapted(given: Any, expected: Any) -> None:
 @pytest.mark.row("X14")
 @table(
     ("given", "expected"),
-    [
-        ({"data": 3}, ToolResult(3)),
-        ({"data": 3, "success": True}, ToolResult(3)),
-        ({"success": None, "error": "odd"}, ToolResult(None)),
-        (
-            {"data": 3, "dataUpdate": {"a": 1}, "contextUpdate": {"b": 2}},
-            ToolResult(3, data_update={"a": 1}, context_update={"b": 2}),
-        ),
-        ({"data": 3, "meta": {"ms": 4}}, ToolResult(3, meta={"ms": 4})),
-        (
-            {"success": False, "error": "no", "data": 3, "contextUpdate": {"b": 2}, "meta": {"ms": 4}},
-            ToolFailure("no", context_update={"b": 2}, meta={"ms": 4}),
-        ),
-        ({"success": False, "error": "no", "dataUpdate": {"a": 1}}, ToolFailure("no", data_update={"a": 1})),
-        ({"success": False}, ToolFailure("the tool failed")),
-        ([1], ToolResult([1])),
-    ],
+    ({"data": 3}, ToolResult(3)),
+    ({"data": 3, "success": True}, ToolResult(3)),
+    ({"success": None, "error": "odd"}, ToolResult(None)),
+    (
+        {"data": 3, "dataUpdate": {"a": 1}, "contextUpdate": {"b": 2}},
+        ToolResult(3, data_update={"a": 1}, context_update={"b": 2}),
+    ),
+    ({"data": 3, "meta": {"ms": 4}}, ToolResult(3, meta={"ms": 4})),
+    (
+        {"success": False, "error": "no", "data": 3, "contextUpdate": {"b": 2}, "meta": {"ms": 4}},
+        ToolFailure("no", context_update={"b": 2}, meta={"ms": 4}),
+    ),
+    ({"success": False, "error": "no", "dataUpdate": {"a": 1}}, ToolFailure("no", data_update={"a": 1})),
+    ({"success": False}, ToolFailure("the tool failed")),
+    ([1], ToolResult([1])),
 )
 async def test_results_with_success_are_adapted(given: Any, expected: Any) -> None:
     async def old(args: dict[str, Any], context: ToolContext) -> Any:
@@ -143,14 +139,12 @@ async def test_a_manifest_names_the_factory_of_a_handler(tmp_path: Path) -> None
 
 @table(
     ("old", "new", "words"),
-    [
-        ("    per_call", "    handler: factories:kept\n    per_call", ":3: tool `user_search` has both `handler` and"),
-        ("    per_call: factories:user_tool\n", "", ":3: `handler` of tool `user_search` is missing, or `per_call`"),
-        ("user_tool", "late", ":4: tool `user_search` needs `per_call` to be `def .context.`, but it is `async def`"),
-        ("user_tool", "other", ":4: .* but it does not take `.context.`; what takes time belongs into the handler"),
-        ("user_tool", "nobody", ":4: `per_call` of tool `user_search`: "),
-        ("    parameters: {type: object, properties: {query: {type: string}}}\n", "", ":4: .* give its `input_schema`"),
-    ],
+    ("    per_call", "    handler: factories:kept\n    per_call", ":3: tool `user_search` has both `handler` and"),
+    ("    per_call: factories:user_tool\n", "", ":3: `handler` of tool `user_search` is missing, or `per_call`"),
+    ("user_tool", "late", ":4: tool `user_search` needs `per_call` to be `def .context.`, but it is `async def`"),
+    ("user_tool", "other", ":4: .* but it does not take `.context.`; what takes time belongs into the handler"),
+    ("user_tool", "nobody", ":4: `per_call` of tool `user_search`: "),
+    ("    parameters: {type: object, properties: {query: {type: string}}}\n", "", ":4: .* give its `input_schema`"),
 )
 def test_a_factory_that_is_none_is_an_error_with_its_line(tmp_path: Path, old: str, new: str, words: str) -> None:
     (tmp_path / "factories.py").write_text(FACTORIES)

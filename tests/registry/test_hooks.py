@@ -24,19 +24,17 @@ class Callable:
         return True
 
 
-@table("function", [one, functools.partial(one), Callable()])
+@table("function", one, functools.partial(one), Callable())
 def test_whatever_is_awaited_with_its_arguments_is_a_hook(function: Any) -> None:
     assert ONE.objection(function) == ""
 
 
 @table(
     ("function", "flaw"),
-    [
-        ("one", "is no function"),
-        (lambda args: True, "is not `async def`"),
-        (functools.partial(one, 1), "does not take `(args)`"),
-        (type("Never", (), {}), "is not `async def`"),
-    ],
+    ("one", "is no function"),
+    (lambda args: True, "is not `async def`"),
+    (functools.partial(one, 1), "does not take `(args)`"),
+    (type("Never", (), {}), "is not `async def`"),
 )
 def test_what_is_no_hook_is_told_with_the_form_it_has_to_have(function: Any, flaw: str) -> None:
     assert ONE.problem(function) == flaw
@@ -52,7 +50,7 @@ def test_a_plain_hook_is_not_async_and_some_are_either() -> None:
     assert plain.problem(lambda args: True) == either.problem(lambda args: True) == either.problem(one) == ""
 
 
-@table("kind", KINDS, ids=lambda kind: kind.field)
+@table("kind", *KINDS, ids=lambda kind: kind.field)
 def test_every_kind_refuses_a_function_without_its_arguments(kind: Hook[Any]) -> None:
     async def nothing() -> None: ...
 
@@ -62,6 +60,6 @@ def test_every_kind_refuses_a_function_without_its_arguments(kind: Hook[Any]) ->
     assert "does not take" in kind.problem(nothing_either if kind.style == "plain" else nothing)
 
 
-@table("kind", [kind for kind in KINDS if kind.parse is not ONE.parse], ids=lambda kind: kind.field)
+@table("kind", *[kind for kind in KINDS if kind.parse is not ONE.parse], ids=lambda kind: kind.field)
 def test_no_kind_takes_a_truthy_object_for_an_answer(kind: Hook[Any]) -> None:
     assert [kind.parse(returned) for returned in (object(), 1, "yes", None)] == [None] * 4

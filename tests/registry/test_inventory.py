@@ -34,19 +34,17 @@ def row_of(catalog: Catalog) -> InventoryRow:
 
 @table(
     ("rule", "effect", "needs"),
-    [
-        ("'destructive' in tool.tags", "hide", "hidden"),
-        ("'destructive' in tool.tags", "deny", "denied"),
-        ("'destructive' in tool.tags", "require_approval", "asks"),
-        ("'harmless' in tool.tags", "hide", "auto"),
-        ("'harmless' in tool.tags && ctx.user.tier == 'x'", "deny", "auto"),
-        ("actor.name == 'boss'", "hide", "auto, may be hidden"),
-        ("'trusted' in actor.tags", "deny", "auto, may be denied"),
-        ("actor.name == 'boss'", "require_approval", "maybe asks"),
-        ("ctx.user.tier == 'standard'", "hide", "auto, may be hidden"),
-        ("ctx.user.tier == 'standard'", "deny", "auto, may be denied"),
-        ("'destructive' in tool.tags || ctx.user.tier == 'x'", "hide", "hidden"),
-    ],
+    ("'destructive' in tool.tags", "hide", "hidden"),
+    ("'destructive' in tool.tags", "deny", "denied"),
+    ("'destructive' in tool.tags", "require_approval", "asks"),
+    ("'harmless' in tool.tags", "hide", "auto"),
+    ("'harmless' in tool.tags && ctx.user.tier == 'x'", "deny", "auto"),
+    ("actor.name == 'boss'", "hide", "auto, may be hidden"),
+    ("'trusted' in actor.tags", "deny", "auto, may be denied"),
+    ("actor.name == 'boss'", "require_approval", "maybe asks"),
+    ("ctx.user.tier == 'standard'", "hide", "auto, may be hidden"),
+    ("ctx.user.tier == 'standard'", "deny", "auto, may be denied"),
+    ("'destructive' in tool.tags || ctx.user.tier == 'x'", "hide", "hidden"),
 )
 def test_global_rules_show_in_the_inventory(rule: str, effect: str, needs: str) -> None:
     row = row_of(catalog_with(rule, effect))
@@ -61,8 +59,8 @@ def test_a_rule_makes_no_tool_looser() -> None:
     assert (row.needs, row.approvers) == ("asks, may be denied", ("role:finance",))
 
 
-@table("rule", ["'destructive' in tool.tags", "ctx.user.tier == 'standard'", "actor.name == 'boss'"])
-@table("effect", ["hide", "deny", "require_approval"])
+@table("rule", "'destructive' in tool.tags", "ctx.user.tier == 'standard'", "actor.name == 'boss'")
+@table("effect", "hide", "deny", "require_approval")
 def test_the_gates_do_nothing_that_the_inventory_does_not_say(rule: str, effect: str) -> None:
     catalog = catalog_with(rule, effect)
     needs = row_of(catalog).needs
@@ -83,21 +81,19 @@ def test_a_tool_that_only_a_global_rule_asks_about_needs_deciders_too() -> None:
 
 @table(
     ("policy", "rules"),
-    [
-        (ApprovalPolicy(), ()),
-        (ApprovalPolicy(deny_if="args.totalCost > 900.0"), ("deny_if: args.totalCost > 900.0",)),
-        (ApprovalPolicy(require_approval_if="args.totalCost > 9.0"), ("require_approval_if: args.totalCost > 9.0",)),
-        (ApprovalPolicy(auto_approve_if="args.totalCost < 9.0"), ("auto_approve_if: args.totalCost < 9.0",)),
-        (
-            ApprovalPolicy(
-                terms=(
-                    TermRule(when="args.totalCost > 500.0", quorum=2, reason="dear"),
-                    TermRule(when="args.totalCost > 900.0", quorum=3),
-                )
-            ),
-            ("terms: dear if args.totalCost > 500.0", "terms: stricter if args.totalCost > 900.0"),
+    (ApprovalPolicy(), ()),
+    (ApprovalPolicy(deny_if="args.totalCost > 900.0"), ("deny_if: args.totalCost > 900.0",)),
+    (ApprovalPolicy(require_approval_if="args.totalCost > 9.0"), ("require_approval_if: args.totalCost > 9.0",)),
+    (ApprovalPolicy(auto_approve_if="args.totalCost < 9.0"), ("auto_approve_if: args.totalCost < 9.0",)),
+    (
+        ApprovalPolicy(
+            terms=(
+                TermRule(when="args.totalCost > 500.0", quorum=2, reason="dear"),
+                TermRule(when="args.totalCost > 900.0", quorum=3),
+            )
         ),
-    ],
+        ("terms: dear if args.totalCost > 500.0", "terms: stricter if args.totalCost > 900.0"),
+    ),
 )
 def test_each_rule_of_a_policy_is_named_by_its_field(policy: ApprovalPolicy, rules: tuple[str, ...]) -> None:
     assert row_of(catalog_with(requires_approval=policy)).rules == rules
@@ -127,12 +123,10 @@ async def watch(call: object, context: object) -> str:
 
 @table(
     ("rules", "effect", "needs"),
-    [
-        ({}, "hide", "handler decides, may be denied"),
-        ({}, "require_approval", "asks, may be denied"),
-        ({"auto_approve_if": "true"}, "hide", "maybe asks, may be denied"),
-        ({"require_approval_if": "true"}, "hide", "asks, may be denied"),
-    ],
+    ({}, "hide", "handler decides, may be denied"),
+    ({}, "require_approval", "asks, may be denied"),
+    ({"auto_approve_if": "true"}, "hide", "maybe asks, may be denied"),
+    ({"require_approval_if": "true"}, "hide", "asks, may be denied"),
 )
 def test_a_handler_shows_in_the_inventory(rules: dict[str, str], effect: str, needs: str) -> None:
     policy = ApprovalPolicy(handler="test_inventory:watch", **rules)

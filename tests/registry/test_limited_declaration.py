@@ -32,7 +32,7 @@ def manifest(tmp_path: Path, *lines: str) -> Any:
     return load_manifest(tmp_path / "m.yaml")
 
 
-@table("key", ["usage_limit", "usageLimit"])
+@table("key", "usage_limit", "usageLimit")
 def test_a_manifest_declares_them(tmp_path: Path, key: str) -> None:
     one = "Mo-Fr 08:00-18:00 Europe/Lisbon"
     catalog = manifest(tmp_path, f"hours: {one}", f"{key}: {{count: 3, per: session, period: 1d}}")
@@ -47,16 +47,14 @@ def test_a_manifest_declares_them(tmp_path: Path, key: str) -> None:
 
 @table(
     ("line", "expected"),
-    [
-        ("hours: Mon 08:00-18:00 UTC", r"m\.yaml:8: .*has `hours` that cannot be read: `Mon` is no day"),
-        ("hours: [Mo 08:00-18:00 UTC, Mo 08:00-18:00 Europe/Lisboa]", r"m\.yaml:8: .*no time zone"),
-        ("hours: 8", r"m\.yaml:8"),
-        ("usage_limit: {count: 0, per: user, period: 1d}", r"m\.yaml:8"),
-        ("usage_limit: {count: 3, per: person, period: 1d}", r"must be `user`, `session` or `tenant`"),
-        ("usage_limit: {count: 3, per: user, period: a day}", r"`a day` is not a duration; write `24h`"),
-        ("usage_limit: {count: 3, per: user}", r"is missing"),
-        ("usage_limit: {count: 3, per: user, period: 1d, burst: 2}", r"unknown key `burst`"),
-    ],
+    ("hours: Mon 08:00-18:00 UTC", r"m\.yaml:8: .*has `hours` that cannot be read: `Mon` is no day"),
+    ("hours: [Mo 08:00-18:00 UTC, Mo 08:00-18:00 Europe/Lisboa]", r"m\.yaml:8: .*no time zone"),
+    ("hours: 8", r"m\.yaml:8"),
+    ("usage_limit: {count: 0, per: user, period: 1d}", r"m\.yaml:8"),
+    ("usage_limit: {count: 3, per: person, period: 1d}", r"must be `user`, `session` or `tenant`"),
+    ("usage_limit: {count: 3, per: user, period: a day}", r"`a day` is not a duration; write `24h`"),
+    ("usage_limit: {count: 3, per: user}", r"is missing"),
+    ("usage_limit: {count: 3, per: user, period: 1d, burst: 2}", r"unknown key `burst`"),
 )
 def test_a_mistake_is_told_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
@@ -65,17 +63,15 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, line: str, expected: st
 
 @table(
     ("fields", "expected"),
-    [
-        ({"hours": 8}, "needs `hours` to be a list of texts"),
-        ({"hours": ("Mo",)}, "has `hours` that cannot be read: `Mo` is not made of days, hours and a time zone"),
-        ({"usage_limit": 3}, "needs `usage_limit` to be a `UsageLimit`"),
-        ({"usage_limit": UsageLimit(0, "user", 60)}, "`count` must be a whole number from 1 on"),
-        ({"usage_limit": UsageLimit(True, "user", 60)}, "`count` must be"),
-        ({"usage_limit": UsageLimit(1, "users", 60)}, "`per` must be `user`, `session` or `tenant`"),  # type: ignore[arg-type]
-        ({"usage_limit": UsageLimit(1, "user", 0)}, "`period` must be more than 0 and at most 366 days"),
-        ({"usage_limit": UsageLimit(1, "user", float("inf"))}, "`period` must be more than 0"),
-        ({"usage_limit": UsageLimit(1, "user", "1d")}, "`period` must be a number of seconds"),  # type: ignore[arg-type]
-    ],
+    ({"hours": 8}, "needs `hours` to be a list of texts"),
+    ({"hours": ("Mo",)}, "has `hours` that cannot be read: `Mo` is not made of days, hours and a time zone"),
+    ({"usage_limit": 3}, "needs `usage_limit` to be a `UsageLimit`"),
+    ({"usage_limit": UsageLimit(0, "user", 60)}, "`count` must be a whole number from 1 on"),
+    ({"usage_limit": UsageLimit(True, "user", 60)}, "`count` must be"),
+    ({"usage_limit": UsageLimit(1, "users", 60)}, "`per` must be `user`, `session` or `tenant`"),  # type: ignore[arg-type]
+    ({"usage_limit": UsageLimit(1, "user", 0)}, "`period` must be more than 0 and at most 366 days"),
+    ({"usage_limit": UsageLimit(1, "user", float("inf"))}, "`period` must be more than 0"),
+    ({"usage_limit": UsageLimit(1, "user", "1d")}, "`period` must be a number of seconds"),  # type: ignore[arg-type]
 )
 def test_a_wrong_declaration_is_refused(fields: dict[str, Any], expected: str) -> None:
     with pytest.raises(RegistrationError, match=expected):
@@ -100,14 +96,14 @@ def test_they_are_part_of_the_hash_where_they_are_declared() -> None:
 
 @table(
     ("limit", "again", "words"),
-    [
+    
         (UsageLimit(1, "user", 60), (0, 0), "was used once for this user within 1m, which is all it may be; it is "),
         (UsageLimit(3, "session", 90_061), (0, 0), "was used 3 times in this session within 1d1h1m1s, which"),
         (UsageLimit(2, "tenant", 0.5), (5, 0), "in this tenant within 1s, which is all it may be; it is possible again "
          "at 2026-01-05 12:00:05 UTC. Do without it until then"),
         # A part of a second is rounded up: whoever comes back then finds a use.
         (UsageLimit(2, "tenant", 60), (5, 1), "at 2026-01-05 12:00:06 UTC"),
-    ],
+    
 )  # fmt: skip
 def test_the_model_is_told_when_it_is_possible_again(limit: UsageLimit, again: tuple[int, int], words: str) -> None:
     at = datetime(2026, 1, 5, 12, 0, *again, tzinfo=UTC)

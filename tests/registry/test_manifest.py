@@ -160,7 +160,7 @@ def manifest_of(tool: dict[str, Any]) -> str:
 
 
 @pytest.mark.row("X20")
-@table(("field", "other"), OTHERS)
+@table(("field", "other"), *OTHERS)
 def test_each_alias_means_its_field(folder: Path, field: str, other: str) -> None:
     value = PLAIN[field]
     plain = load(folder, manifest_of(PLAIN)).hash
@@ -187,7 +187,7 @@ def test_inner_sections_take_camel_case_too(folder: Path) -> None:
 
 
 @pytest.mark.row("N05")
-@table("given", [{}, {"name": "respond"}, {"id": "respond"}, {"id": "RESPOND"}])
+@table("given", {}, {"name": "respond"}, {"id": "respond"}, {"id": "RESPOND"})
 def test_respond_is_reserved_by_whatever_name_it_is_asked_for(folder: Path, given: dict[str, str]) -> None:
     bare = {key: value for key, value in PLAIN.items() if key != "name"}
     key = "raw" if given else "respond"
@@ -198,7 +198,7 @@ def test_respond_is_reserved_by_whatever_name_it_is_asked_for(folder: Path, give
 
 
 @pytest.mark.row("F23")
-@table("name", ["a b", "a.b", "ä", "a" * 65, "", "a/b"])
+@table("name", "a b", "a.b", "ä", "a" * 65, "", "a/b")
 def test_a_name_is_checked_wherever_a_tool_is_declared(folder: Path, name: str) -> None:
     bare = {key: value for key, value in PLAIN.items() if key != "name"}
     assert "needs a name that matches" in refusal(folder, f"{HEAD}tools: {json.dumps({name: bare})}\n").message
@@ -388,7 +388,7 @@ BAD: dict[str, tuple[str, int | None, str]] = {
 
 @pytest.mark.row("B22")
 @pytest.mark.row("B81")
-@table("case", BAD)
+@table("case", *BAD)
 def test_each_mistake_is_one_sentence_with_its_line(folder: Path, case: str) -> None:
     text, line, words = BAD[case]
     error = refusal(folder, text)
@@ -406,23 +406,21 @@ def test_missing_manifest_is_one_sentence(tmp_path: Path) -> None:
 
 @table(
     ("text", "value"),
-    [
-        ("yes", "yes"),
-        ("off", "off"),
-        ("true", True),
-        ("12:30", "12:30"),
-        ("010", "010"),
-        ("10", 10),
-        ("-3", -3),
-        ("1.5", 1.5),
-        ("1e3", 1000.0),
-        ("2030-01-02", "2030-01-02"),
-        ("~", None),
-        ("'5'", "5"),
-        (".nan", ".nan"),
-        ("0x1F", "0x1F"),
-        ("1_000", "1_000"),
-    ],
+    ("yes", "yes"),
+    ("off", "off"),
+    ("true", True),
+    ("12:30", "12:30"),
+    ("010", "010"),
+    ("10", 10),
+    ("-3", -3),
+    ("1.5", 1.5),
+    ("1e3", 1000.0),
+    ("2030-01-02", "2030-01-02"),
+    ("~", None),
+    ("'5'", "5"),
+    (".nan", ".nan"),
+    ("0x1F", "0x1F"),
+    ("1_000", "1_000"),
 )
 def test_yaml_has_no_traps(text: str, value: Any) -> None:
     data = parse_yaml(f"a: {text}\non: 1\n", "x").data

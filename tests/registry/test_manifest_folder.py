@@ -97,50 +97,48 @@ def test_all_sections_may_stand_in_both(tmp_path: Path) -> None:
 
 @table(
     ("changed", "words"),
-    [
-        ({"tools/search.yaml": SEARCH + "tagss: []\n"}, "tools/search.yaml:4: unknown key `tagss` of tool `search`"),
-        (
-            {"tools/search.yaml": "scope: generalist\nhandler: folder_handlers:serch\n"},
-            "tools/search.yaml:2: `handler`",
-        ),
-        ({"tools/search.yaml": SEARCH + "scope: generalist\n"}, "tools/search.yaml:4: the key `scope` is given twice"),
-        (
-            {"tools/search.yaml": SEARCH + "title: ${TITLE}\n"},
-            "tools/search.yaml:4: `${TITLE}`: variables are not read",
-        ),
-        ({"tools/search.yaml": SEARCH + "name: find\n"}, "tools/search.yaml:4: tool `search` calls itself `find`"),
-        ({"tools/search.yaml": SEARCH + "requires_approval:\n  denyIf: args.x\n"}, "tools/search.yaml:5: "),
-        ({"tools/search.yaml": ""}, "tools/search.yaml:1: `handler` of tool `search` is missing"),
-        ({"tools/respond.yaml": SEARCH}, "tools/respond.yaml:1: tool `respond` has a reserved name"),
-        ({"tools/Search.yaml": SEARCH}, "differ by case only"),
-        ({"actors/desk.yaml": "tools: [serch]\n"}, "actors/desk.yaml:1: actor `desk` lists the unknown tool `serch`"),
-        ({"actors/desk.yaml": "model_settings:\n  api_key: x\n"}, "actors/desk.yaml:2: actor `desk` has a secret"),
-        ({"policies.yaml": RULE + "- {name: b, rule: tool.x, effect: deny}\n"}, "policies.yaml:2: "),
-        ({"policies.yaml": "frozen: {}\n"}, "policies.yaml:1: policies are a list of rules"),
-        ({"people.yaml": "- {id: ana, rols: []}\n"}, "people.yaml:1: unknown key `rols` of a person"),
-        (
-            {"signoff.yaml": MAIN + "tools:\n  search: {handler: a}\n"},
-            "tools/search.yaml:1: `search` of `tools` stands here and on signoff.yaml:5; keep one",
-        ),
-        (
-            {"signoff.yaml": MAIN + "actors:\n  desk: {}\n"},
-            "actors/desk.yaml:1: `desk` of `actors` stands here and on signoff.yaml:5; keep one",
-        ),
-        (
-            {"signoff.yaml": MAIN + "policies:\n  " + RULE},
-            "policies.yaml:1: the rule `frozen` stands here and on signoff.yaml:5; keep one",
-        ),
-        (
-            {"signoff.yaml": MAIN + "people: []\n"},
-            "people.yaml:1: people stand here and on signoff.yaml:4; keep one",
-        ),
-        ({"tools/pay.yml": SEARCH}, "signoff.yaml:1: `tools/pay.yml` would not be read; write `tools/<name>.yaml`"),
-        ({"tools/more/pay.yaml": SEARCH}, "`tools/more/pay.yaml` would not be read"),
-        ({"policies.yml": RULE}, "`policies.yml` would not be read; call it `policies.yaml`"),
-        ({"signoff.yaml": "path: []\n"}, "signoff.yaml:1: `version` is missing"),
-        ({"signoff.yaml": "- version\n"}, "signoff.yaml:1: a manifest is a mapping"),
-        ({"signoff.yaml": MAIN + "tools: []\n"}, "signoff.yaml:4: `tools` of the manifest must be a mapping"),
-    ],
+    ({"tools/search.yaml": SEARCH + "tagss: []\n"}, "tools/search.yaml:4: unknown key `tagss` of tool `search`"),
+    (
+        {"tools/search.yaml": "scope: generalist\nhandler: folder_handlers:serch\n"},
+        "tools/search.yaml:2: `handler`",
+    ),
+    ({"tools/search.yaml": SEARCH + "scope: generalist\n"}, "tools/search.yaml:4: the key `scope` is given twice"),
+    (
+        {"tools/search.yaml": SEARCH + "title: ${TITLE}\n"},
+        "tools/search.yaml:4: `${TITLE}`: variables are not read",
+    ),
+    ({"tools/search.yaml": SEARCH + "name: find\n"}, "tools/search.yaml:4: tool `search` calls itself `find`"),
+    ({"tools/search.yaml": SEARCH + "requires_approval:\n  denyIf: args.x\n"}, "tools/search.yaml:5: "),
+    ({"tools/search.yaml": ""}, "tools/search.yaml:1: `handler` of tool `search` is missing"),
+    ({"tools/respond.yaml": SEARCH}, "tools/respond.yaml:1: tool `respond` has a reserved name"),
+    ({"tools/Search.yaml": SEARCH}, "differ by case only"),
+    ({"actors/desk.yaml": "tools: [serch]\n"}, "actors/desk.yaml:1: actor `desk` lists the unknown tool `serch`"),
+    ({"actors/desk.yaml": "model_settings:\n  api_key: x\n"}, "actors/desk.yaml:2: actor `desk` has a secret"),
+    ({"policies.yaml": RULE + "- {name: b, rule: tool.x, effect: deny}\n"}, "policies.yaml:2: "),
+    ({"policies.yaml": "frozen: {}\n"}, "policies.yaml:1: policies are a list of rules"),
+    ({"people.yaml": "- {id: ana, rols: []}\n"}, "people.yaml:1: unknown key `rols` of a person"),
+    (
+        {"signoff.yaml": MAIN + "tools:\n  search: {handler: a}\n"},
+        "tools/search.yaml:1: `search` of `tools` stands here and on signoff.yaml:5; keep one",
+    ),
+    (
+        {"signoff.yaml": MAIN + "actors:\n  desk: {}\n"},
+        "actors/desk.yaml:1: `desk` of `actors` stands here and on signoff.yaml:5; keep one",
+    ),
+    (
+        {"signoff.yaml": MAIN + "policies:\n  " + RULE},
+        "policies.yaml:1: the rule `frozen` stands here and on signoff.yaml:5; keep one",
+    ),
+    (
+        {"signoff.yaml": MAIN + "people: []\n"},
+        "people.yaml:1: people stand here and on signoff.yaml:4; keep one",
+    ),
+    ({"tools/pay.yml": SEARCH}, "signoff.yaml:1: `tools/pay.yml` would not be read; write `tools/<name>.yaml`"),
+    ({"tools/more/pay.yaml": SEARCH}, "`tools/more/pay.yaml` would not be read"),
+    ({"policies.yml": RULE}, "`policies.yml` would not be read; call it `policies.yaml`"),
+    ({"signoff.yaml": "path: []\n"}, "signoff.yaml:1: `version` is missing"),
+    ({"signoff.yaml": "- version\n"}, "signoff.yaml:1: a manifest is a mapping"),
+    ({"signoff.yaml": MAIN + "tools: []\n"}, "signoff.yaml:4: `tools` of the manifest must be a mapping"),
 )
 def test_mistakes_are_found_in_their_own_file(tmp_path: Path, changed: dict[str, str], words: str) -> None:
     message = refusal(write(tmp_path, **changed))

@@ -43,7 +43,7 @@ def test_it_is_valid_json_schema() -> None:
     assert all(each["additionalProperties"] is False for each in schema["$defs"].values())
 
 
-@table("path", MANIFESTS, ids=lambda path: path.parent.name)
+@table("path", *MANIFESTS, ids=lambda path: path.parent.name)
 def test_every_manifest_of_the_project_is_taken(path: Path) -> None:
     assert len(MANIFESTS) >= 3
     assert problems(read_yaml(path).data) == []
@@ -55,7 +55,7 @@ def test_the_documented_manifest_and_every_spelling_are_taken() -> None:
     assert problems(parse_yaml(GOOD, "good").data) == []
 
 
-@table("case", BAD)
+@table("case", *BAD)
 def test_what_the_loader_refuses_by_its_shape_the_schema_refuses(case: str) -> None:
     try:
         data = parse_yaml(BAD[case][0], case).data

@@ -102,34 +102,32 @@ def test_a_manifest_names_the_function_that_chooses_routes(tmp_path: Path) -> No
 
 @table(
     ("old", "new", "words"),
-    [
-        ("mode: only", "mode: alone", "23: `mode` of route `trip` must be"),
-        (
-            "minStep: buy",
-            "minStep: by",
-            "14: actor `desk` has the tool `pay` in route `trip` from the unknown step `by`",
-        ),
-        ("requires: [city]", "requires: [town]", "26: actor `desk` requires `town`"),
-        ("{name: note}", "{nmae: note}", "26: unknown key `nmae`"),
-        ("{name: fly, optional: true}", "fly", "14: actor `desk` lists the unknown tool `fly`"),
-        ("tool.name != 'greet'", "tool.nmae != 'greet'", "26: actor `desk`: step `buy`: `tool_filter`"),
-        (
-            "shadowing: allow",
-            "shadowing: forbid",
-            "14: actor `desk` has a tool `pay` in `routes.trip.tools` that shadows",
-        ),
-        ("loosens: The agency", "reducer: x:y\n            loosens: The agency", "22: own tool `pay` has a `reducer`"),
-        (
-            "loosens: The agency's card has a limit of its own.",
-            "loosens: todo",
-            "14: actor `desk` gives no real reason",
-        ),
-        ("greet: {handler", "respond: {handler", "actor `desk` has in `own_tools` what is no tool"),
-        ("talk:\n        select: registry_kit:nothing", "talk: []", "27: route `talk` must be a mapping"),
-        ("registry_kit:nothing", "registry_kit:nobody", "28: `select`: "),
-        ("registry_kit:nothing", "registry_kit:a_call", "28: actor `desk` needs `routes.talk.select` to be"),
-        ("greet: {handler", "greet: {loosens: 1, handler", "10: `loosens` of tool `greet` must be text"),
-    ],
+    ("mode: only", "mode: alone", "23: `mode` of route `trip` must be"),
+    (
+        "minStep: buy",
+        "minStep: by",
+        "14: actor `desk` has the tool `pay` in route `trip` from the unknown step `by`",
+    ),
+    ("requires: [city]", "requires: [town]", "26: actor `desk` requires `town`"),
+    ("{name: note}", "{nmae: note}", "26: unknown key `nmae`"),
+    ("{name: fly, optional: true}", "fly", "14: actor `desk` lists the unknown tool `fly`"),
+    ("tool.name != 'greet'", "tool.nmae != 'greet'", "26: actor `desk`: step `buy`: `tool_filter`"),
+    (
+        "shadowing: allow",
+        "shadowing: forbid",
+        "14: actor `desk` has a tool `pay` in `routes.trip.tools` that shadows",
+    ),
+    ("loosens: The agency", "reducer: x:y\n            loosens: The agency", "22: own tool `pay` has a `reducer`"),
+    (
+        "loosens: The agency's card has a limit of its own.",
+        "loosens: todo",
+        "14: actor `desk` gives no real reason",
+    ),
+    ("greet: {handler", "respond: {handler", "actor `desk` has in `own_tools` what is no tool"),
+    ("talk:\n        select: registry_kit:nothing", "talk: []", "27: route `talk` must be a mapping"),
+    ("registry_kit:nothing", "registry_kit:nobody", "28: `select`: "),
+    ("registry_kit:nothing", "registry_kit:a_call", "28: actor `desk` needs `routes.talk.select` to be"),
+    ("greet: {handler", "greet: {loosens: 1, handler", "10: `loosens` of tool `greet` must be text"),
 )
 def test_mistakes_have_their_line(tmp_path: Path, old: str, new: str, words: str) -> None:
     assert old in MANIFEST

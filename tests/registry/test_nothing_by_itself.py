@@ -95,7 +95,7 @@ def test_access_depends_on_the_context_and_a_tool_has_a_version() -> None:
 
 
 @pytest.mark.row("E54")
-@table(("command", "expected"), [("ls", "run"), ("cd / && rm -rf .", "settled"), ("RM -RF .", "run"), ("", "run")])
+@table(("command", "expected"), ("ls", "run"), ("cd / && rm -rf .", "settled"), ("RM -RF .", "run"), ("", "run"))
 def test_words_that_are_denied_are_a_rule_before_every_other(command: str, expected: str) -> None:
     """A text within the arguments, by case, denies what another rule would have let run."""
     schema = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}

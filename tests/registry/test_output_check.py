@@ -16,16 +16,14 @@ ROWS = {"type": "object", "properties": {"rows": {"type": "integer"}}, "required
 @pytest.mark.row("B06")
 @table(
     ("schema", "result", "fits"),
-    [
-        (None, ToolResult("anything"), True),
-        (ROWS, ToolResult({"rows": 3}), True),
-        (ROWS, ToolResult({"rows": "3"}), False),
-        (ROWS, ToolResult("3 rows", {"rows": 3}), True),
-        (ROWS, ToolResult({"rows": 3}, {"rows": None}), False),
-        ({"type": "string", "format": "date"}, ToolResult(dt.date(2030, 1, 2)), True),
-        ({"type": "array"}, ToolResult((1, 2)), True),
-        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, ToolResult(1), False),
-    ],
+    (None, ToolResult("anything"), True),
+    (ROWS, ToolResult({"rows": 3}), True),
+    (ROWS, ToolResult({"rows": "3"}), False),
+    (ROWS, ToolResult("3 rows", {"rows": 3}), True),
+    (ROWS, ToolResult({"rows": 3}, {"rows": None}), False),
+    ({"type": "string", "format": "date"}, ToolResult(dt.date(2030, 1, 2)), True),
+    ({"type": "array"}, ToolResult((1, 2)), True),
+    ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, ToolResult(1), False),
 )
 def test_a_result_is_checked_against_its_schema(schema: Any, result: ToolResult, fits: bool) -> None:
     assert (output_problem(a_tool(output_schema=schema), result) == "") is fits

@@ -68,7 +68,9 @@ def test_a_registration_takes_out_itself_and_nothing_that_came_after_it() -> Non
 @pytest.mark.row("E39")
 @table(
     ("wrong", "words"),
-    [(later, "but it is `async def`"), (None, "but it is no function"), (lambda result: result, "does not take")],
+    (later, "but it is `async def`"),
+    (None, "but it is no function"),
+    (lambda result: result, "does not take"),
 )
 def test_what_is_no_reducer_is_refused(wrong: Any, words: str) -> None:
     with pytest.raises(RegistrationError, match=words):
@@ -105,10 +107,16 @@ def test_a_reducer_changes_the_text_and_nothing_else() -> None:
 
 @pytest.mark.row("E21")
 @pytest.mark.row("E39")
-@table("result", [ToolResult("abc", 1, 0.5), ToolFailure("abc")])
+@table("result", ToolResult("abc", 1, 0.5), ToolFailure("abc"))
 @table(
     "answer",
-    [None, "abc", ToolResult(3), ToolFailure(3), KeyError("x"), SystemExit(1), {"value": "x"}],  # type: ignore[arg-type]
+    None,
+    "abc",
+    ToolResult(3),
+    ToolFailure(3),
+    KeyError("x"),
+    SystemExit(1),
+    {"value": "x"},  # type: ignore[arg-type]
 )
 def test_a_reducer_that_fails_leaves_the_result_as_it_was(
     result: Result, answer: Any, caplog: pytest.LogCaptureFixture
@@ -136,7 +144,7 @@ def _terminal(text: str, command: Any) -> str:
 
 
 @pytest.mark.row("E40")
-@table("command", ["git status --short", "git -C /repo status -s", ["git", "status", "--porcelain"]])
+@table("command", "git status --short", "git -C /repo status -s", ["git", "status", "--porcelain"])
 def test_terminal_counts_changed_files(command: Any) -> None:
     lines = ["## main", " M a.py", "M  b.py", "?? c.py", " D d.py", "A  e.py", "R  f.py -> g.py", "?? h.py"]
     assert _terminal("\n".join(lines) + "\n" * 99, command).splitlines() == [
@@ -170,7 +178,7 @@ def test_terminal_reads_the_long_form_of_git_status() -> None:
 
 
 @pytest.mark.row("E40")
-@table("command", ["pytest -q", "cd app && npm run test", "go test ./...", "make test"])
+@table("command", "pytest -q", "cd app && npm run test", "go test ./...", "make test")
 def test_terminal_keeps_failures_and_the_summary_of_a_test_run(command: str) -> None:
     text = "collecting\n.....\nFAILED tests/a.py::test_x\nE   ValueError: no\nok  pkg\n== 1 failed, 5 passed in 3s ==\n"
     assert _terminal(text, command).splitlines() == [
@@ -181,7 +189,7 @@ def test_terminal_keeps_failures_and_the_summary_of_a_test_run(command: str) -> 
 
 
 @pytest.mark.row("E40")
-@table("command", ["npm ci", "pip install x", "uv pip install x", "yarn add x", "cargo add x"])
+@table("command", "npm ci", "pip install x", "uv pip install x", "yarn add x", "cargo add x")
 def test_terminal_keeps_what_an_install_did(command: str) -> None:
     text = "fetching\nnpm warn old\nadded 3 packages\nremoved 1 package\nin 3 s\nError: disk full\n"
     assert _terminal(text, command).splitlines() == [
@@ -193,7 +201,7 @@ def test_terminal_keeps_what_an_install_did(command: str) -> None:
 
 
 @pytest.mark.row("E40")
-@table("command", ["cat log", "pytest -q", ""])
+@table("command", "cat log", "pytest -q", "")
 def test_terminal_keeps_both_ends_of_a_long_output(command: str) -> None:
     lines = [f"line {number} {'é' * 40}" for number in range(200)]
     short = _terminal("\n".join(lines), command).splitlines()
@@ -205,7 +213,7 @@ def test_terminal_keeps_both_ends_of_a_long_output(command: str) -> None:
 @pytest.mark.row("E40")
 @pytest.mark.row("E41")
 @pytest.mark.row("E42")
-@table("name", sorted(BUILT_IN))
+@table("name", *sorted(BUILT_IN))
 def test_built_in_reducers_leave_errors_alone(name: str) -> None:
     failure = ToolFailure("FAILED\n" * 9000)
     assert BUILT_IN[name](failure, ReducerInput({"command": "pytest"})) is failure

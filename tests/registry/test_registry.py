@@ -87,7 +87,7 @@ def test_list_is_sorted() -> None:
 
 
 @pytest.mark.row("P11")
-@table("listed", [("book", "look"), None])
+@table("listed", ("book", "look"), None)
 def test_no_turn_lists_the_registry(listed: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a model is offered, how its calls are judged and which tool runs are found without `list`."""
     catalog = build_catalog(tools=[a_tool("book"), a_tool("look")], actors=[an_actor(tools=listed)])
@@ -115,15 +115,13 @@ def test_names_that_differ_by_case_only_are_refused() -> None:
 @pytest.mark.row("P10")
 @table(
     "change",
-    [
-        lambda schema: schema.update(type="array"),
-        lambda schema: schema["properties"].pop("flight"),
-        lambda schema: schema["properties"]["flight"].__setitem__("type", "integer"),
-        lambda schema: schema["required"].append("seat"),
-        lambda schema: schema.__delitem__("required"),
-    ],
+    lambda schema: schema.update(type="array"),
+    lambda schema: schema["properties"].pop("flight"),
+    lambda schema: schema["properties"]["flight"].__setitem__("type", "integer"),
+    lambda schema: schema["required"].append("seat"),
+    lambda schema: schema.__delitem__("required"),
 )
-@table("kind", ["input_schema", "output_schema"])
+@table("kind", "input_schema", "output_schema")
 def test_the_schema_of_a_resolved_tool_cannot_be_changed(change: Callable[[Any], Any], kind: str) -> None:
     """Changing what `resolve` gives raises at every depth; cards, forms and checks read that very value."""
     tool = ToolRegistry([a_tool(**{kind: SCHEMA})]).resolve("book_flight")
@@ -170,7 +168,7 @@ CHANGED: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.mark.row("N08")
-@table(("fields", "changes"), CHANGED, ids=[next(iter(each[0])) + str(each[1]) for each in CHANGED])
+@table(("fields", "changes"), *CHANGED, ids=[next(iter(each[0])) + str(each[1]) for each in CHANGED])
 def test_definition_covers_what_a_tool_does_not_its_words(fields: dict[str, Any], changes: bool) -> None:
     plain, other = a_tool(), a_tool(**fields)
     assert (definition_hash(plain) != definition_hash(other)) is changes

@@ -14,7 +14,7 @@ CATALOG = build_catalog(tools=[a_tool(), a_tool("pay")], actors=[DESK])
 
 @table(
     ("place", "name", "tool", "levels", "line"),
-    [
+    
         (
             ("r", "q"), "book_flight", "book_flight@desk.r.q", ["step", "route", "agent", "registry"],
             "tool `book_flight` in step q: book_flight@desk.r.q (step > route > agent > registry)",
@@ -33,7 +33,7 @@ CATALOG = build_catalog(tools=[a_tool(), a_tool("pay")], actors=[DESK])
         ),
         (("", ""), "pay", "pay", ["registry"], "tool `pay`: pay (registry)"),
         (("", ""), "wire", "", [], "tool `wire`: none, no layer names it"),
-    ],
+    
 )  # fmt: skip
 def test_a_name_means_the_tool_of_the_nearest_level(
     place: tuple[str, str], name: str, tool: str, levels: list[str], line: str

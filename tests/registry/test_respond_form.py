@@ -32,15 +32,13 @@ def test_state_defaults_to_complete() -> None:
 @pytest.mark.row("B55")
 @table(
     ("args", "words"),
-    [
-        ({}, "`text` is required"),
-        ({"text": 1}, "`text` must be of type string"),
-        ({"text": "x", "state": "suspended"}, "`state` must be one of"),
-        ({"text": "x", "state": "passed"}, "`state` must be one of"),
-        ({"text": "x", "passTo": "y"}, "`passTo` is not an argument"),
-        ({"text": " \n"}, "`text` is empty"),
-        (None, "must be of type object"),
-    ],
+    ({}, "`text` is required"),
+    ({"text": 1}, "`text` must be of type string"),
+    ({"text": "x", "state": "suspended"}, "`state` must be one of"),
+    ({"text": "x", "state": "passed"}, "`state` must be one of"),
+    ({"text": "x", "passTo": "y"}, "`passTo` is not an argument"),
+    ({"text": " \n"}, "`text` is empty"),
+    (None, "must be of type object"),
 )
 def test_bad_payload_is_told_what_is_wrong(args: Any, words: str) -> None:
     message = ALONE.parse(args)
@@ -86,13 +84,11 @@ def test_the_type_of_a_part_may_stand_in_either_place() -> None:
 
 @table(
     ("part", "words"),
-    [
-        ({"type": "ack", "partType": "error", "content": 1}, "`type` and `partType` mean the same and differ"),
-        ({"type": "ack", "metadata": {"partType": "error"}, "content": 1}, "`type` and `partType` mean the same"),
-        ({"metadata": {"partType": "nonsense"}, "content": 1}, "`parts[0].type` must be one of"),
-        ({"type": "ack", "metadata": {"more": 1}, "content": 1}, "`parts[0].metadata` is not an argument"),
-        ("ack", "must be of type object"),
-    ],
+    ({"type": "ack", "partType": "error", "content": 1}, "`type` and `partType` mean the same and differ"),
+    ({"type": "ack", "metadata": {"partType": "error"}, "content": 1}, "`type` and `partType` mean the same"),
+    ({"metadata": {"partType": "nonsense"}, "content": 1}, "`parts[0].type` must be one of"),
+    ({"type": "ack", "metadata": {"more": 1}, "content": 1}, "`parts[0].metadata` is not an argument"),
+    ("ack", "must be of type object"),
 )
 def test_a_part_that_cannot_be_read_is_told(part: Any, words: str) -> None:
     assert words in str(ALONE.parse({"text": "x", "parts": [part]}))
@@ -141,12 +137,10 @@ def test_a_manifest_says_which_parts_need_the_peers_word(tmp_path: Path) -> None
 
 @table(
     ("declared", "words"),
-    [
-        (["response"], "exists already"),
-        (["approval-response"], "exists already"),
-        (["a", "a"], "exists already"),
-        (["No Name"], "is no name"),
-    ],
+    (["response"], "exists already"),
+    (["approval-response"], "exists already"),
+    (["a", "a"], "exists already"),
+    (["No Name"], "is no name"),
 )
 def test_part_types_are_declared_once_and_named_plainly(declared: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:

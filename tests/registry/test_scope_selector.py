@@ -22,19 +22,17 @@ def catalog() -> Catalog:
 @pytest.mark.row("F31")
 @table(
     ("scope", "where", "tools"),
-    [
-        ("registered", {}, {"search", "free"}),
-        ("agent", {}, {"mine@desk"}),
-        ("agent", {"actor": "plain"}, set()),
-        ("route", {}, {"quote@desk.trip", "search"}),
-        ("route", {"actor": "desk", "route": "other"}, set()),
-        ("step", {}, {"card@desk.trip.buy", "search", "quote@desk.trip"}),
-        ("step", {"actor": "desk", "route": "trip", "step": "ask"}, {"quote@desk.trip"}),
-        ("step", {"step": "buy"}, {"card@desk.trip.buy", "search"}),
-        ("all", {}, {"search", "free", "mine@desk", "quote@desk.trip", "card@desk.trip.buy"}),
-        ("all", {"actor": "plain"}, {"search", "free"}),
-        ("all", {"actor": "desk", "route": "other"}, {"search", "free", "mine@desk"}),
-    ],
+    ("registered", {}, {"search", "free"}),
+    ("agent", {}, {"mine@desk"}),
+    ("agent", {"actor": "plain"}, set()),
+    ("route", {}, {"quote@desk.trip", "search"}),
+    ("route", {"actor": "desk", "route": "other"}, set()),
+    ("step", {}, {"card@desk.trip.buy", "search", "quote@desk.trip"}),
+    ("step", {"actor": "desk", "route": "trip", "step": "ask"}, {"quote@desk.trip"}),
+    ("step", {"step": "buy"}, {"card@desk.trip.buy", "search"}),
+    ("all", {}, {"search", "free", "mine@desk", "quote@desk.trip", "card@desk.trip.buy"}),
+    ("all", {"actor": "plain"}, {"search", "free"}),
+    ("all", {"actor": "desk", "route": "other"}, {"search", "free", "mine@desk"}),
 )
 def test_a_scope_has_the_tools_that_its_layers_name(scope: str, where: dict[str, str], tools: set[str]) -> None:
     assert tools_in_scope(catalog(), scope, **where) == tools
@@ -48,12 +46,10 @@ def test_a_catalog_without_actors_has_its_registry() -> None:
 
 @table(
     ("scope", "where", "kind", "expected"),
-    [
-        ("agnet", {}, ConfigError, "there is no scope `agnet`; known: `agent`, `route`"),
-        ("all", {"actor": "dekc"}, NotFound, "there is no actor `dekc`"),
-        ("all", {"actor": "desk", "route": "tirp"}, ConfigError, "no route and step `tirp/` of actor `desk`"),
-        ("step", {"step": "sell"}, ConfigError, "no route and step `/sell` of any actor"),
-    ],
+    ("agnet", {}, ConfigError, "there is no scope `agnet`; known: `agent`, `route`"),
+    ("all", {"actor": "dekc"}, NotFound, "there is no actor `dekc`"),
+    ("all", {"actor": "desk", "route": "tirp"}, ConfigError, "no route and step `tirp/` of actor `desk`"),
+    ("step", {"step": "sell"}, ConfigError, "no route and step `/sell` of any actor"),
 )
 def test_an_unknown_name_is_an_error(scope: str, where: dict[str, str], kind: type[Exception], expected: str) -> None:
     """An empty list would look like an answer."""

@@ -109,7 +109,7 @@ def test_the_nearest_tool_of_a_name_wins_where_it_is_and_nowhere_else() -> None:
 
 @pytest.mark.row("F27")
 @pytest.mark.row("X06")
-@table("tools", [("search", own()), (own(), "search")])
+@table("tools", ("search", own()), (own(), "search"))
 def test_an_inline_tool_beats_a_reference_whatever_the_order(tools: Any) -> None:
     catalog = catalog_with(Route(name="r", steps=(Step(name="s", tools=tools),)))
     assert activity(catalog, "search", "r", "s") == "search@desk.r.s"
@@ -117,8 +117,8 @@ def test_an_inline_tool_beats_a_reference_whatever_the_order(tools: Any) -> None
 
 
 @pytest.mark.row("F27")
-@table("around", ["actor", "route"])
-@table("inline_first", [True, False])
+@table("around", "actor", "route")
+@table("inline_first", True, False)
 def test_the_inline_tool_that_wins_is_the_one_that_is_judged_and_run(around: str, inline_first: bool) -> None:
     """Also where actor or route have the name too, over which the reference would stand as the actor's own."""
 
@@ -230,7 +230,7 @@ def test_the_reason_of_a_filter_that_refuses_reaches_trace_and_model() -> None:
     assert ruled(catalog, "search", "r", "s").message.startswith("Unknown tool: search")
 
 
-@table("hidden", ["list", "rule", "surface", "layer", "tenant"])
+@table("hidden", "list", "rule", "surface", "layer", "tenant")
 def test_a_filters_reason_tells_nothing_of_a_tool_that_is_hidden_anyway(hidden: str) -> None:
     """Whoever would not have the tool elsewhere reads that there is none."""
     step = Step(name="s", tools=("note",), mode="only" if hidden == "layer" else "inherit")
@@ -352,29 +352,27 @@ def test_a_place_that_is_not_there_is_an_error_at_the_start_and_nothing_to_the_g
 
 @table(
     ("fields", "words"),
-    [
-        ({"routes": (Route(name="a b"),)}, "needs names that match"),
-        ({"routes": (Route(name="r"), Route(name="r"))}, "has `r` twice in `routes`"),
-        ({"routes": (Route(name="r", steps=(Step(name="s"), Step(name="s"))),)}, "twice in `routes.r.steps`"),
-        ({"routes": (Route(name="r", tools=("pay", "pay")),)}, "lists `pay` twice in `routes.r.tools`"),
-        ({"routes": (Route(name="r", mode="alone"),)}, "`mode` `alone`"),  # type: ignore[arg-type]
-        ({"routes": (Route(name="r", tools=(ToolUse(tool="pay", min_step="x"),)),)}, "unknown step `x`"),
-        (
-            {"routes": (Route(name="r", steps=(Step(name="s", tools=(ToolUse(tool="pay", min_step="s"),)),)),)},
-            "only a route",
-        ),
-        ({"routes": (Route(name="r", steps=(Step(name="s", requires=("x",)),)),)}, "requires `x`"),
-        ({"routes": (Route(name="r", tools=("respond",)),)}, "reserved name"),
-        ({"routes": (Route(name="r", tools=(ToolUse(tool=own("x"), optional=True),)),)}, "only names are"),
-        ({"routes": (Route(name="r", tools=("pay",)),), "tools": ("note",)}, "not in its `tools`"),
-        ({"routes": (Route(name="r", tools=(own("x", version=" "),)),)}, "needs a `version`"),
-        ({"routes": (Route(name="r", tools=(own("x", place="y"),)),)}, "has a `place`"),
-        ({"own_tools": (own("x", read_only=True, fallbacks=("nope",)),)}, "unknown fallback `nope`"),
-        ({"own_tools": ("pay",)}, "write names in `tools`"),
-        ({"own_tools": (own("x"), own("x"))}, "twice"),
-        ({"shadowing": "maybe"}, "`shadowing` `maybe`"),
-        ({"tools": ("serach",), "own_tools": (own("search2"),)}, "unknown tool `serach`"),
-    ],
+    ({"routes": (Route(name="a b"),)}, "needs names that match"),
+    ({"routes": (Route(name="r"), Route(name="r"))}, "has `r` twice in `routes`"),
+    ({"routes": (Route(name="r", steps=(Step(name="s"), Step(name="s"))),)}, "twice in `routes.r.steps`"),
+    ({"routes": (Route(name="r", tools=("pay", "pay")),)}, "lists `pay` twice in `routes.r.tools`"),
+    ({"routes": (Route(name="r", mode="alone"),)}, "`mode` `alone`"),  # type: ignore[arg-type]
+    ({"routes": (Route(name="r", tools=(ToolUse(tool="pay", min_step="x"),)),)}, "unknown step `x`"),
+    (
+        {"routes": (Route(name="r", steps=(Step(name="s", tools=(ToolUse(tool="pay", min_step="s"),)),)),)},
+        "only a route",
+    ),
+    ({"routes": (Route(name="r", steps=(Step(name="s", requires=("x",)),)),)}, "requires `x`"),
+    ({"routes": (Route(name="r", tools=("respond",)),)}, "reserved name"),
+    ({"routes": (Route(name="r", tools=(ToolUse(tool=own("x"), optional=True),)),)}, "only names are"),
+    ({"routes": (Route(name="r", tools=("pay",)),), "tools": ("note",)}, "not in its `tools`"),
+    ({"routes": (Route(name="r", tools=(own("x", version=" "),)),)}, "needs a `version`"),
+    ({"routes": (Route(name="r", tools=(own("x", place="y"),)),)}, "has a `place`"),
+    ({"own_tools": (own("x", read_only=True, fallbacks=("nope",)),)}, "unknown fallback `nope`"),
+    ({"own_tools": ("pay",)}, "write names in `tools`"),
+    ({"own_tools": (own("x"), own("x"))}, "twice"),
+    ({"shadowing": "maybe"}, "`shadowing` `maybe`"),
+    ({"tools": ("serach",), "own_tools": (own("search2"),)}, "unknown tool `serach`"),
 )
 def test_mistakes_are_found_at_build(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):

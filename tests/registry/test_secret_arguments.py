@@ -27,28 +27,26 @@ def of(**properties: Any) -> dict[str, Any]:
 
 @table(
     ("pin", "named"),
-    [
-        (SECRET, ("pin",)),
-        ({"anyOf": [SECRET, {"type": "null"}]}, ("pin",)),
-        ({"oneOf": [PLAIN, {"allOf": [{"minLength": 1}, SECRET]}]}, ("pin",)),
-        ({"$ref": "#/$defs/code"}, ("pin",)),
-        ({"$ref": "#the-code"}, ("pin",)),
-        ({"type": "array", "items": {"$ref": "#/$defs/code"}}, ("pin",)),
-        ({"type": "array", "prefixItems": [PLAIN, SECRET]}, ("pin",)),
-        ({"if": PLAIN, "then": {"$ref": "#/$defs/code"}}, ("pin",)),
-        ({"dependentSchemas": {"a": of(b=SECRET)}}, ("pin.b",)),
-        ({"type": "object", "additionalProperties": SECRET}, ("pin",)),
-        ({"type": "object", "patternProperties": {"^x": of(a=SECRET)}}, ("pin",)),
-        (of(number=SECRET, name=PLAIN), ("pin.number",)),
-        (of(a=of(b={"anyOf": [of(c=SECRET), {"type": "null"}]})), ("pin.a.b.c",)),
-        ({"type": "array", "items": {"type": "array", "items": of(number=SECRET)}}, ("pin.number",)),
-        ({**of(number=SECRET), "writeOnly": True}, ("pin",)),
-        ({"$ref": "#/$defs/tree"}, ("pin.leaf", "pin.more")),
-        ({"$ref": "#/$defs/plain_tree"}, ()),
-        ({**PLAIN, "default": {"writeOnly": True}, "examples": [SECRET]}, ()),
-        (of(writeOnly=PLAIN), ()),
-        (True, ()),
-    ],
+    (SECRET, ("pin",)),
+    ({"anyOf": [SECRET, {"type": "null"}]}, ("pin",)),
+    ({"oneOf": [PLAIN, {"allOf": [{"minLength": 1}, SECRET]}]}, ("pin",)),
+    ({"$ref": "#/$defs/code"}, ("pin",)),
+    ({"$ref": "#the-code"}, ("pin",)),
+    ({"type": "array", "items": {"$ref": "#/$defs/code"}}, ("pin",)),
+    ({"type": "array", "prefixItems": [PLAIN, SECRET]}, ("pin",)),
+    ({"if": PLAIN, "then": {"$ref": "#/$defs/code"}}, ("pin",)),
+    ({"dependentSchemas": {"a": of(b=SECRET)}}, ("pin.b",)),
+    ({"type": "object", "additionalProperties": SECRET}, ("pin",)),
+    ({"type": "object", "patternProperties": {"^x": of(a=SECRET)}}, ("pin",)),
+    (of(number=SECRET, name=PLAIN), ("pin.number",)),
+    (of(a=of(b={"anyOf": [of(c=SECRET), {"type": "null"}]})), ("pin.a.b.c",)),
+    ({"type": "array", "items": {"type": "array", "items": of(number=SECRET)}}, ("pin.number",)),
+    ({**of(number=SECRET), "writeOnly": True}, ("pin",)),
+    ({"$ref": "#/$defs/tree"}, ("pin.leaf", "pin.more")),
+    ({"$ref": "#/$defs/plain_tree"}, ()),
+    ({**PLAIN, "default": {"writeOnly": True}, "examples": [SECRET]}, ()),
+    (of(writeOnly=PLAIN), ()),
+    (True, ()),
 )
 def test_write_only_is_found_wherever_it_is_said(pin: Any, named: tuple[str, ...]) -> None:
     tree = of(leaf={"$ref": "#/$defs/code"}, more={"type": "array", "items": {"$ref": "#/$defs/tree"}})
@@ -86,7 +84,7 @@ def test_a_declared_secret_stands_for_what_lies_in_it() -> None:
     assert a_tool(input_schema=schema, secrets=("pin",)).secret_arguments == ("card.number", "pin")
 
 
-@table("more", [{"additionalProperties": SECRET}, {"writeOnly": True}, {"propertyNames": SECRET}])
+@table("more", {"additionalProperties": SECRET}, {"writeOnly": True}, {"propertyNames": SECRET})
 def test_secrets_without_a_name_are_refused(more: dict[str, Any]) -> None:
     with pytest.raises(
         RegistrationError, match=r"without a name of their own.*name them in its `properties`"

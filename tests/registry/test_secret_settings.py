@@ -20,23 +20,21 @@ KEY = "sk-very-secret"
 
 @table(
     ("settings", "name"),
-    [
-        ({"api_key": KEY}, "api_key"),
-        ({"apiKey": KEY}, "apiKey"),
-        ({"API-KEY": KEY}, "API-KEY"),
-        ({"access_token": KEY}, "access_token"),
-        ({"password": 123456}, "password"),
-        ({"extra_headers": {"Authorization": f"Bearer {KEY}"}}, "extra_headers.Authorization"),
-        ({"extra_body": {"auth": [{"client_secret": KEY}]}}, "extra_body.auth.client_secret"),
-        ({"credentials": {"user": KEY}}, "credentials.user"),
-        ({"api_key": "env:"}, "api_key"),
-        ({"api_key": "env:A KEY"}, "api_key"),
-        ({"api_key": f"prefix env:{KEY}"}, "api_key"),
-        ({"api_key": f"user:{KEY}"}, "api_key"),
-        ({"api_key": "vault:ours"}, "api_key"),
-        ({"password": "file:"}, "password"),
-        ({"password": "secret: x"}, "password"),
-    ],
+    ({"api_key": KEY}, "api_key"),
+    ({"apiKey": KEY}, "apiKey"),
+    ({"API-KEY": KEY}, "API-KEY"),
+    ({"access_token": KEY}, "access_token"),
+    ({"password": 123456}, "password"),
+    ({"extra_headers": {"Authorization": f"Bearer {KEY}"}}, "extra_headers.Authorization"),
+    ({"extra_body": {"auth": [{"client_secret": KEY}]}}, "extra_body.auth.client_secret"),
+    ({"credentials": {"user": KEY}}, "credentials.user"),
+    ({"api_key": "env:"}, "api_key"),
+    ({"api_key": "env:A KEY"}, "api_key"),
+    ({"api_key": f"prefix env:{KEY}"}, "api_key"),
+    ({"api_key": f"user:{KEY}"}, "api_key"),
+    ({"api_key": "vault:ours"}, "api_key"),
+    ({"password": "file:"}, "password"),
+    ({"password": "secret: x"}, "password"),
 )
 def test_a_secret_that_is_written_out_is_refused_without_repeating_it(settings: dict[str, Any], name: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -48,12 +46,10 @@ def test_a_secret_that_is_written_out_is_refused_without_repeating_it(settings: 
 
 @table(
     "settings",
-    [
-        {"max_tokens": 100, "temperature": 0.5, "stop_sequences": ["secret"]},
-        {"api_key": "env:OUR_KEY", "extra_headers": {"Authorization": "env:OUR_HEADER", "X-Kind": "plain"}},
-        {"api_key": "secret:models/openai", "password": "file:/run/secrets/openai"},
-        {"extra_body": {"eos_token": 2, "password": None, "token": ""}},
-    ],
+    {"max_tokens": 100, "temperature": 0.5, "stop_sequences": ["secret"]},
+    {"api_key": "env:OUR_KEY", "extra_headers": {"Authorization": "env:OUR_HEADER", "X-Kind": "plain"}},
+    {"api_key": "secret:models/openai", "password": "file:/run/secrets/openai"},
+    {"extra_body": {"eos_token": 2, "password": None, "token": ""}},
 )
 def test_references_and_ordinary_settings_are_taken(settings: dict[str, Any]) -> None:
     catalog = build_catalog(actors=[an_actor(model_settings=settings)])

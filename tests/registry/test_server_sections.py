@@ -118,32 +118,30 @@ def test_a_tool_of_ones_own_may_have_such_a_name_as_before(folder: Path) -> None
 
 @table(
     ("text", "problem"),
-    [
-        (
-            f"{SERVER}tools:\n  {SEARCH}: {{handler: 'a:b'}}\n",
-            f"signoff.yaml:7: tool `{SEARCH}` is run on its MCP server; drop `handler`",
-        ),
-        (f"{SERVER}tools:\n  {SEARCH}: {{runs: external}}\n", "is run on its MCP server; drop `runs`"),
-        (
-            f"{SERVER}tools:\n  mcp__github__serch: {{title: X}}\n",
-            "signoff.yaml:7: `mcp__github__serch` is no tool that was imported of `github`; did you mean "
-            f"`{SEARCH}` or `{CLOSE}`?; run `signoff mcp import github`",
-        ),
-        (f"{SERVER}tools:\n  {SEARCH}: [a]\n", f"signoff.yaml:7: tool `{SEARCH}` must be a mapping"),
-        (f"{SERVER}tools:\n  {SEARCH}: {{tilte: X}}\n", "signoff.yaml:7: unknown key `tilte`"),
-        (
-            "mcp_servers:\n  github: {url: https://a.example, adress: x}\n",
-            "signoff.yaml:5: unknown key `adress` of MCP server `github`",
-        ),
-        (
-            "mcp_servers:\n  github: {url: https://a.example, headers: {Authorization: Bearer x}}\n",
-            "signoff.yaml:5: MCP server `github` has a secret in `headers.Authorization`",
-        ),
-        (
-            SERVER.replace("headers", "requires_approval: {deny_if: 'args.txt == 1'}, headers"),
-            "mcp/github.yaml:",
-        ),
-    ],
+    (
+        f"{SERVER}tools:\n  {SEARCH}: {{handler: 'a:b'}}\n",
+        f"signoff.yaml:7: tool `{SEARCH}` is run on its MCP server; drop `handler`",
+    ),
+    (f"{SERVER}tools:\n  {SEARCH}: {{runs: external}}\n", "is run on its MCP server; drop `runs`"),
+    (
+        f"{SERVER}tools:\n  mcp__github__serch: {{title: X}}\n",
+        "signoff.yaml:7: `mcp__github__serch` is no tool that was imported of `github`; did you mean "
+        f"`{SEARCH}` or `{CLOSE}`?; run `signoff mcp import github`",
+    ),
+    (f"{SERVER}tools:\n  {SEARCH}: [a]\n", f"signoff.yaml:7: tool `{SEARCH}` must be a mapping"),
+    (f"{SERVER}tools:\n  {SEARCH}: {{tilte: X}}\n", "signoff.yaml:7: unknown key `tilte`"),
+    (
+        "mcp_servers:\n  github: {url: https://a.example, adress: x}\n",
+        "signoff.yaml:5: unknown key `adress` of MCP server `github`",
+    ),
+    (
+        "mcp_servers:\n  github: {url: https://a.example, headers: {Authorization: Bearer x}}\n",
+        "signoff.yaml:5: MCP server `github` has a secret in `headers.Authorization`",
+    ),
+    (
+        SERVER.replace("headers", "requires_approval: {deny_if: 'args.txt == 1'}, headers"),
+        "mcp/github.yaml:",
+    ),
 )
 def test_mistakes_are_told_with_file_and_line(folder: Path, text: str, problem: str) -> None:
     assert problem in refusal(folder, text)

@@ -123,7 +123,7 @@ def test_a_specialist_may_not_shadow_a_generalist_unless_it_says_why() -> None:
 
 
 @pytest.mark.row("X03")
-@table(("effect", "gate"), [("hide", "tag_policy"), ("deny", "tag_policy"), ("require_approval", "approval")])
+@table(("effect", "gate"), ("hide", "tag_policy"), ("deny", "tag_policy"), ("require_approval", "approval"))
 def test_rules_over_the_tags_of_what_is_shadowed_count_as_well(effect: Any, gate: str) -> None:
     rule = GlobalRule(name="money", rule="'money' in tool.tags", effect=effect)
     found = ruled(over(a_tool(), a_tool(tags=("money",)), policies=[rule]))
@@ -150,7 +150,7 @@ GATES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.row("X03")
-@table(("gate", "fewer"), GATES)
+@table(("gate", "fewer"), *GATES)
 def test_a_shadow_stands_behind_the_same_gates(gate: dict[str, Any], fewer: dict[str, Any]) -> None:
     (name,) = gate
     with pytest.raises(ConfigError, match=rf"`routes.r.tools` that shadows another, but not with its `{name}`"):
@@ -257,11 +257,9 @@ def test_a_shadow_never_loosens_approval(policies: list[Any], cost: float) -> No
 @pytest.mark.row("X04")
 @table(
     "own",
-    [
-        {"own_tools": (a_tool("Book_Flight"),)},
-        {"routes": (Route(name="r", steps=(Step(name="s", tools=(a_tool("BOOK_FLIGHT"),)),)),)},
-        {"own_tools": (a_tool("look"),), "routes": (Route(name="r", tools=(a_tool("Look"),)),)},
-    ],
+    {"own_tools": (a_tool("Book_Flight"),)},
+    {"routes": (Route(name="r", steps=(Step(name="s", tools=(a_tool("BOOK_FLIGHT"),)),)),)},
+    {"own_tools": (a_tool("look"),), "routes": (Route(name="r", tools=(a_tool("Look"),)),)},
 )
 def test_no_tool_of_an_actors_own_differs_from_another_by_case_only(own: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="which differ by case only; rename one of them"):

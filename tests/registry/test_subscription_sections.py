@@ -57,24 +57,22 @@ def test_a_subscription_is_read(tmp_path: Path) -> None:
 
 @table(
     ("before", "after", "why"),
-    [
-        ("tool_call:pay", "tool_call:payy", "there is no tool `payy`; did you mean `pay`"),
-        ("approval.*", "aproval.*", "which no event is"),
-        ("approval.*", "approval.decide", "did you mean `approval.decided`"),
-        ("https://a.example/x", "ftp://a.example", "needs a `url`"),
-        ("https://a.example/x", "https://me:x@a.example", "needs a `url`"),
-        ("https://a.example/x", "https://:x@a.example", "needs a `url`"),
-        ("https://a.example/x", "https://a b.example", "needs a `url`"),
-        ("https://a.example/x", "https://[::1/x", "needs a `url`"),
-        ("https://a.example/x", "https://a.example:99999/x", "needs a `url`"),
-        ('secret: "env:A"', 'secret: "env:A", tenant: "a/b"', "`tenant`"),
-        ("env:A", "whsec_abc", "has a secret in `secret`"),
-        ('secret: "env:A"', 'secret: ""', "needs a `secret`"),
-        ('secret: "env:A"', 'secret: "env:A", actor: clerk', "names the actor `clerk`"),
-        ('secret: "env:A"', 'secret: "env:A", allow_networks: ["ten"]', "needs networks"),
-        ('secret: "env:A"', 'secret: "env:A", to: pigeon', "`to`"),
-        ('["approval.*", "tool_call:pay"]', "[]", "needs `events`"),
-    ],
+    ("tool_call:pay", "tool_call:payy", "there is no tool `payy`; did you mean `pay`"),
+    ("approval.*", "aproval.*", "which no event is"),
+    ("approval.*", "approval.decide", "did you mean `approval.decided`"),
+    ("https://a.example/x", "ftp://a.example", "needs a `url`"),
+    ("https://a.example/x", "https://me:x@a.example", "needs a `url`"),
+    ("https://a.example/x", "https://:x@a.example", "needs a `url`"),
+    ("https://a.example/x", "https://a b.example", "needs a `url`"),
+    ("https://a.example/x", "https://[::1/x", "needs a `url`"),
+    ("https://a.example/x", "https://a.example:99999/x", "needs a `url`"),
+    ('secret: "env:A"', 'secret: "env:A", tenant: "a/b"', "`tenant`"),
+    ("env:A", "whsec_abc", "has a secret in `secret`"),
+    ('secret: "env:A"', 'secret: ""', "needs a `secret`"),
+    ('secret: "env:A"', 'secret: "env:A", actor: clerk', "names the actor `clerk`"),
+    ('secret: "env:A"', 'secret: "env:A", allow_networks: ["ten"]', "needs networks"),
+    ('secret: "env:A"', 'secret: "env:A", to: pigeon', "`to`"),
+    ('["approval.*", "tool_call:pay"]', "[]", "needs `events`"),
 )
 def test_what_would_send_nothing_is_refused(tmp_path: Path, before: str, after: str, why: str) -> None:
     assert before in GOOD
@@ -99,18 +97,16 @@ def test_a_handler_is_read(tmp_path: Path) -> None:
 
 @table(
     ("before", "after", "why"),
-    [
-        ("paid_tools:report", "paid_tools:plain", "is not `async def`"),
-        ("paid_tools:report", "paid_tools:two", "does not take `(event)`"),
-        ("paid_tools:report", "paid_tools:repport", "did you mean `report`"),
-        ("paid_tools:report", "nowhere:report", "cannot import `nowhere`"),
-        ("timeout: 5s", "timeout: 0", "must be more than 0"),
-        ("timeout: 5s", "timeout: 2h", "at most 600 seconds"),
-        ("timeout: 5s", 'url: "https://a.example"', "without a `url`"),
-        ("timeout: 5s", 'secret: "env:A"', "without a `secret`"),
-        ("to: handler", "to: webhook", "needs a `handler` where it says `to: handler`, and there alone"),
-        (', handler: "paid_tools:report"', "", "needs a `handler` where it says `to: handler`"),
-    ],
+    ("paid_tools:report", "paid_tools:plain", "is not `async def`"),
+    ("paid_tools:report", "paid_tools:two", "does not take `(event)`"),
+    ("paid_tools:report", "paid_tools:repport", "did you mean `report`"),
+    ("paid_tools:report", "nowhere:report", "cannot import `nowhere`"),
+    ("timeout: 5s", "timeout: 0", "must be more than 0"),
+    ("timeout: 5s", "timeout: 2h", "at most 600 seconds"),
+    ("timeout: 5s", 'url: "https://a.example"', "without a `url`"),
+    ("timeout: 5s", 'secret: "env:A"', "without a `secret`"),
+    ("to: handler", "to: webhook", "needs a `handler` where it says `to: handler`, and there alone"),
+    (', handler: "paid_tools:report"', "", "needs a `handler` where it says `to: handler`"),
 )
 def test_what_no_handler_could_take_is_refused(tmp_path: Path, before: str, after: str, why: str) -> None:
     assert before in HANDLED

@@ -54,7 +54,7 @@ def test_a_shadow_does_not_bring_it_to_others() -> None:
         assert [gate(known, tenant, "r")[1] for tenant in ("lab", "main")] == ["ok", code]
 
 
-@table(("given", "words"), [("main", "a list of names"), (("a b",), "is for `a b`"), ((1,), "a list of names")])
+@table(("given", "words"), ("main", "a list of names"), (("a b",), "is for `a b`"), ((1,), "a list of names"))
 def test_wrong_tenants_are_refused(given: Any, words: str) -> None:
     with pytest.raises(RegistrationError, match=words) as caught:
         of(a_tool(tenants=given))

@@ -71,14 +71,12 @@ def test_a_new_field_is_hashed_as_it_says_and_where_it_is_used() -> None:
 
 @table(
     ("fields", "words"),
-    [
-        ({"colour": 3}, "needs `colour` to be text"),
-        ({"smells": "tar"}, "needs `smells` to be a list of names"),
-        ({"smells": ["tar", 1]}, "needs `smells` to be a list of names"),
-        ({"secretive": "yes"}, "needs `secretive` to be true or false"),
-        ({"color": "red"}, "has no field `color`; did you mean `colour`?"),
-        ({"concurrency": "save"}, "has `concurrency` `save`; allowed: `safe`, `exclusive`; did you mean `safe`?"),
-    ],
+    ({"colour": 3}, "needs `colour` to be text"),
+    ({"smells": "tar"}, "needs `smells` to be a list of names"),
+    ({"smells": ["tar", 1]}, "needs `smells` to be a list of names"),
+    ({"secretive": "yes"}, "needs `secretive` to be true or false"),
+    ({"color": "red"}, "has no field `color`; did you mean `colour`?"),
+    ({"concurrency": "save"}, "has `concurrency` `save`; allowed: `safe`, `exclusive`; did you mean `safe`?"),
 )
 def test_a_field_of_another_type_is_refused_where_the_tool_is_declared(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(RegistrationError) as refused:

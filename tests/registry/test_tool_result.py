@@ -50,14 +50,12 @@ def test_object_with_result_keys_is_plain_data() -> None:
 
 @table(
     ("value", "expected"),
-    [
-        (dt.date(2030, 1, 2), "2030-01-02"),
-        ({1}, [1]),
-        (float("nan"), "NaN"),
-        ("a\ud800", "a?"),
-        ({"a": object()}, {"a": "<object>"}),
-        (b"\xff", "<bytes>"),
-    ],
+    (dt.date(2030, 1, 2), "2030-01-02"),
+    ({1}, [1]),
+    (float("nan"), "NaN"),
+    ("a\ud800", "a?"),
+    ({"a": object()}, {"a": "<object>"}),
+    (b"\xff", "<bytes>"),
 )
 def test_result_without_json_form_is_still_a_result(value: Any, expected: Any) -> None:
     assert jsonable(value) == expected

@@ -50,13 +50,11 @@ def test_what_a_tool_declares_counts_and_nothing_else() -> None:
 @pytest.mark.row("F44")
 @table(
     ("data", "context", "words"),
-    [
-        ({"city": 3}, {}, "the value of `data.city` must be of type string"),
-        ({"city": "a-secret-text"}, {"project": "x"}, "the value of `data.city` must have at most 9 characters"),
-        ({"city": "Porto"}, {"project": 7}, "the value of `project` must be of type string"),
-        ({"date": {"a": [2**60]}}, {}, "the value of `data.date` is an integer outside"),
-        ({"date": "x" * SESSION_UPDATES_BYTES}, {}, "what it changes is over 8192 bytes"),
-    ],
+    ({"city": 3}, {}, "the value of `data.city` must be of type string"),
+    ({"city": "a-secret-text"}, {"project": "x"}, "the value of `data.city` must have at most 9 characters"),
+    ({"city": "Porto"}, {"project": 7}, "the value of `project` must be of type string"),
+    ({"date": {"a": [2**60]}}, {}, "the value of `data.date` is an integer outside"),
+    ({"date": "x" * SESSION_UPDATES_BYTES}, {}, "what it changes is over 8192 bytes"),
 )
 def test_one_value_that_does_not_fit_lets_all_of_them_fail(data: Any, context: Any, words: str) -> None:
     found = asked(catalog_with(*NAMES), data, context)
@@ -77,16 +75,14 @@ def test_data_that_the_manifest_declares_as_a_whole_must_fit_as_a_whole() -> Non
 
 @table(
     ("updates", "words"),
-    [
-        (("town",), "which no step collects and no `context` declares"),
-        (("citty",), "did you mean `city`"),
-        (("actor",), "updates `actor`, which no step collects"),
-        (("data",), "name the fields that it changes"),
-        (("user.costCentre",), "no tool may change who the user is"),
-        (("user",), "no tool may change who the user is"),
-        ("city", "a list of names"),
-        ((1,), "a list of names"),
-    ],
+    (("town",), "which no step collects and no `context` declares"),
+    (("citty",), "did you mean `city`"),
+    (("actor",), "updates `actor`, which no step collects"),
+    (("data",), "name the fields that it changes"),
+    (("user.costCentre",), "no tool may change who the user is"),
+    (("user",), "no tool may change who the user is"),
+    ("city", "a list of names"),
+    ((1,), "a list of names"),
 )
 @pytest.mark.row("P18")
 def test_a_wrong_declaration_is_refused_at_build(updates: Any, words: str) -> None:

@@ -193,14 +193,12 @@ async def test_the_file_of_keys_is_its_owners_alone(sqlite_url: str) -> None:
 
 @table(
     ("url", "remedy"),
-    [
-        ("mysql://me:hunter2@db/x", "`mysql`"),
-        ("hunter2", "not a URL"),
-        ("postgresql://me:hunter2@db:port/x", "not a URL"),
-        ("sqlite://", "names no file"),
-        ("sqlite:///:memory:", "names no file"),
-        ("sqlite:////nowhere/at/all/hunter.db", "`/nowhere/at/all` of store_url does not exist; create it"),
-    ],
+    ("mysql://me:hunter2@db/x", "`mysql`"),
+    ("hunter2", "not a URL"),
+    ("postgresql://me:hunter2@db:port/x", "not a URL"),
+    ("sqlite://", "names no file"),
+    ("sqlite:///:memory:", "names no file"),
+    ("sqlite:////nowhere/at/all/hunter.db", "`/nowhere/at/all` of store_url does not exist; create it"),
 )
 async def test_a_url_that_cannot_be_a_store_is_a_config_error(url: str, remedy: str) -> None:
     with pytest.raises(ConfigError, match=remedy) as failed:

@@ -26,7 +26,7 @@ async def urls(postgres_server: str, tmp_path: Path) -> RoleUrls:
     return found
 
 
-@table("role", ROLES)
+@table("role", *ROLES)
 def test_no_table_is_forgotten(role: str) -> None:
     """Whoever adds a table says what each role may do with it; one that nobody named would stop a process in use."""
     assert {name: set(rights) for name, rights in RIGHTS.items()}[role] == set(METADATA.tables)

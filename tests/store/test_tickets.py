@@ -11,7 +11,7 @@ def test_the_first_ticket_is_the_digest_and_later_ones_are_numbered() -> None:
     assert [number_of_key(key) for key in keys] == [1, 2, 12]
 
 
-@table("number", [0, -1])
+@table("number", 0, -1)
 def test_tickets_are_numbered_from_one(number: int) -> None:
     with pytest.raises(ValueError, match="from 1"):
         ticket_key("abc", number)

@@ -75,7 +75,7 @@ def mistakes(expression: str) -> list[str]:
     return found + sorted(grouped - labels)
 
 
-@table("expression", expressions())
+@table("expression", *expressions())
 def test_every_metric_and_label_that_is_used_is_exposed(expression: str) -> None:
     assert _METRIC.search(expression)
     assert mistakes(expression) == []
@@ -83,13 +83,11 @@ def test_every_metric_and_label_that_is_used_is_exposed(expression: str) -> None
 
 @table(
     ("expression", "wrong"),
-    [
-        ("max(signoff_waiting)", ["signoff_waiting"]),
-        ("sum(signoff_decisions)", ["signoff_decisions"]),
-        ('signoff_decisions_total{tool="pay"}', ["signoff_decisions_total: tool"]),
-        ("sum by (tool) (signoff_decisions_total)", ["tool"]),
-        ("temporal_nothing_total", ["temporal_nothing_total"]),
-    ],
+    ("max(signoff_waiting)", ["signoff_waiting"]),
+    ("sum(signoff_decisions)", ["signoff_decisions"]),
+    ('signoff_decisions_total{tool="pay"}', ["signoff_decisions_total: tool"]),
+    ("sum by (tool) (signoff_decisions_total)", ["tool"]),
+    ("temporal_nothing_total", ["temporal_nothing_total"]),
 )
 def test_a_metric_or_label_that_is_not_there_is_noticed(expression: str, wrong: list[str]) -> None:
     assert mistakes(expression) == wrong

@@ -142,15 +142,13 @@ WAITS = (_wait(1, 5, 100), _wait(2, 110, 300), _wait(3, 111, 200), _wait(4, 310,
 
 @table(
     ("second", "cause", "before"),
-    [
-        (0, None, None),
-        (99, None, None),
-        (100, 0, None),
-        (199, 0, None),
-        (200, 2, 0),
-        (300, 1, 0),
-        (10_000, 1, 0),
-    ],
+    (0, None, None),
+    (99, None, None),
+    (100, 0, None),
+    (199, 0, None),
+    (200, 2, 0),
+    (300, 1, 0),
+    (10_000, 1, 0),
 )
 def test_a_moment_is_in_the_segment_that_began_last(second: int, cause: int | None, before: int | None) -> None:
     found = segment_at("turn/main/s/t", "n", WAITS, START + timedelta(seconds=second))

@@ -16,8 +16,8 @@ from signoff.texts.formatter import Formatter
 NOW = datetime(2026, 11, 24, 8, 0, tzinfo=UTC)
 
 
-@table("language", language_codes())
-@table("state", ["pending", "", "no such state"])
+@table("language", *language_codes())
+@table("state", "pending", "", "no such state")
 def test_a_receipt_that_does_not_say_how_it_ended_is_still_a_sentence(state: str, language: str) -> None:
     """A turn that cannot be read, or that made up its receipt, says `already_decided` with no ending."""
     receipt = Receipt(status="refused", code="already_decided", state=state)
@@ -26,8 +26,8 @@ def test_a_receipt_that_does_not_say_how_it_ended_is_still_a_sentence(state: str
     assert "the turn has ended" in receipt_words(replace(receipt, message="the turn has ended"), formatter)
 
 
-@table("language", sorted(set(language_codes()) - {ENGLISH}))
-@table("ended_as", ENDINGS)
+@table("language", *sorted(set(language_codes()) - {ENGLISH}))
+@table("ended_as", *ENDINGS)
 def test_the_reason_of_a_withdrawal_is_translated_where_it_is_ours(ended_as: Ending, language: str) -> None:
     reason = ENDINGS[ended_as]
     gone = a_request(state="cancelled", reason=reason, ended_as=ended_as)

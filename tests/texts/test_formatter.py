@@ -31,7 +31,13 @@ def row(value: str, name: str = "amount", kind: str = "number", **more: object) 
 
 @table(
     ("seconds", "shown"),
-    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_599, "1 h"), (3_600, "1 h"), (86_400, "24 h"), (200_000, "2 days")],
+    (0, "0 s"),
+    (59, "59 s"),
+    (60, "1 min"),
+    (3_599, "1 h"),
+    (3_600, "1 h"),
+    (86_400, "24 h"),
+    (200_000, "2 days"),
 )
 def test_spans_have_one_unit(seconds: float, shown: str) -> None:
     assert reader().span(seconds) == shown
@@ -50,7 +56,7 @@ def test_times_are_told_from_now_and_in_the_person_s_zone() -> None:
     assert reader(zone="UTC").moment(NOW).clock == "17:00 UTC"
 
 
-@table(("locale", "shown"), [("en", "12,345.50 EUR"), ("de-AT", "12.345,50 EUR"), ("fr", "12\u202f345,50 EUR")])
+@table(("locale", "shown"), ("en", "12,345.50 EUR"), ("de-AT", "12.345,50 EUR"), ("fr", "12\u202f345,50 EUR"))
 def test_money_follows_the_locale(locale: str, shown: str) -> None:
     rows = (row("12345.5"), row("EUR", "currency", "string"))
     assert reader(locale).value(rows[0], rows) == shown
@@ -87,7 +93,11 @@ def test_a_count_has_the_marks_of_the_locale() -> None:
 
 @table(
     ("ahead", "words"),
-    [(30, "in 30 s"), (90, "in 2 min"), (3_570, "in 1 h"), (47 * 3_600, "in 47 h"), (86_400 * 3, "in 3 days")],
+    (30, "in 30 s"),
+    (90, "in 2 min"),
+    (3_570, "in 1 h"),
+    (47 * 3_600, "in 47 h"),
+    (86_400 * 3, "in 3 days"),
 )
 def test_how_long_until_is_told_in_one_unit(ahead: int, words: str) -> None:
     assert reader().until(NOW + timedelta(seconds=ahead)) == words

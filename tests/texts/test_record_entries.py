@@ -117,12 +117,12 @@ PLAIN = [
 ]
 
 
-@table(("kind", "facts", "words"), [*ENTRIES, *PLAIN])
+@table(("kind", "facts", "words"), *ENTRIES, *PLAIN)
 def test_an_entry_in_english(kind: str, facts: dict[str, Any], words: str) -> None:
     assert entry_words(kind, facts, ENGLISH) == words
 
 
-@table("language", OTHERS)
+@table("language", *OTHERS)
 def test_no_entry_is_left_in_english(language: str) -> None:
     assert {kind for kind, _, _ in (*ENTRIES, *PLAIN)} == set(_KINDS) | {"strange"}
     english = {"asked", "needs", "answered", "begins", "ends", "happened", "accepted", "refused", "counted", "approved"}

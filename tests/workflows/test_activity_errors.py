@@ -33,15 +33,13 @@ def failed(cause: FailureError | None) -> ActivityError:
 
 @table(
     ("error", "kind", "text", "cancelled"),
-    [
-        (failed(REFUSED), "Refused", "not yours", False),
-        (REFUSED, "Refused", "not yours", False),
-        (ApplicationError("odd"), "", "odd", False),
-        (failed(LATE), "", "It ran out of time.", False),
-        (LATE, "", "It ran out of time.", False),
-        (failed(CancelledError("stopped")), "", "stopped", True),
-        (failed(None), "", "Local Activity timed out", False),
-    ],
+    (failed(REFUSED), "Refused", "not yours", False),
+    (REFUSED, "Refused", "not yours", False),
+    (ApplicationError("odd"), "", "odd", False),
+    (failed(LATE), "", "It ran out of time.", False),
+    (LATE, "", "It ran out of time.", False),
+    (failed(CancelledError("stopped")), "", "stopped", True),
+    (failed(None), "", "Local Activity timed out", False),
     ids=["wrapped", "bare", "of-no-kind", "late", "late-from-history", "cancelled", "of-no-cause"],
 )
 def test_an_error_is_read_alike_wrapped_and_bare(error: FailureError, kind: str, text: str, cancelled: bool) -> None:

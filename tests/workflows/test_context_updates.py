@@ -64,7 +64,7 @@ def test_what_the_caller_says_is_not_changed_and_not_kept() -> None:
 
 
 @pytest.mark.row("F44")
-@table("order", list(itertools.permutations("abc")))
+@table("order", *list(itertools.permutations("abc")))
 def test_what_would_be_too_much_fails_whoever_ended_first(order: tuple[str, ...]) -> None:
     updating = ContextUpdates(turn())
     third = SESSION_UPDATES_BYTES // 5 * 2
@@ -156,7 +156,7 @@ def test_a_session_hands_on_what_its_turns_changed() -> None:
     assert begun(anew, "f").updates == given.updates, "a turn that has ended tells nothing more"
 
 
-@table(("to", "there"), [("bank", ("", "")), ("desk", ("trip", "book"))])
+@table(("to", "there"), ("bank", ("", "")), ("desk", ("trip", "book")))
 def test_a_passed_turn_keeps_its_place_only_with_its_actor(to: str, there: tuple[str, str]) -> None:
     found = session()
     begun(found, "a", route="trip", step="book")

@@ -55,7 +55,7 @@ def _card(**args: object) -> Card:
     return render_card(effect="", title="", tool="pay", args=args, schema={})
 
 
-@table("text", MARKUP + BREAKS)
+@table("text", *(MARKUP + BREAKS))
 def test_no_text_of_a_call_is_anything_but_code(text: str) -> None:
     def parts(given: str) -> list[str]:
         request = _request(given, approvers=(f"user:{given}",), groups=(ApproverGroup(of=(given,)),))
@@ -67,7 +67,7 @@ def test_no_text_of_a_call_is_anything_but_code(text: str) -> None:
     assert parts("plain").count("link_open") == 1
 
 
-@table("text", MARKUP)
+@table("text", *MARKUP)
 def test_the_words_can_be_had_back(text: str) -> None:
     assert text in [token.content for token in _tokens(_written(_request(text))) if token.type == "code_inline"]
 

@@ -45,7 +45,7 @@ def passed_on(found: Conversation, message_id: str = "a") -> None:
     found.report([TurnReport(turn=begun(found).turn_id, state="complete").model_dump(mode="json")], NOW)
 
 
-@table("place", [{"route": "trip"}, {"step": "book"}, {"route": "trip", "step": "book"}])
+@table("place", {"route": "trip"}, {"step": "book"}, {"route": "trip", "step": "book"})
 def test_a_route_of_nobody_knows_whom_is_refused_once_the_session_was_passed_on(place: dict[str, str]) -> None:
     found = session()
     passed_on(found)

@@ -147,16 +147,14 @@ REFUSED = SessionReceipt(status="refused", code="malformed")
 
 @table(
     "envelopes",
-    [
-        (),
-        (1,),
-        ({}, {}),
-        ({"id": 7, "principals": "eve"},),
-        ({"principals": []},),
-        ({"principals": ["eve"]},),
-        ({"id": "\ud800", "principals": [{"user": "\ud800"}]},),
-        ({"id": "x" * 10_000, "principals": [{"user": ["eve"]}]},),
-    ],
+    (),
+    (1,),
+    ({}, {}),
+    ({"id": 7, "principals": "eve"},),
+    ({"principals": []},),
+    ({"principals": ["eve"]},),
+    ({"id": "\ud800", "principals": [{"user": "\ud800"}]},),
+    ({"id": "x" * 10_000, "principals": [{"user": ["eve"]}]},),
 )
 def test_whatever_is_sent_can_be_written(envelopes: tuple[Any, ...]) -> None:
     log = SessionLog(())

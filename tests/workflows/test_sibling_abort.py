@@ -195,7 +195,7 @@ async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(
     assert (result.calls[0].fallback, scene.inside) == ("", {"book", "bad", "look"})
 
 
-@table("stopped", [outcomes.aborted_outcome, outcomes.unwanted_outcome])
+@table("stopped", outcomes.aborted_outcome, outcomes.unwanted_outcome)
 def test_a_failure_whose_fallback_was_stopped_is_one_all_the_same(stopped: Any) -> None:
     failed = CallOutcome(call="c1.1", tool="book", code="execution_failed", gate="execute")
     found = outcomes.fallback_outcome(failed, [stopped("c1.1001", "older")])

@@ -214,11 +214,9 @@ async def test_a_declared_folder_that_is_missing_is_an_error_at_start_naming_it(
 
 @table(
     ("folder", "words"),
-    [
-        ("reports", "is no absolute path"),
-        ("/srv/../etc", "is no absolute path"),
-        ("/", "may reach all files"),
-    ],
+    ("reports", "is no absolute path"),
+    ("/srv/../etc", "is no absolute path"),
+    ("/", "may reach all files"),
 )
 def test_a_wrong_declaration_is_refused(folder: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):

@@ -88,7 +88,7 @@ async def test_status_and_errors_are_told() -> None:
     assert (result.status, result.output, result.errors) == (3, b"", b"no\n")
 
 
-@table("name", ["git", "", "/usr/bin/git", "python3", f"{sys.executable} ", "../python"])
+@table("name", "git", "", "/usr/bin/git", "python3", f"{sys.executable} ", "../python")
 async def test_no_other_program_runs(name: str) -> None:
     with pytest.raises(CapabilityError) as refused:
         await process().run(name)
@@ -185,14 +185,12 @@ async def test_a_program_is_found_once_and_never_where_the_worker_stands(
 
 @table(
     ("declared", "words"),
-    [
-        ({"process": ("sh",)}, "may run `sh`, which runs whatever it is told"),
-        ({"process": ("/bin/BASH",)}, "may run `/bin/BASH`, which runs whatever it is told"),
-        ({"process": ("bin/git",)}, "which is neither a plain name nor an absolute path"),
-        ({"environment": ("A=1",), "process": ("git",)}, "shows its programs `A=1`, which is no variable's name"),
-        ({"environment": ("LANG",)}, "declares an `environment`, but no `process` that would see it"),
-        ({"process": True}, "needs `capabilities.process` to be a list of names"),
-    ],
+    ({"process": ("sh",)}, "may run `sh`, which runs whatever it is told"),
+    ({"process": ("/bin/BASH",)}, "may run `/bin/BASH`, which runs whatever it is told"),
+    ({"process": ("bin/git",)}, "which is neither a plain name nor an absolute path"),
+    ({"environment": ("A=1",), "process": ("git",)}, "shows its programs `A=1`, which is no variable's name"),
+    ({"environment": ("LANG",)}, "declares an `environment`, but no `process` that would see it"),
+    ({"process": True}, "needs `capabilities.process` to be a list of names"),
 )
 def test_a_wrong_declaration_is_refused(declared: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):

@@ -49,15 +49,13 @@ async def cancels(args: Any) -> bool:
 
 @table(
     ("function", "why"),
-    [
-        (lambda args: "yes", "returned a str that is no answer"),
-        (lambda args: None, "returned a NoneType that is no answer"),
-        (cancels, "failed (HandlerEnded)"),
-        (raises(ValueError("Ana owes 20")), "failed (ValueError)"),
-        (raises(SystemExit(3)), "failed (HandlerEnded)"),
-        (raises(StopIteration()), "failed (HandlerEnded)"),
-        (lambda: True, "failed (TypeError)"),
-    ],
+    (lambda args: "yes", "returned a str that is no answer"),
+    (lambda args: None, "returned a NoneType that is no answer"),
+    (cancels, "failed (HandlerEnded)"),
+    (raises(ValueError("Ana owes 20")), "failed (ValueError)"),
+    (raises(SystemExit(3)), "failed (HandlerEnded)"),
+    (raises(StopIteration()), "failed (HandlerEnded)"),
+    (lambda: True, "failed (TypeError)"),
 )
 async def test_whatever_is_no_answer_is_told_in_one_form_of_words(function: Any, why: str) -> None:
     with pytest.raises(NoAnswer) as none:
@@ -67,14 +65,12 @@ async def test_whatever_is_no_answer_is_told_in_one_form_of_words(function: Any,
 
 @table(
     ("function", "error", "words"),
-    [
-        (cancels, HandlerEnded, "it cancelled itself"),
-        (raises(SystemExit(3)), HandlerEnded, "it tried to end the process (SystemExit)"),
-        (raises(KeyboardInterrupt()), HandlerEnded, "it tried to end the process (KeyboardInterrupt)"),
-        (raises(StopIteration()), HandlerEnded, "it raised StopIteration"),
-        (raises(ValueError("Ana owes 20")), ValueError, "Ana owes 20"),
-        (hangs, TimeoutError, "no answer within 0.05 s"),
-    ],
+    (cancels, HandlerEnded, "it cancelled itself"),
+    (raises(SystemExit(3)), HandlerEnded, "it tried to end the process (SystemExit)"),
+    (raises(KeyboardInterrupt()), HandlerEnded, "it tried to end the process (KeyboardInterrupt)"),
+    (raises(StopIteration()), HandlerEnded, "it raised StopIteration"),
+    (raises(ValueError("Ana owes 20")), ValueError, "Ana owes 20"),
+    (hangs, TimeoutError, "no answer within 0.05 s"),
 )
 async def test_what_ends_more_than_itself_is_an_error_that_says_so(
     function: Any, error: type[Exception], words: str

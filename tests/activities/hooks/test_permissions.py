@@ -105,13 +105,13 @@ async def test_a_permission_check_is_cached_for_the_same_call_of_the_same_person
 
 @table(
     "other",
-    [
+    
         {"tenant": "other"}, {"session": "other"}, {"actor": "other"}, {"channel": "slack"}, {"route": "r"},
         {"step": "s"}, {"extra": {"data": {"amount": 2}}}, {"extra": {"user.limit": 7}},
         {"user": Principal(user="ana")}, {"user": replace(GUEST, roles=("late",))},
         {"user": replace(GUEST, tier="trusted")}, {"user": replace(GUEST, name="Ana")},
         {"user": replace(GUEST, person_id="ana")}, {"user": replace(GUEST, locale="pt")},
-    ],
+    
     ids=str,
 )  # fmt: skip
 async def test_no_answer_is_good_for_another_person_or_place(store: Store, other: dict[str, Any]) -> None:
@@ -122,8 +122,8 @@ async def test_no_answer_is_good_for_another_person_or_place(store: Store, other
 
 @table(
     "args",
-    [{"amount": 21, "to": "Ana"}, {"amount": 20, "to": "ana"}, {"amount": 20}, {"amount": 20.0, "to": "Ana"},
-     {"amount": 20, "to": "Ana", "more": None}, {"amount": "20", "to": "Ana"}, {"amount": True, "to": "Ana"}],
+    {"amount": 21, "to": "Ana"}, {"amount": 20, "to": "ana"}, {"amount": 20}, {"amount": 20.0, "to": "Ana"},
+     {"amount": 20, "to": "Ana", "more": None}, {"amount": "20", "to": "Ana"}, {"amount": True, "to": "Ana"},
     ids=str,
 )  # fmt: skip
 async def test_no_answer_is_good_for_other_arguments(store: Store, args: dict[str, Any]) -> None:
@@ -148,7 +148,7 @@ async def test_a_check_is_told_the_declared_context_for_which_its_answer_is_kept
     assert (context.context, context.data) == ({"user": {"limit": 7}}, {"amount": 2})
 
 
-@table("people", [(), (Person(id="ana"), Person(id="guest", tier="trusted")), (Person(id="ben"),)])
+@table("people", (), (Person(id="ana"), Person(id="guest", tier="trusted")), (Person(id="ben"),))
 async def test_a_change_of_people_drops_what_was_kept(store: Store, people: tuple[Person, ...]) -> None:
     rig = Rig(store)
     before = dataclasses.replace(rig.deps, people=development_directory([Person(id="ana")]))
@@ -174,7 +174,10 @@ ANA = Person(id="ana", tenant="other", identities={"email": ("ana@example.com",)
 
 @table(
     ("before", "after", "names"),
-    [(CY, replace(CY, roles=("late",)), ()), (CY, None, ()), (None, CY, ()), (None, CY, ANA.id)],
+    (CY, replace(CY, roles=("late",)), ()),
+    (CY, None, ()),
+    (None, CY, ()),
+    (None, CY, ANA.id),
     ids=["other roles", "signed out", "first seen", "somebody else"],
 )
 async def test_a_change_of_whom_a_login_vouches_for_drops_what_was_kept(
@@ -238,7 +241,7 @@ async def grant(store: Store, verdict: Any = "approved", tool: str = "pay", seco
     )
 
 
-@table("change", ["given", "denied", "revoked", "spent", "of another tool"])
+@table("change", "given", "denied", "revoked", "spent", "of another tool")
 async def test_a_change_of_remembered_answers_drops_what_was_kept(store: Store, change: str) -> None:
     rig = Rig(store)
     if change in ("revoked", "spent"):
@@ -255,7 +258,7 @@ async def test_a_change_of_remembered_answers_drops_what_was_kept(store: Store, 
     assert await rig.says() == (YES if change == "of another tool" else NO)
 
 
-@table("changed", [{"description": "Pays."}, {"tags": ("late",)}, {"cache_permission": 30.0}])
+@table("changed", {"description": "Pays."}, {"tags": ("late",)}, {"cache_permission": 30.0})
 async def test_a_change_of_the_catalog_drops_what_was_kept(store: Store, changed: dict[str, Any]) -> None:
     rig = await Rig(store).allowed()
     tool = dataclasses.replace(rig.tool, **changed)
@@ -275,7 +278,7 @@ async def test_a_clock_that_is_set_back_lengthens_nothing(store: Store, monkeypa
     assert await rig.says() == NO
 
 
-@table(("seconds", "found"), [(59.5, YES), (60.0, NO)])
+@table(("seconds", "found"), (59.5, YES), (60.0, NO))
 async def test_an_answer_is_good_until_its_last_moment_and_not_in_it(
     store: Store, monkeypatch: pytest.MonkeyPatch, seconds: float, found: Permission
 ) -> None:
@@ -294,8 +297,8 @@ async def test_no_answer_is_not_kept(store: Store) -> None:
     assert await rig.says() == YES
 
 
-@table("one_moment", [True, False])
-@table("later_first", [True, False])
+@table("one_moment", True, False)
+@table("later_first", True, False)
 async def test_the_later_of_two_answers_counts(
     store: Store, monkeypatch: pytest.MonkeyPatch, later_first: bool, one_moment: bool
 ) -> None:

@@ -88,13 +88,11 @@ async def judged(point: PolicyDecisionPoint, **rules: Any) -> PolicyVerdict:
 
 @table(
     ("rules", "verdict"),
-    [
-        ({"auto_approve_if": "true"}, "auto"),
-        ({"require_approval_if": "true"}, "ask"),
-        ({"deny_if": "true"}, "deny"),
-        # Alone it lets nothing pass: no rule does.
-        ({}, "ask"),
-    ],
+    ({"auto_approve_if": "true"}, "auto"),
+    ({"require_approval_if": "true"}, "ask"),
+    ({"deny_if": "true"}, "deny"),
+    # Alone it lets nothing pass: no rule does.
+    ({}, "ask"),
 )
 async def test_a_permit_is_no_opinion(rules: dict[str, str], verdict: str) -> None:
     async with Answers({"decision": True}).served() as url:
@@ -104,7 +102,7 @@ async def test_a_permit_is_no_opinion(rules: dict[str, str], verdict: str) -> No
     assert (f"handler:{__name__}:pdp" in found.evaluators) is (verdict != "deny")
 
 
-@table("does", ["deny", "ask"])
+@table("does", "deny", "ask")
 async def test_a_denial_denies_or_asks(does: Any) -> None:
     answer = {"decision": False, "context": {"reason_admin": {"403": "C076"}, "reason_user": {"403": "no clearance"}}}
     async with Answers(answer).served() as url:
@@ -115,23 +113,21 @@ async def test_a_denial_denies_or_asks(does: Any) -> None:
 
 @table(
     ("body", "status"),
-    [
-        (b"", 200),
-        (b"[" * 50_000, 200),
-        (b"[true]", 200),
-        (b'{"decision": "true"}', 200),
-        (b'{"decision": 1}', 200),
-        (b'{"decisions": true}', 200),
-        (b'{"decision": true, "context": 7}', 200),
-        (b'{"decision": true, "context": {"obligations": [{"type": "step-up"}]}}', 200),
-        (b'{"decision": true, "padding": "' + b"x" * 70_000 + b'"}', 200),
-        (b'{"decision": true}', 201),
-        (b'{"decision": true}', 307),
-        (b'{"decision": true}', 401),
-        (b'{"decision": true}', 500),
-    ],
+    (b"", 200),
+    (b"[" * 50_000, 200),
+    (b"[true]", 200),
+    (b'{"decision": "true"}', 200),
+    (b'{"decision": 1}', 200),
+    (b'{"decisions": true}', 200),
+    (b'{"decision": true, "context": 7}', 200),
+    (b'{"decision": true, "context": {"obligations": [{"type": "step-up"}]}}', 200),
+    (b'{"decision": true, "padding": "' + b"x" * 70_000 + b'"}', 200),
+    (b'{"decision": true}', 201),
+    (b'{"decision": true}', 307),
+    (b'{"decision": true}', 401),
+    (b'{"decision": true}', 500),
 )
-@table("does", ["ask", "deny"])
+@table("does", "ask", "deny")
 async def test_what_is_no_answer_asks_or_denies(does: Any, body: bytes, status: int) -> None:
     async with Answers(body, status).served() as url:
         point = a_point(url, on_failure=does)
@@ -212,13 +208,11 @@ def test_a_request_of_a_context_that_lacks_all_is_one_still() -> None:
 
 @table(
     ("context", "reason"),
-    [
-        ({}, ""),
-        ({"reason": "no"}, "no"),
-        ({"reason_user": {"en": "not you"}, "reason": "c1"}, "not you"),
-        ({"reason_user": {"en": 7}, "reason_admin": {"403": "policy 9"}}, "policy 9"),
-        ({"reason": "x" * 1_000}, "x" * 300),
-    ],
+    ({}, ""),
+    ({"reason": "no"}, "no"),
+    ({"reason_user": {"en": "not you"}, "reason": "c1"}, "not you"),
+    ({"reason_user": {"en": 7}, "reason_admin": {"403": "policy 9"}}, "policy 9"),
+    ({"reason": "x" * 1_000}, "x" * 300),
 )
 def test_the_reason_of_a_denial_is_read(context: dict[str, Any], reason: str) -> None:
     assert read_decision(json.dumps({"decision": False, "context": context}).encode()) == (False, reason)
@@ -231,18 +225,16 @@ def test_a_permit_with_obligations_is_none() -> None:
 
 @table(
     ("fields", "named"),
-    [
-        ({"url": "pdp.example.com"}, "url"),
-        ({"url": "ftp://pdp.example.com"}, "url"),
-        ({"url": "https://pdp.example.com:no"}, "url"),
-        ({"url": "https://me@pdp.example.com"}, "url"),
-        ({"token": "sk-written-out"}, "token"),
-        ({"on_deny": "allow"}, "on_deny"),
-        ({"on_failure": "allow"}, "on_failure"),
-        ({"timeout": 2 * PATIENCE}, "timeout"),
-        ({"timeout": 0}, "timeout"),
-        ({"allow_networks": ["here"]}, "allow_networks"),
-    ],
+    ({"url": "pdp.example.com"}, "url"),
+    ({"url": "ftp://pdp.example.com"}, "url"),
+    ({"url": "https://pdp.example.com:no"}, "url"),
+    ({"url": "https://me@pdp.example.com"}, "url"),
+    ({"token": "sk-written-out"}, "token"),
+    ({"on_deny": "allow"}, "on_deny"),
+    ({"on_failure": "allow"}, "on_failure"),
+    ({"timeout": 2 * PATIENCE}, "timeout"),
+    ({"timeout": 0}, "timeout"),
+    ({"allow_networks": ["here"]}, "allow_networks"),
 )
 def test_what_is_declared_wrong_is_told_at_start(fields: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError) as error:

@@ -43,17 +43,15 @@ def chooses(answer: Any) -> Any:
 @pytest.mark.row("V12")
 @table(
     ("answer", "left_out"),
-    [
-        (["pay", "look", "note"], set()),
-        (("pay",), {"look", "note"}),
-        (frozenset({"pay", "wire"}), {"look", "note"}),
-        ([], set(NAMES)),
-        (None, set(NAMES)),
-        ("pay", set(NAMES)),
-        (["pay", 1], set(NAMES)),
-        (RuntimeError("no"), set(NAMES)),
-        (lambda context, data: ["pay", *data["more"]] if context.channel == "slack" else [], {"note"}),
-    ],
+    (["pay", "look", "note"], set()),
+    (("pay",), {"look", "note"}),
+    (frozenset({"pay", "wire"}), {"look", "note"}),
+    ([], set(NAMES)),
+    (None, set(NAMES)),
+    ("pay", set(NAMES)),
+    (["pay", 1], set(NAMES)),
+    (RuntimeError("no"), set(NAMES)),
+    (lambda context, data: ["pay", *data["more"]] if context.channel == "slack" else [], {"note"}),
 )
 async def test_a_function_chooses_among_what_is_there(answer: Any, left_out: set[str]) -> None:
     ctx = pinned(channel="slack", extra={"data": {"more": ["look"]}})
@@ -75,8 +73,8 @@ async def test_each_place_chooses_once_more() -> None:
 @pytest.mark.row("F10")
 @table(
     ("answer", "left_out"),
-    [(["r"], set()), (["r", "nowhere"], set()), (["q"], set(NAMES)), ([], set(NAMES)), (None, set(NAMES)),
-     ("r", set(NAMES)), (RuntimeError("no"), set(NAMES))],
+    (["r"], set()), (["r", "nowhere"], set()), (["q"], set(NAMES)), ([], set(NAMES)), (None, set(NAMES)),
+     ("r", set(NAMES)), (RuntimeError("no"), set(NAMES)),
 )  # fmt: skip
 async def test_a_route_that_is_not_chosen_shows_nothing(answer: Any, left_out: set[str]) -> None:
     routes = (Route(name="r", steps=(Step(name="s"),)), Route(name="q"))
@@ -140,7 +138,8 @@ def test_what_cannot_be_asked_is_an_error_at_build() -> None:
 
 @table(
     ("answer", "words"),
-    [(RuntimeError("secret"), "failed (RuntimeError)"), ("pay", "returned a str that is no answer")],
+    (RuntimeError("secret"), "failed (RuntimeError)"),
+    ("pay", "returned a str that is no answer"),
 )
 async def test_who_runs_the_worker_reads_why_nothing_is_chosen(
     answer: Any, words: str, caplog: pytest.LogCaptureFixture

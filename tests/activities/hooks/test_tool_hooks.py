@@ -89,7 +89,7 @@ async def gated(deps: WorkerDeps, *names: str, **fields: Any) -> GateReply:
 
 
 @pytest.mark.row("E04")
-@table("says", [False, None, 1, "yes", [True], ValueError("down"), SystemExit(1), forever])
+@table("says", False, None, 1, "yes", [True], ValueError("down"), SystemExit(1), forever)
 async def test_only_true_is_available(store: Store, says: Any) -> None:
     deps = worker_deps(store, tool(available=Switch(says)), tool("wire", available=Switch()), tool("look"))
     asked = ("pay", "wire", "look", "nothing", "pay")
@@ -184,15 +184,13 @@ async def test_nobody_is_asked_about_a_requester_who_is_made_up(store: Store) ->
 @pytest.mark.row("F13")
 @table(
     ("says", "words"),
-    [
-        (True, "returned a bool that is no answer"),
-        (None, "returned a NoneType that is no answer"),
-        (Permission(1, "", False), "returned a Permission that is no answer"),  # type: ignore[arg-type]
-        (Permission(False, 5), "returned a Permission that is no answer"),  # type: ignore[arg-type]
-        (Permission(False, "no", "yes"), "returned a Permission that is no answer"),  # type: ignore[arg-type]
-        (PermissionError("not the owner"), "failed (PermissionError)"),
-        (forever, "gave no answer within 0.05 s"),
-    ],
+    (True, "returned a bool that is no answer"),
+    (None, "returned a NoneType that is no answer"),
+    (Permission(1, "", False), "returned a Permission that is no answer"),  # type: ignore[arg-type]
+    (Permission(False, 5), "returned a Permission that is no answer"),  # type: ignore[arg-type]
+    (Permission(False, "no", "yes"), "returned a Permission that is no answer"),  # type: ignore[arg-type]
+    (PermissionError("not the owner"), "failed (PermissionError)"),
+    (forever, "gave no answer within 0.05 s"),
 )
 async def test_what_is_no_permission_denies(
     store: Store, says: Any, words: str, caplog: pytest.LogCaptureFixture
@@ -216,7 +214,7 @@ async def test_a_permission_check_is_told_who_asks_and_may_do_what_it_likes_with
     assert (asked, given["to"]) == ([hook_context(ctx)], ["Ana"])
 
 
-@table("cached", [True, False])
+@table("cached", True, False)
 async def test_a_call_is_judged_by_what_the_check_said_a_moment_before_where_that_is_known(
     store: Store, cached: bool
 ) -> None:
@@ -234,14 +232,12 @@ async def test_a_call_is_judged_by_what_the_check_said_a_moment_before_where_tha
 
 @table(
     "fields",
-    [
-        {},
-        {"usage_limit": UsageLimit(9, "tenant", 60.0)},
-        {"check_permissions": Guard(Permission.deny("not now"))},
-        {"available": Switch(False)},
-    ],
+    {},
+    {"usage_limit": UsageLimit(9, "tenant", 60.0)},
+    {"check_permissions": Guard(Permission.deny("not now"))},
+    {"available": Switch(False)},
 )
-@table(("hour", "asks"), [(9, "user:ana"), (22, "user:bo")])
+@table(("hour", "asks"), (9, "user:ana"), (22, "user:bo"))
 async def test_a_past_call_is_judged_at_the_instant_in_question_and_by_nothing_of_the_present(
     store: Store, fields: dict[str, Any], hour: int, asks: str
 ) -> None:
@@ -265,13 +261,11 @@ async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> No
 
 @table(
     ("says", "words"),
-    [
-        (ValueError("secret"), "failed (ValueError)"),
-        (1, "returned a int that is no answer"),
-        (forever, "gave no answer within 0.05 s"),
-        (False, ""),
-        (True, ""),
-    ],
+    (ValueError("secret"), "failed (ValueError)"),
+    (1, "returned a int that is no answer"),
+    (forever, "gave no answer within 0.05 s"),
+    (False, ""),
+    (True, ""),
 )
 async def test_who_runs_the_worker_reads_why_a_tool_is_away(
     store: Store, says: Any, words: str, caplog: pytest.LogCaptureFixture

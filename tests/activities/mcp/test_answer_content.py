@@ -14,20 +14,18 @@ def text(words: str) -> types.TextContent:
 
 @table(
     ("block", "words"),
-    [
-        (text("two\nlines"), "two\nlines"),
-        (types.ImageContent(data="AAAA" * 100, mime_type="image/png"), "[an image, image/png, 300 bytes: left out]"),
-        (types.AudioContent(data="AAAA", mime_type="audio/wav"), "[a sound, audio/wav, 3 bytes: left out]"),
-        (types.ResourceLink(uri="file:///a\u202eb", name="a"), "[a resource: file:///a⟦U+202E⟧b, a]"),
-        (
-            types.EmbeddedResource(resource=types.TextResourceContents(uri="file:///a", text="inside")),
-            "[the resource file:///a:]\ninside",
-        ),
-        (
-            types.EmbeddedResource(resource=types.BlobResourceContents(uri="file:///a", blob="AAAA")),
-            "[the resource file:///a, of no type, 3 bytes: left out]",
-        ),
-    ],
+    (text("two\nlines"), "two\nlines"),
+    (types.ImageContent(data="AAAA" * 100, mime_type="image/png"), "[an image, image/png, 300 bytes: left out]"),
+    (types.AudioContent(data="AAAA", mime_type="audio/wav"), "[a sound, audio/wav, 3 bytes: left out]"),
+    (types.ResourceLink(uri="file:///a\u202eb", name="a"), "[a resource: file:///a⟦U+202E⟧b, a]"),
+    (
+        types.EmbeddedResource(resource=types.TextResourceContents(uri="file:///a", text="inside")),
+        "[the resource file:///a:]\ninside",
+    ),
+    (
+        types.EmbeddedResource(resource=types.BlobResourceContents(uri="file:///a", blob="AAAA")),
+        "[the resource file:///a, of no type, 3 bytes: left out]",
+    ),
 )
 def test_each_kind_of_content_is_words(block: types.ContentBlock, words: str) -> None:
     assert call_result(types.CallToolResult(content=[block])) == ToolResult(words)

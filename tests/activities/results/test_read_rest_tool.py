@@ -19,8 +19,8 @@ def _context(budget: int = 400, **fields: Any) -> ToolContext:
     return a_tool_context(**given | {"user_id": GUEST.user, "user": GUEST, "result_budget_chars": budget} | fields)
 
 
-@table("budget", [400, 401, 80_000])
-@table("total", [1, 399, 1_000, 200_000])
+@table("budget", 400, 401, 80_000)
+@table("total", 1, 399, 1_000, 200_000)
 async def test_each_piece_fits_its_budget_and_names_the_next(store: Store, budget: int, total: int) -> None:
     """A line about the piece and the piece: never so long that it would be cut again."""
     text = "".join(chr(97 + number % 26) for number in range(total))
@@ -40,12 +40,10 @@ async def test_each_piece_fits_its_budget_and_names_the_next(store: Store, budge
 
 @table(
     ("start", "fields", "words"),
-    [
-        (0, {"turn_id": "other"}, "no such handle in this turn"),
-        (0, {"tenant_id": "other"}, "no such handle in this turn"),
-        (5, {}, "the text has 5 characters; start below that"),
-        (10**18, {}, "the text has 5 characters; start below that"),
-    ],
+    (0, {"turn_id": "other"}, "no such handle in this turn"),
+    (0, {"tenant_id": "other"}, "no such handle in this turn"),
+    (5, {}, "the text has 5 characters; start below that"),
+    (10**18, {}, "the text has 5 characters; start below that"),
 )
 async def test_what_cannot_be_read_is_the_models_mistake(
     store: Store, start: int, fields: dict[str, str], words: str

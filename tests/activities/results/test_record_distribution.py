@@ -146,7 +146,7 @@ async def test_a_tool_has_a_filter_of_its_own(store: Store) -> None:
 
 
 @pytest.mark.row("B34")
-@table("how", ["sink raises", "sink hangs", "sink ends the process", "filter raises", "no record"])
+@table("how", "sink raises", "sink hangs", "sink ends the process", "filter raises", "no record")
 async def test_what_does_not_arrive_changes_nothing(
     store: Store, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -256,7 +256,7 @@ async def test_structured_data_beside_a_record_are_the_handlers_own(store: Store
     assert (outcome.value.inline, outcome.structured) == ('{"fare":120}', Content(inline={"seat": 7}))
 
 
-@table("fields", [None, {"a": 1}, {1: RecordField(1)}])
+@table("fields", None, {"a": 1}, {1: RecordField(1)})
 async def test_a_record_that_is_made_wrongly_goes_nowhere(
     store: Store, fields: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

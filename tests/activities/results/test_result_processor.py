@@ -167,7 +167,7 @@ async def test_the_rest_has_an_end(store: Store) -> None:
 
 @pytest.mark.row("E49")
 @pytest.mark.row("N11")
-@table("answer", [ORDERS, ToolFailure(ORDERS), _raises])
+@table("answer", ORDERS, ToolFailure(ORDERS), _raises)
 async def test_text_from_outside_is_cut_and_then_fenced(store: Store, answer: Any) -> None:
     outcome = await _outcome(store, answer, 25, untrusted_output=True, actors=[READER])
     first, *_, last = str(outcome.value.inline).splitlines()
@@ -229,7 +229,7 @@ async def test_updates_are_carried_where_they_are_plain_json_objects(
     assert (misfit.gate, misfit.data_update) == ("output", None)
 
 
-@table(("levels", "kept"), [(MAX_NESTING, True), (MAX_NESTING + 1, False)])
+@table(("levels", "kept"), (MAX_NESTING, True), (MAX_NESTING + 1, False))
 async def test_data_nested_deeper_than_a_record_holds_are_only_named(store: Store, levels: int, kept: bool) -> None:
     deep: list[Any] = []
     for _ in range(levels - 1):
@@ -403,12 +403,10 @@ async def _processed(
 
 @table(
     ("value", "kept"),
-    [
-        (ToolResult("paid"), "paid"),
-        ({"paid": 20}, '{"paid":20}'),
-        (ToolFailure("no account"), "no account"),
-        (HandOff("e1"), hand_off_result(HandOff("e1"), "pay").value),
-    ],
+    (ToolResult("paid"), "paid"),
+    ({"paid": 20}, '{"paid":20}'),
+    (ToolFailure("no account"), "no account"),
+    (HandOff("e1"), hand_off_result(HandOff("e1"), "pay").value),
 )
 async def test_what_a_specialist_returned_is_kept_for_the_record_and_of_others_nothing(
     store: Store, value: Any, kept: str
@@ -425,7 +423,7 @@ async def test_work_that_was_handed_off_is_marked_so_whatever_the_output_schema_
     assert not (await _processed(store, ToolResult("paid"))).outcome.handed
 
 
-@table(("key", "told"), [("ticket", "ticket"), ("", None), (None, None)])
+@table(("key", "told"), ("ticket", "ticket"), ("", None), (None, None))
 async def test_a_record_is_delivered_under_the_key_of_its_ticket_or_of_its_permit(
     store: Store, monkeypatch: pytest.MonkeyPatch, key: str | None, told: str | None
 ) -> None:
@@ -462,17 +460,15 @@ async def test_what_a_failure_wishes_is_no_plain_object_also_where_nothing_is_hi
 
 @table(
     ("cost", "usd"),
-    [
-        (0.25, 0.25),
-        (2, 2.0),
-        ("2", 0.0),
-        (None, 0.0),
-        (-3.0, 0.0),
-        (float("inf"), 0.0),
-        (float("-inf"), 0.0),
-        (float("nan"), 0.0),
-        (10**400, 0.0),
-    ],
+    (0.25, 0.25),
+    (2, 2.0),
+    ("2", 0.0),
+    (None, 0.0),
+    (-3.0, 0.0),
+    (float("inf"), 0.0),
+    (float("-inf"), 0.0),
+    (float("nan"), 0.0),
+    (10**400, 0.0),
 )
 async def test_a_cost_that_is_no_amount_of_money_counts_as_none(store: Store, cost: Any, usd: float) -> None:
     outcome = (await _processed(store, ToolResult("paid", cost=cost))).outcome
@@ -491,7 +487,7 @@ async def test_a_reducer_reads_structured_data_cost_and_code_beside_the_text(sto
     assert seen == [ToolResult('{"n":1}', {"rows": 3}, 0.5), ToolFailure("gone", "not_available")]
 
 
-@table(("more", "kept"), [(0, True), (1, False)])
+@table(("more", "kept"), (0, True), (1, False))
 async def test_structured_data_of_exactly_the_size_of_a_result_are_kept(store: Store, more: int, kept: bool) -> None:
     text = "x" * (RESULT_BYTES - len('""') + more)
     outcome = (await _processed(store, ToolResult("paid", text))).outcome
@@ -502,7 +498,8 @@ async def test_structured_data_of_exactly_the_size_of_a_result_are_kept(store: S
 
 @table(
     ("updates", "taken"),
-    [({"context_update": {"project": "open"}}, True), ({"context_update": {"project": 4}}, False)],
+    ({"context_update": {"project": "open"}}, True),
+    ({"context_update": {"project": 4}}, False),
 )
 async def test_a_failure_keeps_its_words_and_says_that_its_updates_are_lost(
     store: Store, updates: dict[str, Any], taken: bool

@@ -38,12 +38,10 @@ async def made(store: Store, result: ToolResult, names: tuple[str, ...] = MEANT,
 
 @table(
     ("data", "context", "taken"),
-    [
-        ({"city": "Porto"}, {"project": "open"}, Updates(data={"city": "Porto"}, context={"project": "open"})),
-        ({"city": "Porto"}, None, Updates(data={"city": "Porto"})),
-        (None, {"project": "open"}, Updates(context={"project": "open"})),
-        ({}, {}, None),
-    ],
+    ({"city": "Porto"}, {"project": "open"}, Updates(data={"city": "Porto"}, context={"project": "open"})),
+    ({"city": "Porto"}, None, Updates(data={"city": "Porto"})),
+    (None, {"project": "open"}, Updates(context={"project": "open"})),
+    ({}, {}, None),
 )
 async def test_what_fits_is_taken_beside_what_was_wished(
     store: Store, caplog: pytest.LogCaptureFixture, data: Any, context: Any, taken: Updates | None
@@ -58,7 +56,8 @@ async def test_what_fits_is_taken_beside_what_was_wished(
 
 @table(
     "fields",
-    [{"names": ()}, {"actor": "nobody"}],
+    {"names": ()},
+    {"actor": "nobody"},
     ids=["a tool that declares none", "an actor that this worker does not have"],
 )
 async def test_a_wish_without_anybody_to_take_it_is_only_told(

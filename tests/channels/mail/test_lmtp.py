@@ -91,7 +91,7 @@ def mail() -> bytes:
     return judged(written("ana@people.example", OURS, "approve K7Q-2FM"))
 
 
-@table("protocol", ["lmtp", "smtp"])
+@table("protocol", "lmtp", "smtp")
 async def test_a_mail_is_acknowledged_for_each_recipient_once_it_is_kept(protocol: str) -> None:
     both = [OURS, "approvals+token.proof@signoff.example"]
 
@@ -110,7 +110,7 @@ async def test_a_mail_is_acknowledged_for_each_recipient_once_it_is_kept(protoco
     assert b"\r\nAuthentication-Results: mx.signoff.example;" in raw.body
 
 
-@table("protocol", ["lmtp", "smtp"])
+@table("protocol", "lmtp", "smtp")
 async def test_nothing_is_taken_for_anybody_else(protocol: str) -> None:
     async with served(protocol) as (port, kept):
         for other in ("ana@people.example", "approvals@else.example", "approval@signoff.example"):

@@ -40,26 +40,24 @@ async def test_what_is_usual_needs_no_word() -> None:
 
 @table(
     ("changes", "expected"),
-    [
-        ({"smtp": None}, "`smtp`"),
-        ({"sender": "Signoff"}, "a sender looks like"),
-        ({"sender": "Signoff <a@example.com>, b@example.com"}, "a sender looks like"),
-        ({"sender": "Signoff\nBcc: x@example.com <a@example.com>"}, "a sender looks like"),
-        ({"reply_to": "Approvals <a@example.com>"}, "an address looks like"),
-        ({"reply_to": "A@example.com"}, "in lower case"),
-        ({"reply_to": f"{'a' * 15}@example.com"}, "longer than 14 letters"),
-        ({"reply_to": "a+b@example.com"}, "or has a `+`"),
-        ({"smtp": SMTP | {"tls": "none"}}, "a password is not sent without TLS"),
-        ({"inbound": {"imap": IMAP | {"tls": "none"}}}, "a password is not sent without TLS"),
-        ({"inbound": {}}, "exactly one of"),
-        ({"inbound": {"imap": IMAP, "lmtp": {"port": 24}}}, "exactly one of"),
-        ({"inbound": {"webhook": {}}}, "with shape `raw` it needs a `secret`"),
-        ({"inbound": {"webhook": {"shape": "ses"}}}, "it needs the `topic`"),
-        ({"inbound": {"webhook": {"shape": "fax", "secret": "env:HOOK"}}}, "option `inbound.webhook.shape`"),
-        ({"authserv_id": "mx", "inbound": {"webhook": {"shape": "postmark", "secret": "env:HOOK"}}}, "there is none"),
-        ({"inbound": {"imap": IMAP | {"password": "env:NOWHERE"}}}, "`NOWHERE`"),
-        ({"smpt": SMTP}, "did you mean `smtp`"),
-    ],
+    ({"smtp": None}, "`smtp`"),
+    ({"sender": "Signoff"}, "a sender looks like"),
+    ({"sender": "Signoff <a@example.com>, b@example.com"}, "a sender looks like"),
+    ({"sender": "Signoff\nBcc: x@example.com <a@example.com>"}, "a sender looks like"),
+    ({"reply_to": "Approvals <a@example.com>"}, "an address looks like"),
+    ({"reply_to": "A@example.com"}, "in lower case"),
+    ({"reply_to": f"{'a' * 15}@example.com"}, "longer than 14 letters"),
+    ({"reply_to": "a+b@example.com"}, "or has a `+`"),
+    ({"smtp": SMTP | {"tls": "none"}}, "a password is not sent without TLS"),
+    ({"inbound": {"imap": IMAP | {"tls": "none"}}}, "a password is not sent without TLS"),
+    ({"inbound": {}}, "exactly one of"),
+    ({"inbound": {"imap": IMAP, "lmtp": {"port": 24}}}, "exactly one of"),
+    ({"inbound": {"webhook": {}}}, "with shape `raw` it needs a `secret`"),
+    ({"inbound": {"webhook": {"shape": "ses"}}}, "it needs the `topic`"),
+    ({"inbound": {"webhook": {"shape": "fax", "secret": "env:HOOK"}}}, "option `inbound.webhook.shape`"),
+    ({"authserv_id": "mx", "inbound": {"webhook": {"shape": "postmark", "secret": "env:HOOK"}}}, "there is none"),
+    ({"inbound": {"imap": IMAP | {"password": "env:NOWHERE"}}}, "`NOWHERE`"),
+    ({"smpt": SMTP}, "did you mean `smtp`"),
 )
 async def test_each_mistake_is_named(changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -81,12 +79,10 @@ def test_a_secret_that_signs_nothing_is_said_at_once() -> None:
 
 @table(
     ("host", "keeps"),
-    [
-        ("smtp.people.example", True),
-        ("email-smtp.eu-west-1.amazonaws.com", False),
-        ("SMTP.postmarkapp.com", False),
-        ("postmarkapp.com.people.example", True),
-    ],
+    ("smtp.people.example", True),
+    ("email-smtp.eu-west-1.amazonaws.com", False),
+    ("SMTP.postmarkapp.com", False),
+    ("postmarkapp.com.people.example", True),
 )
 def test_servers_that_give_ids_of_their_own_are_known(host: str, keeps: bool) -> None:
     assert SmtpOptions(host=host).keeps_ids == keeps

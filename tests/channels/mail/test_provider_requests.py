@@ -130,7 +130,7 @@ FORGED: list[tuple[str, InboundRequest]] = [
 ]
 
 
-@table(("shape", "raw"), FORGED)
+@table(("shape", "raw"), *FORGED)
 def test_what_is_not_by_the_provider_is_forged(shape: str, raw: InboundRequest) -> None:
     with pytest.raises(Forged):
         shape_of(shape).verify(raw, NOW)
@@ -138,15 +138,13 @@ def test_what_is_not_by_the_provider_is_forged(shape: str, raw: InboundRequest) 
 
 @table(
     ("shape", "raw"),
-    [
-        ("raw", InboundRequest(b"x", headers={"content-type": "text/plain"})),
-        ("postmark", postmark_request(b"x", RawEmail="")),
-        ("postmark", postmark_request(b"x", RawEmail=None)),
-        ("postmark", InboundRequest(b"[]", headers={"content-type": "application/json"})),
-        ("postmark", InboundRequest(b"[" * 100_000, headers={"content-type": "application/json"})),
-        ("postmark", InboundRequest(b"{}", headers={"content-type": "text/html"})),
-        ("mailgun", mailgun_request(mailgun_fields(b""))),
-    ],
+    ("raw", InboundRequest(b"x", headers={"content-type": "text/plain"})),
+    ("postmark", postmark_request(b"x", RawEmail="")),
+    ("postmark", postmark_request(b"x", RawEmail=None)),
+    ("postmark", InboundRequest(b"[]", headers={"content-type": "application/json"})),
+    ("postmark", InboundRequest(b"[" * 100_000, headers={"content-type": "application/json"})),
+    ("postmark", InboundRequest(b"{}", headers={"content-type": "text/html"})),
+    ("mailgun", mailgun_request(mailgun_fields(b""))),
 )
 def test_what_holds_no_mail_is_malformed(shape: str, raw: InboundRequest) -> None:
     with pytest.raises(Malformed):
@@ -311,12 +309,10 @@ def test_what_sns_did_not_sign_is_forged() -> None:
 
 @table(
     "message",
-    [
-        {"notificationType": "Received"},
-        {"notificationType": "Received", "content": "x", "receipt": [], "mail": {}},
-        {"notificationType": "Received", "content": "é", "receipt": {"action": {"encoding": "BASE64"}}, "mail": {}},
-        [],
-    ],
+    {"notificationType": "Received"},
+    {"notificationType": "Received", "content": "x", "receipt": [], "mail": {}},
+    {"notificationType": "Received", "content": "é", "receipt": {"action": {"encoding": "BASE64"}}, "mail": {}},
+    [],
 )
 def test_a_notice_without_its_mail_is_malformed(message: Any) -> None:
     amazon = Amazon()

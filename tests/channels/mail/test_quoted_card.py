@@ -52,7 +52,7 @@ def sent_last(rig: ChannelRig) -> Delivered:
     return rig.vendor.taken()[-1]
 
 
-@table("quote", QUOTES)
+@table("quote", *QUOTES)
 async def test_reply_that_quotes_its_card_whole_is_read(quote: Callable[[Delivered], str], tmp_path: Path) -> None:
     async with answer_rig("email", tmp_path) as rig:
         assert await answered(rig, 1, quote) == "approved"

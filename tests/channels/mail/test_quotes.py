@@ -70,7 +70,7 @@ SIGNATURES = [
 ]
 
 
-@table("who", WHO)
+@table("who", *WHO)
 def test_what_clients_write_above_a_quote_ends_what_is_new(who: str) -> None:
     for quote in ("> Pay\n> No", "Pay\nNo"):
         ended = f"{quote}\n{END}" if who.startswith(MARK) else quote
@@ -79,7 +79,7 @@ def test_what_clients_write_above_a_quote_ends_what_is_new(who: str) -> None:
         assert find_new_text(f"{who}\n{ended}".split("\n")) == WrittenText(unclear="nothing")
 
 
-@table("who", WHO)
+@table("who", *WHO)
 def test_what_is_written_below_our_own_mail_is_new(who: str) -> None:
     for below in ("but only half", "> quoted\nbut only half"):
         text = f"Yes\n\n{who}\n\nPay 300 EUR\n{END}\n\n{below}"
@@ -91,7 +91,7 @@ def test_what_is_left_of_our_mail_without_its_end_may_be_anybodys() -> None:
     assert read == WrittenText(("Yes",), ("but only half",))
 
 
-@table("signature", SIGNATURES)
+@table("signature", *SIGNATURES)
 def test_signature_is_kept_where_it_stands(signature: str) -> None:
     shown = " ".join(signature.split())
     assert find_new_text(["Yes", signature, "Ana", "> Pay"]) == WrittenText(("Yes", shown, "Ana"))
@@ -105,17 +105,15 @@ def test_signature_that_a_client_marks_begins_with_dashes() -> None:
 
 @table(
     "line",
-    [
-        "On it.",
-        "On 5 May we agreed, and Bob wrote it down",
-        "See https://example.com/a:",
-        "From: the lake",
-        "Original message attached",
-        "Sent from the heart" + " and so on" * 20,
-        "3 > 2",
-        "Two rooms: 12 and 14",
-        "To: them\nDate: Friday\nSubject: as before",
-    ],
+    "On it.",
+    "On 5 May we agreed, and Bob wrote it down",
+    "See https://example.com/a:",
+    "From: the lake",
+    "Original message attached",
+    "Sent from the heart" + " and so on" * 20,
+    "3 > 2",
+    "Two rooms: 12 and 14",
+    "To: them\nDate: Friday\nSubject: as before",
 )
 def test_what_only_looks_like_a_quote_is_new(line: str) -> None:
     assert find_new_text(["Yes", *line.split("\n")]).above == ("Yes", *line.split("\n"))

@@ -25,7 +25,7 @@ UNDECIDED = frozenset(
 )
 
 
-@table("reply", CORPUS, ids=str)
+@table("reply", *CORPUS, ids=str)
 def test_first_new_line_of_each_client_is_read(reply: Reply) -> None:
     mail_answer = read_mail(reply.raw)
     assert (first_line(mail_answer), mail_answer.unclear) == (reply.first, reply.unclear)
@@ -33,7 +33,7 @@ def test_first_new_line_of_each_client_is_read(reply: Reply) -> None:
     assert mail_answer.automatic == ""
 
 
-@table("reply", CORPUS, ids=str)
+@table("reply", *CORPUS, ids=str)
 def test_corpus_decides_what_its_writers_meant(reply: Reply) -> None:
     verdict = read_by(read_mail(reply.raw), reply.language, "Ana Sousa").verdict
     asked = reply.asked or reply.first in UNDECIDED
@@ -46,8 +46,8 @@ def test_corpus_is_as_wide_as_promised() -> None:
     assert len({reply.client for reply in plain}) >= 12
 
 
-@table("encoding", ["base64", "quoted-printable"])
-@table("reply", CORPUS, ids=str)
+@table("encoding", "base64", "quoted-printable")
+@table("reply", *CORPUS, ids=str)
 def test_encoding_of_the_part_does_not_matter(reply: Reply, encoding: str) -> None:
     plain = read_mail(reply.raw)
     more = "; format=flowed" if reply.flowed else ""
@@ -84,20 +84,18 @@ def test_what_stands_above_and_below_a_quote_is_kept_apart() -> None:
 
 @table(
     ("header", "sign"),
-    [
-        ("Auto-Submitted: auto-replied (vacation)", "auto-submitted"),
-        ("Auto-Submitted: auto-generated", "auto-submitted"),
-        ("Return-Path: <>", "return-path"),
-        ("X-Auto-Response-Suppress: All", "x-auto-response-suppress"),
-        ("X-Autoreply: yes", "x-autoreply"),
-        ("X-Autorespond: away", "x-autorespond"),
-        ("X-Loop: approvals@example.com", "x-loop"),
-        ("X-Failed-Recipients: ana@example.org", "x-failed-recipients"),
-        ("Precedence: auto_reply", "precedence"),
-        ("Precedence: Bulk", "precedence"),
-        ("Precedence: list", "precedence"),
-        ("List-Id: Finance <finance.lists.example.org>", "list-id"),
-    ],
+    ("Auto-Submitted: auto-replied (vacation)", "auto-submitted"),
+    ("Auto-Submitted: auto-generated", "auto-submitted"),
+    ("Return-Path: <>", "return-path"),
+    ("X-Auto-Response-Suppress: All", "x-auto-response-suppress"),
+    ("X-Autoreply: yes", "x-autoreply"),
+    ("X-Autorespond: away", "x-autorespond"),
+    ("X-Loop: approvals@example.com", "x-loop"),
+    ("X-Failed-Recipients: ana@example.org", "x-failed-recipients"),
+    ("Precedence: auto_reply", "precedence"),
+    ("Precedence: Bulk", "precedence"),
+    ("Precedence: list", "precedence"),
+    ("List-Id: Finance <finance.lists.example.org>", "list-id"),
 )
 def test_automatic_mail_is_known_by_its_header(header: str, sign: str) -> None:
     assert read_mail(mail("Yes", more=f"{header}\n")).automatic == sign
@@ -105,45 +103,41 @@ def test_automatic_mail_is_known_by_its_header(header: str, sign: str) -> None:
 
 @table(
     ("header", "sign"),
-    [
-        ("List-Id: Approvals <approvals.example.com>\nList-Post: <mailto:approvals@example.com>\nPrecedence: list", ""),
-        ("List-Post: <https://lists.example.com>, <mailto:Approvals@example.com?subject=x>", ""),
-        ("List-Id: <approvals.example.com>\nList-Id: <all.example.com>", "list-id"),
-        ("List-Id: <approvals.example.com>\nPrecedence: bulk", "precedence"),
-        ("Precedence: list", "precedence"),
-        ("List-Id: <approvals.example.com>\nAuto-Submitted: auto-replied", "auto-submitted"),
-    ],
+    ("List-Id: Approvals <approvals.example.com>\nList-Post: <mailto:approvals@example.com>\nPrecedence: list", ""),
+    ("List-Post: <https://lists.example.com>, <mailto:Approvals@example.com?subject=x>", ""),
+    ("List-Id: <approvals.example.com>\nList-Id: <all.example.com>", "list-id"),
+    ("List-Id: <approvals.example.com>\nPrecedence: bulk", "precedence"),
+    ("Precedence: list", "precedence"),
+    ("List-Id: <approvals.example.com>\nAuto-Submitted: auto-replied", "auto-submitted"),
 )
 def test_mail_by_the_list_of_our_own_address_is_a_persons(header: str, sign: str) -> None:
     raw = mail("Yes", more=f"{header}\n")
     assert read_mail(raw, ("signoff@example.com", "approvals@example.com")).automatic == sign
 
 
-@table("value", ["no", "No", "no (really)", "no; x=1"])
+@table("value", "no", "No", "no (really)", "no; x=1")
 def test_mail_that_says_it_is_not_automatic_is_a_persons(value: str) -> None:
     assert read_mail(mail("Yes", more=f"Auto-Submitted: {value}\n")).automatic == ""
 
 
-@table("sender", ["MAILER-DAEMON@mx.example.org", "Post <postmaster@example.org>"])
+@table("sender", "MAILER-DAEMON@mx.example.org", "Post <postmaster@example.org>")
 def test_mail_of_a_mail_server_is_automatic(sender: str) -> None:
     assert read_mail(mail("Yes", sender=sender)).automatic == "from"
 
 
 @table(
     "subject",
-    [
-        "Automatic reply: Pay 300 EUR",
-        "Out of Office: back on Monday",
-        "Automatische Antwort: Pay",
-        "=?utf-8?q?R=C3=A9ponse_automatique_:_Pay?=",
-        "Respuesta automática: Pay",
-        "Risposta automatica: Pay",
-        "Resposta automática: Pay",
-        "Automatisch antwoord: Pay",
-        "Automatiskt svar: Pay",
-        "自動返信: Pay",
-        "Undeliverable: Pay",
-    ],
+    "Automatic reply: Pay 300 EUR",
+    "Out of Office: back on Monday",
+    "Automatische Antwort: Pay",
+    "=?utf-8?q?R=C3=A9ponse_automatique_:_Pay?=",
+    "Respuesta automática: Pay",
+    "Risposta automatica: Pay",
+    "Resposta automática: Pay",
+    "Automatisch antwoord: Pay",
+    "Automatiskt svar: Pay",
+    "自動返信: Pay",
+    "Undeliverable: Pay",
 )
 def test_subject_shows_automatic_mail_in_the_last_resort(subject: str) -> None:
     raw = f"From: ana@example.org\nSubject: {subject}\n\nYes".encode()
@@ -167,20 +161,18 @@ def test_bounce_is_automatic_and_its_parts_are_not_read_as_an_answer() -> None:
 
 @table(
     ("text", "charset", "declared"),
-    [
-        ("Sí", "latin-1", "iso-8859-1"),
-        ("Schön… ja", "cp1252", "windows-1252"),
-        ("Да", "koi8-r", "koi8-r"),
-        ("承認", "iso-2022-jp", "iso-2022-jp"),
-        ("承認します", "shift_jis", "Shift_JIS"),
-        ("同意", "gb18030", "gb2312"),
-        ("同意", "utf-8", "big5"),
-        ("Sí", "utf-8", "us-ascii"),
-        ("Sí", "utf-8", "x-unknown"),
-        ("Sí", "utf-8", "base64"),
-        ("Sí", "utf-8", "punycode"),
-        ("Ja", "utf-16", "utf-16"),
-    ],
+    ("Sí", "latin-1", "iso-8859-1"),
+    ("Schön… ja", "cp1252", "windows-1252"),
+    ("Да", "koi8-r", "koi8-r"),
+    ("承認", "iso-2022-jp", "iso-2022-jp"),
+    ("承認します", "shift_jis", "Shift_JIS"),
+    ("同意", "gb18030", "gb2312"),
+    ("同意", "utf-8", "big5"),
+    ("Sí", "utf-8", "us-ascii"),
+    ("Sí", "utf-8", "x-unknown"),
+    ("Sí", "utf-8", "base64"),
+    ("Sí", "utf-8", "punycode"),
+    ("Ja", "utf-16", "utf-16"),
 )
 def test_charsets_are_read_even_if_wrongly_declared(text: str, charset: str, declared: str) -> None:
     body = text.encode(charset)
@@ -190,15 +182,13 @@ def test_charsets_are_read_even_if_wrongly_declared(text: str, charset: str, dec
 
 @table(
     ("body", "first"),
-    [
-        ("WWVz", "Yes"),
-        ("WWVzIQ", "Yes"),
-        ("WWVz=IQ==", "Yes!"),
-        ("W W*Vz\n", "Yes"),
-        ("WWVzIA==", "Yes"),
-        ("W", ""),
-        ("=", ""),
-    ],
+    ("WWVz", "Yes"),
+    ("WWVzIQ", "Yes"),
+    ("WWVz=IQ==", "Yes!"),
+    ("W W*Vz\n", "Yes"),
+    ("WWVzIA==", "Yes"),
+    ("W", ""),
+    ("=", ""),
 )
 def test_base64_that_is_broken_is_read_as_far_as_it_goes(body: str, first: str) -> None:
     raw = f"From: a@b.org\nContent-Transfer-Encoding: base64\n\n{body}".encode()
@@ -248,8 +238,8 @@ PICTURE = (
 )
 
 
-@table("kind", ["mixed", "related", "signed", "unknown"])
-@table("head", [PLAIN, RICH, f"{PLAIN}\nContent-Disposition: inline", f"{PLAIN}; format=flowed", "X-Empty: 1"])
+@table("kind", "mixed", "related", "signed", "unknown")
+@table("head", PLAIN, RICH, f"{PLAIN}\nContent-Disposition: inline", f"{PLAIN}; format=flowed", "X-Empty: 1")
 def test_text_behind_a_picture_belongs_to_the_answer(kind: str, head: str) -> None:
     raw = parted((PLAIN, "Approve"), PICTURE, (head, "but only if it is below 100"), kind=kind)
     answer = read_mail(raw)
@@ -257,7 +247,7 @@ def test_text_behind_a_picture_belongs_to_the_answer(kind: str, head: str) -> No
     assert read_by(answer, "en").verdict is None
 
 
-@table("html", ["<p>No, deny this</p>", "<p>Approve</p><p>if below 100</p>", "<p>Approve?</p>", "<p>Approve 👎</p>"])
+@table("html", "<p>No, deny this</p>", "<p>Approve</p><p>if below 100</p>", "<p>Approve?</p>", "<p>Approve 👎</p>")
 def test_mail_whose_html_has_other_words_than_its_text_decides_nothing(html: str) -> None:
     for order in (1, -1):
         parts = [(PLAIN, "Approve"), (RICH, html)][::order]
@@ -268,14 +258,12 @@ def test_mail_whose_html_has_other_words_than_its_text_decides_nothing(html: str
 
 @table(
     ("plain", "html"),
-    [
-        (
-            "Approve\n\n*Ana Sousa*\nwww.example.org <https://www.example.org/>",
-            '<p>Approve</p><b>Ana Sousa</b><br><a href="https://www.example.org/">www.example.org</a>',
-        ),
-        ("Approve\n[cid:image001.png@01D9.1234]", '<p>Approve</p><img src="cid:image001.png@01D9.1234">'),
-        ("Approve\n\n> Pay 300 EUR", "<p>Approve</p><blockquote>Pay 300 EUR</blockquote>"),
-    ],
+    (
+        "Approve\n\n*Ana Sousa*\nwww.example.org <https://www.example.org/>",
+        '<p>Approve</p><b>Ana Sousa</b><br><a href="https://www.example.org/">www.example.org</a>',
+    ),
+    ("Approve\n[cid:image001.png@01D9.1234]", '<p>Approve</p><img src="cid:image001.png@01D9.1234">'),
+    ("Approve\n\n> Pay 300 EUR", "<p>Approve</p><blockquote>Pay 300 EUR</blockquote>"),
 )
 def test_mail_whose_html_is_only_formatted_decides(plain: str, html: str) -> None:
     answer = read_mail(parted((PLAIN, plain), (RICH, html)))
@@ -319,18 +307,16 @@ def test_mail_of_very_many_lines_decides_nothing() -> None:
 
 @table(
     "raw",
-    [
-        b"",
-        b"\r\n\r\nYes",
-        b"Yes",
-        b"From: a@b.org\rBcc: x\r\n\r\nYes",
-        b"From : a@b.org\r\n\r\nYes",
-        b"From: a@b.org\r\n \r\n\r\nYes",
-        b"From: a@b\0.org\r\n\r\nYes",
-        b" From: a@b.org\r\n\r\nYes",
-        b"X: " + b"y" * 200_000 + b"\r\n\r\nYes",
-        b"X: y\r\n" * 600 + b"\r\nYes",
-    ],
+    b"",
+    b"\r\n\r\nYes",
+    b"Yes",
+    b"From: a@b.org\rBcc: x\r\n\r\nYes",
+    b"From : a@b.org\r\n\r\nYes",
+    b"From: a@b.org\r\n \r\n\r\nYes",
+    b"From: a@b\0.org\r\n\r\nYes",
+    b" From: a@b.org\r\n\r\nYes",
+    b"X: " + b"y" * 200_000 + b"\r\n\r\nYes",
+    b"X: y\r\n" * 600 + b"\r\nYes",
 )
 def test_header_that_readers_could_see_differently_is_malformed(raw: bytes) -> None:
     with pytest.raises(Malformed):
@@ -382,9 +368,16 @@ def test_sixty_kilobytes_of_anything_end(name: str) -> None:
 
 @table(
     "field",
-    ["From", "To", "Subject", "References", "Content-Type", "Authentication-Results", "Auto-Submitted", "Message-ID"],
+    "From",
+    "To",
+    "Subject",
+    "References",
+    "Content-Type",
+    "Authentication-Results",
+    "Auto-Submitted",
+    "Message-ID",
 )
-@table("text", ["(", "<", '"', "a@b.c,", "=?a?q?", "=?utf-8?b?a", "a=b;", "\\", ":;", "x" * 50])
+@table("text", "(", "<", '"', "a@b.c,", "=?a?q?", "=?utf-8?b?a", "a=b;", "\\", ":;", "x" * 50)
 def test_fields_of_any_text_are_read(field: str, text: str) -> None:
     value = text * (60_000 // len(text))
     raw = f"{field}: {value}\r\n\r\nYes".encode()

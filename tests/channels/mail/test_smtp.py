@@ -52,13 +52,11 @@ async def test_an_answer_comes_from_nobody() -> None:
 
 @table(
     ("expected", "code", "again", "after"),
-    [
-        ("550 5.1.1 no such user", "550", False, 0),
-        ("553 5.7.1 not from here", "553", False, 0),
-        ("450 4.2.0 greylisted", "450", True, 0),
-        ("452 4.3.1 no room", "452", True, 0),
-        ("421 4.7.0 too many", "421", True, 30),
-    ],
+    ("550 5.1.1 no such user", "550", False, 0),
+    ("553 5.7.1 not from here", "553", False, 0),
+    ("450 4.2.0 greylisted", "450", True, 0),
+    ("452 4.3.1 no room", "452", True, 0),
+    ("421 4.7.0 too many", "421", True, 30),
 )
 async def test_what_a_server_says_is_told_apart(expected: str, code: str, again: bool, after: float) -> None:
     async with relay() as server:
@@ -145,7 +143,7 @@ async def secret(kept: Relay, file: Path, *, at_once: bool) -> AsyncIterator[int
         yield server.sockets[0].getsockname()[1]
 
 
-@table("way", ["tls", "starttls"])
+@table("way", "tls", "starttls")
 async def test_a_server_is_spoken_to_only_if_its_certificate_is_good(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,12 +146,10 @@ async def test_an_answer_takes_the_right_to_decide(gateway: GatewayRig) -> None:
 
 @table(
     ("body", "word"),
-    [
-        ({"parts": [{}], "text": "and go on"}, "`text`"),
-        ({"parts": [{}], "actor": "desk"}, "`actor`"),
-        ({"parts": []}, "`text`"),
-        ({"parts": {}}, "`parts`"),
-    ],
+    ({"parts": [{}], "text": "and go on"}, "`text`"),
+    ({"parts": [{}], "actor": "desk"}, "`actor`"),
+    ({"parts": []}, "`text`"),
+    ({"parts": {}}, "`parts`"),
 )
 async def test_a_message_says_something_or_answers(body: dict[str, Any], word: str, gateway: GatewayRig) -> None:
     answer = await gateway.http.post(f"{BASE}/v1/sessions/{fresh()}/messages", json=body)

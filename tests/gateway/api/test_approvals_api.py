@@ -91,14 +91,12 @@ async def gateway_once(gateway: GatewayRig) -> tuple[GatewayRig, str]:
 
 @table(
     ("fields", "status", "code"),
-    [
-        ({"as": "guest"}, 403, "not_allowed"),
-        ({"as": "nobody"}, 403, "not_allowed"),
-        ({"as": "gone"}, 403, "not_allowed"),
-        ({"revision": 2}, 409, "stale"),
-        ({"question_hash": "0" * 64}, 409, "stale"),
-        ({"question_hash": "00000000"}, 409, "stale"),
-    ],
+    ({"as": "guest"}, 403, "not_allowed"),
+    ({"as": "nobody"}, 403, "not_allowed"),
+    ({"as": "gone"}, 403, "not_allowed"),
+    ({"revision": 2}, 409, "stale"),
+    ({"question_hash": "0" * 64}, 409, "stale"),
+    ({"question_hash": "00000000"}, 409, "stale"),
 )
 async def test_refusals_are_receipts(gateway: GatewayRig, fields: dict[str, Any], status: int, code: str) -> None:
     approval = await gateway.asked("pay")

@@ -145,7 +145,7 @@ async def test_a_session_is_its_owner_s(gateway: GatewayRig) -> None:
     assert (await locked.http.get(f"/v1/sessions/{name}", headers=ana)).json()["session"] == session
 
 
-@table("name", ["s", "a" * 36, "a" * 37, "a" * 48, f"{'a' * 47}b"])
+@table("name", "s", "a" * 36, "a" * 37, "a" * 48, f"{'a' * 47}b")
 def test_whose_a_session_is_stands_in_its_id(name: str) -> None:
     people, named = [Person(id="ana"), Person(id="bo")], SessionKey("main", name)
     ana, bo = [own_session(named, each, development=False) for each in people]

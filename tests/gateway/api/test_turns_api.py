@@ -31,7 +31,7 @@ async def test_tier_and_roles_come_from_the_directory(gateway: GatewayRig) -> No
     assert (view.requester.tier, view.requester.roles) == ("trusted", ("approvers", "finance"))
 
 
-@table("field", ["tier", "roles", "principal"])
+@table("field", "tier", "roles", "principal")
 async def test_identity_in_the_body_is_refused_by_name(gateway: GatewayRig, field: str) -> None:
     answer = await gateway.http.post("/v1/turns", json={"text": "x", "actor": "desk", field: "admin"})
     assert answer.status_code == 422
@@ -48,28 +48,26 @@ def _nested(levels: int) -> object:
 
 @table(
     ("body", "status", "words"),
-    [
-        ({"text": "x", "actor": "desc"}, 404, "did you mean `desk`"),
-        ({"text": "x"}, 422, "name an `actor`: `desk`, `other`"),
-        ({"text": "x", "actor": "desk", "user": "aprover"}, 404, "did you mean `approver`"),
-        ({"text": "x", "actor": "desk", "user": "gone"}, 404, "no person `gone`"),
-        ({"actor": "desk"}, 422, "either `text` or `messages`"),
-        ({"text": "  ", "actor": "desk"}, 422, "say something"),
-        ({"text": "x", "actor": "desk", "turn": "a b"}, 422, "`turn`"),
-        ({"text": "x", "actor": "desk", "colour": 1}, 422, "`colour` is not known here"),
-        ({"messages": [{"role": "assistant", "text": "x"}], "actor": "desk"}, 422, "must be the user's"),
-        ({"text": "x", "actor": "desk", "context": {"user.tier": "trusted"}}, 422, "`user.tier` cannot be given"),
-        (
-            {"text": "x", "actor": "desk", "context": {"a": float("nan")}},
-            422,
-            "the body holds NaN, which is no JSON number",
-        ),
-        ({"text": "x", "actor": "desk", "context": {"a": _nested(31)}}, 422, "cannot be taken: values nested deeper"),
-        ({"text": "x", "actor": "desk", "context": {"a": _nested(200)}}, 422, "cannot be taken: values nested deeper"),
-        ({"text": "x", "actor": "desk", "context": {"a": _nested(700)}}, 422, "cannot be taken: values nested deeper"),
-        ({"text": "\ud800", "actor": "desk"}, 422, "a lone surrogate"),
-        ({"messages": [{"text": "\ud800"}], "actor": "desk"}, 422, "`messages.0.text`"),
-    ],
+    ({"text": "x", "actor": "desc"}, 404, "did you mean `desk`"),
+    ({"text": "x"}, 422, "name an `actor`: `desk`, `other`"),
+    ({"text": "x", "actor": "desk", "user": "aprover"}, 404, "did you mean `approver`"),
+    ({"text": "x", "actor": "desk", "user": "gone"}, 404, "no person `gone`"),
+    ({"actor": "desk"}, 422, "either `text` or `messages`"),
+    ({"text": "  ", "actor": "desk"}, 422, "say something"),
+    ({"text": "x", "actor": "desk", "turn": "a b"}, 422, "`turn`"),
+    ({"text": "x", "actor": "desk", "colour": 1}, 422, "`colour` is not known here"),
+    ({"messages": [{"role": "assistant", "text": "x"}], "actor": "desk"}, 422, "must be the user's"),
+    ({"text": "x", "actor": "desk", "context": {"user.tier": "trusted"}}, 422, "`user.tier` cannot be given"),
+    (
+        {"text": "x", "actor": "desk", "context": {"a": float("nan")}},
+        422,
+        "the body holds NaN, which is no JSON number",
+    ),
+    ({"text": "x", "actor": "desk", "context": {"a": _nested(31)}}, 422, "cannot be taken: values nested deeper"),
+    ({"text": "x", "actor": "desk", "context": {"a": _nested(200)}}, 422, "cannot be taken: values nested deeper"),
+    ({"text": "x", "actor": "desk", "context": {"a": _nested(700)}}, 422, "cannot be taken: values nested deeper"),
+    ({"text": "\ud800", "actor": "desk"}, 422, "a lone surrogate"),
+    ({"messages": [{"text": "\ud800"}], "actor": "desk"}, 422, "`messages.0.text`"),
 )
 async def test_bad_starts_are_told_in_one_sentence(gateway: GatewayRig, body: object, status: int, words: str) -> None:
     json_header = {"content-type": "application/json"}

@@ -22,11 +22,9 @@ async def test_words_of_other_designs_are_taken_on_the_wire_and_never_said(gatew
 
 @table(
     ("more", "words"),
-    [
-        ({"actor": "desk", "handler": "other"}, "`actor` and `handler` mean the same and differ"),
-        ({"handler": "desc"}, "did you mean `desk`"),
-        ({"handler": "desk", "conversationState": "complete"}, "`conversationState` is not known here"),
-    ],
+    ({"actor": "desk", "handler": "other"}, "`actor` and `handler` mean the same and differ"),
+    ({"handler": "desc"}, "did you mean `desk`"),
+    ({"handler": "desk", "conversationState": "complete"}, "`conversationState` is not known here"),
 )
 async def test_two_words_that_differ_are_refused(gateway: GatewayRig, more: dict[str, Any], words: str) -> None:
     answer = await gateway.http.post("/v1/turns", json={"text": "x", **more})
@@ -36,26 +34,24 @@ async def test_two_words_that_differ_are_refused(gateway: GatewayRig, more: dict
 
 @table(
     ("method", "path", "body", "words"),
-    [
-        ("POST", "/v1/turns", {"text": "x", "as": "bo"}, "`as` cannot be given: name the person by `user` in the body"),
-        ("POST", "/v1/turns?as=bo", {"text": "x"}, "`as` is not taken in this address; name the person by `user` in"),
-        (
-            "POST",
-            "/v1/freezes",
-            {"reason": "x", "user": "bo"},
-            "`user` cannot be given: name the person by `?as=PERSON`",
-        ),
-        (
-            "POST",
-            "/v1/freezes?user=bo",
-            {"reason": "x"},
-            "`user` is not taken in this address; name the person by `?as=",
-        ),
-        ("POST", "/v1/approvals/x/decide", {"verdict": "denied", "user": "bo"}, "name the person by `?as=PERSON`"),
-        ("GET", "/v1/approvals?user=bo", None, "`user` is not taken in this address; name the person by `?as=PERSON`"),
-        ("GET", "/v1/tools?as=bo", None, "`as` is not taken in this address; the token says who it is"),
-        ("POST", "/v1/hooks/codex?as=bo", {"hook_event_name": "x"}, "name the person by `?user=PERSON` in the address"),
-    ],
+    ("POST", "/v1/turns", {"text": "x", "as": "bo"}, "`as` cannot be given: name the person by `user` in the body"),
+    ("POST", "/v1/turns?as=bo", {"text": "x"}, "`as` is not taken in this address; name the person by `user` in"),
+    (
+        "POST",
+        "/v1/freezes",
+        {"reason": "x", "user": "bo"},
+        "`user` cannot be given: name the person by `?as=PERSON`",
+    ),
+    (
+        "POST",
+        "/v1/freezes?user=bo",
+        {"reason": "x"},
+        "`user` is not taken in this address; name the person by `?as=",
+    ),
+    ("POST", "/v1/approvals/x/decide", {"verdict": "denied", "user": "bo"}, "name the person by `?as=PERSON`"),
+    ("GET", "/v1/approvals?user=bo", None, "`user` is not taken in this address; name the person by `?as=PERSON`"),
+    ("GET", "/v1/tools?as=bo", None, "`as` is not taken in this address; the token says who it is"),
+    ("POST", "/v1/hooks/codex?as=bo", {"hook_event_name": "x"}, "name the person by `?user=PERSON` in the address"),
 )
 async def test_as_and_user_name_each_others_place(
     gateway: GatewayRig, method: str, path: str, body: Any, words: str

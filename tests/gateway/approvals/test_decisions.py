@@ -57,13 +57,11 @@ def shown(card: Card) -> tuple[str, list[tuple[str, str]]]:
 
 @table(
     ("near", "far"),
-    [
-        (tool(False), tool(AMOUNT)),
-        (tool(AMOUNT), tool(AMOUNT)),
-        (tool(True), tool(AMOUNT)),
-        (tool(AMOUNT), tool(False)),
-        (tool(AMOUNT), tool(True, input_schema=OTHER)),
-    ],
+    (tool(False), tool(AMOUNT)),
+    (tool(AMOUNT), tool(AMOUNT)),
+    (tool(True), tool(AMOUNT)),
+    (tool(AMOUNT), tool(False)),
+    (tool(AMOUNT), tool(True, input_schema=OTHER)),
 )
 async def test_an_edit_is_reviewed_as_the_policy_that_counts_shows_it(near: Tool, far: Tool, store: Store) -> None:
     deps = deps_with(store, near, far)

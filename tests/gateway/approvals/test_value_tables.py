@@ -44,7 +44,7 @@ def test_sum_of_a_list_that_is_drawn_in_part_counts_every_object() -> None:
     assert (table.sums, table.total) == (("", "2,006", "14,075"), 4)
 
 
-@table("key", ["account", "year", "invoice_no", "orderId"])
+@table("key", "account", "year", "invoice_no", "orderId")
 def test_numbers_that_are_names_have_no_sum_and_no_separators(key: str) -> None:
     (table,) = tables_of({"lines": [{key: 12345678, "to": "Ana"}, {key: 87654321, "to": "Bo"}]})
     assert isinstance(table, ValueTable)
@@ -54,13 +54,11 @@ def test_numbers_that_are_names_have_no_sum_and_no_separators(key: str) -> None:
 
 @table(
     "lines",
-    [
-        [{"sku": "A", "qty": 1}],
-        [{"sku": "A", "tags": {"a": 1}}, {"sku": "B", "tags": {"a": 2}}],
-        [{"sku": "A", "note": "one\ntwo"}, {"sku": "B", "note": "three"}],
-        [{"a\u202eb": 1, "c": 2}, {"a\u202eb": 3, "c": 4}],
-        [{f"key{number}": "x" for number in range(7)}] * 2,
-    ],
+    [{"sku": "A", "qty": 1}],
+    [{"sku": "A", "tags": {"a": 1}}, {"sku": "B", "tags": {"a": 2}}],
+    [{"sku": "A", "note": "one\ntwo"}, {"sku": "B", "note": "three"}],
+    [{"a\u202eb": 1, "c": 2}, {"a\u202eb": 3, "c": 4}],
+    [{f"key{number}": "x" for number in range(7)}] * 2,
     ids=["one object", "nested objects", "a long text", "a key with marks", "too many columns"],
 )
 def test_uneven_list_stays_one_value_a_line(lines: list[dict[str, Any]]) -> None:

@@ -86,16 +86,14 @@ async def test_who_a_login_is(locked: GatewayRig, provider: Provider, claims: di
 
 @table(
     ("claims", "assurance"),
-    [
-        ({}, "session"),
-        ({"amr": ["pwd"]}, "session"),
-        ({"amr": ["pwd", "mfa"]}, "mfa"),
-        ({"acr": "urn:example:two"}, "mfa"),
-        ({"acr": "urn:example:TWO"}, "session"),
-        ({"acr": "urn:example:mfa"}, "session"),
-        ({"amr": "mfa"}, "session"),
-        ({"acr": ["mfa"]}, "session"),
-    ],
+    ({}, "session"),
+    ({"amr": ["pwd"]}, "session"),
+    ({"amr": ["pwd", "mfa"]}, "mfa"),
+    ({"acr": "urn:example:two"}, "mfa"),
+    ({"acr": "urn:example:TWO"}, "session"),
+    ({"acr": "urn:example:mfa"}, "session"),
+    ({"amr": "mfa"}, "session"),
+    ({"acr": ["mfa"]}, "session"),
 )
 def test_a_second_factor_is_what_the_provider_says(claims: dict[str, Any], assurance: str) -> None:
     assert assurance_of(claims, ("urn:example:two",)) == assurance

@@ -95,7 +95,7 @@ async def test_a_route_asks_for_itself_what_it_needs(gateway: GatewayRig) -> Non
         await TokenAccess("token", "start")(request)
 
 
-@table("declared", [[], [OPEN, PAGE_READ]])
+@table("declared", [], [OPEN, PAGE_READ])
 def test_a_route_without_access_or_with_two_starts_no_gateway(declared: list[Any]) -> None:
     router = APIRouter()
     router.add_api_route("/secret", nothing, dependencies=declared)

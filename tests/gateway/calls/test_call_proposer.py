@@ -77,23 +77,21 @@ async def test_a_tool_that_signoff_runs_is_run_and_its_result_told(agent: CallRi
 
 @table(
     ("fields", "status", "words"),
-    [
-        ({"tool": "reefund"}, 200, "Unknown tool"),
-        ({"args": {"order": "A7"}}, 200, "euro"),
-        ({"args": {"order": "A7", "euro": 1, "x": "y" * 70_000}}, 413, "larger than 64 KiB"),
-        ({"agent": "codr"}, 404, "did you mean `coder`"),
-        ({"agent": "desk"}, 404, "the gateway's manifest declares no external agent `desk`"),
-        ({"user": "ana"}, 403, "may not act for `ana`"),
-        ({"user": "nobody"}, 403, "may not act for `nobody`"),
-        ({"agent": "clerk"}, 422, "name the `user`"),
-        ({"agent": "clerk", "user": "guest"}, 403, "may not act for `guest`"),
-        ({"wait": 51}, 422, "`wait`"),
-        ({"use": "short"}, 422, "`use"),
-        ({"timeout": "0s"}, 422, "`timeout`"),
-        ({"timeout": "31d"}, 422, "`timeout`"),
-        ({"model": "x"}, 422, "`model` is not known here"),
-        ({"tier": "trusted"}, 422, "directory"),
-    ],
+    ({"tool": "reefund"}, 200, "Unknown tool"),
+    ({"args": {"order": "A7"}}, 200, "euro"),
+    ({"args": {"order": "A7", "euro": 1, "x": "y" * 70_000}}, 413, "larger than 64 KiB"),
+    ({"agent": "codr"}, 404, "did you mean `coder`"),
+    ({"agent": "desk"}, 404, "the gateway's manifest declares no external agent `desk`"),
+    ({"user": "ana"}, 403, "may not act for `ana`"),
+    ({"user": "nobody"}, 403, "may not act for `nobody`"),
+    ({"agent": "clerk"}, 422, "name the `user`"),
+    ({"agent": "clerk", "user": "guest"}, 403, "may not act for `guest`"),
+    ({"wait": 51}, 422, "`wait`"),
+    ({"use": "short"}, 422, "`use"),
+    ({"timeout": "0s"}, 422, "`timeout`"),
+    ({"timeout": "31d"}, 422, "`timeout`"),
+    ({"model": "x"}, 422, "`model` is not known here"),
+    ({"tier": "trusted"}, 422, "directory"),
 )
 async def test_bad_proposals_are_told_in_one_sentence(
     agent: CallRig, fields: dict[str, Any], status: int, words: str

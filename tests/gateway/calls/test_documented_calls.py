@@ -20,7 +20,7 @@ COPIED_LINES = 10
 """Lines that a reader copies for one agent."""
 
 
-@table("agent", headings(PAGE, "Your agent"))
+@table("agent", *headings(PAGE, "Your agent"))
 def test_what_a_reader_copies_is_short(agent: str) -> None:
     texts = blocks_below(PAGE, agent)
     assert texts

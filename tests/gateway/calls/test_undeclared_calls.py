@@ -51,14 +51,12 @@ async def test_no_answer_to_one_answers_another(agent: CallRig) -> None:
 
 @table(
     "fields",
-    [
-        {"agent": "coder"},
-        {"tool": "respond"},
-        {"tool": "read_rest"},
-        {"tool": "Refund"},
-        {"tool": "a.b"},
-        {"tool": "*"},
-    ],
+    {"agent": "coder"},
+    {"tool": "respond"},
+    {"tool": "read_rest"},
+    {"tool": "Refund"},
+    {"tool": "a.b"},
+    {"tool": "*"},
 )
 async def test_what_may_not_be_called_so_is_denied(agent: CallRig, fields: dict[str, Any]) -> None:
     answer = await agent.propose(**(SHELL | fields))

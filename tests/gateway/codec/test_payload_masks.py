@@ -25,20 +25,18 @@ def masked(*values: Any) -> list[Any]:
 
 @table(
     "value",
-    [
-        {"call": "c1.1", "tool": "login", "args": {"inline": LOGIN}},
-        {"tool": "login", "args": LOGIN},
-        {"messages": [{"parts": [{"kind": "call", "tool": "login", "args": {"inline": LOGIN}}]}]},
-        {"tool": "login", "args": {"inline": LOGIN}, "note": f"with {PASSWORD}"},
-        {"a": [[{"tool": "login", "args": {"inline": {"deep": LOGIN, **LOGIN}}}]]},
-        {"verdict": "approved", "edited_args": LOGIN},
-        {"provider": {"raw": LOGIN}, "tool": "login", "args": {"inline": LOGIN}},
-        {"tool": "login", "args": {"blob": {"sha256": "0" * 64, "preview": PASSWORD, "size": 9}}},
-        {"tool": "unknown", "args": {"inline": LOGIN}},
-        {"args": {"inline": LOGIN}},
-        {"tool": "login", "args": {"inline": "a name of an argument", **LOGIN}},
-        {"tool": "login", "state": "running", "args_preview": f"password={PASSWORD}"},
-    ],
+    {"call": "c1.1", "tool": "login", "args": {"inline": LOGIN}},
+    {"tool": "login", "args": LOGIN},
+    {"messages": [{"parts": [{"kind": "call", "tool": "login", "args": {"inline": LOGIN}}]}]},
+    {"tool": "login", "args": {"inline": LOGIN}, "note": f"with {PASSWORD}"},
+    {"a": [[{"tool": "login", "args": {"inline": {"deep": LOGIN, **LOGIN}}}]]},
+    {"verdict": "approved", "edited_args": LOGIN},
+    {"provider": {"raw": LOGIN}, "tool": "login", "args": {"inline": LOGIN}},
+    {"tool": "login", "args": {"blob": {"sha256": "0" * 64, "preview": PASSWORD, "size": 9}}},
+    {"tool": "unknown", "args": {"inline": LOGIN}},
+    {"args": {"inline": LOGIN}},
+    {"tool": "login", "args": {"inline": "a name of an argument", **LOGIN}},
+    {"tool": "login", "state": "running", "args_preview": f"password={PASSWORD}"},
 )
 def test_a_secret_argument_is_nowhere(value: Any) -> None:
     (shown,) = masked(value)
@@ -78,7 +76,7 @@ def test_words_that_are_called_like_a_hash_are_shown() -> None:
     assert masked(call) == [call]
 
 
-@table("levels", [200, 400, 5_000])
+@table("levels", 200, 400, 5_000)
 def test_what_is_too_deep_to_be_looked_through_is_hidden(levels: int) -> None:
     inner = json.dumps({"tool": "login", "args": {"inline": LOGIN}})
     deep = Payload(metadata={"encoding": b"json/plain"}, data=f"{'[' * levels}{inner}{']' * levels}".encode())
@@ -86,7 +84,7 @@ def test_what_is_too_deep_to_be_looked_through_is_hidden(levels: int) -> None:
     assert [json.loads(each.data) for each in shown] == ["hidden", "seen"]
 
 
-@table("data", [b"", b"{", b"\xff", b"null"])
+@table("data", b"", b"{", b"\xff", b"null")
 def test_what_is_no_json_stays_as_it_is(data: bytes) -> None:
     sent = Payload(metadata={"encoding": b"json/plain"}, data=data)
     assert mask_payloads([sent], CATALOG) == [sent]

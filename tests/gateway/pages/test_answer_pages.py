@@ -143,13 +143,11 @@ async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(own: Gateway
 
 @table(
     ("wish", "expected"),
-    [
-        ({"uses": "0"}, "a whole number from 1 to 1000"),
-        ({"uses": "many"}, "a whole number from 1 to 1000"),
-        ({"uses": "1", "which": "where", "where": " "}, "write down for which calls"),
-        ({"uses": "1", "which": "where", "where": "args.amount < 10.0"}, "not true of the arguments of this very call"),
-        ({"uses": "1", "which": "where", "where": "args.amuont < 10.0"}, "amuont"),
-    ],
+    ({"uses": "0"}, "a whole number from 1 to 1000"),
+    ({"uses": "many"}, "a whole number from 1 to 1000"),
+    ({"uses": "1", "which": "where", "where": " "}, "write down for which calls"),
+    ({"uses": "1", "which": "where", "where": "args.amount < 10.0"}, "not true of the arguments of this very call"),
+    ({"uses": "1", "which": "where", "where": "args.amuont < 10.0"}, "amuont"),
 )
 async def test_what_cannot_be_remembered_decides_nothing(
     gateway: GatewayRig, wish: dict[str, str], expected: str

@@ -50,13 +50,11 @@ def test_a_call_in_doubt_is_marked_as_such() -> None:
 
 @table(
     ("source", "expected", "detail"),
-    [
-        ("human", "Denied by ana", "“no”"),
-        ("policy", "Denied by rule", "no"),
-        ("timeout", "Timed out: nobody answered", ""),
-        ("cancelled", "Cancelled", "no"),
-        ("repeat", "Denied again, as before", "no"),
-    ],
+    ("human", "Denied by ana", "“no”"),
+    ("policy", "Denied by rule", "no"),
+    ("timeout", "Timed out: nobody answered", ""),
+    ("cancelled", "Cancelled", "no"),
+    ("repeat", "Denied again, as before", "no"),
 )
 def test_every_denial_says_whose_it_is(source: DenialSource, expected: str, detail: str) -> None:
     denied = ToolDenied(source=source, tool="pay", call_id="c1.1", decided_by="ana", reason="no")
@@ -66,22 +64,20 @@ def test_every_denial_says_whose_it_is(source: DenialSource, expected: str, deta
 
 @table(
     ("view", "expected", "tone"),
-    [
-        (CallView(call="c1.1", tool="pay", state="proposed"), "Being judged", "live"),
-        (CallView(call="c1.1", tool="pay", state="running"), "Running", "live"),
-        (CallView(call="c1.1", tool="pay", state="something new"), "Being judged", "live"),
-        (waits(asked("pending")), "Waiting for finance, Ana", "wait"),
-        (waits(asked("denied", decided_name="Bo")), "Denied by Bo", "bad"),
-        (waits(asked("timed_out")), "Timed out: nobody answered", "bad"),
-        (waits(asked("approved", decided_name="Bo")), "Approved by Bo, running now", "live"),
-        (outcome("ok", rule=REQUIRES_APPROVAL), "Ran; this tool never asks", "good"),
-        (outcome("ok", rule=RuleReference(name="auto_approve_if")), "Ran by rule", "good"),
-        (outcome("ok", gate="dry_run"), "Dry run: it would run", "quiet"),
-        (outcome("too_many_calls", "enough"), "Rejected: too many calls", "bad"),
-        (outcome("not_available", "no"), "Rejected: no such tool", "bad"),
-        (outcome("skipped"), "Not run", "quiet"),
-        (outcome("waiting", "waiting for approval, K7Q-2FM"), "Already asked", "wait"),
-    ],
+    (CallView(call="c1.1", tool="pay", state="proposed"), "Being judged", "live"),
+    (CallView(call="c1.1", tool="pay", state="running"), "Running", "live"),
+    (CallView(call="c1.1", tool="pay", state="something new"), "Being judged", "live"),
+    (waits(asked("pending")), "Waiting for finance, Ana", "wait"),
+    (waits(asked("denied", decided_name="Bo")), "Denied by Bo", "bad"),
+    (waits(asked("timed_out")), "Timed out: nobody answered", "bad"),
+    (waits(asked("approved", decided_name="Bo")), "Approved by Bo, running now", "live"),
+    (outcome("ok", rule=REQUIRES_APPROVAL), "Ran; this tool never asks", "good"),
+    (outcome("ok", rule=RuleReference(name="auto_approve_if")), "Ran by rule", "good"),
+    (outcome("ok", gate="dry_run"), "Dry run: it would run", "quiet"),
+    (outcome("too_many_calls", "enough"), "Rejected: too many calls", "bad"),
+    (outcome("not_available", "no"), "Rejected: no such tool", "bad"),
+    (outcome("skipped"), "Not run", "quiet"),
+    (outcome("waiting", "waiting for approval, K7Q-2FM"), "Already asked", "wait"),
 )
 def test_every_state_has_its_words(view: CallView, expected: str, tone: str) -> None:
     found = line(view)
@@ -90,12 +86,10 @@ def test_every_state_has_its_words(view: CallView, expected: str, tone: str) -> 
 
 @table(
     ("state", "credited", "expected"),
-    [
-        ("approved", "", "Ran, approved by Bo"),
-        ("denied", "", "Ran"),
-        ("pending", "", "Ran"),
-        ("denied", "ana", "Ran, approved by Ana"),
-    ],
+    ("approved", "", "Ran, approved by Bo"),
+    ("denied", "", "Ran"),
+    ("pending", "", "Ran"),
+    ("denied", "ana", "Ran, approved by Ana"),
 )
 def test_only_who_let_it_run_has_approved_it(state: ApprovalState, credited: str, expected: str) -> None:
     """Who settled the question otherwise is not named as one who approved what ran."""

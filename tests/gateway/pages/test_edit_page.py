@@ -96,14 +96,12 @@ async def test_the_form_says_types_choices_and_what_is_needed(gateway: GatewayRi
 
 @table(
     ("changed", "expected"),
-    [
-        ({"cost": "much"}, "Must be a number, such as 380 or 12.5."),
-        ({"cost": "2000"}, "Must be at most 1000."),
-        ({"seats": "1.5"}, "Must be a whole number, such as 380."),
-        ({"traveller__name": "Bo", "extras": "a\nb\nc\nd"}, "Must have at most 3 items."),
-        ({"meta": "{"}, "Is not JSON"),
-        ({}, "Nothing was changed. Change something"),
-    ],
+    ({"cost": "much"}, "Must be a number, such as 380 or 12.5."),
+    ({"cost": "2000"}, "Must be at most 1000."),
+    ({"seats": "1.5"}, "Must be a whole number, such as 380."),
+    ({"traveller__name": "Bo", "extras": "a\nb\nc\nd"}, "Must have at most 3 items."),
+    ({"meta": "{"}, "Is not JSON"),
+    ({}, "Nothing was changed. Change something"),
 )
 async def test_a_mistake_is_told_in_place_and_nothing_is_decided(
     gateway: GatewayRig, changed: dict[str, str], expected: str

@@ -12,7 +12,7 @@ from signoff.texts.reasons import rule_expression, rule_words
 KINDS = get_args(get_type_hints(LocalGateDecision.explained_kind.fget)["return"])
 
 
-@table("kind", KINDS)
+@table("kind", *KINDS)
 def test_every_kind_of_decision_has_words(kind: str) -> None:
     assert set(KINDS) == {"run", "ask", "settled", "question"}
     assert has_text(f"try.{kind}")
@@ -22,8 +22,8 @@ def test_a_card_says_that_it_overrides_a_permission() -> None:
     assert "overrides it once" in rule_words(PERMISSION_RULE, "", "en")
 
 
-@table("name", ["because", "other", "permission", "requires_approval", "handler:a:b"])
-@table("language", language_codes())
+@table("name", "because", "other", "permission", "requires_approval", "handler:a:b")
+@table("language", *language_codes())
 def test_a_global_rule_is_told_by_its_name_whatever_that_is(language: str, name: str) -> None:
     """Also by one that is the key of a text: each would have been told as something else, or not at all."""
     rule = RuleReference(kind="global", name=name)
@@ -31,7 +31,7 @@ def test_a_global_rule_is_told_by_its_name_whatever_that_is(language: str, name:
     assert rule_expression(rule, "true") == "true"
 
 
-@table("language", language_codes())
+@table("language", *language_codes())
 def test_every_reason_of_the_gates_has_a_sentence_of_its_own(language: str) -> None:
     policy = [RuleReference(name=field) for field in ("auto_approve_if", "require_approval_if")]
     own = (REQUIRES_APPROVAL, PERMISSION_RULE, REQUESTER_RULE, IN_DOUBT_RULE)

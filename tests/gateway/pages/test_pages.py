@@ -121,7 +121,7 @@ async def test_reading_never_decides(gateway: GatewayRig) -> None:
     assert await state_of(gateway, approval) == "pending"
 
 
-@table("verdict", [{}, {"verdict": ""}, {"verdict": "yes"}, {"verdict": "APPROVED"}])
+@table("verdict", {}, {"verdict": ""}, {"verdict": "yes"}, {"verdict": "APPROVED"})
 async def test_no_clear_verdict_is_no_decision(gateway: GatewayRig, verdict: dict[str, str]) -> None:
     approval = await gateway.asked("pay")
     async with browser(gateway) as page:

@@ -59,7 +59,7 @@ def test_what_is_not_known_of_a_text_is_not_drawn() -> None:
     assert (row.rest, row.length, row.lines) == ("", 2_000, 0)
 
 
-@table(("real", "other"), [("to\nwhom", "to⏎whom"), ("x" * 100, f"{'x' * 79}…"), ("\u202eto", "⟦U+202E⟧to")])
+@table(("real", "other"), ("to\nwhom", "to⏎whom"), ("x" * 100, f"{'x' * 79}…"), ("\u202eto", "⟦U+202E⟧to"))
 def test_no_text_of_another_argument_stands_below_a_cut_one(real: str, other: str) -> None:
     drawn = rows({real: f"pay all\n{'a' * 2_000}", other: f"pay nothing\n{'b' * 2_000}"})
     assert "pay nothing" not in f"{drawn[0].value} {drawn[0].rest}"
@@ -68,14 +68,12 @@ def test_no_text_of_another_argument_stands_below_a_cut_one(real: str, other: st
 
 @table(
     ("name", "schema", "code"),
-    [
-        ("sql", {"type": "string"}, True),
-        ("sourceCode", {"type": "string"}, True),
-        ("body", {"type": "string", "format": "sql"}, True),
-        ("text", {"type": "string"}, False),
-        ("code", {"type": "integer"}, False),
-        ("encode", {"type": "string"}, False),
-    ],
+    ("sql", {"type": "string"}, True),
+    ("sourceCode", {"type": "string"}, True),
+    ("body", {"type": "string", "format": "sql"}, True),
+    ("text", {"type": "string"}, False),
+    ("code", {"type": "integer"}, False),
+    ("encode", {"type": "string"}, False),
 )
 def test_code_is_read_letter_by_letter(name: str, schema: dict[str, Any], code: bool) -> None:
     (row,) = rows({name: "1" if schema["type"] == "string" else 1}, **{name: schema})

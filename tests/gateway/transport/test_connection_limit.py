@@ -55,7 +55,7 @@ async def test_answers_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None
         await writer.wait_closed()
 
 
-@table(("host", "counted"), [("203.0.113.9", "203.0.113.9"), ("127.0.0.1", ""), ("::1", ""), ("", "")])
+@table(("host", "counted"), ("203.0.113.9", "203.0.113.9"), ("127.0.0.1", ""), ("::1", ""), ("", ""))
 def test_this_machine_is_no_address(host: str, counted: str) -> None:
     assert _address(Wire(host)) == counted
 

@@ -28,7 +28,7 @@ async def status(app: Starlette, caller: str, path: str) -> int:
         return (await http.get(path)).status_code
 
 
-@table("caller", CALLERS)
+@table("caller", *CALLERS)
 async def test_development_refuses_callers_of_other_machines(gateway: GatewayRig, caller: str) -> None:
     for path in ("/", "/v1/approvals", "/healthz"):
         assert await status(gateway.app, caller, path) == CALLERS[caller]

@@ -138,12 +138,10 @@ async def test_a_card_may_be_kept_for_an_hour_and_is_asked_for_by_its_tag(peers:
 
 @table(
     ("header", "types"),
-    [
-        ("", set()),
-        (f"{PART}chart", {"chart"}),
-        (f"https://example.com/x , {PART}chart,{PART}llm-context", {"chart", "llm-context"}),
-        ("urn:signoff:a2a:tools:1", set()),
-    ],
+    ("", set()),
+    (f"{PART}chart", {"chart"}),
+    (f"https://example.com/x , {PART}chart,{PART}llm-context", {"chart", "llm-context"}),
+    ("urn:signoff:a2a:tools:1", set()),
 )
 def test_a_peer_lists_what_it_takes_by_extensions(header: str, types: set[str]) -> None:
     assert consumed_types(header) == types

@@ -44,14 +44,12 @@ def test_an_error_says_code_words_and_details() -> None:
 
 @table(
     ("error", "kind", "words"),
-    [
-        (NotFound("there is no turn `turn/main/a/b`"), TASK_NOT_FOUND, "there is no such task"),
-        (ServerUnavailable("no worker"), INTERNAL, "no worker"),
-        (BadRequest("`text` is empty"), INVALID_PARAMS, "`text` is empty"),
-        (BadRequest("full", status=429, code="full"), REFUSED, "full"),
-        (Refused("frozen", code="frozen"), REFUSED, "frozen"),
-        (Conflict("other words"), REFUSED, "other words"),
-    ],
+    (NotFound("there is no turn `turn/main/a/b`"), TASK_NOT_FOUND, "there is no such task"),
+    (ServerUnavailable("no worker"), INTERNAL, "no worker"),
+    (BadRequest("`text` is empty"), INVALID_PARAMS, "`text` is empty"),
+    (BadRequest("full", status=429, code="full"), REFUSED, "full"),
+    (Refused("frozen", code="frozen"), REFUSED, "frozen"),
+    (Conflict("other words"), REFUSED, "other words"),
 )
 def test_our_errors_become_the_protocols(error: SignoffError, kind: RpcErrorKind, words: str) -> None:
     found = rpc_error_of(error)

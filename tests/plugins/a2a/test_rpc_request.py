@@ -29,25 +29,23 @@ def kind_of(call: Any, *args: Any) -> RpcErrorKind:
 
 @table(
     ("body", "kind"),
-    [
-        (b"", PARSE),
-        (b"{", PARSE),
-        (b"\xff\xfe", PARSE),
-        (b"[" * 100_000, PARSE),
-        (b"[]", INVALID_REQUEST),
-        (b"null", INVALID_REQUEST),
-        (b'{"method": "GetTask", "id": 1}', INVALID_REQUEST),
-        (b'{"jsonrpc": "1.0", "method": "GetTask", "id": 1}', INVALID_REQUEST),
-        (b'{"jsonrpc": "2.0", "id": 1}', INVALID_REQUEST),
-        (b'{"jsonrpc": "2.0", "method": 7, "id": 1}', INVALID_REQUEST),
-        (b'{"jsonrpc": "2.0", "method": "GetTask"}', INVALID_REQUEST),
-        (b'{"jsonrpc": "2.0", "method": "GetTask", "id": true}', INVALID_REQUEST),
-        (b'{"jsonrpc": "2.0", "method": "GetTask", "id": {}}', INVALID_REQUEST),
-        (b'{"jsonrpc": "2.0", "method": "GetTask", "id": "\\ud800"}', INVALID_REQUEST),
-        (b'{"jsonrpc": "2.0", "method": "GetTask", "id": "' + b"x" * 300 + b'"}', INVALID_REQUEST),
-        (b'{"jsonrpc": "2.0", "method": "GetTask", "id": 1' + b"0" * 300 + b"}", INVALID_REQUEST),
-        (b'{"jsonrpc": "2.0", "method": "\\ud800", "id": 1}', INVALID_REQUEST),
-    ],
+    (b"", PARSE),
+    (b"{", PARSE),
+    (b"\xff\xfe", PARSE),
+    (b"[" * 100_000, PARSE),
+    (b"[]", INVALID_REQUEST),
+    (b"null", INVALID_REQUEST),
+    (b'{"method": "GetTask", "id": 1}', INVALID_REQUEST),
+    (b'{"jsonrpc": "1.0", "method": "GetTask", "id": 1}', INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "id": 1}', INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "method": 7, "id": 1}', INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "method": "GetTask"}', INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "method": "GetTask", "id": true}', INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "method": "GetTask", "id": {}}', INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "method": "GetTask", "id": "\\ud800"}', INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "method": "GetTask", "id": "' + b"x" * 300 + b'"}', INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "method": "GetTask", "id": 1' + b"0" * 300 + b"}", INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "method": "\\ud800", "id": 1}', INVALID_REQUEST),
 )
 def test_garbage_is_no_request(body: bytes, kind: RpcErrorKind) -> None:
     assert kind_of(parse_request, body) == kind
@@ -61,22 +59,20 @@ def test_a_request_is_its_id_method_and_parameters() -> None:
 
 @table(
     "message",
-    [
-        {},
-        {**SAID, "messageId": ""},
-        {**SAID, "messageId": "x" * 201},
-        {**SAID, "role": "ROLE_AGENT"},
-        {**SAID, "parts": []},
-        {**SAID, "parts": [{"text": 7}]},
-        {**SAID, "parts": "hello"},
-        {**SAID, "metadata": json.loads("[" * 40 + "]" * 40)},
-    ],
+    {},
+    {**SAID, "messageId": ""},
+    {**SAID, "messageId": "x" * 201},
+    {**SAID, "role": "ROLE_AGENT"},
+    {**SAID, "parts": []},
+    {**SAID, "parts": [{"text": 7}]},
+    {**SAID, "parts": "hello"},
+    {**SAID, "metadata": json.loads("[" * 40 + "]" * 40)},
 )
 def test_a_message_without_what_it_needs_is_refused(message: dict[str, Any]) -> None:
     assert kind_of(parse_params, RpcRequest(1, "SendMessage", {"message": message}), SendParams) == INVALID_PARAMS
 
 
-@table("params", [[], "x", {"pageSize": 0}, {"pageSize": 101}, {"statusTimestampAfter": "soon"}])
+@table("params", [], "x", {"pageSize": 0}, {"pageSize": 101}, {"statusTimestampAfter": "soon"})
 def test_parameters_out_of_bounds_are_refused(params: Any) -> None:
     assert kind_of(parse_params, RpcRequest(1, "ListTasks", params), ListParams) == INVALID_PARAMS
 
@@ -89,7 +85,7 @@ def test_what_nobody_knows_is_passed_over() -> None:
     assert kind_of(parse_params, named, TaskParams) == INVALID_PARAMS
 
 
-@table(("asked", "spoken"), [("1.0", True), ("1.0.1", True), ("", False), ("0.3", False), ("2.0", False), ("1", False)])
+@table(("asked", "spoken"), ("1.0", True), ("1.0.1", True), ("", False), ("0.3", False), ("2.0", False), ("1", False))
 def test_one_version_is_spoken(asked: str, spoken: bool) -> None:
     if spoken:
         check_version(asked)

@@ -70,14 +70,12 @@ def test_every_state_of_a_turn_is_one_of_a_task() -> None:
 
 @table(
     ("state", "wanted"),
-    [
-        ("complete", COMPLETED),
-        ("clarifying", COMPLETED),
-        ("awaiting", WORKING),
-        ("delegated", WORKING),
-        ("passed", WORKING),
-        ("cancelled", CANCELED),
-    ],
+    ("complete", COMPLETED),
+    ("clarifying", COMPLETED),
+    ("awaiting", WORKING),
+    ("delegated", WORKING),
+    ("passed", WORKING),
+    ("cancelled", CANCELED),
 )
 def test_a_turn_that_ended_so_is_a_task_in_this_state(state: Any, wanted: str) -> None:
     task = seen(ended(state))
@@ -92,7 +90,7 @@ def test_an_error_is_told_in_its_words() -> None:
     assert (denied.state, denied.words) == (REJECTED, "3 calls in a row were denied")
 
 
-@table("source", get_args(DenialSource))
+@table("source", *get_args(DenialSource))
 def test_whoever_denies_what_was_asked_for_rejects_the_task(source: str) -> None:
     task = seen(ended("complete", outcome("denied", source)))
     assert (task.state, task.words) == (REJECTED, f"Denied ({source}): no")

@@ -31,19 +31,17 @@ def as_told(answer: dict[str, Any], ticket: CallUse | None = None) -> dict[str, 
 
 @table(
     ("answer", "status"),
-    [
-        ({}, "pending"),
-        ({"state": "running"}, "pending"),
-        ({"state": "permitted"}, "approved"),
-        ({"state": "used"}, "approved"),
-        ({"state": "ended", "code": "in_doubt"}, "approved"),
-        ({"state": "denied", "source": "policy", "reason": "no"}, "denied"),
-        ({"state": "denied", "source": "repeat", "reason": "no"}, "denied"),
-        ({"state": "denied", "source": "human", "reason": ""}, "denied"),
-        ({"state": "denied", "source": "cancelled", "reason": "withdrawn"}, "cancelled"),
-        # Nobody was asked: its permit was not used in time, and what was approved stays so.
-        ({"state": "denied", "source": "timeout", "reason": "late"}, "approved"),
-    ],
+    ({}, "pending"),
+    ({"state": "running"}, "pending"),
+    ({"state": "permitted"}, "approved"),
+    ({"state": "used"}, "approved"),
+    ({"state": "ended", "code": "in_doubt"}, "approved"),
+    ({"state": "denied", "source": "policy", "reason": "no"}, "denied"),
+    ({"state": "denied", "source": "repeat", "reason": "no"}, "denied"),
+    ({"state": "denied", "source": "human", "reason": ""}, "denied"),
+    ({"state": "denied", "source": "cancelled", "reason": "withdrawn"}, "cancelled"),
+    # Nobody was asked: its permit was not used in time, and what was approved stays so.
+    ({"state": "denied", "source": "timeout", "reason": "late"}, "approved"),
 )
 def test_each_state_of_a_call_is_one_of_its_request(answer: dict[str, Any], status: str) -> None:
     found = as_told(answer)
@@ -85,9 +83,10 @@ def asked_view(call: dict[str, Any], args: dict[str, Any], **request: Any) -> di
 
 @table(
     ("after", "told"),
-    [(5, "2026-11-26T12:00:05.000000Z"), (-5, "2026-11-26T12:00:00.000000Z")],
+    (5, "2026-11-26T12:00:05.000000Z"),
+    (-5, "2026-11-26T12:00:00.000000Z"),
 )
-@table("state", ["approved", "denied"])
+@table("state", "approved", "denied")
 def test_an_answer_was_given_when_it_was_but_not_before_it_was_asked_for(state: str, after: int, told: str) -> None:
     at = (AT + timedelta(seconds=after)).astimezone(timezone(timedelta(hours=2)))
     call = {"state": "permitted"} if state == "approved" else {"state": "denied", "source": "human"}
@@ -95,7 +94,7 @@ def test_an_answer_was_given_when_it_was_but_not_before_it_was_asked_for(state: 
     assert (found["decision"]["status"], found["decision"]["decided_at"]) == (state, told)
 
 
-@table(("ttl", "until"), [(60.0, "12:00:55.000000Z"), (1.0, "12:00:00.000001Z")])
+@table(("ttl", "until"), (60.0, "12:00:55.000000Z"), (1.0, "12:00:00.000001Z"))
 def test_what_was_approved_can_be_used_for_its_time_and_ends_after_its_decision(ttl: float, until: str) -> None:
     before = AT - timedelta(seconds=5)
     found = asked_view({"state": "permitted"}, BODY["arguments"], state="approved", decided_at=before, grant_ttl=ttl)

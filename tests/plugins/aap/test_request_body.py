@@ -17,27 +17,25 @@ GOOD: dict[str, Any] = {"tool": "refund", "arguments": {"euro": 20}, "timeout": 
 
 @table(
     ("change", "words"),
-    [
-        ({"user": "ana"}, "user"),
-        ({"delivery": {}}, "`delivery` is not known here"),
-        ({"agent_reasoning": None}, "agent_reasoning"),
-        ({"context": None}, "context"),
-        ({"context": []}, "context"),
-        ({"server": ""}, "server"),
-        ({"tool": ""}, "tool"),
-        ({"tool": 7}, "tool"),
-        ({"arguments": []}, "arguments"),
-        ({"timeout": 600}, "positive whole number of seconds, minutes or hours, as `30s`, `30m` or `24h`"),
-        ({"timeout": "0m"}, "timeout"),
-        ({"timeout": "10"}, "timeout"),
-        ({"timeout": "1h30m"}, "timeout"),
-        ({"timeout": "999999999h"}, "timeout"),
-        ({"arguments": {"x": 2**53}}, "integer"),
-        ({"arguments": {"x": "x" * 70_000}}, "`arguments` is larger than 64 KiB; split them over several calls"),
-        ({"arguments": {"x": [0] * 2_001}}, "more than 2000 values; split them over several calls"),
-        ({"context": {"x": "x" * CONTEXT_BYTES}}, "`context` is larger than 16 KiB"),
-        ({"agent_reasoning": "x" * (CONTEXT_BYTES + 1)}, "agent_reasoning"),
-    ],
+    ({"user": "ana"}, "user"),
+    ({"delivery": {}}, "`delivery` is not known here"),
+    ({"agent_reasoning": None}, "agent_reasoning"),
+    ({"context": None}, "context"),
+    ({"context": []}, "context"),
+    ({"server": ""}, "server"),
+    ({"tool": ""}, "tool"),
+    ({"tool": 7}, "tool"),
+    ({"arguments": []}, "arguments"),
+    ({"timeout": 600}, "positive whole number of seconds, minutes or hours, as `30s`, `30m` or `24h`"),
+    ({"timeout": "0m"}, "timeout"),
+    ({"timeout": "10"}, "timeout"),
+    ({"timeout": "1h30m"}, "timeout"),
+    ({"timeout": "999999999h"}, "timeout"),
+    ({"arguments": {"x": 2**53}}, "integer"),
+    ({"arguments": {"x": "x" * 70_000}}, "`arguments` is larger than 64 KiB; split them over several calls"),
+    ({"arguments": {"x": [0] * 2_001}}, "more than 2000 values; split them over several calls"),
+    ({"context": {"x": "x" * CONTEXT_BYTES}}, "`context` is larger than 16 KiB"),
+    ({"agent_reasoning": "x" * (CONTEXT_BYTES + 1)}, "agent_reasoning"),
 )
 def test_what_is_no_request_is_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ApprovalProblem) as refused:
@@ -51,14 +49,14 @@ INEXACT = "the body holds a number of more digits than can be carried; send it a
 
 @table(
     ("sent", "words"),
-    [
+    
         (b"", NO_JSON), (b"{", NO_JSON), (b"[]", ""), (b"null", ""), (b"[" * 50_000, "the body is nested too deeply"),
         (b'{"tool": "refund", "arguments": {"x": NaN}, "timeout": "1m"}', "the body holds NaN"),
         (b'{"tool": "refund", "arguments": {"x": 1e999}, "timeout": "1m"}', INEXACT),
         (b'{"tool": "refund", "arguments": {"x": 0.12345678901234567890123}, "timeout": "1m"}', INEXACT),
         (b'{"tool": "refund", "arguments": {"x": 1, "x": 2}, "timeout": "1m"}', "the body has `x` twice in one object"),
         (b'{"tool": "refund", "arguments": {"x": "\\ud800"}, "timeout": "1m"}', ""),
-    ],
+    
 )  # fmt: skip
 def test_what_could_not_be_told_again_is_refused(sent: bytes, words: str) -> None:
     with pytest.raises(ApprovalProblem) as refused:
@@ -67,7 +65,7 @@ def test_what_could_not_be_told_again_is_refused(sent: bytes, words: str) -> Non
     assert refused.value.message.startswith(words)
 
 
-@table("more", [0, 1])
+@table("more", 0, 1)
 def test_arguments_of_just_the_largest_size_are_taken(more: int) -> None:
     sent = {"part": 0.5, "text": ""}
     sent["text"] = "x" * (ARGUMENTS_BYTES - len(canonical_json(sent)) + more)
@@ -88,7 +86,7 @@ def test_what_was_left_out_is_not_told() -> None:
     assert parse_body(CreateBody, json.dumps(GOOD | {"server": "bank"}).encode()).tool_name == "mcp__bank__refund"
 
 
-@table("report", [{}, {"status": "ok"}, {"status": "failed", "note": ""}, {"status": "failed", "x": 1}])
+@table("report", {}, {"status": "ok"}, {"status": "failed", "note": ""}, {"status": "failed", "x": 1})
 def test_what_is_no_outcome_is_refused(report: dict[str, Any]) -> None:
     with pytest.raises(ApprovalProblem):
         parse_body(OutcomeReport, json.dumps(report).encode())

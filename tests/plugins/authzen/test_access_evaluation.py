@@ -45,23 +45,21 @@ def changed(*path: str, to: Any) -> dict[str, Any]:
 
 @table(
     ("body", "reason"),
-    [
-        (changed("resource", "id", to="refnud"), "not_available"),
-        (changed("resource", "type", to="document"), "unknown_resource"),
-        (changed("action", "name", to="can_read"), "unknown_action"),
-        # Run by Signoff itself, and by no enforcement point.
-        (asking(20, tool="pay") | {"action": {"name": "invoke", "properties": {"arguments": {"amount": 20}}}}, "run"),
-        (changed("subject", "id", to="ana"), "subject_not_allowed"),
-        (changed("subject", "id", to="nobody"), "subject_not_allowed"),
-        (changed("subject", "type", to="group"), "subject_not_allowed"),
-        (changed("subject", "properties", "act", to={"sub": "clerk"}), "subject_not_allowed"),
-        (changed("subject", "properties", "act", to="coder"), "subject_not_allowed"),
-        (changed("subject", "properties", "act", to={"sub": "coder", "act": {"sub": "x"}}), "subject_not_allowed"),
-        (changed("subject", to={"type": "agent", "id": "clerk"}), "subject_not_allowed"),
-        (changed("action", "properties", "arguments", to={"order": "A7"}), "invalid_arguments"),
-        (changed("action", "properties", "arguments", to=[1]), "invalid_arguments"),
-        (changed("action", "properties", "arguments", to={"order": "x" * 70_000, "euro": 1}), "invalid_arguments"),
-    ],
+    (changed("resource", "id", to="refnud"), "not_available"),
+    (changed("resource", "type", to="document"), "unknown_resource"),
+    (changed("action", "name", to="can_read"), "unknown_action"),
+    # Run by Signoff itself, and by no enforcement point.
+    (asking(20, tool="pay") | {"action": {"name": "invoke", "properties": {"arguments": {"amount": 20}}}}, "run"),
+    (changed("subject", "id", to="ana"), "subject_not_allowed"),
+    (changed("subject", "id", to="nobody"), "subject_not_allowed"),
+    (changed("subject", "type", to="group"), "subject_not_allowed"),
+    (changed("subject", "properties", "act", to={"sub": "clerk"}), "subject_not_allowed"),
+    (changed("subject", "properties", "act", to="coder"), "subject_not_allowed"),
+    (changed("subject", "properties", "act", to={"sub": "coder", "act": {"sub": "x"}}), "subject_not_allowed"),
+    (changed("subject", to={"type": "agent", "id": "clerk"}), "subject_not_allowed"),
+    (changed("action", "properties", "arguments", to={"order": "A7"}), "invalid_arguments"),
+    (changed("action", "properties", "arguments", to=[1]), "invalid_arguments"),
+    (changed("action", "properties", "arguments", to={"order": "x" * 70_000, "euro": 1}), "invalid_arguments"),
 )
 async def test_what_is_no_call_of_this_agent_is_denied(
     point: EnforcementPoint, body: dict[str, Any], reason: str
@@ -74,11 +72,9 @@ async def test_what_is_no_call_of_this_agent_is_denied(
 
 @table(
     ("body", "code", "tool"),
-    [
-        (changed("resource", "id", to="refnud"), "unknown", "refnud"),
-        (changed("subject", "id", to="ana"), "not_allowed", "refund"),
-        (asking(20, approval={"id": "guessed"}), "unproved", "refund"),
-    ],
+    (changed("resource", "id", to="refnud"), "unknown", "refnud"),
+    (changed("subject", "id", to="ana"), "not_allowed", "refund"),
+    (asking(20, approval={"id": "guessed"}), "unproved", "refund"),
 )
 async def test_what_is_refused_is_recorded(point: EnforcementPoint, body: dict[str, Any], code: str, tool: str) -> None:
     gateway = production_gateway(point.agent.rig)
@@ -160,7 +156,7 @@ async def test_an_approval_that_is_used_for_another_call_is_recorded(point: Enfo
         assert [each["code"] for each in (await refusals(gateway, "actor:coder", "refund"))[len(before) :]] == ["stale"]
 
 
-@table("approval", [None, "yes", {}, {"id": 7}, {"id": "guessed"}, {"id": "e30.AAAA"}, True])
+@table("approval", None, "yes", {}, {"id": 7}, {"id": "guessed"}, {"id": "e30.AAAA"}, True)
 async def test_an_approval_that_is_none_is_false(point: EnforcementPoint, approval: Any) -> None:
     found = await point.evaluate(with_approval(asking(20), approval))
     assert (found["decision"], found["context"]["reason"]) == (False, "approval_unverifiable")

@@ -73,7 +73,7 @@ async def test_what_needs_nobody_is_approved_at_once(point: EnforcementPoint) ->
     assert [(await point.evaluate(anew))["decision"] for _ in range(2)] == [True, False]
 
 
-@table("change", ["evaluation_id", "arguments", "subject", "tool", "guessed", "of another agent"])
+@table("change", "evaluation_id", "arguments", "subject", "tool", "guessed", "of another agent")
 async def test_a_request_that_is_not_of_its_denial_is_refused(point: EnforcementPoint, change: str) -> None:
     body = asking()
     sent = submission(body, await point.evaluate(body))

@@ -36,19 +36,17 @@ async def test_whoever_shows_no_token_of_an_agent_is_told_so(point: EnforcementP
 
 @table(
     "body",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"null",
-        b"[" * 50_000,
-        b'{"subject": {"type": "user", "id": "guest"}}',
-        b'{"subject": {"type": "user"}, "action": {"name": "x"}, "resource": {"type": "t", "id": "r"}}',
-        b'{"subject": {"type": "user", "id": 7}, "action": {"name": "x"}, "resource": {"type": "t", "id": "r"}}',
-        b'{"subject": "guest", "action": {"name": "x"}, "resource": {"type": "t", "id": "r"}}',
-        b'{"subject": {"type": "u", "id": "g"}, "action": {"name": "x"}, "resource": {"type": "t", "id": "r"}, '
-        b'"context": 7}',
-    ],
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"[" * 50_000,
+    b'{"subject": {"type": "user", "id": "guest"}}',
+    b'{"subject": {"type": "user"}, "action": {"name": "x"}, "resource": {"type": "t", "id": "r"}}',
+    b'{"subject": {"type": "user", "id": 7}, "action": {"name": "x"}, "resource": {"type": "t", "id": "r"}}',
+    b'{"subject": "guest", "action": {"name": "x"}, "resource": {"type": "t", "id": "r"}}',
+    b'{"subject": {"type": "u", "id": "g"}, "action": {"name": "x"}, "resource": {"type": "t", "id": "r"}, '
+    b'"context": 7}',
 )
 async def test_what_is_no_request_is_a_bad_one(point: EnforcementPoint, body: bytes) -> None:
     headers = {"content-type": "application/json"}

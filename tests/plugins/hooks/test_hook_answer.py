@@ -24,31 +24,29 @@ def output(event: HookBody, **fields: Any) -> dict[str, Any]:
 
 @table(
     ("host", "event", "args", "answer"),
-    [
-        ("claude-code", GATE, ARGS, output(GATE, permissionDecision="allow")),
-        ("codex", GATE, ARGS, {}),
-        ("claude-code", PERMISSION, ARGS, output(PERMISSION, decision={"behavior": "allow"})),
-        ("codex", PERMISSION, ARGS, output(PERMISSION, decision={"behavior": "allow"})),
-        (
-            "claude-code",
-            PERMISSION,
-            EDITED,
-            output(PERMISSION, decision={"behavior": "allow", "updatedInput": EDITED}),
-        ),
-    ],
+    ("claude-code", GATE, ARGS, output(GATE, permissionDecision="allow")),
+    ("codex", GATE, ARGS, {}),
+    ("claude-code", PERMISSION, ARGS, output(PERMISSION, decision={"behavior": "allow"})),
+    ("codex", PERMISSION, ARGS, output(PERMISSION, decision={"behavior": "allow"})),
+    (
+        "claude-code",
+        PERMISSION,
+        EDITED,
+        output(PERMISSION, decision={"behavior": "allow", "updatedInput": EDITED}),
+    ),
 )
 def test_what_may_run_is_allowed(host: HookHost, event: HookBody, args: dict[str, Any], answer: dict[str, Any]) -> None:
     assert allow(host, event, call("used", args=args)) == answer
 
 
-@table("host", ["claude-code", "codex"])
+@table("host", "claude-code", "codex")
 def test_changed_arguments_run_in_the_place_of_the_others(host: HookHost) -> None:
     found = allow(host, GATE, call("used", args=EDITED, edited_by="Ana"))["hookSpecificOutput"]
     assert (found["permissionDecision"], found["updatedInput"]) == ("allow", EDITED)
     assert found["additionalContext"].startswith("Ana changed the arguments")
 
 
-@table(("proposed", "approved"), [(True, 1), (False, 0), ([True], [1])])
+@table(("proposed", "approved"), (True, 1), (False, 0), ([True], [1]))
 def test_approved_number_runs_in_the_place_of_a_proposed_boolean(proposed: Any, approved: Any) -> None:
     event = HookBody(hook_event_name="PreToolUse", tool_name="Bash", tool_input={"force": proposed})
     found = allow("claude-code", event, call("used", args={"force": approved}))["hookSpecificOutput"]
@@ -56,7 +54,7 @@ def test_approved_number_runs_in_the_place_of_a_proposed_boolean(proposed: Any, 
     assert found["updatedInput"] == {"force": approved}
 
 
-@table("host", ["claude-code", "codex"])
+@table("host", "claude-code", "codex")
 def test_remark_of_an_approver_is_context_for_the_model(host: HookHost) -> None:
     found = allow(host, GATE, call("used", args=ARGS, note="tell the customer first"))["hookSpecificOutput"]
     assert (found["permissionDecision"], found["additionalContext"]) == ("allow", "tell the customer first")
@@ -76,7 +74,7 @@ def test_codex_cannot_change_arguments_as_it_asks_for_permission() -> None:
     ]
 
 
-@table("reason", ["too dear", "", "  "])
+@table("reason", "too dear", "", "  ")
 def test_a_denial_has_a_reason(reason: str) -> None:
     """Without one Codex would count the hook as failed, and run the call."""
     words = reason.strip() or "not allowed"
@@ -94,14 +92,12 @@ def test_who_waits_is_told_the_code_and_how_to_go_on() -> None:
 
 @table(
     ("answer", "words"),
-    [
-        (call("denied", source="human", reason="not on a Friday", by="Ana"), "Denied by Ana: not on a Friday"),
-        (call("denied", source="policy", reason="`deny_if` is true"), "Denied: `deny_if` is true"),
-        (call("denied", source="timeout"), "Denied: timeout"),
-        (call("used"), "used before"),
-        (call("ended", code="ok", result="paid"), "ok: paid"),
-        (call("running"), "run by Signoff itself"),
-    ],
+    (call("denied", source="human", reason="not on a Friday", by="Ana"), "Denied by Ana: not on a Friday"),
+    (call("denied", source="policy", reason="`deny_if` is true"), "Denied: `deny_if` is true"),
+    (call("denied", source="timeout"), "Denied: timeout"),
+    (call("used"), "used before"),
+    (call("ended", code="ok", result="paid"), "ok: paid"),
+    (call("running"), "run by Signoff itself"),
 )
 def test_what_must_not_run_is_told_why(answer: CallAnswer, words: str) -> None:
     assert words in refusal_words(answer)

@@ -20,7 +20,7 @@ def event(host: str, name: str, **fields: Any) -> HookBody:
     return HookBody.model_validate(sent | fields)
 
 
-@table("host", ["claude-code", "codex"])
+@table("host", "claude-code", "codex")
 def test_a_recorded_call_is_a_proposal(host: str) -> None:
     """Its session, tool and arguments, and where it would run as the agent's words."""
     body = event(host, "PreToolUse")
@@ -38,12 +38,10 @@ def test_a_permission_request_has_no_key() -> None:
 
 @table(
     ("host", "name", "fields", "code", "result"),
-    [
-        ("codex", "PostToolUse", {}, "ok", "hi\n"),
-        ("claude-code", "PostToolUse", {"tool_response": None}, "ok", None),
-        ("claude-code", "PostToolUseFailure", {}, "execution_failed", "Exit code 3\noops"),
-        ("claude-code", "PostToolUseFailure", {"is_interrupt": True}, "in_doubt", "Exit code 3\noops"),
-    ],
+    ("codex", "PostToolUse", {}, "ok", "hi\n"),
+    ("claude-code", "PostToolUse", {"tool_response": None}, "ok", None),
+    ("claude-code", "PostToolUseFailure", {}, "execution_failed", "Exit code 3\noops"),
+    ("claude-code", "PostToolUseFailure", {"is_interrupt": True}, "in_doubt", "Exit code 3\noops"),
 )
 def test_what_became_of_a_call_is_a_report(host: str, name: str, fields: Any, code: str, result: Any) -> None:
     outcome = event(host, name, **fields).outcome
@@ -51,7 +49,7 @@ def test_what_became_of_a_call_is_a_report(host: str, name: str, fields: Any, co
     assert (outcome.code, outcome.result) == (code, result)
 
 
-@table("response", [{"stdout": "ä" * 100_000}, '"\\' * 100_000, {"half": "\ud800"}, "\ud800" * 50_000])
+@table("response", {"stdout": "ä" * 100_000}, '"\\' * 100_000, {"half": "\ud800"}, "\ud800" * 50_000)
 def test_a_result_that_cannot_be_kept_is_cut(response: Any) -> None:
     body = HookBody(hook_event_name="PostToolUse", tool_response=response)
     outcome = body.outcome
@@ -68,7 +66,7 @@ def test_of_a_result_that_was_cut_its_size_and_digest_are_told() -> None:
     assert outcome.result.startswith('{"stdout": "\\u00e4')
 
 
-@table("session", ["a b", "../x", "x" * 49, "ä"])
+@table("session", "a b", "../x", "x" * 49, "ä")
 def test_a_session_of_any_name_is_one_session(session: str) -> None:
     found = HookBody(hook_event_name="PreToolUse", session_id=session).session
     assert found is not None
@@ -77,7 +75,7 @@ def test_a_session_of_any_name_is_one_session(session: str) -> None:
     assert found != HookBody(hook_event_name="PreToolUse", session_id=f"{session}.").session
 
 
-@table("fields", [{"tool_name": ""}, {"tool_name": "x" * 65}, {"tool_input": None}, {"tool_input": [1]}])
+@table("fields", {"tool_name": ""}, {"tool_name": "x" * 65}, {"tool_input": None}, {"tool_input": [1]})
 def test_what_is_no_call_is_proposed_by_nobody(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=r"tool|args"):
         event("codex", "PreToolUse", **fields).proposal(None, None)

@@ -74,7 +74,7 @@ async def test_a_call_that_cannot_be_read_is_denied_in_the_hooks_own_way(
     assert answer.json()["hookSpecificOutput"]["permissionDecision"] == "deny"
 
 
-@table("content", [b"", b"{", b"[]", b'"x"', b"{}", b'{"hook_event_name": 7}', b"\xff"])
+@table("content", b"", b"{", b"[]", b'"x"', b"{}", b'{"hook_event_name": 7}', b"\xff")
 async def test_garbage_is_no_success(agent: CallRig, content: bytes) -> None:
     headers = {"content-type": "application/json"}
     answer = await agent.http.post("/v1/hooks/codex?agent=coder", content=content, headers=headers)

@@ -18,16 +18,14 @@ def answer(**fields: Any) -> CallAnswer:
 
 @table(
     ("fields", "status", "words"),
-    [
-        ({"state": "waiting", "code": "K7Q-2FM"}, "working", "K7Q-2FM waits for approval"),
-        ({"state": "waiting"}, "working", None),
-        ({"state": "running"}, "working", None),
-        ({"state": "permitted"}, "working", None),
-        ({"state": "ended", "code": "ok", "result": "paid"}, "completed", None),
-        ({"state": "ended", "code": "execution_failed", "result": "x"}, "completed", None),
-        ({"state": "denied", "source": "human", "reason": "no"}, "completed", "no"),
-        ({"state": "denied", "source": "cancelled", "reason": "withdrawn"}, "cancelled", "withdrawn"),
-    ],
+    ({"state": "waiting", "code": "K7Q-2FM"}, "working", "K7Q-2FM waits for approval"),
+    ({"state": "waiting"}, "working", None),
+    ({"state": "running"}, "working", None),
+    ({"state": "permitted"}, "working", None),
+    ({"state": "ended", "code": "ok", "result": "paid"}, "completed", None),
+    ({"state": "ended", "code": "execution_failed", "result": "x"}, "completed", None),
+    ({"state": "denied", "source": "human", "reason": "no"}, "completed", "no"),
+    ({"state": "denied", "source": "cancelled", "reason": "withdrawn"}, "cancelled", "withdrawn"),
 )
 def test_its_status_is_that_of_the_call(fields: dict[str, Any], status: str, words: str | None) -> None:
     task = detailed_task(answer(**fields), CallTimes(BEGAN, BEGAN))

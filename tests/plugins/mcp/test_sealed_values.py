@@ -37,13 +37,11 @@ def test_a_state_opens_for_the_same_request() -> None:
 
 @table(
     "other",
-    [
-        {"tenant": "acme"},
-        {"agent": "clerk"},
-        {"user": "ana"},
-        {"tool": "refund"},
-        {"args": {"amount": 121}},
-    ],
+    {"tenant": "acme"},
+    {"agent": "clerk"},
+    {"user": "ana"},
+    {"tool": "refund"},
+    {"args": {"amount": 121}},
 )
 def test_a_state_opens_for_no_other_request(other: dict[str, Any]) -> None:
     state = BINDING.seal_state(KEY, "main.a.b", 1, NOW + timedelta(minutes=5))

@@ -100,17 +100,15 @@ async def test_an_answer_alone_is_taken_and_counts_for_nothing(mcp: McpRig) -> N
 
 @table(
     ("capabilities", "opens"),
-    [
-        ({"elicitation": {"url": {}}}, True),
-        ({"elicitation": {"form": {}, "url": {}}}, True),
-        # An empty one of 2025-11-25 means forms.
-        ({"elicitation": {}}, False),
-        ({"elicitation": {"url": True}}, False),
-        ({"elicitation": []}, False),
-        ({}, False),
-        (None, False),
-        ("url", False),
-    ],
+    ({"elicitation": {"url": {}}}, True),
+    ({"elicitation": {"form": {}, "url": {}}}, True),
+    # An empty one of 2025-11-25 means forms.
+    ({"elicitation": {}}, False),
+    ({"elicitation": {"url": True}}, False),
+    ({"elicitation": []}, False),
+    ({}, False),
+    (None, False),
+    ("url", False),
 )
 def test_a_client_says_that_it_opens_pages(capabilities: Any, opens: bool) -> None:
     assert opens_urls(capabilities) == opens

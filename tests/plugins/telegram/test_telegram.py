@@ -342,23 +342,21 @@ def test_a_press_is_known_by_its_name_and_a_message_by_its_number() -> None:
 
 @table(
     "update",
-    [
-        press(""),
-        press("q", id=7),
-        press("q", **{"from": None}),
-        press("q", **{"from": {"id": "1002"}}),
-        press("q", **{"from": {"id": True}}),
-        {"message": {"message_id": 1, "chat": {"id": 1, "type": "private"}, "text": "yes"}},
-        {"message": {"from": {"id": 1}, "chat": {"id": 1, "type": "private"}, "text": "yes"}},
-        {"message": {"message_id": 1, "from": {"id": 1}, "chat": {"type": "private"}, "text": "yes"}},
-    ],
+    press(""),
+    press("q", id=7),
+    press("q", **{"from": None}),
+    press("q", **{"from": {"id": "1002"}}),
+    press("q", **{"from": {"id": True}}),
+    {"message": {"message_id": 1, "chat": {"id": 1, "type": "private"}, "text": "yes"}},
+    {"message": {"from": {"id": 1}, "chat": {"id": 1, "type": "private"}, "text": "yes"}},
+    {"message": {"message_id": 1, "from": {"id": 1}, "chat": {"type": "private"}, "text": "yes"}},
 )
 def test_what_somebody_did_without_saying_who_is_malformed(update: Any) -> None:
     with pytest.raises(Malformed):
         read(update)
 
 
-@table("data", ["a:", "a:T", "x:t", "a:t ", "a:t\n", "a:" + "t" * 33, "at", "", "A:t"])
+@table("data", "a:", "a:T", "x:t", "a:t ", "a:t\n", "a:" + "t" * 33, "at", "", "A:t")
 def test_other_buttons_say_nothing(data: str) -> None:
     assert read_button(data) is None
 
@@ -374,14 +372,12 @@ def test_what_is_cut_fits_as_telegram_counts() -> None:
 
 @table(
     "options",
-    [
-        {"token": ""},
-        {"token": "123/../x"},
-        {"token": "123:abc?x"},
-        {"webhook_secret": "short"},
-        {"webhook_secret": "a secret with spaces in it"},
-        {"api_url": "ftp://x"},
-    ],
+    {"token": ""},
+    {"token": "123/../x"},
+    {"token": "123:abc?x"},
+    {"webhook_secret": "short"},
+    {"webhook_secret": "a secret with spaces in it"},
+    {"api_url": "ftp://x"},
 )
 async def test_options_that_cannot_be_right_are_told_without_their_value(options: dict[str, Any]) -> None:
     given = {"token": TOKEN, **options}
@@ -406,14 +402,12 @@ class Listener(logging.Handler):
 
 @table(
     ("more", "unclear"),
-    [
-        ({"text": "yes"}, ""),
-        ({"voice": {"file_id": "v"}}, "attachment"),
-        ({"photo": [], "caption": "yes"}, "attachment"),
-        ({"sticker": {"emoji": "👍"}}, "attachment"),
-        ({"text": "yes", "via_bot": {"id": 9}}, "attachment"),
-        ({"text": "yes", "forward_date": 1}, "attachment"),
-    ],
+    ({"text": "yes"}, ""),
+    ({"voice": {"file_id": "v"}}, "attachment"),
+    ({"photo": [], "caption": "yes"}, "attachment"),
+    ({"sticker": {"emoji": "👍"}}, "attachment"),
+    ({"text": "yes", "via_bot": {"id": 9}}, "attachment"),
+    ({"text": "yes", "forward_date": 1}, "attachment"),
 )
 def test_message_without_whole_text_of_its_own_is_asked_back(more: dict[str, Any], unclear: str) -> None:
     message = {"message_id": 5, "date": 1, "chat": {"id": 7, "type": "private"}, "from": {"id": 7}, **more}

@@ -275,7 +275,7 @@ def example(caller: str) -> list[tuple[str, str]]:
     return list(fields.items())
 
 
-@table(("caller", "published"), PUBLISHED)
+@table(("caller", "published"), *PUBLISHED)
 def test_the_published_example_is_signed_as_published(caller: str, published: str) -> None:
     assert signature("12345", EXAMPLE, example(caller)) == published
     assert signature("12345", EXAMPLE, example(caller)[::-1] + example(caller)) == published
@@ -290,13 +290,11 @@ def test_a_field_of_several_values_is_signed_in_their_order() -> None:
 
 @table(
     ("url", "others"),
-    [
-        ("https://a.example/c/x?y=1", ["https://a.example:443/c/x?y=1"]),
-        ("https://a.example:443/c", ["https://a.example/c"]),
-        ("https://a.example:8443/c", ["https://a.example/c"]),
-        ("http://a.example/c", ["http://a.example:80/c"]),
-        ("https://[2001:db8::1]:8443/c", ["https://[2001:db8::1]/c"]),
-    ],
+    ("https://a.example/c/x?y=1", ["https://a.example:443/c/x?y=1"]),
+    ("https://a.example:443/c", ["https://a.example/c"]),
+    ("https://a.example:8443/c", ["https://a.example/c"]),
+    ("http://a.example/c", ["http://a.example:80/c"]),
+    ("https://[2001:db8::1]:8443/c", ["https://[2001:db8::1]/c"]),
 )
 def test_an_address_is_signed_with_its_port_or_without(url: str, others: list[str]) -> None:
     assert list(list_spellings(url)) == [url, *others]
@@ -304,14 +302,12 @@ def test_an_address_is_signed_with_its_port_or_without(url: str, others: list[st
 
 @table(
     ("public_url", "called"),
-    [
-        ("https://signoff.example", CALLED),
-        ("https://signoff.example", "https://signoff.example:443/channels/channel"),
-        ("https://signoff.example:443", CALLED),
-        ("https://signoff.example:8443", "https://signoff.example:8443/channels/channel"),
-        ("https://signoff.example/desk", "https://signoff.example/desk/channels/channel"),
-        ("https://signoff.example", f"{CALLED}?a=1&b=%20x"),
-    ],
+    ("https://signoff.example", CALLED),
+    ("https://signoff.example", "https://signoff.example:443/channels/channel"),
+    ("https://signoff.example:443", CALLED),
+    ("https://signoff.example:8443", "https://signoff.example:8443/channels/channel"),
+    ("https://signoff.example/desk", "https://signoff.example/desk/channels/channel"),
+    ("https://signoff.example", f"{CALLED}?a=1&b=%20x"),
 )
 def test_the_address_is_the_public_one(public_url: str, called: str) -> None:
     raw = alone(FakeTwilio()).sign(b"MessageSid=SM1&Body=yes", called)
@@ -325,7 +321,10 @@ def test_the_address_is_the_public_one(public_url: str, called: str) -> None:
 
 @table(
     "called",
-    ["https://evil.example/channels/channel", "https://signoff.example/channels/other", f"{CALLED}?a=1", CALLED + "/"],
+    "https://evil.example/channels/channel",
+    "https://signoff.example/channels/other",
+    f"{CALLED}?a=1",
+    CALLED + "/",
 )
 def test_what_is_signed_for_another_address_is_forged(called: str) -> None:
     raw = alone(FakeTwilio()).sign(b"MessageSid=SM1&Body=yes", called)
@@ -342,7 +341,7 @@ def test_what_is_signed_as_json_is_no_message() -> None:
             twilio().verify(each)
 
 
-@table("body", [b"\xff", b"a=%FF", b"&".join(b"a=1" for _ in range(600))])
+@table("body", b"\xff", b"a=%FF", b"&".join(b"a=1" for _ in range(600)))
 def test_what_is_no_form_is_forged(body: bytes) -> None:
     with pytest.raises(Forged):
         twilio().verify(alone(FakeTwilio()).sign(body))
@@ -350,15 +349,13 @@ def test_what_is_no_form_is_forged(body: bytes) -> None:
 
 @table(
     ("options", "named"),
-    [
-        ({"auth_token": ""}, "auth_token"),
-        ({"account_sid": "SK" + "0" * 32}, "account_sid"),
-        ({"sender": "whatsapp:+14155238886"}, "sender"),
-        ({"sender": "Acme"}, "sender"),
-        ({"via": "rcs"}, "via"),
-        ({"content_sids": {"en": "HX1"}}, "content_sids"),
-        ({"via": "sms", "content_sids": {"en": CONTENT}}, "no buttons"),
-    ],
+    ({"auth_token": ""}, "auth_token"),
+    ({"account_sid": "SK" + "0" * 32}, "account_sid"),
+    ({"sender": "whatsapp:+14155238886"}, "sender"),
+    ({"sender": "Acme"}, "sender"),
+    ({"via": "rcs"}, "via"),
+    ({"content_sids": {"en": "HX1"}}, "content_sids"),
+    ({"via": "sms", "content_sids": {"en": CONTENT}}, "no buttons"),
 )
 def test_options_that_cannot_work_are_named(options: Mapping[str, Any], named: str) -> None:
     with pytest.raises(ValidationError, match=named):
@@ -382,7 +379,7 @@ def test_twilio_is_told_to_do_nothing() -> None:
     assert (received.body, received.media_type) == (b'<?xml version="1.0" encoding="UTF-8"?><Response/>', "text/xml")
 
 
-@table("fields", [{}, {"CallSid": "CA1"}, {"MessageSid": ""}])
+@table("fields", {}, {"CallSid": "CA1"}, {"MessageSid": ""})
 def test_what_is_about_no_message_is_malformed(fields: dict[str, str]) -> None:
     for kind in ("application/x-www-form-urlencoded", "application/json"):
         with pytest.raises(Malformed):
@@ -391,14 +388,12 @@ def test_what_is_about_no_message_is_malformed(fields: dict[str, str]) -> None:
 
 @table(
     ("expected", "code", "known"),
-    [
-        ("queued", "", ("sent", "", "")),
-        ("undelivered", "30005", ("failed", "30005", ERRORS.meaning(30005))),
-        ("failed", "odd", ("failed", "", "")),
-        ("canceled", "", ("failed", "", "")),
-        ("read", "", ("read", "", "")),
-        ("partially_delivered", "", ("unknown", "partially_delivered", "")),
-    ],
+    ("queued", "", ("sent", "", "")),
+    ("undelivered", "30005", ("failed", "30005", ERRORS.meaning(30005))),
+    ("failed", "odd", ("failed", "", "")),
+    ("canceled", "", ("failed", "", "")),
+    ("read", "", ("read", "", "")),
+    ("partially_delivered", "", ("unknown", "partially_delivered", "")),
 )
 def test_each_state_is_told_once(expected: str, code: str, known: tuple[str, str, str]) -> None:
     status = _read(MessageSid="SM1", MessageStatus=expected, ErrorCode=code).statuses[0]
@@ -408,19 +403,17 @@ def test_each_state_is_told_once(expected: str, code: str, known: tuple[str, str
 
 @table(
     ("code", "status", "again", "after"),
-    [
-        (20003, 401, False, 0.0),
-        (20429, 429, True, 5.0),
-        (63018, 429, True, 5.0),
-        (63038, 429, True, 600.0),
-        (63016, 400, False, 0.0),
-        (21610, 400, False, 0.0),
-        (20500, 500, True, 0.0),
-        (99999, 400, False, 0.0),
-        (99999, 500, True, 0.0),
-        (None, 503, True, 0.0),
-        (None, 404, False, 0.0),
-    ],
+    (20003, 401, False, 0.0),
+    (20429, 429, True, 5.0),
+    (63018, 429, True, 5.0),
+    (63038, 429, True, 600.0),
+    (63016, 400, False, 0.0),
+    (21610, 400, False, 0.0),
+    (20500, 500, True, 0.0),
+    (99999, 400, False, 0.0),
+    (99999, 500, True, 0.0),
+    (None, 503, True, 0.0),
+    (None, 404, False, 0.0),
 )
 def test_codes_are_told_apart(code: int | None, status: int, again: bool, after: float) -> None:
     found = {} if code is None else {"code": code}
@@ -463,7 +456,7 @@ async def test_what_twilio_refuses_is_told_by_its_code() -> None:
         await channel.close_down()
 
 
-@table("address", ["+15550000001", "whatsapp:15550000001", "whatsapp:", "whatsapp:us.1", "", "whatsapp:+1555000000\n"])
+@table("address", "+15550000001", "whatsapp:15550000001", "whatsapp:", "whatsapp:us.1", "", "whatsapp:+1555000000\n")
 async def test_an_address_that_is_none_is_sent_nothing(address: str) -> None:
     assert not is_address(address, "whatsapp")
     with pytest.raises(NotDelivered) as caught:
@@ -488,13 +481,11 @@ def test_the_template_is_the_documented_one() -> None:
 
 @table(
     ("template", "status", "ok"),
-    [
-        ({}, "approved", True),
-        ({}, "pending", False),
-        ({"actions": [{"id": "yes"}, {"id": "no"}]}, "approved", False),
-        ({"actions": "odd"}, "approved", False),
-        ({"body": "Only {{1}}."}, "approved", False),
-    ],
+    ({}, "approved", True),
+    ({}, "pending", False),
+    ({"actions": [{"id": "yes"}, {"id": "no"}]}, "approved", False),
+    ({"actions": "odd"}, "approved", False),
+    ({"body": "Only {{1}}."}, "approved", False),
 )
 def test_a_template_is_judged_by_its_form(template: Mapping[str, Any], status: str, ok: bool) -> None:
     reply = {"body": BODY, "actions": [{"title": title, "id": name} for title, name in ACTIONS], **template}

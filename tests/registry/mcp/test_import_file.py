@@ -61,21 +61,19 @@ def test_tools_are_written_in_the_order_of_their_names(tmp_path: Path) -> None:
 
 @table(
     ("text", "problem"),
-    [
-        ("version: 2", "mcp.yaml:1: `version` of an import of an MCP server must be 1"),
-        ("version: 1\ntool: []", "mcp.yaml:2: unknown key `tool`"),
-        ("version: 1\ntools:\n- name: a", "mcp.yaml:3: `input_schema` of tool 1 is missing"),
-        (
-            "version: 1\ntools:\n- name: a\n  input_schema: {type: object}\n  hints: {safe: true}",
-            "mcp.yaml:5: there is no hint `safe`",
-        ),
-        ("version: 1\ntools:\n- {name: a, input_schema: {type: string}}", "mcp.yaml:3: tool `a`: `input_schema` must"),
-        (
-            "version: 1\ntools:\n"
-            + "".join(f"- {{name: {name}, input_schema: {{type: object}}}}\n" for name in ("a.b", "a_b")),
-            "mcp.yaml:4: tool `a_b` is there twice",
-        ),
-    ],
+    ("version: 2", "mcp.yaml:1: `version` of an import of an MCP server must be 1"),
+    ("version: 1\ntool: []", "mcp.yaml:2: unknown key `tool`"),
+    ("version: 1\ntools:\n- name: a", "mcp.yaml:3: `input_schema` of tool 1 is missing"),
+    (
+        "version: 1\ntools:\n- name: a\n  input_schema: {type: object}\n  hints: {safe: true}",
+        "mcp.yaml:5: there is no hint `safe`",
+    ),
+    ("version: 1\ntools:\n- {name: a, input_schema: {type: string}}", "mcp.yaml:3: tool `a`: `input_schema` must"),
+    (
+        "version: 1\ntools:\n"
+        + "".join(f"- {{name: {name}, input_schema: {{type: object}}}}\n" for name in ("a.b", "a_b")),
+        "mcp.yaml:4: tool `a_b` is there twice",
+    ),
 )
 def test_a_file_that_nobody_could_have_written_is_refused_with_its_line(
     tmp_path: Path, text: str, problem: str

@@ -46,14 +46,12 @@ def test_all_that_a_server_says_of_a_tool_is_imported() -> None:
 
 @table(
     ("fields", "why"),
-    [
-        ({"inputSchema": {"type": "string"}}, "must have `type: object`"),
-        ({"inputSchema": None}, "must be a JSON Schema object"),
-        ({"inputSchema": {"type": "object", "properties": {"a": {"patternProperties": {"(?=x)": {}}}}}}, "pattern"),
-        ({"inputSchema": {"type": "object", "$ref": "https://example.com/s"}}, "remote `$ref`"),
-        ({"outputSchema": {"type": "nothing"}}, "`output_schema` is not valid JSON Schema"),
-        ({"inputSchema": {"type": "object", "default": 1e400}}, ""),
-    ],
+    ({"inputSchema": {"type": "string"}}, "must have `type: object`"),
+    ({"inputSchema": None}, "must be a JSON Schema object"),
+    ({"inputSchema": {"type": "object", "properties": {"a": {"patternProperties": {"(?=x)": {}}}}}}, "pattern"),
+    ({"inputSchema": {"type": "object", "$ref": "https://example.com/s"}}, "remote `$ref`"),
+    ({"outputSchema": {"type": "nothing"}}, "`output_schema` is not valid JSON Schema"),
+    ({"inputSchema": {"type": "object", "default": 1e400}}, ""),
 )
 def test_a_tool_whose_calls_could_not_be_checked_is_left_out(fields: dict[str, Any], why: str) -> None:
     found = read_listing("talk", [listed("bad", **fields), listed("good")])

@@ -15,25 +15,23 @@ DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 
 @table(
     ("old", "new"),
-    [
-        ({"items": [{"type": "string"}, True]}, {"prefixItems": [{"type": "string"}, True]}),
-        ({"items": [{}], "additionalItems": False}, {"prefixItems": [{}], "items": False}),
-        ({"items": {"type": "string"}, "additionalItems": False}, {"items": {"type": "string"}}),
-        (
-            {"dependencies": {"a": ["b"], "c": {"required": ["d"]}}},
-            {"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"required": ["d"]}}},
-        ),
-        (
-            {"properties": {"items": {"items": [{}]}}, "allOf": [{"not": {"items": [{}]}}]},
-            {"properties": {"items": {"prefixItems": [{}]}}, "allOf": [{"not": {"prefixItems": [{}]}}]},
-        ),
-        # What is data is left alone, however it looks.
-        ({"enum": [{"items": [1]}], "default": {"$schema": 1}}, {"enum": [{"items": [1]}], "default": {"$schema": 1}}),
-        (
-            {"definitions": {"a": {"items": [{}]}}, "$ref": "#/definitions/a"},
-            {"definitions": {"a": {"prefixItems": [{}]}}, "$ref": "#/definitions/a"},
-        ),
-    ],
+    ({"items": [{"type": "string"}, True]}, {"prefixItems": [{"type": "string"}, True]}),
+    ({"items": [{}], "additionalItems": False}, {"prefixItems": [{}], "items": False}),
+    ({"items": {"type": "string"}, "additionalItems": False}, {"items": {"type": "string"}}),
+    (
+        {"dependencies": {"a": ["b"], "c": {"required": ["d"]}}},
+        {"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"required": ["d"]}}},
+    ),
+    (
+        {"properties": {"items": {"items": [{}]}}, "allOf": [{"not": {"items": [{}]}}]},
+        {"properties": {"items": {"prefixItems": [{}]}}, "allOf": [{"not": {"prefixItems": [{}]}}]},
+    ),
+    # What is data is left alone, however it looks.
+    ({"enum": [{"items": [1]}], "default": {"$schema": 1}}, {"enum": [{"items": [1]}], "default": {"$schema": 1}}),
+    (
+        {"definitions": {"a": {"items": [{}]}}, "$ref": "#/definitions/a"},
+        {"definitions": {"a": {"prefixItems": [{}]}}, "$ref": "#/definitions/a"},
+    ),
 )
 def test_keywords_that_changed_are_rewritten(old: dict[str, Any], new: dict[str, Any]) -> None:
     assert as_2020_12({"$schema": DRAFT_07, "type": "object", **old}) == {"type": "object", **new}
@@ -51,7 +49,7 @@ def test_a_tuple_is_checked_as_it_was_meant() -> None:
     assert schema.check({"pair": ["a", 1, 2]}) != []
 
 
-@table("dialect", ["https://json-schema.org/draft/2020-12/schema", None])
+@table("dialect", "https://json-schema.org/draft/2020-12/schema", None)
 def test_a_schema_of_the_right_dialect_is_left_as_it_is(dialect: str | None) -> None:
     schema = {"type": "object", "items": [{}]} | ({"$schema": dialect} if dialect else {})
     assert as_2020_12(schema) == schema
@@ -65,17 +63,15 @@ def test_a_dialect_that_nobody_here_knows_is_refused() -> None:
 
 @table(
     ("schema", "taken", "refused"),
-    [
-        ({"type": "integer", "minimum": 0, "maximum": 9223372036854775807}, [5, 2**53 - 1], [-1, 2**53]),
-        ({"type": "integer", "minimum": -(2**63), "exclusiveMaximum": 2**64}, [-5, 5], [2**53, -(2**53)]),
-        ({"type": "number", "minimum": 0, "exclusiveMinimum": True}, [0.1], [0]),
-        ({"type": "number", "maximum": 1, "exclusiveMaximum": False}, [1], [1.1]),
-        ({"type": "string", "nullable": True}, ["x", None], [1]),
-        ({"type": "string", "enum": ["x", None], "nullable": True}, ["x", None], ["y"]),
-        ({"type": "string", "nullable": False}, ["x"], [None]),
-        ({"$ref": "#/$defs/a", "nullable": True}, ["x", None], [1]),
-        ({"type": "string", "pattern": "^[\\u0041-\\u005a]+$"}, ["AZ"], ["a"]),
-    ],
+    ({"type": "integer", "minimum": 0, "maximum": 9223372036854775807}, [5, 2**53 - 1], [-1, 2**53]),
+    ({"type": "integer", "minimum": -(2**63), "exclusiveMaximum": 2**64}, [-5, 5], [2**53, -(2**53)]),
+    ({"type": "number", "minimum": 0, "exclusiveMinimum": True}, [0.1], [0]),
+    ({"type": "number", "maximum": 1, "exclusiveMaximum": False}, [1], [1.1]),
+    ({"type": "string", "nullable": True}, ["x", None], [1]),
+    ({"type": "string", "enum": ["x", None], "nullable": True}, ["x", None], ["y"]),
+    ({"type": "string", "nullable": False}, ["x"], [None]),
+    ({"$ref": "#/$defs/a", "nullable": True}, ["x", None], [1]),
+    ({"type": "string", "pattern": "^[\\u0041-\\u005a]+$"}, ["AZ"], ["a"]),
 )
 def test_shapes_of_openapi_are_read(schema: dict[str, Any], taken: list[Any], refused: list[Any]) -> None:
     whole = as_2020_12({"type": "object", "properties": {"a": schema}, "$defs": {"a": {"type": "string"}}})

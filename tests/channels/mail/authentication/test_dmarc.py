@@ -24,23 +24,21 @@ def test_the_walk_takes_eight_steps_at_most() -> None:
 
 @table(
     ("records", "why"),
-    [
-        ({}, NONE),
-        ({"b.example.com": ["v=DMARC1; p=none"]}, ""),
-        ({"com": ["v=DMARC1; p=none; psd=y"]}, ""),
-        ({"example.com": ["v=DMARC1; p=none"]}, ""),
-        ({"b.example.com": ["v=DMARC1; psd=y"]}, ELSEWHERE),
-        ({"b.example.com": ["v=DMARC1; psd=u"]}, ""),
-        ({"b.example.com": ["v=DMARC1; psd=n"]}, ""),
-        ({"a.b.example.com": ["v=DMARC1; psd=n"], "b.example.com": ["v=DMARC1"]}, ELSEWHERE),
-        ({"b.example.com": ["v=DMARC1", "v=DMARC1"]}, NONE),
-        ({"b.example.com": ["v=DMARC2", "x", "v=spf1", " v = DMARC1 ; p=none"]}, ""),
-        ({"b.example.com": ["p=none; v=DMARC1"]}, NONE),
-        ({"b.example.com": ["v=DMARC1; adkim = S"]}, "the sender's domain must sign itself"),
-        ({"a.b.example.com": ["v=DMARC1; adkim=r"], "b.example.com": ["v=DMARC1; adkim=s"]}, ""),
-        ({"example.com": ["v=DMARC1; adkim=s"]}, "the sender's domain must sign itself"),
-        ({"com": ["v=DMARC1; psd=y; adkim=s"]}, "the sender's domain must sign itself"),
-    ],
+    ({}, NONE),
+    ({"b.example.com": ["v=DMARC1; p=none"]}, ""),
+    ({"com": ["v=DMARC1; p=none; psd=y"]}, ""),
+    ({"example.com": ["v=DMARC1; p=none"]}, ""),
+    ({"b.example.com": ["v=DMARC1; psd=y"]}, ELSEWHERE),
+    ({"b.example.com": ["v=DMARC1; psd=u"]}, ""),
+    ({"b.example.com": ["v=DMARC1; psd=n"]}, ""),
+    ({"a.b.example.com": ["v=DMARC1; psd=n"], "b.example.com": ["v=DMARC1"]}, ELSEWHERE),
+    ({"b.example.com": ["v=DMARC1", "v=DMARC1"]}, NONE),
+    ({"b.example.com": ["v=DMARC2", "x", "v=spf1", " v = DMARC1 ; p=none"]}, ""),
+    ({"b.example.com": ["p=none; v=DMARC1"]}, NONE),
+    ({"b.example.com": ["v=DMARC1; adkim = S"]}, "the sender's domain must sign itself"),
+    ({"a.b.example.com": ["v=DMARC1; adkim=r"], "b.example.com": ["v=DMARC1; adkim=s"]}, ""),
+    ({"example.com": ["v=DMARC1; adkim=s"]}, "the sender's domain must sign itself"),
+    ({"com": ["v=DMARC1; psd=y; adkim=s"]}, "the sender's domain must sign itself"),
 )
 def test_a_domain_above_signs_by_the_record_that_says_so(records: dict[str, list[str]], why: str) -> None:
     found = {name: list[str]() for name in walked_names("a.b.example.com")}
