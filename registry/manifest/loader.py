@@ -10,7 +10,6 @@ from typing import Any, Final, get_type_hints
 
 from pydantic import ValidationError
 
-from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import RESPOND
 from signoff.contracts.person import Person
@@ -124,8 +123,7 @@ def _actor(file: YamlFile, name: str, data: Any, default_model: str) -> Actor:
     limits = read_section(file, (*place, "limits"), LimitsSection, given["limits"], f"`limits` of actor `{name}`")
     # An agent that thinks elsewhere has no model here, not even the default one.
     given["model"] = given["model"] or ("" if given["external"] is not None else default_model)
-    # Only what the manifest gives: the defaults stand in `TurnLimits`.
-    given["limits"] = TurnLimits(**{key: value for key, value in limits if value is not None})
+    given["limits"] = to_record(limits)
     return Actor(**given | {"name": name, **read_scopes(file, place, given, partial(_tool, file))})
 
 

@@ -127,7 +127,7 @@ def _join(known: dict[str, Any]) -> None:
     }
     top["policies"] |= {"items": _ref("GlobalRule")}
     top["people"]["anyOf"] = [{"type": "array", "items": _ref("PersonSection")}, {"type": "string"}]
-    actor["limits"] |= _ref("LimitsSection")
+    actor["limits"] |= _ref(LimitsSection.__name__)
     chooses = {"type": "string", "description": "Chooses, for each completion, the routes that are there."}
     actor["routes"] |= {
         "properties": {"select": chooses},
@@ -146,7 +146,7 @@ def _join(known: dict[str, Any]) -> None:
         each["requires_approval"]["anyOf"] = [{"type": "boolean"}, _ref("ApprovalPolicy"), {"type": "null"}]
     # Reducers go by the names of the registry, which an own tool is not in.
     del known["OwnToolSection"]["properties"]["reducer"]
-    person["reach"]["anyOf"] = [_ref("ReachSection"), {"type": "null"}]
+    person["reach"]["anyOf"] = [_ref(ReachSection.__name__), {"type": "null"}]
     person["delegations"] |= {"items": _ref("DelegationSection")}
     for approvers in (known["Defaults"]["properties"]["approvers"], policy["approvers"], policy["escalate_to"]):
         # ECMA-262 has no `\Z`. `chr(92)`, as Python 3.11 takes no backslash within an f-string's braces.

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from signoff.formats.durations import Seconds
+from signoff.contracts.activity_messages import TurnLimits
 from signoff.formats.record_section import record_section
 from signoff.formats.yaml_section import Section
 from signoff.registry.actor import Actor
@@ -43,15 +43,11 @@ class Defaults(Section):
     model: str = Field("", description="The model of actors that name none.")
 
 
-class LimitsSection(Section):
-    """Caps of one turn; cost in USD."""
-
-    completions: Annotated[int, Field(ge=1)] | None = Field(None, description="Answers of the model.")
-    calls: Annotated[int, Field(ge=1)] | None = Field(None, description="Calls of tools.")
-    cost: Annotated[float, Field(gt=0)] | None = Field(None, description="US dollars.")
-    active_seconds: Seconds | None = Field(
-        None, description="How long something of it may run; waiting for people does not count."
-    )
-
-
+LimitsSection: Final = record_section(
+    TurnLimits,
+    completions=Annotated[int, Field(ge=1)],
+    calls=Annotated[int, Field(ge=1)],
+    # No span of time, as other numbers with a point are.
+    cost=Annotated[float, Field(gt=0)],
+)
 ActorSection: Final = record_section(Actor)

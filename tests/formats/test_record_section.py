@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import pytest
@@ -9,6 +10,7 @@ from pydantic import Field
 from tables import table
 
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.frozen_model import FrozenModel
 from signoff.formats.declared_fields import IN_CODE, FieldSpec
 from signoff.formats.record_section import record_fields, record_section, record_table, to_record
 from signoff.formats.yaml_file import parse_yaml
@@ -77,3 +79,31 @@ def test_schema_and_table_have_the_fields_with_their_words() -> None:
     }  # fmt: skip
     assert "name" not in schema["properties"]
     assert record_table(_Cart).splitlines()[2] == "| `size` | How many wheels. [Below](#wheels). | `2` |"
+
+
+class _Stall(FrozenModel):
+    """One stall of a market."""
+
+    opens: datetime
+    """When it opens."""
+    fee: float | None = None
+    """What it costs."""
+    goods: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Names of goods by kind."""
+    sign: dict[str, str] | None = None
+    """What is written over it."""
+
+
+def test_a_model_gives_a_section_whose_caller_says_how_keys_are_written() -> None:
+    section = record_section(_Stall, opens=str, fee=Annotated[float, Field(gt=0)], sign=dict[str, Any])
+    file = parse_yaml("opens: 2030-01-01T08:00:00Z\nfee: 2.5\ngoods: {fruit: [apples]}\n", "stall.yaml")
+    read_stall = read_section(file, (), section, file.data, "stall")
+    assert record_fields(read_stall) == {
+        "opens": "2030-01-01T08:00:00Z", "fee": 2.5, "goods": {"fruit": ("apples",)}, "sign": None,
+    }  # fmt: skip
+    assert to_record(read_stall).opens == datetime(2030, 1, 1, 8, tzinfo=UTC)
+    keys = section.model_json_schema(by_alias=False)["properties"]
+    assert keys["opens"] == {"description": "When it opens.", "title": "Opens", "type": "string"}
+    wrong = parse_yaml("opens: x\nfee: 0\n", "stall.yaml")
+    with pytest.raises(ConfigError, match=r"stall\.yaml:2: `fee` of stall"):
+        read_section(wrong, (), section, wrong.data, "stall")

@@ -28,13 +28,13 @@ class TurnLimits(FrozenModel):
     """Caps of one turn, from the actor's declaration."""
 
     completions: int = 20
-    """How many completions the turn may ask of its model."""
+    """Answers of the model."""
     calls: int = 1_000
-    """How many tool calls it may make."""
+    """Calls of tools."""
     cost: float | None = None
-    """How much model and tools may cost together, in USD; None for no cap."""
+    """What model and tools may cost together, in US dollars."""
     active_seconds: float = 3_600.0
-    """How many seconds it may work, waiting for people not counted."""
+    """How long something of it may run; waiting for people does not count."""
 
 
 class Tally(FrozenModel):

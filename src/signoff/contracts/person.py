@@ -19,7 +19,7 @@ class Delegation(FrozenModel):
     to: str
     """The id of the person who may decide."""
     until: datetime
-    """Until when, in UTC."""
+    """The end, a time of ISO 8601 with its zone."""
 
 
 class ContactPreferences(FrozenModel):
@@ -30,13 +30,13 @@ class ContactPreferences(FrozenModel):
     """
 
     channels: tuple[str, ...] = ()
-    """Names of channels of the manifest, in order; empty for any."""
+    """Names of channels, in order: of the channels that a request names, these. Left out: all of them."""
     quiet_from: str = ""
-    """When the quiet hours begin, `HH:MM`; "" for none."""
+    """When the quiet hours begin, `HH:MM`. Until they end, only cards that cannot wait are sent."""
     quiet_to: str = ""
-    """When the quiet hours end, `HH:MM`."""
+    """When the quiet hours end, `HH:MM`; the next day if that is the earlier time."""
     timezone: str = "UTC"
-    """The time zone of the quiet hours."""
+    """The time zone of the quiet hours, such as `Europe/Lisbon`."""
     quiet_days: tuple[str, ...] = ()
     """Days that are quiet altogether, `mon` to `sun`."""
 
@@ -45,37 +45,52 @@ class Person(FrozenModel):
     """One person of a directory."""
 
     id: str
-    """Matches `ID_PATTERN`."""
+    """The id of the entry: `[A-Za-z0-9_-]{1,48}`."""
     person_id: str = ""
-    """The id of the first of several entries of one human; "" where there is one.
+    """The `id` of the first entry of the same human; left out: this one.
 
-    Whoever asks or answers counts as that human, whatever entry or login they come by.
+    All entries of one human count as one person. Rules read it as `ctx.user.person_id`, handlers and hooks as
+    `context.person_id`. A human with one entry has its `id` there.
     """
     name: str = ""
-    """The person's name."""
+    """For cards and receipts."""
     tenant: str = DEFAULT_TENANT
     """The person's tenant."""
     tier: str = "standard"
-    """The person's tier, for policies."""
+    """For rules, as `ctx.user.tier`."""
     roles: tuple[str, ...] = ()
-    """The person's roles."""
+    """For `approvers`."""
     locale: str = ""
-    """The person's language; "" where nobody has said."""
+    """The person's language, such as `de-AT`.
+
+    Without it, pages follow the browser and cards on other channels are in English; rules see `en`.
+    """
     active: bool = True
     """Whether the person may act."""
     attributes: dict[str, Any] = Field(default_factory=dict)
-    """The values of the context fields `user.<name>` that the manifest declares."""
+    """Values of the context fields `user.<name>`.
+
+    `context` declares these fields. A value is written such as `{costCentre: "4711"}`. Only the directory says these,
+    never a request.
+    """
     identities: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Who the person is elsewhere, by channel.
+    """The person's names elsewhere, by channel, such as `{email: [ana@example.com]}`.
 
     E-mail addresses, `TEAM:USER` of Slack, WhatsApp ids, `ISSUER#SUBJECT` of a login.
     """
     delegations: tuple[Delegation, ...] = ()
-    """Who may decide in the person's place."""
+    """Who may decide in the person's place.
+
+    A list of `{to: bo, until: "2030-08-31T18:00:00Z"}`.
+    """
     may_set: tuple[str, ...] = ()
-    """What of a turn this person's requests may set: `route`, `step`, `context`, or `context.<name>` alone."""
+    """What of a turn the person's requests may set: `route`, `step`, `transient`, `context`, `context.<name>`.
+
+    The last is one field alone. Rules read these: the production profile refuses all others. The development profile
+    takes all.
+    """
     reach: ContactPreferences | None = None
-    """How the person wants to be reached."""
+    """How the person is reached beside the inbox; [below](#channels)."""
 
 
 class Principal(FrozenModel):

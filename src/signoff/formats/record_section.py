@@ -1,8 +1,8 @@
-"""Makes a section of the manifest from the record that declares its fields, and the record's fields from a section."""
+"""Makes a section of a YAML file from the record that declares its fields, and the record from a section."""
 
 import types
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
 
@@ -21,16 +21,25 @@ class RecordSection(Section):
 
     record: ClassVar[type[Any]]
     """The record."""
+    declared: ClassVar[Mapping[str, DeclaredField]]
+    """The fields of the record, by name."""
 
 
 def record_section(record: type[Any], **more: Any) -> type[RecordSection]:
-    """Return the section of a dataclass: a key for each field that is not `IN_CODE`, and the keys of `more`."""
-    declared = declared_fields(record).values()
-    keys = {field.name: _key(field) for field in declared if field.spec.key is not IN_CODE} | more
+    """Return the section of a dataclass or a model: a key for each field that is not `IN_CODE`, and the keys of `more`.
+
+    Of a field, `more` gives the type of its key: of a record that stands below the manifest and cannot say it itself.
+    """
+    declared = {name: _with_key(field, more.pop(name, None)) for name, field in declared_fields(record).items()}
+    keys = {field.name: _key(field) for field in declared.values() if field.spec.key is not IN_CODE} | more
     words = " ".join(str(record.__doc__).partition("\n\n")[0].split())
     made: type[RecordSection] = create_model(f"{record.__name__}Section", __base__=RecordSection, __doc__=words, **keys)
-    made.record = record
+    made.record, made.declared = record, declared
     return made
+
+
+def _with_key(field: DeclaredField, key: Any) -> DeclaredField:
+    return field if key is None else replace(field, spec=replace(field.spec, key=key))
 
 
 nested_section = cache(record_section)
@@ -42,7 +51,7 @@ def record_fields(section: RecordSection) -> dict[str, Any]:
 
     A value whose key has a type of its own stays as it was read, and so does a reference to a function.
     """
-    declared = declared_fields(section.record)
+    declared = section.declared
     return {name: _value(declared[name], value) for name, value in section if name in declared}
 
 
@@ -70,7 +79,7 @@ def _key(field: DeclaredField) -> tuple[Any, Any]:
 
 
 def _default(field: DeclaredField) -> Any:
-    if get_origin(field.spec.key) is dict:
+    if field.default is not None and get_origin(field.spec.key) is dict:
         return {}
     return list(field.default) if isinstance(field.default, tuple) else field.default
 
@@ -81,7 +90,7 @@ def _type_in_yaml(annotation: Any) -> Any:
     kind = annotation
     if origin is tuple:
         kind = list[_type_in_yaml(arguments[0])]  # type: ignore[misc]
-    elif origin is Mapping:
+    elif origin in (Mapping, dict):
         kind = dict[str, _type_in_yaml(arguments[1])]  # type: ignore[misc]
     elif isinstance(annotation, type) and is_dataclass(annotation):
         kind = nested_section(annotation)
@@ -102,7 +111,7 @@ def _as_declared(annotation: Any, value: Any) -> Any:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is tuple:
         return tuple(_as_declared(arguments[0], each) for each in value)
-    if origin is Mapping:
+    if origin in (Mapping, dict):
         return {key: _as_declared(arguments[1], each) for key, each in value.items()}
     return value
 

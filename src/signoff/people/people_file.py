@@ -9,14 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import StringConstraints
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import ContactPreferences, Delegation, Person
 from signoff.formats.hours import read_zone
+from signoff.formats.record_section import record_fields, record_section, to_record
 from signoff.formats.yaml_file import Place, YamlFile, read_yaml
-from signoff.formats.yaml_section import Section, read_section
+from signoff.formats.yaml_section import read_section
 from signoff.people.directory import Directory, FixedDirectory
 
 CHECK_SECONDS: Final = 1.0
@@ -27,60 +28,19 @@ _CLOCK: Final = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]\Z")
 _log = logging.getLogger(__name__)
 
 
-MAY_SET_PATTERN: Final = r"^(route|step|transient|context(\..+)?)$"
+_MAY_SET: Final = r"^(route|step|transient|context(\..+)?)$"
 
-
-class PersonSection(Section):
-    """One person of a file."""
-
-    id: str
-    """Who they are."""
-    name: str = ""
-    """For cards and receipts."""
-    tenant: str = DEFAULT_TENANT
-    """Whose they are."""
-    tier: str = "standard"
-    """For rules, as `ctx.user.tier`."""
-    roles: list[str] = Field(default_factory=list)
-    """For `approvers`."""
-    locale: str = ""
-    """Their language."""
-    active: bool = True
-    """Whether they may act."""
-    person_id: str = Field("", description="The `id` of the first entry of the same human; left out: this one.")
-    attributes: dict[str, Any] = Field(default_factory=dict)
-    """Values of the context fields `user.<name>`."""
-    identities: dict[str, list[str]] = Field(default_factory=dict)
-    """Who they are elsewhere: names by channel."""
-    delegations: list[Any] = Field(default_factory=list)
-    """Who may decide in their place."""
-    may_set: list[Annotated[str, StringConstraints(pattern=MAY_SET_PATTERN)]] = Field(
-        [],
-        description="What of a turn their requests may set: `route`, `step`, `transient`, `context`, `context.<name>`.",
-    )
-    reach: dict[str, Any] | None = None
-    """How they are reached beside the inbox."""
-
-
-class DelegationSection(Section):
-    """One delegation; `until` is a time of ISO 8601 with its zone."""
-
-    to: str
-    """The id of a person."""
-    until: str
-    """A time of ISO 8601 with its zone."""
-
-
-class ReachSection(Section):
-    """How a person wants to be reached beside the inbox."""
-
-    channels: list[str] = Field([], description="Names of channels, in order; left out: as everybody.")
-    quiet_from: str = Field("", description="Told of nothing that can wait from here, `HH:MM`.")
-    quiet_to: str = Field("", description="Up to here, `HH:MM`.")
-    timezone: str = Field("UTC", description="Whose clocks these are, such as `Europe/Lisbon`.")
-    quiet_days: list[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]] = Field(
-        [], description="Days that are quiet altogether."
-    )
+PersonSection: Final = record_section(
+    Person,
+    # The inner sections are read one by one: so a mistake in them names its own line.
+    delegations=list[Any],
+    reach=dict[str, Any],
+    may_set=list[Annotated[str, StringConstraints(pattern=_MAY_SET)]],
+)
+DelegationSection: Final = record_section(Delegation, until=str)
+ReachSection: Final = record_section(
+    ContactPreferences, quiet_days=list[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]]
+)
 
 
 class FileDirectory:
@@ -170,47 +130,41 @@ def read_people(file: YamlFile, place: Place, data: Any) -> tuple[Person, ...]:
 def _person(file: YamlFile, place: Place, data: Any) -> Person:
     if not isinstance(data, Mapping):
         raise file.error(place, "a person is a mapping with an `id`")
-    section = read_section(file, place, PersonSection, data, "a person")
-    delegations = enumerate(section.delegations)
-    reach = None if section.reach is None else _reach(file, (*place, "reach"), section.reach)
-    fields = dict(section) | {
-        "roles": tuple(section.roles),
-        "may_set": tuple(section.may_set),
-        "identities": {channel: tuple(each) for channel, each in section.identities.items()},
-        "delegations": tuple(_delegation(file, (*place, "delegations", at), each) for at, each in delegations),
-        "reach": reach,
-    }
-    return Person(**fields)
+    given = record_fields(read_section(file, place, PersonSection, data, "a person"))
+    delegations = enumerate(given["delegations"])
+    given["delegations"] = tuple(_delegation(file, (*place, "delegations", at), each) for at, each in delegations)
+    if given["reach"] is not None:
+        given["reach"] = _reach(file, (*place, "reach"), given["reach"])
+    return Person(**given)
 
 
 def _delegation(file: YamlFile, place: Place, data: Any) -> Delegation:
     if not isinstance(data, Mapping):
         raise file.error(place, "a delegation is a mapping with `to` and `until`")
-    section = read_section(file, place, DelegationSection, data, "a delegation")
-    until = _utc(section.until)
+    given = record_fields(read_section(file, place, DelegationSection, data, "a delegation"))
+    text = given["until"]
+    until = _utc(text)
     if until is None:
-        message = f"`until` of a delegation is `{section.until}`; write a time and its zone, `2030-01-31T18:00:00Z`"
-        raise file.error((*place, "until"), message, field="until", value=section.until)
-    return Delegation(to=section.to, until=until)
+        message = f"`until` of a delegation is `{text}`; write a time and its zone, `2030-01-31T18:00:00Z`"
+        raise file.error((*place, "until"), message, field="until", value=text)
+    return Delegation(**given | {"until": until})
 
 
 def _reach(file: YamlFile, place: Place, data: Mapping[str, Any]) -> ContactPreferences:
-    section = read_section(file, place, ReachSection, data, "`reach` of a person")
-    for name, value in (("quiet_from", section.quiet_from), ("quiet_to", section.quiet_to)):
+    given: ContactPreferences = to_record(read_section(file, place, ReachSection, data, "`reach` of a person"))
+    for name, value in (("quiet_from", given.quiet_from), ("quiet_to", given.quiet_to)):
         if value and _CLOCK.match(value) is None:
             message = f"`{name}` of `reach` is `{value}`; write hours and minutes in quotes, such as `'22:00'`"
             raise file.error((*place, name), message, field=name, value=value)
-    if bool(section.quiet_from) != bool(section.quiet_to):
-        missing = "quiet_to" if section.quiet_from else "quiet_from"
+    if bool(given.quiet_from) != bool(given.quiet_to):
+        missing = "quiet_to" if given.quiet_from else "quiet_from"
         raise file.error(place, f"`reach` says only one end of the quiet hours; add `{missing}`", field=missing)
     try:
-        read_zone(section.timezone)
+        read_zone(given.timezone)
     except ValueError as error:
         message = f"`timezone` of `reach`: {error}"
-        raise file.error((*place, "timezone"), message, field="timezone", value=section.timezone) from None
-    return ContactPreferences(
-        **dict(section) | {name: tuple(dict(section)[name]) for name in ("channels", "quiet_days")}
-    )
+        raise file.error((*place, "timezone"), message, field="timezone", value=given.timezone) from None
+    return given
 
 
 def _utc(text: str) -> datetime | None:
