@@ -13,8 +13,8 @@ from signoff.gateway.auth.dependencies import TokenAccess
 from signoff.gateway.auth.streams import LOOK_AGAIN, Allowed, Streams
 from signoff.gateway.transport.body_limit import READING
 from signoff.plugins.a2a.agent_card import CARD_PATH
-from signoff.plugins.authzen.routes import CONFIGURATION
-from signoff.plugins.mcp.endpoint import RESOURCE
+from signoff.plugins.authzen.plugin import CONFIGURATION
+from signoff.plugins.mcp.plugin import RESOURCE
 from signoff.store.tokens import Tokens
 
 OPEN = ("/healthz", "/readyz", "/openapi.json", "/logout", "/language", "/icon.svg")

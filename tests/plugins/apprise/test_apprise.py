@@ -11,7 +11,7 @@ from signoff.channels.envelopes import ChannelReply, InboundRequest
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import show_code
 from signoff.formats.replace import replace
-from signoff.plugins.apprise.apprise import Apprise
+from signoff.plugins.apprise.plugin import Apprise
 from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_apprise import KEY, SCHEME, FakeApprise, fake_apprise
 from signoff.testing.rig import ChannelRig

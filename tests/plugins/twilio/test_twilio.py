@@ -24,8 +24,8 @@ from signoff.plugins.twilio.errors import ERRORS
 from signoff.plugins.twilio.forms import list_spellings, read_form, signature
 from signoff.plugins.twilio.gsm import segments
 from signoff.plugins.twilio.messages import is_address, text_fields
+from signoff.plugins.twilio.plugin import Twilio
 from signoff.plugins.twilio.templates import check_template
-from signoff.plugins.twilio.twilio import Twilio
 from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_twilio import (
     ACCOUNT,

@@ -1,11 +1,144 @@
-"""The plugin `apprise`."""
+"""Apprise: tells people by whichever of its services a place is configured at. Nobody answers by it.
 
+It sends text and learns only whether that was taken: nothing can be edited, so how a request ended is told anew.
+"""
+
+import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar, Final
+from urllib.parse import quote
 
-from signoff.channels import Channel
+from pydantic import Field
+
+from signoff.channels import (
+    LEAST_CHARS,
+    CardLimits,
+    Channel,
+    ChannelContext,
+    ChannelOptions,
+    ChannelReply,
+    CheckFinding,
+    ClosedCard,
+    Forged,
+    InboundBatch,
+    InboundRequest,
+    Malformed,
+    NotDelivered,
+    OutboundCard,
+    SentCard,
+    card_words,
+    closing_text,
+)
+from signoff.contracts.errors import ConfigError
+from signoff.contracts.ids import show_code
+from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.plugins import BasePlugin
-from signoff.plugins.apprise.apprise import Apprise
+
+IDENTITY: Final = "{identity}"
+"""Stands in the address for the person's."""
+SECONDS: Final = 20.0
+"""For how long a service is waited for."""
+_MOST_CHARS: Final = 20_000
+_BETWEEN: Final = 2
+"""Characters between a title and what follows, where a service knows no titles."""
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+
+
+class AppriseOptions(ChannelOptions):
+    """One service of apprise's. Each person is told at an address of their own."""
+
+    url_secret: str = Field(
+        description="The service's address as apprise writes it, env:NAME; `{identity}` in it stands for the person's."
+    )
+
+
+class Apprise(Channel):
+    """See the module."""
+
+    kind: ClassVar[str] = "apprise"
+    identity: ClassVar[str] = "apprise"
+    options: ClassVar[type[ChannelOptions]] = AppriseOptions
+    answers: ClassVar[bool] = False
+    per_second: ClassVar[float] = 5.0
+
+    def __init__(self, context: ChannelContext) -> None:
+        super().__init__(context)
+        self._url = AppriseOptions.model_validate(context.options).url_secret
+        # It takes about a second to import, which only those pay who use it.
+        import apprise  # noqa: PLC0415
+
+        self._library: Any = apprise
+        scheme = _SCHEME.match(self._url)
+        if scheme is None:
+            raise ConfigError("`url_secret` is no address such as `ntfys://ntfy.sh/{identity}`", field="url_secret")
+        if IDENTITY not in self._url:
+            # Whoever reads a card may answer from its link, in the name of whom it was sent to.
+            why = "its cards would all go to one place, and each is for one person: put `{identity}` into `url_secret`"
+            raise ConfigError(why, field="url_secret")
+        services = self._library.NotificationManager()
+        self._service = scheme[1].lower()
+        if self._service not in services:
+            near = did_you_mean(self._service, services.schemas())
+            raise ConfigError(f"apprise has no service {quote_name(self._service)}{near}", field="url_secret")
+
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
+        """See `Channel`."""
+        formatter = self.formatter(card.person)
+        place = self._place(card.address)
+        max_chars = max(min(place.body_maxlen - _BETWEEN, _MOST_CHARS), LEAST_CHARS)
+        words = card_words(card, formatter, how="link", limits=CardLimits(whole=max_chars))
+        # The first paragraph is the title, as it stands.
+        title, _, body = words.text.partition("\n\n")
+        await self._send(place, title, body)
+        return before or SentCard(handle={"address": card.address})
+
+    async def close(self, sent: SentCard, closed: ClosedCard) -> None:
+        """See `Channel`. What was sent stays as it is."""
+        words = closing_text(closed, self.formatter(closed.person))
+        await self._send(
+            self._place(str(sent.handle.get("address", closed.address))), show_code(closed.request.code), words
+        )
+
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> None:
+        """See `Channel`."""
+        raise NotDelivered("nobody answers by apprise", code="no_answers", again=False)
+
+    def verify(self, raw: InboundRequest) -> None:
+        """See `Channel`."""
+        raise Forged("nobody answers by apprise")
+
+    def parse(self, raw: InboundRequest) -> InboundBatch:
+        """See `Channel`."""
+        raise Malformed("nobody answers by apprise")
+
+    async def check(self) -> list[CheckFinding]:
+        """See `Channel`. Apprise can only send."""
+        return [CheckFinding(True, f"apprise has `{self._service}`; whether it takes a card, `channels test` shows")]
+
+    def _place(self, address: str) -> Any:
+        """Returns the service, for one person. Raises `NotDelivered`."""
+        library = self._library
+        # What is sent is a model's: nothing in it is put in place, and nothing is kept on disk.
+        asset = library.AppriseAsset(
+            allow_templates=False, interpret_escapes=False, storage_mode="memory", service_timeout=SECONDS
+        )
+        # With nothing left unquoted: an identity can add no host, no path and no parameter to the service's address.
+        url = self._url.replace(IDENTITY, quote(address, safe=""))
+        place = library.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
+        if place is None:
+            why = f"apprise cannot send by `{self._service}` to this person; see its log, `url_secret` and the identity"
+            raise NotDelivered(why, code="address", again=False)
+        # A service with less room than a card needs gets it in parts.
+        place.overflow_mode = library.OverflowMode.SPLIT
+        return place
+
+    async def _send(self, place: Any, title: str, body: str) -> None:
+        sender = self._library.Apprise()
+        sender.add(place)
+        if not await sender.async_notify(body=body, title=title, body_format=self._library.NotifyFormat.TEXT):
+            # A refusal for good looks like one that passes: apprise says only whether it was taken.
+            why = f"`{self._service}` did not take it; the log of apprise says why"
+            raise NotDelivered(why, code="refused", again=True)
 
 
 class ApprisePlugin(BasePlugin):

@@ -1,11 +1,213 @@
-"""The plugin `telegram`."""
+"""Sends and receives cards by Telegram: messages of a bot, answered by two buttons or in words.
 
+With a `webhook_secret` Telegram brings what people do to `/channels/<name>`, which it is told at start. Without one it
+is fetched by long polling, which needs no address that Telegram can reach.
+"""
+
+import json
+import logging
+import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
-from signoff.channels import Channel
+from pydantic import Field
+
+from signoff.channels import (
+    Channel,
+    ChannelContext,
+    ChannelOptions,
+    ChannelReply,
+    CheckFinding,
+    ClosedCard,
+    Forged,
+    InboundBatch,
+    InboundRequest,
+    Malformed,
+    NotDelivered,
+    OutboundCard,
+    Receive,
+    SentCard,
+    check_same,
+)
+from signoff.formats.visible_text import one_line
 from signoff.plugins import BasePlugin
-from signoff.plugins.telegram.telegram import Telegram
+from signoff.plugins.telegram.bot import TelegramBot
+from signoff.plugins.telegram.cards import (
+    ALERT_UNITS,
+    below,
+    card_message,
+    closed_message,
+    cut_words,
+    fitting_words,
+    text_message,
+)
+from signoff.plugins.telegram.updates import ALLOWED, read_update, vendor_id
+
+POLL_SECONDS: Final = 50
+"""For how long Telegram holds back its answer while there is nothing to fetch."""
+_GIVEN: Final = "x-telegram-bot-api-secret-token"
+# Telegram has one code, 400, for this and for real refusals, so that its words have to tell them apart.
+_SAME: Final = "message is not modified"
+# Groups have negative numbers: a card there would be everybody's. A person's own is that of the chat with them.
+_PERSON: Final = re.compile(r"[1-9][0-9]{0,18}\Z")
+_SHOWN_CHARS: Final = 120
+_log = logging.getLogger(__name__)
+
+
+class TelegramOptions(ChannelOptions):
+    """One bot. With `webhook_secret` Telegram calls this gateway; without it the gateway asks Telegram."""
+
+    token: str = Field(description="The bot's token, env:NAME.", pattern=r"^[0-9]{1,20}:[A-Za-z0-9_-]{1,100}$")
+    webhook_secret: str = Field(
+        "",
+        description="Any secret of your own, env:NAME, of letters, digits, - and _, by which Telegram shows who it is.",
+        pattern=r"^$|^[A-Za-z0-9_-]{16,256}$",
+    )
+    api_url: str = Field("https://api.telegram.org", description="Where the Bot API is.", pattern=r"^https?://[!-~]+$")
+
+
+class Telegram(Channel):
+    """See the module. People are known by the number that Telegram has for them."""
+
+    kind: ClassVar[str] = "telegram"
+    identity: ClassVar[str] = "telegram"
+    options: ClassVar[type[ChannelOptions]] = TelegramOptions
+    # Telegram takes some 30 a second of a bot, whomever they are for.
+    per_second: ClassVar[float] = 20.0
+
+    def __init__(self, context: ChannelContext) -> None:
+        super().__init__(context)
+        self._options = TelegramOptions.model_validate(context.options)
+        self._bot = self.attach(TelegramBot(self._options.token, self._options.api_url))
+
+    async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
+        """See `Channel`."""
+        if not _PERSON.match(card.address):
+            why = "an identity of Telegram is the number of a person's account, such as 123456789"
+            raise NotDelivered(why, code="address", again=False)
+        chat = int(card.address)
+        message = card_message(card, self.formatter(card.person), self.assurance)
+        if before is not None:
+            message |= below(before.handle["message"])
+        return await self._send(chat, message)
+
+    def draws_whole(self, card: OutboundCard) -> bool:
+        """See `Channel`."""
+        formatter = self.formatter(card.person)
+        return fitting_words(card, formatter, self.assurance).whole
+
+    async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard | None:
+        """See `Channel`. The message is edited, and its buttons go."""
+        message = closed_message(closed, self.formatter(closed.person))
+        if "message" not in sent.handle:
+            # Telegram never acknowledged the card: without its number it cannot be edited.
+            return await self._send(int(closed.address), message)
+        where = {"chat_id": sent.handle["chat"], "message_id": sent.handle["message"]}
+        try:
+            await self._bot.call("editMessageText", {**where, **message})
+        except NotDelivered as error:
+            if _SAME not in error.message:
+                raise
+            # It was edited before, and nobody heard that it was.
+        return None
+
+    async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
+        """See `Channel`. A press is answered above the chat; what does not fit there, or comes late, in the chat."""
+        if where.get("query") and await self._alert(str(where["query"]), reply.text):
+            return None
+        message = text_message(reply.text)
+        if where.get("message"):
+            message |= below(where["message"])
+        return await self._send(where["chat"], message)
+
+    def verify(self, raw: InboundRequest) -> None:
+        """See `Channel`. Telegram shows the secret that it was given."""
+        check_same(raw.headers.get(_GIVEN, ""), self._options.webhook_secret)
+
+    def parse(self, raw: InboundRequest) -> InboundBatch:
+        """See `Channel`."""
+        return read_update(raw)
+
+    async def listen(self, take: Receive) -> None:
+        """See `Channel`: tells Telegram where to call, or fetches where it is not to."""
+        if self._options.webhook_secret:
+            await self._bot.call("setWebhook", self._webhook())
+            return
+        # While a webhook stands nothing can be fetched.
+        await self._bot.call("deleteWebhook", {})
+        after = 0
+        while True:
+            # To ask for what is after an update says that it need not be kept: each was taken in.
+            asked = {"offset": after, "timeout": POLL_SECONDS, "allowed_updates": ALLOWED}
+            updates = await self._bot.call("getUpdates", asked, waits=POLL_SECONDS)
+            for update in updates if isinstance(updates, list) else ():
+                await self._take(update, take)
+                number = update.get("update_id") if isinstance(update, dict) else None
+                after = max(after, number + 1) if isinstance(number, int) else after
+
+    async def check(self) -> list[CheckFinding]:
+        """See `Channel`."""
+        try:
+            bot = await self._bot.call("getMe", {})
+            standing = await self._bot.call("getWebhookInfo", {})
+        except NotDelivered as error:
+            return [CheckFinding(False, f"the bot cannot be asked: {error.message}", "check `token` and `api_url`")]
+        name, url, failed = (
+            _describe(bot, "username"),
+            _describe(standing, "url"),
+            _describe(standing, "last_error_message"),
+        )
+        findings = [CheckFinding(True, f"the bot is @{name}; who is to be reached writes to it first")]
+        wanted = self._webhook()["url"] if self._options.webhook_secret else ""
+        if wanted and not wanted.startswith("https://"):
+            what = f"Telegram calls no address without TLS, such as {wanted}"
+            findings.append(
+                CheckFinding(False, what, "give the gateway an https address, or leave out `webhook_secret`")
+            )
+        elif url != wanted:
+            what = f"Telegram calls {url or 'nobody'}, and is to call {wanted or 'nobody'}"
+            findings.append(CheckFinding(False, what, "start the gateway, which tells it"))
+        elif failed:
+            what = f"Telegram called {url} last with this: {failed}"
+            findings.append(CheckFinding(False, what, "see that the gateway's public address can be reached"))
+        else:
+            findings.append(CheckFinding(True, f"Telegram calls {url}" if url else "what people do is fetched"))
+        return findings
+
+    async def _send(self, chat: int, message: Mapping[str, Any]) -> SentCard:
+        answer = await self._bot.call("sendMessage", {"chat_id": chat, **message})
+        number = answer.get("message_id") if isinstance(answer, dict) else None
+        return SentCard(vendor_id=vendor_id(chat, number or 0), handle={"chat": chat, "message": number or 0})
+
+    async def _alert(self, query: str, words: str) -> bool:
+        """Returns whether a press is answered with all of `words`. It waits for an answer only for a while."""
+        shown = cut_words(words, ALERT_UNITS)
+        try:
+            await self._bot.call("answerCallbackQuery", {"callback_query_id": query, "text": shown, "show_alert": True})
+        except NotDelivered as error:
+            if error.again:
+                raise
+            return False
+        return shown == words
+
+    async def _take(self, update: Any, take: Receive) -> None:
+        """Hands in one update. Raises `StoreUnavailable`, and then it is fetched again."""
+        try:
+            await take(self.mark_fetched(json.dumps(update).encode()))
+        except (Forged, Malformed) as error:
+            _log.warning("an update of `%s` cannot be read: %r", self.name, error.message)
+
+    def _webhook(self) -> dict[str, Any]:
+        return {
+            "url": f"{self.context.public_url}/channels/{self.name}",
+            "secret_token": self._options.webhook_secret,
+            "allowed_updates": ALLOWED,
+        }
+
+
+def _describe(of: Any, name: str) -> str:
+    found = of.get(name) if isinstance(of, dict) else None
+    return one_line(found, _SHOWN_CHARS).text if isinstance(found, str) and found else ""
 
 
 class TelegramPlugin(BasePlugin):
