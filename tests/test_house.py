@@ -9,6 +9,7 @@ import tomllib
 from collections import Counter, defaultdict
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import grimp
 import pytest
@@ -112,13 +113,29 @@ def test_directories_hold_at_most_25_modules() -> None:
     assert {name: count for name, count in counts.items() if count > MODULES_IN_A_DIRECTORY} == {}
 
 
+def import_contracts() -> list[dict[str, Any]]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return [*project["tool"]["importlinter"]["contracts"]]
+
+
 def test_import_contract_lists_every_part_once() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    layered = next(contract for contract in contracts if contract["type"] == "layers")
+    layered = next(contract for contract in import_contracts() if contract["type"] == "layers")
     layers = [name.strip() for layer in layered["layers"] for name in re.split("[|:]", layer)]
     assert len(layers) == len(set(layers))
     assert layered["exhaustive"] is True
     assert set(layers) == {part.removesuffix(".py") for part in package_parts()} - set(layered["exhaustive_ignores"])
+
+
+@table("name", "workflows imports", "calls imports", "the client imports", "commands of people import")
+def test_import_contract_forbids_every_lower_part_that_its_name_omits(name: str) -> None:
+    contracts = import_contracts()
+    layers = [re.findall(r"\w+", layer) for layer in next(each["layers"] for each in contracts if "layers" in each)]
+    [contract] = [each for each in contracts if each["name"].startswith(name)]
+    source = contract["source_modules"][0].split(".")[1]
+    place = next(number for number, layer in enumerate(layers) if source in layer)
+    lower = {part for layer in layers[place + 1 :] for part in layer}
+    allowed = set(re.findall(r"\w+", contract["name"].removeprefix(name)))
+    assert lower - allowed - {part.removeprefix("signoff.") for part in contract["forbidden_modules"]} == set()
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
