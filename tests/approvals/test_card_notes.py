@@ -5,11 +5,14 @@ from typing import Any
 
 from tables import table
 
+from signoff.approvals.card import NOTE_CHARS, render_card
 from signoff.approvals.card_notes import NOT_RUN, POLICY_CHANGED, TOOL_CHANGED, editor_note, fallback_note, repeat_note
-from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.content import Remark
+from signoff.approvals.redaction import HIDDEN, redact_remarks
+from signoff.contracts.approval import ApprovalRequest, Card
+from signoff.contracts.content import Remark, Words
+from signoff.contracts.limits import REDACTION_CHARS
 from signoff.formats.replace import replace
-from signoff.languages.remarks import english
+from signoff.languages.remarks import english, remark_text
 from signoff.testing import a_request
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -59,3 +62,63 @@ def test_whoever_changed_it_and_what_it_stands_in_for() -> None:
     assert note is not None
     assert english(note) == "this is a fallback of `rates`, `old`"
     assert fallback_note(()) is None
+
+
+def drawn(*notes: Words, **args: Any) -> Card:
+    return render_card(effect="", title="", tool="pay", args=args, schema={}, secrets=("pin",), notes=notes)
+
+
+def german(card: Card) -> str:
+    return remark_text(card.notes, "de")
+
+
+def test_note_with_a_secret_is_redacted_in_every_language() -> None:
+    card = drawn(
+        editor_note("Bo of 4711"), Remark.of("misfit", what=(Remark.of("constant", value="4711"),)), pin="4711"
+    )
+    assert german(card) == (
+        f"Bo of {HIDDEN} hat die Argumente geändert; Die Argumente passen nicht zum Schema: muss `{HIDDEN}` sein."
+    )
+    assert (
+        card.note == f"Bo of {HIDDEN} changed the arguments; The arguments do not fit the schema: must be `{HIDDEN}`."
+    )
+
+
+def test_a_secret_cannot_hide_words_of_ours() -> None:
+    for pin in ("the tool changed", english(TOOL_CHANGED)):
+        assert drawn(TOOL_CHANGED, pin=pin).notes == (TOOL_CHANGED,)
+
+
+def test_note_that_takes_too_long_to_search_is_withheld_in_every_language() -> None:
+    (found,) = redact_remarks(["x" * 600], [f"secret {number}" for number in range(REDACTION_CHARS // 600)])
+    assert english(found) == "a note that may repeat a secret value is hidden here"
+    assert remark_text(found, "de") == "ein Hinweis, der einen geheimen Wert wiederholen könnte, ist hier verborgen"
+
+
+def test_long_note_is_cut_in_every_language() -> None:
+    card = drawn(NOT_RUN, editor_note("Bo" * NOTE_CHARS), TOOL_CHANGED, POLICY_CHANGED)
+    assert (card.note[-2:], len(card.note)) == ("o…", NOTE_CHARS)
+    before, changed, more = german(card).split("; ")
+    assert (before, more) == (remark_text(NOT_RUN, "de"), "…")
+    assert changed.startswith("BoBo")
+    assert changed.endswith("… hat die Argumente geändert")
+    assert len(changed) < NOTE_CHARS
+
+
+def test_many_problems_of_one_note_are_cut() -> None:
+    problems = tuple(Remark.of("at", place=f"`a{number}`", what=Remark.of("required")) for number in range(100))
+    card = drawn(Remark.of("misfit", what=problems))
+    assert german(card).startswith("Die Argumente passen nicht zum Schema: `a0` ist nötig; `a1` ist nötig")
+    assert german(card).endswith("; ….")
+    assert len(german(card)) < 2 * NOTE_CHARS
+
+
+def test_invisible_characters_of_a_note_are_marked_in_every_language() -> None:
+    card = drawn(editor_note("Bo\u202e\nBerg"), "again\u200b")
+    assert german(card) == "Bo⟦U+202E⟧⏎Berg hat die Argumente geändert; again⟦U+200B⟧"
+    assert card.note == "Bo⟦U+202E⟧⏎Berg changed the arguments; again⟦U+200B⟧"
+
+
+def test_name_of_a_repeating_argument_is_marked_once() -> None:
+    card = drawn(**{"pin": "4711", "a\u202e": "4711"})
+    assert card.note == "a secret value is repeated in `a⟦U+202E⟧`, and hidden there"

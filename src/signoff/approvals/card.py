@@ -22,7 +22,7 @@ from signoff.approvals.argument_rows import (
     suspects_of,
     value_line,
 )
-from signoff.approvals.card_notes import LOOKALIKES, UNDECLARED_TOOL, runner_note
+from signoff.approvals.card_notes import LOOKALIKES, UNDECLARED_TOOL, cut_notes, runner_note, visible_note
 from signoff.approvals.redaction import redact_arguments, redact_remarks, redact_secrets, secret_values
 from signoff.contracts.approval import Card, CardRow, Question
 from signoff.contracts.content import Remark, Words
@@ -81,18 +81,16 @@ def render_card(
     proposed, args = args, redact_arguments(args, secrets, values)
     every = list(leaves(args, schema, secrets))
     suspects = suspects_of(every)
+    given = [visible_note(each, NOTE_CHARS) for each in redact_remarks(notes, values)]
     # First, as the notes may be cut.
-    every_note = (LOOKALIKES if suspects else None, *redact_remarks(notes, values), _repetition_note(proposed, args))
-    notes = tuple(filter(None, every_note))
-    said = english(notes)
-    note = one_line(said, NOTE_CHARS).text
+    possible = (LOOKALIKES if suspects else None, *given, _repetition_note(proposed, args))
+    every_note = tuple(each for each in possible if each)
     sentence = effect_sentence(effect, title=title, tool=tool, args=args, secrets=secrets)
     base = Card(
         effect=sentence,
         agent_says=one_line(redact_secrets(agent_says, values), AGENT_SAYS_CHARS).text,
-        note=note,
-        # What is cut, or hides something, is English for every reader.
-        notes=notes if note == said else (note,),
+        note=cut_visible(english(every_note), NOTE_CHARS),
+        notes=cut_notes(every_note, NOTE_CHARS),
         mark=mark,
         tool_title=one_line(title or tool, TITLE_CHARS).text,
     )

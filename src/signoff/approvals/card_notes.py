@@ -5,7 +5,9 @@ from datetime import datetime
 
 from signoff.approvals.earlier_questions import is_asked_still
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.content import Remark
+from signoff.contracts.content import Remark, Words
+from signoff.formats.visible_text import ELLIPSIS, cut_visible, one_line
+from signoff.languages.remarks import change_texts, english
 
 TOOL_CHANGED = Remark.of("tool_changed")
 POLICY_CHANGED = Remark.of("policy_changed")
@@ -53,6 +55,35 @@ def fallback_note(tools: Sequence[str]) -> Remark | None:
 def runner_note(actor: str) -> Remark:
     """Writes that the agent runs the call itself once it may: that it is done as shown is then its promise."""
     return Remark.of("runner", actor=f"`{actor}`")
+
+
+def visible_note(note: Words, limit: int) -> Words:
+    """Returns a note whose values are honest text, each on one line of at most `limit` characters."""
+    return change_texts(note, lambda each: one_line(each, limit).text)
+
+
+def cut_notes(notes: Sequence[Words], limit: int) -> tuple[Words, ...]:
+    """Cuts visible notes to about `limit` characters of their English, in values alone; `…` is what was left out."""
+    kept: list[Words] = []
+    for at, note in enumerate(notes, 1):
+        chars = len(english(note))
+        if chars > limit:
+            return (*kept, _cut_note(note, max(limit, 0)), *([ELLIPSIS] if at < len(notes) else ()))
+        kept.append(note)
+        limit -= chars
+    return tuple(kept)
+
+
+def _cut_note(note: Words, limit: int) -> Words:
+    if isinstance(note, str):
+        return cut_visible(note, limit)
+    return Remark(code=note.code, values={name: _cut_value(each, limit) for name, each in note.values.items()})
+
+
+def _cut_value(value: Words | tuple[Words, ...], limit: int) -> Words | tuple[Words, ...]:
+    if isinstance(value, tuple):
+        return cut_notes(value, limit)
+    return value if len(english(value)) <= limit else _cut_note(value, limit)
 
 
 def _under(request: ApprovalRequest, definition: str, policy_hash: str) -> bool:

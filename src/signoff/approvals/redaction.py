@@ -7,13 +7,14 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
-from signoff.contracts.content import Words
+from signoff.contracts.content import Remark, Words
 from signoff.contracts.limits import REDACTION_CHARS
-from signoff.languages.remarks import english
+from signoff.languages.remarks import change_texts, english
 
 HIDDEN: Final = "[hidden]"
 LEAST_CHARS: Final = 3
 """Shorter secrets are left where they stand: hiding every `1` of a text would only make it unreadable."""
+_WITHHELD: Final = Remark.of("withheld")
 
 
 def hide(value: Any, secrets: Collection[str], instead: Callable[[Any], Any], path: str = "") -> Any:
@@ -53,14 +54,17 @@ def texts_of(value: Any) -> Iterator[str]:
 
 
 def redact_remarks(remarks: Iterable[Words], secrets: Collection[str]) -> tuple[Words, ...]:
-    """Removes secrets from remarks. One that repeats a secret stays English."""
+    """Removes secrets from the values of remarks.
+
+    Signoff's own words stay: an agent that chooses its secrets must not choose which of them people see.
+    """
     return tuple(_redact_remark(each, secrets) for each in remarks)
 
 
 def _redact_remark(remark: Words, secrets: Collection[str]) -> Words:
-    text = english(remark)
-    quiet = redact_secrets(text, secrets)
-    return remark if quiet == text else quiet
+    if _takes_too_long(english(remark), secrets):
+        return _WITHHELD
+    return change_texts(remark, lambda each: redact_secrets(each, secrets))
 
 
 def redact_secrets(text: str, secrets: Collection[str]) -> str:
@@ -70,12 +74,15 @@ def redact_secrets(text: str, secrets: Collection[str]) -> str:
     """
     if not secrets or not text:
         return text
-    forms = _forms(frozenset(secrets))
-    if len(forms) * len(text) > REDACTION_CHARS:
+    if _takes_too_long(text, secrets):
         return HIDDEN
-    for form in forms:
+    for form in _forms(frozenset(secrets)):
         text = text.replace(form, HIDDEN)
     return text
+
+
+def _takes_too_long(text: str, secrets: Collection[str]) -> bool:
+    return len(_forms(frozenset(secrets))) * len(text) > REDACTION_CHARS
 
 
 @lru_cache(maxsize=16)

@@ -31,6 +31,11 @@ def english(words: Words | Sequence[Words]) -> str:
     return remark_text(words, ENGLISH)
 
 
+def change_texts(words: Words, change: Callable[[str], str]) -> Words:
+    """Return `words` with `change` applied to what is no text of the catalogue; drop what is nested too deeply."""
+    return change(words) if isinstance(words, str) else _change(words, change, _DEPTH)
+
+
 def worded(kind: Callable[..., _ErrorT], remark: Remark, **context: object) -> _ErrorT:
     """Makes an error with a remark as its message."""
     return kind(english(remark), remark=remark, **context)
@@ -55,3 +60,16 @@ def _text(words: Words | Sequence[Words], language: str, depth: int) -> str:
         return form_of(f"remark.{words.code}", language, None).format(**values)
     except KeyError:
         return words.code
+
+
+def _change(remark: Remark, change: Callable[[str], str], depth: int) -> Remark:
+    def of(words: Words) -> Words:
+        return change(words) if isinstance(words, str) else _change(words, change, depth - 1)
+
+    if not depth:
+        return Remark(code=remark.code)
+    values = remark.values.items()
+    return Remark(
+        code=remark.code,
+        values={name: tuple(map(of, each)) if isinstance(each, tuple) else of(each) for name, each in values},
+    )

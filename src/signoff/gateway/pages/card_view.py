@@ -12,6 +12,7 @@ from signoff.contracts.approval import ApprovalRequest, Vote
 from signoff.contracts.decision import at_least
 from signoff.contracts.ids import show_code
 from signoff.engine.kill_switch import OPERATOR
+from signoff.formats.visible_text import ELLIPSIS
 from signoff.gateway.approvals.decisions import can_remember, eligibility_for
 from signoff.gateway.approvals.secret_masks import masked_args
 from signoff.gateway.approvals.value_tables import ValueTable
@@ -200,7 +201,11 @@ def _sentences(remarks: Sequence[str]) -> str:
     """Writes several remarks as sentences; a single one stays as it is."""
     if len(remarks) < 2:
         return "".join(remarks)
-    return " ".join(f"{each[:1].upper()}{each[1:].removesuffix('.')}." for each in remarks)
+    return " ".join(f"{each[:1].upper()}{each[1:].removesuffix('.')}{_end(each)}" for each in remarks)
+
+
+def _end(remark: str) -> str:
+    return "" if remark.endswith(ELLIPSIS) else "."
 
 
 def _unseen(request: ApprovalRequest, unopened: int, language: str) -> str:
