@@ -19,7 +19,7 @@ from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.contracts.ids import parse_approval_id
 from signoff.people.directory import FixedDirectory
-from signoff.plugins.mcp.call_task import TASKS
+from signoff.plugins.mcp.call_result import TASKS
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog
 from signoff.store.store import Store

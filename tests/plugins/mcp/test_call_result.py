@@ -1,9 +1,15 @@
 """How far a call has come reads as a tool's result."""
 
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 from tables import table
 
+from signoff.calls import CallTimes
 from signoff.contracts.responses import CallAnswer
-from signoff.plugins.mcp.call_result import result_of
+from signoff.plugins.mcp.call_result import created_task, detailed_task, result_of
+
+BEGAN = datetime(2026, 11, 26, 12, tzinfo=UTC)
 
 
 @table(
@@ -36,3 +42,36 @@ def test_a_result_says_what_became_of_the_call(fields: dict[str, object], is_err
 def test_an_object_is_structured_content_as_well() -> None:
     result = result_of(CallAnswer(id="main.a.b", tool="pay", state="ended", code="ok", result={"paid": 3}))
     assert (result["structuredContent"], result["content"][0]["text"]) == ({"paid": 3}, '{"paid": 3}')
+
+
+def answer(**fields: Any) -> CallAnswer:
+    return CallAnswer.model_validate({"id": "main.a.b", "tool": "pay", **fields})
+
+
+@table(
+    ("fields", "status", "words"),
+    ({"state": "waiting", "code": "K7Q-2FM"}, "working", "K7Q-2FM waits for approval"),
+    ({"state": "waiting"}, "working", None),
+    ({"state": "running"}, "working", None),
+    ({"state": "permitted"}, "working", None),
+    ({"state": "ended", "code": "ok", "result": "paid"}, "completed", None),
+    ({"state": "ended", "code": "execution_failed", "result": "x"}, "completed", None),
+    ({"state": "denied", "source": "human", "reason": "no"}, "completed", "no"),
+    ({"state": "denied", "source": "cancelled", "reason": "withdrawn"}, "cancelled", "withdrawn"),
+)
+def test_its_status_is_that_of_the_call(fields: dict[str, Any], status: str, words: str | None) -> None:
+    task = detailed_task(answer(**fields), CallTimes(BEGAN, BEGAN))
+    assert (task["taskId"], task["status"], task.get("statusMessage")) == ("main.a.b", status, words)
+    assert ("result" in task) == (status == "completed")
+
+
+def test_a_task_has_the_times_of_its_turn() -> None:
+    created = created_task(answer(state="waiting"), CallTimes(BEGAN, BEGAN))
+    assert (created["resultType"], created["createdAt"], created["lastUpdatedAt"]) == (
+        "task",
+        "2026-11-26T12:00:00.000Z",
+        "2026-11-26T12:00:00.000Z",
+    )
+    times = CallTimes(BEGAN, BEGAN + timedelta(seconds=61.5))
+    ended = detailed_task(answer(state="ended", code="ok", result="paid"), times)
+    assert ended["lastUpdatedAt"] == "2026-11-26T12:01:01.500Z"

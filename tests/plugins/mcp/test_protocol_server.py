@@ -12,7 +12,7 @@ from mcp_types import InputRequiredResult
 
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.engine.call_client import CallClient
-from signoff.plugins.mcp.call_task import TASKS
+from signoff.plugins.mcp.call_result import TASKS
 from signoff.plugins.mcp.protocol_server import TOOL_USE_ID
 
 MODERN_META: dict[str, Any] = {

@@ -18,9 +18,8 @@ from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.formats.replace import replace
 from signoff.keys.secrets import SecretProvider
 from signoff.languages.catalogue import text
-from signoff.plugins.telegram.bot import TelegramBot
 from signoff.plugins.telegram.cards import ALERT_UNITS, TEXT_UNITS, cut_words, read_button
-from signoff.plugins.telegram.plugin import Telegram
+from signoff.plugins.telegram.plugin import Telegram, TelegramBot
 from signoff.plugins.telegram.updates import read_update
 from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_telegram import HEADER, TOKEN, WEBHOOK_SECRET, FakeTelegram, fake_telegram

@@ -22,10 +22,8 @@ from signoff.contracts.ids import show_code
 from signoff.languages.catalogue import text
 from signoff.plugins.twilio.errors import ERRORS
 from signoff.plugins.twilio.forms import list_spellings, read_form, signature
-from signoff.plugins.twilio.gsm import segments
-from signoff.plugins.twilio.messages import is_address, text_fields
+from signoff.plugins.twilio.messages import check_template, is_address, segments, text_fields
 from signoff.plugins.twilio.plugin import Twilio
-from signoff.plugins.twilio.templates import check_template
 from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_twilio import (
     ACCOUNT,

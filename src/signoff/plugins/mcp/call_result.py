@@ -1,9 +1,16 @@
 """Makes results of MCP's `tools/call` of how far a call has come. Pure."""
 
 import json
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
+from signoff.calls import MOVING, CallTimes
 from signoff.contracts.responses import CallAnswer
+
+TASKS: Final = "io.modelcontextprotocol/tasks"
+"""The extension's name."""
+POLL_MILLISECONDS: Final = 5_000
+"""How often a client should look again."""
 
 
 def result_of(answer: CallAnswer) -> dict[str, Any]:
@@ -46,3 +53,44 @@ def _text(result: Any) -> str:
 
 def _join(note: str, text: str) -> str:
     return f"{note}\n{text}" if note else text
+
+
+def created_task(answer: CallAnswer, times: CallTimes) -> dict[str, Any]:
+    """Returns the result of a call that became a task."""
+    return {"resultType": "task", **_base(answer, times)}
+
+
+def detailed_task(answer: CallAnswer, times: CallTimes) -> dict[str, Any]:
+    """Returns a task as `tasks/get` answers it: one that is over with its result."""
+    found = {"resultType": "complete", **_base(answer, times)}
+    return {**found, "result": result_of(answer)} if found["status"] == "completed" else found
+
+
+def _base(answer: CallAnswer, times: CallTimes) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "taskId": answer.id,
+        "status": _status(answer),
+        "createdAt": _stamp(times.begun_at),
+        "lastUpdatedAt": _stamp(times.changed_at),
+        "ttlMs": None,
+        "pollIntervalMs": POLL_MILLISECONDS,
+    }
+    words = _status_words(answer)
+    return {**found, "statusMessage": words} if words else found
+
+
+def _status(answer: CallAnswer) -> str:
+    # Never `input_required`: the client's user is not who decides.
+    if answer.state in (*MOVING, "permitted"):
+        return "working"
+    return "cancelled" if (answer.state, answer.source) == ("denied", "cancelled") else "completed"
+
+
+def _status_words(answer: CallAnswer) -> str:
+    if answer.state == "waiting" and answer.code:
+        return f"{answer.code} waits for approval"
+    return answer.reason if answer.state == "denied" else ""
+
+
+def _stamp(at: datetime | None) -> str:
+    return "" if at is None else at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -28,8 +28,7 @@ from signoff.contracts.errors import BadRequest, NotFound, Refused, SignoffError
 from signoff.contracts.limits import REQUEST_BODY_BYTES
 from signoff.contracts.names import VERSION
 from signoff.contracts.responses import CallAnswer
-from signoff.plugins.mcp.call_result import result_of, waiting_words
-from signoff.plugins.mcp.call_task import TASKS, created_task, detailed_task
+from signoff.plugins.mcp.call_result import TASKS, created_task, detailed_task, result_of, waiting_words
 from signoff.plugins.mcp.tool_calls import HOLD_SECONDS, LONG_HOLD_SECONDS, SCOPE, ToolCalls
 from signoff.plugins.mcp.url_elicitation import (
     SEND_BESIDE,

@@ -2,20 +2,20 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 from starlette.requests import Request
 
-from signoff.calls import SETTLED, AgentCalls, CallBody, CallHandle, CallTimes
+from signoff.calls import SETTLED, AgentCalls, CallBody, CallHandle, CallTimes, ToolListing
 from signoff.contracts.errors import BadRequest, NotFound, ServerUnavailable
 from signoff.contracts.ids import show_code
 from signoff.contracts.responses import CallAnswer
+from signoff.formats.object_schema import as_object
 from signoff.plugins.mcp.held_requests import HeldRequests, RequestName
 from signoff.plugins.mcp.sealed_values import SEAL, ClientSession, RequestBinding
-from signoff.plugins.mcp.tool_list import list_tools
 from signoff.plugins.mcp.url_elicitation import DecisionPage
 
 SCOPE: Final = "signoff.mcp"
@@ -167,3 +167,28 @@ class ToolCalls:
 
     def _binding(self, tool: str, args: dict[str, Any]) -> RequestBinding:
         return RequestBinding(*self.calls.asker(self.agent, self.user), tool, args)
+
+
+def list_tools(visible: Iterable[ToolListing], *, takes_choices: bool = False) -> list[dict[str, Any]]:
+    """Returns the tools that Signoff runs, sorted by name, so that the list of one client is as that of another.
+
+    A tool that its agent runs itself is left out: by MCP nobody is handed a permit. Without `takes_choices` a schema
+    that chooses between schemas at its top is told as one object, as clients of the older versions refuse it.
+    """
+    found = {tool.name: _describe(tool, takes_choices=takes_choices) for tool in visible if tool.runs_here}
+    return [found[name] for name in sorted(found)]
+
+
+def _describe(tool: ToolListing, *, takes_choices: bool) -> dict[str, Any]:
+    # No `outputSchema`: a result may have been cut, shortened or masked for its reader, and need not fit any more.
+    found: dict[str, Any] = {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": tool.schema if takes_choices else as_object(tool.schema),
+        "annotations": {
+            "readOnlyHint": tool.read_only,
+            "destructiveHint": not tool.read_only,
+            "idempotentHint": tool.idempotent,
+        },
+    }
+    return {**found, "title": tool.title} if tool.title else found

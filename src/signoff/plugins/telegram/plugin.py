@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -27,11 +28,13 @@ from signoff.channels import (
     OutboundCard,
     Receive,
     SentCard,
+    VendorAnswer,
+    VendorErrors,
+    VendorHttp,
     check_same,
 )
 from signoff.formats.visible_text import one_line
 from signoff.plugins import BasePlugin
-from signoff.plugins.telegram.bot import TelegramBot
 from signoff.plugins.telegram.cards import (
     ALERT_UNITS,
     below,
@@ -43,6 +46,14 @@ from signoff.plugins.telegram.cards import (
 )
 from signoff.plugins.telegram.updates import ALLOWED, read_update, vendor_id
 
+SECONDS: Final = 10.0
+"""How long one call may take, without the time for which the server holds back an answer."""
+CONFLICT: Final = 409
+"""Somebody else fetches, or a webhook stands: it passes once the other one ends."""
+_STRANGE: Final = 200
+"""A success without `ok` is nothing that Telegram says."""
+_TOO_MANY: Final = 429
+_WORDS_CHARS: Final = 200
 POLL_SECONDS: Final = 50
 """For how long Telegram holds back its answer while there is nothing to fetch."""
 _GIVEN: Final = "x-telegram-bot-api-secret-token"
@@ -52,6 +63,56 @@ _SAME: Final = "message is not modified"
 _PERSON: Final = re.compile(r"[1-9][0-9]{0,18}\Z")
 _SHOWN_CHARS: Final = 120
 _log = logging.getLogger(__name__)
+
+
+def _code(answer: VendorAnswer) -> int | None:
+    if answer.succeeded:
+        return None if answer.body.get("ok") is True or not answer.readable else _STRANGE
+    return answer.status
+
+
+def _words(answer: VendorAnswer) -> str:
+    return f"Telegram says: {one_line(str(answer.body.get('description') or answer.status), _WORDS_CHARS).text}"
+
+
+def _after(answer: VendorAnswer) -> float:
+    parameters = answer.body.get("parameters")
+    wait = parameters.get("retry_after") if isinstance(parameters, dict) else None
+    return float(wait) if isinstance(wait, int) and wait > 0 else answer.after
+
+
+# Telegram has no codes of its own: all that it refuses, it refuses by the status of HTTP and in words.
+ERRORS: Final = VendorErrors(
+    "Telegram",
+    _code,
+    pauses={_TOO_MANY: 1.0},
+    passing=frozenset((CONFLICT, _STRANGE)),
+    words=_words,
+    after_of=_after,
+)
+
+
+class TelegramBot:
+    """One bot at one server of the Bot API."""
+
+    def __init__(self, token: str, api_url: str, seconds: float = SECONDS) -> None:
+        self._token = token
+        self._api_url = api_url.rstrip("/")
+        self._http = VendorHttp(ERRORS, seconds=seconds)
+
+    async def call(self, method: str, body: Mapping[str, Any], *, waits: float = 0.0) -> Any:
+        """Returns the `result` of a method, which the server may hold back for `waits` seconds.
+
+        Raises `NotDelivered` with Telegram's own code.
+        """
+        # What is asked for on the wire is told apart from the address, which ends up in logs and errors.
+        target = f"{urlsplit(self._api_url).path}/bot{self._token}/{method}"
+        answer = await self._http.call("POST", f"{self._api_url}/{method}", body=body, waits=waits, target=target)
+        return answer.get("result")
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._http.close()
 
 
 class TelegramOptions(ChannelOptions):

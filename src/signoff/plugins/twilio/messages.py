@@ -4,23 +4,24 @@ Twilio cuts a text off at 1,600 characters. How it counts them it does not say: 
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from signoff.channels import (
     Assurance,
     CardLimits,
     CardWords,
+    CheckFinding,
     ClosedCard,
     Formatter,
     OutboundCard,
     card_words,
     closing_text,
 )
-from signoff.channels.whatsapp import plain, template_message, template_words, units
-from signoff.formats.visible_text import ELLIPSIS
-from signoff.plugins.twilio.gsm import plain_quotes
+from signoff.channels.whatsapp import PARAMETERS, plain, template_message, template_words, units
+from signoff.formats.visible_text import ELLIPSIS, one_line
 
 Via: TypeAlias = Literal["whatsapp", "sms"]
 Fields: TypeAlias = dict[str, str]
@@ -30,6 +31,30 @@ PREFIX: Final[Mapping[Via, str]] = {"whatsapp": "whatsapp:", "sms": ""}
 """What stands before an address on the wire, and so in the directory."""
 _NUMBER: Final = re.compile(r"\+[1-9][0-9]{4,17}\Z")
 _WHATSAPP: Final = re.compile(r"whatsapp:(?:\+[1-9][0-9]{4,17}|[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128})\Z")
+_BASIC: Final = frozenset(
+    "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§"
+    "¿abcdefghijklmnopqrstuvwxyzäöñüà"
+)
+_EXTENDED: Final = frozenset("\f^{}\\[~]|€")
+"""Characters that take the room of two."""
+# Not the marks of `visible_text` and no dash: a value could otherwise be taken for a missing one.
+_PLAIN: Final = str.maketrans(
+    {
+        **dict.fromkeys("“”„‟«»", '"'),
+        **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
+        **dict.fromkeys("\u00a0\u2009\u202f", " "),
+        "…": "...",
+        "•": "-",
+    }
+)
+_ONE: Final = 160
+_PART: Final = 153
+_UCS2_ONE: Final = 70
+_UCS2_PART: Final = 67
+ACTIONS: Final = ("signoff.approve.{{5}}", "signoff.deny.{{5}}")
+"""The ids of the two buttons: what Twilio brings when one is pressed."""
+_PLACE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_SHOWN: Final = 60
 
 
 def is_address(address: str, via: Via) -> bool:
@@ -63,7 +88,7 @@ def template_fields(card: OutboundCard, formatter: Formatter, assurance: Assuran
     """
     message = template_message(card, formatter, assurance, "", "")
     values = [each["text"] for each in message["template"]["components"][0]["parameters"]]
-    # The fifth is the token, which the buttons' ids hold: see `ACTIONS` in `templates.py`.
+    # The fifth is the token, which the buttons' ids hold: see `ACTIONS`.
     variables = {str(number): value for number, value in enumerate((*values, card.token), 1)}
     return {"ContentSid": content, "ContentVariables": json.dumps(variables)}
 
@@ -80,3 +105,46 @@ def text_fields(words: str, via: Via) -> Fields:
         over = units(shown) - BODY_UNITS
         shown = shown[: -max(over // 2, 1) - 1] + ELLIPSIS
     return {"Body": shown}
+
+
+def plain_quotes(words: str) -> str:
+    """Return `words` with plain quotes and spaces if the alphabet then has every character, else unchanged."""
+    plain = words.translate(_PLAIN)
+    return plain if _septets(plain) is not None else words
+
+
+def segments(words: str) -> int:
+    """Return the number of segments that carriers send and bill for `words`."""
+    septets = _septets(words)
+    if septets is not None:
+        return 1 if septets <= _ONE else math.ceil(septets / _PART)
+    units = len(words.encode("utf-16-le", "surrogatepass")) // 2
+    return 1 if units <= _UCS2_ONE else math.ceil(units / _UCS2_PART)
+
+
+def _septets(words: str) -> int | None:
+    if not set(words) <= _BASIC | _EXTENDED:
+        return None
+    return len(words) + sum(char in _EXTENDED for char in words)
+
+
+def check_template(content: str, template: Mapping[str, Any], approval: Mapping[str, Any]) -> CheckFinding:
+    """Returns whether a template can carry a card; `template` and `approval` are Twilio's two answers about it."""
+    what = f"the template {content}"
+    reply = _map(_map(template, "types"), "twilio/quick-reply")
+    actions = reply.get("actions")
+    ids = tuple(each.get("id") for each in actions if isinstance(each, dict)) if isinstance(actions, list) else ()
+    places = set(_PLACE.findall(str(reply.get("body", ""))))
+    if ids != ACTIONS or places != {str(number) for number in range(1, PARAMETERS + 1)}:
+        remedy = f"make it a quick reply with {{{{1}}}} to {{{{{PARAMETERS}}}}} in its body, and the ids {ACTIONS}"
+        return CheckFinding(False, f"{what} has another form", remedy)
+    status = _map(approval, "whatsapp").get("status")
+    if status != "approved":
+        shown = one_line(str(status), _SHOWN).text
+        return CheckFinding(False, f"{what} is not approved: {shown}", "see the Content Template Builder of Twilio")
+    return CheckFinding(True, f"{what} is approved")
+
+
+def _map(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = of.get(name)
+    return found if isinstance(found, dict) else {}

@@ -46,13 +46,13 @@ from signoff.plugins.twilio.messages import (
     Fields,
     Via,
     card_fields,
+    check_template,
     closed_fields,
     fields_draw_whole,
     is_address,
     template_fields,
     text_fields,
 )
-from signoff.plugins.twilio.templates import check_template
 
 _SIGNATURE: Final = "x-twilio-signature"
 _JSON: Final = "bodySHA256"

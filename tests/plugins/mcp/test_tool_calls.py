@@ -4,7 +4,7 @@ from call_rig import refund_tool
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.gateway.calls.tool_listing import listing_of
-from signoff.plugins.mcp.tool_list import list_tools
+from signoff.plugins.mcp.tool_calls import list_tools
 
 
 def test_tools_are_sorted_and_carry_hints() -> None:
