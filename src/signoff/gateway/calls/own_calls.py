@@ -37,7 +37,7 @@ from signoff.gateway.approvals.decisions import eligibility_for
 from signoff.gateway.auth.caller import caller_of, own_tenant
 from signoff.gateway.auth.dependencies import access_of_request
 from signoff.gateway.auth.streams import streams_of
-from signoff.gateway.calls.call_judge import judge_call
+from signoff.gateway.calls.agent_tools import judge_call, list_tools_of
 from signoff.gateway.calls.call_proposer import (
     agent_of,
     asker_of,
@@ -59,10 +59,7 @@ from signoff.gateway.calls.call_reader import (
 )
 from signoff.gateway.calls.call_refusals import note_refused_request
 from signoff.gateway.calls.call_wait import wait_for_call
-from signoff.gateway.calls.call_withdrawal import withdraw
-from signoff.gateway.calls.permit_service import read_permit, use_permit
-from signoff.gateway.calls.report_service import report_outcome
-from signoff.gateway.calls.tool_listing import list_tools_of
+from signoff.gateway.calls.permit_service import read_permit, report_outcome, use_permit, withdraw
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.external_turn import ExternalTurn
 from signoff.gateway.peer_turns import OwnTurns, exposed_of

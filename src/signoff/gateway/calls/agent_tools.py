@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from signoff.calls.agent_calls import Judgement
+from signoff.calls.agent_calls import Judgement, ToolListing
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallContext
 from signoff.contracts.content import Content
@@ -17,9 +17,37 @@ from signoff.policypool.pool import ask_rules
 from signoff.registry.capabilities import KINDS
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import GateFacts, judge
+from signoff.registry.tool import Tool
 from signoff.store.freezes import Freezes
 
 _REASONS: Final = {"denied": "policy_denied", "input_invalid": "invalid_arguments"}
+
+
+def list_tools_of(deps: GatewayDeps, tenant: str, agent: str, person: Person) -> list[ToolListing]:
+    """Returns the tools that an agent may see for a person."""
+    ctx = CallContext(
+        actor=agent,
+        session="",
+        turn="",
+        tenant=tenant,
+        channel=CHANNEL,
+        user=principal_of(person, deps.people),
+        extra=turn_context(person, {}),
+    )
+    return [listing_of(each) for each in deps.catalog.tool_view(ctx).visible()]
+
+
+def listing_of(tool: Tool) -> ToolListing:
+    """Returns what an agent is told of a tool."""
+    return ToolListing(
+        tool.name,
+        tool.title,
+        tool.description,
+        tool.schema.schema,
+        read_only=tool.read_only,
+        idempotent=tool.read_only or tool.idempotent,
+        runs_here=tool.runs == "signoff",
+    )
 
 
 async def judge_call(
