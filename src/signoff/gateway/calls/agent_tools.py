@@ -25,16 +25,8 @@ _REASONS: Final = {"denied": "policy_denied", "input_invalid": "invalid_argument
 
 def list_tools_of(deps: GatewayDeps, tenant: str, agent: str, person: Person) -> list[ToolListing]:
     """Returns the tools that an agent may see for a person."""
-    ctx = CallContext(
-        actor=agent,
-        session="",
-        turn="",
-        tenant=tenant,
-        channel=CHANNEL,
-        user=principal_of(person, deps.people),
-        extra=turn_context(person, {}),
-    )
-    return [listing_of(each) for each in deps.catalog.tool_view(ctx).visible()]
+    view = deps.catalog.tool_view(_context(deps, tenant, agent, person))
+    return [listing_of(each) for each in view.visible()]
 
 
 def listing_of(tool: Tool) -> ToolListing:
@@ -58,15 +50,7 @@ async def judge_call(
         await Freezes(deps.store).refuse_new(tenant)
     except Refused as error:
         return Judgement(False, "frozen", error.message)
-    ctx = CallContext(
-        actor=agent,
-        session="evaluation",
-        turn="evaluation",
-        tenant=tenant,
-        channel=CHANNEL,
-        user=principal_of(person, deps.people),
-        extra=turn_context(person, {}),
-    )
+    ctx = _context(deps, tenant, agent, person, "evaluation")
     call = CallPart(call=CALL, tool=tool, args=Content(inline=args))
     catalog, known = deps.catalog, GateFacts(backends=frozenset(KINDS), spent={}, at=deps.clock())
     found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
@@ -85,3 +69,15 @@ def judgement_of(found: LocalGateDecision) -> Judgement:
     if found.kind == "run" and not is_open:
         return Judgement(True)
     return Judgement(False, "approval_required", is_requestable=True)
+
+
+def _context(deps: GatewayDeps, tenant: str, agent: str, person: Person, name: str = "") -> CallContext:
+    return CallContext(
+        actor=agent,
+        session=name,
+        turn=name,
+        tenant=tenant,
+        channel=CHANNEL,
+        user=principal_of(person, deps.people),
+        extra=turn_context(person, {}),
+    )
