@@ -52,18 +52,27 @@ class Level:
     description: str = ""
     """For people."""
     tools: Annotated[tuple[ListedTool, ...], FieldSpec(key=list[Any])] = ()
-    """Names, or names with more to say.
+    """Names, or names with more to say: `{name, optional, min_step, loosens}`.
 
-    They come before those of the level around it.
+    They come before those of the level around it. An `optional` one may be missing. One with `min_step` is seen from
+    that step on.
     """
     mode: LayerMode = "inherit"
-    """With `only` there are no other tools than these."""
-    tool_filter: str = ""
-    """CEL over `tool`, `actor` and `ctx`: a tool is seen only if it is true."""
+    """`inherit`: the tools of the levels around it are here as well. `only`: they are not."""
+    tool_filter: Annotated[str, FieldSpec(unset="all")] = ""
+    """CEL over `tool`, `actor` and `ctx`: a tool is seen only if it is exactly `true`."""
     tool_filter_reason: str = ""
-    """Why the filter refuses, for the trace and the model. Without one such a tool reads as if it did not exist."""
-    select: Annotated[Select | None, FieldSpec(key=str)] = field(default=None, repr=False, compare=False)
-    """`module:function` that chooses among the tools that would be seen. If it fails, none is seen."""
+    """Why the filter refuses, for the trace and the model. Without one such a tool reads as if it did not exist.
+
+    A model that calls such a tool reads `Tool NAME is not available here: REASON`. A tool that a list, a rule or a
+    surface hides as well reads as if it did not exist.
+    """
+    select: Annotated[Select | None, FieldSpec(key=str, unset="all")] = field(default=None, repr=False, compare=False)
+    """`module:function` that chooses among the tools that would be seen. If it fails, none is seen.
+
+    An `async (context, data)` that gives names of tools. It is asked for each completion. It fails without a list of
+    names within 2 s.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +83,9 @@ class Step(Level):
     """
 
     requires: tuple[str, ...] = ()
-    """Data that its tools wait for."""
+    """Of a step: data that its tools wait for."""
     collect: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    """Data that it brings: JSON Schema by field."""
+    """Of a step: data that it brings: by field a JSON Schema, or nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +93,7 @@ class Route(Level):
     """One course a conversation may take, with its steps in order."""
 
     steps: Annotated[tuple[Step, ...], FieldSpec(key=dict[str, Any])] = ()
-    """Its steps, in order."""
+    """Of a route: its steps, in order."""
 
 
 def tool_uses(listed: tuple[ListedTool, ...]) -> tuple[ToolUse, ...]:

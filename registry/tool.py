@@ -129,9 +129,9 @@ class ToolOptions:
     """It changes nothing: no ticket, run again after a crash."""
     idempotent: Annotated[bool, DEFINITION] = False
     """It may run again under the same key."""
-    timeout: Annotated[
-        float, Field(gt=0, allow_inf_nan=False), FieldSpec(key=Seconds, form="above 0 seconds", unset="`5m`")
-    ] = DEFAULT_TIMEOUT
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False), FieldSpec(key=Seconds, form="above 0 seconds")] = (
+        DEFAULT_TIMEOUT
+    )
     """Seconds, or `30s`, `5m`, for one run."""
     max_result_chars: Annotated[
         int | None,

@@ -25,25 +25,29 @@ from documents import (
 )
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from tables import table
 
 from signoff.cli.main import COMMANDS, _load_command
 from signoff.contracts import limits
 from signoff.contracts.content import Remark
 from signoff.contracts.names import ENV_PREFIX, PLUGIN_NAMES
-from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt, ReceiptCode
-from signoff.formats.record_section import record_table
+from signoff.formats.record_section import section_table
 from signoff.gateway.app import gateway_routes
 from signoff.gateway.auth.route_table import access_of
 from signoff.gateway.errors import receipt_status
 from signoff.gateway.plugin_routes import load_plugin_routers
 from signoff.languages.remarks import english
+from signoff.people.people_file import PersonSection, ReachSection
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
-from signoff.registry.actor import Actor
 from signoff.registry.gates.local_decision import GateName
+from signoff.registry.manifest.channel_sections import RoutingSection
+from signoff.registry.manifest.scope_sections import RouteSection, StepSection
 from signoff.registry.manifest.sections import ActorSection, ManifestSection
-from signoff.registry.manifest.tool_section import ToolSection, tool_table
+from signoff.registry.manifest.server_sections import ToolServerSection
+from signoff.registry.manifest.subscription_sections import SubscriptionSection
+from signoff.registry.manifest.tool_section import tool_table
 from signoff.registry.tool import Tool
 from signoff.settings import load_settings
 from signoff.temporal.embedded_server import SEARCH_ATTRIBUTES
@@ -184,28 +188,30 @@ def test_every_gate_is_documented_in_its_order() -> None:
     assert listed == list(get_args(GateName))
 
 
-@table(
-    ("heading", "fields"),
-    ("Sections", set(ManifestSection.model_fields)),
-    ("Actors", set(ActorSection.model_fields)),
-    ("Tools", set(ToolSection.model_fields)),
-    ("Policies", set(ApprovalPolicy.model_fields)),
-    ("Global rules", set(GlobalRule.model_fields)),
-    ("People", set(Person.model_fields)),
-)
-def test_every_key_of_the_manifest_is_documented(heading: str, fields: set[str]) -> None:
-    listed = named("docs/manifest.md", heading)
-    assert sorted(listed) == sorted(fields)
+def test_every_section_of_the_manifest_is_documented() -> None:
+    assert sorted(named("docs/manifest.md", "Sections")) == sorted(ManifestSection.model_fields)
 
 
 def test_the_table_of_tools_is_made_of_their_declaration() -> None:
-    table = tool_table()
-    assert table in page("docs/manifest.md"), f"put this below `## Tools`:\n{table}"
+    made = tool_table()
+    assert f"\n\n{made}\n\n" in page("docs/manifest.md"), f"put this below `## Tools`:\n{made}"
 
 
-def test_the_table_of_actors_is_made_of_their_declaration() -> None:
-    table = record_table(Actor)
-    assert table in page("docs/manifest.md"), f"put this below `## Actors`:\n{table}"
+@table(
+    ("name", "sections"),
+    ("manifest.md", [ActorSection]),
+    ("manifest.md", [ApprovalPolicy]),
+    ("manifest.md", [GlobalRule]),
+    ("manifest.md", [PersonSection]),
+    ("manifest.md", [RoutingSection]),
+    ("manifest.md", [ReachSection]),
+    ("routes.md", [RouteSection, StepSection]),
+    ("events.md", [SubscriptionSection]),
+    ("mcp.md", [ToolServerSection]),
+)
+def test_tables_of_keys_are_made_of_their_declaration(name: str, sections: list[type[BaseModel]]) -> None:
+    made = section_table(*sections)
+    assert f"\n\n{made}\n\n" in page(f"docs/{name}") + "\n", f"put this table into docs/{name}:\n{made}"
 
 
 def test_every_tool_field_is_documented() -> None:

@@ -42,11 +42,11 @@ class RoutingRules:
     """By which channel people are reached first, where neither a policy nor they themselves say so."""
 
     default: tuple[str, ...] = ()
-    """Names of channels, in order."""
+    """Names of channels, in order, where the policy has no `notify`."""
     fallback_after: float = 900.0
-    """How long a card is left unread before the next channel is tried."""
+    """How long a card is left unread before the person's next channel is tried."""
     all: bool = False
-    """Try all channels at once."""
+    """Try all of a person's channels at once."""
     digest_over: Annotated[int, Field(ge=1)] = 5
     """More cards than this for one person on one channel at once become one."""
 

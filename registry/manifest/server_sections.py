@@ -3,10 +3,11 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Annotated, Any, Final, TypedDict
 
 from pydantic import Field
 
+from signoff.formats.declared_fields import FieldSpec
 from signoff.formats.nearest_name import did_you_mean
 from signoff.formats.record_section import RecordSection, record_fields, record_section
 from signoff.formats.replace import replace
@@ -20,12 +21,19 @@ from signoff.registry.mcp.imported_tool import ImportedTool
 from signoff.registry.mcp.tool_server import HANDLER, ToolServer
 
 _SETTINGS_SCHEMA: Final = {"type": "object"}
-_ASKS = "Whether its tools ask people, where a tool does not say so itself. Left out: they ask."
-_TRUSTS = "Believe what was imported of effects: what only reads is `read_only` and does not ask."
+_ASKS = "Whether its tools ask people, where a tool does not say so itself: `true`, `false` or a policy."
+_TRUSTS = (
+    "Believe what was imported of effects: what only reads is `read_only` and does not ask, what is idempotent is "
+    "`idempotent`."
+)
+_Asks = Annotated[bool | dict[str, Any] | None, FieldSpec(unset="they ask")]
 
 ToolServerSection: Final = record_section(
     ToolServer,
-    requires_approval=(bool | dict[str, Any] | None, Field(None, description=_ASKS)),
+    requires_approval=(
+        Annotated[bool | dict[str, Any] | None, FieldSpec(unset="they ask")],
+        Field(None, description=_ASKS),
+    ),
     trust_hints=(bool, Field(False, description=_TRUSTS)),
 )
 

@@ -37,25 +37,37 @@ class Subscription:
     name: Annotated[str, FieldSpec(key=IN_CODE)]
     """Its name."""
     events: tuple[str, ...]
-    """Types of events, or their beginnings with `*`."""
+    """Types of events, or their beginnings with `*`.
+
+    A name that no event and no tool has is refused.
+    """
     url: str = ""
-    """Of `webhook`: the address they are sent to."""
+    """Of `webhook`: the address they are sent to.
+
+    Private ones only in `allow_networks`, others over https.
+    """
     secret: str = ""
-    """Of `webhook`: the signing secret, `env:NAME`; its value is `whsec_` and base64."""
+    """Of `webhook`: the signing secret, `env:NAME`; its value is `whsec_` and base64.
+
+    The base64 is of 24 to 64 bytes. Any [reference](manifest.md#secrets) may stand for it.
+    """
     previous_secret: str = ""
-    """The secret before this one, while both are in use."""
+    """Of `webhook`: the secret before this one, which signs as well while both are in use."""
     tenant: str = DEFAULT_TENANT
     """The tenant whose events they are."""
     actor: str = ""
-    """The actor whose specialists' events it is sent as well."""
+    """The actor whose specialists' events it is sent as well.
+
+    They begin with the proposal of a call and end with its execution.
+    """
     allow_networks: tuple[str, ...] = ()
-    """Private networks it may lie in, such as `10.0.0.0/8`."""
+    """Of `webhook`: private networks it may lie in, such as `10.0.0.0/8`."""
     of_actor_alone: Annotated[bool, FieldSpec(key=IN_CODE)] = False
     """Whether it is sent nothing but events about calls of `actor`."""
     handler: Annotated[EventHandler | None, FieldSpec(key=str)] = field(default=None, repr=False, compare=False)
     """Of `handler`: `module:function`, an `async def (event)`."""
     timeout: float = 30.0
-    """Of `handler`: how long it may take for one event."""
+    """Of `handler`: how long it may take for one event, at most 10 minutes."""
 
     def wants(self, kind: str) -> bool:
         """Returns whether events of a type are sent."""

@@ -28,18 +28,33 @@ class ToolServer:
 
     name: Annotated[str, FieldSpec(key=IN_CODE)]
     """Its name, the middle of `mcp__<server>__<tool>`."""
-    url: str = ""
+    url: Annotated[str, FieldSpec(unset="or `command`")] = ""
     """The address of its Streamable HTTP endpoint."""
-    command: Annotated[tuple[str, ...], FieldSpec(key=list[str] | str)] = ()
-    """In place of `url`: the program that speaks by its standard streams, and its arguments."""
+    command: Annotated[tuple[str, ...], FieldSpec(key=list[str] | str, unset="or `url`")] = ()
+    """In place of `url`: the program that speaks by its standard streams, and its arguments.
+
+    A list; no shell reads it.
+    """
     headers: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What each request to `url` carries; a secret as `env:NAME`."""
+    """What each request to `url` carries; a secret as `env:NAME`.
+
+    [Secrets](manifest.md#secrets).
+    """
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Variables of the program; a secret as `env:NAME`."""
+    """Variables of the program; a secret as `env:NAME`.
+
+    Beside them it sees `PATH`, `HOME`, `USER`, `SHELL`, `TERM` and `LOGNAME` of the worker.
+    """
     timeout: float = 30.0
-    """How long it has to be connected, and to list its tools."""
+    """How long it has to be connected, and to list its tools.
+
+    How long a call may take is the tool's `timeout`.
+    """
     allow_networks: tuple[str, ...] = ()
-    """Private networks `url` may lie in, such as `10.0.0.0/8`."""
+    """Private networks `url` may lie in, such as `10.0.0.0/8`.
+
+    Only there may TLS be missing.
+    """
     tools: Annotated[Mapping[str, ImportedTool], FieldSpec(key=IN_CODE)] = field(default_factory=dict, hash=False)
     """What was imported, by the name of the tool in the catalog."""
 

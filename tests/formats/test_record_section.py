@@ -12,7 +12,7 @@ from tables import table
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.formats.declared_fields import IN_CODE, FieldSpec
-from signoff.formats.record_section import record_fields, record_section, record_table, to_record
+from signoff.formats.record_section import record_fields, record_section, section_table, to_record
 from signoff.formats.yaml_file import parse_yaml
 from signoff.formats.yaml_section import read_section
 
@@ -78,7 +78,9 @@ def test_schema_and_table_have_the_fields_with_their_words() -> None:
         "default": 2, "description": "How many wheels.", "minimum": 2, "title": "Size", "type": "integer",
     }  # fmt: skip
     assert "name" not in schema["properties"]
-    assert record_table(_Cart).splitlines()[2] == "| `size` | How many wheels. [Below](#wheels). | `2` |"
+    rows = section_table(SECTION).splitlines()
+    assert rows[2] == "| `size` | How many wheels. [Below](#wheels). | `2` |"
+    assert rows[-1] == "| `colour` | Of the section alone. | `red` |"
 
 
 class _Stall(FrozenModel):

@@ -34,7 +34,7 @@ class ContactPreferences(FrozenModel):
     quiet_from: str = ""
     """When the quiet hours begin, `HH:MM`. Until they end, only cards that cannot wait are sent."""
     quiet_to: str = ""
-    """When the quiet hours end, `HH:MM`; the next day if that is the earlier time."""
+    """When the quiet hours end, `HH:MM`. If that is the earlier time, they end on the next day."""
     timezone: str = "UTC"
     """The time zone of the quiet hours, such as `Europe/Lisbon`."""
     quiet_days: tuple[str, ...] = ()
@@ -70,8 +70,7 @@ class Person(FrozenModel):
     attributes: dict[str, Any] = Field(default_factory=dict)
     """Values of the context fields `user.<name>`.
 
-    `context` declares these fields. A value is written such as `{costCentre: "4711"}`. Only the directory says these,
-    never a request.
+    `context` declares these fields; `{costCentre: "4711"}` gives one. Only the directory says these, never a request.
     """
     identities: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """The person's names elsewhere, by channel, such as `{email: [ana@example.com]}`.

@@ -23,6 +23,12 @@ def seconds(value: Any) -> float:
     return total
 
 
+def as_text(span: float) -> str:
+    """Returns a whole number of seconds in the largest unit that divides it: `15m`."""
+    unit = next(unit for unit, size in _UNITS.items() if span % size == 0)
+    return f"{span // _UNITS[unit]:.0f}{unit}"
+
+
 def _parse(text: str) -> float:
     found = _TEXT.match(text.strip())
     if not text.strip() or found is None:

@@ -6,10 +6,10 @@ from dataclasses import is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
 
-from pydantic import Field, WithJsonSchema, create_model
+from pydantic import BaseModel, Field, WithJsonSchema, create_model
 
 from signoff.formats.declared_fields import IN_CODE, DeclaredField, FieldSpec, FunctionForm, declared_fields
-from signoff.formats.durations import Seconds
+from signoff.formats.durations import Seconds, as_text
 from signoff.formats.yaml_section import Section
 
 Reference = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[^:]+:.+$"})]
@@ -130,19 +130,28 @@ def _bare(annotation: Any) -> tuple[Any, bool]:
 TABLE_HEAD = ("| key | meaning | default |", "|---|---|---|")
 
 
-def record_table(record: type[Any]) -> str:
-    """Write a record's table for docs/manifest.md: each key, its meaning, and its default."""
-    keys = (field for field in declared_fields(record).values() if field.spec.key is not IN_CODE)
-    return "\n".join([*TABLE_HEAD, *map(field_row, keys)])
+def section_table(*sections: type[BaseModel]) -> str:
+    """Write the table of the keys of these sections for the documentation: each key, its meaning, and its default."""
+    keys: dict[str, DeclaredField] = {}
+    for section in sections:
+        own = section.declared if issubclass(section, RecordSection) else {}
+        keys |= {name: own.get(name, field) for name, field in declared_fields(section).items()}
+    return "\n".join([*TABLE_HEAD, *map(field_row, keys.values())])
 
 
 def field_row(field: DeclaredField) -> str:
     """Write the row of one field."""
-    return f"| `{field.name}` | {' '.join(field.description.split())} | {field.spec.unset or _words(field.default)} |"
+    return f"| `{field.name}` | {' '.join(field.description.split())} | {_unset(field)} |"
+
+
+def _unset(field: DeclaredField) -> str:
+    return field.spec.unset or ("required" if field.info.is_required() else _words(field.default))
 
 
 def _words(default: object) -> str:
-    if isinstance(default, bool | int | float):
+    if isinstance(default, float):
+        return f"`{as_text(default)}`"
+    if isinstance(default, bool | int):
         return f"`{str(default).lower()}`"
     if isinstance(default, str) and default:
         return f"`{default}`" if default.replace("-", "").isalpha() else f'`"{default}"`'

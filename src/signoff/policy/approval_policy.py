@@ -27,6 +27,7 @@ from signoff.approvals.quorum import Voter, people_needed, suffices
 from signoff.contracts.approval import AppliedTerm, ApproverGroup, EditMode
 from signoff.contracts.decision import ASSURANCES, Assurance
 from signoff.contracts.errors import ConfigError
+from signoff.formats.declared_fields import FieldSpec
 from signoff.formats.durations import Seconds
 from signoff.formats.nearest_name import KEYS_LISTED
 
@@ -234,59 +235,78 @@ class ApprovalPolicy(_PolicyData):
     said otherwise. Building one raises `ConfigError` with `field` and `value`.
     """
 
-    auto_approve_if: Cel | None = None
+    auto_approve_if: Annotated[Cel | None, FieldSpec(unset="never")] = None
     """CEL: ask nobody when it is true.
 
     Both engines must say so.
     """
-    deny_if: Cel | None = None
+    deny_if: Annotated[Cel | None, FieldSpec(unset="never")] = None
     """CEL: never run when it is true.
 
     One engine is enough.
     """
-    require_approval_if: Cel | None = None
+    require_approval_if: Annotated[Cel | None, FieldSpec(unset="never")] = None
     """CEL: ask when it is true, whatever `auto_approve_if` says."""
     level: Literal["user", "admin"] = "user"
     """`admin` is short for `approvers: [role:admin]`."""
-    approvers: tuple[Asked, ...] = ()
+    approvers: Annotated[tuple[Asked, ...], FieldSpec(unset="`defaults.approvers`")] = ()
     """`role:<role>` and `user:<id>`, or groups of them with a quorum each.
 
-    Any name fills any place of the quorum.
+    Any name fills any place of the quorum. Each of the [groups](approvals.md#how-many-and-who-ends-it), such as
+    `{of: role:legal, quorum: 1}`, needs people of its own.
     """
     route_to: Cel | None = None
-    """CEL that gives a list of approvers for this call."""
+    """CEL that gives a list of approvers for this call.
+
+    They are asked also where a global rule or a permission check asks.
+    """
     quorum: Annotated[StrictInt, Field(ge=1, le=MAX_QUORUM)] = 1
     """How many different people must approve."""
     # Strict: pydantic would read the texts `off` and `no` as false, and 1 as true; a slip must not loosen a policy.
     veto: StrictBool = True
     """One denial ends it."""
     require_reason: StrictBool = False
-    """A denial counts only with a reason."""
+    """A denial counts only with a reason.
+
+    [approvals.md](approvals.md#how-many-and-who-ends-it).
+    """
     allow_self_approval: StrictBool = False
     """The requester may decide."""
     timeout: Seconds = 86_400.0
-    """How long it waits for people."""
+    """How long it waits for people; then it is denied."""
     grant_ttl: Seconds = 86_400.0
     """How long an approval is good for before the call begins, from the answer that completed it."""
-    edit: Annotated[EditMode, BeforeValidator(_mode)] | None = None
+    edit: Annotated[
+        Annotated[EditMode, BeforeValidator(_mode)] | None, FieldSpec(unset="`off`, `approve` for `read_only` tools")
+    ] = None
     """Whether approvers may change the arguments: `off`, `propose` (others decide it) or `approve`.
 
-    None is `off` for tools with effects.
+    Changed arguments are checked, judged and asked about again. With `propose`, the author of a change may decide it no
+    more than the requester may. With `approve`, the change is their yes.
     """
     min_assurance: Assurance = "channel"
     """The least assurance that counts."""
     accept_unsigned: StrictBool = False
     """Take answers that name nobody."""
-    confirm: Literal["", "type"] = ""
+    confirm: Annotated[Literal["", "type"], FieldSpec(unset="off")] = ""
     """`type`: the approver types a value of the card again."""
-    show: ShownArguments = ShownArguments()
-    """Which arguments the card shows, and which it masks."""
+    show: Annotated[ShownArguments, FieldSpec(unset="all")] = ShownArguments()
+    """Which arguments the card shows, and which it masks.
+
+    `only: [...]` limits the card's arguments, `secret: [...]` masks some.
+    """
     handler: Reference | None = None
-    """`module:function` that answers after the rules."""
-    remind_after: Seconds | None = None
+    """`module:function` that answers after the rules.
+
+    [Below](#handlers-of-policies).
+    """
+    remind_after: Annotated[Seconds | None, FieldSpec(unset="never")] = None
     """When those who were asked are reminded."""
-    escalate_after: Seconds | None = None
-    """When those of `escalate_to` may decide too."""
+    escalate_after: Annotated[Seconds | None, FieldSpec(unset="never")] = None
+    """When those of `escalate_to` may decide too.
+
+    After `remind_after`, before `timeout`.
+    """
     escalate_to: tuple[Approver, ...] = ()
     """`role:<role>` and `user:<id>`.
 
@@ -295,21 +315,31 @@ class ApprovalPolicy(_PolicyData):
     on_timeout: Literal["deny", "escalate"] = "deny"
     """What the deadline does; never does it approve.
 
-    `escalate` puts it off once, by `timeout`.
+    `escalate`: `escalate_to` is asked at the deadline, which moves once by `timeout`. Then the call is denied.
     """
     while_waiting: Literal["wait", "continue"] = "wait"
-    """`continue`: the model goes on while people decide, and is told the outcome when it is there."""
+    """`continue`: the model goes on while people decide, and is told the outcome when it is there.
+
+    [approvals.md](approvals.md#going-on-while-people-decide).
+    """
     allow_remember: StrictBool = False
-    """Approvers may have their answer remembered."""
+    """Approvers may have their answer remembered for the next calls like this."""
     audit: Literal["required", "best_effort"] = "required"
-    """Whether a call runs without its record."""
-    notify: tuple[Name, ...] | None = None
+    """Whether a call runs without its record.
+
+    `required`: it does not. `best_effort`: it does, where only the record cannot be written.
+    """
+    notify: Annotated[tuple[Name, ...] | None, FieldSpec(unset="`routing.default`")] = None
     """Channels by which people are reached beside the inbox, in order.
 
-    None leaves that to `routing`.
+    `[]`: none.
     """
     terms: tuple[TermRule, ...] = ()
-    """Stricter terms for some calls."""
+    """Stricter terms for some calls.
+
+    Each is `{when: CEL, quorum, approvers, min_assurance, timeout, escalate_after, escalate_to, reason}`. It applies
+    unless both engines say false. [approvals.md](approvals.md#stricter-terms).
+    """
 
     @model_validator(mode="after")
     def _can_come_to_pass(self) -> Self:
@@ -429,11 +459,18 @@ class GlobalRule(_PolicyData):
     """One rule over all tools: CEL over `tool`, `actor` and `ctx`. `reason` is for people to read."""
 
     name: Name
-    """Names the rule in verdicts."""
+    """Names the rule in verdicts, the record and texts for people.
+
+    Each name is used once. Any text is a name: a verdict says beside it
+    [what kind of rule](approvals.md#the-rule-of-a-call) it is.
+    """
     rule: Cel
     """CEL over `tool`, `actor` and `ctx`."""
     effect: Literal["hide", "deny", "require_approval"]
-    """What becomes of the tool where the rule is true."""
+    """What becomes of the tool where the rule is true: `hide` (as if it did not exist), `deny` or `require_approval`.
+
+    The strictest that applies counts; a rule that fails applies.
+    """
     reason: str = ""
     """For people and the model."""
 
