@@ -302,6 +302,7 @@ def test_no_word_that_limits_an_answer_is_part_of_one() -> None:
 def test_the_words_that_cards_tell_people_to_write_decide(language: str) -> None:
     code = show_code("K7Q2FM")
     approve, deny = texts_of(language)["word.approve"], texts_of(language)["word.deny"]
+    assert [parse_answer(word, AnswerSender(language)).verdict for word in (approve, deny)] == ["approved", "denied"]
     assert parse_answer(f"{approve} {code}", AnswerSender(language)) == ParsedAnswer("approved", "K7Q2FM")
     assert parse_answer(f"{deny} {code} because", AnswerSender(language)) == ParsedAnswer("denied", "K7Q2FM", "because")
 

@@ -12,7 +12,6 @@ from tables import table
 from signoff.approvals.card import render_card
 from signoff.approvals.card_notes import LOOKALIKES, runner_note
 from signoff.approvals.machine import settled_receipt
-from signoff.channels.answer_text.answer_parser import AnswerSender, parse_answer
 from signoff.channels.card_text import LEAST_CHARS, CardLimits, How, card_words, link_only
 from signoff.channels.envelopes import ClosedCard, OutboundCard
 from signoff.channels.outbound.receipt_text import closing_text, not_understood_text, which_request_text
@@ -23,7 +22,6 @@ from signoff.contracts.person import Person, Principal
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.formats.visible_text import cut_visible
 from signoff.languages import catalogue
-from signoff.languages.catalogue import text
 from signoff.languages.remarks import remark_text
 from signoff.testing import a_request
 from signoff.texts.endings import closing_words, receipt_words, where_words
@@ -72,15 +70,6 @@ def card_of(args: dict[str, Any], **more: Any) -> Card:
 def decided(state: str = "approved", **fields: Any) -> ApprovalRequest:
     by = {"decided_by": "ana", "decided_name": "Ana", "decided_at": NOW, "decided_channel": "email"}
     return request(**{"state": state} | by | fields)
-
-
-@table("language", *LANGUAGES)
-def test_the_words_that_cards_name_are_words_that_decide(language: str) -> None:
-    for word, verdict in (("approve", "approved"), ("deny", "denied")):
-        written = text(f"word.{word}", language)
-        assert parse_answer(written, AnswerSender(language)).verdict == verdict
-        answer = parse_answer(f"{written} {SHOWN_CODE}", AnswerSender(language))
-        assert (answer.verdict, answer.code) == (verdict, CODE)
 
 
 def test_a_card_says_what_would_happen_who_asks_and_until_when() -> None:

@@ -77,6 +77,18 @@ class Rig:
     async def tell(self, kind: Any, what: ApprovalRequest) -> None:
         self.happened.add(kind, what)
 
+    async def told(self, kind: Any, *what: ApprovalRequest) -> None:
+        """Tell, and work until nothing is to be done."""
+        for each in what:
+            await self.tell(kind, each)
+        await self.settle()
+
+    async def asked(self, call: str = "c1.1", **changes: Any) -> ApprovalRequest:
+        """A request whose cards are out."""
+        asks = request(call, **changes)
+        await self.told("opened", asks)
+        return asks
+
     async def rows(self, what: ApprovalRequest) -> dict[tuple[str, str], DeliveryRow]:
         """The cards of a request, by person and channel."""
         return {(row.person, row.channel): row for row in await self.cards.of_request(what.id, what.revision)}
@@ -114,11 +126,8 @@ def refuses(code: str, *, again: bool, after: float = 0.0) -> Callable[[Outbound
 
 
 async def test_each_approver_is_told_on_their_first_channel(rig: Rig) -> None:
-    asks = request()
-    await rig.tell("opened", asks)
-    await rig.settle()
-    await rig.tell("opened", asks)
-    await rig.settle()
+    asks = await rig.asked()
+    await rig.told("opened", asks)
     assert summary(rig.chat) == [("ana", "ask")]
     assert summary(rig.mail) == [("bo", "ask")]
     rows = await rig.rows(asks)
@@ -137,9 +146,7 @@ async def test_each_approver_is_told_on_their_first_channel(rig: Rig) -> None:
 
 async def test_whom_the_first_channel_cannot_reach_is_told_by_the_next_at_once(rig: Rig) -> None:
     rig.chat.failing = refuses("channel_not_found", again=False)
-    asks = request()
-    await rig.tell("opened", asks)
-    await rig.settle()
+    asks = await rig.asked()
     assert sorted(summary(rig.mail)) == [("ana", "ask"), ("bo", "ask")]
     row = (await rig.rows(asks))[("ana", "chat")]
     assert (row.state, row.code, row.message) == ("failed", "channel_not_found", "no")
@@ -154,17 +161,14 @@ async def test_what_a_vendor_answers_repeats_no_secret(store: Store) -> None:
         raise NotDelivered(f"no bot at /bot{quote(token, safe='')}/send", code="404", again=False)
 
     rig.chat.failing, asks = fail, request()
-    await rig.tell("opened", asks)
-    await rig.settle()
+    await rig.told("opened", asks)
     assert (await rig.rows(asks))[("ana", "chat")].message == "no bot at /bot[hidden]/send"
     assert [entry.data["message"] for entry in rig.seen if "message" in entry.data] == ["no bot at /bot[hidden]/send"]
 
 
 async def test_an_outage_of_one_channel_holds_up_no_other(rig: Rig) -> None:
     rig.chat.failing = refuses("503", again=True)
-    asks = request()
-    await rig.tell("opened", asks)
-    await rig.settle()
+    asks = await rig.asked()
     row = (await rig.rows(asks))[("ana", "chat")]
     assert (row.state, row.attempts) == ("planned", 1)
     assert row.due_at > datetime.now(UTC)
@@ -177,11 +181,9 @@ async def test_an_outage_of_one_channel_holds_up_no_other(rig: Rig) -> None:
 
 async def test_a_vendor_that_asks_for_patience_gets_it(rig: Rig) -> None:
     rig.chat.failing = refuses("429", again=True, after=120)
-    await rig.tell("opened", request())
-    await rig.settle()
+    await rig.asked()
     rig.chat.failing = None
-    await rig.tell("opened", request("c1.2"))
-    await rig.settle()
+    await rig.asked("c1.2")
     assert rig.chat.cards == []
     rig.ahead = timedelta(seconds=121)
     await rig.settle()
@@ -192,17 +194,14 @@ async def test_what_would_come_after_the_deadline_is_not_tried_again(rig: Rig) -
     rig.chat.failing = refuses("503", again=True, after=300)
     asks = request(expires_at=datetime.now(UTC) + timedelta(seconds=200))
     assert asks.expires_at is not None
-    await rig.tell("opened", asks)
-    await rig.settle()
+    await rig.told("opened", asks)
     assert (await rig.rows(asks))[("ana", "chat")].due_at > asks.expires_at
     assert ("failed", "ana", "chat") in rig.events()
     assert ("ana", "ask") in summary(rig.mail)
 
 
 async def test_whoever_has_read_it_is_not_told_again_elsewhere(rig: Rig) -> None:
-    asks = request()
-    await rig.tell("opened", asks)
-    await rig.settle()
+    asks = await rig.asked()
     rows = await rig.rows(asks)
     await rig.cards.state("chat", "chat-1", "read")
     await rig.cards.expedite(rows[("ana", "mail")].token)
@@ -212,9 +211,7 @@ async def test_whoever_has_read_it_is_not_told_again_elsewhere(rig: Rig) -> None
 
 
 async def test_whoever_has_not_is_told_on_the_next_channel(rig: Rig) -> None:
-    asks = request()
-    await rig.tell("opened", asks)
-    await rig.settle()
+    asks = await rig.asked()
     await rig.cards.state("chat", "chat-1", "delivered")
     await rig.cards.expedite((await rig.rows(asks))[("ana", "mail")].token)
     await rig.settle()
@@ -222,12 +219,9 @@ async def test_whoever_has_not_is_told_on_the_next_channel(rig: Rig) -> None:
 
 
 async def test_all_cards_of_a_decided_request_are_closed_and_none_is_sent(rig: Rig) -> None:
-    asks = request()
-    await rig.tell("opened", asks)
-    await rig.settle()
+    asks = await rig.asked()
     over = replace(asks, state="approved", decided_by="bo", decided_channel="mail")
-    await rig.tell("closed", over)
-    await rig.settle()
+    await rig.told("closed", over)
     assert [(sent.vendor_id, closed.request.decided_by) for sent, closed in rig.chat.closings] == [("chat-1", "bo")]
     assert [closed.person.id for _, closed in rig.mail.closings] == ["bo"]
     assert {row.state for row in (await rig.rows(asks)).values()} == {"closed", "dropped"}
@@ -237,10 +231,8 @@ async def test_all_cards_of_a_decided_request_are_closed_and_none_is_sent(rig: R
 async def test_a_request_that_was_over_before_its_opening_was_read_tells_nobody(rig: Rig) -> None:
     asks = request()
     over = replace(asks, state="approved")
-    await rig.tell("closed", over)
-    await rig.settle()
-    await rig.tell("opened", asks)
-    await rig.settle()
+    await rig.told("closed", over)
+    await rig.told("opened", asks)
     assert rig.chat.cards == []
     assert rig.mail.cards == []
 
@@ -272,8 +264,7 @@ async def test_a_card_that_was_on_its_way_when_the_request_ended_is_closed_after
 async def test_card_without_acknowledgement_says_how_its_request_ended(rig: Rig) -> None:
     asks = request(notify=("chat",))
     rig.chat.failing = refuses("timeout", again=True)
-    await rig.tell("opened", asks)
-    await rig.settle()
+    await rig.told("opened", asks)
     rig.chat.failing = None
     await rig.tell("closed", replace(asks, state="approved", decided_by="bo"))
     await hurried(rig)
@@ -286,9 +277,7 @@ async def test_card_without_acknowledgement_says_how_its_request_ended(rig: Rig)
 async def timed_out(rig: Rig, *asks: ApprovalRequest) -> None:
     """The cards of `asks` go out once; no vendor answers in time."""
     rig.chat.failing = rig.mail.failing = refuses("timeout", again=True)
-    for each in asks:
-        await rig.tell("opened", each)
-    await rig.settle()
+    await rig.told("opened", *asks)
     rig.chat.failing = rig.mail.failing = None
 
 
@@ -347,15 +336,12 @@ async def test_request_that_ends_between_claim_and_delivery_sends_nothing(
         return rows
 
     monkeypatch.setattr(rig.cards, "claim_due", claim)
-    await rig.tell("opened", asks)
-    await rig.settle()
+    await rig.told("opened", asks)
     assert (rig.chat.cards, rig.chat.closings) == ([], [])
 
 
 async def test_reminder_under_way_at_the_end_goes_out_before_the_end_is_told(rig: Rig) -> None:
-    asks = request(notify=("chat",))
-    await rig.tell("opened", asks)
-    await rig.settle()
+    asks = await rig.asked(notify=("chat",))
     real, closed_first = rig.chat.deliver, []
 
     async def slow(card: OutboundCard, before: Any) -> Any:
@@ -365,37 +351,28 @@ async def test_reminder_under_way_at_the_end_goes_out_before_the_end_is_told(rig
         return await real(card, before)
 
     rig.chat.deliver = slow  # type: ignore[method-assign]
-    await rig.tell("reminded", replace(asks, reminded=1))
-    await rig.settle()
+    await rig.told("reminded", replace(asks, reminded=1))
     assert closed_first == []
     assert summary(rig.chat) == [("ana", "ask"), ("ana", "remind")]
     assert closed_for(rig.chat) == [("ana", "c1.1")]
 
 
 async def test_a_reminder_comes_after_the_card_it_reminds_of(rig: Rig) -> None:
-    asks = request()
-    await rig.tell("opened", asks)
-    await rig.settle()
-    await rig.tell("reminded", replace(asks, reminded=1))
-    await rig.settle()
+    asks = await rig.asked()
+    await rig.told("reminded", replace(asks, reminded=1))
     assert summary(rig.chat) == [("ana", "ask"), ("ana", "remind")]
     assert rig.chat.cards[1][1] is not None
     assert rig.chat.cards[1][1].vendor_id == "chat-1"
     assert (await rig.rows(asks))[("ana", "chat")].remind_at is None
-    await rig.tell("reminded", replace(asks, reminded=2))
-    await rig.settle()
+    await rig.told("reminded", replace(asks, reminded=2))
     assert [card.request.reminded for card, _ in rig.chat.cards] == [0, 1, 2]
     assert [each.data["attempt"] for each in rig.seen if each.data["event"] == "reminded"][::2] == [1, 2]
 
 
 async def test_reminder_and_ending_are_known_by_their_vendor_ids(rig: Rig) -> None:
-    asks = request()
-    await rig.tell("opened", asks)
-    await rig.settle()
-    await rig.tell("reminded", replace(asks, reminded=1))
-    await rig.settle()
-    await rig.tell("closed", replace(asks, state="denied"))
-    await rig.settle()
+    asks = await rig.asked()
+    await rig.told("reminded", replace(asks, reminded=1))
+    await rig.told("closed", replace(asks, state="denied"))
     for vendor_id in ("chat-2", "chat-ending-1"):
         message = await OwnMessages(rig.store).find("chat", [vendor_id], asks.tenant, "ana")
         assert message is not None
@@ -407,9 +384,7 @@ def voted(by: str) -> Vote:
 
 
 async def test_whoever_has_voted_is_neither_reminded_nor_told_elsewhere(rig: Rig) -> None:
-    asks = request(quorum=2)
-    await rig.tell("opened", asks)
-    await rig.settle()
+    asks = await rig.asked(quorum=2)
     await rig.tell("reminded", replace(asks, reminded=1, votes=(voted("ana"),)))
     await rig.dispatcher.read()
     await rig.cards.expedite((await rig.rows(asks))[("ana", "mail")].token)
@@ -422,13 +397,10 @@ async def test_whoever_has_voted_is_neither_reminded_nor_told_elsewhere(rig: Rig
 
 
 async def test_whoever_lost_the_seat_is_not_reminded_ever(rig: Rig) -> None:
-    asks = request(notify=("mail",))
-    await rig.tell("opened", asks)
-    await rig.settle()
+    asks = await rig.asked(notify=("mail",))
     rig.people = (ANA, replace(BO, roles=()), CY)
     rig.dispatcher = rig.another()
-    await rig.tell("reminded", replace(asks, reminded=1))
-    await rig.settle()
+    await rig.told("reminded", replace(asks, reminded=1))
     assert summary(rig.mail) == [("ana", "ask"), ("bo", "ask"), ("ana", "remind")]
     assert (await rig.rows(asks))[("bo", "mail")].remind_at is None
 
@@ -436,24 +408,17 @@ async def test_whoever_lost_the_seat_is_not_reminded_ever(rig: Rig) -> None:
 async def test_a_list_that_was_reminded_of_stays_a_list(store: Store) -> None:
     rig = Rig(store, people=(BO,), rules=RoutingRules(digest_over=1))
     asks = [request(f"c1.{number}") for number in (1, 2)]
-    for each in asks:
-        await rig.tell("opened", each)
-    await rig.settle()
-    await rig.tell("reminded", replace(asks[0], reminded=1))
-    await rig.settle()
+    await rig.told("opened", *asks)
+    await rig.told("reminded", replace(asks[0], reminded=1))
     assert summary(rig.mail) == [("bo", "digest"), ("bo", "remind")]
-    await rig.tell("closed", replace(asks[0], state="approved"))
-    await rig.settle()
+    await rig.told("closed", replace(asks[0], state="approved"))
     assert rig.mail.closings == []
     assert (await rig.rows(asks[1]))[("bo", "mail")].kind == "digest"
 
 
 async def test_those_to_whom_it_escalates_are_told_and_nobody_twice(rig: Rig) -> None:
-    asks = request()
-    await rig.tell("opened", asks)
-    await rig.settle()
-    await rig.tell("escalated", replace(asks, approvers=("role:approvers", "role:chief")))
-    await rig.settle()
+    asks = await rig.asked()
+    await rig.told("escalated", replace(asks, approvers=("role:approvers", "role:chief")))
     assert summary(rig.chat) == [("ana", "ask"), ("cy", "ask")]
     assert summary(rig.mail) == [("bo", "ask")]
 
@@ -473,22 +438,18 @@ async def test_whoever_lost_the_right_meanwhile_is_not_told(store: Store) -> Non
 async def test_many_at_once_are_one_message(store: Store) -> None:
     rig = Rig(store, people=(BO,))
     asks = [request(f"c1.{number}") for number in range(1, 7)]
-    for each in asks:
-        await rig.tell("opened", each)
-    await rig.settle()
+    await rig.told("opened", *asks)
     assert [(card.kind, card.more) for card, _ in rig.mail.cards] == [("digest", 5)]
     rows = await rig.cards.by_vendor("mail", ["mail-1"])
     assert sorted(row.request.call for row in rows) == [each.call for each in asks]
-    await rig.tell("closed", replace(asks[0], state="approved"))
-    await rig.settle()
+    await rig.told("closed", replace(asks[0], state="approved"))
     assert rig.mail.closings == []
 
 
 async def test_five_at_once_are_five_cards(store: Store) -> None:
     rig = Rig(store, people=(BO,))
     for number in range(1, 6):
-        await rig.tell("opened", request(f"c1.{number}"))
-    await rig.settle()
+        await rig.asked(f"c1.{number}")
     assert summary(rig.mail) == [("bo", "ask")] * 5
 
 
@@ -520,9 +481,7 @@ async def test_a_fault_of_an_adapter_is_a_card_that_did_not_get_out(rig: Rig, ca
         raise KeyError(rig.chat.name)
 
     rig.chat.failing = broken
-    asks = request()
-    await rig.tell("opened", asks)
-    await rig.settle()
+    asks = await rig.asked()
     row = (await rig.rows(asks))[("ana", "chat")]
     assert (row.state, row.code) == ("planned", "error")
     assert summary(rig.mail) == [("bo", "ask")]
@@ -532,12 +491,9 @@ async def test_a_fault_of_an_adapter_is_a_card_that_did_not_get_out(rig: Rig, ca
 
 
 async def test_a_card_that_cannot_be_closed_is_given_up_in_the_end(rig: Rig) -> None:
-    asks = request()
-    await rig.tell("opened", asks)
-    await rig.settle()
+    asks = await rig.asked()
     rig.chat.failing = refuses("message_not_found", again=False)
-    await rig.tell("closed", replace(asks, state="approved"))
-    await rig.settle()
+    await rig.told("closed", replace(asks, state="approved"))
     assert (await rig.rows(asks))[("ana", "chat")].state == "closed"
     assert ("not closed", "ana", "chat") in rig.events()
     assert ("closed", "ana", "chat") not in rig.events()
@@ -551,9 +507,7 @@ async def hurried(rig: Rig) -> None:
 
 async def test_a_card_is_closed_after_an_outage_of_hours(rig: Rig) -> None:
     first, second = request("c1.1", notify=("chat",)), request("c1.2", notify=("chat",))
-    for each in (first, second):
-        await rig.tell("opened", each)
-    await rig.settle()
+    await rig.told("opened", first, second)
     rig.chat.failing = refuses("503", again=True)
     await rig.tell("closed", replace(first, state="approved"))
     for _ in range(20):
@@ -563,8 +517,7 @@ async def test_a_card_is_closed_after_an_outage_of_hours(rig: Rig) -> None:
     await rig.settle()
     assert [closed.request.id for _, closed in rig.chat.closings] == [first.id]
     rig.chat.failing = refuses("503", again=True)
-    await rig.tell("closed", replace(second, state="approved"))
-    await rig.settle()
+    await rig.told("closed", replace(second, state="approved"))
     await hurried(rig)
     rig.ahead = timedelta(hours=25)
     await rig.settle()
@@ -574,9 +527,7 @@ async def test_a_card_is_closed_after_an_outage_of_hours(rig: Rig) -> None:
 
 async def test_a_vendor_cannot_put_a_card_off_for_ever(rig: Rig) -> None:
     rig.chat.failing = refuses("429", again=True, after=9_999_999)
-    asks = request(expires_at=None)
-    await rig.tell("opened", asks)
-    await rig.settle()
+    asks = await rig.asked(expires_at=None)
     due = (await rig.rows(asks))[("ana", "chat")].due_at
     assert due < datetime.now(UTC) + timedelta(seconds=LONGEST_PAUSE + 1)
 
@@ -586,9 +537,7 @@ async def test_a_closing_does_not_wait_for_cards_that_go_out_slowly(store: Store
     rig = Rig(store, people=(ANA, *crowd))
     rig.chat = recording_channel("chat", identity="slack", per_second=0.5)
     rig.dispatcher = rig.another()
-    asks = request()
-    await rig.tell("opened", asks)
-    await rig.settle()
+    asks = await rig.asked()
     await rig.tell("opened", request("c1.2", approvers=("role:crowd",)))
     async with running(rig.dispatcher), asyncio.timeout(30):
         while len(rig.chat.cards) < 2:
@@ -610,8 +559,7 @@ async def test_a_notice_that_cannot_be_taken_holds_up_no_other(rig: Rig, monkeyp
 
     monkeypatch.setattr(rig.cards, "plan", plan)
     for call in ("c1.1", "c1.2"):
-        await rig.tell("opened", request(call))
-    await rig.settle()
+        await rig.asked(call)
     assert [card.request.call for card, _ in rig.chat.cards] == ["c1.2"]
     monkeypatch.undo()
     rig.ahead = ASIDE

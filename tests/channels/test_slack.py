@@ -33,6 +33,17 @@ def slack(at: datetime, **options: Any) -> Slack:
     return Slack(ChannelContext("slack", given, "https://signoff.example", lambda: at, b"own"))
 
 
+def fake(rig: ChannelRig) -> FakeSlack:
+    assert isinstance(rig.vendor, FakeSlack)
+    return rig.vendor
+
+
+def buttons(vendor: FakeSlack) -> list[dict[str, Any]]:
+    """All of all messages, as they are now."""
+    blocks = (block for message in vendor.messages for block in message.blocks)
+    return [element for block in blocks for element in block.get("elements", ())]
+
+
 class TestSlack(ChannelSuite):
     """What every channel must do, and what only this one does."""
 
@@ -42,8 +53,7 @@ class TestSlack(ChannelSuite):
 
     @play_scenario
     async def test_what_is_sent_is_what_slack_describes(self, rig: ChannelRig) -> None:
-        vendor = rig.vendor
-        assert isinstance(vendor, FakeSlack)
+        vendor = fake(rig)
         request = await rig.ask()
         first = [list(message.blocks) for message in vendor.messages]
         await rig.decide_elsewhere(request)
@@ -56,23 +66,15 @@ class TestSlack(ChannelSuite):
 
     @play_scenario
     async def test_what_may_be_changed_has_a_link_to_where_it_is(self, rig: ChannelRig) -> None:
-        vendor = rig.vendor
-        assert isinstance(vendor, FakeSlack)
+        vendor = fake(rig)
         request = await rig.ask(1, edit="approve")
         await rig.ask(2)
-        links = [
-            element["url"]
-            for message in vendor.messages
-            for block in message.blocks
-            for element in block.get("elements", ())
-            if element["action_id"] == "signoff.change"
-        ]
+        links = [each["url"] for each in buttons(vendor) if each["action_id"] == "signoff.change"]
         assert links == [f"https://signoff.example/approvals/{request.id}/edit"] * 2
 
     @play_scenario
     async def test_deny_asks_why_in_a_window_and_decides_with_it(self, rig: ChannelRig) -> None:
-        vendor = rig.vendor
-        assert isinstance(vendor, FakeSlack)
+        vendor = fake(rig)
         request = await rig.ask()
         card = rig.card(rig.bo)
         await rig.receive(vendor.press_request(card, rig.bo, "signoff.deny"))
@@ -86,8 +88,7 @@ class TestSlack(ChannelSuite):
 
     @play_scenario
     async def test_denial_window_requires_a_reason_only_where_the_policy_does(self, rig: ChannelRig) -> None:
-        vendor = rig.vendor
-        assert isinstance(vendor, FakeSlack)
+        vendor = fake(rig)
         for number, required in enumerate((True, False), 1):
             request = await rig.ask(number, require_reason=required)
             card = rig.card(rig.bo, show_code(request.code))
@@ -97,8 +98,7 @@ class TestSlack(ChannelSuite):
 
     @play_scenario
     async def test_a_window_that_opens_too_late_is_told_in_words(self, rig: ChannelRig) -> None:
-        vendor = rig.vendor
-        assert isinstance(vendor, FakeSlack)
+        vendor = fake(rig)
         await rig.ask()
         pressed = vendor.press_request(rig.card(rig.bo), rig.bo, "signoff.deny")
         vendor._triggers.clear()
@@ -109,19 +109,12 @@ class TestSlack(ChannelSuite):
 
     @play_scenario
     async def test_a_card_that_is_over_has_no_button_but_the_link(self, rig: ChannelRig) -> None:
-        vendor = rig.vendor
-        assert isinstance(vendor, FakeSlack)
+        vendor = fake(rig)
         request = await rig.ask()
         count = len(vendor.messages)
         await rig.decide_elsewhere(request)
-        buttons = [
-            element["action_id"]
-            for message in vendor.messages
-            for block in message.blocks
-            for element in block.get("elements", ())
-        ]
         assert len(vendor.messages) == count
-        assert set(buttons) == {"signoff.open"}
+        assert {each["action_id"] for each in buttons(vendor)} == {"signoff.open"}
 
 
 def test_slacks_own_example_of_a_signature_is_right() -> None:
@@ -311,13 +304,8 @@ def test_changes_that_the_author_did_not_make_are_left_out() -> None:
     assert _change("message_changed", edited, {"bot_id": "B1"}) == []
 
 
-def test_denial_window_speaks_the_language_of_the_person(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with open_rig(TestSlack(), tmp_path, "de") as rig:
-            vendor = rig.vendor
-            assert isinstance(vendor, FakeSlack)
-            await rig.ask()
-            await rig.receive(vendor.press_request(rig.card(rig.bo), rig.bo, "signoff.deny"))
-            assert text("button.why", "de") in rig.text_read_by(rig.bo)
-
-    asyncio.run(play())
+async def test_denial_window_speaks_the_language_of_the_person(tmp_path: Path) -> None:
+    async with open_rig(TestSlack(), tmp_path, "de") as rig:
+        await rig.ask()
+        await rig.receive(fake(rig).press_request(rig.card(rig.bo), rig.bo, "signoff.deny"))
+        assert text("button.why", "de") in rig.text_read_by(rig.bo)

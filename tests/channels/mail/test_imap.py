@@ -16,7 +16,7 @@ from imap_tools.idle import IdleManager
 from mail_kit import judged, relay
 from mail_post import Post
 
-from signoff.channels.base import Channel
+from signoff.channels.base import Channel, Receive
 from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.channels.mail import imap
 from signoff.channels.mail.imap import LOOK_SECONDS
@@ -138,9 +138,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 @asynccontextmanager
-async def listening(rig: ChannelRig) -> AsyncIterator[None]:
+async def listening(rig: ChannelRig, take: Receive | None = None) -> AsyncIterator[None]:
     """The mailbox is watched while the block runs."""
-    task = asyncio.create_task(rig.channel.listen(partial(rig.receiver.take, rig.channel.name)))
+    task = asyncio.create_task(rig.channel.listen(take or partial(rig.receiver.take, rig.channel.name)))
     try:
         yield
     finally:
@@ -216,13 +216,8 @@ async def test_a_mail_that_comes_while_another_is_taken_is_heard_at_once(rig: Ch
             await asyncio.to_thread(post(rig).deliver, answer(rig, "approve"))
         return await rig.receiver.take(rig.channel.name, raw)
 
-    task = asyncio.create_task(rig.channel.listen(take))
-    try:
+    async with listening(rig, take):
         await until(rig, request.id, "approved")
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
     assert rig.request(request.id).decided_by == "bo"
 
 
@@ -294,8 +289,7 @@ async def test_a_mail_that_takes_too_long_holds_up_no_other(
             await asyncio.Event().wait()
         return await rig.receiver.take(rig.channel.name, raw)
 
-    task = asyncio.create_task(rig.channel.listen(take))
-    try:
+    async with listening(rig, take):
         await until(rig, request.id, "approved")
         async with asyncio.timeout(LOOK_SECONDS / 2):
             while post(rig).found("FLAGGED") == 0:
@@ -303,10 +297,6 @@ async def test_a_mail_that_takes_too_long_holds_up_no_other(
         before = watch.looks
         while watch.looks < before + 2:
             await asyncio.sleep(0.05)
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
     assert (len(tried), post(rig).unread()) == (2, 0)
 
 
@@ -325,18 +315,13 @@ async def test_mails_of_several_domains_are_taken_at_once_and_those_of_one_in_th
             await go_on.wait()
         return await rig.receiver.take(rig.channel.name, raw)
 
-    task = asyncio.create_task(rig.channel.listen(take))
-    try:
+    async with listening(rig, take):
         await until(rig, request.id, "approved")
         assert sum(b"Subject: slow" in each for each in taken) == 1
         go_on.set()
         async with asyncio.timeout(LOOK_SECONDS / 2):
             while post(rig).unread():
                 await asyncio.sleep(0.05)
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
     slow_ones = [each for each in taken if b"Subject: slow" in each]
     assert [b"slow %d" % number in each for number, each in enumerate(slow_ones)] == [True] * 4
 
@@ -354,13 +339,8 @@ async def test_a_mail_that_is_taken_away_meanwhile_holds_up_no_other(rig: Channe
             await asyncio.to_thread(post(rig).remove, "second")
         return await rig.receiver.take(rig.channel.name, raw)
 
-    task = asyncio.create_task(rig.channel.listen(take))
-    try:
+    async with listening(rig, take):
         await until(rig, request.id, "approved")
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
     assert not any(b"second" in each for each in taken)
 
 
