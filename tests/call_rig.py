@@ -12,14 +12,13 @@ from typing import Any
 
 import httpx2
 from gateway_login import locked_rig
-from gateway_rig import BASE, PEOPLE, GatewayRig, gateway_rig
+from gateway_rig import PEOPLE, GatewayRig, gateway_rig
 from polling import pauses
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.ids import ApprovalKey, TurnKey
-from signoff.gateway.app import build_app
 from signoff.gateway.audit_writer import AttemptRecords
 from signoff.gateway.deps import GatewayDeps
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -170,10 +169,7 @@ def approval_of(call: str) -> str:
 
 def second_gateway(agent: CallRig) -> CallRig:
     """Another gateway over the same store and server, which knows nothing but what those say."""
-    deps = dataclasses.replace(agent.rig.deps)
-    app = build_app(deps)
-    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60)
-    return CallRig(dataclasses.replace(agent.rig, http=http, app=app, deps=deps))
+    return CallRig(agent.rig.beside())
 
 
 def with_callbacks(deps: GatewayDeps, callbacks: Callbacks) -> GatewayDeps:

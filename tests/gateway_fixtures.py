@@ -8,7 +8,7 @@ from call_rig import CallRig, call_rig
 from gateway_rig import GatewayRig, gateway_rig
 from temporalio.client import Client
 
-from signoff.store.store import open_store
+from signoff.store.store import Store, open_store
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +19,13 @@ async def gateway(client: Client, tmp_path_factory: pytest.TempPathFactory) -> A
         gateway_rig(client, store, f"gateway-{uuid.uuid4().hex[:12]}") as rig,
     ):
         yield rig
+
+
+@pytest.fixture
+async def rig(client: Client, store: Store, task_queue: str) -> AsyncIterator[GatewayRig]:
+    """A gateway with a store of the test's own, for what concerns a whole tenant."""
+    async with gateway_rig(client, store, task_queue) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """What tests of logins share: a gateway where everybody must sign in, and people's tokens."""
 
-import dataclasses
 import html
 import re
 from collections.abc import Callable, Sequence
@@ -12,7 +11,6 @@ from fastapi.routing import APIRoute
 from gateway_rig import BASE, PEOPLE, GatewayRig
 
 from signoff.contracts.person import Person
-from signoff.gateway.app import build_app
 from signoff.people.directory import FixedDirectory
 from signoff.settings import Settings
 from signoff.store.tokens import SCOPES, Scope, Tokens
@@ -30,15 +28,11 @@ def locked_rig(
     **settings: Any,
 ) -> GatewayRig:
     """The same worker behind a gateway of the production profile; `http` has no token."""
-    deps = dataclasses.replace(
-        gateway.deps,
+    return gateway.beside(
         people=FixedDirectory(people),
         settings=Settings(profile="production", **settings),
         clock=clock or (lambda: datetime.now(UTC)),
     )
-    app = build_app(deps)
-    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60)
-    return dataclasses.replace(gateway, http=http, app=app, deps=deps)
 
 
 async def token_of(rig: GatewayRig, person: str, *scopes: Scope, tenant: str = "main", days: float = 1) -> str:
@@ -67,6 +61,19 @@ def browser(rig: GatewayRig) -> httpx2.AsyncClient:
 async def sign_in(page: httpx2.AsyncClient, secret: str, then: str = "/") -> httpx2.Response:
     form = hidden((await page.get("/login", params={"next": then})).text, "/login")
     return await page.post("/login", data={**form, "secret": secret})
+
+
+async def as_person(page: httpx2.AsyncClient, person: str) -> None:
+    """Become somebody else, as the development profile lets one."""
+    form = hidden((await page.get("/")).text, "/person")
+    await page.post("/person", data={**form, "person": person})
+
+
+async def answered(page: httpx2.AsyncClient, approval: str, **fields: str) -> httpx2.Response:
+    """Send the form of a request's card; the page that follows."""
+    path = f"/approvals/{approval}/decide"
+    form = hidden((await page.get(f"/approvals/{approval}")).text, path)
+    return await page.post(path, data={**form, **fields}, follow_redirects=True)
 
 
 def hidden(page: str, action: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -212,6 +213,18 @@ def rig_catalog(ledger: Ledger) -> Catalog:
     return catalog_of(tools, actors=actors, people=PEOPLE)
 
 
+def turn_of(approval: str) -> TurnKey:
+    """The turn of a request."""
+    key = parse_approval_id(approval)
+    assert key is not None
+    return key.turn
+
+
+def http_of(app: Any, **transport: Any) -> httpx2.AsyncClient:
+    """A client of an application of the gateway, in this process."""
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app, **transport), base_url=BASE, timeout=60)
+
+
 @dataclass
 class GatewayRig:
     """A client of the gateway, and what lies behind it."""
@@ -221,6 +234,12 @@ class GatewayRig:
     deps: GatewayDeps
     turns: RunningTurns
     ledger: Ledger = field(default_factory=Ledger)
+
+    def beside(self, **changes: Any) -> "GatewayRig":
+        """Another gateway over the same worker, with other parts; with none, one that knows what the store says."""
+        deps = dataclasses.replace(self.deps, **changes)
+        app = build_app(deps)
+        return dataclasses.replace(self, http=http_of(app), app=app, deps=deps)
 
     async def start(self, text: str, **fields: Any) -> TurnKey:
         """Start a turn of `desk` over the API."""
@@ -237,13 +256,12 @@ class GatewayRig:
         """Start a turn whose approved call is lost; the id of the request that asks what became of it."""
         approval = await self.asked(text)
         request = await self.turns.signoff.request(approval)
-        named = parse_approval_id(approval)
-        assert named is not None
+        turn = turn_of(approval)
         key = ticket_key(request.digest, 1)
-        nonce, workflow = request.requester.nonce, named.turn.workflow_id
+        nonce, workflow = request.requester.nonce, turn.workflow_id
         await self.turns.store.claim(key, workflow=workflow, call=request.call, tool=request.tool, nonce=nonce)
         await self.decide(approval, verdict="approved", revision=1)
-        await self.turns.until(named.turn, lambda view: any(_asks_of_doubt(call.approval) for call in view.calls))
+        await self.turns.until(turn, lambda view: any(_asks_of_doubt(call.approval) for call in view.calls))
         return approval
 
     async def request(self, approval: str) -> ApprovalRequest:
@@ -300,8 +318,7 @@ async def gateway_rig(
             first_command="signoff ask pay",
         )
         app = build_app(deps)
-        transport = httpx2.ASGITransport(app=app)
-        async with httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
+        async with http_of(app) as http:
             dispatcher = asyncio.create_task(AnswerDispatcher(deps).run()) if dispatches else None
             try:
                 yield GatewayRig(http, app, deps, turns, ledger)

@@ -11,13 +11,12 @@ import httpx2
 from app_server import running_app
 from call_rig import call_catalog, call_token, refund_tool
 from gateway_login import bearer, locked_rig, token_of
-from gateway_rig import PEOPLE, GatewayRig, gateway_rig
+from gateway_rig import PEOPLE, GatewayRig, gateway_rig, turn_of
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from temporalio.client import Client as TemporalClient
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
-from signoff.contracts.ids import parse_approval_id
 from signoff.people.directory import FixedDirectory
 from signoff.plugins.mcp.call_result import TASKS
 from signoff.policy.approval_policy import ApprovalPolicy
@@ -79,9 +78,9 @@ class McpRig:
         assert answer.status_code == 200, answer.text
 
     async def permitted(self, approval: str) -> None:
-        named = parse_approval_id(approval)
-        assert named is not None
-        await self.gateway.turns.until(named.turn, lambda view: any(each.state == "permitted" for each in view.calls))
+        await self.gateway.turns.until(
+            turn_of(approval), lambda view: any(each.state == "permitted" for each in view.calls)
+        )
 
     async def as_person(self, method: str, path: str, **fields: Any) -> httpx2.Response:
         headers = bearer(await token_of(self.gateway, "approver"))

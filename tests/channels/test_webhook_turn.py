@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from gateway_rig import BASE, PEOPLE, GatewayRig, gateway_rig, rig_catalog
+from gateway_rig import BASE, PEOPLE, GatewayRig, gateway_rig, http_of, rig_catalog
 from temporalio.client import Client
 from test_webhook import Receiver, receiving
 from turn_fixtures import Ledger
@@ -86,10 +86,11 @@ async def line(client: Client, tmp_path: Path) -> AsyncIterator[Line]:
             plugins=Plugins(),
         )
         assert problems == []
-        async with run_channels(rig.deps, opened, RULES) as inbound:
-            transport = httpx2.ASGITransport(app=build_app(rig.deps, inbound))
-            async with httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
-                yield Line(rig, http, receiver)
+        async with (
+            run_channels(rig.deps, opened, RULES) as inbound,
+            http_of(build_app(rig.deps, inbound)) as http,
+        ):
+            yield Line(rig, http, receiver)
 
 
 async def test_a_signed_yes_runs_the_call_and_every_card_says_so(line: Line) -> None:

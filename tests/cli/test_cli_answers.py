@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from cli_kit import Cli, assert_one_sentence, waiting_request
 from failures import Failure
+from gateway_rig import turn_of
 from tables import table
 
 from signoff.cli.local.installation import find_installation
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import NotFound, Refused
-from signoff.contracts.ids import parse_approval_id
 from signoff.formats.json_schema import compile_schema
 from signoff.gateway.approvals.argument_form import fields_of
 from signoff.gateway.approvals.argument_parser import problem_words, read_fields, set_values
@@ -179,11 +179,9 @@ async def doubted(served_cli: Cli, text: str) -> dict[str, Any]:
     place = find_installation()
     signoff = await place.connect()
     request = await signoff.request(card["id"])
-    named = parse_approval_id(card["id"])
-    assert named is not None
     async with working_store(place.settings) as store:
         key = ticket_key(request.digest, 1)
-        await store.claim(key, workflow=named.turn.workflow_id, call=request.call, tool=request.tool)
+        await store.claim(key, workflow=turn_of(card["id"]).workflow_id, call=request.call, tool=request.tool)
     assert (await served_cli("approve", card["id"])).code == 0
     while request.kind != "in_doubt":
         await asyncio.sleep(0.05)

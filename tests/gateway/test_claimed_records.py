@@ -3,13 +3,13 @@
 import re
 from datetime import UTC, datetime
 
-from gateway_rig import GatewayRig
+from gateway_rig import GatewayRig, turn_of
 
 from signoff.activities.call_journal import mark_claims
 from signoff.audit.log import AuditLog
 from signoff.audit.timeline import timeline
 from signoff.contracts.audit import AuditEntry
-from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Principal
 from signoff.formats.replace import replace
 from signoff.languages.catalogue import language_codes
@@ -36,15 +36,14 @@ def a_false_answer(turn: TurnKey) -> AuditEntry:
 
 
 async def test_answer_that_only_the_turn_reports_is_shown_as_a_claim(gateway: GatewayRig) -> None:
-    named = parse_approval_id(await gateway.asked("pay"))
-    assert named is not None
+    named = turn_of(await gateway.asked("pay"))
     log = AuditLog(gateway.deps.store)
-    await log.append(mark_claims([a_false_answer(named.turn)]))
-    record = (await log.stream(named.turn.workflow_id))[-1]
+    await log.append(mark_claims([a_false_answer(named)]))
+    record = (await log.stream(named.workflow_id))[-1]
     assert (record.subject, record.facts["claimed_subject"]) == ("", "root")
-    report = (await gateway.http.get(f"/v1/audit/{'.'.join(named.turn)}")).json()
+    report = (await gateway.http.get(f"/v1/audit/{'.'.join(named)}")).json()
     assert (report["timeline"][-1]["what"], report["timeline"][-1]["who"]) == CLAIM
-    page = (await gateway.http.get(f"/audit/{'.'.join(named.turn)}", headers={"accept-language": "en"})).text
+    page = (await gateway.http.get(f"/audit/{'.'.join(named)}", headers={"accept-language": "en"})).text
     assert re.findall(r'record-what">(the turn reports[^<]*)', page)[-1] == CLAIM[0]
     assert f"<strong>{CLAIM[1]}</strong>" in page
     assert "Signoff did not verify it" in page
@@ -65,7 +64,6 @@ async def test_requester_of_an_unsigned_turn_is_recorded_as_a_claim(gateway: Gat
 
 
 async def test_requester_of_a_signed_turn_is_recorded_by_name(gateway: GatewayRig) -> None:
-    named = parse_approval_id(await gateway.asked("pay"))
-    assert named is not None
-    records = await AuditLog(gateway.deps.store).stream(named.turn.workflow_id)
+    named = turn_of(await gateway.asked("pay"))
+    records = await AuditLog(gateway.deps.store).stream(named.workflow_id)
     assert {each.kind: each.subject for each in records} == {"turn": "", "proposal": "guest", "request": "guest"}

@@ -1,15 +1,13 @@
 from pathlib import Path
 
-import httpx2
 import pytest
+from gateway_rig import http_of
 from served_stack import MANIFEST
 
 import signoff
 from signoff.contracts.errors import ConfigError
 from signoff.settings import Settings
 from signoff.temporal.embedded_server import ServerHandle
-
-BASE = "http://127.0.0.1:8300"
 
 
 def settings_of(tmp_path: Path, **given: object) -> Settings:
@@ -19,8 +17,7 @@ def settings_of(tmp_path: Path, **given: object) -> Settings:
 
 async def test_an_application_opens_what_it_needs_and_closes_it(server: ServerHandle, tmp_path: Path) -> None:
     app = signoff.create_app(settings_of(tmp_path), temporal=await server.connect())
-    transport = httpx2.ASGITransport(app=app)
-    async with httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
+    async with http_of(app) as http:
         async with app.router.lifespan_context(app):
             ready = await http.get("/readyz")
             assert (ready.status_code, ready.json()["status"]) == (200, "ready"), ready.text

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 from gateway_login import words
-from gateway_rig import BASE, react, rig_catalog
+from gateway_rig import http_of, react, rig_catalog
 from temporalio.client import Client
 from turn_fixtures import Ledger, RunningTurns, running_turns, yes
 
@@ -77,8 +77,7 @@ async def rig(client: Client, store: Store, task_queue: str, tmp_path: Path) -> 
         running = running_turns(client, store, task_queue, catalog, ScriptedModel(react), people=people())
         worker = await stack.enter_async_context(running)
         deps = GatewayDeps(client=worker.signoff, catalog=catalog, people=people(), store=store, settings=Settings())
-        transport = httpx2.ASGITransport(app=build_app(deps))
-        http = await stack.enter_async_context(httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60))
+        http = await stack.enter_async_context(http_of(build_app(deps)))
         yield DelegationRig(worker, http, file, ledger)
 
 

@@ -5,12 +5,11 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
-import httpx2
 import pytest
 from call_rig import CallRig, call_catalog
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
-from gateway_rig import BASE
+from gateway_rig import http_of
 from tables import table
 from turn_fixtures import Ledger, pay_tool
 from typer import BadParameter
@@ -79,7 +78,7 @@ async def test_every_json_route_refuses_a_double_name_and_numbers_without_a_valu
 ) -> None:
     answers = {}
     for app in apps:
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
+        async with http_of(app) as http:
             for method, path in entrances(app):
                 address = path
                 for name in ("agent", "actor", "user", "approval", "call", "session", "turn", "task", "id", "grant"):

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 from gateway_login import STRANGER, bearer, locked_rig, token_of
-from gateway_rig import FLIGHT, PEOPLE, SIGNER, GatewayRig, fresh, gateway_rig
+from gateway_rig import FLIGHT, PEOPLE, SIGNER, GatewayRig, fresh, gateway_rig, http_of, turn_of
 from temporalio.client import Client
 from turn_fixtures import yes
 
@@ -18,7 +18,7 @@ from signoff.contracts import names
 from signoff.contracts.call import CallContext
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
-from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.ids import TurnKey
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft, TurnBody
 from signoff.engine.turn_client import TurnClient
 from signoff.formats.replace import replace
@@ -67,14 +67,8 @@ async def answered(rig: GatewayRig, approval: str, person: str = "ana", **body: 
     return await rig.http.post(f"/v1/approvals/{approval}/decide", json=given, headers=headers)
 
 
-def key_of(approval: str) -> TurnKey:
-    found = parse_approval_id(approval)
-    assert found is not None
-    return found.turn
-
-
 async def ended(rig: GatewayRig, approval: str) -> str:
-    result = await asyncio.wait_for(rig.turns.signoff.result(key_of(approval)), 60)
+    result = await asyncio.wait_for(rig.turns.signoff.result(turn_of(approval)), 60)
     return result.calls[0].code
 
 
@@ -84,8 +78,8 @@ async def test_a_turn_of_signed_people_runs(rig: GatewayRig) -> None:
     assert (receipt["status"], receipt["decided_by"]) == ("accepted", "ana")
     assert await ended(rig, approval) == "ok"
     assert await rig.runs(approval) == 1
-    view = await rig.turns.signoff.view(key_of(approval))
-    key = key_of(approval)
+    view = await rig.turns.signoff.view(turn_of(approval))
+    key = turn_of(approval)
     ctx = CallContext(
         actor=view.actor, tenant=key.tenant, session=key.session, turn=key.turn, channel="api", user=view.requester
     )
@@ -102,7 +96,7 @@ async def test_a_signed_turn_costs_at_most_10_kb_of_history(plain_client: Client
     approval = await asked(rig)
     assert (await answered(rig, approval)).json()["status"] == "accepted"
     assert await ended(rig, approval) == "ok"
-    handle = plain_client.get_workflow_handle(key_of(approval).workflow_id)
+    handle = plain_client.get_workflow_handle(turn_of(approval).workflow_id)
     info = (await handle.describe()).raw_description.workflow_execution_info
     assert info.history_length == 33
     # A machine's name stands in two events of three: only what is longer than `12345@host` is not counted.
@@ -124,7 +118,7 @@ async def test_two_people_make_a_quorum(rig: GatewayRig) -> None:
 async def forged_answers(rig: GatewayRig, approval: str) -> dict[str, Decision]:
     """Answers that somebody with Temporal's credential can send, and the gateway never wrote; each a delivery."""
     asked_hash = (await rig.turns.signoff.request(approval)).question_hash
-    key = key_of(approval)
+    key = turn_of(approval)
 
     def answer(**fields: Any) -> Decision:
         return yes(key, **{"subject": "ana", "question_hash": asked_hash, "received_at": datetime.now(UTC)} | fields)
@@ -151,11 +145,11 @@ async def test_forged_answers_are_refused_through_both_doors(rig: GatewayRig) ->
     for name, decision in forged.items():
         receipt = await rig.turns.signoff.decide(decision)
         assert (receipt.status, receipt.code) == ("refused", "assurance"), name
-    handle = rig.turns.client.get_workflow_handle(key_of(approval).workflow_id)
+    handle = rig.turns.client.get_workflow_handle(turn_of(approval).workflow_id)
     for decision in forged.values():
         again = replace(decision, delivery_id=uuid.uuid4().hex)
         await handle.signal(names.APPROVAL_RESPONSE, again.model_dump(mode="json", exclude_none=True))
-    await rig.turns.until(key_of(approval), lambda view: view.refusals >= 2 * len(forged))
+    await rig.turns.until(turn_of(approval), lambda view: view.refusals >= 2 * len(forged))
     assert (await rig.turns.signoff.request(approval)).state == "pending"
     assert await rig.runs(approval) == 0
     assert (await answered(rig, approval)).json()["status"] == "accepted"
@@ -234,8 +228,7 @@ async def test_no_key_is_in_a_history_or_in_an_answer(rig: GatewayRig) -> None:
     written = b"".join(event.SerializeToString() for event in history.events)
     assert signer.key_id.encode() in written
     assert private.private.encode() not in written
-    transport = httpx2.ASGITransport(app=build_app(deps))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300") as http:
+    async with http_of(build_app(deps)) as http:
         headers = bearer(await token_of(rig, "guest"))
         shown = await http.get(f"/v1/turns/{'.'.join(key)}", headers=headers)
     assert private.private not in shown.text

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from gateway_rig import GatewayRig, gateway_rig
+from gateway_rig import GatewayRig, gateway_rig, turn_of
 from sqlalchemy import insert
 from temporalio.client import Client
 
 from signoff.contracts import names
-from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.receipt import Receipt
 from signoff.gateway.repair_task import AnswerDispatcher
 from signoff.store.questions.answers import Answers
@@ -25,12 +24,6 @@ async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
     """A gateway with a store of its own; what it repairs by itself is done by hand."""
     async with gateway_rig(client, store, f"raw-{uuid.uuid4().hex[:12]}", dispatches=False) as found:
         yield found
-
-
-def turn_of(approval: str) -> TurnKey:
-    named = parse_approval_id(approval)
-    assert named is not None
-    return named.turn
 
 
 async def signal(rig: GatewayRig, approval: str, verdict: str, **fields: Any) -> None:

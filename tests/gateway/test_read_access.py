@@ -7,10 +7,10 @@ import uuid
 import httpx2
 import pytest
 from gateway_login import STRANGER, bearer, browser, hidden, locked_rig, sign_in, token_of
-from gateway_rig import PEOPLE, GatewayRig
+from gateway_rig import PEOPLE, GatewayRig, turn_of
 from tables import table
 
-from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
+from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.person import Person
 from signoff.gateway.read_access import Audience, may_read, may_stop, reads_all
 from signoff.gateway.session_names import own_session
@@ -42,10 +42,8 @@ async def opened(rig: GatewayRig, person: str, path: str) -> httpx2.Response:
         return await page.get(path)
 
 
-def turn_of(approval: str) -> str:
-    found = parse_approval_id(approval)
-    assert found is not None
-    return ".".join(found.turn)
+def name_of(approval: str) -> str:
+    return ".".join(turn_of(approval))
 
 
 @table(
@@ -89,7 +87,7 @@ def test_who_reads_the_record(development: bool) -> None:
 @pytest.mark.parametrize("path", ["/v1/turns/{turn}", "/v1/turns/{turn}/events", "/v1/approvals/{approval}"])
 async def test_the_api_shows_a_turn_to_whom_it_concerns(locked: GatewayRig, gateway: GatewayRig, path: str) -> None:
     approval = await gateway.asked("pay")
-    turn = turn_of(approval)
+    turn = name_of(approval)
     wanted = path.format(turn=turn, approval=approval)
     for person in ("eve", "bo"):
         refused = await got(locked, person, wanted)
@@ -104,7 +102,7 @@ async def test_the_api_shows_a_turn_to_whom_it_concerns(locked: GatewayRig, gate
 
 async def test_pages_show_a_turn_to_whom_it_concerns(locked: GatewayRig, gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
-    turn = turn_of(approval)
+    turn = name_of(approval)
     for path in (f"/turns/{turn}", f"/live/turns/{turn}", f"/approvals/{approval}", f"/approvals/{approval}?part=card"):
         assert (await opened(locked, "eve", path)).status_code == 404, path
     code = (await gateway.turns.signoff.request(approval)).code
@@ -123,7 +121,7 @@ async def test_lists_hold_what_one_may_read(locked: GatewayRig, gateway: Gateway
     for _ in range(3):
         await gateway.start("hello")
     await gateway.turns.signoff.result(own)
-    name, turn = ".".join(own), turn_of(approval)
+    name, turn = ".".join(own), name_of(approval)
 
     def rows(answer: httpx2.Response) -> set[str]:
         return {f"{row['tenant']}.{row['session']}.{row['turn']}" for row in answer.json()["turns"]}
@@ -151,7 +149,7 @@ async def test_lists_hold_what_one_may_read(locked: GatewayRig, gateway: Gateway
 
 async def test_who_may_stop_a_turn(locked: GatewayRig, gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
-    url = f"/v1/turns/{turn_of(approval)}/cancel"
+    url = f"/v1/turns/{name_of(approval)}/cancel"
 
     async def stopped(person: str) -> int:
         headers = bearer(await token_of(locked, person))
@@ -160,14 +158,14 @@ async def test_who_may_stop_a_turn(locked: GatewayRig, gateway: GatewayRig) -> N
     assert [await stopped(person) for person in ("eve", "ana", "aki")] == [404, 403, 403]
     assert (await gateway.turns.signoff.request(approval)).state == "pending"
     assert await stopped("guest") == 202
-    other = turn_of(await gateway.asked("pay"))
+    other = name_of(await gateway.asked("pay"))
     url = f"/v1/turns/{other}/cancel"
     assert await stopped("ada") == 202
 
 
 async def test_who_may_stop_a_turn_on_its_page(locked: GatewayRig, gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
-    turn = turn_of(approval)
+    turn = name_of(approval)
     async with browser(locked) as page:
         await sign_in(page, await token_of(locked, "ana"))
         shown = await page.get(f"/turns/{turn}")
@@ -215,8 +213,8 @@ async def test_pages_name_nobody_to_a_stranger(locked: GatewayRig, path: str) ->
 
 async def test_in_development_everything_is_visible(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
-    assert (await gateway.http.get(f"/v1/turns/{turn_of(approval)}")).status_code == 200
+    assert (await gateway.http.get(f"/v1/turns/{name_of(approval)}")).status_code == 200
     gateway.http.cookies.set("signoff_person", "bo")
-    page = await gateway.http.get(f"/turns/{turn_of(approval)}")
-    assert f"/turns/{turn_of(approval)}/cancel" in page.text
+    page = await gateway.http.get(f"/turns/{name_of(approval)}")
+    assert f"/turns/{name_of(approval)}/cancel" in page.text
     gateway.http.cookies.clear()

@@ -1,28 +1,17 @@
 """What is done beside deciding is recorded, too: signing in and out, links, the kill switch, grants."""
 
-import uuid
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
 import pytest
 from gateway_login import bearer, browser, hidden, locked_rig, sign_in, token_of
-from gateway_rig import GatewayRig, gateway_rig
-from temporalio.client import Client
+from gateway_rig import GatewayRig, turn_of
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
-from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.limits import REFUSALS_A_MINUTE
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
-from signoff.store.store import Store
-
-
-@pytest.fixture
-async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    async with gateway_rig(client, store, f"acts-{uuid.uuid4().hex[:12]}") as found:
-        yield found
 
 
 async def acts(rig: GatewayRig, tenant: str = "main") -> list[Record]:
@@ -79,9 +68,7 @@ async def test_a_link_that_was_opened_is_recorded_once(rig: GatewayRig) -> None:
     async with browser(rig) as page:
         for _ in range(3):
             assert (await page.get(f"/link/{written}")).status_code == 200
-    key = parse_approval_id(approval)
-    assert key is not None
-    records = await AuditLog(rig.deps.store).stream(key.turn.workflow_id)
+    records = await AuditLog(rig.deps.store).stream(turn_of(approval).workflow_id)
     opened = [record for record in records if record.kind == "delivery"]
     assert [(record.subject, record.facts["event"], record.facts["channel"]) for record in opened] == [
         ("ana", "opened", "email")
@@ -107,9 +94,7 @@ async def test_a_remembered_answer_is_recorded_when_it_is_made_and_taken_back(ri
     approval = await rig.asked("alike")
     answer = await rig.decide(approval, **{"verdict": "approved", "as": "approver", "remember": wish})
     assert answer.json()["status"] == "accepted", answer.text
-    key = parse_approval_id(approval)
-    assert key is not None
-    await rig.turns.signoff.result(key.turn)
+    await rig.turns.signoff.result(turn_of(approval))
     (grant,) = (await rig.http.get("/v1/grants")).json()["grants"]
     for _ in range(2):
         back = await taken_back(rig, f"/v1/grants/{grant['id']}")

@@ -4,12 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 from gateway_login import bearer, locked_rig, token_of
-from gateway_rig import GatewayRig
+from gateway_rig import GatewayRig, turn_of
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
 from signoff.audit.timeline import timeline
-from signoff.contracts.ids import parse_approval_id
 
 
 @pytest.fixture
@@ -22,9 +21,7 @@ async def locked(gateway: GatewayRig) -> AsyncIterator[GatewayRig]:
 
 async def stops(gateway: GatewayRig, approval: str) -> list[Record]:
     """What the record of the turn of `approval` says of stopping it."""
-    named = parse_approval_id(approval)
-    assert named is not None
-    stream = await AuditLog(gateway.deps.store).stream(named.turn.workflow_id)
+    stream = await AuditLog(gateway.deps.store).stream(turn_of(approval).workflow_id)
     return [record for record in stream if "stop" in record.facts]
 
 

@@ -1,37 +1,27 @@
 """What the gateway and a turn write down between them: each attempt once, none of them with an argument."""
 
 import asyncio
-import dataclasses
-from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx2
 import pytest
-from gateway_rig import BASE, PASSWORD, GatewayRig
+from gateway_rig import PASSWORD, GatewayRig, turn_of
 from tables import table
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
-from signoff.contracts.ids import parse_approval_id
-from signoff.gateway.app import build_app
 from signoff.gateway.audit_writer import AttemptRecords
 
 
 @pytest.fixture(name="gateway")
-async def gateway_that_wrote_nothing(gateway: GatewayRig) -> AsyncIterator[GatewayRig]:
+def gateway_that_wrote_nothing(gateway: GatewayRig) -> GatewayRig:
     """The shared gateway with a count of its own: other tests' refusals in this minute may have used up what is
     written down of the same people.
     """
-    deps = dataclasses.replace(gateway.deps, attempts=AttemptRecords())
-    app = build_app(deps)
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
-        yield dataclasses.replace(gateway, http=http, app=app, deps=deps)
+    return gateway.beside(attempts=AttemptRecords())
 
 
 async def of_turn(gateway: GatewayRig, approval_id: str) -> list[Record]:
-    key = parse_approval_id(approval_id)
-    assert key is not None
-    return await AuditLog(gateway.deps.store).stream(key.turn.workflow_id)
+    return await AuditLog(gateway.deps.store).stream(turn_of(approval_id).workflow_id)
 
 
 def facts(records: list[Record], kind: str) -> list[dict[str, Any]]:

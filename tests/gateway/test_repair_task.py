@@ -8,14 +8,14 @@ from datetime import timedelta
 
 import pytest
 from call_rig import call_rig
-from gateway_rig import SIGNER, GatewayRig, gateway_rig, react
+from gateway_rig import SIGNER, GatewayRig, gateway_rig, react, turn_of
 from sqlalchemy import Connection, delete, update
 from temporalio.client import Client
 from turn_fixtures import running_turns
 
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import ServerUnavailable
-from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.engine.turn_client import TurnClient
@@ -67,12 +67,6 @@ async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
         yield found
 
 
-def key_of(approval: str) -> TurnKey:
-    key = parse_approval_id(approval)
-    assert key is not None
-    return key.turn
-
-
 async def answered(deps: GatewayDeps, approval: str, person: str) -> Receipt:
     """A person's yes to a request as it stands."""
     found = deps.people.find(person, "main")
@@ -97,7 +91,7 @@ async def test_answers_that_a_stopped_server_missed_are_handed_over_in_order_and
     assert await back.step(older_than=3_600) == 0
     assert recorder.given == ()
     assert await back.step(older_than=0) == 0
-    result = await asyncio.wait_for(rig.turns.signoff.result(key_of(approval)), 60)
+    result = await asyncio.wait_for(rig.turns.signoff.result(turn_of(approval)), 60)
     assert [call.code for call in result.calls] == ["ok"]
     assert await back.step(older_than=0) == 0
     assert recorder.given == (("ana", "approved"), ("bo", "approved"))
@@ -116,7 +110,7 @@ async def test_a_turn_that_takes_no_answer_keeps_no_others_waiting(rig: GatewayR
     unreadable = Unreadable(rig.turns.client, task_queue=rig.turns.task_queue)
     unreadable.broken = broken
     assert await AnswerDispatcher(dataclasses.replace(rig.deps, client=unreadable)).step(older_than=0) == 1
-    result = await asyncio.wait_for(rig.turns.signoff.result(key_of(other)), 60)
+    result = await asyncio.wait_for(rig.turns.signoff.result(turn_of(other)), 60)
     assert [call.code for call in result.calls] == ["ok"]
     assert [each.approval for each in await Answers(rig.deps.store).list_owed(0, 10)] == [broken]
     assert await AnswerDispatcher(rig.deps).step(older_than=0) == 0
@@ -138,7 +132,7 @@ async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(clie
     async with running_turns(client, store, queue, rig.deps.catalog, model, verifier=SIGNER.verifier()) as back:
         working = dataclasses.replace(rig.deps, client=back.signoff)
         assert await AnswerDispatcher(working).step(older_than=0) == 0
-        result = await asyncio.wait_for(back.signoff.result(key_of(approval)), 60)
+        result = await asyncio.wait_for(back.signoff.result(turn_of(approval)), 60)
     assert [call.code for call in result.calls] == ["denied"]
     assert rig.ledger.rows == []
     assert await Answers(store).list_owed(0, 10) == []
@@ -147,7 +141,7 @@ async def test_what_a_stopped_worker_missed_is_handed_over_when_one_is_back(clie
 async def test_the_question_of_a_terminated_turn_is_ended(rig: GatewayRig, monkeypatch: pytest.MonkeyPatch) -> None:
     gone, waits = await rig.asked("pay"), await rig.asked("pay")
     sweep = RequestSweep(rig.deps, None)
-    await rig.turns.client.get_workflow_handle(key_of(gone).workflow_id).terminate("a drill")
+    await rig.turns.client.get_workflow_handle(turn_of(gone).workflow_id).terminate("a drill")
     await sweep.step()
     assert (await rig.request(gone)).state == "pending"
     monkeypatch.setattr(repair_task, "SETTLED", timedelta())

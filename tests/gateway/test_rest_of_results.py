@@ -2,10 +2,9 @@
 
 from collections.abc import AsyncIterator
 
-import httpx2
 import pytest
 from gateway_login import bearer, locked_rig, token_of
-from gateway_rig import BASE, PEOPLE, SIGNER, GatewayRig
+from gateway_rig import PEOPLE, SIGNER, GatewayRig, http_of
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
 
@@ -32,7 +31,7 @@ async def gateway(client: Client, store: Store, task_queue: str) -> AsyncIterato
     async with running_turns(client, store, task_queue, catalog, script, verifier=SIGNER.verifier()) as turns:
         deps = GatewayDeps(turns.signoff, catalog, catalog.people, store, Settings(), signer=SIGNER)
         app = build_app(deps)
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
+        async with http_of(app) as http:
             yield GatewayRig(http, app, deps, turns)
 
 

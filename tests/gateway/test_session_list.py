@@ -2,25 +2,14 @@
 
 import asyncio
 import time
-import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
 from gateway_login import bearer, browser, locked_rig, sign_in, token_of, words
-from gateway_rig import GatewayRig, fresh, gateway_rig
-from temporalio.client import Client
+from gateway_rig import GatewayRig, fresh
 
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.person import Person
 from signoff.gateway.session_names import own_session
-from signoff.store.store import Store
-
-
-@pytest.fixture
-async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    async with gateway_rig(client, store, f"sessions-{uuid.uuid4().hex[:12]}") as found:
-        yield found
 
 
 async def begun(rig: GatewayRig, text: str, **fields: Any) -> str:

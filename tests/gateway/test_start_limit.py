@@ -1,21 +1,19 @@
 """Limits on the turns that a tenant begins: by every door, through several gateways, and for itself alone."""
 
 import asyncio
-import dataclasses
 import uuid
 from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
 from gateway_login import browser, hidden, words
-from gateway_rig import BASE, PEOPLE, GatewayRig, fresh, gateway_rig
+from gateway_rig import PEOPLE, GatewayRig, fresh, gateway_rig
 from sqlalchemy import update
 from store_fixtures import postgres_server, postgres_url, sqlite_url, store_url
 from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
-from signoff.gateway.app import build_app
 from signoff.people.directory import FixedDirectory
 from signoff.settings import Settings
 from signoff.store.store import Store, open_store
@@ -26,15 +24,11 @@ REFUSED = "the tenant `main` has begun as many turns as it may (1/hour): try aga
 
 
 def limited(rig: GatewayRig, limits: str, store: Store | None = None) -> GatewayRig:
-    deps = dataclasses.replace(
-        rig.deps,
+    return rig.beside(
         store=store or rig.deps.store,
         settings=Settings(tenant_limits=limits),
         people=FixedDirectory((*PEOPLE, Person(id="guest", tenant="acme"))),
     )
-    app = build_app(deps)
-    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60)
-    return dataclasses.replace(rig, http=http, app=app, deps=deps)
 
 
 @pytest.fixture

@@ -1,12 +1,8 @@
 """A tool that exists for other tenants is on no page and in no list of this one's."""
 
-import dataclasses
-
-import httpx2
 from gateway_rig import GatewayRig
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
-from signoff.gateway.app import build_app
 from signoff.registry.actor import Actor
 
 
@@ -14,9 +10,7 @@ async def test_nobody_learns_of_another_tenants_tools(gateway: GatewayRig) -> No
     ledger = Ledger()
     tools = [pay_tool(ledger, name="merge", tenants=("acme",)), pay_tool(ledger, name="pay", tenants=("main", "acme"))]
     actor = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(pay_tool(ledger, name="merge"),))
-    deps = dataclasses.replace(gateway.deps, catalog=catalog_of(tools, actors=[actor]))
-    transport = httpx2.ASGITransport(app=build_app(deps))
-    async with httpx2.AsyncClient(transport=transport, base_url=str(gateway.http.base_url)) as http:
+    async with gateway.beside(catalog=catalog_of(tools, actors=[actor])).http as http:
         page = (await http.get("/tools")).text
         gone = [await http.get(f"/tools/{name}") for name in ("merge", "merge@desk", "marge")]
         there = await http.get("/tools/pay")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from gateway_login import bearer, locked_rig, token_of
-from gateway_rig import PEOPLE, SIGNER, GatewayRig, gateway_rig
+from gateway_rig import PEOPLE, SIGNER, GatewayRig, gateway_rig, turn_of
 from temporalio.client import Client
 from temporalio.service import RPCError
 from turn_fixtures import yes
@@ -20,7 +20,7 @@ from signoff.audit.verifier import verify
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision, Verdict
-from signoff.contracts.ids import TurnKey, parse_approval_id
+from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.gateway.approvals.decisions import decide
@@ -54,10 +54,9 @@ class Race:
         self._tokens = tokens
         self.late: set[str] = set()
         """Who had to ask again."""
-        key = parse_approval_id(request.id)
-        assert key is not None
-        self.turn = key.turn
-        self._handle = rig.turns.client.get_workflow_handle(key.turn.workflow_id)
+        key = turn_of(request.id)
+        self.turn = key
+        self._handle = rig.turns.client.get_workflow_handle(key.workflow_id)
 
     async def run(self, number: int) -> tuple[str, Receipt]:
         """One person's answer, by the door of their number; every third says no."""

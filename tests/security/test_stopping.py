@@ -7,13 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from gateway_rig import SIGNER, GatewayRig, gateway_rig
+from gateway_rig import SIGNER, GatewayRig, gateway_rig, turn_of
 from temporalio.client import Client
 
 from signoff.audit.checkpoints import Checkpoints
 from signoff.audit.log import AuditLog
 from signoff.audit.verifier import verify
-from signoff.contracts.ids import parse_approval_id
 from signoff.store.store import Store
 from signoff.temporal.embedded_server import ServerHandle
 
@@ -22,9 +21,7 @@ PROJECT = Path(__file__).parents[1] / "cli" / "cli_project"
 
 async def recorded(rig: GatewayRig, approval: str, kind: str) -> list[str]:
     """What the record of a request's turn says of one kind, as JSON."""
-    key = parse_approval_id(approval)
-    assert key is not None
-    records = await AuditLog(rig.deps.store).stream(key.turn.workflow_id)
+    records = await AuditLog(rig.deps.store).stream(turn_of(approval).workflow_id)
     return [record.data for record in records if record.kind == kind]
 
 
@@ -37,9 +34,7 @@ async def test_the_kill_switch_ends_what_waits_refuses_what_comes_and_is_recorde
         frozen = await rig.http.post("/v1/freezes", json={"reason": "a stolen laptop"})
         assert frozen.status_code == 200, frozen.text
         for approval in waiting:
-            named = parse_approval_id(approval)
-            assert named is not None
-            (outcome,) = (await rig.turns.signoff.result(named.turn)).calls
+            (outcome,) = (await rig.turns.signoff.result(turn_of(approval))).calls
             assert outcome.code == "denied"
             (ending,) = await recorded(rig, approval, "ending")
             assert '"cancelled"' in ending

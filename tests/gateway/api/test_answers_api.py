@@ -2,17 +2,13 @@
 
 from typing import Any
 
-from gateway_rig import FLIGHT, PASSWORD, GatewayRig
+from gateway_rig import FLIGHT, PASSWORD, GatewayRig, turn_of
 from tables import table
-
-from signoff.contracts.ids import parse_approval_id
 
 
 async def result_of(gateway: GatewayRig, approval: str) -> Any:
     """The outcome of the call behind a request, once its turn has ended."""
-    key = parse_approval_id(approval)
-    assert key is not None
-    return (await gateway.turns.signoff.result(key.turn)).calls[0]
+    return (await gateway.turns.signoff.result(turn_of(approval))).calls[0]
 
 
 def ran_with(gateway: GatewayRig, tool: str) -> list[dict[str, Any]]:

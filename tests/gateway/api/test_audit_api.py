@@ -1,17 +1,12 @@
 """The record over the API: whom it is shown to, what it tells, and that it says when it was changed."""
 
-import uuid
-from collections.abc import AsyncIterator
-
 import pytest
 from gateway_login import bearer, locked_rig, token_of
-from gateway_rig import GatewayRig, gateway_rig
+from gateway_rig import GatewayRig
 from sqlalchemy import text
-from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
-from signoff.store.store import Store
 from signoff.testing.builders import a_person
 
 PEOPLE = (
@@ -21,12 +16,6 @@ PEOPLE = (
     Person(id="root", roles=("admin",)),
     Person(id="zoe", tenant="acme", roles=("auditor", "admin")),
 )
-
-
-@pytest.fixture
-async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    async with gateway_rig(client, store, f"record-{uuid.uuid4().hex[:12]}") as found:
-        yield found
 
 
 async def finished(rig: GatewayRig) -> str:

@@ -1,30 +1,14 @@
 """Batches, remembered answers and the kill switch over the API."""
 
 import uuid
-from collections.abc import AsyncIterator
 
 import pytest
 from gateway_login import browser, hidden, words
-from gateway_rig import GatewayRig, fresh, gateway_rig
-from temporalio.client import Client
+from gateway_rig import GatewayRig, fresh, turn_of
 
-from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.store.grants import Grants
 from signoff.store.store import Store
-
-
-@pytest.fixture
-async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway of the test's own: a freeze is for a whole tenant."""
-    async with gateway_rig(client, store, f"grants-{uuid.uuid4().hex[:12]}") as found:
-        yield found
-
-
-def key_of(approval: str) -> TurnKey:
-    key = parse_approval_id(approval)
-    assert key is not None
-    return key.turn
 
 
 async def batch_item(rig: GatewayRig, approval: str, **fields: object) -> dict[str, object]:
@@ -79,7 +63,7 @@ async def test_a_batch_sent_twice_counts_once(rig: GatewayRig) -> None:
     again = await rig.http.post("/v1/approvals/decide", json=body, headers=headers)
     assert first.json()["receipts"][0]["status"] == "accepted"
     assert again.json() == first.json() or again.json()["receipts"][0]["code"] == "duplicate"
-    await rig.turns.signoff.result(key_of(approval))
+    await rig.turns.signoff.result(turn_of(approval))
     assert await rig.runs(approval) == 1
 
 

@@ -1,14 +1,11 @@
 """Conversations over the API and in the inbox."""
 
 import asyncio
-import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
-from gateway_login import bearer, locked_rig, token_of
-from gateway_rig import BASE, GatewayRig, fresh
+from gateway_login import bearer, browser, hidden, locked_rig, token_of, words
+from gateway_rig import GatewayRig, fresh
 from tables import table
 
 from signoff.contracts.call import CallContext
@@ -161,32 +158,18 @@ def test_two_long_names_of_one_person_are_two_sessions() -> None:
     assert len({own_session(SessionKey("main", name), Person(id="ana"), development=False) for name in names}) == 2
 
 
-def _fields(page: str, action: str) -> dict[str, str]:
-    found = re.search(rf'<form[^>]*action="{re.escape(action)}".*?</form>', page, re.DOTALL)
-    assert found, f"no form leads to {action}"
-    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', found[0]))
-
-
-@asynccontextmanager
-async def _browser(gateway: GatewayRig) -> AsyncIterator[httpx2.AsyncClient]:
-    transport = httpx2.ASGITransport(app=gateway.app)
-    async with httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60) as page:
-        await page.get("/")
-        yield page
-
-
 async def _reads(page: httpx2.AsyncClient, path: str, *wanted: str) -> str:
     while True:
         answer = await page.get(path)
-        page_text = " ".join(re.sub(r"<[^>]+>", " ", answer.text).split())
+        page_text = words(answer.text)
         if all(each in page_text for each in wanted):
             return answer.text
         await asyncio.sleep(0.05)
 
 
 async def test_several_messages_in_one_page(gateway: GatewayRig) -> None:
-    async with _browser(gateway) as page:
-        form = _fields((await page.get("/new")).text, "/sessions")
+    async with browser(gateway) as page:
+        form = hidden((await page.get("/new")).text, "/sessions")
         sent = await page.post("/sessions", data={**form, "text": "pay", "actor": "desk", "user": "guest"})
         assert sent.status_code == 303, sent.text
         path = sent.headers["location"]
@@ -194,7 +177,7 @@ async def test_several_messages_in_one_page(gateway: GatewayRig) -> None:
         assert twice.headers["location"] == path
         shown = await _reads(page, path, "Waiting for approvers", "Open the request")
         assert f'data-live-talk="/live{path}"' in shown
-        more = _fields(shown, path)
+        more = hidden(shown, path)
         stale = await page.post(path, data={**more, "token": "x", "text": "hello"})
         assert stale.status_code == 403
         assert "hello</textarea>" in stale.text
@@ -213,15 +196,15 @@ async def test_several_messages_in_one_page(gateway: GatewayRig) -> None:
 
 
 async def test_a_conversation_is_followed_live_and_can_be_stopped(gateway: GatewayRig) -> None:
-    async with _browser(gateway) as page:
-        form = _fields((await page.get("/new")).text, "/sessions")
+    async with browser(gateway) as page:
+        form = hidden((await page.get("/new")).text, "/sessions")
         path = (await page.post("/sessions", data={**form, "text": "pay", "actor": "desk"})).headers["location"]
         shown = await _reads(page, path, "Waiting for approvers")
-        stop = _fields(shown, f"{path}/cancel")
+        stop = hidden(shown, f"{path}/cancel")
         assert (await page.post(f"{path}/cancel", data={"token": "x"})).status_code == 403
         assert (await page.post(f"{path}/cancel", data=stop)).status_code == 303
         shown = await _reads(page, path, "Cancelled")
-        assert (await page.post(path, data={**_fields(shown, path), "text": "hello"})).status_code == 303
+        assert (await page.post(path, data={**hidden(shown, path), "text": "hello"})).status_code == 303
         await _reads(page, path, "You said: hello")
     assert (await gateway.http.get("/sessions/acme.x")).status_code == 404
     assert (await gateway.http.get("/live/sessions/acme.x")).status_code == 404

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_rig import PEOPLE, GatewayRig, gateway_rig
+from gateway_rig import PEOPLE, GatewayRig, gateway_rig, turn_of
 from sqlalchemy import Connection, update
 from temporalio.client import Client
 
-from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
 from signoff.formats.replace import replace
 from signoff.gateway.approvals.decisions import decide
@@ -87,6 +86,4 @@ async def test_answer_that_arrived_in_time_counts_however_long_it_was_queued(slo
     arrived = datetime.now(UTC) - 2 * HOUR
     receipt = await decide(slow_gateway.deps, draft, DecisionAuthor(PEOPLE[2], "slack", "session", arrived))
     assert receipt.status == "accepted"
-    named = parse_approval_id(approval)
-    assert named is not None
-    assert [each.code for each in (await slow_gateway.turns.signoff.result(named.turn)).calls] == ["ok"]
+    assert [each.code for each in (await slow_gateway.turns.signoff.result(turn_of(approval))).calls] == ["ok"]

@@ -1,11 +1,9 @@
 """A request whose tool was removed or renamed while people were asked."""
 
-import dataclasses
 from datetime import UTC, datetime
 from io import StringIO
 
-import httpx2
-from gateway_rig import BASE, PEOPLE, GatewayRig, rig_catalog
+from gateway_rig import PEOPLE, GatewayRig, rig_catalog, turn_of
 from rich.console import Console
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
@@ -13,8 +11,6 @@ from signoff.channels.card_text import card_words
 from signoff.channels.envelopes import OutboundCard
 from signoff.cli.terminal.card_lines import card_lines
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.ids import parse_approval_id
-from signoff.gateway.app import build_app
 from signoff.texts.formatter import Formatter
 
 WORDS = "The tool pay is not declared here any more."
@@ -35,22 +31,20 @@ def on_channel(request: ApprovalRequest) -> str:
 
 async def test_card_and_turn_say_at_once_that_a_tool_was_removed_and_take_answers(gateway: GatewayRig) -> None:
     approval = await gateway.asked("pay")
-    named = parse_approval_id(approval)
-    assert named is not None
+    named = turn_of(approval)
     without = catalog_of(
         [pay_tool(Ledger(), name="look")], actors=list(rig_catalog(Ledger()).actors.values()), people=PEOPLE
     )
-    deps = dataclasses.replace(gateway.deps, catalog=without)
-    transport = httpx2.ASGITransport(app=build_app(deps))
-    async with httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
-        turn = ".".join(named.turn)
+    other = gateway.beside(catalog=without)
+    async with other.http as http:
+        turn = ".".join(named)
         for page in (f"/approvals/{approval}", f"/turns/{turn}"):
             for client, expected in ((http, True), (gateway.http, False)):
                 assert (WORDS in (await client.get(page)).text) is expected, page
-        known, unknown = await gateway.request(approval), (await deps.requests.load(approval)).request
+        known, unknown = await gateway.request(approval), await other.request(approval)
         for write in (in_terminal, on_channel):
             assert (WORDS in write(known), WORDS in write(unknown)) == (False, True)
         answer = await http.post(f"/v1/approvals/{approval}/decide", json={"verdict": "approved", "revision": 1})
     # The gateway's catalog may be of another deploy than the worker's: the worker has the tool and runs it.
     assert answer.json()["status"] == "accepted", answer.text
-    assert [each.code for each in (await gateway.turns.signoff.result(named.turn)).calls] == ["ok"]
+    assert [each.code for each in (await gateway.turns.signoff.result(named)).calls] == ["ok"]

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 from gateway_login import browser, hidden, words
-from gateway_rig import PEOPLE, GatewayRig, gateway_rig
+from gateway_rig import PEOPLE, GatewayRig, gateway_rig, turn_of
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.contracts import names
-from signoff.contracts.ids import parse_approval_id
 from signoff.contracts.receipt import Receipt
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor
@@ -57,9 +56,7 @@ async def test_approval_needs_no_reason_where_a_denial_does(rig: GatewayRig) -> 
 
 async def test_raw_denial_without_a_required_reason_is_refused(rig: GatewayRig) -> None:
     approval = await rig.asked("pay")
-    named = parse_approval_id(approval)
-    assert named is not None
-    handle = rig.turns.client.get_workflow_handle(named.turn.workflow_id)
+    handle = rig.turns.client.get_workflow_handle(turn_of(approval).workflow_id)
 
     async def answer(**fields: Any) -> Receipt:
         body = {"approval_id": approval, "verdict": "denied", **fields}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_login import browser, hidden, locked_rig, words
+from gateway_login import answered, browser, locked_rig, words
 from gateway_rig import GatewayRig
 from joserfc import jwt
 from oidc_provider import CLIENT, Provider, answer_of, new_key
@@ -49,8 +49,7 @@ async def test_a_declared_login_signs_in(gateway: GatewayRig, locked: GatewayRig
         assert ATTEMPT not in page.cookies
         card = (await page.get(f"/approvals/{approval}")).text
         assert "Signed in as Ana" in words(card)
-        form = hidden(card, f"/approvals/{approval}/decide")
-        await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "denied"})
+        await answered(page, approval, verdict="denied")
     decision = (await gateway.request(approval)).votes[0].decision
     assert (decision.subject, decision.assurance) == ("ana", "session")
 
@@ -106,8 +105,7 @@ async def test_a_decision_after_a_second_factor_says_so(
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
         await sign_in_at_provider(page)
-        form = hidden((await page.get(f"/approvals/{approval}")).text, f"/approvals/{approval}/decide")
-        await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "denied"})
+        await answered(page, approval, verdict="denied")
     assert (await gateway.request(approval)).votes[0].decision.assurance == "mfa"
 
 

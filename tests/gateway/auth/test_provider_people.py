@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from gateway_login import STRANGER, bearer, browser, hidden, locked_rig, token_of, words
-from gateway_rig import PEOPLE, SIGNER, GatewayRig
+from gateway_rig import PEOPLE, SIGNER, GatewayRig, turn_of
 from oidc_provider import Provider
 from provider_login import approve_in_browser, asked, login_settings, provider_rig, sign_in_at_provider
 from temporalio.client import Client
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.ids import SessionKey, TurnKey, parse_approval_id
+from signoff.contracts.ids import SessionKey
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft
@@ -40,12 +40,6 @@ async def rig(client: Client, tmp_path: Any, provider: Provider) -> AsyncIterato
         yield open_rig
 
 
-def key_of(approval: str) -> TurnKey:
-    found = parse_approval_id(approval)
-    assert found is not None
-    return found.turn
-
-
 def cy(provider: Provider, *roles: str, subject: str = "cy") -> Person:
     login = f"{provider.issuer}#{subject}"
     return Person(id=id_from_login(login), name="Cy", roles=roles, identities={"oidc": (login,)})
@@ -65,7 +59,7 @@ async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(rig: Gate
         assert (await sign_in_at_provider(page)).status_code == 303
         assert "Signed in as Cy" in words((await page.get("/tools")).text)
         assert (await approve_in_browser(page, approval)).status_code == 303
-    result = await asyncio.wait_for(rig.turns.signoff.result(key_of(approval)), 60)
+    result = await asyncio.wait_for(rig.turns.signoff.result(turn_of(approval)), 60)
     assert result.calls[0].code == "ok"
     assert await rig.runs(approval) == 1
     request = await rig.turns.signoff.request(approval)
@@ -102,7 +96,7 @@ async def test_a_role_taken_away_counts_at_once(rig: GatewayRig, provider: Provi
     counted = await rig.http.post(f"/v1/approvals/{approval}/decide", json=body, headers=headers)
     assert counted.status_code == 200, counted.text
     view = await rig.turns.until(
-        key_of(approval),
+        turn_of(approval),
         lambda view: any(call.approval is not None and call.approval.revision == 2 for call in view.calls),
     )
     assert [call.state for call in view.calls] == ["waiting"]

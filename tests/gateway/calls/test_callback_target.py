@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-import httpx2
 import pytest
 from call_rig import CallRig, with_callbacks
-from gateway_rig import BASE
+from gateway_rig import http_of
 from temporalio.client import Client
 from webhook_receiver import KEY, Receiver, running_receiver
 
@@ -70,7 +69,7 @@ async def hooks(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         )
         deps = with_callbacks(agent.rig.deps, callbacks)
         app = build_app(deps)
-        http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60)
+        http = http_of(app)
         [own] = [each for each in subscriptions_of(deps) if (each.name, each.tenant) == ("coder.callbacks", "main")]
         sender = EventSender(deps, own)
         await sender.step()

@@ -1,15 +1,13 @@
 """A report stands in the ticket of its call before its turn hears of it, and nothing but the store says what it is."""
 
 import asyncio
-import dataclasses
 from datetime import UTC, datetime
 from io import StringIO
 from typing import Any
 
-import httpx2
 import pytest
 from call_rig import CallRig
-from gateway_rig import BASE, PEOPLE
+from gateway_rig import PEOPLE
 from rich.console import Console
 from temporalio.client import Client, Interceptor, OutboundInterceptor, SignalWorkflowInput
 from temporalio.service import RPCError, RPCStatusCode
@@ -24,7 +22,6 @@ from signoff.contracts.names import REPORT_CALL
 from signoff.contracts.turn import TurnResult
 from signoff.engine.call_client import CallClient
 from signoff.engine.turn_client import TurnClient
-from signoff.gateway.app import build_app
 from signoff.gateway.calls import call_wait
 from signoff.texts.formatter import Formatter
 from signoff.texts.record_entries import entry_words
@@ -50,10 +47,7 @@ def mute_gateway(agent: CallRig) -> CallRig:
     turns = agent.rig.deps.client
     config = turns.temporal.config()
     config["interceptors"] = [_Mute()]
-    client = TurnClient(Client(**config), task_queue=turns.task_queue)
-    app = build_app(dataclasses.replace(agent.rig.deps, client=client))
-    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60)
-    return CallRig(dataclasses.replace(agent.rig, http=http, app=app))
+    return CallRig(agent.rig.beside(client=TurnClient(Client(**config), task_queue=turns.task_queue)))
 
 
 async def end_of(agent: CallRig, call: str) -> TurnResult:

@@ -1,14 +1,12 @@
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from call_rig import CallRig, approval_of, call_rig, refund_tool
 from gateway_login import browser, words
-from gateway_rig import BASE, PEOPLE
+from gateway_rig import PEOPLE
 from temporalio.client import Client
 from turn_fixtures import catalog_of
 
@@ -17,7 +15,6 @@ from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.engine.call_client import CallClient
 from signoff.formats.replace import replace
-from signoff.gateway.app import build_app
 from signoff.gateway.calls import permit_service
 from signoff.store.claim_conditions import add_restoration
 from signoff.store.store import Store, open_store
@@ -301,12 +298,10 @@ async def test_a_gateway_with_another_definition_hands_out_what_the_worker_let_r
     newer = refund_tool(description="Refund an order to whoever paid it")
     for tools in ([newer], []):
         catalog = catalog_of(tools, actors=list(agent.rig.deps.catalog.actors.values()), people=PEOPLE)
-        app = build_app(dataclasses.replace(agent.rig.deps, catalog=catalog))
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
-            other = CallRig(dataclasses.replace(agent.rig, http=http, app=app))
-            used = (await other.propose(use=True)).json()
-            assert (used["state"], used["args"]) == ("used", {"order": "A7", "euro": 20})
-            assert (await other.report(used["id"])).json()["code"] == "ok"
+        other = CallRig(agent.rig.beside(catalog=catalog))
+        used = (await other.propose(use=True)).json()
+        assert (used["state"], used["args"]) == ("used", {"order": "A7", "euro": 20})
+        assert (await other.report(used["id"])).json()["code"] == "ok"
 
 
 async def test_a_permit_of_another_call_is_not_handed_on(agent: CallRig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import itertools
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -10,12 +9,10 @@ from typing import Any
 
 import httpx2
 from call_rig import CallRig, call_rig
-from gateway_rig import BASE
 from temporalio.client import Client
 from turn_fixtures import PATIENCE
 
 from signoff.engine.turn_client import TurnClient
-from signoff.gateway.app import build_app
 from signoff.store.store import open_store
 
 RACES = 4
@@ -27,11 +24,8 @@ WORDS = {"used", "denied", "waiting", "ended", "lapsed", "unavailable"}
 async def two_gateways(client: Client, url: str, task_queue: str) -> AsyncIterator[Sequence[CallRig]]:
     """One worker and two gateways, the second with a connection of its own to the store and to the server."""
     async with open_store(url) as store, open_store(url) as second_store, call_rig(client, store, task_queue) as first:
-        deps = first.rig.deps
         second_client = TurnClient(client, task_queue=task_queue, patience=PATIENCE)
-        app = build_app(dataclasses.replace(deps, store=second_store, client=second_client))
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE, timeout=60) as http:
-            yield first, CallRig(dataclasses.replace(first.rig, http=http, app=app))
+        yield first, CallRig(first.rig.beside(store=second_store, client=second_client))
 
 
 async def test_of_all_who_race_over_two_gateways_one_wins(client: Client, store_url: str, task_queue: str) -> None:

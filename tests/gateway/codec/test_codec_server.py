@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from failures import Failure
 from gateway_login import STRANGER, bearer, token_of
-from gateway_rig import BUSY, PASSWORD, PEOPLE, GatewayRig
+from gateway_rig import BUSY, PASSWORD, PEOPLE, GatewayRig, http_of
 from google.protobuf.json_format import MessageToDict
 from temporalio.api.common.v1 import Payload, Payloads
 
@@ -47,8 +47,7 @@ async def codec(gateway: GatewayRig, encryption: Encryption) -> AsyncIterator[Ga
         signer=None,
     )
     app = build_codec_app(deps, encryption.codec("default"), [UI])
-    transport = httpx2.ASGITransport(app=app)
-    async with httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
+    async with http_of(app) as http:
         yield dataclasses.replace(gateway, http=http, app=app, deps=deps)
 
 

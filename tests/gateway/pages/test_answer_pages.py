@@ -1,39 +1,15 @@
 """Pages where an answer says more than yes or no: doubts, remembered answers, several at once, frozen tenants."""
 
 import asyncio
-import uuid
-from collections.abc import AsyncIterator
 
-import httpx2
 import pytest
-from gateway_login import browser, hidden, words
-from gateway_rig import GatewayRig, gateway_rig
+from gateway_login import answered, as_person, browser, hidden, words
+from gateway_rig import GatewayRig, turn_of
 from tables import table
-from temporalio.client import Client
 
 from signoff.contracts.ids import parse_approval_id
 from signoff.gateway.pages.decision_form import draft_in
 from signoff.store.freezes import Freezes
-from signoff.store.store import Store
-
-
-@pytest.fixture
-async def own(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway of the test's own, for what concerns a whole tenant."""
-    async with gateway_rig(client, store, f"pages-{uuid.uuid4().hex[:12]}") as found:
-        yield found
-
-
-async def as_person(page: httpx2.AsyncClient, person: str) -> None:
-    """Become somebody else, as the development profile lets one."""
-    form = hidden((await page.get("/")).text, "/person")
-    await page.post("/person", data={**form, "person": person})
-
-
-async def answered(page: httpx2.AsyncClient, approval: str, **fields: str) -> httpx2.Response:
-    path = f"/approvals/{approval}/decide"
-    form = hidden((await page.get(f"/approvals/{approval}")).text, path)
-    return await page.post(path, data={**form, **fields}, follow_redirects=True)
 
 
 async def test_a_doubt_is_asked_with_its_three_answers(gateway: GatewayRig) -> None:
@@ -62,12 +38,10 @@ async def test_a_doubt_is_asked_with_its_three_answers(gateway: GatewayRig) -> N
 )
 async def test_a_doubt_may_run_again_or_be_given_up(gateway: GatewayRig, verdict: str, expected: str) -> None:
     approval = await gateway.doubted()
-    key = parse_approval_id(approval)
-    assert key is not None
     first = len(gateway.ledger.rows)
     async with browser(gateway) as page:
         done = words((await answered(page, approval, verdict=verdict)).text)
-    await gateway.turns.signoff.result(key.turn)
+    await gateway.turns.signoff.result(turn_of(approval))
     assert expected in done
     ran = [row for row in gateway.ledger.rows[first:] if row[2].endswith("/2")]
     assert len(ran) == (1 if verdict == "approved" else 0)
@@ -89,12 +63,12 @@ async def test_time_is_told_in_words(gateway: GatewayRig) -> None:
     assert "then Ana, Bo (finance) may answer too, until" in card
 
 
-async def test_a_list_says_what_was_changed(own: GatewayRig) -> None:
-    approval = await own.asked("trip")
-    shown = (await own.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
+async def test_a_list_says_what_was_changed(rig: GatewayRig) -> None:
+    approval = await rig.asked("trip")
+    shown = (await rig.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
     edited = {**shown, "cost": 300}
-    await own.decide(approval, verdict="approved", edited_args=edited, **{"as": "ana"})
-    async with browser(own) as page:
+    await rig.decide(approval, verdict="approved", edited_args=edited, **{"as": "ana"})
+    async with browser(rig) as page:
         await as_person(page, "bo")
         text = words((await page.get("/")).text)
         while "300 EUR" not in text:
@@ -103,16 +77,16 @@ async def test_a_list_says_what_was_changed(own: GatewayRig) -> None:
     assert "Book TP 531 in business, 300 EUR desk for Guest · changed by Ana" in text
 
 
-async def test_an_answer_is_remembered_listed_and_taken_back(own: GatewayRig) -> None:
-    approval = await own.asked("alike")
-    async with browser(own) as page:
+async def test_an_answer_is_remembered_listed_and_taken_back(rig: GatewayRig) -> None:
+    approval = await rig.asked("alike")
+    async with browser(rig) as page:
         card = (await page.get(f"/approvals/{approval}")).text
         assert "such as args.amount <= 420" in words(card)
         wish = {"remember": "on", "which": "where", "where": "args.amount <= 500.0", "scope": "tenant", "uses": "3"}
         done = await answered(page, approval, verdict="approved", span="8h", **wish)
         assert "Approved by Approver (you)" in words(done.text)
-        key = await own.start("alike")
-        assert (await own.turns.signoff.result(key)).calls[0].code == "ok"
+        key = await rig.start("alike")
+        assert (await rig.turns.signoff.result(key)).calls[0].code == "ok"
         listed = (await page.get("/grants")).text
         text = words(listed)
         assert "Runs without asking" in text
@@ -125,14 +99,14 @@ async def test_an_answer_is_remembered_listed_and_taken_back(own: GatewayRig) ->
         gone = await page.post(f"/grants/{action}", data=hidden(listed, f"/grants/{action}"), follow_redirects=True)
         assert "Taken back" in words(gone.text)
         assert "Nothing is remembered" in words(gone.text)
-    assert (await own.turns.signoff.request(await own.asked("alike"))).state == "pending"
+    assert (await rig.turns.signoff.request(await rig.asked("alike"))).state == "pending"
 
 
-async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(own: GatewayRig) -> None:
-    approval = await own.asked("alike")
-    async with browser(own) as page:
+async def test_only_whose_answer_it_is_or_an_operator_takes_it_back(rig: GatewayRig) -> None:
+    approval = await rig.asked("alike")
+    async with browser(rig) as page:
         await answered(page, approval, verdict="approved", remember="on", which="exact", uses="1")
-        await own.turns.signoff.result(parse_approval_id(approval).turn)  # type: ignore[union-attr]
+        await rig.turns.signoff.result(parse_approval_id(approval).turn)  # type: ignore[union-attr]
         await as_person(page, "bo")
         listed = (await page.get("/grants")).text
         action = "/grants/" + listed.split('action="/grants/')[1].split('"')[0]
@@ -209,17 +183,17 @@ async def test_a_batch_is_only_decided_from_its_page(gateway: GatewayRig) -> Non
         assert (await gateway.turns.signoff.request(approval)).state == "pending"
 
 
-async def test_a_frozen_tenant_is_named_on_every_page(own: GatewayRig) -> None:
-    approval = await own.asked("pay")
+async def test_a_frozen_tenant_is_named_on_every_page(rig: GatewayRig) -> None:
+    approval = await rig.asked("pay")
     pages = ["/", "/?choose=1", f"/approvals/{approval}", f"/approvals/{approval}/edit", "/batch", "/grants", "/turns"]
     pages += ["/tools", "/new", f"/turns/{approval.rsplit('.', 2)[0]}", "/nothing-here"]
-    await Freezes(own.deps.store).freeze("main", reason="strange payments", by="ana")
-    async with browser(own) as page:
+    await Freezes(rig.deps.store).freeze("main", reason="strange payments", by="ana")
+    async with browser(rig) as page:
         for path in pages:
             text = words((await page.get(path)).text)
             assert "Frozen by Ana: nothing runs in main" in text, path
             assert "strange payments" in text, path
-        await Freezes(own.deps.store).thaw("main")
+        await Freezes(rig.deps.store).thaw("main")
         assert "Frozen by" not in (await page.get("/")).text
 
 

@@ -6,19 +6,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from gateway_login import browser, hidden, words
-from gateway_rig import FLIGHT, PASSWORD, GatewayRig
+from gateway_login import answered, as_person, browser, hidden, words
+from gateway_rig import FLIGHT, PASSWORD, GatewayRig, turn_of
 from tables import table
 
-from signoff.contracts.ids import parse_approval_id
-
 _HIDDEN = re.compile(r'type="hidden" name="([^"]+)" value="([^"]*)"')
-
-
-async def as_person(page: httpx2.AsyncClient, person: str) -> None:
-    """Become somebody else, as the development profile lets one."""
-    form = hidden((await page.get("/")).text, "/person")
-    await page.post("/person", data={**form, "person": person})
 
 
 def fields(page: str, action: str) -> dict[str, str]:
@@ -50,9 +42,7 @@ async def confirmed(page: httpx2.AsyncClient, approval: str, review: httpx2.Resp
 
 async def ended(gateway: GatewayRig, approval: str) -> Any:
     """The outcome of the call behind a request."""
-    key = parse_approval_id(approval)
-    assert key is not None
-    return (await gateway.turns.signoff.result(key.turn)).calls[0]
+    return (await gateway.turns.signoff.result(turn_of(approval))).calls[0]
 
 
 async def test_a_change_is_shown_beside_the_old_and_then_runs(gateway: GatewayRig) -> None:
@@ -157,9 +147,7 @@ async def test_with_two_approvals_the_others_are_asked_about_the_new_version(gat
         text = words(card)
         assert "Changed by Ana" in text
         assert "May still answer: Bo (finance)" in text
-        form = hidden(card, f"/approvals/{approval}/decide")
-        done = await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
-        assert done.status_code == 303
+        assert (await answered(page, approval, verdict="approved")).status_code == 200
     assert (await ended(gateway, approval)).code == "ok"
 
 

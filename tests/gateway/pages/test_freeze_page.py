@@ -1,19 +1,15 @@
 """The kill switch as a page: who is offered it, what it takes, and what everybody is told meanwhile."""
 
 import re
-import uuid
-from collections.abc import AsyncIterator
 
 import pytest
 from gateway_login import browser, hidden, locked_rig, sign_in, token_of, words
-from gateway_rig import GatewayRig, gateway_rig
-from temporalio.client import Client
+from gateway_rig import GatewayRig
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.person import Person
 from signoff.store.freezes import Freezes
-from signoff.store.store import Store
 from signoff.testing.builders import a_person
 
 pytestmark = pytest.mark.usefixtures("nothing_waits")
@@ -23,13 +19,6 @@ PEOPLE = (
     a_person("ana", name="Ana"),
     Person(id="zoe", name="Zoe", tenant="acme", roles=("admin",)),
 )
-
-
-@pytest.fixture
-async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    """A gateway of the test's own: a freeze is for a whole tenant."""
-    async with gateway_rig(client, store, f"freeze-{uuid.uuid4().hex[:12]}") as found:
-        yield found
 
 
 async def test_freeze_and_thaw_by_a_form(rig: GatewayRig) -> None:

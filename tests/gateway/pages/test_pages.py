@@ -1,42 +1,21 @@
 import asyncio
-import html
 import re
 from typing import Any
 
 import httpx2
 import pytest
-from gateway_rig import BASE, BUSY, PASSWORD, GatewayRig, fresh
+from gateway_login import as_person, browser, hidden, words
+from gateway_rig import BUSY, PASSWORD, GatewayRig, fresh
 from tables import table
 
 from signoff.contracts.ids import show_code
-
-FIELD = re.compile(r'type="hidden" name="(\w+)" value="([^"]*)"')
-
-
-def browser(gateway: GatewayRig) -> httpx2.AsyncClient:
-    """A browser of its own: cookies, and what a browser says of a form it posts."""
-    return httpx2.AsyncClient(
-        transport=httpx2.ASGITransport(app=gateway.app),
-        base_url=BASE,
-        headers={"sec-fetch-site": "same-origin"},
-        cookies={"signoff_language": "en"},
-    )
-
-
-def fields(page: str, action: str) -> dict[str, str]:
-    form = page[page.index(f'action="{action}"') :]
-    return dict(FIELD.findall(form[: form.index("</form>")]))
-
-
-def words(page: str) -> str:
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
 async def opened(page: httpx2.AsyncClient, approval: str) -> dict[str, str]:
     """Open a card and return what its form would send."""
     answer = await page.get(f"/approvals/{approval}")
     assert answer.status_code == 200
-    return fields(answer.text, f"/approvals/{approval}/decide")
+    return hidden(answer.text, f"/approvals/{approval}/decide")
 
 
 async def send(page: httpx2.AsyncClient, approval: str, form: dict[str, Any], **more: str) -> httpx2.Response:
@@ -56,7 +35,7 @@ async def test_a_card_says_what_would_happen_and_an_approval_becomes_its_receipt
         for part in ("Pay 420 EUR to Ana", "420.00 EUR", "Payee", "for Guest", "always needs a person"):
             assert part in page_text
         assert "otherwise denied" in page_text
-        answer = await send(page, approval, fields(card, f"/approvals/{approval}/decide"), verdict="approved")
+        answer = await send(page, approval, hidden(card, f"/approvals/{approval}/decide"), verdict="approved")
     assert answer.status_code == 200
     assert "Approved by Approver (you)" in words(answer.text)
     assert "in the inbox" in words(answer.text)
@@ -105,8 +84,7 @@ async def test_only_a_page_one_opened_decides(gateway: GatewayRig) -> None:
             answer = await send(page, approval, attempt, verdict="approved")
             assert answer.status_code == 403
             assert "Nothing was decided" in words(answer.text)
-        switch = fields((await page.get("/")).text, "/person")
-        await page.post("/person", data={**switch, "person": "ana"})
+        await as_person(page, "ana")
         assert (await send(page, approval, form, verdict="approved")).status_code == 403
     assert await state_of(gateway, approval) == "pending"
 
@@ -147,8 +125,7 @@ async def test_the_second_window_sees_who_was_first(gateway: GatewayRig) -> None
 async def test_a_form_sent_twice_is_one_answer(gateway: GatewayRig) -> None:
     approval = await gateway.asked("both", user="guest")
     async with browser(gateway) as page:
-        switch = fields((await page.get("/")).text, "/person")
-        await page.post("/person", data={**switch, "person": "ana"})
+        await as_person(page, "ana")
         form = await opened(page, approval)
         first = await send(page, approval, form, verdict="approved")
         again = await send(page, approval, form, verdict="approved")
@@ -162,8 +139,7 @@ async def test_card_and_turn_name_both_people_who_approved(gateway: GatewayRig) 
     await gateway.decide(approval, verdict="approved", **{"as": "ana"})
     await gateway.decide(approval, verdict="approved", **{"as": "bo"})
     async with browser(gateway) as page:
-        switch = fields((await page.get("/")).text, "/person")
-        await page.post("/person", data={**switch, "person": "ana"})
+        await as_person(page, "ana")
         card = words((await page.get(f"/approvals/{approval}")).text)
         turn = words((await page.get(f"/turns/{approval.rpartition('.c')[0]}")).text)
     assert "Approved by Ana (you), Bo" in card
@@ -203,7 +179,7 @@ async def test_those_who_may_not_see_why(gateway: GatewayRig) -> None:
         assert "It is for Ana, Bo (finance)" in words(card.text)
         mine = await page.get(f"/approvals/{own}")
         assert "You asked for this yourself" in words(mine.text)
-        withdraw = fields(mine.text, f"/approvals/{own}/withdraw")
+        withdraw = hidden(mine.text, f"/approvals/{own}/withdraw")
         assert (await page.post(f"/approvals/{own}/withdraw", data={"token": "x"})).status_code == 403
         gone = await page.post(f"/approvals/{own}/withdraw", data=withdraw, follow_redirects=True)
     assert "Withdrawn by" in words(gone.text)
@@ -269,7 +245,7 @@ async def test_the_list_filters_and_counts(gateway: GatewayRig) -> None:
 
 async def test_an_empty_list_says_how_to_fill_it(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
-        await page.post("/person", data={**fields((await page.get("/")).text, "/person"), "person": "guest"})
+        await as_person(page, "guest")
         home = await page.get("/")
     assert "Nothing waits for you" in words(home.text)
     assert "signoff ask pay" in words(home.text)
@@ -278,7 +254,7 @@ async def test_an_empty_list_says_how_to_fill_it(gateway: GatewayRig) -> None:
 
 async def test_saying_something_starts_a_turn(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
-        form = fields((await page.get("/new")).text, "/sessions")
+        form = hidden((await page.get("/new")).text, "/sessions")
         bad = await page.post("/sessions", data={"text": "pay", "actor": "desk", "user": "guest"})
         assert bad.status_code == 403
         assert "pay</textarea>" in bad.text
@@ -315,7 +291,7 @@ async def test_a_conversation_shows_every_way_a_call_goes(gateway: GatewayRig) -
         assert "Waiting for approvers Open the request" in words(talk)
         assert f"/approvals/{waits}" in talk
         assert (await page.post(f"/turns/{waiting}/cancel", data={"token": "x"})).status_code == 403
-        token = fields(talk, f"/turns/{waiting}/cancel")
+        token = hidden(talk, f"/turns/{waiting}/cancel")
         await page.post(f"/turns/{waiting}/cancel", data=token)
         async with gateway.http.stream("GET", f"/v1/turns/{waiting}/events") as stream:
             await stream.aread()
@@ -338,7 +314,7 @@ async def test_tools_explain_themselves(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         listed = words((await page.get("/tools")).text)
         assert "Asks unless a rule allows it" in listed
-        form = fields((await page.get("/tools/small")).text, "/tools/small")
+        form = hidden((await page.get("/tools/small")).text, "/tools/small")
         base = {**form, "actor": "desk", "user": "guest"}
         found = {
             args: words((await page.post("/tools/small", data={**base, "args": args})).text)

@@ -1,18 +1,14 @@
 """The record as a page: what it tells, to whom, and that it shows where it was changed."""
 
 import asyncio
-import uuid
-from collections.abc import AsyncIterator
 
 import pytest
 from gateway_login import browser, locked_rig, sign_in, token_of, words
-from gateway_rig import GatewayRig, gateway_rig
+from gateway_rig import GatewayRig
 from sqlalchemy import text
-from temporalio.client import Client
 
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
-from signoff.store.store import Store
 from signoff.testing.builders import a_person
 
 PEOPLE = (
@@ -20,12 +16,6 @@ PEOPLE = (
     Person(id="olga", name="Olga", roles=("auditor",)),
     Person(id="zoe", tenant="acme", roles=("auditor",)),
 )
-
-
-@pytest.fixture
-async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
-    async with gateway_rig(client, store, f"timeline-{uuid.uuid4().hex[:12]}") as found:
-        yield found
 
 
 async def denied(rig: GatewayRig, reason: str) -> tuple[str, str]:

@@ -1,10 +1,9 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-import httpx2
 import pytest
-from gateway_login import bearer, browser, hidden, locked_rig, sign_in, token_of, words
-from gateway_rig import BASE, PEOPLE, GatewayRig
+from gateway_login import answered, bearer, browser, hidden, locked_rig, sign_in, token_of, words
+from gateway_rig import BASE, PEOPLE, GatewayRig, http_of
 
 from signoff.formats.replace import replace
 from signoff.gateway.auth.browser_session import local_path
@@ -29,8 +28,7 @@ async def test_a_pasted_token_signs_in(gateway: GatewayRig, locked: GatewayRig) 
         card = (await page.get(entered.headers["location"])).text
         assert "Signed in as Ana" in words(card)
         assert "Development profile" not in card
-        form = hidden(card, f"/approvals/{approval}/decide")
-        await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
+        await answered(page, approval, verdict="approved")
     decision = (await gateway.turns.signoff.request(approval)).votes[0].decision
     assert (decision.subject, decision.channel, decision.assurance) == ("ana", "inbox", "session")
 
@@ -140,8 +138,7 @@ async def test_a_page_does_what_its_token_may(gateway: GatewayRig, locked: Gatew
     approval = await gateway.asked("pay")
     async with browser(locked) as page:
         await sign_in(page, await token_of(locked, "ana", "read"))
-        form = hidden((await page.get(f"/approvals/{approval}")).text, f"/approvals/{approval}/decide")
-        refused = await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
+        refused = await answered(page, approval, verdict="approved")
         assert refused.status_code == 403
         assert "needs the scope decide" in words(refused.text)
         new = hidden((await page.get("/new")).text, "/sessions")
@@ -280,7 +277,7 @@ async def test_many_sign_in_at_once(locked: GatewayRig) -> None:
 
 
 async def test_the_way_to_the_sign_in_keeps_where_one_was(locked: GatewayRig) -> None:
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=locked.app), base_url=BASE) as page:
+    async with http_of(locked.app) as page:
         assert (await page.get("/turns?state=error")).headers["location"] == "/login?next=%2Fturns%3Fstate%3Derror"
         assert (await page.get("/")).headers["location"] == "/login"
         assert (await page.post("/sessions", data={"text": "x"})).headers["location"] == "/login?lost=1"

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
-from gateway_login import browser, hidden, words
-from gateway_rig import SIGNER, GatewayRig, gateway_rig
+from gateway_login import answered, as_person, browser, hidden, words
+from gateway_rig import SIGNER, GatewayRig, gateway_rig, turn_of
 from temporalio.client import Client
 from turn_fixtures import GUEST
 
@@ -17,7 +17,6 @@ from signoff.approvals import request_state
 from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import AnswersTask
 from signoff.contracts.call import CallContext
-from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.formats.replace import replace
 from signoff.gateway.approvals.decisions import undo_denial
 from signoff.gateway.repair_task import AnswerDispatcher
@@ -49,25 +48,11 @@ def over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_state, "UNDO_SECONDS", 0.001)
 
 
-def turn_of(approval: str) -> TurnKey:
-    key = parse_approval_id(approval)
-    assert key is not None
-    return key.turn
-
-
 async def denied(page: httpx2.AsyncClient, approval: str, **fields: str) -> str:
     """Deny on the card's form; the page that follows."""
-    path = f"/approvals/{approval}/decide"
-    form = hidden((await page.get(f"/approvals/{approval}")).text, path)
-    answer = await page.post(path, data={**form, "verdict": "denied", **fields}, follow_redirects=True)
+    answer = await answered(page, approval, verdict="denied", **fields)
     assert answer.status_code == 200, answer.text
     return answer.text
-
-
-async def as_person(page: httpx2.AsyncClient, person: str) -> None:
-    """Become somebody else, as the development profile lets one."""
-    form = hidden((await page.get("/")).text, "/person")
-    await page.post("/person", data={**form, "person": person})
 
 
 async def undone(page: httpx2.AsyncClient, approval: str, shown: str) -> httpx2.Response:

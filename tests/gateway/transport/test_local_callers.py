@@ -2,8 +2,7 @@
 
 import dataclasses
 
-import httpx2
-from gateway_rig import BASE, GatewayRig
+from gateway_rig import GatewayRig, http_of
 from starlette.applications import Starlette
 from tables import table
 
@@ -23,8 +22,7 @@ CALLERS = {
 
 
 async def status(app: Starlette, caller: str, path: str) -> int:
-    transport = httpx2.ASGITransport(app=app, client=(caller, 4321))
-    async with httpx2.AsyncClient(transport=transport, base_url=BASE) as http:
+    async with http_of(app, client=(caller, 4321)) as http:
         return (await http.get(path)).status_code
 
 

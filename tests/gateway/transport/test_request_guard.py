@@ -102,8 +102,7 @@ async def test_readiness_names_what_is_missing(gateway: GatewayRig, tmp_path: Pa
     assert (ready.status_code, ready.json()["checks"]) == (200, {"server": "ok", "store": "ok", "clocks": "ok"})
     async with open_store(f"sqlite:///{tmp_path}/other.db") as store:
         pass
-    transport = httpx2.ASGITransport(app=build_app(dataclasses.replace(gateway.deps, store=store)))
-    async with httpx2.AsyncClient(transport=transport, base_url=BASE) as http:
+    async with gateway.beside(store=store).http as http:
         gone = await http.get("/readyz")
     assert gone.status_code == 503
     assert "closed" in gone.json()["checks"]["store"]

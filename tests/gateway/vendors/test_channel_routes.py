@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 from failures import Failure
-from gateway_rig import BASE, PEOPLE, SIGNER, GatewayRig, fresh, gateway_rig, react, rig_catalog
+from gateway_rig import BASE, PEOPLE, SIGNER, GatewayRig, fresh, gateway_rig, http_of, react, rig_catalog, turn_of
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from turn_fixtures import Ledger, running_turns
@@ -24,7 +24,7 @@ from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundBatch, I
 from signoff.channels.outbound.dispatcher import TICK
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
-from signoff.contracts.ids import TurnKey, parse_approval_id, show_code
+from signoff.contracts.ids import TurnKey, show_code
 from signoff.contracts.person import Person
 from signoff.contracts.receipt import Receipt
 from signoff.engine.turn_client import TurnClient
@@ -125,10 +125,9 @@ async def spoken(client: Client, tmp_path_factory: pytest.TempPathFactory) -> As
         open_store(f"sqlite:///{folder}/signoff.db") as store,
         gateway_rig(client, store, queue, catalog_of_ledger=channel_catalog) as rig,
         run_channels(rig.deps, {"chat": channel}, RoutingRules()) as receiver,
+        http_of(build_app(rig.deps, receiver)) as http,
     ):
-        transport = httpx2.ASGITransport(app=build_app(rig.deps, receiver))
-        async with httpx2.AsyncClient(transport=transport, base_url=BASE, timeout=60) as http:
-            yield Spoken(rig, http, channel)
+        yield Spoken(rig, http, channel)
 
 
 async def test_a_yes_on_a_channel_approves_and_its_receipt_comes_back_there(spoken: Spoken) -> None:
@@ -327,13 +326,14 @@ async def test_what_cannot_be_kept_is_not_acknowledged(client: Client, tmp_path:
             settings=Settings(),
             signer=SIGNER,
         )
-        async with run_channels(deps, {"chat": channel}, RoutingRules()) as receiver:
-            transport = httpx2.ASGITransport(app=build_app(deps, receiver))
-            async with httpx2.AsyncClient(transport=transport, base_url=BASE) as http:
-                await store.close()
-                raw = channel.raw(key="k", identity="ana", text="yes")
-                answer = await http.post("/channels/chat", content=raw.body, headers=raw.headers)
-                assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+        async with (
+            run_channels(deps, {"chat": channel}, RoutingRules()) as receiver,
+            http_of(build_app(deps, receiver)) as http,
+        ):
+            await store.close()
+            raw = channel.raw(key="k", identity="ana", text="yes")
+            answer = await http.post("/channels/chat", content=raw.body, headers=raw.headers)
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
 
 
 @pytest.mark.failure("the listener of channel ... failed and begins again")
@@ -504,6 +504,4 @@ def _receipts(channel: RecordingChannel, status: str) -> list[str]:
 
 
 def _turn(request: ApprovalRequest) -> TurnKey:
-    named = parse_approval_id(request.id)
-    assert named is not None
-    return named.turn
+    return turn_of(request.id)

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from call_rig import call_token, production_gateway, refusals
 from gateway_login import bearer
+from gateway_rig import turn_of
 from mcp.shared.exceptions import MCPError
 from mcp_rig import ERAS, LEGACY, MODERN, McpRig, text_of_result
 from mcp_types import InputRequiredResult
 
-from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.engine.call_client import CallClient
 from signoff.plugins.mcp.call_result import TASKS
 from signoff.plugins.mcp.protocol_server import TOOL_USE_ID
@@ -22,12 +22,6 @@ MODERN_META: dict[str, Any] = {
 _AMOUNTS = iter(range(100, 900))
 _AWAY_SECONDS = 6.0
 _SIGNALED = "WORKFLOW_EXECUTION_SIGNALED"
-
-
-def turn_of(approval: str) -> TurnKey:
-    named = parse_approval_id(approval)
-    assert named is not None
-    return named.turn
 
 
 def amount() -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from call_rig import call_catalog
-from gateway_rig import PEOPLE
+from gateway_rig import PEOPLE, turn_of
 from mcp_rig import ERAS, mcp_rig, text_of_result
 from mcp_upstream import Upstream
 from mcp_upstream_kit import by_http, imported_tool
@@ -14,7 +14,6 @@ from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of
 
 from signoff.audit.log import AuditLog
-from signoff.contracts.ids import parse_approval_id
 from signoff.registry.catalog import Catalog
 from signoff.store.store import Store
 
@@ -53,9 +52,7 @@ async def test_a_tool_of_an_upstream_server_is_asked_about_and_run_by_signoff(
             await rig.decide(await rig.asked("Note b8"), "denied")
             assert (await held).is_error
             assert [each[:2] for each in upstream.calls] == [["note", {"text": "a7"}]]
-        named = parse_approval_id(approval)
-    assert named is not None
-    records = await AuditLog(store).stream(named.turn.workflow_id)
+        records = await AuditLog(store).stream(turn_of(approval).workflow_id)
     assert [each.kind for each in records] == [
         "turn", "proposal", "request", "attempt", "ending", "execution", "outcome"
     ]  # fmt: skip
