@@ -4,18 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from activity_kit import (
-    ARGS,
-    TURN,
-    free,
-    outcome_of_lost,
-    permit_for,
-    pinned,
-    run,
-    summary,
-    task_for,
-    worker_deps,
-)
+from activity_kit import ARGS, TURN, free, outcome_of_lost, permit_for, pinned, run, summary, task_for, worker_deps
 from tables import table
 from turn_fixtures import GUEST, Ledger
 

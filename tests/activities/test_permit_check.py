@@ -610,12 +610,7 @@ def test_a_signed_answer_came_while_the_terms_of_now_leave_time(
     assert found == (RUN if runs else late)
 
 
-@table(
-    ("span", "after", "runs"),
-    (30.0, 90.0, True),
-    (30.0, 90.001, False),
-    (29.5, 90.0, False),
-)
+@table(("span", "after", "runs"), (30.0, 90.0, True), (30.0, 90.001, False), (29.5, 90.0, False))
 def test_an_approval_is_good_for_its_span_from_the_answer_that_completed_it(
     span: float, after: float, runs: bool
 ) -> None:

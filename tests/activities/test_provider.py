@@ -152,10 +152,7 @@ async def test_each_status_is_retried_or_final(
 
 @pytest.mark.parametrize(
     ("model", "login", "remedy"),
-    [
-        ("openai:fake-1", "user:hunter2@", "takes `openai-chat:fake-1`"),
-        (MODEL, "", "nothing answers at that path"),
-    ],
+    [("openai:fake-1", "user:hunter2@", "takes `openai-chat:fake-1`"), (MODEL, "", "nothing answers at that path")],
 )
 async def test_a_path_that_is_not_there_is_named_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, model: str, login: str, remedy: str

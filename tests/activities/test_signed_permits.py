@@ -46,11 +46,7 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OLD, NEW = new_key(NOW - timedelta(days=90)), new_key(NOW - timedelta(days=1))
 SIGNER = Signer(PrivateKeys(keys=(NEW,)))
 STRANGER = Signer(PrivateKeys(keys=(OLD,)))
-PEOPLE = (
-    Person(id="guest", name="Guest"),
-    a_person("approver"),
-    a_person("ana"),
-)
+PEOPLE = (Person(id="guest", name="Guest"), a_person("approver"), a_person("ana"))
 
 
 def asks(user: Principal = GUEST, *, signer: Signer = SIGNER, turn: TurnKey = TURN) -> Principal:

@@ -225,9 +225,7 @@ async def test_a_call_that_was_stopped_before_it_began_gives_its_use_back(
     assert summary((await run(deps, paid, again)).outcome)[1] == "ok"
 
 
-async def test_a_call_that_began_once_keeps_its_use_when_it_is_stopped_before_it_begins_again(
-    slow: SlowStore,
-) -> None:
+async def test_a_call_that_began_once_keeps_its_use_when_it_is_stopped_before_it_begins_again(slow: SlowStore) -> None:
     paid = tool(usage_limit=ONCE, read_only=True)
     deps, task, env = worker_deps(slow, paid), task_for(paid), environment(attempt=2)
     use = use_of(deps.catalog, paid, task.permit.ctx, "c1.1")

@@ -269,13 +269,7 @@ def test_a_list_that_the_schema_does_not_name_has_no_declared_value() -> None:
 def test_a_secret_may_be_one_item_of_a_list() -> None:
     args = {"logins": [{"pin": 1}, {"pin": 2}], "keys": ["a, b", "c, d"], "pin": 3}
     result = {leaf.name: leaf.secret for leaf in leaves(args, {}, ("logins.0.pin", "keys.1", "pin"))}
-    assert result == {
-        "logins.0.pin": True,
-        "logins.1.pin": False,
-        "keys.0": False,
-        "keys.1": True,
-        "pin": True,
-    }
+    assert result == {"logins.0.pin": True, "logins.1.pin": False, "keys.0": False, "keys.1": True, "pin": True}
 
 
 def test_a_nested_value_has_the_title_that_its_schema_gives_it() -> None:

@@ -354,13 +354,7 @@ DENIED = CallOutcome(
 )
 INVALID = CallOutcome(call=CALL, tool="pay", code="input_invalid", gate="input")
 RULED = GateDecision(
-    call=CALL,
-    kind="settled",
-    digest=DIGEST,
-    rule=LARGE.model_dump(),
-    policy_hash="p1",
-    engines="cel",
-    grant="g1",
+    call=CALL, kind="settled", digest=DIGEST, rule=LARGE.model_dump(), policy_hash="p1", engines="cel", grant="g1"
 )
 RESULT = CallOutcome(
     call=CALL,
@@ -373,10 +367,7 @@ RESULT = CallOutcome(
     truncated=True,
 )
 FAILED = replace(
-    RESULT,
-    code="execution_failed",
-    gate="",
-    value=Content(blob=BlobRef(sha256=BODY, size=9_000, preview=SECRET)),
+    RESULT, code="execution_failed", gate="", value=Content(blob=BlobRef(sha256=BODY, size=9_000, preview=SECRET))
 )
 CHANGING = replace(
     RESULT,

@@ -105,13 +105,7 @@ def test_an_edit_makes_the_next_revision_as_the_gates_asked_it() -> None:
         before=card(420).rows,
         votes=(vote,),
     )
-    assert receipt == Receipt(
-        status="counted",
-        approval_id=ID,
-        state="pending",
-        votes=1,
-        needed=3,
-    )
+    assert receipt == Receipt(status="counted", approval_id=ID, state="pending", votes=1, needed=3)
 
 
 def test_one_who_is_enough_edits_and_approves_in_one() -> None:
@@ -132,14 +126,7 @@ def test_who_only_proposes_a_change_has_not_approved_it() -> None:
     pytest.param({}, {"digest": digest(381)}, {}, "stale", "", id="another digest than theirs"),
     pytest.param({}, {"edit_of": 3}, {}, "stale", "", id="what follows another revision"),
     pytest.param({}, {}, {"edited_args": None}, "stale", "", id="no arguments at all"),
-    pytest.param(
-        {"edit": "off"},
-        {},
-        {},
-        "not_allowed",
-        "edit",
-        id="arguments of this one cannot be changed",
-    ),
+    pytest.param({"edit": "off"}, {}, {}, "not_allowed", "edit", id="arguments of this one cannot be changed"),
 )
 def test_an_edit_that_would_change_more_than_arguments_is_refused(
     before: dict[str, Any], gates: dict[str, Any], answer: dict[str, Any], code: Any, why: Any

@@ -90,14 +90,7 @@ def test_who_may_not_decide_is_told_why_by_who_looked() -> None:
 
 def test_a_counted_vote_says_that_others_are_asked() -> None:
     one, first = machine.decide(deadlines.open_request(request(quorum=2), NOW), answer(), ANA, LATER)
-    counted = Receipt(
-        status="counted",
-        code="",
-        approval_id=ID,
-        state="pending",
-        votes=1,
-        needed=2,
-    )
+    counted = Receipt(status="counted", code="", approval_id=ID, state="pending", votes=1, needed=2)
     assert first == counted
     same, again = machine.decide(one, answer(), ANA, LATER)
     assert same is one

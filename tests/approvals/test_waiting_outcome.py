@@ -31,11 +31,7 @@ def test_a_call_that_waits_names_its_request() -> None:
     )
 
 
-@table(
-    ("note", "told"),
-    ("", REMARK),
-    ("A person changed arguments.", f"{REMARK} A person changed arguments."),
-)
+@table(("note", "told"), ("", REMARK), ("A person changed arguments.", f"{REMARK} A person changed arguments."))
 def test_a_late_result_says_what_it_is_the_result_of(note: str, told: str) -> None:
     assert late_result(ended(note=note), "K7Q2FM") == ResultPart(
         call="c1.1", tool="pay", code="ok", value=Content(inline="Paid"), note=told, late=True

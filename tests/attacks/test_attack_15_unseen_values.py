@@ -101,13 +101,7 @@ async def test_the_api_gives_every_value(site: AttackSite) -> None:
     assert has_last((await site.person("ana").waiting(approval_id(key))).words)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param((), id="words"),
-        pytest.param(("--json",), id="json"),
-    ],
-)
+@pytest.mark.parametrize("options", [pytest.param((), id="words"), pytest.param(("--json",), id="json")])
 async def test_the_terminal_gives_every_value(options: tuple[str, ...], site: AttackSite) -> None:
     """`signoff show` of the request has the last line.
 

@@ -50,12 +50,7 @@ async def rig(client: Client, tmp_path: Path, provider: Provider) -> AsyncIterat
     async with (
         open_store(f"sqlite:///{tmp_path}/signoff.db") as store,
         gateway_rig(
-            client,
-            store,
-            queue,
-            catalog_of_ledger=wire_catalog,
-            profile="production",
-            people=FixedDirectory(people),
+            client, store, queue, catalog_of_ledger=wire_catalog, profile="production", people=FixedDirectory(people)
         ) as open_rig,
     ):
         yield locked_rig(

@@ -231,10 +231,7 @@ async def test_what_the_event_alone_tells_is_in_no_record(store: Store) -> None:
     plain = entry("a", "execution", source="actor:desk", event="tool_call:pay")
     result = EventEntry(**dict(plain), event_facts={"arguments": {"amount": 20}})
     log = AuditLog(store)
-    assert [
-        await log.append([result]),
-        await log.append([replace(result, event_facts={"arguments": {}})]),
-    ]
+    assert [await log.append([result]), await log.append([replace(result, event_facts={"arguments": {}})])]
     assert "20" not in (await log.stream(TURN))[0].data
     left = text("SELECT count(*) FROM event_facts")
     assert await store.run(lambda connection: connection.scalar(left)) == 1

@@ -14,11 +14,7 @@ from signoff.formats.json_schema import _FITS, compile_schema, plainly_valid
 
 WORDS = st.sampled_from(["string", "object", "strin", "", "#/$defs/a", "#/nowhere", "http://x y", "(", "a"])
 SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-2, 3),
-    st.sampled_from([-0.5, 0.0, 1.5, float("inf"), float("nan")]),
-    WORDS,
+    st.none(), st.booleans(), st.integers(-2, 3), st.sampled_from([-0.5, 0.0, 1.5, float("inf"), float("nan")]), WORDS
 )
 KEYWORDS = st.sampled_from([*sorted(_FITS), "pattern", "not", "minProperty", "multipleOf", "$id", "if"])
 

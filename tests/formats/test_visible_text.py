@@ -92,15 +92,7 @@ def test_numbers_read_the_same_everywhere(value: float, shown: str) -> None:
     assert number(value) == shown
 
 
-@table(
-    ("value", "shown"),
-    (True, "yes"),
-    (False, "no"),
-    (None, "⟦none⟧"),
-    ("", "⟦empty⟧"),
-    ("None", "None"),
-    (7, "7"),
-)
+@table(("value", "shown"), (True, "yes"), (False, "no"), (None, "⟦none⟧"), ("", "⟦empty⟧"), ("None", "None"), (7, "7"))
 def test_what_is_not_there_cannot_be_written_as_text(value: object, shown: str) -> None:
     assert scalar_line(value, 50).text == shown
 

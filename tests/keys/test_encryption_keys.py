@@ -155,16 +155,7 @@ def test_what_others_may_read_is_refused(path: Path) -> None:
         read_encryption_keys(path)
 
 
-@table(
-    "text",
-    "",
-    "{",
-    "[]",
-    '{"keys": []}',
-    '{"keys": [{"id": "1"}]}',
-    "\x00",
-    '{"keys": [{"secret": "c2VjcmV0"}]}',
-)
+@table("text", "", "{", "[]", '{"keys": []}', '{"keys": [{"id": "1"}]}', "\x00", '{"keys": [{"secret": "c2VjcmV0"}]}')
 def test_what_is_no_file_of_keys_is_one_sentence(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_encryption_keys(text, "`keys.json`")

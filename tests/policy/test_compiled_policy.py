@@ -12,13 +12,7 @@ from signoff.contracts.call import REQUIRES_APPROVAL, RuleReference
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import ConfigError
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
-from signoff.policy.compiled_policy import (
-    CallArguments,
-    CompiledPolicy,
-    CompiledRules,
-    compile_policy,
-    compile_rules,
-)
+from signoff.policy.compiled_policy import CallArguments, CompiledPolicy, CompiledRules, compile_policy, compile_rules
 from signoff.policy.facts import ToolFacts
 from signoff.policy.second_engine import second_program
 

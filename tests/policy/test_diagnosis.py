@@ -69,12 +69,7 @@ def test_the_slip_that_can_be_put_right_comes_first() -> None:
     ("args.leg.ctiy == ''", 9, "ctiy", "no field `args.leg.ctiy`; did you mean `args.leg.city`?"),
     ("args.legs[0].ctiy == ''", 13, "ctiy", "no field `args.legs[0].ctiy`; did you mean `args.legs[0].city`?"),
     ("ctx.zzz == ''", 4, "zzz", "no field `ctx.zzz`; declared are `tier`"),
-    (
-        "args.zzz == ''",
-        5,
-        "zzz",
-        "no field `args.zzz`; declared are `cost`, `count`, `leg`, `legs`, `my-field`",
-    ),
+    ("args.zzz == ''", 5, "zzz", "no field `args.zzz`; declared are `cost`, `count`, `leg`, `legs`, `my-field`"),
     ("has(args.cuont)", 4, "cuont", "no field `args.cuont`; did you mean `args.count`?"),
     (
         "args.leg.zz.zz == ''",

@@ -81,7 +81,10 @@ def test_nothing_hidden_is_read(where: str, hidden: str) -> None:
 
 
 @table(
-    "where", ".args.to == 'h'", "[{'to': 'h'}].exists(args, .args.to == 'h')", "[0].exists(args, .args.amount == 5.0)"
+    "where",
+    ".args.to == 'h'",
+    "[{'to': 'h'}].exists(args, .args.to == 'h')",
+    "[0].exists(args, .args.amount == 5.0)",
 )
 def test_a_name_behind_a_point_is_refused(where: str) -> None:
     """The first engine reads the call's arguments there, whatever a macro calls `args`: nothing says which are read.
@@ -128,10 +131,7 @@ def refused(where: str, policy: CompiledPolicy = UNCHECKED, hidden: tuple[str, .
         "['x'].exists(name, name + args.to == 'xAna')",
         "`+` within a macro adds numbers only; texts and lists grow with each item",
     ),
-    (
-        "args.to == 'h'",
-        "`args.to` may read `to`, which is hidden from who decides; name other arguments one by one",
-    ),
+    ("args.to == 'h'", "`args.to` may read `to`, which is hidden from who decides; name other arguments one by one"),
 )
 def test_what_a_predicate_may_not_do_is_told_with_its_text(where: str, why: str) -> None:
     error = refused(where, hidden=("to",) if "hidden" in why else ())

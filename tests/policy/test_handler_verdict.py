@@ -136,13 +136,7 @@ def test_no_answer_is_another_question_than_a_handlers_own() -> None:
     assert (found.verdict, found.rule.label, found.why) == ("ask", f"{RULE} (failed)", "it broke")
 
 
-@table(
-    ("rules", "needs"),
-    ({}, "maybe"),
-    (AUTO, "maybe"),
-    (ASKS, "always"),
-    ({"deny_if": "false"}, "always"),
-)
+@table(("rules", "needs"), ({}, "maybe"), (AUTO, "maybe"), (ASKS, "always"), ({"deny_if": "false"}, "always"))
 def test_whether_people_are_needed_is_known_beforehand(rules: Any, needs: str) -> None:
     assert policy(**rules).needs_person == needs
 

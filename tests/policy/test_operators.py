@@ -363,10 +363,7 @@ def test_what_cannot_be_had_is_an_error(name: str, args: tuple[Any, ...], error:
     assert failed.value.args == (words,)
 
 
-@table(
-    "name",
-    *OF_TWO,
-)
+@table("name", *OF_TWO)
 def test_an_error_stays_the_error_it_was(name: str) -> None:
     assert call(name, ERROR, INT(1)) is ERROR
     assert call(name, INT(1), ERROR) is ERROR

@@ -157,9 +157,7 @@ def test_an_odd_case_names_the_field(field: str, value: str) -> None:
 def test_the_two_refund_rules_are_one_policy_without_a_function() -> None:
     small = "args.totalCost <= 50.0"
     policy = compiled(
-        auto_approve_if=small,
-        require_approval_if=WEEKEND,
-        terms=[{"when": "args.totalCost > 1000.0", "quorum": 2}],
+        auto_approve_if=small, require_approval_if=WEEKEND, terms=[{"when": "args.totalCost > 1000.0", "quorum": 2}]
     )
 
     def verdict_at(cost: float, at: datetime) -> tuple[str, int]:

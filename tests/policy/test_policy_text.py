@@ -12,11 +12,7 @@ from signoff.policy.second_engine import second_program
 from signoff.policy.syntax import normalise, text_problem, tree_problem
 
 
-@table(
-    ("written", "read"),
-    ("  a\r\n&& b \r\n", "a\n&& b"),
-    ("a\rb", "a\rb"),
-)
+@table(("written", "read"), ("  a\r\n&& b \r\n", "a\n&& b"), ("a\rb", "a\rb"))
 def test_what_is_rewritten_before_reading(written: str, read: str) -> None:
     assert normalise(written) == read
 
@@ -50,10 +46,7 @@ def test_what_is_refused_unread_and_where(text: str, expected: tuple[str, int]) 
 
 @table(
     ("text", "problem"),
-    (
-        "&&".join(["a"] * POLICY_OPERATORS),
-        f"more than {POLICY_OPERATORS} operators stand within each other; split it",
-    ),
+    ("&&".join(["a"] * POLICY_OPERATORS), f"more than {POLICY_OPERATORS} operators stand within each other; split it"),
     ("&&".join(["a"] * (POLICY_OPERATORS - 1)), ""),
     ("a.all(x, x.all(y, y.all(z, z)))", "macros stand more than 2 deep; split it"),
     ("a.all(x, x.exists(y, y)) && a.map(x, x.filter(y, y)) == []", ""),

@@ -52,10 +52,7 @@ def test_a_case_is_read_whole() -> None:
     ({"expect": True}, ("case 3: `expect` must be a text that is not empty", "expect", True)),
     ({"args": []}, ("case 3: `args` must be a mapping", "args", [])),
     ({"ctx": None}, ("case 3: `ctx` must be a mapping", "ctx", None)),
-    (
-        {"expect": "maybe"},
-        ("case 3: `expect` is `maybe`; allowed are `auto`, `ask`, `deny`", "expect", "maybe"),
-    ),
+    ({"expect": "maybe"}, ("case 3: `expect` is `maybe`; allowed are `auto`, `ask`, `deny`", "expect", "maybe")),
 )
 def test_an_odd_case(changes: dict[Any, Any], expected: tuple[str, Any, Any]) -> None:
     assert refused(read_case, {**CASE, **changes}, 3) == expected
@@ -77,11 +74,7 @@ def test_cases_are_numbered_from_one() -> None:
     assert refused(run_cases, [good, {**good, "name": ""}], policies)[0].startswith("case 2: ")
 
 
-@table(
-    ("tool", "hint"),
-    ("book_flihgt", "did you mean `book_flight`?"),
-    ("zzz", "the manifest declares no such tool"),
-)
+@table(("tool", "hint"), ("book_flihgt", "did you mean `book_flight`?"), ("zzz", "the manifest declares no such tool"))
 def test_a_case_of_no_tool(tool: str, hint: str) -> None:
     result = (f"case `cheap`: unknown tool `{tool}`; {hint}", "tool", tool)
     assert refused(run_cases, [{**CASE, "tool": tool}], {"book_flight": compiled(), "x": compiled()}) == result
@@ -170,30 +163,17 @@ def test_an_explanation_as_json_has_every_field() -> None:
             "false",
         ),
     ),
-    (
-        {"autoAproveIf": "x"},
-        ("unknown key `autoAproveIf`; did you mean `autoApproveIf`?", "auto_aprove_if", "x"),
-    ),
-    (
-        {"show": {"zzz": 1}},
-        ("unknown key `zzz`; `signoff manifest schema --help` lists the keys", "zzz", 1),
-    ),
+    ({"autoAproveIf": "x"}, ("unknown key `autoAproveIf`; did you mean `autoApproveIf`?", "auto_aprove_if", "x")),
+    ({"show": {"zzz": 1}}, ("unknown key `zzz`; `signoff manifest schema --help` lists the keys", "zzz", 1)),
     (
         {"timeout": "3x"},
         ("`timeout` `3x` is not a duration; write `24h`, `15m`, `1d2h` or seconds as a number", "timeout", "3x"),
     ),
     (
         {"approvers": ["role:a", "finance"]},
-        (
-            "`approvers.1` `finance` is not an approver; write `role:<role>` or `user:<id>`",
-            "approvers.1",
-            "finance",
-        ),
+        ("`approvers.1` `finance` is not an approver; write `role:<role>` or `user:<id>`", "approvers.1", "finance"),
     ),
-    (
-        {"quorum": 0},
-        ("`quorum` input should be greater than or equal to 1", "quorum", 0),
-    ),
+    ({"quorum": 0}, ("`quorum` input should be greater than or equal to 1", "quorum", 0)),
     (
         {"onTimeout": "approve"},
         (
@@ -210,25 +190,12 @@ def test_an_explanation_as_json_has_every_field() -> None:
             "desk",
         ),
     ),
-    (
-        {"on_timeout": "wait"},
-        ("`on_timeout` input should be 'deny' or 'escalate'", "on_timeout", "wait"),
-    ),
-    (
-        {"on_timeout": "escalate"},
-        ("`on_timeout` escalates to nobody; name them in `escalate_to`", "escalate_to", ()),
-    ),
-    (
-        {"escalate_after": "1h"},
-        ("`escalate_after` escalates to nobody; name them in `escalate_to`", "escalate_to", ()),
-    ),
+    ({"on_timeout": "wait"}, ("`on_timeout` input should be 'deny' or 'escalate'", "on_timeout", "wait")),
+    ({"on_timeout": "escalate"}, ("`on_timeout` escalates to nobody; name them in `escalate_to`", "escalate_to", ())),
+    ({"escalate_after": "1h"}, ("`escalate_after` escalates to nobody; name them in `escalate_to`", "escalate_to", ())),
     (
         {"escalateTo": ["role:cfo"]},
-        (
-            "`escalate_to` is never used; add `escalate_after`, or `on_timeout: escalate`",
-            "escalate_to",
-            ("role:cfo",),
-        ),
+        ("`escalate_to` is never used; add `escalate_after`, or `on_timeout: escalate`", "escalate_to", ("role:cfo",)),
     ),
     (
         {"escalate_to": ["cfo"], "escalate_after": "1h"},
@@ -236,11 +203,7 @@ def test_an_explanation_as_json_has_every_field() -> None:
     ),
     (
         {"remindAfter": "24h"},
-        (
-            "`remind_after` comes at or after `timeout`; nobody waits then, make it shorter",
-            "remind_after",
-            86_400.0,
-        ),
+        ("`remind_after` comes at or after `timeout`; nobody waits then, make it shorter", "remind_after", 86_400.0),
     ),
     (
         {"escalate_after": "1h", "timeout": "1h", "escalate_to": ["role:cfo"]},
@@ -248,11 +211,7 @@ def test_an_explanation_as_json_has_every_field() -> None:
     ),
     (
         {"escalate_after": "1h", "remind_after": "1h", "escalate_to": ["role:cfo"]},
-        (
-            "`escalate_after` comes before `remind_after`; remind first, or not at all",
-            "escalate_after",
-            3_600.0,
-        ),
+        ("`escalate_after` comes before `remind_after`; remind first, or not at all", "escalate_after", 3_600.0),
     ),
 )
 def test_a_mistake_in_a_policy(data: dict[str, Any], expected: tuple[str, Any, Any]) -> None:

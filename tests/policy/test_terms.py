@@ -62,11 +62,7 @@ def test_conditions_see_the_actor_and_its_tags() -> None:
 
 def test_whom_a_term_asks_is_asked_beside_those_of_the_policy() -> None:
     found = on(policy(LEGAL), currency="USD")
-    assert (found.approvers, found.groups, found.quorum) == (
-        ("role:finance", "role:legal"),
-        (FINANCE, COUNSEL),
-        2,
-    )
+    assert (found.approvers, found.groups, found.quorum) == (("role:finance", "role:legal"), (FINANCE, COUNSEL), 2)
     assert found.applied[0].reason == "args.currency == 'USD'"
 
 

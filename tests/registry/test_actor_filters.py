@@ -212,19 +212,9 @@ def unknown(name: str, instead: str) -> str:
     ({"allowed_plugins": "maps"}, "allowed_plugins", "maps", LIST),
     ({"allowed_plugins": ("map",)}, "allowed_plugins", "map", unknown("map", "did you mean `maps`?")),
     ({"allowed_plugins": ("",)}, "allowed_plugins", "", unknown("", "known: `maps`")),
-    (
-        {"allowed_mcp_servers": ("githb",)},
-        "allowed_mcp_servers",
-        "githb",
-        unknown("githb", "did you mean `github`?"),
-    ),
+    ({"allowed_mcp_servers": ("githb",)}, "allowed_mcp_servers", "githb", unknown("githb", "did you mean `github`?")),
     ({"allowed_mcp_tools": ("github",)}, "allowed_mcp_tools", ("github",), MAPPING),
-    (
-        {"allowed_mcp_tools": {"githb": ()}},
-        "allowed_mcp_tools",
-        "githb",
-        unknown("githb", "did you mean `github`?"),
-    ),
+    ({"allowed_mcp_tools": {"githb": ()}}, "allowed_mcp_tools", "githb", unknown("githb", "did you mean `github`?")),
     ({"allowed_mcp_tools": {"github": "search"}}, "allowed_mcp_tools.github", "search", LIST),
     (
         {"allowed_mcp_tools": {"github": ("serch",)}},

@@ -86,11 +86,7 @@ def test_unknown_names_offer_the_nearest() -> None:
 def test_hash_changes_with_every_declaration_and_nothing_else() -> None:
     base: dict[str, Any] = {"tools": [a_tool(), a_tool("b")], "actors": [an_actor(), an_actor("x")]}
     plain = build_catalog(**base).hash
-    same = [
-        {"tools": base["tools"][::-1]},
-        {"actors": base["actors"][::-1]},
-        {"people": [Person(id="ana")]},
-    ]
+    same = [{"tools": base["tools"][::-1]}, {"actors": base["actors"][::-1]}, {"people": [Person(id="ana")]}]
     other: list[dict[str, Any]] = [
         {"tools": [a_tool(description="x"), a_tool("b")]},
         {"tools": [a_tool(requires_approval=True), a_tool("b")]},

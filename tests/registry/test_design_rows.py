@@ -101,12 +101,7 @@ def test_every_specialist_needs_its_justification(routing: str) -> None:
 
 
 @pytest.mark.row("B12")
-@table(
-    ("asks", "kind"),
-    (False, "run"),
-    (True, "ask"),
-    (ApprovalPolicy(auto_approve_if="args.totalCost < 50"), "run"),
-)
+@table(("asks", "kind"), (False, "run"), (True, "ask"), (ApprovalPolicy(auto_approve_if="args.totalCost < 50"), "run"))
 def test_a_tool_requires_approval_never_always_or_by_a_policy(asks: Any, kind: str) -> None:
     known = build_catalog(tools=[a_tool(requires_approval=asks)], actors=[an_actor()])
     assert judge(known, pinned(), a_call(), GOOD, Tally()).kind == kind

@@ -236,10 +236,7 @@ class Booker:
 @pytest.mark.row("B22")
 @table(
     ("declare", "words"),
-    (
-        lambda: tool(Booker),
-        "`@tool` is for functions, and the class `Booker` is none; write `@tool(scope=...)` above",
-    ),
+    (lambda: tool(Booker), "`@tool` is for functions, and the class `Booker` is none; write `@tool(scope=...)` above"),
     (lambda: tool(Booker()), "`@tool` is for functions, and"),
     (lambda: tool(functools.partial(_sync, 1)), "`@tool` is for functions, and"),
     (lambda: tool(bare), "tool `bare` is declared twice; drop one `@tool`"),
@@ -250,10 +247,7 @@ class Booker:
     (lambda: tool(_sync), "tool `_sync` needs `handler` to be `async def`, but it is a plain `def`"),
     (lambda: tool(readonly=True)(bare_function), "has no field `readonly`; did you mean `read_only`?"),
     (lambda: tool(scope="generalist", handler=_sync)(bare_function), "has `handler` among its keywords"),
-    (
-        lambda: tool(scope="generalist", validate_input=len)(bare_function),
-        "has `validate_input` among its keywords",
-    ),
+    (lambda: tool(scope="generalist", validate_input=len)(bare_function), "has `validate_input` among its keywords"),
 )
 def test_a_decorator_used_wrongly_is_told_what_to_write(declare: Callable[[], object], words: str) -> None:
     with pytest.raises(ConfigError) as refused:

@@ -217,11 +217,7 @@ def test_a_misfit_is_refused_told_or_not_looked_at() -> None:
     ({"capabilities": Capabilities(network=("*.x.de",))}, "capabilities.network", "no scheme, path or `*`"),
     ({"capabilities": Capabilities(secrets=("a b",))}, "capabilities.secrets", "no variable's name"),
     ({"settings": {"region": "eu"}}, "settings", "no `settings_schema` that says what they may be"),
-    (
-        {"settings_schema": {"type": "object", "required": ["a"]}},
-        "settings.a",
-        "does not fit its `settings_schema`",
-    ),
+    ({"settings_schema": {"type": "object", "required": ["a"]}}, "settings.a", "does not fit its `settings_schema`"),
     ({"strict": "yes"}, "strict", "true or false"),
     ({"always_include": "yes"}, "always_include", "true or false"),
 )

@@ -113,11 +113,7 @@ def test_a_manifest_says_all_that_the_gates_read(folder: Path) -> None:
 @table(
     ("before", "after", "words"),
     ("[TOKEN]", "[$TOKEN]", "which is no variable's name"),
-    (
-        "settings: {region: eu}",
-        "settings: {region: mars}",
-        "`settings.region` that does not fit its `settings_schema`",
-    ),
+    ("settings: {region: eu}", "settings: {region: mars}", "`settings.region` that does not fit its `settings_schema`"),
     ("settings: {region: eu}", "settings: {}", "does not fit its `settings_schema`"),
     ("settings: {region: eu}", "settings: {region: eu, api_key: abc}", "has a secret in `settings.api_key`"),
     ("settings: {region: eu}", "settings: eu", "must be"),

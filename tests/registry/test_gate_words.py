@@ -69,14 +69,8 @@ def action(args: Any, tool: str = "book_flight") -> str:
     ("args", "message"),
     ([], "the arguments must be one JSON object"),
     ("{}", "the arguments must be one JSON object"),
-    (
-        {"n": 2**53},
-        "the arguments hold an integer outside ±(2^53-1); send it as a string or leave it out",
-    ),
-    (
-        {"a": "x" * (ARGUMENTS_BYTES - 7)},
-        f"the arguments are larger than 64 KiB; {SEND_IN_PARTS}",
-    ),
+    ({"n": 2**53}, "the arguments hold an integer outside ±(2^53-1); send it as a string or leave it out"),
+    ({"a": "x" * (ARGUMENTS_BYTES - 7)}, f"the arguments are larger than 64 KiB; {SEND_IN_PARTS}"),
 )
 def test_shape(args: Any, message: str) -> None:
     assert judged(catalog(), args) == settled("shape", "input_invalid", message)
@@ -166,11 +160,7 @@ def test_a_tool_of_others() -> None:
     assert judged(found) == settled("allowlist", "not_available", message)
 
 
-@table(
-    ("reason", "expected"),
-    ("money is frozen", "money is frozen"),
-    ("", "rule `no-money` is true"),
-)
+@table(("reason", "expected"), ("money is frozen", "money is frozen"), ("", "rule `no-money` is true"))
 def test_a_rule_that_denies(reason: str, expected: str) -> None:
     rule = GlobalRule(name="no-money", rule="tool.name == 'book_flight'", effect="deny", reason=reason)
     tool = a_tool()

@@ -72,12 +72,7 @@ def test_malformed_part_says_why() -> None:
 
 
 @pytest.mark.row("E48")
-@table(
-    "tally",
-    FULL,
-    Tally(per_tool={"book_flight": MAX_CALLS_PER_TOOL}),
-    Tally(per_tool={"book_flight": 99}),
-)
+@table("tally", FULL, Tally(per_tool={"book_flight": MAX_CALLS_PER_TOOL}), Tally(per_tool={"book_flight": 99}))
 def test_caps_stop_a_loop(tally: Tally) -> None:
     assert facts(ruled(catalog(), tally=tally)) == ("settled", "caps", "too_many_calls")
 

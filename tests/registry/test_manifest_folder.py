@@ -98,15 +98,9 @@ def test_all_sections_may_stand_in_both(tmp_path: Path) -> None:
 @table(
     ("changed", "words"),
     ({"tools/search.yaml": SEARCH + "tagss: []\n"}, "tools/search.yaml:4: unknown key `tagss` of tool `search`"),
-    (
-        {"tools/search.yaml": "scope: generalist\nhandler: folder_handlers:serch\n"},
-        "tools/search.yaml:2: `handler`",
-    ),
+    ({"tools/search.yaml": "scope: generalist\nhandler: folder_handlers:serch\n"}, "tools/search.yaml:2: `handler`"),
     ({"tools/search.yaml": SEARCH + "scope: generalist\n"}, "tools/search.yaml:4: the key `scope` is given twice"),
-    (
-        {"tools/search.yaml": SEARCH + "title: ${TITLE}\n"},
-        "tools/search.yaml:4: `${TITLE}`: variables are not read",
-    ),
+    ({"tools/search.yaml": SEARCH + "title: ${TITLE}\n"}, "tools/search.yaml:4: `${TITLE}`: variables are not read"),
     ({"tools/search.yaml": SEARCH + "name: find\n"}, "tools/search.yaml:4: tool `search` calls itself `find`"),
     ({"tools/search.yaml": SEARCH + "requires_approval:\n  denyIf: args.x\n"}, "tools/search.yaml:5: "),
     ({"tools/search.yaml": ""}, "tools/search.yaml:1: `handler` of tool `search` is missing"),
@@ -129,10 +123,7 @@ def test_all_sections_may_stand_in_both(tmp_path: Path) -> None:
         {"signoff.yaml": MAIN + "policies:\n  " + RULE},
         "policies.yaml:1: the rule `frozen` stands here and on signoff.yaml:5; keep one",
     ),
-    (
-        {"signoff.yaml": MAIN + "people: []\n"},
-        "people.yaml:1: people stand here and on signoff.yaml:4; keep one",
-    ),
+    ({"signoff.yaml": MAIN + "people: []\n"}, "people.yaml:1: people stand here and on signoff.yaml:4; keep one"),
     ({"tools/pay.yml": SEARCH}, "signoff.yaml:1: `tools/pay.yml` would not be read; write `tools/<name>.yaml`"),
     ({"tools/more/pay.yaml": SEARCH}, "`tools/more/pay.yaml` would not be read"),
     ({"policies.yml": RULE}, "`policies.yml` would not be read; call it `policies.yaml`"),

@@ -19,10 +19,7 @@ from signoff.registry.manifest.sections import ActorSection, ManifestSection
 from signoff.registry.manifest.tool_section import ALIASES, ToolSection
 
 SCHEMA = Draft202012Validator(manifest_schema())
-MANIFESTS = [
-    *sorted((ROOT / "examples").glob("*/signoff.yaml")),
-    *sorted((ROOT / "tests").glob("**/signoff.yaml")),
-]
+MANIFESTS = [*sorted((ROOT / "examples").glob("*/signoff.yaml")), *sorted((ROOT / "tests").glob("**/signoff.yaml"))]
 STRUCTURAL = (
     *("empty", "list", "no version", "other version", "unknown key", "nearest key", "path type", "yes is text"),
     *("number is not text", "unknown tool key", "no handler", "tool is no mapping", "wrong scope", "not a reference"),

@@ -90,9 +90,7 @@ def test_the_form_has_what_is_declared_and_no_defaults(tmp_path: Path) -> None:
     pay = form["tools"]["pay"]
     assert pay["handler"] == "normal_form_tools:pay"
     assert pay["requires_approval"] == {"auto_approve_if": "args.sum < 20.0", "quorum": 2, "timeout": 28_800.0}
-    assert set(pay) == {
-        *("definition", "description", "handler", "input_schema", "requires_approval", "scope", "tags"),
-    }
+    assert set(pay) == {*("definition", "description", "handler", "input_schema", "requires_approval", "scope", "tags")}
     assert form["actors"]["other"] == {"model": "scripted:x:y"}
     assert form["people"] == {
         "main/ana": {"id": "ana", "roles": ["finance", "board"], "attributes": {"costCentre": "4711"}}

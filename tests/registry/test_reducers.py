@@ -308,14 +308,8 @@ def test_the_manifest_names_a_reducer(manifest: Any) -> None:
     ("given", "words"),
     [
         ("shell", ":5: `reducer` of tool `look`: `shell` is neither `terminal`, `read_file`, `kanban_list`"),
-        (
-            '"reducing_handlers:nothing"',
-            ":5: `reducer` of tool `look`: module `reducing_handlers` has no `nothing`",
-        ),
-        (
-            '"reducing_handlers:late"',
-            ":5: `reducer` of tool `look`: tool `look` needs `reducer` to be `def ",
-        ),
+        ('"reducing_handlers:nothing"', ":5: `reducer` of tool `look`: module `reducing_handlers` has no `nothing`"),
+        ('"reducing_handlers:late"', ":5: `reducer` of tool `look`: tool `look` needs `reducer` to be `def "),
         ("3", "must be text"),
     ],
 )

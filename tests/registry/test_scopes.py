@@ -91,11 +91,7 @@ def test_a_step_s_tools_are_seen_first_in_their_order() -> None:
 @pytest.mark.row("F07")
 @pytest.mark.row("F32")
 def test_the_nearest_tool_of_a_name_wins_where_it_is_and_nowhere_else() -> None:
-    steps = (
-        Step(name="inline", tools=(own(),)),
-        Step(name="reference", tools=("search",)),
-        Step(name="nothing"),
-    )
+    steps = (Step(name="inline", tools=(own(),)), Step(name="reference", tools=("search",)), Step(name="nothing"))
     routes = (Route(name="r", tools=(own(),), steps=steps), Route(name="plain"))
     catalog = catalog_with(*routes, own_tools=(own(),))
     assert activity(catalog, "search", "r", "inline") == "search@desk.r.inline"

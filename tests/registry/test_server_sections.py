@@ -138,10 +138,7 @@ def test_a_tool_of_ones_own_may_have_such_a_name_as_before(folder: Path) -> None
         "mcp_servers:\n  github: {url: https://a.example, headers: {Authorization: Bearer x}}\n",
         "signoff.yaml:5: MCP server `github` has a secret in `headers.Authorization`",
     ),
-    (
-        SERVER.replace("headers", "requires_approval: {deny_if: 'args.txt == 1'}, headers"),
-        "mcp/github.yaml:",
-    ),
+    (SERVER.replace("headers", "requires_approval: {deny_if: 'args.txt == 1'}, headers"), "mcp/github.yaml:"),
 )
 def test_mistakes_are_told_with_file_and_line(folder: Path, text: str, problem: str) -> None:
     assert problem in refusal(folder, text)

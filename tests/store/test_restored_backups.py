@@ -65,14 +65,7 @@ class Installation:
     def restore_store(self, of: str) -> None:
         """Puts a copy in the place of the store, which nobody has open."""
         if self.store_url.startswith("postgresql"):
-            load = [
-                postgres_program("pg_restore"),
-                "--clean",
-                "--if-exists",
-                "-d",
-                self.store_url,
-                self.folder / of,
-            ]
+            load = [postgres_program("pg_restore"), "--clean", "--if-exists", "-d", self.store_url, self.folder / of]
             subprocess.run(load, check=True, timeout=60)
             return
         for file in self._store_file.parent.glob(f"{self._store_file.name}*"):

@@ -19,13 +19,7 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     ("turn", {"ended": "error", "error": "limit"}, "ended error, limit"),
     (
         "request",
-        CALL
-        | {
-            "approvers": ["role:a"],
-            "code": "K7Q",
-            "rule": {"name": "r"},
-            "policy_hash": "0123456789",
-        },
+        CALL | {"approvers": ["role:a"], "code": "K7Q", "rule": {"name": "r"}, "policy_hash": "0123456789"},
         "pay c1.1 needs people (rule r of policy 01234567): asked role:a, code K7Q",
     ),
     (

@@ -34,12 +34,7 @@ async def recorded(store: Store, stream: str, kind: str) -> dict[str, dict[str, 
 async def test_specialists_are_dispatched_as_declared_and_recorded_alike(
     client: Client, store: Store, task_queue: str
 ) -> None:
-    tools = [
-        named("look", read_only=True, **BYPASS),
-        named("note", **BYPASS),
-        named("own", **OWN),
-        named("all"),
-    ]
+    tools = [named("look", read_only=True, **BYPASS), named("note", **BYPASS), named("own", **OWN), named("all")]
     batch = calls(*((tool.name, ONE) for tool in tools))
     async with running_turns(client, store, task_queue, catalog_of(tools), [batch, respond("so")]) as turns:
         key = await turns.start()

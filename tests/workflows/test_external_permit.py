@@ -7,13 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from signoff.contracts.activity_messages import UsedPermit, UseReply
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
-from signoff.workflows.external_permit import (
-    ExternalPermit,
-    closing_reason,
-    examine_use,
-    use_problem,
-    use_refusal,
-)
+from signoff.workflows.external_permit import ExternalPermit, closing_reason, examine_use, use_problem, use_refusal
 
 TRIES = st.sampled_from(["try-1", "try-2", "try-3"])
 HANDED = UseReply(permit=UsedPermit(args=Content(inline={"euro": 20}), key="k", definition="d"))

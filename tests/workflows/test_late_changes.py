@@ -38,11 +38,7 @@ async def test_a_yes_to_changed_arguments_takes_the_change_to_a_turn_that_has_lo
         await turns.waiting(key)
         first = await turns.question(key)
         change = yes(
-            key,
-            subject="ana",
-            edited_args=EDITED,
-            question_hash=question_hash(first),
-            received_at=datetime.now(UTC),
+            key, subject="ana", edited_args=EDITED, question_hash=question_hash(first), received_at=datetime.now(UTC)
         )
         await answer(store, change)
         ctx = CallContext(

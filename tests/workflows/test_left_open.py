@@ -149,8 +149,4 @@ async def test_what_is_taken_back_after_the_end_is_told(
         assert '"source": "cancelled"' in await session.answer("a-2")
         result = await turns.signoff.result(key)
         await turns.replays(key)
-    assert (result.state, result.text, [call.code for call in result.calls]) == (
-        "complete",
-        "asked for it",
-        ["denied"],
-    )
+    assert (result.state, result.text, [call.code for call in result.calls]) == ("complete", "asked for it", ["denied"])

@@ -72,9 +72,7 @@ def codes(result: TurnResult) -> list[str]:
 async def test_a_failure_leaves_its_siblings_alone(client: Client, store: Store, task_queue: str) -> None:
     scene = Scene()
     catalog = scene.catalog(
-        scene.tool("bad", fails=True),
-        scene.tool("look", read_only=True),
-        actor=Actor(name="desk", model="scripted"),
+        scene.tool("bad", fails=True), scene.tool("look", read_only=True), actor=Actor(name="desk", model="scripted")
     )
     async with running_turns(client, store, task_queue, catalog, at_once("bad", "look")) as turns:
         key = await turns.start()

@@ -42,10 +42,7 @@ async def test_arguments_of_64_kib_run_and_one_byte_more_does_not(
     client: Client, store: Store, task_queue: str
 ) -> None:
     ledger = Ledger()
-    script = [
-        calls(("look", sized(1, ARGUMENTS_BYTES)), ("look", sized(2, ARGUMENTS_BYTES + 1))),
-        respond("done"),
-    ]
+    script = [calls(("look", sized(1, ARGUMENTS_BYTES)), ("look", sized(2, ARGUMENTS_BYTES + 1))), respond("done")]
     async with running_turns(client, store, task_queue, catalog_of([look(ledger)]), script) as turns:
         result = await turns.signoff.result(await turns.start())
     assert [outcome.code for outcome in result.calls] == ["ok", "input_invalid"]

@@ -68,10 +68,7 @@ POLICIES = {
     "three": ApprovalPolicy(edit="off", quorum=3, timeout=36_000.0),
 }
 APPROVERS = ("ana", "ben", "cleo")
-PEOPLE = (
-    *(a_person(name) for name in APPROVERS),
-    *(Person(id=name) for name in ("guest", "eve", "cfo")),
-)
+PEOPLE = (*(a_person(name) for name in APPROVERS), *(Person(id=name) for name in ("guest", "eve", "cfo")))
 AMOUNTS = (20, 30, 40)
 SEEDS = range(80, 100)
 STRANGER = Signer(PrivateKeys(keys=(new_key(datetime(2026, 1, 1, tzinfo=UTC)),)))
@@ -152,8 +149,7 @@ class Story:
 
     async def step(self) -> None:
         kind = self.chance.choices(
-            ("answer", "edit", "rotate", "retire", "repeat", "storm", "withdraw", "stop"),
-            (10, 2, 2, 2, 2, 2, 0.4, 0.2),
+            ("answer", "edit", "rotate", "retire", "repeat", "storm", "withdraw", "stop"), (10, 2, 2, 2, 2, 2, 0.4, 0.2)
         )[0]
         self.steps.append(kind)
         match kind:

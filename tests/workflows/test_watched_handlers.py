@@ -66,13 +66,7 @@ CROWD = 12
 BRIEF = 4.0
 """Seconds until the deadline of `brief`."""
 PEOPLE = development_directory([Person(id="guest"), *(a_person(f"p{n}") for n in range(CROWD))])
-CODES = {
-    "approved": "ok",
-    "happened": "ok",
-    "denied": "denied",
-    "timed_out": "denied",
-    "cancelled": "denied",
-}
+CODES = {"approved": "ok", "happened": "ok", "denied": "denied", "timed_out": "denied", "cancelled": "denied"}
 """What becomes of a call, by the state of its request."""
 
 
@@ -399,7 +393,7 @@ async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
             pay_tool(ledger, ApprovalPolicy(edit="approve")),
             pay_tool(ledger, ApprovalPolicy(quorum=CROWD // 2), name="large"),
             pay_tool(ledger, ApprovalPolicy(timeout=BRIEF), name="brief"),
-        ],
+        ]
     )
     more: dict[str, Any] = {"people": PEOPLE, "verifier": SIGNER.verifier()}
     model = ScriptedModel(react)

@@ -148,11 +148,7 @@ async def test_an_outcome_that_comes_while_another_call_runs(client: Client, sto
         assert (await turns.signoff.result(key)).text == "both"
         parts = await turns.results(key)
         await turns.replays(key)
-    assert codes(parts) == [
-        ("c1.1", "ToolWaiting", False),
-        ("c2.1", "ToolResult", False),
-        ("c1.1", "ToolResult", True),
-    ]
+    assert codes(parts) == [("c1.1", "ToolWaiting", False), ("c2.1", "ToolResult", False), ("c1.1", "ToolResult", True)]
     assert len(model.asked) == 3
 
 

@@ -11,10 +11,7 @@ from documents import ROOT, shell_lines
 from session_rig import Talk, react
 from temporalio.api.deployment.v1 import WorkerDeploymentInfo, WorkerDeploymentVersion
 from temporalio.api.enums.v1 import RoutingConfigUpdateState
-from temporalio.api.workflowservice.v1 import (
-    DescribeWorkerDeploymentRequest,
-    DescribeWorkerDeploymentVersionRequest,
-)
+from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest, DescribeWorkerDeploymentVersionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 from turn_fixtures import PATIENCE, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes

@@ -49,9 +49,7 @@ async def both(
         yield upstream, servers
 
 
-async def test_calls_reach_the_server_as_they_are_and_answers_come_back(
-    both: tuple[Upstream, WorkerServers],
-) -> None:
+async def test_calls_reach_the_server_as_they_are_and_answers_come_back(both: tuple[Upstream, WorkerServers]) -> None:
     upstream, servers = both
     args = {"text": "häßlich", "none": None, "deep": [1, {"x": None}]}
     assert await servers.run("up", NOTE, args) == ToolResult("done: häßlich")

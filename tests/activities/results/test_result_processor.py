@@ -440,10 +440,7 @@ async def test_a_record_is_delivered_under_the_key_of_its_ticket_or_of_its_permi
 
 async def test_secrets_are_hidden_in_all_that_a_result_holds(store: Store) -> None:
     result = ToolResult(
-        "paid Ana",
-        {"to": ["Ana", 1]},
-        data_update={"a": {"to": "Ana"}},
-        context_update={"b": ["Ana", None]},
+        "paid Ana", {"to": ["Ana", 1]}, data_update={"a": {"to": "Ana"}}, context_update={"b": ["Ana", None]}
     )
     outcome = (await _processed(store, result, secrets=("to",), effect="")).outcome
     assert outcome.value.inline == "paid [hidden]"

@@ -16,8 +16,7 @@ from signoff.store.store import Store
 
 MEANT = ("city", "project")
 TRIP = Route(
-    name="trip",
-    steps=(Step(name="ask", collect={"city": {"type": "string"}}), Step(name="buy", collect={"city2": {}})),
+    name="trip", steps=(Step(name="ask", collect={"city": {"type": "string"}}), Step(name="buy", collect={"city2": {}}))
 )
 MISFIT = "update_invalid: `pay` ran and what it does has happened, but the value of `project` "
 

@@ -166,14 +166,7 @@ async def test_what_is_not_claimed_takes_nothing(store: Store) -> None:
         await claim(store, a_use(1), also=refuse)
     assert (await claim(store, a_use(1), grant="none")).kind == "ungranted"
     assert await UsageCounts(store).check([a_use(1)]) == [None]
-    like = GrantScope(
-        tenant="main",
-        tool="pay",
-        definition="d",
-        where="true",
-        rule=REQUIRES_APPROVAL,
-        policy_hash="p",
-    )
+    like = GrantScope(tenant="main", tool="pay", definition="d", where="true", rule=REQUIRES_APPROVAL, policy_hash="p")
     wish = GrantRequest(seconds=60, uses=3)
     whose: dict[str, Any] = {"people": ("ana",), "approval_id": "a", "requester": "rui"}
     await store.run(lambda connection: write_grant(connection, "g", "approved", like, wish, **whose))
