@@ -24,6 +24,7 @@ from proved_rows import ProvedRows
 from store_fixtures import EmptyStores, shared_statements
 from temporalio.client import Client
 from temporalio.service import RPCError
+from turn_fixtures import Ledger, TurnRig
 
 from signoff.policy.bounded_expression import set_evaluator
 from signoff.policypool.pool import PolicyPool
@@ -361,6 +362,16 @@ def task_queue() -> str:
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
     async with open_store(f"sqlite:///{tmp_path}/signoff.db") as opened:
         yield opened
+
+
+@pytest.fixture
+def turn_rig(client: Client, store: Store, task_queue: str) -> TurnRig:
+    return TurnRig(client, store, task_queue)
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import ResultPart, user_message
 from signoff.contracts.person import Principal
-from signoff.contracts.turn import TurnInput, TurnView
+from signoff.contracts.turn import TurnInput, TurnResult, TurnView
 from signoff.engine.turn_client import TurnClient
 from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits
 from signoff.keys.secrets import SecretProvider
@@ -111,6 +111,17 @@ class RunningTurns:
             "principal": GUEST,
         } | fields
         return await self.signoff.start_turn(TurnInput(**given))
+
+    async def start_waiting(self, text: str = "go", **fields: Any) -> TurnKey:
+        """Start a turn of `desk`, and return its key once a request waits."""
+        key = await self.start(text, **fields)
+        await self.waiting(key)
+        return key
+
+    async def result_after(self, decision: Decision) -> TurnResult:
+        """Send a decision and return the turn's result."""
+        await self.signoff.decide(decision)
+        return await self.signoff.result(TurnKey(*decision.approval_id.split(".")[:3]))
 
     async def until(self, key: TurnKey, seen: Callable[[TurnView], bool]) -> TurnView:
         """The first view of the turn that satisfies `seen`."""
@@ -280,10 +291,27 @@ async def running_turns(
         yield RunningTurns(signoff, client, store, task_queue, deps)
 
 
+@dataclass(frozen=True)
+class TurnRig:
+    """What the turns of one test run with."""
+
+    client: Client
+    store: Store
+    task_queue: str
+
+    def running(
+        self, catalog: Catalog | Sequence[Tool], model: Driver | Sequence[Completion], **options: Any
+    ) -> contextlib.AbstractAsyncContextManager[RunningTurns]:
+        """A running worker for `catalog`, or for tools that `desk` may use, see `running_turns`."""
+        whole = catalog if isinstance(catalog, Catalog) else catalog_of(catalog)
+        return running_turns(self.client, self.store, self.task_queue, whole, model, **options)
+
+
 __all__ = [
     "ApprovalPolicy",
     "Ledger",
     "RunningTurns",
+    "TurnRig",
     "catalog_of",
     "no",
     "pay_tool",

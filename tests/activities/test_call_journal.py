@@ -87,8 +87,7 @@ async def break_record(store: Store) -> None:
 
 
 @pytest.mark.row("N26")
-async def test_an_automatic_call_is_recorded_from_its_rule_to_its_outcome(store: Store) -> None:
-    ledger = Ledger()
+async def test_an_automatic_call_is_recorded_from_its_rule_to_its_outcome(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, FREE)
     deps = worker_deps(store, tool)
     permit = permit_for(tool, rule=RuleReference(name="auto_approve_if"), policy_hash=deps.catalog.policy("pay").hash)
@@ -151,8 +150,7 @@ async def test_best_effort_is_recorded_where_that_can_be(store: Store, read_only
     assert await kinds(store) == ["auto", "execution", "outcome"]
 
 
-async def test_a_store_that_is_away_runs_nothing(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_store_that_is_away_runs_nothing(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, FREE)
     deps, task = worker_deps(store, tool), task_for(tool)
     await store.close()
@@ -161,8 +159,7 @@ async def test_a_store_that_is_away_runs_nothing(store: Store) -> None:
     assert ledger.rows == []
 
 
-async def test_what_a_turn_has_seen_is_written_before_its_tool_runs(store: Store) -> None:
-    ledger = Ledger()
+async def test_what_a_turn_has_seen_is_written_before_its_tool_runs(store: Store, ledger: Ledger) -> None:
     order: list[list[str]] = []
 
     async def paid(args: Any, ctx: Any) -> str:
@@ -364,8 +361,7 @@ async def test_what_its_agent_runs_is_recorded_as_run_by_it(store: Store, extern
     assert started.facts.get("run_by") == (pinned().actor if external else None)
 
 
-async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, FREE)
     deps, task = worker_deps(store, tool), task_for(tool, audit=(SEEN,))
     await break_record(store)

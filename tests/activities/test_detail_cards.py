@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, no, pay_tool, query_workflow, running_turns
+from turn_fixtures import Ledger, TurnRig, catalog_of, no, pay_tool, query_workflow
 
 from signoff.activities.detail_cards import DETAILED_SECRETS, DetailCards
 from signoff.activities.worker_deps import WorkerDeps
@@ -34,9 +33,7 @@ SCHEMA: dict[str, Any] = {
 LOGIN: dict[str, Any] = {"type": "object", "properties": {"password": {"type": "string"}}}
 
 
-async def test_a_turn_that_waits_shows_its_arguments_and_leads_to_the_card(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_turn_that_waits_shows_its_arguments_and_leads_to_the_card(turn_rig: TurnRig) -> None:
     tools = [
         pay_tool(Ledger(), input_schema=SCHEMA),
         pay_tool(Ledger(), requires_approval=False, name="login", input_schema=LOGIN, effect="Log in",
@@ -47,11 +44,11 @@ async def test_a_turn_that_waits_shows_its_arguments_and_leads_to_the_card(
         calls(("pay", {"amount": 20, "to": "Ana swordfish-1 4711-9", "pin": "4711-9"})),
         respond("done"),
     ]
-    async with running_turns(client, store, task_queue, catalog_of(tools), script, public_url=ADDRESS) as turns:
+    async with turn_rig.running(tools, script, public_url=ADDRESS) as turns:
         key = await turns.start()
         view = await turns.waiting(key)
         request = next(call.approval for call in view.calls if call.approval is not None)
-        handle = client.get_workflow_handle(key.workflow_id)
+        handle = turn_rig.client.get_workflow_handle(key.workflow_id)
         shown = await query_workflow(handle, "__temporal_workflow_metadata", result_type=WorkflowMetadata)
         lines = shown.current_details.splitlines()
         assert f"[open the card]({ADDRESS}/approvals/{request.id})" in shown.current_details

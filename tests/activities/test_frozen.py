@@ -96,8 +96,7 @@ async def test_no_path_runs_a_tool_of_a_frozen_tenant(
     assert len(ledger.rows) == (0 if before == "grant" and policy is True else 1)
 
 
-async def test_freezing_while_many_calls_start_lets_none_start_afterwards(store: Store) -> None:
-    ledger = Ledger()
+async def test_freezing_while_many_calls_start_lets_none_start_afterwards(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, False)
     deps = worker_deps(store, tool)
     ctxs = [pinned(turn=f"t{number}") for number in range(30)]

@@ -500,8 +500,7 @@ async def test_a_quorum_has_to_want_the_same_remembered(
     )
 
 
-async def test_a_permit_that_names_a_grant_it_has_no_right_to_runs_nothing(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_permit_that_names_a_grant_it_has_no_right_to_runs_nothing(store: Store, ledger: Ledger) -> None:
     tool = asking(ledger)
     deps = deps_with(store, tool)
     await approved(deps, tool, decision(remember=SMALL))

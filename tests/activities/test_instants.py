@@ -82,8 +82,7 @@ async def test_what_denies_at_the_present_denies(store: Store) -> None:
     assert (reply.outcome is not None and reply.outcome.code, ran) == ("denied", 0)
 
 
-async def test_what_runs_by_a_rule_is_judged_where_it_runs(store: Store) -> None:
-    ledger = Ledger()
+async def test_what_runs_by_a_rule_is_judged_where_it_runs(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if=f"ctx.now.at < '{turning()}'"))
     assert (await run(deps_for(store, tool, LATER), tool, task_for(tool))).again == "policy"
     assert ledger.rows == []
@@ -134,8 +133,7 @@ def on_time(call: HandlerCall, context: dict[str, Any]) -> HandlerVerdict:
     return HandlerVerdict("ask")
 
 
-async def test_a_handler_is_told_the_instant_of_the_question(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_handler_is_told_the_instant_of_the_question(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, ApprovalPolicy(handler=f"{__name__}:on_time", grant_ttl=604_800))
     request = await asked(deps_for(store, tool), tool)
     await answer(store, about(request, subject="ana"))
@@ -157,8 +155,7 @@ async def test_the_instant_is_that_of_the_gates_and_in_no_hash(store: Store) -> 
     assert (again.question_hash, again.revision) == (first.question_hash, 1)
 
 
-async def test_a_worker_whose_clock_is_wrong_names_no_instant(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_worker_whose_clock_is_wrong_names_no_instant(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, two("ctx.now.hour < 0", grant_ttl="7d"))
     deps = deps_for(store, tool, timedelta(minutes=2))
     request = await asked(deps, tool)

@@ -140,8 +140,7 @@ async def test_what_is_found_to_have_failed_is_a_failure(store: Store) -> None:
     assert summary(await outcome(store, tool)) == ("execution_failed", "the card was declined")
 
 
-async def test_what_did_not_happen_runs_under_the_next_ticket(store: Store) -> None:
-    ledger = Ledger()
+async def test_what_did_not_happen_runs_under_the_next_ticket(store: Store, ledger: Ledger) -> None:
     tool, finder = probed(DidNotHappen(), ledger)
     key = await claimed(store, tool)
     for _ in range(2):
@@ -269,8 +268,7 @@ async def test_only_the_very_call_is_looked_up(store: Store, changed: dict[str, 
     assert finder.asked == []
 
 
-async def test_a_call_that_is_not_in_doubt_is_not_looked_up(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_call_that_is_not_in_doubt_is_not_looked_up(store: Store, ledger: Ledger) -> None:
     tool, finder = probed(Happened(), ledger)
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
     assert summary(await outcome(store, tool)) == ("ok", "paid")

@@ -12,8 +12,7 @@ from app_server import running_app
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from tables import table
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, no, pay_tool
+from turn_fixtures import Ledger, TurnRig, catalog_of, no, pay_tool
 
 from signoff.activities.models.drivers import build_driver, build_drivers
 from signoff.activities.models.pydantic_ai_driver import ProviderModel, to_library
@@ -32,7 +31,6 @@ from signoff.keys.secrets import SecretProvider
 from signoff.registry.actor import Actor
 from signoff.registry.gates.call_parts import call_parts
 from signoff.registry.respond_form import respond_form
-from signoff.store.store import Store
 from signoff.temporal.embedded_server import free_port
 from signoff.testing import a_call_context
 from signoff.worker import build_worker
@@ -239,9 +237,7 @@ def test_what_became_of_a_call_that_waited_is_told_in_words() -> None:
     assert json.loads(body) == denied.model_dump(mode="json")
 
 
-async def test_a_whole_turn_over_a_real_provider(
-    monkeypatch: pytest.MonkeyPatch, client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_whole_turn_over_a_real_provider(monkeypatch: pytest.MonkeyPatch, turn_rig: TurnRig) -> None:
     def answer(messages: list[dict[str, Any]]) -> tuple[int, dict[str, Any], dict[str, str]]:
         results = [message for message in messages if message["role"] == "tool"]
         if not results:
@@ -253,14 +249,16 @@ async def test_a_whole_turn_over_a_real_provider(
         actor = Actor(name="desk", description="", instructions="Help.", model=MODEL)
         catalog = catalog_of([pay_tool(ledger)], actors=[actor])
         drivers = await build_drivers(catalog, SecretProvider())
-        deps = WorkerDeps(catalog, store, catalog.people, drivers, await store.secret_key("card-mark"))
-        async with build_worker(client, deps, task_queue=task_queue):
-            signoff = TurnClient(client, task_queue=task_queue)
+        deps = WorkerDeps(
+            catalog, turn_rig.store, catalog.people, drivers, await turn_rig.store.secret_key("card-mark")
+        )
+        async with build_worker(turn_rig.client, deps, task_queue=turn_rig.task_queue):
+            signoff = TurnClient(turn_rig.client, task_queue=turn_rig.task_queue)
             key = await signoff.start_turn(
                 TurnInput(
                     engine=names.ENGINE,
-                    session_id=task_queue,
-                    turn_id=task_queue,
+                    session_id=turn_rig.task_queue,
+                    turn_id=turn_rig.task_queue,
                     actor="desk",
                     messages=(user_message("pay Ana 900"),),
                     principal=Principal(user="guest"),
@@ -307,9 +305,7 @@ async def test_a_providers_400_is_logged_with_its_words(
     assert "messages[4]" not in str(refused.value)
 
 
-async def test_a_turn_whose_model_repeats_an_id_completes(
-    client: Client, task_queue: str, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_turn_whose_model_repeats_an_id_completes(turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [
         completion("", ("pay", {"amount": 1, "to": "Ana"}), ("pay", {"amount": 2, "to": "Ana"})),
         completion("", ("pay", {"amount": 3, "to": "Ana"})),
@@ -324,14 +320,16 @@ async def test_a_turn_whose_model_repeats_an_id_completes(
         actor = Actor(name="desk", description="", instructions="Help.", model=MODEL)
         catalog = catalog_of([pay_tool(ledger, False)], actors=[actor])
         drivers = await build_drivers(catalog, SecretProvider())
-        deps = WorkerDeps(catalog, store, catalog.people, drivers, await store.secret_key("card-mark"))
-        async with build_worker(client, deps, task_queue=task_queue):
-            signoff = TurnClient(client, task_queue=task_queue)
+        deps = WorkerDeps(
+            catalog, turn_rig.store, catalog.people, drivers, await turn_rig.store.secret_key("card-mark")
+        )
+        async with build_worker(turn_rig.client, deps, task_queue=turn_rig.task_queue):
+            signoff = TurnClient(turn_rig.client, task_queue=turn_rig.task_queue)
             key = await signoff.start_turn(
                 TurnInput(
                     engine=names.ENGINE,
-                    session_id=task_queue,
-                    turn_id=task_queue,
+                    session_id=turn_rig.task_queue,
+                    turn_id=turn_rig.task_queue,
                     actor="desk",
                     messages=(user_message("pay Ana"),),
                     principal=Principal(user="guest"),

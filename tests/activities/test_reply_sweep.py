@@ -6,20 +6,18 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import update
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
+from turn_fixtures import Ledger, TurnRig, pay_tool
 
 from signoff.activities import reply_sweep
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey
 from signoff.store.completions import KEPT, Completions
 from signoff.store.leases import in_seconds
-from signoff.store.store import Store
 from signoff.store.tables import COMPLETIONS
 
 
 async def test_an_idle_worker_drops_what_is_too_old(
-    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No turn runs, and the store was away once: a reply that comes of age goes all the same.
 
@@ -36,14 +34,14 @@ async def test_an_idle_worker_drops_what_is_too_old(
         return await drop_old(self)
 
     monkeypatch.setattr(Completions, "drop_old", away_at_first)
-    kept = Completions(store)
+    kept = Completions(turn_rig.store)
     with caplog.at_level(logging.WARNING):
-        async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), []):
+        async with turn_rig.running([pay_tool(Ledger())], []):
             await kept.keep("old", 1, b"reply", SessionKey("main", "s"))
             await kept.keep("young", 1, b"reply", SessionKey("main", "s"))
             aged = update(COMPLETIONS).where(COMPLETIONS.c.key == "old.1")
             at = in_seconds(-(KEPT + timedelta(seconds=1)).total_seconds())
-            await store.run(lambda connection: connection.execute(aged.values(kept_at=at)).rowcount)
+            await turn_rig.store.run(lambda connection: connection.execute(aged.values(kept_at=at)).rowcount)
             async with asyncio.timeout(60):
                 while await kept.read("old", 1) is not None:
                     await asyncio.sleep(0.02)

@@ -91,8 +91,7 @@ async def test_another_objection_than_the_one_shown_is_shown_first(store: Store)
     assert (reply.again, ledger.rows) == ("policy", [])
 
 
-async def test_what_somebody_denied_runs_by_no_rule_in_the_same_turn(store: Store) -> None:
-    ledger = Ledger()
+async def test_what_somebody_denied_runs_by_no_rule_in_the_same_turn(store: Store, ledger: Ledger) -> None:
     gated, free = pay_tool(ledger), pay_tool(ledger, False)
     await answer(store, about(await asked(worker_deps(store, gated, people=PEOPLE), gated), verdict="denied"))
     deps = worker_deps(store, free, people=PEOPLE)
@@ -141,8 +140,7 @@ async def test_a_call_about_which_people_are_asked_runs_by_no_rule(store: Store,
     assert ledger.rows == []
 
 
-async def test_a_rule_that_denies_by_now_ends_a_call_that_was_approved(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_rule_that_denies_by_now_ends_a_call_that_was_approved(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger)
     await answer(store, about(await asked(worker_deps(store, tool, people=PEOPLE), tool)))
     deps = worker_deps(store, tool, people=PEOPLE, policies=[GlobalRule(name="closed", rule="true", effect="deny")])
@@ -183,8 +181,7 @@ async def test_what_changes_once_the_right_was_derived_lets_nothing_run(
     assert (ledger.rows, await store.read_ticket(permit.digest)) == ([], None)
 
 
-async def test_a_yes_that_was_taken_back_runs_nothing_whatever_the_turn_says(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_yes_that_was_taken_back_runs_nothing_whatever_the_turn_says(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger)
     deps = worker_deps(store, tool, people=PEOPLE)
     request = await asked(deps, tool)
@@ -197,8 +194,7 @@ async def test_a_yes_that_was_taken_back_runs_nothing_whatever_the_turn_says(sto
     assert ledger.rows == []
 
 
-async def test_an_answer_to_an_earlier_question_takes_the_place_of_none_to_this(store: Store) -> None:
-    ledger = Ledger()
+async def test_an_answer_to_an_earlier_question_takes_the_place_of_none_to_this(store: Store, ledger: Ledger) -> None:
     before, tool = pay_tool(ledger, version="1"), pay_tool(ledger, version="2")
     deps = worker_deps(store, tool, people=PEOPLE)
     await answer(store, about(await asked(worker_deps(store, before, people=PEOPLE), before)))
@@ -232,8 +228,7 @@ async def test_an_answer_more_does_not_stop_what_was_approved(store: Store, monk
     assert summary(await run(deps, tool, task_for(tool, permit_for(tool, kind="approved", decisions=()))))[0] == "ok"
 
 
-async def test_a_name_that_means_another_tool_where_the_turn_stands_runs_nothing(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_name_that_means_another_tool_where_the_turn_stands_runs_nothing(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, False)
     desk = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(pay_tool(ledger, False, title="Own"),))
     reply = await run(worker_deps(store, tool, actors=[desk]), tool, task_for(tool))
@@ -261,8 +256,7 @@ async def test_what_people_agreed_to_is_asked_about_anew(store: Store, kind: Any
     assert len(inputs) == times
 
 
-async def test_a_run_in_the_name_of_nobody_is_recorded_as_the_turns_word(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_run_in_the_name_of_nobody_is_recorded_as_the_turns_word(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger, False)
     reply = await run(worker_deps(store, tool, profile="production"), tool, task_for(tool))
     (record,) = await AuditLog(store).stream(TURN.workflow_id)

@@ -59,8 +59,7 @@ from signoff.testing.questions import answer
 DONE = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="earlier"))
 
 
-async def test_an_allowed_call_runs_once_and_its_outcome_is_kept(store: Store) -> None:
-    ledger = Ledger()
+async def test_an_allowed_call_runs_once_and_its_outcome_is_kept(store: Store, ledger: Ledger) -> None:
     tool = free(ledger)
     deps, task = worker_deps(store, tool), task_for(tool)
     reply = await run(deps, tool, task)
@@ -96,8 +95,7 @@ async def test_whoever_is_not_the_turn_of_the_permit_is_refused(
     assert await store.read_ticket(task.permit.digest) is None
 
 
-async def test_a_task_for_another_tool_is_refused(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_task_for_another_tool_is_refused(store: Store, ledger: Ledger) -> None:
     tool, other = free(ledger), free(ledger, name="refund")
     deps = worker_deps(store, tool, other)
     reply = await run(deps, tool, task_for(other), environment("refund"))
@@ -155,8 +153,7 @@ async def test_an_automatic_call_has_no_decision(store: Store) -> None:
     assert (seen[0].attempt, seen[0].result_budget_chars) == (1, 80_000)
 
 
-async def test_a_permit_without_enough_decisions_is_refused(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_permit_without_enough_decisions_is_refused(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger)
     deps, task = worker_deps(store, tool), task_for(tool, permit_for(tool, kind="approved", decisions=()))
     nobody = await run(deps, tool, task_for(tool, permit_for(tool, kind="approved")))
@@ -169,8 +166,7 @@ async def test_a_permit_without_enough_decisions_is_refused(store: Store) -> Non
     assert ledger.rows == []
 
 
-async def test_other_arguments_than_the_digest_names_are_stale(store: Store) -> None:
-    ledger = Ledger()
+async def test_other_arguments_than_the_digest_names_are_stale(store: Store, ledger: Ledger) -> None:
     tool = pay_tool(ledger)
     permit = permit_for(tool, kind="approved")
     reply = await run(worker_deps(store, tool), tool, task_for(tool, permit, {"amount": 2_000}))
@@ -220,15 +216,13 @@ async def test_a_catalog_that_changed_while_people_were_asked(
         assert reply.outcome.denied.source == "policy"
 
 
-async def test_a_tool_that_is_gone_is_not_available(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_tool_that_is_gone_is_not_available(store: Store, ledger: Ledger) -> None:
     gone = free(ledger)
     reply = await run(worker_deps(store, free(ledger, name="look")), gone, task_for(gone))
     assert (reply.outcome.code, reply.outcome.gate, ledger.rows) == ("not_available", "resolve", [])
 
 
-async def test_an_automatic_call_that_has_to_be_asked_now_is_judged_anew(store: Store) -> None:
-    ledger = Ledger()
+async def test_an_automatic_call_that_has_to_be_asked_now_is_judged_anew(store: Store, ledger: Ledger) -> None:
     gated, tool = pay_tool(ledger), free(ledger)
     note = "the policy changed before this ran"
     reply = await run(worker_deps(store, gated), gated, task_for(gated))
@@ -242,8 +236,7 @@ async def test_an_automatic_call_that_has_to_be_asked_now_is_judged_anew(store: 
     assert ledger.rows == []
 
 
-async def test_arguments_in_the_store_are_loaded(store: Store) -> None:
-    ledger = Ledger()
+async def test_arguments_in_the_store_are_loaded(store: Store, ledger: Ledger) -> None:
     tool = free(ledger)
     args = {"amount": 1, "to": "é" * INLINE_BYTES}
     content = await to_content(store, args, PLACE)
@@ -256,8 +249,7 @@ async def test_arguments_in_the_store_are_loaded(store: Store) -> None:
 # Tickets
 
 
-async def test_a_make_external_turn_without_outcome_is_in_doubt(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_make_external_turn_without_outcome_is_in_doubt(store: Store, ledger: Ledger) -> None:
     tool = free(ledger)
     task = task_for(tool)
     await store.claim(task.permit.digest, **WHO)
@@ -267,8 +259,7 @@ async def test_a_make_external_turn_without_outcome_is_in_doubt(store: Store) ->
     assert ledger.rows == []
 
 
-async def test_an_idempotent_tool_begins_again_with_the_same_key(store: Store) -> None:
-    ledger = Ledger()
+async def test_an_idempotent_tool_begins_again_with_the_same_key(store: Store, ledger: Ledger) -> None:
     tool = free(ledger, idempotent=True)
     task = task_for(tool)
     await store.claim(task.permit.digest, **WHO)
@@ -316,8 +307,7 @@ async def test_what_comes_between_does_not_make_a_make_external_turn_one_that_di
     assert ledger.rows == []
 
 
-async def test_a_refusal_does_not_make_a_make_external_turn_one_that_did_not_run(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_refusal_does_not_make_a_make_external_turn_one_that_did_not_run(store: Store, ledger: Ledger) -> None:
     tool = free(ledger)
     strict = worker_deps(store, tool, profile="production")
     for deps, number in ((strict, 1), (worker_deps(store, tool), 2)):
@@ -351,8 +341,7 @@ async def test_a_removed_tool_does_not_make_a_make_external_turn_one_that_did_no
     assert (await other.run(absent, given)).again == "stale"
 
 
-async def test_what_another_call_has_begun_is_nothing_to_this_one(store: Store) -> None:
-    ledger = Ledger()
+async def test_what_another_call_has_begun_is_nothing_to_this_one(store: Store, ledger: Ledger) -> None:
     tool = free(ledger)
     deps = worker_deps(store, tool, policies=[GlobalRule(name="r", rule="true", effect="hide")])
     task = task_for(tool)
@@ -377,8 +366,7 @@ async def test_a_void_ticket_never_runs(store: Store, idempotent: bool) -> None:
     assert ledger.rows == []
 
 
-async def test_the_next_ticket_needs_all_earlier_ones_given_up(store: Store) -> None:
-    ledger = Ledger()
+async def test_the_next_ticket_needs_all_earlier_ones_given_up(store: Store, ledger: Ledger) -> None:
     tool = free(ledger)
     deps, first = worker_deps(store, tool), task_for(tool)
     third = replace(first, ticket=3)
@@ -394,8 +382,7 @@ async def test_the_next_ticket_needs_all_earlier_ones_given_up(store: Store) -> 
     assert len(ledger.rows) == 1
 
 
-async def test_a_claimed_earlier_ticket_stops_the_next(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_claimed_earlier_ticket_stops_the_next(store: Store, ledger: Ledger) -> None:
     tool = free(ledger)
     task = task_for(tool, ticket=2)
     await store.claim(task.permit.digest, **WHO)
@@ -468,8 +455,7 @@ async def test_a_read_that_was_begun_and_may_not_run_now_is_no_doubt(store: Stor
     assert summary(await run(deps, reads, task))[0] == "refused"
 
 
-async def test_a_read_only_tool_needs_no_ticket(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_read_only_tool_needs_no_ticket(store: Store, ledger: Ledger) -> None:
     tool = free(ledger, read_only=True)
     task = task_for(tool, ticket=2)
     replies = [await run(worker_deps(store, tool), tool, task) for _ in range(2)]
@@ -744,8 +730,7 @@ async def test_an_effect_waits_for_the_store(
         await store.close()
 
 
-async def test_every_tool_has_an_activity_of_its_name(store: Store) -> None:
-    ledger = Ledger()
+async def test_every_tool_has_an_activity_of_its_name(store: Store, ledger: Ledger) -> None:
     tools = [free(ledger, name=name) for name in ("b_tool", "a_tool")]
     found = {each.__temporal_activity_definition.name: each for each in tool_activities(worker_deps(store, *tools))}
     assert {"a_tool", "b_tool"} <= set(found)

@@ -132,8 +132,7 @@ async def test_a_tool_is_not_there_outside_of_its_hours(store: Store) -> None:
     assert len(asked) == 1
 
 
-async def test_hours_are_looked_at_where_a_call_is_judged_and_where_it_runs(store: Store) -> None:
-    ledger = Ledger()
+async def test_hours_are_looked_at_where_a_call_is_judged_and_where_it_runs(store: Store, ledger: Ledger) -> None:
     paid = tool(ledger, hours=OFFICE)
     deps = worker_deps(store, paid)
     open_deps = dataclasses.replace(deps, clock=lambda: MONDAY_NOON)
@@ -147,8 +146,7 @@ async def test_hours_are_looked_at_where_a_call_is_judged_and_where_it_runs(stor
 
 
 @pytest.mark.row("F18")
-async def test_the_limit_is_looked_at_before_and_taken_with_the_ticket(store: Store) -> None:
-    ledger = Ledger()
+async def test_the_limit_is_looked_at_before_and_taken_with_the_ticket(store: Store, ledger: Ledger) -> None:
     paid = tool(ledger, usage_limit=ONCE)
     deps = worker_deps(store, paid)
     assert (await ruled(deps)).kind == "run"
@@ -162,8 +160,7 @@ async def test_the_limit_is_looked_at_before_and_taken_with_the_ticket(store: St
     assert len(ledger.rows) == 1
 
 
-async def test_the_call_that_took_the_last_use_is_not_stopped_by_it(store: Store) -> None:
-    ledger = Ledger()
+async def test_the_call_that_took_the_last_use_is_not_stopped_by_it(store: Store, ledger: Ledger) -> None:
     paid = tool(ledger, usage_limit=ONCE)
     deps = worker_deps(store, paid)
     for _ in range(3):
@@ -201,9 +198,8 @@ async def test_a_read_that_was_lost_gives_its_use_back(store: Store) -> None:
 @pytest.mark.parametrize("audit", ["required", "best_effort"])
 @pytest.mark.parametrize("read_only", [True, False])
 async def test_a_call_that_was_stopped_before_it_began_gives_its_use_back(
-    slow: SlowStore, read_only: bool, audit: Any
+    slow: SlowStore, read_only: bool, audit: Any, ledger: Ledger
 ) -> None:
-    ledger = Ledger()
     policy = ApprovalPolicy(auto_approve_if="true", audit=audit)
     paid = tool(ledger, usage_limit=ONCE, read_only=read_only, requires_approval=policy)
     deps, task, env = worker_deps(slow, paid), task_for(paid), environment()

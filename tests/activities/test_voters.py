@@ -9,8 +9,7 @@ import pytest
 from activity_kit import TURN, asked, decision, permit_for, pinned, run, task_for, worker_deps
 from signed_askers import signed_asker
 from tables import table
-from temporalio.client import Client
-from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import GUEST, Ledger, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.activities.run_rights import RunRights
 from signoff.activities.worker_deps import Profile, WorkerDeps
@@ -365,14 +364,12 @@ async def test_a_tool_is_told_the_human_who_asked(store: Store) -> None:
     assert entries == [("guest", "ana")]
 
 
-async def test_who_leaves_before_the_last_vote_is_replaced(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_who_leaves_before_the_last_vote_is_replaced(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = catalog_of([pay_tool(ledger, TWO)])
     people = DevelopmentDirectory(FixedDirectory([a_person("ana"), a_person("eve")]))
     script = [calls(("pay", {"amount": 20})), respond("done")]
-    async with running_turns(client, store, task_queue, catalog, script, people=people) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, script, people=people) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, subject="ana"))
         people.declared = FixedDirectory([a_person("ana", active=False), a_person("eve")])
         await turns.signoff.decide(yes(key, subject="eve"))

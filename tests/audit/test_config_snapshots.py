@@ -111,8 +111,7 @@ async def test_what_cannot_be_written_now_is_written_later(store: Store, caplog:
     assert [message for message in caplog.messages if "ZeroDivisionError" in message]
 
 
-async def test_policies_are_recorded_by_hash_when_a_worker_has_others(store: Store) -> None:
-    ledger = Ledger()
+async def test_policies_are_recorded_by_hash_when_a_worker_has_others(store: Store, ledger: Ledger) -> None:
     strict = catalog_of([pay_tool(ledger), pay_tool(ledger, name="refund")])
     loose = catalog_of([pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 5.0"))])
     seen = [await note_catalog(store, catalog, "worker q") for catalog in (strict, strict, loose)]

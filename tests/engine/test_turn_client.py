@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from session_rig import message
 from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, withdrawn
+from turn_fixtures import Ledger, TurnRig, catalog_of, no, pay_tool, withdrawn
 
 from signoff.contracts.approval import Vote
 from signoff.contracts.errors import StoreUnavailable
@@ -16,28 +16,24 @@ from signoff.contracts.ids import SessionKey
 from signoff.engine.turn_client import TurnClient
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.store.questions.answers import Answers
-from signoff.store.store import Store
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
 
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
 
-async def test_a_withdrawal_sent_again_while_the_first_waits_is_one(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_withdrawal_sent_again_while_the_first_waits_is_one(turn_rig: TurnRig) -> None:
     """No worker is there, and a dispatcher tries again and again: the turn is withdrawn from once when one is back.
 
     Without an id of its own each try was another Update, and a server takes ten of a turn at a time.
     """
     catalog = catalog_of([pay_tool(Ledger())])
-    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, SCRIPT) as turns:
+        key = await turns.start_waiting()
     wish = withdrawn(key)
-    hasty = TurnClient(client, task_queue=task_queue, patience=timedelta(seconds=0.3))
+    hasty = TurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=timedelta(seconds=0.3))
     missed = [await hasty.withdraw(wish) for _ in range(3)]
-    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+    async with turn_rig.running(catalog, SCRIPT) as turns:
         receipt = await turns.signoff.withdraw(wish)
         await turns.signoff.result(key)
         events = await turns.events(key)
@@ -64,7 +60,7 @@ async def test_a_message_that_no_worker_takes_leaves_no_error_in_the_log(client:
 
 @pytest.mark.parametrize("way", ["decide", "withdraw"])
 async def test_what_could_not_be_judged_is_judged_when_it_is_sent_again(
-    way: str, client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+    way: str, turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store was away twice: the same answer counts at the third try.
 
@@ -81,14 +77,14 @@ async def test_what_could_not_be_judged_is_judged_when_it_is_sent_again(
         return await votes_of(answers, approval, delivery)
 
     monkeypatch.setattr(Answers, "votes_of", moody)
-    async with running_turns(client, store, task_queue, catalog, SCRIPT, verifier=signer.verifier()) as turns:
+    async with turn_rig.running(catalog, SCRIPT, verifier=signer.verifier()) as turns:
         key = await turns.start()
         asked = (await turns.waiting(key)).calls[0].approval
         assert asked is not None
         bound = {"revision": 1, "question_hash": asked.question_hash, "received_at": datetime.now(UTC)}
         decision = signer.sign_decision(withdrawn(key, **bound) if way == "withdraw" else no(key, **bound))
         # As the gateway does with what it has found good.
-        await answer(store, decision)
+        await answer(turn_rig.store, decision)
         send = turns.signoff.withdraw if way == "withdraw" else turns.signoff.decide
         entries = [await send(decision) for _ in range(3)]
         await asyncio.wait_for(turns.signoff.result(key), 60)

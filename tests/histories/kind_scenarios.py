@@ -145,8 +145,7 @@ def task_tool(server: ToolServer) -> Tool:
 
 async def _begun(turns: RunningTurns, name: str) -> TurnKey:
     """A turn whose call an MCP server answers with the task of that name."""
-    key = await turns.start(f"task {name}")
-    await turns.waiting(key)
+    key = await turns.start_waiting(f"task {name}")
     await turns.signoff.decide(yes(key))
     return key
 

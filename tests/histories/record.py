@@ -227,8 +227,7 @@ async def escalated(client: Client, store: Store) -> TurnKey:
 async def repeated(client: Client, store: Store) -> TurnKey:
     """Denied once by a person, then three times in a row with the same arguments."""
     async with running_turns(client, store, "recording", catalog_of([pay_tool(Ledger())]), [calls(PAY)] * 4) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+        key = await turns.start_waiting()
         await turns.signoff.decide(no(key))
         await turns.signoff.result(key)
     return key
@@ -258,8 +257,7 @@ async def in_line(client: Client, store: Store) -> TurnKey:
     looks = [("look", {"amount": number}) for number in range(12)]
     batch = [calls(PAY, *looks, ("move", {"amount": 1})), respond("done")]
     async with running_turns(client, store, "recording", catalog_of(tools), batch) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key))
         await turns.signoff.result(key)
     return key
@@ -288,8 +286,7 @@ async def aborted(client: Client, store: Store) -> TurnKey:
     batch = [calls(*((name, {"amount": 1}) for name in ("bad", "look", "act")), PAY), respond("done")]
     catalog = catalog_of(tools, actors=[Actor(name="desk", model="scripted", on_failure="abort_siblings")])
     async with running_turns(client, store, "recording", catalog, batch) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+        key = await turns.start_waiting()
         failing.set()
         await turns.until(key, lambda view: {view.calls[1].state, view.calls[3].state} == {"skipped"})
         acting.set()
@@ -311,8 +308,7 @@ async def stood_in(client: Client, store: Store) -> TurnKey:
     tools = [reading("rates", "older", "pay"), reading("older"), pay_tool(ledger)]
     batch = [calls(("rates", PAY[1])), respond("done")]
     async with running_turns(client, store, "recording", catalog_of(tools), batch) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, "c1.2001"))
         await turns.signoff.result(key)
     return key
@@ -354,8 +350,7 @@ async def returned_directly(client: Client, store: Store) -> TurnKey:
     catalog = catalog_of([pay_tool(Ledger()), look])
     script = [calls(PAY, ("look", {"amount": 1})), respond("never asked")]
     async with running_turns(client, store, "recording", catalog, script) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key))
         await turns.signoff.result(key)
     return key
@@ -394,8 +389,7 @@ async def overridden(client: Client, store: Store) -> TurnKey:
 
     catalog = catalog_of([pay_tool(Ledger(), False, available=available, check_permissions=check)])
     async with running_turns(client, store, "recording", catalog, ScriptedModel(model)) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, "c2.1"))
         await turns.signoff.result(key)
     return key
@@ -416,8 +410,7 @@ async def updated(client: Client, store: Store) -> TurnKey:
     script = [calls(PAY, *batch), calls(PAY), respond("done")]
     catalog = catalog_of(tools, actors=[Actor(name="desk", model="scripted", routes=(route,))])
     async with running_turns(client, store, "recording", catalog, script) as turns:
-        key = await turns.start(route="trip", step="buy", context={"data": {"date": "may"}})
-        await turns.waiting(key)
+        key = await turns.start_waiting(route="trip", step="buy", context={"data": {"date": "may"}})
         await turns.signoff.decide(yes(key, "c2.1"))
         await turns.signoff.result(key)
     return key

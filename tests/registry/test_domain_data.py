@@ -7,14 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from registry_kit import an_actor
 from tables import table
-from temporalio.client import Client
-from turn_fixtures import catalog_of, running_turns
+from turn_fixtures import TurnRig, catalog_of
 
 from signoff.contracts.errors import ConfigError
 from signoff.registry.catalog import build_catalog
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.results.domain_data import DomainMerge, merge_data
-from signoff.store.store import Store
 from signoff.testing.scripted_model import calls
 
 TRIP: dict[str, Any] = {
@@ -108,11 +106,11 @@ def test_a_manifest_declares_it_and_the_hash_holds_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("B58")
-async def test_an_answer_brings_the_data_after_it(client: Client, store: Store, task_queue: str) -> None:
+async def test_an_answer_brings_the_data_after_it(turn_rig: TurnRig) -> None:
     actor = an_actor(model="scripted", domain_data=TRIP, domain_merge="append")
     wrong, right = (calls(("respond", {"text": "Noted.", "domainData": {"cities": [c]}})) for c in ("P", "Porto"))
     catalog = catalog_of([], actors=[actor])
-    async with running_turns(client, store, task_queue, catalog, [wrong, right]) as turns:
+    async with turn_rig.running(catalog, [wrong, right]) as turns:
         result = await turns.signoff.result(await turns.start(context={"data": {"cities": ["Lisbon"]}}))
     assert (result.state, result.completions) == ("complete", 2)
     assert [(part.type, part.content.inline) for part in result.parts] == [

@@ -18,7 +18,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 from tables import table
 from temporalio.client import Client
-from turn_fixtures import catalog_of, running_turns
+from turn_fixtures import TurnRig
 
 from signoff.audit.log import counts_from_entry
 from signoff.contracts.audit import AuditEntry, AuditKind
@@ -223,15 +223,17 @@ async def test_a_scrape_is_answered_in_both_forms_and_nothing_else_is(store: Sto
 
 
 @pytest.mark.parametrize("runs", [True, False])
-async def test_scrape_says_whether_a_worker_polls(client: Client, store: Store, task_queue: str, runs: bool) -> None:
+async def test_scrape_says_whether_a_worker_polls(turn_rig: TurnRig, runs: bool) -> None:
     port = free_port()
-    watch = WorkerWatch(client, task_queue)
+    watch = WorkerWatch(turn_rig.client, turn_rig.task_queue)
     async with AsyncExitStack() as stack:
         if runs:
-            await stack.enter_async_context(running_turns(client, store, task_queue, catalog_of([]), []))
-            while not await WorkerWatch(client, task_queue).running():
+            await stack.enter_async_context(turn_rig.running([], []))
+            while not await WorkerWatch(turn_rig.client, turn_rig.task_queue).running():
                 await asyncio.sleep(0.05)
-        await stack.enter_async_context(MetricsEndpoint(Settings(metrics_port=port)).serve(store, "gateway", watch))
+        await stack.enter_async_context(
+            MetricsEndpoint(Settings(metrics_port=port)).serve(turn_rig.store, "gateway", watch)
+        )
         http = await stack.enter_async_context(httpx2.AsyncClient(timeout=60))
         answer = await http.get(f"http://127.0.0.1:{port}/metrics", headers={"accept": OPENMETRICS})
         read = {family.name: family for family in text_string_to_metric_families(answer.text)}

@@ -2,26 +2,23 @@
 
 from datetime import UTC, datetime
 
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.approvals.edit_diff import remark_note
 from signoff.contracts.approval import Vote
 from signoff.contracts.decision import Decision
-from signoff.store.store import Store
 from signoff.testing import a_request
 from signoff.testing.scripted_model import calls, respond
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 
 
-async def test_remark_of_an_approver_is_beside_the_result(client: Client, store: Store, task_queue: str) -> None:
+async def test_remark_of_an_approver_is_beside_the_result(turn_rig: TurnRig) -> None:
     script = [calls(("pay", {"amount": 420, "to": "Ana"})), respond("done")]
     catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy())])
     for reason in ("fine, but tell the customer first", ""):
-        async with running_turns(client, store, task_queue, catalog, script) as turns:
-            key = await turns.start()
-            await turns.waiting(key)
+        async with turn_rig.running(catalog, script) as turns:
+            key = await turns.start_waiting()
             await turns.signoff.decide(yes(key, reason=reason))
             await turns.signoff.result(key)
             [result] = await turns.results(key)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from held_worker import EDITED, PAY, PEOPLE, WAYS, catalog_with, held, script
 from temporalio.client import Client
-from turn_fixtures import running_turns, yes
+from turn_fixtures import TurnRig, running_turns, yes
 
 from signoff.approvals.digest import question_hash
 from signoff.contracts.approval import Question
@@ -69,14 +69,16 @@ async def asked_late(signoff: TurnClient, store: Store, way: str, key: TurnKey) 
 
 
 async def approved(
-    client: Client, store: Store, task_queue: str, way: str, key: TurnKey, question: Question, ledger: Path
+    turn_rig: TurnRig, way: str, key: TurnKey, question: Question, ledger: Path
 ) -> tuple[Receipt, TurnResult]:
     """The receipt of a yes that is sent before another worker comes, and what the turn came to under it."""
     given = {"revision": question.revision, "question_hash": question_hash(question), "received_at": datetime.now(UTC)}
     decision = yes(key, CALLS[way], **given)
-    await answer(store, decision)
-    sending = asyncio.create_task(TurnClient(client, task_queue=task_queue, patience=PATIENCE).decide(decision))
-    async with running_turns(client, store, task_queue, catalog_with(way, ledger), script(way), people=PEOPLE) as back:
+    await answer(turn_rig.store, decision)
+    sending = asyncio.create_task(
+        TurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=PATIENCE).decide(decision)
+    )
+    async with turn_rig.running(catalog_with(way, ledger), script(way), people=PEOPLE) as back:
         receipt = await sending
         result = await asyncio.wait_for(back.signoff.result(key), 90)
         await back.replays(key)
@@ -107,7 +109,7 @@ async def test_an_answer_while_no_worker_is_there_counts_for_the_question_it_was
             question = await asyncio.wait_for(asked_late(signoff, store, way, key), 60)
             process.kill()
             await process.wait()
-        receipt, result = await approved(client, store, task_queue, way, key, question, ledger)
+        receipt, result = await approved(TurnRig(client, store, task_queue), way, key, question, ledger)
         rows = await Questions(store).read(ApprovalKey(key, CALLS[way]).id)
     assert (receipt.status, receipt.state) == ("accepted", "approved")
     assert [call.code for call in result.calls] == ["ok"]

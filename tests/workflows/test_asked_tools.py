@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client
-from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, RunningTurns, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.activities.capability_backends import built_in_backends
 from signoff.audit.log import AuditLog
@@ -21,7 +20,6 @@ from signoff.registry.capabilities import Capabilities
 from signoff.registry.catalog import Catalog
 from signoff.registry.hooks import Correction, HookContext, Permission
 from signoff.registry.tool_context import ToolContext
-from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
@@ -44,9 +42,7 @@ async def replies(turns: RunningTurns, key: TurnKey) -> list[ModelReply]:
 
 @pytest.mark.row("N24")
 @pytest.mark.row("F11")
-async def test_what_was_not_there_is_recorded_and_does_not_run_though_it_is_there_by_now(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_what_was_not_there_is_recorded_and_does_not_run_though_it_is_there_by_now(turn_rig: TurnRig) -> None:
     ledger, there, value = Ledger(), [False], []
 
     async def available(context: HookContext) -> bool:
@@ -58,12 +54,12 @@ async def test_what_was_not_there_is_recorded_and_does_not_run_though_it_is_ther
         return calls(PAY) if len(value) < 3 else respond("done")
 
     catalog = catalog_of([pay_tool(ledger, False, available=available)])
-    async with running_turns(client, store, task_queue, catalog, ScriptedModel(react)) as turns:
+    async with turn_rig.running(catalog, ScriptedModel(react)) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
         recorded = await replies(turns, key)
         await turns.replays(key)
-        records = await AuditLog(store).stream(key.workflow_id)
+        records = await AuditLog(turn_rig.store).stream(key.workflow_id)
     assert value == [["respond"], ["pay", "respond"], ["pay", "respond"]]
     assert [reply.withheld for reply in recorded] == [("pay",), (), ()]
     assert [(each.code, each.gate) for each in result.calls] == [("not_available", "available"), ("ok", "execute")]
@@ -82,11 +78,10 @@ def guarded(ledger: Ledger, says: list[Permission], **fields: Any) -> Catalog:
 
 
 @pytest.mark.row("X10")
-async def test_an_override_is_asked_and_good_for_one_call(client: Client, store: Store, task_queue: str) -> None:
+async def test_an_override_is_asked_and_good_for_one_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     """No rule would have asked; the next call like it is asked about again."""
-    ledger = Ledger()
     catalog = guarded(ledger, [Permission.deny("over the limit", can_override=True)])
-    async with running_turns(client, store, task_queue, catalog, [calls(PAY), calls(PAY), respond("done")]) as turns:
+    async with turn_rig.running(catalog, [calls(PAY), calls(PAY), respond("done")]) as turns:
         key = await turns.start()
         for call in ("c1.1", "c2.1"):
             await turns.until(key, lambda view, call=call: any(_asks(each, call) for each in view.calls))
@@ -100,7 +95,7 @@ async def test_an_override_is_asked_and_good_for_one_call(client: Client, store:
             await turns.signoff.decide(yes(key, call))
         result = await turns.signoff.result(key)
         await turns.replays(key)
-        records = await AuditLog(store).stream(key.workflow_id)
+        records = await AuditLog(turn_rig.store).stream(key.workflow_id)
     assert [(each.code, each.rule, each.decided_by) for each in result.calls] == [
         ("ok", PERMISSION_RULE, "approver")
     ] * 2
@@ -112,75 +107,61 @@ def _asks(call: Any, name: str) -> bool:
     return call.call == name and call.approval is not None and call.approval.state == "pending"
 
 
-async def test_a_permission_that_is_gone_stops_what_was_approved(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_permission_that_is_gone_stops_what_was_approved(turn_rig: TurnRig, ledger: Ledger) -> None:
     """The person said yes while the tool still would have; where it would run, it does not any more."""
-    ledger = Ledger()
     catalog = guarded(ledger, [Permission.allow(), Permission.deny("closed by now")], policy=True)
-    async with running_turns(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-        await turns.signoff.decide(yes(key))
-        result = await turns.signoff.result(key)
+    async with turn_rig.running(catalog, [calls(PAY), respond("done")]) as turns:
+        key = await turns.start_waiting()
+        result = await turns.result_after(yes(key))
     assert [(each.code, each.gate) for each in result.calls] == [("denied", "permission")]
     assert result.calls[0].denied is not None
     assert result.calls[0].denied.reason == "Permission denied: closed by now"
     assert ledger.rows == []
 
 
-async def test_an_approval_for_another_reason_is_no_override(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_an_approval_for_another_reason_is_no_override(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = guarded(ledger, [Permission.allow(), Permission.deny("a new limit", can_override=True)], policy=True)
-    async with running_turns(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, [calls(PAY), respond("done")]) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key))
         view = await turns.until(key, lambda view: _revision(view.calls[0]) == 2)
         request = view.calls[0].approval
         assert request is not None
         assert (request.rule, ledger.rows) == (PERMISSION_RULE, [])
-        await turns.signoff.decide(yes(key, revision=2))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, revision=2))
     assert [(each.code, each.rule) for each in result.calls] == [("ok", PERMISSION_RULE)]
     assert len(ledger.rows) == 1
 
 
-async def test_an_override_is_good_for_the_reason_that_was_shown(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_an_override_is_good_for_the_reason_that_was_shown(turn_rig: TurnRig, ledger: Ledger) -> None:
     says = [Permission.deny(why, can_override=True) for why in ("over the limit", "under investigation")]
-    async with running_turns(client, store, task_queue, guarded(ledger, says), [calls(PAY), respond("done")]) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(guarded(ledger, says), [calls(PAY), respond("done")]) as turns:
+        key = await turns.start_waiting()
         first = await turns.question(key)
         await turns.signoff.decide(yes(key))
         await turns.until(key, lambda view: _revision(view.calls[0]) == 2)
         second = await turns.question(key)
         assert (first.rule_text, second.rule_text, ledger.rows) == ("over the limit", "under investigation", [])
-        await turns.signoff.decide(yes(key, revision=2))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, revision=2))
         await turns.replays(key)
     assert [(each.code, each.rule) for each in result.calls] == [("ok", PERMISSION_RULE)]
     assert len(ledger.rows) == 1
 
 
-async def test_an_edit_overrides_nothing_that_its_author_was_not_asked_about(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_an_edit_overrides_nothing_that_its_author_was_not_asked_about(turn_rig: TurnRig, ledger: Ledger) -> None:
     """The editor's yes would count for arguments that the tool objects to: it is refused with the tool's reason."""
-    ledger = Ledger()
 
     async def check(args: dict[str, Any], context: HookContext) -> Permission:
         listed = args["to"] == "Mallory"
         return Permission.deny("on the sanctions list", can_override=True) if listed else Permission.allow()
 
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"), check_permissions=check)])
-    async with running_turns(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, [calls(PAY), respond("done")]) as turns:
+        key = await turns.start_waiting()
         refused = await turns.signoff.decide(yes(key, edited_args={"amount": 20, "to": "Mallory"}))
         assert (refused.status, refused.state, refused.code) == ("refused", "pending", "malformed")
         assert refused.message == "the tool does not permit these arguments: on the sanctions list"
-        await turns.signoff.decide(yes(key, edited_args={"amount": 10, "to": "Ana"}))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, edited_args={"amount": 10, "to": "Ana"}))
     assert [(each.code, each.edited_by) for each in result.calls] == [("ok", "approver")]
     assert [args for _, args, _ in ledger.rows] == [{"amount": 10, "to": "Ana"}]
 
@@ -191,7 +172,7 @@ def _revision(call: Any) -> int:
 
 @pytest.mark.row("E19")
 async def test_a_tool_runs_with_the_capabilities_that_it_declares(
-    client: Client, store: Store, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    turn_rig: TurnRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: Ledger
 ) -> None:
     monkeypatch.setenv("PAY_TOKEN", "s3cret")
 
@@ -200,7 +181,6 @@ async def test_a_tool_runs_with_the_capabilities_that_it_declares(
         await given.storage.write(f"{context.call_id}.txt", (await given.secrets.get("PAY_TOKEN")).encode())
         return ", ".join(await given.storage.list())
 
-    ledger = Ledger()
     catalog = catalog_of(
         [
             pay_tool(ledger, False, handler=pay, capabilities=Capabilities(secrets=("PAY_TOKEN",), storage=True)),
@@ -209,7 +189,7 @@ async def test_a_tool_runs_with_the_capabilities_that_it_declares(
     )
     script = [calls(PAY, ("shell", PAY[1])), respond("done")]
     backends = {name: each for name, each in built_in_backends(tmp_path / "files").items() if name != "process"}
-    async with running_turns(client, store, task_queue, catalog, script, backends=backends) as turns:
+    async with turn_rig.running(catalog, script, backends=backends) as turns:
         result = await turns.signoff.result(await turns.start())
     assert [(each.code, each.gate) for each in result.calls] == [("ok", "execute"), ("not_available", "capabilities")]
     assert result.calls[0].value.inline == "c1.1.txt"
@@ -225,14 +205,12 @@ def capitals(args: Any) -> list[SchemaProblem] | Correction:
 
 @pytest.mark.row("V13")
 @pytest.mark.parametrize("asks", [True, False])
-async def test_what_is_shown_bound_and_run_are_the_corrected_arguments(
-    client: Client, store: Store, task_queue: str, asks: bool
-) -> None:
+async def test_what_is_shown_bound_and_run_are_the_corrected_arguments(turn_rig: TurnRig, asks: bool) -> None:
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, asks and ApprovalPolicy(edit="approve"), validate_input=capitals)])
     script = [calls(("pay", {"amount": 20, "to": "ana"})), respond("done")]
     note = "The arguments were corrected (`to`): names have a capital."
-    async with running_turns(client, store, task_queue, catalog, script) as turns:
+    async with turn_rig.running(catalog, script) as turns:
         key = await turns.start()
         if asks:
             request = (await turns.waiting(key)).calls[0].approval
@@ -245,15 +223,13 @@ async def test_what_is_shown_bound_and_run_are_the_corrected_arguments(
             await turns.signoff.decide(yes(key))
         result = await turns.signoff.result(key)
         await turns.replays(key)
-        records = await AuditLog(store).stream(key.workflow_id)
+        records = await AuditLog(turn_rig.store).stream(key.workflow_id)
     assert [(each.code, each.note) for each in result.calls] == [("ok", note)]
     assert [args for _, args, _ in ledger.rows] == [{"amount": 20, "to": "Ana"}]
     assert any(note in record.data for record in records if record.kind == "execution")
 
 
-async def test_a_surface_leaves_out_what_the_policy_would_let_pass(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_surface_leaves_out_what_the_policy_would_let_pass(turn_rig: TurnRig) -> None:
     ledger, value = Ledger(), []
 
     def react(request: CompletionRequest) -> Any:
@@ -265,7 +241,7 @@ async def test_a_surface_leaves_out_what_the_policy_would_let_pass(
         [pay_tool(ledger, ApprovalPolicy(auto_approve_if="true"))],
         actors=[Actor(name="desk", model="scripted", surfaces=out)],
     )
-    async with running_turns(client, store, task_queue, catalog, ScriptedModel(react)) as turns:
+    async with turn_rig.running(catalog, ScriptedModel(react)) as turns:
         there = await turns.signoff.result(await turns.start(channel="whatsapp"))
         here = await turns.signoff.result(await turns.start(channel="slack"))
     assert [(each.code, each.gate) for each in there.calls] == [("not_available", "surface")]

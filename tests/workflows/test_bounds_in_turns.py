@@ -1,11 +1,9 @@
 import pytest
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.contracts.person import Person
 from signoff.people.directory import DevelopmentDirectory, FixedDirectory
 from signoff.registry.actor import Actor, Autonomy, EscalationPath
-from signoff.store.store import Store
 from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
 
@@ -13,9 +11,7 @@ PEOPLE = (Person(id="guest"), Person(id="lea", roles=("leads",)), a_person("ana"
 
 
 @pytest.mark.row("P19")
-async def test_what_an_actor_may_not_do_unasked_is_asked_of_those_its_file_names(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_what_an_actor_may_not_do_unasked_is_asked_of_those_its_file_names(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     actor = Actor(
         name="desk",
@@ -27,11 +23,9 @@ async def test_what_an_actor_may_not_do_unasked_is_asked_of_those_its_file_names
     catalog = catalog_of(tools, actors=[actor], people=PEOPLE)
     script = [calls(("look", {"amount": 1}), ("pay", {"amount": 20})), respond("done")]
     people = DevelopmentDirectory(FixedDirectory(PEOPLE))
-    async with running_turns(client, store, task_queue, catalog, script, people=people) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, script, people=people) as turns:
+        key = await turns.start_waiting()
         assert (await turns.signoff.decide(yes(key, "c1.2", subject="ana"))).code == "not_allowed"
-        await turns.signoff.decide(yes(key, "c1.2", subject="lea"))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, "c1.2", subject="lea"))
     assert [call.code for call in result.calls] == ["ok", "ok"]
     assert len(ledger.rows) == 2

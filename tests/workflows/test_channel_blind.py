@@ -4,19 +4,17 @@ import dataclasses
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.keys.signature_form import unsigned_principal
 from signoff.registry.tool_context import ToolContext
-from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 
 _OF_THE_TURN = {"session_id", "turn_id", "idempotency_key"}
 
 
 @pytest.mark.row("B82")
-async def test_a_handler_is_told_nothing_of_channels(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_handler_is_told_nothing_of_channels(turn_rig: TurnRig) -> None:
     seen: list[ToolContext] = []
 
     async def handler(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -26,12 +24,10 @@ async def test_a_handler_is_told_nothing_of_channels(client: Client, store: Stor
     catalog = catalog_of([pay_tool(Ledger(), handler=handler)])
     script = [calls(("pay", {"amount": 20})), respond("done")]
     doors = (("api", "inbox"), ("chat", "mail"))
-    async with running_turns(client, store, task_queue, catalog, script) as turns:
+    async with turn_rig.running(catalog, script) as turns:
         for asked, answered in doors:
-            key = await turns.start(channel=asked)
-            await turns.waiting(key)
-            await turns.signoff.decide(yes(key, channel=answered, reason="fine"))
-            result = await turns.signoff.result(key)
+            key = await turns.start_waiting(channel=asked)
+            result = await turns.result_after(yes(key, channel=answered, reason="fine"))
             assert [outcome.code for outcome in result.calls] == ["ok"]
     first, second = (
         {

@@ -5,16 +5,14 @@ import contextlib
 from collections import Counter
 
 import pytest
-from temporalio.client import Client
 from temporalio.service import RPCError
-from turn_fixtures import Ledger, catalog_of, no, pay_tool, query_workflow, running_turns, yes
+from turn_fixtures import Ledger, TurnRig, catalog_of, no, pay_tool, query_workflow, yes
 
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.receipt import Receipt
 from signoff.people.directory import Directory, development_directory
-from signoff.store.store import Store
 from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
 
@@ -23,13 +21,11 @@ MODEL = ScriptedModel(lambda asked: respond("done") if results(asked) else calls
 
 
 @pytest.mark.timeout(300)
-async def test_a_contested_turn_that_is_looked_at_replays(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), MODEL, people=PEOPLE) as turns:
+async def test_a_contested_turn_that_is_looked_at_replays(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], MODEL, people=PEOPLE) as turns:
         for round_number in range(4):
-            key = await turns.start()
-            await turns.waiting(key)
-            handle = client.get_workflow_handle(key.workflow_id)
+            key = await turns.start_waiting()
+            handle = turn_rig.client.get_workflow_handle(key.workflow_id)
             over = asyncio.Event()
 
             async def look(key: TurnKey = key, over: asyncio.Event = over) -> None:
@@ -43,7 +39,7 @@ async def test_a_contested_turn_that_is_looked_at_replays(client: Client, store:
                     return await turns.signoff.decide(decision)
                 body = decision.model_dump(mode="json", exclude_none=True)
                 with contextlib.suppress(RPCError):
-                    await client.get_workflow_handle(key.workflow_id).signal(names.APPROVAL_RESPONSE, body)
+                    await turn_rig.client.get_workflow_handle(key.workflow_id).signal(names.APPROVAL_RESPONSE, body)
                 return None
 
             looking = [asyncio.create_task(look()) for _ in range(4)]
@@ -60,7 +56,7 @@ async def test_a_contested_turn_that_is_looked_at_replays(client: Client, store:
 
 
 async def test_the_first_answer_wins_also_when_its_author_is_identified_last(
-    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+    turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch, ledger: Ledger
 ) -> None:
     directory_for = WorkerDeps.directory_for
 
@@ -69,15 +65,13 @@ async def test_the_first_answer_wins_also_when_its_author_is_identified_last(
         return await directory_for(deps, tenant, *ids)
 
     monkeypatch.setattr(WorkerDeps, "directory_for", slow)
-    ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger)])
-    async with running_turns(client, store, task_queue, catalog, MODEL, people=PEOPLE) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-    handle = client.get_workflow_handle(key.workflow_id)
+    async with turn_rig.running(catalog, MODEL, people=PEOPLE) as turns:
+        key = await turns.start_waiting()
+    handle = turn_rig.client.get_workflow_handle(key.workflow_id)
     for decision in (no(key, subject="p0"), yes(key, subject="p1"), yes(key, subject="p2")):
         await handle.signal(names.APPROVAL_RESPONSE, decision.model_dump(mode="json", exclude_none=True))
-    async with running_turns(client, store, task_queue, catalog, MODEL, people=PEOPLE) as turns:
+    async with turn_rig.running(catalog, MODEL, people=PEOPLE) as turns:
         result = await turns.signoff.result(key)
         assert [outcome.code for outcome in result.calls] == ["denied"]
         assert ledger.rows == []

@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import pytest
 from failures import Failure
-from temporalio.client import Client
 from turn_fixtures import (
     AMOUNT_SCHEMA,
     ApprovalPolicy,
     Ledger,
     RunningTurns,
+    TurnRig,
     catalog_of,
     no,
     pay_tool,
-    running_turns,
     yes,
 )
 
@@ -26,19 +25,16 @@ from signoff.contracts.turn import TurnResult, TurnView
 from signoff.engine.turn_client import TurnClient
 from signoff.registry.actor import Actor
 from signoff.registry.tool import Tool
-from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 
 SCRIPT: Sequence[Completion] = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 WIDER_SCHEMA = AMOUNT_SCHEMA | {"properties": {**AMOUNT_SCHEMA["properties"], "memo": {"type": "string"}}}
 
 
-async def suspended(client: Client, store: Store, task_queue: str, tools: Sequence[Tool]) -> TurnKey:
+async def suspended(turn_rig: TurnRig, tools: Sequence[Tool]) -> TurnKey:
     """A turn that waits for an answer, its worker stopped."""
-    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-    return key
+    async with turn_rig.running(tools, SCRIPT) as turns:
+        return await turns.start_waiting()
 
 
 async def approve_and_finish(turns: RunningTurns, key: TurnKey) -> TurnResult:
@@ -52,26 +48,20 @@ def _asked_again(view: TurnView) -> bool:
     return request is not None and request.revision == 2 and request.state == "pending"
 
 
-async def test_an_approval_outlives_a_deploy_that_edits_another_tool(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_an_approval_outlives_a_deploy_that_edits_another_tool(turn_rig: TurnRig, ledger: Ledger) -> None:
     pay, look = pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")
-    key = await suspended(client, store, task_queue, [pay, look])
+    key = await suspended(turn_rig, [pay, look])
     changed = catalog_of([pay, replace(look, input_schema=WIDER_SCHEMA)])
-    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+    async with turn_rig.running(changed, SCRIPT) as turns:
         result = await approve_and_finish(turns, key)
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
 
 
-async def test_an_approval_outlives_a_deploy_that_rewords_its_tool(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
-    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+async def test_an_approval_outlives_a_deploy_that_rewords_its_tool(turn_rig: TurnRig, ledger: Ledger) -> None:
+    key = await suspended(turn_rig, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, description="Pay somebody, nicely", tags=("money",))])
-    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+    async with turn_rig.running(changed, SCRIPT) as turns:
         result = await approve_and_finish(turns, key)
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
@@ -80,13 +70,11 @@ async def test_an_approval_outlives_a_deploy_that_rewords_its_tool(
 @pytest.mark.row("N08")
 @pytest.mark.row("N25")
 @pytest.mark.failure("the tool changed while you were asked")
-async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(
-    client: Client, store: Store, task_queue: str, failure: Failure
-) -> None:
+async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(turn_rig: TurnRig, failure: Failure) -> None:
     ledger = Ledger()
-    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+    key = await suspended(turn_rig, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, input_schema=WIDER_SCHEMA)])
-    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+    async with turn_rig.running(changed, SCRIPT) as turns:
         first = await turns.signoff.decide(yes(key))
         view = await turns.until(key, _asked_again)
         assert ledger.rows == []
@@ -103,25 +91,22 @@ async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(
     assert len(ledger.rows) == 1
 
 
-async def test_revision_two_can_be_denied(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+async def test_revision_two_can_be_denied(turn_rig: TurnRig, ledger: Ledger) -> None:
+    key = await suspended(turn_rig, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, version="2")])
-    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+    async with turn_rig.running(changed, SCRIPT) as turns:
         await turns.signoff.decide(yes(key))
         await turns.until(key, _asked_again)
-        await turns.signoff.decide(no(key, revision=2))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(no(key, revision=2))
     assert [outcome.code for outcome in result.calls] == ["denied"]
     assert ledger.rows == []
 
 
 @pytest.mark.row("N08")
-async def test_a_policy_tightened_to_deny_while_waiting_denies(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+async def test_a_policy_tightened_to_deny_while_waiting_denies(turn_rig: TurnRig, ledger: Ledger) -> None:
+    key = await suspended(turn_rig, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, ApprovalPolicy(deny_if="args.amount > 1.0"))])
-    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+    async with turn_rig.running(changed, SCRIPT) as turns:
         result = await approve_and_finish(turns, key)
     assert [outcome.code for outcome in result.calls] == ["denied"]
     assert result.calls[0].denied is not None
@@ -130,12 +115,11 @@ async def test_a_policy_tightened_to_deny_while_waiting_denies(client: Client, s
 
 
 @pytest.mark.row("N08")
-async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_a_tool_off_the_actors_list_is_not_available(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")]
-    key = await suspended(client, store, task_queue, tools)
+    key = await suspended(turn_rig, tools)
     changed = catalog_of(tools, actors=[Actor(name="desk", model="scripted", tools=("look",))])
-    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+    async with turn_rig.running(changed, SCRIPT) as turns:
         result = await approve_and_finish(turns, key)
     assert [outcome.code for outcome in result.calls] == ["not_available"]
     assert ledger.rows == []
@@ -143,13 +127,12 @@ async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store
 
 @pytest.mark.row("N25")
 async def test_a_tool_that_no_worker_has_any_more_is_not_available(
-    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+    turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch, ledger: Ledger
 ) -> None:
     monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 3)
-    ledger = Ledger()
-    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+    key = await suspended(turn_rig, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, False, name="look", effect="")])
-    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+    async with turn_rig.running(changed, SCRIPT) as turns:
         result = await approve_and_finish(turns, key)
     assert [outcome.code for outcome in result.calls] == ["not_available"]
     assert result.state == "complete"
@@ -157,24 +140,23 @@ async def test_a_tool_that_no_worker_has_any_more_is_not_available(
 
 
 async def test_tries_of_a_removed_tool_log_one_warning(
-    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 4)
-    key = await suspended(client, store, task_queue, [pay_tool(Ledger())])
+    key = await suspended(turn_rig, [pay_tool(Ledger())])
     changed = catalog_of([pay_tool(Ledger(), False, name="look", effect="")])
     with caplog.at_level(logging.WARNING):
-        async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+        async with turn_rig.running(changed, SCRIPT) as turns:
             await approve_and_finish(turns, key)
     words = "this worker has no tool `pay`"
     told = [each.getMessage() for each in caplog.records if words in f"{each.getMessage()} {each.exc_info}"]
     assert [each.partition(" (")[0] for each in told] == [f"{words}; other workers are tried for 4 s"]
 
 
-async def test_a_policy_loosened_while_waiting_releases_nothing(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+async def test_a_policy_loosened_while_waiting_releases_nothing(turn_rig: TurnRig, ledger: Ledger) -> None:
+    key = await suspended(turn_rig, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount > 0.0"))])
-    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+    async with turn_rig.running(changed, SCRIPT) as turns:
         stranger = await turns.signoff.decide(yes(key, subject="guest"))
         view = await turns.signoff.view(key)
         assert ledger.rows == []
@@ -184,11 +166,10 @@ async def test_a_policy_loosened_while_waiting_releases_nothing(client: Client, 
     assert len(ledger.rows) == 1
 
 
-async def test_a_quorum_raised_while_waiting_asks_again(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
+async def test_a_quorum_raised_while_waiting_asks_again(turn_rig: TurnRig, ledger: Ledger) -> None:
+    key = await suspended(turn_rig, [pay_tool(ledger)])
     changed = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
-    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+    async with turn_rig.running(changed, SCRIPT) as turns:
         await turns.signoff.decide(yes(key))
         view = await turns.until(key, _asked_again)
         await turns.signoff.cancel_turn(key)
@@ -198,17 +179,13 @@ async def test_a_quorum_raised_while_waiting_asks_again(client: Client, store: S
     assert ledger.rows == []
 
 
-async def test_an_answer_given_between_two_workers_is_used_by_the_next(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
-    key = await suspended(client, store, task_queue, [pay_tool(ledger)])
-    between = await TurnClient(client, task_queue=task_queue).decide(yes(key))
+async def test_an_answer_given_between_two_workers_is_used_by_the_next(turn_rig: TurnRig, ledger: Ledger) -> None:
+    key = await suspended(turn_rig, [pay_tool(ledger)])
+    between = await TurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
     changed = catalog_of([pay_tool(ledger, input_schema=WIDER_SCHEMA)])
-    async with running_turns(client, store, task_queue, changed, SCRIPT) as turns:
+    async with turn_rig.running(changed, SCRIPT) as turns:
         await turns.until(key, _asked_again)
-        await turns.signoff.decide(yes(key, revision=2))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, revision=2))
     assert between.status == "pending"
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1

@@ -1,15 +1,13 @@
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, TurnRig, no, pay_tool, yes
 
 from signoff.contracts.content import text_of
 from signoff.contracts.turn import TurnResult
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_result import ToolFailure
-from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 
 ONE = {"amount": 1}
@@ -26,17 +24,15 @@ def _said(result: TurnResult) -> list[str]:
 
 
 @pytest.mark.row("E50")
-async def test_a_direct_return_ends_the_turn_with_its_value(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_a_direct_return_ends_the_turn_with_its_value(turn_rig: TurnRig, ledger: Ledger) -> None:
     plain = pay_tool(ledger)
     tools = [plain, _direct("report", ledger, {"rows": 3}), _direct("other", ledger, "second")]
     batch = calls(("pay", ONE), ("report", ONE), ("other", ONE))
-    async with running_turns(client, store, task_queue, catalog_of(tools), [batch, respond("never asked")]) as turns:
+    async with turn_rig.running(tools, [batch, respond("never asked")]) as turns:
         key = await turns.start()
         view = await turns.waiting(key)
         assert view.result is None
-        await turns.signoff.decide(yes(key))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key))
         await turns.replays(key)
     assert (result.state, result.completions, _said(result)) == ("complete", 1, ['{"rows":3}'])
     assert [(each.call, each.code, each.direct) for each in result.calls] == [
@@ -48,20 +44,17 @@ async def test_a_direct_return_ends_the_turn_with_its_value(client: Client, stor
 
 
 @pytest.mark.row("E50")
-async def test_only_a_call_that_succeeded_returns_directly(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_only_a_call_that_succeeded_returns_directly(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [
         _direct("broken", ledger, lambda args, ctx: ToolFailure("no")),
         _direct("asked", ledger, "done", asks=True),
     ]
     script = [calls(("broken", ONE), ("asked", ONE)), calls(("asked", {"amount": 2})), respond("never asked")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(tools, script) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(no(key, "c1.2"))
         await turns.until(key, lambda view: any(c.call == "c2.1" and c.approval is not None for c in view.calls))
-        await turns.signoff.decide(yes(key, "c2.1"))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, "c2.1"))
     assert (result.state, result.completions, _said(result)) == ("complete", 2, ["done"])
     assert [(each.code, each.direct) for each in result.calls] == [
         ("execution_failed", False),
@@ -71,25 +64,22 @@ async def test_only_a_call_that_succeeded_returns_directly(client: Client, store
 
 
 @pytest.mark.row("E50")
-async def test_a_dry_run_returns_nothing_directly(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_dry_run_returns_nothing_directly(turn_rig: TurnRig) -> None:
     """What would have been called is no answer: the model is asked again."""
 
     async def never(args: dict[str, Any], ctx: ToolContext) -> str:
         raise AssertionError
 
     tool = pay_tool(Ledger(), False, handler=never, return_direct=True)
-    async with running_turns(
-        client, store, task_queue, catalog_of([tool]), [calls(("pay", ONE)), respond("told")]
-    ) as turns:
+    async with turn_rig.running([tool], [calls(("pay", ONE)), respond("told")]) as turns:
         result = await turns.signoff.result(await turns.start(dry_run=True))
     assert (_said(result), [each.direct for each in result.calls]) == (["told"], [False])
 
 
-async def test_work_that_is_handed_off_is_no_answer(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_work_that_is_handed_off_is_no_answer(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [_direct("export", ledger, lambda args, ctx: ctx.hand_off())]
     script = [calls(("export", ONE)), respond("It is on its way.")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+    async with turn_rig.running(tools, script) as turns:
         result = await turns.signoff.result(await turns.start())
     assert (result.completions, _said(result)) == (2, ["It is on its way."])
     assert [(each.code, each.direct, each.handed) for each in result.calls] == [("ok", False, True)]

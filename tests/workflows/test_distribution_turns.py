@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns
+from turn_fixtures import Ledger, TurnRig, catalog_of, no, pay_tool
 
 from signoff.audit.export import export_lines
 from signoff.audit.log import AuditLog
@@ -31,34 +30,32 @@ async def recorded(store: Store, stream: str, kind: str) -> dict[str, dict[str, 
 
 
 @pytest.mark.row("B42")
-async def test_specialists_are_dispatched_as_declared_and_recorded_alike(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_specialists_are_dispatched_as_declared_and_recorded_alike(turn_rig: TurnRig) -> None:
     tools = [named("look", read_only=True, **BYPASS), named("note", **BYPASS), named("own", **OWN), named("all")]
     batch = calls(*((tool.name, ONE) for tool in tools))
-    async with running_turns(client, store, task_queue, catalog_of(tools), [batch, respond("so")]) as turns:
+    async with turn_rig.running(tools, [batch, respond("so")]) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
         events = await turns.events(key)
         await turns.replays(key)
     assert [each.code for each in result.calls] == ["ok"] * 4
     assert events.count("ACTIVITY_TASK_SCHEDULED") == result.completions + 3
-    began = await recorded(store, key.workflow_id, "execution")
+    began = await recorded(turn_rig.store, key.workflow_id, "execution")
     assert {name: (each.get("event", ""), each.get("private", False)) for name, each in began.items()} == {
         "look": ("", False),
         "note": ("", False),
         "own": ("tool_call:own", True),
         "all": ("tool_call:all", False),
     }
-    ended = await recorded(store, key.workflow_id, "outcome")
+    ended = await recorded(turn_rig.store, key.workflow_id, "outcome")
     assert {name: each.get("arguments") for name, each in ended.items()} == {
         **dict.fromkeys(("look", "note", "own"), ONE),
         "all": None,
     }
-    lines = [line async for line in export_lines(store, stream=key.workflow_id)]
+    lines = [line async for line in export_lines(turn_rig.store, stream=key.workflow_id)]
     assert sum('"record":"specialist_execution"' in line and '"Lisbon"' in line for line in lines) == 3
     # Those who read what happened are told that it did, not with what.
-    words = [moment.what for moment in timeline(await AuditLog(store).stream(key.workflow_id))]
+    words = [moment.what for moment in timeline(await AuditLog(turn_rig.store).stream(key.workflow_id))]
     assert [each.partition(" ")[0] for each in words if "as a private event" in each] == ["own"]
     assert "Lisbon" not in str(words)
 
@@ -66,9 +63,7 @@ async def test_specialists_are_dispatched_as_declared_and_recorded_alike(
 @pytest.mark.row("B31")
 @pytest.mark.row("B32")
 @pytest.mark.row("B34")
-async def test_the_model_reads_its_view_whatever_becomes_of_the_others(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_the_model_reads_its_view_whatever_becomes_of_the_others(turn_rig: TurnRig) -> None:
     got: list[Delivery] = []
 
     async def keep(delivery: Delivery) -> None:
@@ -82,11 +77,11 @@ async def test_the_model_reads_its_view_whatever_becomes_of_the_others(
         Destination(name="ui-streaming", filter=identity, sink=fail),
     ]
     catalog = catalog_of([named("fares", RECORD)], destinations=to)
-    async with running_turns(client, store, task_queue, catalog, [calls(("fares", ONE)), respond("so")]) as turns:
+    async with turn_rig.running(catalog, [calls(("fares", ONE)), respond("so")]) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
         results = await turns.results(key)
-        history = await client.get_workflow_handle(key.workflow_id).fetch_history()
+        history = await turn_rig.client.get_workflow_handle(key.workflow_id).fetch_history()
     assert [part.value.inline for part in results] == ['{"fare":120}']
     assert (result.calls[0].code, result.state) == ("ok", "complete")
     assert [each.record.values for each in got] == [{"fare": 120, "margin": "thirty"}]
@@ -95,18 +90,14 @@ async def test_the_model_reads_its_view_whatever_becomes_of_the_others(
 
 
 @pytest.mark.row("N20")
-async def test_denied_calls_and_bypasses_are_recorded_too(client: Client, store: Store, task_queue: str) -> None:
+async def test_denied_calls_and_bypasses_are_recorded_too(turn_rig: TurnRig) -> None:
     tools = [named("look", read_only=True, **BYPASS), named("asked", asks=True, **OWN), named("ruled", tags=("ice",))]
     rules = [GlobalRule(name="frozen", rule="'ice' in tool.tags", effect="deny")]
     batch = calls(*((tool.name, ONE) for tool in tools))
-    async with running_turns(
-        client, store, task_queue, catalog_of(tools, policies=rules), [batch, respond("so")]
-    ) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-        await turns.signoff.decide(no(key, "c1.2"))
-        result = await turns.signoff.result(key)
+    async with turn_rig.running(catalog_of(tools, policies=rules), [batch, respond("so")]) as turns:
+        key = await turns.start_waiting()
+        result = await turns.result_after(no(key, "c1.2"))
     assert [each.code for each in result.calls] == ["ok", "denied", "denied"]
-    assert set(await recorded(store, key.workflow_id, "outcome")) == {"look"}
-    assert (await recorded(store, key.workflow_id, "ending"))["asked"]["state"] == "denied"
-    assert (await recorded(store, key.workflow_id, "verdict"))["ruled"]["code"] == "denied"
+    assert set(await recorded(turn_rig.store, key.workflow_id, "outcome")) == {"look"}
+    assert (await recorded(turn_rig.store, key.workflow_id, "ending"))["asked"]["state"] == "denied"
+    assert (await recorded(turn_rig.store, key.workflow_id, "verdict"))["ruled"]["code"] == "denied"

@@ -10,7 +10,18 @@ import pytest
 from sqlalchemy import Connection
 from temporalio import activity
 from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, withdrawn, yes
+from turn_fixtures import (
+    ApprovalPolicy,
+    Ledger,
+    RunningTurns,
+    TurnRig,
+    catalog_of,
+    no,
+    pay_tool,
+    running_turns,
+    withdrawn,
+    yes,
+)
 
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
@@ -51,11 +62,10 @@ class _AwayForGates(Store):
 
 @pytest.mark.parametrize("door", ["update", "signal"])
 async def test_an_edit_that_cannot_be_judged_is_refused_and_its_turn_waits_on(
-    door: str, client: Client, tmp_path: Path, task_queue: str
+    door: str, client: Client, tmp_path: Path, task_queue: str, ledger: Ledger
 ) -> None:
     store = await _AwayForGates.open(f"sqlite:///{tmp_path}/signoff.db")
     assert isinstance(store, _AwayForGates)
-    ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"))])
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
@@ -83,11 +93,8 @@ async def test_an_edit_that_cannot_be_judged_is_refused_and_its_turn_waits_on(
 
 @pytest.mark.row("V17")
 @pytest.mark.parametrize("door", ["update", "signal"])
-async def test_an_edit_runs_what_the_editor_wrote(door: str, client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"))]), SCRIPT
-    ) as turns:
+async def test_an_edit_runs_what_the_editor_wrote(door: str, turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger, ApprovalPolicy(edit="approve"))], SCRIPT) as turns:
         key = await turns.start()
         first = (await turns.waiting(key)).calls[0].approval
         assert first is not None
@@ -96,7 +103,7 @@ async def test_an_edit_runs_what_the_editor_wrote(door: str, client: Client, sto
             receipt = await turns.signoff.decide(answer)
             assert (receipt.status, receipt.state, receipt.decided_by) == ("accepted", "approved", "approver")
         else:
-            handle = client.get_workflow_handle(key.workflow_id)
+            handle = turn_rig.client.get_workflow_handle(key.workflow_id)
             await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
         result = await turns.signoff.result(key)
         request, value = await request_of(turns, key), await turns.results(key)
@@ -108,17 +115,14 @@ async def test_an_edit_runs_what_the_editor_wrote(door: str, client: Client, sto
     assert value[0].note == "A person changed arguments of this call before it ran: amount is 380 (was 420)."
 
 
-async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_arguments(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_arguments(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))])
-    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, subject="ana"))
         edit = await turns.signoff.decide(yes(key, subject="bo", edited_args={"amount": 380, "to": "Ana"}))
-        before, listed = (await RequestLists(store).of_turns([key]))[key]
+        before, listed = (await RequestLists(turn_rig.store).of_turns([key]))[key]
         waiting = await request_of(turns, key)
         stale = await turns.signoff.decide(yes(key, subject="cy"))
         last = await turns.signoff.decide(yes(key, subject="ana", revision=2, question_hash=waiting.question_hash))
@@ -149,13 +153,11 @@ async def test_with_a_quorum_earlier_votes_are_void_and_the_others_see_the_new_a
     ],
 )
 async def test_an_edit_is_judged_like_a_proposal(
-    policy: dict[str, Any], edited: dict[str, Any], code: str, says: str, client: Client, store: Store, task_queue: str
+    policy: dict[str, Any], edited: dict[str, Any], code: str, says: str, turn_rig: TurnRig, ledger: Ledger
 ) -> None:
-    ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(**{"edit": "approve"} | policy))])
-    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, SCRIPT) as turns:
+        key = await turns.start_waiting()
         before = await request_of(turns, key)
         receipt = await turns.signoff.decide(yes(key, edited_args=edited))
         after = await request_of(turns, key)
@@ -168,14 +170,10 @@ async def test_an_edit_is_judged_like_a_proposal(
     assert ledger.rows == []
 
 
-async def test_what_a_rule_would_let_pass_is_asked_all_the_same(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_what_a_rule_would_let_pass_is_asked_all_the_same(turn_rig: TurnRig, ledger: Ledger) -> None:
     policy = ApprovalPolicy(edit="approve", auto_approve_if="args.amount < 50.0", quorum=2)
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE
-    ) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running([pay_tool(ledger, policy)], SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start_waiting()
         receipt = await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5}))
         assert (receipt.status, receipt.votes) == ("counted", 1)
         assert ledger.rows == []
@@ -184,16 +182,12 @@ async def test_what_a_rule_would_let_pass_is_asked_all_the_same(client: Client, 
     assert [row[1] for row in ledger.rows] == [{"amount": 5}]
 
 
-async def test_an_edit_below_a_limit_stays_with_those_it_was_routed_to(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_an_edit_below_a_limit_stays_with_those_it_was_routed_to(turn_rig: TurnRig, ledger: Ledger) -> None:
     """They decide what a rule would let pass, too, and not the default approvers."""
-    ledger = Ledger()
     policy = ApprovalPolicy(edit="approve", auto_approve_if="args.amount < 50.0", route_to="['role:approvers']")
     catalog = catalog_of([pay_tool(ledger, policy)], default_approvers=("role:others",))
-    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start_waiting()
         receipt = await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5}))
         assert receipt.status == "accepted", receipt.message
         result = await turns.signoff.result(key)
@@ -201,29 +195,22 @@ async def test_an_edit_below_a_limit_stays_with_those_it_was_routed_to(
     assert [row[1] for row in ledger.rows] == [{"amount": 5}]
 
 
-async def test_an_edit_of_an_edit(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_an_edit_of_an_edit(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))])
-    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 380, "to": "Ana"}))
         await turns.signoff.decide(yes(key, subject="bo", edited_args={"amount": 300, "to": "Ana"}, revision=2))
-        await turns.signoff.decide(yes(key, subject="ana", revision=3))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, subject="ana", revision=3))
         results = await turns.results(key)
     assert [row[1]["amount"] for row in ledger.rows] == [300]
     assert result.calls[0].edited_by == "bo"
     assert results[0].note.endswith("amount is 300 (was 420).")
 
 
-async def test_two_editors_at_once(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"))]), SCRIPT, people=PEOPLE
-    ) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+async def test_two_editors_at_once(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger, ApprovalPolicy(edit="approve"))], SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start_waiting()
         edits = [yes(key, subject=who, edited_args={"amount": n}) for n, who in ((1, "ana"), (2, "bo"), (3, "cy"))]
         receipts = await asyncio.gather(*(turns.signoff.decide(edit) for edit in edits))
         result = await turns.signoff.result(key)
@@ -234,12 +221,9 @@ async def test_two_editors_at_once(client: Client, store: Store, task_queue: str
     assert (ledger.rows[0][1], result.calls[0].edited_by) == (winner.edited_args, winner.subject)
 
 
-async def test_who_may_not_decide_may_not_edit(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(Ledger(), ApprovalPolicy(edit="approve"))]), SCRIPT
-    ) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+async def test_who_may_not_decide_may_not_edit(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([pay_tool(Ledger(), ApprovalPolicy(edit="approve"))], SCRIPT) as turns:
+        key = await turns.start_waiting()
         # By the server: the view may be answered before the task ends that made it wait.
         await turns.suspended(key)
         before = len(await turns.events(key))
@@ -254,13 +238,10 @@ async def test_who_may_not_decide_may_not_edit(client: Client, store: Store, tas
     assert grown.count("MARKER_RECORDED") == 2
 
 
-async def test_large_edited_arguments_lie_in_the_store(client: Client, store: Store, task_queue: str) -> None:
+async def test_large_edited_arguments_lie_in_the_store(turn_rig: TurnRig) -> None:
     ledger, long = Ledger(), "é" * INLINE_BYTES
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(ledger, ApprovalPolicy(edit="approve"))]), SCRIPT
-    ) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running([pay_tool(ledger, ApprovalPolicy(edit="approve"))], SCRIPT) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, edited_args={"amount": 1, "to": long}))
         await turns.signoff.result(key)
         request = await request_of(turns, key)
@@ -268,13 +249,13 @@ async def test_large_edited_arguments_lie_in_the_store(client: Client, store: St
     assert [row[1]["to"] for row in ledger.rows] == [long]
 
 
-async def test_an_edited_call_is_found_under_one_code(client: Client, store: Store, task_queue: str) -> None:
+async def test_an_edited_call_is_found_under_one_code(turn_rig: TurnRig) -> None:
     catalog = catalog_of([pay_tool(Ledger(), ApprovalPolicy(edit="approve", quorum=2))])
-    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
+    async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
         key = await turns.start()
         code = (await request_of(turns, key)).code if (await turns.waiting(key)) else ""
         await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 1}))
-        asked = (await RequestLists(store).of_turns([key]))[key]
+        asked = (await RequestLists(turn_rig.store).of_turns([key]))[key]
         await turns.signoff.decide(no(key, subject="bo", revision=2))
         await turns.signoff.result(key)
     assert [(each.revision, each.code) for each in asked] == [(1, code), (2, code)]
@@ -286,19 +267,13 @@ def capitals(args: Any) -> list[SchemaProblem] | Correction:
     return [] if name == name.title() else Correction({**args, "to": name.title()}, "names have a capital")
 
 
-async def test_what_a_person_wrote_is_corrected_only_before_their_eyes(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_what_a_person_wrote_is_corrected_only_before_their_eyes(turn_rig: TurnRig, ledger: Ledger) -> None:
     policy = ApprovalPolicy(edit="approve", auto_approve_if="args.amount < 50.0", quorum=2)
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE
-    ) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running([pay_tool(ledger, policy)], SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5, "to": "bo"}))
     changed = catalog_of([pay_tool(ledger, policy, validate_input=capitals)])
-    async with running_turns(client, store, task_queue, changed, SCRIPT, people=PEOPLE) as turns:
+    async with turn_rig.running(changed, SCRIPT, people=PEOPLE) as turns:
         await turns.signoff.decide(yes(key, subject="bo", revision=2))
         view = await turns.until(key, lambda view: any(c.approval and c.approval.revision == 3 for c in view.calls))
         assert ledger.rows == []

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from temporalio import activity
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest
@@ -16,7 +15,6 @@ from signoff.contracts.person import Person
 from signoff.contracts.turn import TurnView
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import FixedDirectory, development_directory
-from signoff.store.store import Store
 from signoff.testing.builders import a_person
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
@@ -36,10 +34,9 @@ async def request_of(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
 
 
 @pytest.mark.row("V09")
-async def test_weeks_of_silence(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_weeks_of_silence(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = catalog_of([pay_tool(ledger, WEEKS)])
-    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
+    async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
         key = await turns.start()
         opened = (await turns.waiting(key)).calls[0].approval
         assert opened is not None
@@ -71,12 +68,9 @@ async def test_weeks_of_silence(client: Client, store: Store, task_queue: str) -
     assert ledger.rows == []
 
 
-async def test_who_it_was_escalated_to_may_decide(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_who_it_was_escalated_to_may_decide(turn_rig: TurnRig, ledger: Ledger) -> None:
     policy = ApprovalPolicy(escalate_after=1.0, escalate_to=("role:cfo",))
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(ledger, policy)]), SCRIPT, people=PEOPLE
-    ) as turns:
+    async with turn_rig.running([pay_tool(ledger, policy)], SCRIPT, people=PEOPLE) as turns:
         key = await turns.start()
         await turns.until(key, _escalated)
         receipt = await turns.signoff.decide(yes(key, subject="cfo"))
@@ -106,24 +100,20 @@ class _AwayAtFirst(FixedDirectory):
         return super().find(person_id, tenant)
 
 
-async def test_the_first_word_after_an_escalation_counts_where_clocks_differ(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_the_first_word_after_an_escalation_counts_where_clocks_differ(turn_rig: TurnRig) -> None:
     ledger, signer = Ledger(), Signer(PrivateKeys(keys=(new_key(datetime.now(UTC)),)))
     policy = ApprovalPolicy(escalate_after=1.0, escalate_to=("role:cfo",))
     people = _AwayAtFirst(PEOPLE.all())
     catalog = catalog_of([pay_tool(ledger, policy)])
-    async with running_turns(
-        client, store, task_queue, catalog, SCRIPT, people=people, verifier=signer.verifier()
-    ) as turns:
+    async with turn_rig.running(catalog, SCRIPT, people=people, verifier=signer.verifier()) as turns:
         key = await turns.start()
-        began = (await client.get_workflow_handle(key.workflow_id).describe()).start_time
+        began = (await turn_rig.client.get_workflow_handle(key.workflow_id).describe()).start_time
         await turns.until(key, _escalated)
         request = await request_of(turns, key)
         assert request.escalate_at is not None
         given = {"subject": "cfo", "question_hash": request.question_hash, "received_at": request.escalate_at}
         decision = signer.sign_decision(yes(key, **given))
-        await answer(store, decision)
+        await answer(turn_rig.store, decision)
         receipt = await turns.signoff.decide(decision)
         # Asked anew it would wait for people again, for as long as the first time.
         view = await turns.until(key, lambda v: v.result is not None or _revision(v) > 1)
@@ -133,10 +123,10 @@ async def test_the_first_word_after_an_escalation_counts_where_clocks_differ(
     assert len(ledger.rows) == 1
 
 
-async def test_an_edit_starts_the_clocks_anew(client: Client, store: Store, task_queue: str) -> None:
+async def test_an_edit_starts_the_clocks_anew(turn_rig: TurnRig) -> None:
     policy = ApprovalPolicy(edit="approve", timeout=8.0, remind_after=2.0, quorum=2)
     catalog = catalog_of([pay_tool(Ledger(), policy)])
-    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
+    async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
         key = await turns.start()
         first = (await turns.waiting(key)).calls[0].approval
         assert first is not None
@@ -159,13 +149,13 @@ async def test_an_edit_starts_the_clocks_anew(client: Client, store: Store, task
     assert denied.decided_at >= edited.expires_at
 
 
-async def test_nobody_says_what_happened(client: Client, store: Store, task_queue: str) -> None:
+async def test_nobody_says_what_happened(turn_rig: TurnRig) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy(timeout=DAY))
-    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+    async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()
         request = (await turns.waiting(key)).calls[0].approval
         assert request is not None
-        await store.claim(request.digest, workflow=key.workflow_id, call="c1.1", tool="pay")
+        await turn_rig.store.claim(request.digest, workflow=key.workflow_id, call="c1.1", tool="pay")
         await turns.signoff.decide(yes(key))
         await turns.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.kind == "in_doubt")
         await turns.forward(key, days=2)

@@ -4,16 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from temporalio.client import Client
 from turn_fixtures import (
     AMOUNT_SCHEMA,
     ApprovalPolicy,
     Ledger,
     RunningTurns,
+    TurnRig,
     catalog_of,
     no,
     pay_tool,
-    running_turns,
     yes,
 )
 
@@ -30,7 +29,6 @@ from signoff.registry.hooks import HookContext
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_result import ToolFailure, ToolResult
-from signoff.store.store import Store
 from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
 from signoff.workflows.alarm import Alarm
@@ -73,11 +71,10 @@ def ran(ledger: Ledger) -> list[str]:
 
 
 @pytest.mark.row("F40")
-async def test_a_fallback_answers_in_place_of_a_tool_that_failed(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_a_fallback_answers_in_place_of_a_tool_that_failed(turn_rig: TurnRig, ledger: Ledger) -> None:
     costly = other(ledger, "older", lambda args, ctx: ToolResult(f"{ctx.call_id}: 1.08", cost=0.25))
     tools = [rates(ledger, "older", "oldest"), costly, other(ledger, "oldest")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+    async with turn_rig.running(tools, SCRIPT) as turns:
         key = await turns.start()
         result = await ended(turns, key)
         results = await turns.results(key)
@@ -97,10 +94,7 @@ async def test_a_fallback_answers_in_place_of_a_tool_that_failed(client: Client,
 
 @pytest.mark.row("F40")
 @pytest.mark.row("F41")
-async def test_fallbacks_are_tried_in_order_and_have_none_of_their_own(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_fallbacks_are_tried_in_order_and_have_none_of_their_own(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [
         rates(ledger, "older", "hidden", "oldest"),
         other(ledger, "older", failing("no file"), read_only=True, fallbacks=("spare",)),
@@ -110,7 +104,7 @@ async def test_fallbacks_are_tried_in_order_and_have_none_of_their_own(
     ]
     actor = Actor(name="desk", model="scripted", tools=("rates", "older", "oldest"))
     catalog = catalog_of(tools, actors=[actor])
-    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+    async with turn_rig.running(catalog, SCRIPT) as turns:
         key = await turns.start()
         result = await ended(turns, key)
         results = await turns.results(key)
@@ -124,10 +118,9 @@ async def test_fallbacks_are_tried_in_order_and_have_none_of_their_own(
 
 @pytest.mark.row("F40")
 @pytest.mark.row("N06")
-async def test_a_fallback_is_asked_like_any_other_call(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_a_fallback_is_asked_like_any_other_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [rates(ledger, "pay"), other(ledger, "pay", "paid", asks=True)]
-    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+    async with turn_rig.running(tools, SCRIPT) as turns:
         key = await turns.start()
         view = await turns.waiting(key)
         asked = view.calls[1].approval
@@ -144,12 +137,10 @@ async def test_a_fallback_is_asked_like_any_other_call(client: Client, store: St
 
 
 @pytest.mark.row("F40")
-async def test_a_denied_fallback_is_the_calls_denial(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_a_denied_fallback_is_the_calls_denial(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [rates(ledger, "pay", "older"), other(ledger, "pay", asks=True), other(ledger, "older")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(tools, SCRIPT) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(no(key, "c1.1001"))
         result = await ended(turns, key)
     [outcome] = result.calls
@@ -158,14 +149,12 @@ async def test_a_denied_fallback_is_the_calls_denial(client: Client, store: Stor
 
 @pytest.mark.row("F40")
 @pytest.mark.row("N19")
-async def test_no_fallback_after_a_denial_or_wrong_arguments(client: Client, store: Store, task_queue: str) -> None:
+async def test_no_fallback_after_a_denial_or_wrong_arguments(turn_rig: TurnRig, ledger: Ledger) -> None:
     """Only what failed, and surely did nothing, is tried otherwise."""
-    ledger = Ledger()
     tools = [rates(ledger, "older", requires_approval=True), other(ledger, "older")]
     script = [calls(("rates", ARGS), ("rates", {"amount": "?"})), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(tools, script) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(no(key))
         result = await ended(turns, key)
     assert [outcome.code for outcome in result.calls] == ["denied", "input_invalid"]
@@ -173,44 +162,33 @@ async def test_no_fallback_after_a_denial_or_wrong_arguments(client: Client, sto
 
 
 @pytest.mark.row("F40")
-async def test_nothing_follows_a_fallback_that_may_have_had_an_effect(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_nothing_follows_a_fallback_that_may_have_had_an_effect(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [rates(ledger, "pay", "wire"), other(ledger, "pay", failing("line dropped")), other(ledger, "wire")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+    async with turn_rig.running(tools, SCRIPT) as turns:
         result = await ended(turns, await turns.start())
     assert ran(ledger) == ["rates", "pay"]
     assert (result.calls[0].code, result.calls[0].fallback) == ("execution_failed", "pay")
 
 
-async def test_arguments_that_people_changed_are_for_the_tool_they_saw(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_arguments_that_people_changed_are_for_the_tool_they_saw(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [rates(ledger, "older", requires_approval=ApprovalPolicy(edit="approve")), other(ledger, "older")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(tools, SCRIPT) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, edited_args={"amount": 5, "to": "Ana"}))
         result = await ended(turns, key)
     assert [(each.code, each.edited_by) for each in result.calls] == [("execution_failed", "approver")]
     assert ran(ledger) == ["rates"]
 
 
-async def test_arguments_that_people_changed_for_a_fallback_are_for_it_alone(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_arguments_that_people_changed_for_a_fallback_are_for_it_alone(turn_rig: TurnRig, ledger: Ledger) -> None:
     """It fails, and the next one would run by rule with what the model proposed, which nobody agreed to."""
-    ledger = Ledger()
     tools = [
         rates(ledger, "older", "oldest"),
         other(ledger, "older", failing("no file"), asks=ApprovalPolicy(edit="approve"), idempotent=True),
         other(ledger, "oldest"),
     ]
-    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(tools, SCRIPT) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, "c1.1001", edited_args={"amount": 5, "to": "Bo"}))
         result = await ended(turns, key)
     [outcome] = result.calls
@@ -218,19 +196,15 @@ async def test_arguments_that_people_changed_for_a_fallback_are_for_it_alone(
     assert [(name, args["amount"]) for name, args, _ in ledger.rows] == [("rates", 20), ("older", 5)]
 
 
-async def test_what_people_changed_stays_theirs_when_they_are_asked_again(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_what_people_changed_stays_theirs_when_they_are_asked_again(turn_rig: TurnRig, ledger: Ledger) -> None:
     before = rates(ledger, "older", requires_approval=ApprovalPolicy(edit="approve", quorum=2))
     asked_first, asked_then = (
         catalog_of([each, other(ledger, "older")]) for each in (before, replace(before, version="2"))
     )
-    async with running_turns(client, store, task_queue, asked_first, SCRIPT, people=PEOPLE) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(asked_first, SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5, "to": "Ana"}))
-    async with running_turns(client, store, task_queue, asked_then, SCRIPT, people=PEOPLE) as turns:
+    async with turn_rig.running(asked_then, SCRIPT, people=PEOPLE) as turns:
         await turns.signoff.decide(yes(key, subject="bo", revision=2))
         await turns.until(key, lambda view: view.calls[0].approval.revision == 3)
         for who in ("ana", "bo"):
@@ -240,14 +214,12 @@ async def test_what_people_changed_stays_theirs_when_they_are_asked_again(
     assert [(name, args["amount"]) for name, args, _ in ledger.rows] == [("rates", 5)]
 
 
-async def test_what_stands_in_is_what_the_tool_that_ran_allows(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_what_stands_in_is_what_the_tool_that_ran_allows(turn_rig: TurnRig, ledger: Ledger) -> None:
     before = rates(ledger, "older", read_only=False, idempotent=True, requires_approval=True)
-    async with running_turns(client, store, task_queue, catalog_of([before, other(ledger, "older")]), SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running([before, other(ledger, "older")], SCRIPT) as turns:
+        key = await turns.start_waiting()
     after = replace(before, idempotent=False, fallbacks=())
-    async with running_turns(client, store, task_queue, catalog_of([after, other(ledger, "older")]), SCRIPT) as turns:
+    async with turn_rig.running([after, other(ledger, "older")], SCRIPT) as turns:
         await turns.signoff.decide(yes(key))
         await turns.until(key, lambda view: view.calls[0].approval.revision == 2)
         await turns.signoff.decide(yes(key, revision=2))
@@ -256,12 +228,11 @@ async def test_what_stands_in_is_what_the_tool_that_ran_allows(client: Client, s
     assert ran(ledger) == ["rates"]
 
 
-async def test_nothing_stands_in_for_a_tool_whose_work_was_done(client: Client, store: Store, task_queue: str) -> None:
+async def test_nothing_stands_in_for_a_tool_whose_work_was_done(turn_rig: TurnRig, ledger: Ledger) -> None:
     """Its result was not what it promised, but what it does has happened: a second tool would do it twice."""
-    ledger = Ledger()
     done = {"handler": ledger.handler("rates", "booked"), "output_schema": {"type": "object"}}
     tool = rates(ledger, "older", read_only=False, idempotent=True, **done)
-    async with running_turns(client, store, task_queue, catalog_of([tool, other(ledger, "older")]), SCRIPT) as turns:
+    async with turn_rig.running([tool, other(ledger, "older")], SCRIPT) as turns:
         result = await ended(turns, await turns.start())
     assert [(each.code, each.gate, each.fallback) for each in result.calls] == [("execution_failed", "output", "")]
     assert ran(ledger) == ["rates"]
@@ -282,13 +253,10 @@ async def test_nobody_is_waited_for_who_was_never_asked() -> None:
     assert (outcome.call, outcome.code) == ("c1.1001", "skipped")
 
 
-async def test_a_fallback_whose_schema_differs_is_checked_like_any_call(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_a_fallback_whose_schema_differs_is_checked_like_any_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     narrow = AMOUNT_SCHEMA | {"properties": {"amount": {"type": "number"}}}
     tools = [rates(ledger, "older"), other(ledger, "older", input_schema=narrow)]
-    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+    async with turn_rig.running(tools, SCRIPT) as turns:
         key = await turns.start()
         result = await ended(turns, key)
         results = await turns.results(key)
@@ -300,13 +268,11 @@ async def test_a_fallback_whose_schema_differs_is_checked_like_any_call(
 
 @pytest.mark.row("F40")
 @pytest.mark.parametrize("code", ["input_invalid", "not_available"])
-async def test_a_fallback_that_ran_and_says_so_itself_is_told_as_one_that_failed(
-    code: Any, client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_fallback_that_ran_and_says_so_itself_is_told_as_one_that_failed(code: Any, turn_rig: TurnRig) -> None:
     ledger = Ledger()
     says = other(ledger, "pay", lambda args, ctx: ToolFailure("no such account", code))
     tools = [rates(ledger, "pay", "older"), says, other(ledger, "older")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+    async with turn_rig.running(tools, SCRIPT) as turns:
         key = await turns.start()
         result = await ended(turns, key)
         results = await turns.results(key)
@@ -317,29 +283,25 @@ async def test_a_fallback_that_ran_and_says_so_itself_is_told_as_one_that_failed
     assert ran(ledger) == ["rates", "pay"]
 
 
-async def test_a_fallback_that_ran_and_failed_in_its_own_words_stops_the_siblings(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_fallback_that_ran_and_failed_in_its_own_words_stops_the_siblings(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     says = other(ledger, "older", lambda args, ctx: ToolFailure("no such day", "input_invalid"))
     asked = other(ledger, "wire", asks=True)
     actor = Actor(name="desk", model="scripted", on_failure="abort_siblings")
     catalog = catalog_of([rates(ledger, "older"), says, asked], actors=[actor])
     script = [calls(("rates", ARGS), ("wire", ARGS)), respond("done")]
-    async with running_turns(client, store, task_queue, catalog, script) as turns:
+    async with turn_rig.running(catalog, script) as turns:
         result = await ended(turns, await turns.start())
     assert [(each.code, each.fallback) for each in result.calls] == [("input_invalid", "older"), ("skipped", "")]
 
 
 @pytest.mark.row("F40")
-async def test_a_tool_that_is_not_there_now_is_stood_in_for(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-
+async def test_a_tool_that_is_not_there_now_is_stood_in_for(turn_rig: TurnRig, ledger: Ledger) -> None:
     async def never(context: HookContext) -> bool:
         return False
 
     tools = [rates(ledger, "older", available=never), other(ledger, "older")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), SCRIPT) as turns:
+    async with turn_rig.running(tools, SCRIPT) as turns:
         key = await turns.start()
         result = await ended(turns, key)
         results = await turns.results(key)
@@ -351,11 +313,10 @@ async def test_a_tool_that_is_not_there_now_is_stood_in_for(client: Client, stor
 
 
 @pytest.mark.row("E48")
-async def test_fallbacks_do_not_hide_that_a_model_repeats_itself(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_fallbacks_do_not_hide_that_a_model_repeats_itself(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [rates(ledger, "older"), other(ledger, "older")]
     script = [*[calls(("rates", ARGS))] * 6, respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+    async with turn_rig.running(tools, script) as turns:
         result = await ended(turns, await turns.start())
     assert [outcome.code for outcome in result.calls] == ["ok"] * 5 + ["too_many_calls"]
     assert ran(ledger) == ["rates", "older"] * 5

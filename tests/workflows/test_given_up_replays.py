@@ -6,11 +6,9 @@ import time
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns
+from turn_fixtures import Ledger, TurnRig, no, pay_tool
 
 from signoff import worker
-from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 from signoff.workflows import call_loop
 
@@ -36,13 +34,13 @@ class _SlowOnce:
 
 
 async def test_task_broken_off_between_calls_leaves_no_coroutine_unawaited(
-    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+    turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "DEADLOCK_SECONDS", _SECONDS)
     slow = _SlowOnce()
     monkeypatch.setattr(call_loop, "asyncio", slow)
     script = [calls(("pay", {"amount": 20, "to": "Ana"}), ("pay", {"amount": 21, "to": "Bo"})), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), script) as turns:
+    async with turn_rig.running([pay_tool(Ledger())], script) as turns:
         key = await turns.start()
         await turns.waiting(key, 2)
         for call in ("c1.1", "c1.2"):

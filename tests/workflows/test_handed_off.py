@@ -2,15 +2,13 @@
 
 import pytest
 from session_rig import talk, words
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, TurnRig, pay_tool, yes
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.content import Content
 from signoff.contracts.errors import NotFound
 from signoff.contracts.message import ResultPart
 from signoff.registry.tool import Tool
-from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond
 
 ONE = {"amount": 1}
@@ -33,8 +31,8 @@ def waiting(request: CompletionRequest) -> Completion:
 
 
 @pytest.mark.row("B43")
-async def test_a_result_that_comes_later_lets_the_turn_go_on(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([export()]), ScriptedModel(waiting)) as turns:
+async def test_a_result_that_comes_later_lets_the_turn_go_on(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([export()], ScriptedModel(waiting)) as turns:
         session = talk(turns)
         await session.say("export all", "a")
         await session.turn("a", "awaiting")
@@ -51,16 +49,14 @@ async def test_a_result_that_comes_later_lets_the_turn_go_on(client: Client, sto
 
 
 @pytest.mark.row("B43")
-async def test_a_result_that_comes_while_the_turn_goes_on_is_told_to_it(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_result_that_comes_while_the_turn_goes_on_is_told_to_it(turn_rig: TurnRig) -> None:
     def driver(request: CompletionRequest) -> Completion:
         if not any(isinstance(part, ResultPart) for each in request.messages for part in each.parts):
             return calls(("export", ONE), ("pay", ONE))
         return respond(" | ".join(filter(None, map(words, request.messages))))
 
     tools = [export(), pay_tool(Ledger())]
-    async with running_turns(client, store, task_queue, catalog_of(tools), ScriptedModel(driver)) as turns:
+    async with turn_rig.running(tools, ScriptedModel(driver)) as turns:
         session = talk(turns)
         await session.say("both", "a")
         await session.turn("a", "waiting")
@@ -72,8 +68,8 @@ async def test_a_result_that_comes_while_the_turn_goes_on_is_told_to_it(
     assert [turn.turn for turn in view.turns] == ["a"]
 
 
-async def test_what_cannot_be_brought_says_so(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([export()]), ScriptedModel(waiting)) as turns:
+async def test_what_cannot_be_brought_says_so(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([export()], ScriptedModel(waiting)) as turns:
         with pytest.raises(NotFound, match="is not the id of an event"):
             await turns.signoff.deliver_result("c1.1", "42 rows")
         with pytest.raises(NotFound):

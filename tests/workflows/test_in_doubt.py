@@ -4,15 +4,23 @@ import asyncio
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, withdrawn, yes
+from turn_fixtures import (
+    ApprovalPolicy,
+    Ledger,
+    RunningTurns,
+    TurnRig,
+    catalog_of,
+    no,
+    pay_tool,
+    withdrawn,
+    yes,
+)
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import IN_DOUBT_TEXT, CallOutcome, RuleReference
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.people.directory import development_directory
-from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
@@ -43,9 +51,9 @@ async def lost(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
     return await in_doubt(turns, key)
 
 
-async def test_the_question_says_what_is_asked_of_whom(client: Client, store: Store, task_queue: str) -> None:
+async def test_the_question_says_what_is_asked_of_whom(turn_rig: TurnRig) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy(approvers=("role:approvers", "user:cfo"), allow_remember=True))
-    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+    async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()
         first = (await turns.waiting(key)).calls[0].approval
         doubt = await lost(turns, key)
@@ -73,9 +81,8 @@ async def test_the_question_says_what_is_asked_of_whom(client: Client, store: St
 
 
 @pytest.mark.parametrize(("result", "value"), [("booking 7, paid 20", "booking 7, paid 20"), ("", "It happened.")])
-async def test_it_happened(result: str, value: str, client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+async def test_it_happened(result: str, value: str, turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         await lost(turns, key)
         receipt = await turns.signoff.decide(yes(key, revision=2, verdict="happened", result=result))
@@ -92,54 +99,47 @@ async def test_it_happened(result: str, value: str, client: Client, store: Store
     assert ledger.rows == []
 
 
-async def test_it_did_not_happen_run_it(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+async def test_it_did_not_happen_run_it(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         first = (await turns.waiting(key)).calls[0].approval
         doubt = await lost(turns, key)
-        await turns.signoff.decide(yes(key, revision=2, question_hash=doubt.question_hash))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, revision=2, question_hash=doubt.question_hash))
     assert first is not None
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert [row[2] for row in ledger.rows] == [f"{first.digest}/2"]
 
 
-async def test_it_did_not_happen_twice(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+async def test_it_did_not_happen_twice(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         first = (await turns.waiting(key)).calls[0].approval
         assert first is not None
         await lost(turns, key)
-        await store.claim(ticket_key(first.digest, 2), workflow=key.workflow_id, call="c1.1", tool="pay")
+        await turn_rig.store.claim(ticket_key(first.digest, 2), workflow=key.workflow_id, call="c1.1", tool="pay")
         await turns.signoff.decide(yes(key, revision=2))
         await in_doubt(turns, key, 3)
-        await turns.signoff.decide(yes(key, revision=3))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, revision=3))
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert [row[2] for row in ledger.rows] == [f"{first.digest}/3"]
 
 
-async def test_a_worker_that_answers_after_all_is_believed(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+async def test_a_worker_that_answers_after_all_is_believed(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         first = (await turns.waiting(key)).calls[0].approval
         assert first is not None
         await lost(turns, key)
         late = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid late"))
-        await store.record(ticket_key(first.digest, 1), late)
-        await turns.signoff.decide(yes(key, revision=2))
-        result = await turns.signoff.result(key)
+        await turn_rig.store.record(ticket_key(first.digest, 1), late)
+        result = await turns.result_after(yes(key, revision=2))
     assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("ok", "paid late")]
     assert ledger.rows == []
 
 
 @pytest.mark.parametrize("how", ["denied", "withdrawn", "cancelled"])
-async def test_given_up(how: str, client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+async def test_given_up(how: str, turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         await lost(turns, key)
         if how == "denied":
@@ -155,31 +155,27 @@ async def test_given_up(how: str, client: Client, store: Store, task_queue: str)
     assert ledger.rows == []
 
 
-async def test_a_call_that_ran_by_rule_is_asked_about_too(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_a_call_that_ran_by_rule_is_asked_about_too(turn_rig: TurnRig, ledger: Ledger) -> None:
     tool = pay_tool(ledger, FREE, handler=_slow_once(ledger), timeout=0.2)
-    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+    async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()
         doubt = await in_doubt(turns, key, 1)
-        await turns.signoff.decide(yes(key, revision=doubt.revision))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, revision=doubt.revision))
     assert doubt.approvers == ("role:approvers",)
     assert [(outcome.code, outcome.rule) for outcome in result.calls] == [("ok", RuleReference(name="auto_approve_if"))]
     assert len(ledger.rows) == 1
     assert ledger.rows[0][2].endswith("/2")
 
 
-async def test_to_run_it_again_takes_as_many_people_as_to_run_it(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_to_run_it_again_takes_as_many_people_as_to_run_it(turn_rig: TurnRig, ledger: Ledger) -> None:
     people = development_directory([a_person(name) for name in ("ana", "bo")])
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
-    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=people) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, SCRIPT, people=people) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, subject="bo"))
         request = (await turns.signoff.view(key)).calls[0].approval
         assert request is not None
-        await store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+        await turn_rig.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
         await turns.signoff.decide(yes(key, subject="ana"))
         await in_doubt(turns, key)
         one = await turns.signoff.decide(yes(key, subject="ana", revision=2))

@@ -4,12 +4,10 @@ import logging
 
 import pytest
 from temporalio.api.common.v1 import Payload
-from temporalio.client import Client
 from temporalio.common import RawValue
-from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, TurnRig, pay_tool, yes
 
 from signoff.contracts.names import APPROVAL_RESPONSE
-from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 
 JUNK = [
@@ -20,14 +18,13 @@ JUNK = [
 
 
 async def test_junk_signals_log_one_line_each_without_a_traceback(
-    client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture
+    turn_rig: TurnRig, caplog: pytest.LogCaptureFixture
 ) -> None:
     script = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
     with caplog.at_level(logging.WARNING):
-        async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), script) as turns:
-            key = await turns.start()
-            await turns.waiting(key)
-            handle = client.get_workflow_handle(key.workflow_id)
+        async with turn_rig.running([pay_tool(Ledger())], script) as turns:
+            key = await turns.start_waiting()
+            handle = turn_rig.client.get_workflow_handle(key.workflow_id)
             for payload in JUNK:
                 await handle.signal(APPROVAL_RESPONSE, RawValue(payload))
             await turns.happened(key, "WORKFLOW_EXECUTION_SIGNALED", len(JUNK))

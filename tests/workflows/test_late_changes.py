@@ -2,8 +2,7 @@
 
 from datetime import UTC, datetime
 
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, pay_tool, yes
 
 from signoff.approvals.digest import question_hash
 from signoff.contracts.call import CallContext
@@ -13,7 +12,6 @@ from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.gateway.approvals.decision_writer import DecisionWriter
 from signoff.people.directory import development_directory
 from signoff.store.questions.questions import Questions
-from signoff.store.store import Store
 from signoff.testing.builders import a_person
 from signoff.testing.questions import answer, ask
 from signoff.testing.scripted_model import calls, respond
@@ -23,9 +21,7 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 EDITED = {"amount": 15, "to": "Ana"}
 
 
-async def test_a_yes_to_changed_arguments_takes_the_change_to_a_turn_that_has_lost_it(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_yes_to_changed_arguments_takes_the_change_to_a_turn_that_has_lost_it(turn_rig: TurnRig) -> None:
     """The server lost the change after the gates had asked what it makes; somebody approves that before it is sent
     again.
 
@@ -33,23 +29,22 @@ async def test_a_yes_to_changed_arguments_takes_the_change_to_a_turn_that_has_lo
     """
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))
-    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT, people=PEOPLE) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running([tool], SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start_waiting()
         first = await turns.question(key)
         change = yes(
             key, subject="ana", edited_args=EDITED, question_hash=question_hash(first), received_at=datetime.now(UTC)
         )
-        await answer(store, change)
+        await answer(turn_rig.store, change)
         ctx = CallContext(
             actor=first.actor, session=first.session, turn=first.turn, tenant=first.tenant, user=first.requester
         )
         await ask(turns.deps, ctx, tool, EDITED, edit=change)
-        rows = await Questions(store).read(ApprovalKey(key, "c1.1").id)
+        rows = await Questions(turn_rig.store).read(ApprovalKey(key, "c1.1").id)
         assert rows is not None
         asked = rows.request(rows.latest)
-        raw = RawAnswerTaker(store, system_clock, turns.deps.catalog.takes_unsigned, development=True)
-        writer = DecisionWriter(store, turns.signoff, PEOPLE, None, system_clock, development=True, raw=raw)
+        raw = RawAnswerTaker(turn_rig.store, system_clock, turns.deps.catalog.takes_unsigned, development=True)
+        writer = DecisionWriter(turn_rig.store, turns.signoff, PEOPLE, None, system_clock, development=True, raw=raw)
         agreed = yes(key, revision=asked.revision, question_hash=asked.question_hash)
         receipt = await writer.write(asked, agreed)
         assert (receipt.status, receipt.state) == ("accepted", "approved")

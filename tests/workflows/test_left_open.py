@@ -5,8 +5,17 @@ import contextlib
 
 import pytest
 from session_rig import Talk, talk, words
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, withdrawn, yes
+from turn_fixtures import (
+    ApprovalPolicy,
+    Ledger,
+    RunningTurns,
+    TurnRig,
+    catalog_of,
+    no,
+    pay_tool,
+    withdrawn,
+    yes,
+)
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.errors import NotFound, ServerUnavailable
@@ -14,7 +23,6 @@ from signoff.contracts.ids import show_code
 from signoff.contracts.message import ResultPart
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond
 
 ONE, TWO = ("pay", {"amount": 1}), ("pay", {"amount": 2})
@@ -49,9 +57,8 @@ async def _told_after(turns: RunningTurns, session: Talk) -> list[str]:
 
 
 @pytest.mark.row("B65")
-async def test_the_outcome_comes_to_the_session_as_a_new_turn(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, _catalog(ledger), ScriptedModel(_react)) as turns:
+async def test_the_outcome_comes_to_the_session_as_a_new_turn(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running(_catalog(ledger), ScriptedModel(_react)) as turns:
         session = talk(turns)
         await session.say("pay 1", "a")
         assert await session.answer("a") == "asked for it"
@@ -76,9 +83,8 @@ async def test_the_outcome_comes_to_the_session_as_a_new_turn(client: Client, st
     assert len(ledger.rows) == 1
 
 
-async def test_two_outcomes_at_once_are_each_told_once(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, _catalog(ledger), ScriptedModel(_react)) as turns:
+async def test_two_outcomes_at_once_are_each_told_once(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running(_catalog(ledger), ScriptedModel(_react)) as turns:
         session = talk(turns)
         await session.say("pay 2", "a")
         await session.turn("a", "complete")
@@ -97,9 +103,7 @@ async def test_two_outcomes_at_once_are_each_told_once(client: Client, store: St
     assert len(ledger.rows) == 1
 
 
-async def test_an_outcome_that_is_there_is_told_before_the_turn_ends(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_an_outcome_that_is_there_is_told_before_the_turn_ends(turn_rig: TurnRig) -> None:
     asked, goes_on = asyncio.Event(), asyncio.Event()
 
     async def held(request: CompletionRequest) -> Completion:
@@ -110,7 +114,7 @@ async def test_an_outcome_that_is_there_is_told_before_the_turn_ends(
             await goes_on.wait()
         return _react(request)
 
-    async with running_turns(client, store, task_queue, _catalog(Ledger()), ScriptedModel(held)) as turns:
+    async with turn_rig.running(_catalog(Ledger()), ScriptedModel(held)) as turns:
         session = talk(turns)
         await session.say("pay 1", "a")
         await asked.wait()
@@ -124,9 +128,9 @@ async def test_an_outcome_that_is_there_is_told_before_the_turn_ends(
     assert [turn.turn for turn in view.turns] == ["a"]
 
 
-async def test_without_a_session_the_turn_waits(client: Client, store: Store, task_queue: str) -> None:
+async def test_without_a_session_the_turn_waits(turn_rig: TurnRig) -> None:
     script = [calls(ONE), respond("asked"), respond("paid")]
-    async with running_turns(client, store, task_queue, _catalog(Ledger()), script) as turns:
+    async with turn_rig.running(_catalog(Ledger()), script) as turns:
         key = await turns.start()
         await turns.until(key, lambda view: sum(each.role == "assistant" for each in view.messages) == 2)
         await turns.signoff.decide(yes(key))
@@ -134,10 +138,8 @@ async def test_without_a_session_the_turn_waits(client: Client, store: Store, ta
 
 
 @pytest.mark.parametrize("end", ["withdrawn", "cancelled"])
-async def test_what_is_taken_back_after_the_end_is_told(
-    client: Client, store: Store, task_queue: str, end: str
-) -> None:
-    async with running_turns(client, store, task_queue, _catalog(Ledger()), ScriptedModel(_react)) as turns:
+async def test_what_is_taken_back_after_the_end_is_told(turn_rig: TurnRig, end: str) -> None:
+    async with turn_rig.running(_catalog(Ledger()), ScriptedModel(_react)) as turns:
         session = talk(turns)
         await session.say("pay 1", "a")
         await session.turn("a", "complete")

@@ -2,13 +2,11 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, TurnRig, pay_tool, yes
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.usage import UsageLimit
 from signoff.formats.hours import DAYS
-from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
 
 ARGS = {"amount": 20, "to": "Ana"}
@@ -20,12 +18,9 @@ def once(request: CompletionRequest) -> Completion:
 
 
 @pytest.mark.row("F18")
-async def test_two_turns_that_people_approve_do_not_share_the_last_use(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_two_turns_that_people_approve_do_not_share_the_last_use(turn_rig: TurnRig, ledger: Ledger) -> None:
     pay = pay_tool(ledger, usage_limit=UsageLimit(1, "user", 86_400.0))
-    async with running_turns(client, store, task_queue, catalog_of([pay]), ScriptedModel(once)) as turns:
+    async with turn_rig.running([pay], ScriptedModel(once)) as turns:
         keys = [await turns.start() for _ in range(2)]
         for key in keys:
             await turns.waiting(key)
@@ -41,7 +36,7 @@ async def test_two_turns_that_people_approve_do_not_share_the_last_use(
             await turns.replays(key)
 
 
-async def test_what_is_closed_is_not_told_and_not_run(client: Client, store: Store, task_queue: str) -> None:
+async def test_what_is_closed_is_not_told_and_not_run(turn_rig: TurnRig) -> None:
     ledger, value = Ledger(), []
 
     def react(request: CompletionRequest) -> Completion:
@@ -51,7 +46,7 @@ async def test_what_is_closed_is_not_told_and_not_run(client: Client, store: Sto
     closed = DAYS[(datetime.now(UTC).weekday() + 3) % 7]
     pay = pay_tool(ledger, False, hours=(f"{closed} 10:00-11:00 UTC",))
     look = pay_tool(ledger, False, name="look", hours=("Mo-Su 00:00-24:00 Europe/Lisbon",))
-    async with running_turns(client, store, task_queue, catalog_of([pay, look]), ScriptedModel(react)) as turns:
+    async with turn_rig.running([pay, look], ScriptedModel(react)) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
         assert [(each.code, each.gate) for each in result.calls] == [("not_available", "available")]

@@ -11,8 +11,16 @@ from collections.abc import Iterable
 import pytest
 from example_counts import THOROUGH
 from polling import pauses
-from temporalio.client import Client
-from turn_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import (
+    AMOUNT_SCHEMA,
+    ApprovalPolicy,
+    Ledger,
+    RunningTurns,
+    TurnRig,
+    catalog_of,
+    pay_tool,
+    yes,
+)
 
 from signoff.activities import tool_activity
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -65,18 +73,16 @@ async def ends_of(turns: RunningTurns, keys: Iterable[TurnKey]) -> list[TurnResu
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_a_catalog_changes_under_many_waiting_turns(
-    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_catalog_changes_under_many_waiting_turns(turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_activity, "WORKERS_TRIED", 2)
     old, new, model = Ledger(), Ledger(), ScriptedModel(react)
     kinds: dict[TurnKey, str] = {}
     catalog = catalog_of([pay_tool(old, name=name) for name in KINDS])
-    async with running_turns(client, store, task_queue, catalog, model, max_cached_workflows=CACHED) as turns:
+    async with turn_rig.running(catalog, model, max_cached_workflows=CACHED) as turns:
         for number in range(0, TURNS, AT_ONCE):
             names = [KINDS[each % len(KINDS)] for each in range(number, number + AT_ONCE)]
             kinds |= dict(zip(await asyncio.gather(*map(turns.start, names)), names, strict=True))
-            await waiting(store, len(kinds))
+            await waiting(turn_rig.store, len(kinds))
     assert Counter(kinds.values()) == dict.fromkeys(KINDS, TURNS // len(KINDS))
     changed = [
         pay_tool(new, name="same"),
@@ -85,14 +91,12 @@ async def test_a_catalog_changes_under_many_waiting_turns(
         pay_tool(new, name="widened", input_schema=WIDER),
     ]
     receipts, ends = list[Receipt](), dict[TurnKey, TurnResult]()
-    async with running_turns(
-        client, store, task_queue, catalog_of(changed), model, max_cached_workflows=CACHED
-    ) as turns:
+    async with turn_rig.running(changed, model, max_cached_workflows=CACHED) as turns:
         for number in range(0, TURNS, AT_ONCE):
             some = list(kinds)[number : number + AT_ONCE]
             again = [key for key in some if kinds[key] in ANEW]
             receipts += await asyncio.gather(*(turns.signoff.decide(yes(key)) for key in some))
-            await waiting(store, TURNS - number - len(some) + len(again))
+            await waiting(turn_rig.store, TURNS - number - len(some) + len(again))
             receipts += await asyncio.gather(*(turns.signoff.decide(yes(key, revision=2)) for key in again))
             ends |= dict(zip(some, await ends_of(turns, some), strict=True))
     assert {receipt.status for receipt in receipts} <= {"accepted", "pending"}

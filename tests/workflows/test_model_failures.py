@@ -2,14 +2,12 @@
 
 import pytest
 from failures import Failure
-from temporalio.client import Client
-from turn_fixtures import catalog_of, running_turns
+from turn_fixtures import TurnRig
 
 from signoff.cli.terminal.tables import answer_lines
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.errors import ModelUnavailable
 from signoff.contracts.turn import TurnResult
-from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, respond, say
 
 
@@ -19,12 +17,10 @@ def busy(request: CompletionRequest) -> Completion:
 
 
 @pytest.mark.failure("the model is asked again, try ...")
-async def test_a_view_shows_that_the_model_is_asked_again(
-    client: Client, store: Store, task_queue: str, failure: Failure
-) -> None:
+async def test_a_view_shows_that_the_model_is_asked_again(turn_rig: TurnRig, failure: Failure) -> None:
     answers = [busy, busy, lambda request: respond("done")]
     model = ScriptedModel(lambda request: answers.pop(0)(request))
-    async with running_turns(client, store, task_queue, catalog_of([]), model) as turns:
+    async with turn_rig.running([], model) as turns:
         waits, stopped = await turns.start(), await turns.start()
         views = [await turns.until(key, lambda view: view.model_retry is not None) for key in (waits, stopped)]
         failure.assert_seen("\n".join(str(line) for line in answer_lines(views[0])))
@@ -39,12 +35,10 @@ async def test_a_view_shows_that_the_model_is_asked_again(
 
 
 @pytest.mark.failure("it was asked again for ten minutes")
-async def test_a_turn_whose_model_never_answers_says_so(
-    client: Client, store: Store, task_queue: str, failure: Failure
-) -> None:
+async def test_a_turn_whose_model_never_answers_says_so(turn_rig: TurnRig, failure: Failure) -> None:
     answering = [busy]
     model = ScriptedModel(lambda request: answering[-1](request))
-    async with running_turns(client, store, task_queue, catalog_of([]), model) as turns:
+    async with turn_rig.running([], model) as turns:
         key = await turns.start()
         await turns.until(key, lambda view: view.model_retry is not None)
         await turns.forward(key, minutes=11)
@@ -58,7 +52,7 @@ async def test_a_turn_whose_model_never_answers_says_so(
     assert result.error.message.startswith("the model's provider answered 503; it was asked again for ten minutes")
 
 
-async def ended(client: Client, store: Store, task_queue: str, *script: Completion | Exception) -> TurnResult:
+async def ended(turn_rig: TurnRig, *script: Completion | Exception) -> TurnResult:
     asked = 0
 
     def react(request: CompletionRequest) -> Completion:
@@ -69,36 +63,30 @@ async def ended(client: Client, store: Store, task_queue: str, *script: Completi
             raise answer
         return answer
 
-    async with running_turns(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as turns:
+    async with turn_rig.running([], ScriptedModel(react)) as turns:
         return await turns.signoff.result(await turns.start())
 
 
-async def test_a_model_that_answers_with_nothing_is_asked_once_more(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    result = await ended(client, store, task_queue, say(" \n"), respond("done"))
+async def test_a_model_that_answers_with_nothing_is_asked_once_more(turn_rig: TurnRig) -> None:
+    result = await ended(turn_rig, say(" \n"), respond("done"))
     assert (result.state, result.completions) == ("complete", 1)
     assert result.usage == say("").usage + respond("done").usage
 
 
-async def test_a_model_that_has_nothing_to_say_twice_ends_the_turn_in_words(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    result = await ended(client, store, task_queue, say(""))
+async def test_a_model_that_has_nothing_to_say_twice_ends_the_turn_in_words(turn_rig: TurnRig) -> None:
+    result = await ended(turn_rig, say(""))
     assert (result.state, result.parts) == ("error", ())
     assert result.error is not None
     assert result.error.code == "model_refused"
     assert "answered twice with nothing" in result.error.message
 
 
-async def test_a_mistake_in_a_script_ends_the_turn_at_once(
-    client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_mistake_in_a_script_ends_the_turn_at_once(turn_rig: TurnRig, caplog: pytest.LogCaptureFixture) -> None:
     """An exception that no driver may raise is a mistake in its code: named, without its words, and not tried again.
 
     The worker's log says where it was, without them as well.
     """
-    result = await ended(client, store, task_queue, ZeroDivisionError("the secret is 7"))
+    result = await ended(turn_rig, ZeroDivisionError("the secret is 7"))
     assert result.error is not None
     assert (result.state, result.error.code) == ("error", "model_refused")
     assert "failed with ZeroDivisionError" in result.error.message
@@ -107,6 +95,6 @@ async def test_a_mistake_in_a_script_ends_the_turn_at_once(
     assert "the secret is 7" not in caplog.text
 
 
-async def test_a_connection_that_breaks_is_tried_again(client: Client, store: Store, task_queue: str) -> None:
-    result = await ended(client, store, task_queue, ConnectionResetError("gone"), respond("done"))
+async def test_a_connection_that_breaks_is_tried_again(turn_rig: TurnRig) -> None:
+    result = await ended(turn_rig, ConnectionResetError("gone"), respond("done"))
     assert (result.state, result.completions) == ("complete", 1)

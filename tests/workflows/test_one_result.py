@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, TurnRig, catalog_of, no, pay_tool, yes
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import TurnKey
@@ -19,7 +18,6 @@ from signoff.registry.hooks import HookContext
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.questions.request_lists import RequestLists
-from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond
 
 ACTORS = [
@@ -126,11 +124,8 @@ async def _asked(turns: RunningTurns, key: TurnKey) -> list[tuple[str, int]]:
 @pytest.mark.row("E25")
 @pytest.mark.row("F52")
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_every_call_has_one_result_in_the_models_order(
-    seed: int, client: Client, store: Store, task_queue: str
-) -> None:
+async def test_every_call_has_one_result_in_the_models_order(seed: int, turn_rig: TurnRig, ledger: Ledger) -> None:
     chance = random.Random(seed)
-    ledger = Ledger()
     deals = [dealt(chance) for _ in range(4)]
 
     def react(request: CompletionRequest) -> Completion:
@@ -139,7 +134,7 @@ async def test_every_call_has_one_result_in_the_models_order(
         return calls(*batches[done]) if done < len(batches) else respond("done")
 
     catalog = catalog_of(toolbox(ledger, chance), actors=[replace(actor) for actor in ACTORS])
-    async with running_turns(client, store, task_queue, catalog, ScriptedModel(react)) as turns:
+    async with turn_rig.running(catalog, ScriptedModel(react)) as turns:
         lives = await asyncio.gather(
             *(lived(turns, deal, number, random.Random(f"{seed}.{number}")) for number, deal in enumerate(deals))
         )

@@ -8,15 +8,23 @@ from typing import Literal
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from polling import pauses
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, withdrawn, yes
+from turn_fixtures import (
+    ApprovalPolicy,
+    Ledger,
+    RunningTurns,
+    TurnRig,
+    catalog_of,
+    no,
+    pay_tool,
+    withdrawn,
+    yes,
+)
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.message import CallPart, Message, ResultPart
 from signoff.contracts.turn import TurnResult
 from signoff.registry.catalog import Catalog
-from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond
 
 Verdict = Literal["approved", "denied", "withdrawn"]
@@ -134,10 +142,10 @@ def _place(messages: list[Message], call: str, *, late: bool = False) -> int:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=PLANS)
-async def test_no_outcome_is_lost_or_told_twice(plan: Plan, client: Client, store: Store, task_queue: str) -> None:
+async def test_no_outcome_is_lost_or_told_twice(plan: Plan, turn_rig: TurnRig) -> None:
     _LEDGER.rows.clear()
     played = Played(plan)
-    async with running_turns(client, store, task_queue, _catalog(), ScriptedModel(played.react)) as turns:
+    async with turn_rig.running(_catalog(), ScriptedModel(played.react)) as turns:
         result = await played.play(turns)
         assert played.key is not None
         messages = await turns.signoff.transcript(played.key)

@@ -4,16 +4,15 @@ from typing import Any
 
 import pytest
 from session_rig import message, model
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import WorkflowFailureError
 from temporalio.common import WorkflowIDReusePolicy
-from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool, running_turns
+from turn_fixtures import GUEST, Ledger, TurnRig, pay_tool
 
 from signoff.contracts import names
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.message import user_message
 from signoff.contracts.session_messages import SessionInput
 from signoff.contracts.turn import TurnInput
-from signoff.store.store import Store
 
 
 def session_input(session: str) -> SessionInput:
@@ -33,10 +32,8 @@ def turn_input(session: str, turn: str) -> TurnInput:
 
 @pytest.mark.parametrize("kind", [names.SESSION, names.ACTOR_TURN])
 @pytest.mark.parametrize("other", ["tenant", "session", "free"])
-async def test_input_of_another_workflow_id_is_refused(
-    client: Client, store: Store, task_queue: str, kind: str, other: str
-) -> None:
-    session, ledger = f"s{task_queue}"[:48], Ledger()
+async def test_input_of_another_workflow_id_is_refused(turn_rig: TurnRig, kind: str, other: str) -> None:
+    session, ledger = f"s{turn_rig.task_queue}"[:48], Ledger()
     given: Any = session_input(session) if kind == names.SESSION else turn_input(session, "t1")
     named: SessionKey | TurnKey = (
         SessionKey("main", session) if kind == names.SESSION else TurnKey("main", session, "t1")
@@ -44,11 +41,11 @@ async def test_input_of_another_workflow_id_is_refused(
     used = {
         "tenant": named._replace(tenant="other").workflow_id,
         "session": named._replace(session=f"x{session}"[:48]).workflow_id,
-        "free": f"any-{task_queue}",
+        "free": f"any-{turn_rig.task_queue}",
     }[other]
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), model()) as turns:
-        handle = await client.start_workflow(
-            kind, given, id=used, task_queue=task_queue, id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE
+    async with turn_rig.running([pay_tool(ledger)], model()) as turns:
+        handle = await turn_rig.client.start_workflow(
+            kind, given, id=used, task_queue=turn_rig.task_queue, id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE
         )
         with pytest.raises(WorkflowFailureError) as failure:
             await handle.result()

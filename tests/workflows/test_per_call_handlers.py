@@ -3,15 +3,13 @@
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import catalog_of, running_turns
+from turn_fixtures import TurnRig
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.person import Principal
 from signoff.registry.hooks import Handler
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
-from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
 from signoff.tools import per_call
 
@@ -23,7 +21,7 @@ SCHEMA = {
 
 
 @pytest.mark.row("F16")
-async def test_a_factory_makes_the_tool_of_each_user(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_factory_makes_the_tool_of_each_user(turn_rig: TurnRig) -> None:
     """`createScopedTools(userContext)`: `user_search` searches in the data of whoever asks.
 
     A factory that fails, or makes no handler, fails the one call; the tenant is told like the user.
@@ -53,7 +51,7 @@ async def test_a_factory_makes_the_tool_of_each_user(client: Client, store: Stor
     def react(request: CompletionRequest) -> Completion:
         return respond("done") if results(request) else calls(("user_search", {"query": "tea"}))
 
-    async with running_turns(client, store, task_queue, catalog_of([tool]), ScriptedModel(react)) as turns:
+    async with turn_rig.running([tool], ScriptedModel(react)) as turns:
         keys = [await turns.start(principal=Principal(user=user)) for user in ("ana", "ben", "ana", "cid", "dan")]
         found = [(await turns.signoff.result(key)).calls[0] for key in keys]
         await turns.replays(keys[0])

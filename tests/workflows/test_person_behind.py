@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallContext
@@ -15,7 +14,6 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.cel_context import context_mapping
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool_context import ToolContext
-from signoff.store.store import Store
 from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
 
@@ -37,9 +35,7 @@ def test_a_principal_has_the_person_behind_its_user() -> None:
 
 
 @pytest.mark.row("B76")
-async def test_the_person_reaches_handler_rules_record_and_separation_of_duties(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_the_person_reaches_handler_rules_record_and_separation_of_duties(turn_rig: TurnRig) -> None:
     entries: list[ToolContext] = []
     hooked: list[HookContext] = []
 
@@ -55,52 +51,43 @@ async def test_the_person_reaches_handler_rules_record_and_separation_of_duties(
     tool = pay_tool(Ledger(), policy, handler=Ledger().handler("pay", note), check_permissions=check)
     script = [calls(("pay", {"amount": 20})), respond("done")]
     people = DevelopmentDirectory(KNOWN)
-    async with running_turns(client, store, task_queue, catalog_of([tool]), script, people=people) as turns:
-        key = await turns.start(principal=ASKER)
-        await turns.waiting(key)
+    async with turn_rig.running([tool], script, people=people) as turns:
+        key = await turns.start_waiting(principal=ASKER)
         assert (await turns.signoff.decide(yes(key, subject="ana"))).code == "self_approval"
         assert (await turns.signoff.decide(yes(key, subject="ana-admin"))).code == "self_approval"
-        await turns.signoff.decide(yes(key, subject="bo"))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, subject="bo"))
     assert [call.code for call in result.calls] == ["ok"]
     assert [(each.user_id, each.person_id) for each in entries] == [("ana-admin", "ana")]
     assert {(each.user.user, each.person_id) for each in hooked} == {("ana-admin", "ana")}
-    records = await AuditLog(store).stream(key.workflow_id)
+    records = await AuditLog(turn_rig.store).stream(key.workflow_id)
     kinds = {each.kind for each in records if each.facts.get("person_id") == "ana"}
     assert {"turn", "request", "attempt", "execution", "outcome"} <= kinds
 
 
 @pytest.mark.row("B76")
-async def test_who_asked_by_an_account_that_is_gone_does_not_approve_it(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_who_asked_by_an_account_that_is_gone_does_not_approve_it(turn_rig: TurnRig, ledger: Ledger) -> None:
     """The directory no longer says whose account it was; what the gateway knew when they asked still counts.
 
     Seen to run on Ana's own yes while only the directory of now was asked.
     """
-    ledger = Ledger()
     script = [calls(("pay", {"amount": 20})), respond("done")]
     people = DevelopmentDirectory(KNOWN)
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script, people=people) as turns:
-        key = await turns.start(principal=ASKER)
-        await turns.waiting(key)
+    async with turn_rig.running([pay_tool(ledger)], script, people=people) as turns:
+        key = await turns.start_waiting(principal=ASKER)
         people.declared = FixedDirectory([ANA, BO])
         assert (await turns.signoff.decide(yes(key, subject="ana"))).code == "self_approval"
         assert ledger.rows == []
-        await turns.signoff.decide(yes(key, subject="bo"))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, subject="bo"))
     assert [call.code for call in result.calls] == ["ok"]
 
 
 @pytest.mark.row("B76")
-async def test_two_accounts_of_one_person_are_one_voter(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_two_accounts_of_one_person_are_one_voter(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(("pay", {"amount": 20})), respond("done")]
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(quorum=2))])
     people = DevelopmentDirectory(KNOWN)
-    async with running_turns(client, store, task_queue, catalog, script, people=people) as turns:
-        key = await turns.start(principal=Principal(user="bo"))
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, script, people=people) as turns:
+        key = await turns.start_waiting(principal=Principal(user="bo"))
         await turns.signoff.decide(yes(key, subject="ana"))
         assert (await turns.signoff.decide(yes(key, subject="ana-admin"))).votes == 1
         assert ledger.rows == []
@@ -111,16 +98,13 @@ async def test_two_accounts_of_one_person_are_one_voter(client: Client, store: S
 
 
 @pytest.mark.row("B76")
-async def test_no_rule_runs_a_call_for_an_account_that_is_somebody_elses_by_now(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_no_rule_runs_a_call_for_an_account_that_is_somebody_elses_by_now(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if="ctx.user.person_id == 'bo'"))
     script = [calls(("pay", {"amount": 20})), respond("done")]
     people = DevelopmentDirectory(KNOWN)
-    async with running_turns(client, store, task_queue, catalog_of([tool]), script, people=people) as turns:
-        key = await turns.start(principal=replace(ASKER, person_id="bo"))
-        await turns.waiting(key)
+    async with turn_rig.running([tool], script, people=people) as turns:
+        key = await turns.start_waiting(principal=replace(ASKER, person_id="bo"))
         assert ledger.rows == []
         await turns.signoff.decide(yes(key, subject="cy"))
         await turns.signoff.result(key)

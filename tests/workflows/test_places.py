@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, RunningTurns, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.contracts.limits import MAX_TOOLS_AT_ONCE
 from signoff.contracts.turn import TurnView
@@ -15,7 +14,6 @@ from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
-from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 
 
@@ -60,10 +58,10 @@ async def answers(turns: RunningTurns) -> list[Any]:
 
 @pytest.mark.row("X16")
 @pytest.mark.row("F46")
-async def test_at_most_ten_tools_of_a_batch_run_at_once(client: Client, store: Store, task_queue: str) -> None:
+async def test_at_most_ten_tools_of_a_batch_run_at_once(turn_rig: TurnRig) -> None:
     gauge = Gauge()
     script = proposed(*["look"] * 12)
-    async with running_turns(client, store, task_queue, catalog_of([gauge.tool("look")]), script) as turns:
+    async with turn_rig.running([gauge.tool("look")], script) as turns:
         key = await turns.start()
         await turns.until(key, states(*["running"] * MAX_TOOLS_AT_ONCE, "proposed", "proposed"))
         while len(gauge.inside) < MAX_TOOLS_AT_ONCE:
@@ -79,12 +77,12 @@ async def test_at_most_ten_tools_of_a_batch_run_at_once(client: Client, store: S
 
 @pytest.mark.row("F46")
 @pytest.mark.row("F47")
-async def test_an_exclusive_tool_runs_alone(client: Client, store: Store, task_queue: str) -> None:
+async def test_an_exclusive_tool_runs_alone(turn_rig: TurnRig) -> None:
     gauge = Gauge()
     gauge.open.set()
     tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive")]
     script = proposed("look", "look", "move", "look", "move", "look")
-    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+    async with turn_rig.running(tools, script) as turns:
         found = await answers(turns)
     assert found == ["1", "2", "3", "4", "5", "6"]
     assert gauge.beside["c1.3"] == gauge.beside["c1.5"] == ()
@@ -96,14 +94,12 @@ async def test_an_exclusive_tool_runs_alone(client: Client, store: Store, task_q
 
 @pytest.mark.row("X16")
 @pytest.mark.row("B53")
-async def test_calls_of_a_sequential_actor_run_one_after_the_other(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_calls_of_a_sequential_actor_run_one_after_the_other(turn_rig: TurnRig) -> None:
     gauge = Gauge()
     gauge.open.set()
     actor = Actor(name="desk", model="scripted", mode="sequential")
     catalog = catalog_of([gauge.tool("look")], actors=[actor])
-    async with running_turns(client, store, task_queue, catalog, proposed(*["look"] * 4)) as turns:
+    async with turn_rig.running(catalog, proposed(*["look"] * 4)) as turns:
         found = await answers(turns)
     assert found == ["1", "2", "3", "4"]
     assert gauge.beside == {"c1.1": (), "c1.2": (), "c1.3": (), "c1.4": ()}
@@ -111,10 +107,10 @@ async def test_calls_of_a_sequential_actor_run_one_after_the_other(
 
 
 @pytest.mark.row("F46")
-async def test_who_waits_for_a_person_holds_no_place(client: Client, store: Store, task_queue: str) -> None:
+async def test_who_waits_for_a_person_holds_no_place(turn_rig: TurnRig) -> None:
     gauge = Gauge()
     tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive", requires_approval=True)]
-    async with running_turns(client, store, task_queue, catalog_of(tools), proposed("move", "look", "look")) as turns:
+    async with turn_rig.running(tools, proposed("move", "look", "look")) as turns:
         key = await turns.start()
         await turns.until(key, states("waiting", "running", "running"))
         while len(gauge.inside) < 2:
@@ -130,15 +126,12 @@ async def test_who_waits_for_a_person_holds_no_place(client: Client, store: Stor
     assert gauge.beside["c1.1"] == ()
 
 
-async def test_an_approval_that_ran_out_in_the_line_is_asked_again(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_an_approval_that_ran_out_in_the_line_is_asked_again(turn_rig: TurnRig) -> None:
     gauge = Gauge()
     policy = ApprovalPolicy(grant_ttl=0.05)
     tools = [gauge.tool("look"), gauge.tool("move", concurrency="exclusive", requires_approval=policy)]
-    async with running_turns(client, store, task_queue, catalog_of(tools), proposed("look", "move")) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(tools, proposed("look", "move")) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, "c1.2"))
         await asyncio.sleep(0.1)
         gauge.open.set()
@@ -151,13 +144,11 @@ async def test_an_approval_that_ran_out_in_the_line_is_asked_again(
 
 
 @pytest.mark.row("F49")
-async def test_what_waits_in_the_line_of_a_cancelled_turn_never_begins(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_what_waits_in_the_line_of_a_cancelled_turn_never_begins(turn_rig: TurnRig) -> None:
     """It has its result like any other: skipped, because the turn was cancelled."""
     gauge = Gauge()
     tools = [gauge.tool("move", concurrency="exclusive")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), proposed("move", "move")) as turns:
+    async with turn_rig.running(tools, proposed("move", "move")) as turns:
         key = await turns.start()
         await turns.until(key, states("running", "proposed"))
         while not gauge.inside:

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from temporalio.client import Client
-from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import GUEST, Ledger, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.activities.gate_activity import digest_of
 from signoff.activities.permit_check import SignaturePolicy, approval_of, check_permit, voter_set
@@ -33,7 +32,6 @@ from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.registry import definition_hash
 from signoff.store.questions.approval_rows import ApprovalRows
-from signoff.store.store import Store
 from signoff.testing.builders import a_permit, a_person, a_question
 from signoff.testing.scripted_model import calls, respond
 
@@ -205,9 +203,7 @@ def test_nothing_unadvertised_executes_and_nothing_gated_runs_undecided(
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_on_the_server_only_what_needs_nobody_runs_undecided(
-    seed: int, client: Client, store: Store, task_queue: str
-) -> None:
+async def test_on_the_server_only_what_needs_nobody_runs_undecided(seed: int, turn_rig: TurnRig) -> None:
     chance = random.Random(seed)
     ledger = Ledger()
     tools = [
@@ -220,7 +216,7 @@ async def test_on_the_server_only_what_needs_nobody_runs_undecided(
     tool_names, amounts = ["pay", "wire", "look", "secret", "nothing"], [1, 20, "x"]
     proposed = [(chance.choice(tool_names), {"amount": chance.choice(amounts)}) for _ in range(12)]
     script = [calls(*proposed, ("wire", {"amount": 1})), respond("done")]
-    async with running_turns(client, store, task_queue, catalog, script) as turns:
+    async with turn_rig.running(catalog, script) as turns:
         key = await turns.start()
         # What runs while another waits is let finish: cancelled in its middle, it may have run without being told so.
         await turns.until(key, lambda view: len(view.calls) == 13 and not {"proposed", "running"} & _states(view))

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, RunningTurns, TurnRig, no, pay_tool, yes
 
 from signoff.activities import gate_activity
 from signoff.activities.gate_activity import GateActivity
@@ -19,7 +18,6 @@ from signoff.contracts.receipt import Receipt
 from signoff.formats.replace import replace
 from signoff.registry.gates.pipeline import GateFacts
 from signoff.store.questions.request_lists import RequestLists
-from signoff.store.store import Store
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
 
@@ -71,29 +69,29 @@ async def held_back(turns: RunningTurns, key: TurnKey, sending: Coroutine[Any, A
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_an_answer_that_comes_before_the_completion_counts(
-    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch, fails: bool
+    turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     """Somebody approves as soon as the question is there: the answer waits for its turn, and the call runs.
 
     Without `_caught_up` the turn refused it as one to no request, which voids a yes that the gateway has taken.
     """
     held, ledger = Held(monkeypatch, fails=fails), Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         await asked(turns, key)
         receipt = await held_back(turns, key, turns.signoff.decide(yes(key)), held)
         result = await turns.signoff.result(key)
-        revisions = (await RequestLists(store).of_turns([key]))[key]
+        revisions = (await RequestLists(turn_rig.store).of_turns([key]))[key]
     assert (receipt.status, receipt.state) == ("accepted", "approved")
     assert [call.code for call in result.calls] == ["ok"]
     assert (len(ledger.rows), len(revisions)) == (1, 1)
 
 
 async def test_a_withdrawal_that_comes_before_the_completion_counts(
-    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+    turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, ledger = Held(monkeypatch), Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         await asked(turns, key)
         wish = replace(no(key), verdict="withdrawn")
@@ -105,29 +103,29 @@ async def test_a_withdrawal_that_comes_before_the_completion_counts(
 
 
 async def test_a_turn_that_asks_the_gates_itself_tells_them_since_when_its_reply_is_kept(
-    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+    turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gates asked in the model's activity and failed there; somebody approves, and the turn asks them again.
 
     Without the time of the reply in `CallLoop.batch` what was answered meanwhile was asked a second time.
     """
     held, ledger = Held(monkeypatch, fails=True), Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         await asked(turns, key)
-        (question,) = (await RequestLists(store).of_turns([key]))[key]
+        (question,) = (await RequestLists(turn_rig.store).of_turns([key]))[key]
         given = {"question_hash": question.question_hash, "received_at": datetime.now(UTC)}
         decision = yes(key, **given)
-        await answer(store, decision)
+        await answer(turn_rig.store, decision)
         receipt = await held_back(turns, key, turns.signoff.decide(decision), held)
         result = await turns.signoff.result(key)
-        revisions = (await RequestLists(store).of_turns([key]))[key]
+        revisions = (await RequestLists(turn_rig.store).of_turns([key]))[key]
     assert (receipt.status, [call.code for call in result.calls]) == ("accepted", ["ok"])
     assert (len(ledger.rows), len(revisions)) == (1, 1)
 
 
 async def test_a_batch_hands_the_gates_the_time_at_which_its_reply_was_kept(
-    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+    turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gates fail in the model's activity; what `CallLoop.batch` asks them then is what they were asked there."""
     seen: list[GateTask] = []
@@ -140,7 +138,7 @@ async def test_a_batch_hands_the_gates_the_time_at_which_its_reply_was_kept(
         return await judged(self, task, known)
 
     monkeypatch.setattr(GateActivity, "_judge_calls", failing_once)
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger(), False)]), SCRIPT) as turns:
+    async with turn_rig.running([pay_tool(Ledger(), False)], SCRIPT) as turns:
         result = await turns.signoff.result(await turns.start())
     assert [call.code for call in result.calls] == ["ok"]
     in_activity, in_turn = seen
@@ -148,11 +146,9 @@ async def test_a_batch_hands_the_gates_the_time_at_which_its_reply_was_kept(
     assert in_turn == in_activity
 
 
-async def test_an_answer_to_what_is_never_asked_is_refused(
-    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_answer_to_what_is_never_asked_is_refused(turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(monkeypatch)
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
+    async with turn_rig.running([pay_tool(Ledger())], SCRIPT) as turns:
         key = await turns.start()
         await asked(turns, key)
         at_once = await turns.signoff.decide(yes(key, "c7.1"))
@@ -163,11 +159,9 @@ async def test_an_answer_to_what_is_never_asked_is_refused(
     assert (receipt.status, receipt.code) == ("refused", "unknown")
 
 
-async def test_a_turn_that_is_stopped_lets_no_answer_wait(
-    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_turn_that_is_stopped_lets_no_answer_wait(turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(monkeypatch)
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
+    async with turn_rig.running([pay_tool(Ledger())], SCRIPT) as turns:
         key = await turns.start()
         await asked(turns, key)
         sending = await taken_in(turns, key, turns.signoff.decide(yes(key)))

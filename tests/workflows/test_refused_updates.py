@@ -10,13 +10,12 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import PollWorkflowTaskQueueRequest, RespondWorkflowTaskCompletedRequest
 from temporalio.client import Client, Interceptor, OutboundInterceptor, StartWorkflowUpdateInput
 from temporalio.service import RPCError, RPCStatusCode
-from turn_fixtures import PATIENCE, Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import PATIENCE, Ledger, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.contracts import names
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey
 from signoff.engine.turn_client import TurnClient
-from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 
 
@@ -50,15 +49,12 @@ def _over(client: Client, status: RPCStatusCode) -> TurnClient:
 
 
 @pytest.mark.parametrize("status", [RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION])
-async def test_an_answer_that_fits_into_no_update_goes_as_a_signal(
-    client: Client, store: Store, task_queue: str, status: RPCStatusCode
-) -> None:
+async def test_an_answer_that_fits_into_no_update_goes_as_a_signal(turn_rig: TurnRig, status: RPCStatusCode) -> None:
     ledger = Ledger()
     script = [calls(("pay", {"amount": 1})), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-        receipt = await _over(client, status).decide(yes(key))
+    async with turn_rig.running([pay_tool(ledger)], script) as turns:
+        key = await turns.start_waiting()
+        receipt = await _over(turn_rig.client, status).decide(yes(key))
         result = await turns.signoff.result(key)
     assert (receipt.status, receipt.verdict) == ("pending", "approved")
     assert [(call.code, call.decided_by) for call in result.calls] == [("ok", "approver")]
@@ -88,15 +84,13 @@ class _FailingOnce(OutboundInterceptor):
         raise RPCError("unexpected workflow task failure", RPCStatusCode.FAILED_PRECONDITION, b"")
 
 
-async def test_an_answer_whose_task_failed_is_sent_once_more(client: Client, store: Store, task_queue: str) -> None:
-    once, config = _Once(), client.config()
+async def test_an_answer_whose_task_failed_is_sent_once_more(turn_rig: TurnRig, ledger: Ledger) -> None:
+    once, config = _Once(), turn_rig.client.config()
     config["interceptors"] = [once]
-    ledger = Ledger()
     script = [calls(("pay", {"amount": 1})), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-        receipt = await TurnClient(Client(**config), task_queue=task_queue, patience=PATIENCE).decide(yes(key))
+    async with turn_rig.running([pay_tool(ledger)], script) as turns:
+        key = await turns.start_waiting()
+        receipt = await TurnClient(Client(**config), task_queue=turn_rig.task_queue, patience=PATIENCE).decide(yes(key))
         await turns.signoff.result(key)
     assert (receipt.status, once.failed) == ("accepted", {names.DECIDE})
     assert len(ledger.rows) == 1
@@ -114,24 +108,24 @@ async def drop_update(client: Client, task_queue: str) -> list[str]:
     return [message.protocol_instance_id for message in task.messages]
 
 
-async def test_an_answer_that_a_worker_drops_goes_as_a_signal(client: Client, store: Store, task_queue: str) -> None:
+async def test_an_answer_that_a_worker_drops_goes_as_a_signal(turn_rig: TurnRig, ledger: Ledger) -> None:
     """The SDK's core drops updates of a turn that is queried meanwhile, and the server then fails them.
 
     The receipt is `pending`, and the call runs by the approver's name, once. Where such a failure was taken for the end
     of the turn, nobody heard the answer: it was refused here, and with a worker there `pending`, while the turn waited.
     """
-    ledger = Ledger()
     script = [calls(("pay", {"amount": 1})), respond("done")]
     catalog = catalog_of([pay_tool(ledger)])
-    async with running_turns(client, store, task_queue, catalog, script) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, script) as turns:
+        key = await turns.start_waiting()
     async with asyncio.timeout(60):
-        patient = TurnClient(client, task_queue=task_queue, patience=timedelta(seconds=50))
-        receipt, dropped = await asyncio.gather(patient.decide(yes(key)), drop_update(client, task_queue))
+        patient = TurnClient(turn_rig.client, task_queue=turn_rig.task_queue, patience=timedelta(seconds=50))
+        receipt, dropped = await asyncio.gather(
+            patient.decide(yes(key)), drop_update(turn_rig.client, turn_rig.task_queue)
+        )
     assert (receipt.status, receipt.verdict, len(dropped)) == ("pending", "approved", 1)
     assert ledger.rows == []
-    async with running_turns(client, store, task_queue, catalog, [respond("done")]) as turns:
+    async with turn_rig.running(catalog, [respond("done")]) as turns:
         result = await asyncio.wait_for(turns.signoff.result(key), 60)
     assert [(call.code, call.decided_by) for call in result.calls] == [("ok", "approver")]
     assert len(ledger.rows) == 1

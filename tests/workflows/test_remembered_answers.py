@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, RunningTurns, TurnRig, catalog_of, no, pay_tool, yes
 
 from signoff.approvals.digest import question_hash
 from signoff.contracts.decision import Decision, GrantRequest
@@ -19,7 +18,6 @@ from signoff.registry.catalog import Catalog
 from signoff.store.freezes import Freezes
 from signoff.store.grants import Grants
 from signoff.store.questions.questions import Questions
-from signoff.store.store import Store
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
@@ -52,17 +50,14 @@ async def ended(found: RunningTurns, key: TurnKey) -> TurnResult:
 
 
 @pytest.mark.row("E55")
-async def test_an_approval_is_remembered_for_calls_like_it_until_it_is_spent(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
+async def test_an_approval_is_remembered_for_calls_like_it_until_it_is_spent(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running(catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("20")
         await found.waiting(first)
         receipt = await receipt_of(found, yes(first, remember=SMALL))
         assert receipt.status == "accepted"
         await ended(found, first)
-        (grant,) = await Grants(store).all("main")
+        (grant,) = await Grants(turn_rig.store).all("main")
         assert (grant.verdict, grant.people, grant.uses_left) == ("approved", ("approver",), 2)
         assert (grant.like.session, grant.like.where, grant.approval_id) == ("", SMALL.where, yes(first).approval_id)
         for amount in ("30", "50"):
@@ -74,17 +69,17 @@ async def test_an_approval_is_remembered_for_calls_like_it_until_it_is_spent(
         await found.waiting(large)
         await found.waiting(third)
         assert [row[1]["amount"] for row in ledger.rows] == [20, 30, 50]
-        assert [(each.uses, each.uses_left) for each in await Grants(store).all("main", every=True)] == [(2, 0)]
+        assert [(each.uses, each.uses_left) for each in await Grants(turn_rig.store).all("main", every=True)] == [
+            (2, 0)
+        ]
         for key in (large, third):
             await found.signoff.decide(no(key))
             await ended(found, key)
 
 
-async def test_turns_that_race_for_the_last_use_run_it_once_and_ask_for_the_others(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_turns_that_race_for_the_last_use_run_it_once_and_ask_for_the_others(turn_rig: TurnRig) -> None:
     ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
+    async with turn_rig.running(catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("20")
         await found.waiting(first)
         await receipt_of(found, yes(first, remember=replace(SMALL, uses=1)))
@@ -105,9 +100,8 @@ def _asks(view: Any) -> bool:
     return any(call.approval is not None and call.approval.state == "pending" for call in view.calls)
 
 
-async def test_a_denial_is_remembered_and_names_who_denied(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
+async def test_a_denial_is_remembered_and_names_who_denied(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running(catalog_with(ledger), ScriptedModel(react)) as found:
         first = await found.start("700")
         await found.waiting(first)
         wish = GrantRequest(scope="tenant", where="args.amount > 500.0", seconds=600, uses=5)
@@ -117,14 +111,12 @@ async def test_a_denial_is_remembered_and_names_who_denied(client: Client, store
         assert outcome.denied is not None
         assert (outcome.code, outcome.denied.source, outcome.denied.decided_by) == ("denied", "repeat", "approver")
         assert (outcome.denied.approval_id, outcome.denied.reason) == (no(first).approval_id, "too expensive")
-        assert (ledger.rows, (await Grants(store).all("main"))[0].uses_left) == ([], 4)
+        assert (ledger.rows, (await Grants(turn_rig.store).all("main"))[0].uses_left) == ([], 4)
 
 
-async def test_what_came_past_the_gateway_is_not_remembered_and_decides_nothing(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_what_came_past_the_gateway_is_not_remembered_and_decides_nothing(turn_rig: TurnRig) -> None:
     ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_with(ledger), ScriptedModel(react)) as found:
+    async with turn_rig.running(catalog_with(ledger), ScriptedModel(react)) as found:
         key = await found.start("20")
         await found.waiting(key)
         for decision in (yes(key, remember=SMALL), no(key, remember=SMALL)):
@@ -133,14 +125,11 @@ async def test_what_came_past_the_gateway_is_not_remembered_and_decides_nothing(
             assert receipt.message == "`remember`: only an answer given through the gateway is remembered"
         assert (await found.signoff.decide(yes(key))).status == "accepted"
         await ended(found, key)
-        assert await Grants(store).all("main", every=True) == []
+        assert await Grants(turn_rig.store).all("main", every=True) == []
 
 
-async def test_a_policy_that_does_not_allow_it_remembers_nothing(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(
-        client, store, task_queue, catalog_with(ledger, allow_remember=False), ScriptedModel(react)
-    ) as found:
+async def test_a_policy_that_does_not_allow_it_remembers_nothing(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running(catalog_with(ledger, allow_remember=False), ScriptedModel(react)) as found:
         key = await found.start("20")
         await found.waiting(key)
         receipt = await found.signoff.decide(yes(key, remember=SMALL))
@@ -149,17 +138,15 @@ async def test_a_policy_that_does_not_allow_it_remembers_nothing(client: Client,
         await ended(found, key)
 
 
-async def test_a_frozen_tenant_runs_nothing_not_even_what_was_approved_before(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_frozen_tenant_runs_nothing_not_even_what_was_approved_before(turn_rig: TurnRig) -> None:
     """New calls are denied at once; one that waited and is approved is denied where it would run."""
     ledger = Ledger()
     free = pay_tool(ledger, False, name="free", read_only=True)
     catalog = catalog_of([pay_tool(ledger, ApprovalPolicy(allow_remember=True)), free])
-    async with running_turns(client, store, task_queue, catalog, ScriptedModel(react)) as found:
+    async with turn_rig.running(catalog, ScriptedModel(react)) as found:
         waiting = await found.start("20")
         await found.waiting(waiting)
-        await Freezes(store).freeze("main", reason="the laptop is gone", by="approver")
+        await Freezes(turn_rig.store).freeze("main", reason="the laptop is gone", by="approver")
         assert (await found.signoff.decide(yes(waiting))).status == "accepted"
         for key in (waiting, await found.start("30")):
             (outcome,) = (await ended(found, key)).calls
@@ -167,7 +154,7 @@ async def test_a_frozen_tenant_runs_nothing_not_even_what_was_approved_before(
             assert (outcome.code, outcome.denied.source) == ("denied", "policy")
             assert outcome.denied.reason == "frozen: the laptop is gone"
         assert ledger.rows == []
-        await Freezes(store).thaw("main")
+        await Freezes(turn_rig.store).thaw("main")
         again = await found.start("40")
         await found.waiting(again)
         await found.signoff.decide(yes(again))

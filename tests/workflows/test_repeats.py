@@ -4,12 +4,10 @@ import asyncio
 from functools import partial
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, no, pay_tool, running_turns, withdrawn, yes
+from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, no, pay_tool, withdrawn, yes
 
 from signoff.contracts.turn import TurnView
 from signoff.people.directory import development_directory
-from signoff.store.store import Store
 from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
 
@@ -24,14 +22,10 @@ def _waits_for(completion: int, view: TurnView) -> bool:
 
 
 @pytest.mark.row("N30")
-async def test_the_same_call_again_is_denied_at_once_with_the_first_decision(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_the_same_call_again_is_denied_at_once_with_the_first_decision(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(PAY), calls(SAME), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running([pay_tool(ledger)], script) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(no(key))
         result = await asyncio.wait_for(turns.signoff.result(key), 60)
         view = await turns.signoff.view(key)
@@ -50,15 +44,11 @@ async def test_the_same_call_again_is_denied_at_once_with_the_first_decision(
     assert ledger.rows == []
 
 
-async def test_a_denied_edit_is_what_was_denied_and_not_what_was_proposed(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_a_denied_edit_is_what_was_denied_and_not_what_was_proposed(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))]
     script = [calls(PAY), calls(OTHER), calls(PAY), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), script, people=PEOPLE) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(tools, script, people=PEOPLE) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, subject="ana", edited_args=OTHER[1]))
         await turns.signoff.decide(no(key, subject="bo", revision=2))
         await turns.until(key, lambda view: view.state == "suspended" and len(view.calls) > 1)
@@ -71,35 +61,31 @@ async def test_a_denied_edit_is_what_was_denied_and_not_what_was_proposed(
     assert [args for _, args, _ in ledger.rows] == [PAY[1]]
 
 
-async def test_another_call_is_asked_all_the_same(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_another_call_is_asked_all_the_same(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(PAY), calls(OTHER), calls(OTHER), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running([pay_tool(ledger)], script) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(no(key))
         await turns.until(key, partial(_waits_for, 2))
         await turns.signoff.withdraw(withdrawn(key, "c2.1"))
         await turns.until(key, partial(_waits_for, 3))
-        await turns.signoff.decide(yes(key, "c3.1"))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, "c3.1"))
     assert [outcome.code for outcome in result.calls] == ["denied", "denied", "ok"]
 
 
-async def test_silence_is_not_repeated_as_a_denial(client: Client, store: Store, task_queue: str) -> None:
+async def test_silence_is_not_repeated_as_a_denial(turn_rig: TurnRig) -> None:
     policy = ApprovalPolicy(timeout=0.1)
     script = [calls(PAY), calls(PAY), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger(), policy)]), script) as turns:
+    async with turn_rig.running([pay_tool(Ledger(), policy)], script) as turns:
         result = await turns.signoff.result(await turns.start())
     assert [call.denied.source for call in result.calls if call.denied] == ["timeout", "timeout"]
 
 
 @pytest.mark.row("E60")
-async def test_repeats_count_among_three_denials_in_a_row(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_repeats_count_among_three_denials_in_a_row(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="")]
     script = [calls(("look", {"amount": 1})), calls(PAY), calls(PAY), calls(PAY), respond("never")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+    async with turn_rig.running(tools, script) as turns:
         key = await turns.start()
         await turns.until(key, partial(_waits_for, 2))
         await turns.signoff.decide(no(key, "c2.1"))

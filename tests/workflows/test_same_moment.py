@@ -5,14 +5,12 @@ import contextlib
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
+from turn_fixtures import Ledger, TurnRig, catalog_of, pay_tool, running_turns
 
 from signoff.contracts.turn import TurnResult
 from signoff.registry.actor import Actor
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
-from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 
 
@@ -39,16 +37,16 @@ class Elsewhere:
 
 
 async def ended_at_once(
-    client: Client, store: Store, task_queue: str, tools: list[Tool], elsewhere: Elsewhere, actor: Actor, cancel: bool
+    turn_rig: TurnRig, tools: list[Tool], elsewhere: Elsewhere, actor: Actor, cancel: bool
 ) -> TurnResult:
     """A turn that is cancelled, perhaps, and whose tools then end in this order, while no worker hears of it."""
     catalog = catalog_of(tools, actors=[actor])
     script = [calls(*((tool.name, {"amount": 1}) for tool in tools)), respond("done")]
     async with contextlib.AsyncExitStack() as stack:
         tools_turns = await stack.enter_async_context(
-            running_turns(client, store, elsewhere.task_queue, catalog, script)
+            running_turns(turn_rig.client, turn_rig.store, elsewhere.task_queue, catalog, script)
         )
-        async with running_turns(client, store, task_queue, catalog, script) as turns:
+        async with turn_rig.running(catalog, script) as turns:
             key = await turns.start()
             while len(elsewhere.inside) < len(tools):
                 await asyncio.sleep(0.01)
@@ -57,7 +55,7 @@ async def ended_at_once(
         for count, tool in enumerate(tools, 2):
             elsewhere.gates[tool.name].set()
             await tools_turns.happened(key, "ACTIVITY_TASK_COMPLETED", count)
-        async with running_turns(client, store, task_queue, catalog, script) as turns:
+        async with turn_rig.running(catalog, script) as turns:
             result = await turns.signoff.result(key)
             await turns.replays(key)
     return result
@@ -65,20 +63,20 @@ async def ended_at_once(
 
 @pytest.mark.row("N03")
 @pytest.mark.row("F49")
-async def test_what_ended_while_the_turn_was_cancelled_is_told(client: Client, store: Store, task_queue: str) -> None:
-    elsewhere = Elsewhere(task_queue)
+async def test_what_ended_while_the_turn_was_cancelled_is_told(turn_rig: TurnRig) -> None:
+    elsewhere = Elsewhere(turn_rig.task_queue)
     tools = [elsewhere.tool("look", read_only=True), elsewhere.tool("act")]
     actor = Actor(name="desk", model="scripted")
-    result = await ended_at_once(client, store, task_queue, tools, elsewhere, actor, cancel=True)
+    result = await ended_at_once(turn_rig, tools, elsewhere, actor, cancel=True)
     assert result.state == "cancelled"
     assert [(each.tool, each.code) for each in result.calls] == [("look", "ok"), ("act", "ok")]
 
 
 @pytest.mark.row("X17")
-async def test_what_ended_while_a_sibling_failed_is_told(client: Client, store: Store, task_queue: str) -> None:
-    elsewhere = Elsewhere(task_queue)
+async def test_what_ended_while_a_sibling_failed_is_told(turn_rig: TurnRig) -> None:
+    elsewhere = Elsewhere(turn_rig.task_queue)
     tools = [elsewhere.tool("bad", fails=True), elsewhere.tool("look", read_only=True)]
     actor = Actor(name="desk", model="scripted", on_failure="abort_siblings")
-    result = await ended_at_once(client, store, task_queue, tools, elsewhere, actor, cancel=False)
+    result = await ended_at_once(turn_rig, tools, elsewhere, actor, cancel=False)
     assert result.state == "complete"
     assert [(each.tool, each.code) for each in result.calls] == [("bad", "execution_failed"), ("look", "ok")]

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client
-from turn_fixtures import AMOUNT_SCHEMA, Ledger, RunningTurns, pay_tool, running_turns, yes
+from turn_fixtures import AMOUNT_SCHEMA, Ledger, RunningTurns, TurnRig, pay_tool, yes
 
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.turn import TurnView
@@ -13,7 +12,6 @@ from signoff.registry.actor import Actor, Route, Step
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.hooks import HookContext
 from signoff.registry.tool import Tool
-from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
@@ -46,10 +44,9 @@ async def activities(turns: RunningTurns, key: TurnKey) -> list[str]:
 
 @pytest.mark.row("F08")
 @pytest.mark.row("F30")
-async def test_one_name_runs_the_tool_of_the_place(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_one_name_runs_the_tool_of_the_place(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = layered(tool(ledger, "registry"), tool(ledger, "route"))
-    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+    async with turn_rig.running(catalog, SCRIPT) as turns:
         for route, who, kind in (("trip", "route", "pay@desk.trip"), ("", "registry", "pay")):
             key = await turns.start(route=route)
             result = await turns.signoff.result(key)
@@ -60,14 +57,12 @@ async def test_one_name_runs_the_tool_of_the_place(client: Client, store: Store,
 
 
 @pytest.mark.row("X03")
-async def test_a_shadow_asks_and_runs_once_approved(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_a_shadow_asks_and_runs_once_approved(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = layered(tool(ledger, "registry", True), tool(ledger, "route"))
     near = catalog.tool("pay@desk.trip")
     assert near is not None
-    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
-        key = await turns.start(route="trip")
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, SCRIPT) as turns:
+        key = await turns.start_waiting(route="trip")
         request = await turns.question(key)
         assert (request.definition, request.approvers) == (near.definition, ("role:approvers",))
         assert (await turns.signoff.decide(yes(key))).status == "accepted"
@@ -75,18 +70,14 @@ async def test_a_shadow_asks_and_runs_once_approved(client: Client, store: Store
     assert [row[0] for row in ledger.rows] == ["route"]
 
 
-async def test_an_approval_does_not_carry_over_to_another_tool_of_the_name(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_an_approval_does_not_carry_over_to_another_tool_of_the_name(turn_rig: TurnRig, ledger: Ledger) -> None:
     far, near = tool(ledger, "registry", True), tool(ledger, "route", True)
     without = build_catalog(
         tools=[far], actors=[Actor(name="desk", model="scripted:x:y", routes=(Route(name="trip"),))]
     )
-    async with running_turns(client, store, task_queue, without, SCRIPT) as turns:
-        key = await turns.start(route="trip")
-        await turns.waiting(key)
-    async with running_turns(client, store, task_queue, layered(far, near), SCRIPT) as turns:
+    async with turn_rig.running(without, SCRIPT) as turns:
+        key = await turns.start_waiting(route="trip")
+    async with turn_rig.running(layered(far, near), SCRIPT) as turns:
         assert (await turns.signoff.decide(yes(key))).status == "accepted"
         again = await turns.until(key, _asked_again)
         assert ledger.rows == []
@@ -106,12 +97,9 @@ def _asked_again(view: TurnView) -> bool:
 
 @pytest.mark.row("F34")
 @pytest.mark.row("X07")
-async def test_a_step_alone_has_its_own_tools_and_a_turn_may_bring_one(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_a_step_alone_has_its_own_tools_and_a_turn_may_bring_one(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = layered(tool(ledger, "registry"), tool(ledger, "route", input_schema=AMOUNT_SCHEMA))
-    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+    async with turn_rig.running(catalog, SCRIPT) as turns:
         key = await turns.start(route="trip", step="buy")
         (outcome,) = (await turns.signoff.result(key)).calls
         assert (outcome.code, outcome.gate) == ("not_available", "layer")
@@ -124,9 +112,7 @@ async def test_a_step_alone_has_its_own_tools_and_a_turn_may_bring_one(
 
 @pytest.mark.row("F10")
 @pytest.mark.row("N24")
-async def test_what_a_function_did_not_choose_is_recorded_and_does_not_run(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_what_a_function_did_not_choose_is_recorded_and_does_not_run(turn_rig: TurnRig) -> None:
     ledger, asked = Ledger(), []
 
     async def select(context: HookContext, data: dict[str, Any]) -> list[str]:
@@ -136,7 +122,7 @@ async def test_what_a_function_did_not_choose_is_recorded_and_does_not_run(
     script = [calls(PAY), calls(PAY), respond("done")]
     tools = [tool(ledger, "registry"), pay_tool(ledger, False, name="look", effect="")]
     catalog = build_catalog(tools=tools, actors=[Actor(name="desk", model="scripted:x:y", select=select)])
-    async with running_turns(client, store, task_queue, catalog, script) as turns:
+    async with turn_rig.running(catalog, script) as turns:
         key = await turns.start(context={"data": {"city": "Porto"}})
         result = await turns.signoff.result(key)
         await turns.replays(key)

@@ -2,14 +2,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import Ledger, pay_tool, running_turns
+from turn_fixtures import Ledger, TurnRig, pay_tool
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.registry.actor import Actor, Route
 from signoff.registry.catalog import build_catalog
 from signoff.registry.hooks import HookContext
-from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
 
 
@@ -18,9 +16,7 @@ def tenant_routes(tenant: str, data: dict[str, Any]) -> Iterable[str]:
 
 
 @pytest.mark.row("F10")
-async def test_a_function_of_context_and_data_chooses_the_tenants_routes(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_function_of_context_and_data_chooses_the_tenants_routes(turn_rig: TurnRig) -> None:
     """`routes: ({context}) => createTenantRoutes(context.tenantId)`: what is not there offers nothing and runs nothing.
 
     Neither does any route where the function fails.
@@ -43,7 +39,7 @@ async def test_a_function_of_context_and_data_chooses_the_tenants_routes(
         route_select=routes,
     )
     catalog = build_catalog(tools=[pay_tool(ledger, False)], actors=[actor])
-    async with running_turns(client, store, task_queue, catalog, ScriptedModel(react)) as turns:
+    async with turn_rig.running(catalog, ScriptedModel(react)) as turns:
 
         async def codes(**where: Any) -> list[str]:
             key = await turns.start(**where)

@@ -6,9 +6,8 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
-from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, catalog_of, pay_tool, running_turns, yes
 
-from signoff.store.store import Store
 from signoff.workflows.session import Session
 
 AUTO = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
@@ -25,21 +24,21 @@ def _under_way(history: WorkflowHistory) -> bool:
     return tasks[-1:] != ["WORKFLOW_TASK_COMPLETED"] or found[-1] == "WORKFLOW_EXECUTION_SIGNALED"
 
 
-async def test_a_turn_in_a_session_costs_five_events_more_and_five_when_it_waits(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_turn_in_a_session_costs_five_events_more_and_five_when_it_waits(turn_rig: TurnRig) -> None:
     """An automatic turn 25 + 5, a human one 36 + 10: one signal each to its session, and the task that follows it.
 
     On a busy machine a task may take up two things at once; a turn then costs less, never more.
     """
     ledger = Ledger()
     tools = [pay_tool(ledger, AUTO)]
-    async with running_turns(client, store, task_queue, catalog_of(tools), model()) as turns:
+    async with turn_rig.running(tools, model()) as turns:
         session = talk(turns)
         await session.say("pay", "a")
         await session.answer("a")
         automatic = await turns.events(session.turn_key("a"))
-    async with running_turns(client, store, f"{task_queue}-2", catalog_of([pay_tool(ledger)]), model()) as turns:
+    async with running_turns(
+        turn_rig.client, turn_rig.store, f"{turn_rig.task_queue}-2", catalog_of([pay_tool(ledger)]), model()
+    ) as turns:
         session = talk(turns)
         await session.say("pay", "b")
         await session.turn("b", "waiting")
@@ -53,10 +52,8 @@ async def test_a_turn_in_a_session_costs_five_events_more_and_five_when_it_waits
     assert len(own) <= 25, own
 
 
-async def test_every_run_of_a_session_replays_in_a_watching_sandbox(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as turns:
+async def test_every_run_of_a_session_replays_in_a_watching_sandbox(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([pay_tool(Ledger())], model()) as turns:
         session = talk(turns)
         await session.begin(events_per_run=40)
         await session.say("pay", "a")
@@ -67,14 +64,16 @@ async def test_every_run_of_a_session_replays_in_a_watching_sandbox(
         await session.add("n3", "late")
         await session.answer("n3-2")
         while True:
-            runs = [row async for row in client.list_workflows(f'WorkflowId = "{session.key.workflow_id}"')]
-            histories = [await client.get_workflow_handle(row.id, run_id=row.run_id).fetch_history() for row in runs]
+            runs = [row async for row in turn_rig.client.list_workflows(f'WorkflowId = "{session.key.workflow_id}"')]
+            histories = [
+                await turn_rig.client.get_workflow_handle(row.id, run_id=row.run_id).fetch_history() for row in runs
+            ]
             if not any(map(_under_way, histories)):
                 break
             await asyncio.sleep(0.05)
     assert len(histories) >= 2
     for history in histories:
-        await replay(history, client)
+        await replay(history, turn_rig.client)
 
 
 async def replay(history: WorkflowHistory, client: Client) -> None:

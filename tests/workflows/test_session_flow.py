@@ -4,20 +4,16 @@ import asyncio
 
 import pytest
 from session_rig import PAY, message, model, react, talk, words
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, no, pay_tool, query_workflow, running_turns, yes
+from turn_fixtures import Ledger, TurnRig, no, pay_tool, query_workflow, yes
 
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.store.questions.request_lists import RequestLists
-from signoff.store.store import Store
 from signoff.testing.scripted_model import last_user_text
 
 
-async def test_messages_are_answered_in_order_with_what_was_said_before(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
+async def test_messages_are_answered_in_order_with_what_was_said_before(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([], model()) as turns:
         session = talk(turns)
         for text in ("one", "two", "three"):
             receipt = await session.say(text, text)
@@ -31,11 +27,9 @@ async def test_messages_are_answered_in_order_with_what_was_said_before(
     assert [words(each) for each in turn.messages[:3]] == ["one", "one", "two"]
 
 
-async def test_two_messages_are_answered_while_the_first_turn_waits_for_a_person(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_two_messages_are_answered_while_the_first_turn_waits_for_a_person(turn_rig: TurnRig) -> None:
     ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), model()) as turns:
+    async with turn_rig.running([pay_tool(ledger)], model()) as turns:
         session = talk(turns)
         await session.say("pay", "a")
         await session.turn("a", "waiting")
@@ -53,14 +47,12 @@ async def test_two_messages_are_answered_while_the_first_turn_waits_for_a_person
     assert [part["text"]["inline"] for each in messages for part in each["parts"]][:3] == ["pay", "pay: ok", "hello"]
 
 
-async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the_session(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the_session(turn_rig: TurnRig) -> None:
     """The same call in the next turn asks nobody, and names the first decision.
 
     Before the gates were told, its question stayed in the store until its deadline, with nobody to hear an answer.
     """
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as turns:
+    async with turn_rig.running([pay_tool(Ledger())], model()) as turns:
         session = talk(turns)
         await session.say("pay", "a")
         await session.turn("a", "waiting")
@@ -69,7 +61,7 @@ async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the
         await session.say("pay again", "b")
         assert await session.answer("b") == "pay: denied"
         result = await turns.signoff.result(session.turn_key("b"))
-        asked = await RequestLists(store).of_turns([session.turn_key("a"), session.turn_key("b")])
+        asked = await RequestLists(turn_rig.store).of_turns([session.turn_key("a"), session.turn_key("b")])
     denied = result.calls[0].denied
     assert denied is not None
     assert (denied.source, denied.reason, denied.decided_by) == ("repeat", "not this month", "approver")
@@ -79,8 +71,8 @@ async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the
 
 
 @pytest.mark.parametrize("door", ["update", "signal"])
-async def test_a_message_is_taken_once_by_either_door(client: Client, store: Store, task_queue: str, door: str) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
+async def test_a_message_is_taken_once_by_either_door(turn_rig: TurnRig, door: str) -> None:
+    async with turn_rig.running([], model()) as turns:
         session = talk(turns)
         await session.say("one", "a")
         if door == "signal":
@@ -107,11 +99,9 @@ class Slow:
         return react(request)
 
 
-async def test_a_message_waits_a_while_for_a_turn_at_work_and_no_longer(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_message_waits_a_while_for_a_turn_at_work_and_no_longer(turn_rig: TurnRig) -> None:
     driver = Slow()
-    async with running_turns(client, store, task_queue, catalog_of([]), driver) as turns:
+    async with turn_rig.running([], driver) as turns:
         session = talk(turns)
         await session.begin(patience_seconds=1.5)
         await session.say("slow", "a")

@@ -2,14 +2,12 @@
 
 import pytest
 from session_rig import model, react, talk, words
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
 from signoff.contracts.session_messages import turn_of
 from signoff.registry.actor import Actor
-from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, last_user_text, respond
 
 ACTORS = [Actor(name="desk", model="first"), Actor(name="bank", model="second", tools=())]
@@ -32,13 +30,11 @@ def passing(request: CompletionRequest) -> Completion:
 
 @pytest.mark.row("B59")
 @pytest.mark.row("B61")
-async def test_a_passed_turn_goes_on_at_once_with_the_next_actor(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_passed_turn_goes_on_at_once_with_the_next_actor(turn_rig: TurnRig) -> None:
     driver = ScriptedModel(
         lambda request: passing(request) if request.model == "first" else respond(text_read(request))
     )
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(Ledger())], actors=ACTORS), driver
-    ) as turns:
+    async with turn_rig.running(catalog_of([pay_tool(Ledger())], actors=ACTORS), driver) as turns:
         session = talk(turns)
         await session.say("money please", "a")
         assert await session.answer("a-2") == "money please | The bank will tell you."
@@ -53,13 +49,13 @@ async def test_a_passed_turn_goes_on_at_once_with_the_next_actor(client: Client,
     assert view.actor == "bank"
 
 
-async def test_a_message_is_not_passed_for_ever(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_message_is_not_passed_for_ever(turn_rig: TurnRig) -> None:
     def ping(request: CompletionRequest) -> Completion:
         if last_user_text(request) == "stop":
             return respond("stopped")
         return respond("you", "passed", passTo="bank" if request.model == "first" else "desk")
 
-    async with running_turns(client, store, task_queue, catalog_of([], actors=ACTORS), ScriptedModel(ping)) as turns:
+    async with turn_rig.running(catalog_of([], actors=ACTORS), ScriptedModel(ping)) as turns:
         session = talk(turns)
         await session.say("go", "a")
         last = turn_of("a", MAX_TURNS_PER_MESSAGE - 1)
@@ -71,9 +67,7 @@ async def test_a_message_is_not_passed_for_ever(client: Client, store: Store, ta
 
 
 @pytest.mark.row("B65")
-async def test_a_late_result_goes_to_the_turn_that_waits_for_people(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_late_result_goes_to_the_turn_that_waits_for_people(turn_rig: TurnRig) -> None:
     read: list[str] = []
 
     def driver(request: CompletionRequest) -> Completion:
@@ -81,7 +75,7 @@ async def test_a_late_result_goes_to_the_turn_that_waits_for_people(
         return react(request) if len(read) == 1 else respond("done")
 
     tool = pay_tool(Ledger())
-    async with running_turns(client, store, task_queue, catalog_of([tool]), ScriptedModel(driver)) as turns:
+    async with turn_rig.running([tool], ScriptedModel(driver)) as turns:
         session = talk(turns)
         await session.say("pay", "a")
         await session.turn("a", "waiting")
@@ -102,13 +96,11 @@ async def test_a_late_result_goes_to_the_turn_that_waits_for_people(
 
 @pytest.mark.row("B59")
 @pytest.mark.row("B65")
-async def test_a_late_result_of_an_answered_turn_is_taken_up_at_once_by_its_own_actor(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_late_result_of_an_answered_turn_is_taken_up_at_once_by_its_own_actor(turn_rig: TurnRig) -> None:
     driver = ScriptedModel(
         lambda request: passing(request) if request.model == "first" else respond(text_read(request))
     )
-    async with running_turns(client, store, task_queue, catalog_of([], actors=ACTORS), driver) as turns:
+    async with turn_rig.running(catalog_of([], actors=ACTORS), driver) as turns:
         session = talk(turns)
         await session.say("report", "a")
         assert (await session.turn("a", "awaiting")).error is None
@@ -123,13 +115,13 @@ async def test_a_late_result_of_an_answered_turn_is_taken_up_at_once_by_its_own_
     assert (unknown.status, unknown.code) == ("refused", "unknown")
 
 
-async def test_a_turn_that_is_terminated_holds_nobody_up(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as turns:
+async def test_a_turn_that_is_terminated_holds_nobody_up(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([pay_tool(Ledger())], model()) as turns:
         session = talk(turns)
         await session.say("pay", "a")
         await session.turn("a", "waiting")
         await session.add("a", "late", "i1")
-        await client.get_workflow_handle(session.turn_key("a").workflow_id).terminate("by hand")
+        await turn_rig.client.get_workflow_handle(session.turn_key("a").workflow_id).terminate("by hand")
         turn = await session.turn("a", "error")
         assert turn.error is not None
         assert turn.error.code == "stopped"
@@ -137,10 +129,8 @@ async def test_a_turn_that_is_terminated_holds_nobody_up(client: Client, store: 
     assert answer.startswith("late after pay | (This ended without an answer: the turn was stopped from outside.)")
 
 
-async def test_a_turn_whose_actor_is_gone_says_so_and_the_next_message_is_answered(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
+async def test_a_turn_whose_actor_is_gone_says_so_and_the_next_message_is_answered(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([], model()) as turns:
         session = talk(turns)
         await session.say("one", "a", actor="nobody")
         turn = await session.turn("a", "error")
@@ -151,10 +141,10 @@ async def test_a_turn_whose_actor_is_gone_says_so_and_the_next_message_is_answer
         assert (await session.answer("b")).startswith("two after one | (This ended without an answer")
 
 
-async def test_parts_of_an_answer_come_with_it(client: Client, store: Store, task_queue: str) -> None:
+async def test_parts_of_an_answer_come_with_it(turn_rig: TurnRig) -> None:
     parts = [{"type": "citation", "content": "page 3"}, {"type": "domain-data", "content": {"n": [1, 2]}}]
     driver = ScriptedModel(lambda request: respond(text_read(request), parts=parts))
-    async with running_turns(client, store, task_queue, catalog_of([]), driver) as turns:
+    async with turn_rig.running([], driver) as turns:
         session = talk(turns)
         await session.say("one", "a")
         await session.say("two", "b")

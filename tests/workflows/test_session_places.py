@@ -5,16 +5,14 @@ from typing import Any
 
 from session_rig import message, talk, words
 from tables import table
-from temporalio.client import Client
 from temporalio.worker import Replayer
-from turn_fixtures import catalog_of, running_turns
+from turn_fixtures import TurnRig, catalog_of
 
 from signoff.contracts import names
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.session_messages import SessionInput, SessionReceipt, TurnReport
 from signoff.contracts.turn import TurnInput
 from signoff.registry.actor import Actor, Route
-from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, last_user_text, respond
 from signoff.worker import SignoffPlugin
 from signoff.workflows.conversation import Conversation
@@ -96,7 +94,7 @@ def test_a_session_knows_whom_people_chose_in_its_next_run() -> None:
     assert receipt_of(Conversation(SessionInput.model_validate(kept)), "b", route="trip").status == "accepted"
 
 
-async def test_a_person_is_told_whose_route_to_name(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_person_is_told_whose_route_to_name(turn_rig: TurnRig) -> None:
     def driver(request: CompletionRequest) -> Completion:
         if request.model == "first" and last_user_text(request) == "money":
             return respond("The bank will tell you.", "passed", passTo="bank")
@@ -106,7 +104,7 @@ async def test_a_person_is_told_whose_route_to_name(client: Client, store: Store
         Actor(name="desk", model="first", routes=(Route(name="trip"),)),
         Actor(name="bank", model="second", routes=(Route(name="loan"),)),
     ]
-    async with running_turns(client, store, task_queue, catalog_of([], actors=actors), ScriptedModel(driver)) as turns:
+    async with turn_rig.running(catalog_of([], actors=actors), ScriptedModel(driver)) as turns:
         found = talk(turns)
         await found.say("money", "a", route="trip")
         await found.answer("a-2")
@@ -120,7 +118,7 @@ async def test_a_person_is_told_whose_route_to_name(client: Client, store: Store
         replayer = Replayer(
             workflows=[],
             plugins=[SignoffPlugin(turns.deps)],
-            data_converter=client.data_converter,
-            namespace=client.namespace,
+            data_converter=turn_rig.client.data_converter,
+            namespace=turn_rig.client.namespace,
         )
         assert (await replayer.replay_workflow(history)).replay_failure is None

@@ -5,8 +5,7 @@ from typing import Any
 
 from session_rig import Talk, model, talk
 from tables import table
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, TurnRig, catalog_of, pay_tool
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
@@ -16,7 +15,6 @@ from signoff.contracts.limits import SESSION_EVENTS_KEPT
 from signoff.contracts.person import Principal
 from signoff.contracts.session_messages import SessionReceipt
 from signoff.contracts.turn import SessionEvent
-from signoff.store.store import Store
 from signoff.workflows.session_link import SessionLog
 
 AUTO = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
@@ -53,8 +51,8 @@ async def begun(turns: RunningTurns) -> Talk:
     return session
 
 
-async def test_what_a_session_refused_is_found_in_the_record(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(client, store, task_queue, paying(), model()) as turns:
+async def test_what_a_session_refused_is_found_in_the_record(turn_rig: TurnRig) -> None:
+    async with turn_rig.running(paying(), model()) as turns:
         session = await begun(turns)
         await session.say("mine now", "b", principals=EVE)
         await session.say("hello", "a")
@@ -84,8 +82,8 @@ async def test_what_a_session_refused_is_found_in_the_record(client: Client, sto
     ]
 
 
-async def test_a_late_result_is_recorded_once(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(client, store, task_queue, paying(), model()) as turns:
+async def test_a_late_result_is_recorded_once(turn_rig: TurnRig) -> None:
+    async with turn_rig.running(paying(), model()) as turns:
         session = await begun(turns)
         for _ in range(2):
             await session.add("a", "later still", "i1")
@@ -96,12 +94,12 @@ async def test_a_late_result_is_recorded_once(client: Client, store: Store, task
     assert found == [("", "result", "i1", "accepted", "")]
 
 
-async def test_a_turn_that_was_terminated_is_told_of(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as turns:
+async def test_a_turn_that_was_terminated_is_told_of(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([pay_tool(Ledger())], model()) as turns:
         session = talk(turns)
         await session.say("pay", "a")
         await session.turn("a", "waiting")
-        await client.get_workflow_handle(session.turn_key("a").workflow_id).terminate()
+        await turn_rig.client.get_workflow_handle(session.turn_key("a").workflow_id).terminate()
         await session.turn("a", "error")
         await session.say("hello", "b")
         await session.answer("b")
@@ -110,8 +108,8 @@ async def test_a_turn_that_was_terminated_is_told_of(client: Client, store: Stor
     assert [each.what for each in timeline(records)] == ["the turn reports: turn a of the session is gone: stopped"]
 
 
-async def test_a_turn_whose_id_was_taken_hands_the_record_on(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(client, store, task_queue, paying(), model()) as turns:
+async def test_a_turn_whose_id_was_taken_hands_the_record_on(turn_rig: TurnRig) -> None:
+    async with turn_rig.running(paying(), model()) as turns:
         session = await begun(turns)
         await turns.start("hello", session_id=session.key.session, turn_id="b")
         await session.say("mine now", "x", principals=EVE)
@@ -123,10 +121,8 @@ async def test_a_turn_whose_id_was_taken_hands_the_record_on(client: Client, sto
     assert found == [("eve", "message", "x", "refused", "not_allowed"), ("", "turn", "b", "refused", "conflict")]
 
 
-async def test_what_is_not_written_yet_goes_along_into_the_next_run(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with running_turns(client, store, task_queue, paying(), model()) as turns:
+async def test_what_is_not_written_yet_goes_along_into_the_next_run(turn_rig: TurnRig) -> None:
+    async with turn_rig.running(paying(), model()) as turns:
         session = talk(turns)
         await session.begin(events_per_run=20)
         await session.say("hello", "a")

@@ -9,12 +9,11 @@ from session_rig import Talk, message, model, talk
 from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
 from temporalio.client import Client
-from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, RunningTurns, TurnRig, pay_tool, yes
 
 from signoff.contracts import names
 from signoff.contracts.person import Principal
 from signoff.engine.turn_client import TurnClient
-from signoff.store.store import Store
 from signoff.temporal.embedded_server import ServerHandle
 
 SMALL_RUN = 60
@@ -28,10 +27,8 @@ async def _deliver(session: Talk, text: str, door: str) -> str:
     return receipt.code or receipt.status
 
 
-async def test_a_storm_of_duplicates_over_many_runs_is_one_turn_a_message(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
+async def test_a_storm_of_duplicates_over_many_runs_is_one_turn_a_message(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([], model()) as turns:
         session = talk(turns)
         await session.begin(events_per_run=SMALL_RUN)
         texts = [f"n{number}" for number in range(16)]
@@ -54,9 +51,8 @@ async def test_a_storm_of_duplicates_over_many_runs_is_one_turn_a_message(
 
 @pytest.mark.row("B68")
 @pytest.mark.row("N25")
-async def test_a_waiting_turn_survives_the_runs_of_its_session(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), model()) as turns:
+async def test_a_waiting_turn_survives_the_runs_of_its_session(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], model()) as turns:
         session = talk(turns)
         await session.begin(events_per_run=SMALL_RUN)
         await session.say("pay", "a")
@@ -76,12 +72,18 @@ async def test_a_waiting_turn_survives_the_runs_of_its_session(client: Client, s
 
 
 async def test_killed_workers_lose_no_message_and_no_turn(
-    client: Client, server: ServerHandle, store: Store, task_queue: str, tmp_path: Path
+    server: ServerHandle, tmp_path: Path, turn_rig: TurnRig
 ) -> None:
     address, url, ledger = server.options.address, f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
-    bare = RunningTurns(TurnClient(client, task_queue=task_queue), client, store, task_queue, deps=None)  # type: ignore[arg-type]
+    bare = RunningTurns(
+        TurnClient(turn_rig.client, task_queue=turn_rig.task_queue),
+        turn_rig.client,
+        turn_rig.store,
+        turn_rig.task_queue,
+        deps=None,
+    )  # type: ignore[arg-type]
     session = talk(bare)
-    async with killable(address, url, task_queue, ledger) as worker:
+    async with killable(address, url, turn_rig.task_queue, ledger) as worker:
         await session.say("pay", "a")
         await session.turn("a", "waiting")
         worker.kill()
@@ -89,7 +91,7 @@ async def test_killed_workers_lose_no_message_and_no_turn(
     receipt = await session.say("hello", "b")
     assert (receipt.status, receipt.turn) == ("pending", "b")
     assert (await session.say("hello", "b")).status == "pending"
-    async with killable(address, url, task_queue, ledger):
+    async with killable(address, url, turn_rig.task_queue, ledger):
         assert (await session.answer("b")).startswith("hello after pay | (I am still at this")
         assert (await bare.signoff.decide(yes(session.turn_key("a")))).status in ("accepted", "pending")
         assert await session.answer("a") == "pay: ok"
@@ -123,19 +125,17 @@ GARBAGE = {
 }
 
 
-async def test_nothing_that_is_sent_can_wedge_a_session_or_its_turns(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), model()) as turns:
+async def test_nothing_that_is_sent_can_wedge_a_session_or_its_turns(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([pay_tool(Ledger())], model()) as turns:
         session = talk(turns)
         await session.say("pay", "a")
         await session.turn("a", "waiting")
         turn = session.turn_key("a").workflow_id
         for name in (names.SAY, names.INJECT, names.TURN_WAITS, names.TURN_ENDED):
             for payloads in GARBAGE.values():
-                await _signal(client, session.key.workflow_id, name, payloads)
+                await _signal(turn_rig.client, session.key.workflow_id, name, payloads)
         for payloads in GARBAGE.values():
-            await _signal(client, turn, names.INJECT, payloads)
+            await _signal(turn_rig.client, turn, names.INJECT, payloads)
         await session.say("hello", "b")
         await session.answer("b")
         await turns.signoff.decide(yes(session.turn_key("a")))
@@ -146,10 +146,8 @@ async def test_nothing_that_is_sent_can_wedge_a_session_or_its_turns(
     assert [each.turn for each in view.turns] == ["a", "b"]
 
 
-async def test_words_that_say_too_much_or_are_none_are_refused_with_the_reason(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([]), model()) as turns:
+async def test_words_that_say_too_much_or_are_none_are_refused_with_the_reason(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([], model()) as turns:
         session = talk(turns)
         huge = await session.say("é" * 40_000, "a")
         deep: object = "x"

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from tables import table
-from temporalio.client import Client
-from turn_fixtures import Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, RunningTurns, TurnRig, catalog_of, no, pay_tool, yes
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.ids import TurnKey
@@ -15,7 +14,6 @@ from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
-from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 from signoff.workflows import outcomes
 
@@ -69,12 +67,12 @@ def codes(result: TurnResult) -> list[str]:
 
 
 @pytest.mark.row("X17")
-async def test_a_failure_leaves_its_siblings_alone(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_failure_leaves_its_siblings_alone(turn_rig: TurnRig) -> None:
     scene = Scene()
     catalog = scene.catalog(
         scene.tool("bad", fails=True), scene.tool("look", read_only=True), actor=Actor(name="desk", model="scripted")
     )
-    async with running_turns(client, store, task_queue, catalog, at_once("bad", "look")) as turns:
+    async with turn_rig.running(catalog, at_once("bad", "look")) as turns:
         key = await turns.start()
         await scene.entered("bad", "look")
         scene.gates["bad"].set()
@@ -86,9 +84,7 @@ async def test_a_failure_leaves_its_siblings_alone(client: Client, store: Store,
 @pytest.mark.row("X17")
 @pytest.mark.row("F48")
 @pytest.mark.row("F49")
-async def test_a_failure_stops_what_only_reads_and_what_has_not_begun(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_failure_stops_what_only_reads_and_what_has_not_begun(turn_rig: TurnRig) -> None:
     scene = Scene()
     catalog = scene.catalog(
         scene.tool("bad", fails=True),
@@ -97,11 +93,8 @@ async def test_a_failure_stops_what_only_reads_and_what_has_not_begun(
         scene.tool("move", concurrency="exclusive"),
         scene.tool("pay", asks=True),
     )
-    async with running_turns(
-        client, store, task_queue, catalog, at_once("bad", "look", "book", "move", "pay")
-    ) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, at_once("bad", "look", "book", "move", "pay")) as turns:
+        key = await turns.start_waiting()
         await scene.entered("bad", "look", "book")
         scene.gates["bad"].set()
         view = await turns.until(
@@ -130,14 +123,14 @@ async def test_a_failure_stops_what_only_reads_and_what_has_not_begun(
 
 
 @pytest.mark.row("X17")
-async def test_what_a_person_approved_is_never_aborted(client: Client, store: Store, task_queue: str) -> None:
+async def test_what_a_person_approved_is_never_aborted(turn_rig: TurnRig) -> None:
     scene = Scene()
     catalog = scene.catalog(
         scene.tool("bad", fails=True),
         scene.tool("look", asks=True, read_only=True),
         scene.tool("move", asks=True, concurrency="exclusive"),
     )
-    async with running_turns(client, store, task_queue, catalog, at_once("bad", "look", "move")) as turns:
+    async with turn_rig.running(catalog, at_once("bad", "look", "move")) as turns:
         key = await turns.start()
         await turns.waiting(key, 2)
         await turns.signoff.decide(yes(key, "c1.2"))
@@ -153,13 +146,12 @@ async def test_what_a_person_approved_is_never_aborted(client: Client, store: St
 @pytest.mark.row("X17")
 @pytest.mark.row("F48")
 @pytest.mark.row("N19")
-async def test_a_denial_aborts_nothing(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_denial_aborts_nothing(turn_rig: TurnRig) -> None:
     scene = Scene()
     catalog = scene.catalog(scene.tool("pay", asks=True), scene.tool("look", read_only=True))
     script = [calls(("pay", {"amount": 1}), ("look", {"amount": 2}), ("look", {"amount": "?"})), respond("done")]
-    async with running_turns(client, store, task_queue, catalog, script) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, script) as turns:
+        key = await turns.start_waiting()
         await scene.entered("look")
         await turns.signoff.decide(no(key))
         await turns.until(key, lambda view: view.calls[0].state == "denied")
@@ -167,9 +159,7 @@ async def test_a_denial_aborts_nothing(client: Client, store: Store, task_queue:
         assert codes(await ended(turns, key)) == ["denied", "ok", "input_invalid"]
 
 
-async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(turn_rig: TurnRig) -> None:
     scene = Scene()
     catalog = scene.catalog(
         scene.tool("book", fails=True, idempotent=True, fallbacks=("older",)),
@@ -178,9 +168,8 @@ async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(
         scene.tool("older", asks=True),
     )
     scene.gates["book"].set()
-    async with running_turns(client, store, task_queue, catalog, at_once("book", "bad", "look")) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, at_once("book", "bad", "look")) as turns:
+        key = await turns.start_waiting()
         await scene.entered("bad", "look")
         scene.gates["bad"].set()
         result = await ended(turns, key)
@@ -201,12 +190,12 @@ def test_a_failure_whose_fallback_was_stopped_is_one_all_the_same(stopped: Any) 
 
 
 @pytest.mark.row("F45")
-async def test_a_sequential_batch_stops_at_the_first_failure(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_sequential_batch_stops_at_the_first_failure(turn_rig: TurnRig) -> None:
     scene = Scene()
     actor = Actor(name="desk", model="scripted", mode="sequential", on_failure="abort_siblings")
     catalog = scene.catalog(scene.tool("book"), scene.tool("bad", fails=True), actor=actor)
     script = [*at_once("book", "bad", "book")[:1], calls(("book", {"amount": 9})), respond("done")]
     for gate in scene.gates.values():
         gate.set()
-    async with running_turns(client, store, task_queue, catalog, script) as turns:
+    async with turn_rig.running(catalog, script) as turns:
         assert codes(await ended(turns, await turns.start())) == ["ok", "execution_failed", "skipped", "ok"]

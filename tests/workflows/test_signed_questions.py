@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from signed_askers import signed_asker
 from temporalio.client import Client
-from turn_fixtures import GUEST, ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import GUEST, ApprovalPolicy, Ledger, RunningTurns, TurnRig, catalog_of, pay_tool, running_turns, yes
 
 from signoff.approvals.digest import doubt_digest
 from signoff.contracts.approval import ApprovalRequest
@@ -42,8 +42,7 @@ async def production(
         client, store, queue, catalog, SCRIPT, people=PEOPLE, profile="production", verifier=verifier
     ) as turns:
         asker = signed_asker(SIGNER, GUEST, "main", queue, queue, at=NOW)
-        key = await turns.start(session_id=queue, turn_id=queue, principal=asker)
-        await turns.waiting(key)
+        key = await turns.start_waiting(session_id=queue, turn_id=queue, principal=asker)
         yield turns, key, await now(turns, key)
 
 
@@ -70,11 +69,12 @@ async def given(turns: RunningTurns, decision: Decision) -> Receipt:
     return await turns.signoff.decide(decision)
 
 
-async def test_a_signed_edit_and_a_signed_vote_run_the_edited_call(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
-    async with production(client, store, task_queue, ledger, quorum=2) as (turns, key, request):
+async def test_a_signed_edit_and_a_signed_vote_run_the_edited_call(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with production(turn_rig.client, turn_rig.store, turn_rig.task_queue, ledger, quorum=2) as (
+        turns,
+        key,
+        request,
+    ):
         edit = await given(turns, signed(key, request, "ana", edited_args={"amount": 380, "to": "Ana"}))
         last = await given(turns, signed(key, await now(turns, key), "bo"))
         result = await turns.signoff.result(key)
@@ -83,9 +83,12 @@ async def test_a_signed_edit_and_a_signed_vote_run_the_edited_call(
     assert [row[1] for row in ledger.rows] == [{"amount": 380, "to": "Ana"}]
 
 
-async def test_an_edit_altered_on_the_way_changes_nothing(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with production(client, store, task_queue, ledger, quorum=1) as (turns, key, request):
+async def test_an_edit_altered_on_the_way_changes_nothing(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with production(turn_rig.client, turn_rig.store, turn_rig.task_queue, ledger, quorum=1) as (
+        turns,
+        key,
+        request,
+    ):
         honest = signed(key, request, "ana", edited_args={"amount": 380})
         receipt = await turns.signoff.decide(replace(honest, edited_args={"amount": 9_000}))
         after = await now(turns, key)
@@ -96,12 +99,13 @@ async def test_an_edit_altered_on_the_way_changes_nothing(client: Client, store:
     assert ledger.rows == []
 
 
-async def test_only_a_signed_word_about_that_very_try_runs_a_call_again(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
-    async with production(client, store, task_queue, ledger, quorum=1) as (turns, key, request):
-        await store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+async def test_only_a_signed_word_about_that_very_try_runs_a_call_again(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with production(turn_rig.client, turn_rig.store, turn_rig.task_queue, ledger, quorum=1) as (
+        turns,
+        key,
+        request,
+    ):
+        await turn_rig.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
         await given(turns, signed(key, request, "ana"))
         await turns.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.kind == "in_doubt")
         doubt = await now(turns, key)
@@ -114,11 +118,12 @@ async def test_only_a_signed_word_about_that_very_try_runs_a_call_again(
     assert [row[2] for row in ledger.rows] == [f"{request.digest}/2"]
 
 
-async def test_the_time_in_an_answer_counts_only_with_its_signature(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
-    async with production(client, store, task_queue, ledger, quorum=1) as (turns, key, request):
+async def test_the_time_in_an_answer_counts_only_with_its_signature(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with production(turn_rig.client, turn_rig.store, turn_rig.task_queue, ledger, quorum=1) as (
+        turns,
+        key,
+        request,
+    ):
         assert request.expires_at is not None
         late = signed(key, request, "ana", received_at=request.expires_at + timedelta(seconds=1))
         codes = [(await given(turns, late)).code]

@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Ledger, catalog_of, no, pay_tool, running_turns, yes
+from turn_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Ledger, TurnRig, no, pay_tool, yes
 
 from signoff.contracts.errors import Refused
 from signoff.contracts.limits import (
@@ -18,7 +17,6 @@ from signoff.contracts.limits import (
 from signoff.registry.tool import Tool
 from signoff.registry.tool_result import ToolFailure, ToolResult
 from signoff.store.content_store import load
-from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 
 EURO = "€"
@@ -38,27 +36,23 @@ def sized(amount: int, size: int) -> dict[str, Any]:
     return args
 
 
-async def test_arguments_of_64_kib_run_and_one_byte_more_does_not(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_arguments_of_64_kib_run_and_one_byte_more_does_not(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(("look", sized(1, ARGUMENTS_BYTES)), ("look", sized(2, ARGUMENTS_BYTES + 1))), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of([look(ledger)]), script) as turns:
+    async with turn_rig.running([look(ledger)], script) as turns:
         result = await turns.signoff.result(await turns.start())
     assert [outcome.code for outcome in result.calls] == ["ok", "input_invalid"]
     assert str(ARGUMENTS_BYTES) in result.calls[1].value.inline
     assert [row[1]["amount"] for row in ledger.rows] == [1]
 
 
-async def test_calls_beyond_one_mib_of_a_completion_are_too_many(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_calls_beyond_one_mib_of_a_completion_are_too_many(turn_rig: TurnRig, ledger: Ledger) -> None:
     size = 60_000
     fit = CALLS_BYTES_PER_COMPLETION // size
     script = [calls(*(("look", sized(n, size)) for n in range(20))), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of([look(ledger)]), script) as turns:
+    async with turn_rig.running([look(ledger)], script) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
-        described = await client.get_workflow_handle(key.workflow_id).describe()
+        described = await turn_rig.client.get_workflow_handle(key.workflow_id).describe()
     assert [outcome.code for outcome in result.calls] == ["ok"] * fit + ["too_many_calls"] * (20 - fit)
     assert len(ledger.rows) == fit
     assert described.raw_description.workflow_execution_info.history_size_bytes < 200_000
@@ -66,48 +60,37 @@ async def test_calls_beyond_one_mib_of_a_completion_are_too_many(client: Client,
 
 @pytest.mark.row("N25")
 @pytest.mark.parametrize("failure", [False, True])
-async def test_a_result_is_trimmed_with_its_marker_and_stored(
-    failure: bool, client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_result_is_trimmed_with_its_marker_and_stored(failure: bool, turn_rig: TurnRig, ledger: Ledger) -> None:
     text = EURO * 1_200_000
-    ledger = Ledger()
     answer = ToolFailure(text) if failure else ToolResult(text, structured={"text": text})
     tool = look(ledger, handler=ledger.handler("look", answer))
-    async with running_turns(
-        client, store, task_queue, catalog_of([tool]), [calls(("look", {"amount": 1})), respond("x")]
-    ) as turns:
+    async with turn_rig.running([tool], [calls(("look", {"amount": 1})), respond("x")]) as turns:
         result = await turns.signoff.result(await turns.start())
     outcome = result.calls[0]
     assert outcome.code == ("execution_failed" if failure else "ok")
     assert outcome.value.blob is not None
     assert outcome.truncated
     assert outcome.original_chars == 1_200_000
-    kept = await load(store, outcome.value)
+    kept = await load(turn_rig.store, outcome.value)
     assert kept == EURO * 80_000 + "\n[truncated — 1200000 chars total]"
     assert outcome.structured is None
 
 
-async def test_five_completions_of_80000_characters_each_do_not_wedge(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_five_completions_of_80000_characters_each_do_not_wedge(turn_rig: TurnRig, ledger: Ledger) -> None:
     tool = look(ledger, handler=ledger.handler("look", EURO * 80_000))
     script = [*(calls(("look", {"amount": n})) for n in range(6)), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of([tool]), script) as turns:
+    async with turn_rig.running([tool], script) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
-        described = await client.get_workflow_handle(key.workflow_id).describe()
+        described = await turn_rig.client.get_workflow_handle(key.workflow_id).describe()
     assert result.state == "complete"
     assert [outcome.code for outcome in result.calls] == ["ok"] * 6
     assert described.raw_description.workflow_execution_info.history_size_bytes < 100_000
 
 
-async def test_a_big_user_message_is_carried_and_a_bigger_one_refused(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_a_big_user_message_is_carried_and_a_bigger_one_refused(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(("look", {"amount": 1})), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of([look(ledger)]), script) as turns:
+    async with turn_rig.running([look(ledger)], script) as turns:
         result = await turns.signoff.result(await turns.start(EURO * 340_000))
         with pytest.raises(Refused, match=str(REQUEST_BODY_BYTES)) as refusal:
             await turns.start(EURO * 360_000)
@@ -116,10 +99,8 @@ async def test_a_big_user_message_is_carried_and_a_bigger_one_refused(
 
 
 @pytest.mark.parametrize("text", ["\x01" * 100, "🧾" * 100, '"\\' * 60, "\ud800"])
-async def test_odd_first_words_do_not_keep_a_turn_from_starting(
-    text: str, client: Client, store: Store, task_queue: str
-) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([]), [respond("hi")]) as turns:
+async def test_odd_first_words_do_not_keep_a_turn_from_starting(text: str, turn_rig: TurnRig) -> None:
+    async with turn_rig.running([], [respond("hi")]) as turns:
         if text == "\ud800":
             with pytest.raises(Refused, match="cannot carry"):
                 await turns.start(text)
@@ -127,29 +108,25 @@ async def test_odd_first_words_do_not_keep_a_turn_from_starting(
         assert (await turns.signoff.result(await turns.start(text))).state == "complete"
 
 
-async def test_a_conversation_over_one_mib_ends_the_turn(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_conversation_over_one_mib_ends_the_turn(turn_rig: TurnRig, ledger: Ledger) -> None:
     """The message list is counted in bytes, and ends the turn in words before the server would end it."""
-    ledger = Ledger()
     tools = [look(ledger), look(ledger, "peek")]
     many = [("look" if n % 2 else "peek", sized(n, 8_000)) for n in range(50)]
     script = [calls(*many)]
-    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+    async with turn_rig.running(tools, script) as turns:
         result = await turns.signoff.result(await turns.start(EURO * 300_000))
     assert result.error is not None
     assert (result.state, result.error.code) == ("error", "conversation_limit")
     assert len(ledger.rows) == 50
 
 
-async def test_fifty_open_cards_with_long_words_fit_into_what_temporal_shows(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_fifty_open_cards_with_long_words_fit_into_what_temporal_shows(turn_rig: TurnRig, ledger: Ledger) -> None:
     approvers = ("role:approvers", *(f"user:{'x' * 44}{n:04}" for n in range(49)))
     policy = ApprovalPolicy(approvers=approvers)
     tools = [pay_tool(ledger, policy, name=name, effect=EURO * 300, title=EURO * 300) for name in ("pay", "wire")]
     args = {"to": EURO * 5_000}
     many = [("pay" if n % 2 else "wire", {"amount": n} | args) for n in range(50)]
-    async with running_turns(client, store, task_queue, catalog_of(tools), [calls(*many), respond("done")]) as turns:
+    async with turn_rig.running(tools, [calls(*many), respond("done")]) as turns:
         key = await turns.start()
         await turns.suspended(key)
         view = await turns.signoff.view(key)
@@ -163,14 +140,13 @@ async def test_fifty_open_cards_with_long_words_fit_into_what_temporal_shows(
     assert result.state == "error"
 
 
-async def test_cards_of_many_values_do_not_wedge(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_cards_of_many_values_do_not_wedge(turn_rig: TurnRig, ledger: Ledger) -> None:
     schema = AMOUNT_SCHEMA | {"additionalProperties": {"type": "string"}}
     tools = [pay_tool(ledger, name=name, input_schema=schema) for name in ("pay", "wire")]
     many = [
         ("pay" if n % 2 else "wire", {"amount": n} | {f"{EURO}{k}": EURO * 100 for k in range(60)}) for n in range(50)
     ]
-    async with running_turns(client, store, task_queue, catalog_of(tools), [calls(*many), respond("done")]) as turns:
+    async with turn_rig.running(tools, [calls(*many), respond("done")]) as turns:
         key = await turns.start()
         await turns.suspended(key)
         view = await turns.signoff.view(key)
@@ -184,37 +160,31 @@ LISTS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "arr
 
 
 @pytest.mark.parametrize("validation", ["strict", "warn"])
-async def test_words_about_long_names_do_not_wedge(
-    validation: Any, client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_words_about_long_names_do_not_wedge(validation: Any, turn_rig: TurnRig, ledger: Ledger) -> None:
     tool = look(ledger, input_schema=LISTS, validation=validation)
     many = [("look", {f"{EURO * (MAX_NAME_CHARS - 2)}{n:02}": ["x"] * 6}) for n in range(16)]
-    async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(*many), respond("done")]) as turns:
+    async with turn_rig.running([tool], [calls(*many), respond("done")]) as turns:
         result = await turns.signoff.result(await turns.start())
     assert (result.state, len(result.calls)) == ("complete", 16)
     entries = [outcome.note if validation == "warn" else outcome.value.inline for outcome in result.calls]
     assert all("must be of type integer; and 1 more" in each and len(each) < 1_000 for each in entries)
 
 
-async def test_a_dry_run_of_full_arguments_does_not_wedge(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_dry_run_of_full_arguments_does_not_wedge(turn_rig: TurnRig) -> None:
     tool = look(Ledger(), input_schema={"type": "object"})
     many = [("look", {"n": n, "a": ['"' * 490] * 66}) for n in range(16)]
-    async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(*many), respond("done")]) as turns:
+    async with turn_rig.running([tool], [calls(*many), respond("done")]) as turns:
         result = await turns.signoff.result(await turns.start(dry_run=True))
     assert (result.state, len(result.calls)) == ("complete", 16)
     assert all("...[truncated, 649" in outcome.value.inline[-30:] for outcome in result.calls)
 
 
-async def test_results_with_all_that_may_stand_beside_them_do_not_wedge(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_results_with_all_that_may_stand_beside_them_do_not_wedge(turn_rig: TurnRig, ledger: Ledger) -> None:
     beside = {"x": EURO * 2_700}
     answer = ToolResult("v" * 1_500, structured=beside, data_update=beside, context_update=beside)
-    ledger = Ledger()
     tools = [look(ledger, f"look{n}", handler=ledger.handler("look", answer)) for n in range(4)]
     script = [calls(*((f"look{n % 4}", {"amount": n}) for n in some)) for some in (range(38), range(38, 88))]
-    async with running_turns(client, store, task_queue, catalog_of(tools), [*script, respond("done")]) as turns:
+    async with turn_rig.running(tools, [*script, respond("done")]) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
         await turns.replays(key)

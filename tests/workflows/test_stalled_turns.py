@@ -5,13 +5,11 @@ import asyncio
 import pytest
 from broken_turn import Hesitant
 from failures import Failure
-from temporalio.client import Client
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
-from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.engine.turn_client import TurnClient
-from signoff.store.store import Store
 from signoff.temporal.embedded_server import ServerHandle, find_temporal
 from signoff.testing.scripted_model import calls, respond
 from signoff.worker import PASSED_THROUGH
@@ -21,26 +19,24 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
 @pytest.mark.failure("WorkflowTaskFailed")
 async def test_a_turn_that_a_broken_worker_holds_up_goes_on_with_the_fix(
-    client: Client, server: ServerHandle, store: Store, task_queue: str, failure: Failure
+    server: ServerHandle, failure: Failure, turn_rig: TurnRig, ledger: Ledger
 ) -> None:
-    ledger = Ledger()
     catalog = catalog_of([pay_tool(ledger)])
-    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, SCRIPT) as turns:
+        key = await turns.start_waiting()
     runner = SandboxedWorkflowRunner(
         restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH, "broken_turn")
     )
-    async with Worker(client, task_queue=task_queue, workflows=[Hesitant], workflow_runner=runner):
+    async with Worker(turn_rig.client, task_queue=turn_rig.task_queue, workflows=[Hesitant], workflow_runner=runner):
         body = yes(key).model_dump(mode="json", exclude_none=True)
-        await client.get_workflow_handle(key.workflow_id).signal("approval_response", body)
+        await turn_rig.client.get_workflow_handle(key.workflow_id).signal("approval_response", body)
         while "WorkflowTaskFailed" not in (shown := await history_of(server, key.workflow_id)):
             await asyncio.sleep(0.1)
     failure.assert_seen(shown)
     assert ledger.rows == []
     failure.follow("Deploy the fix", "they go on by themselves")
-    async with running_turns(client, store, task_queue, catalog, SCRIPT):
-        result = await TurnClient(client, task_queue=task_queue).result(key)
+    async with turn_rig.running(catalog, SCRIPT):
+        result = await TurnClient(turn_rig.client, task_queue=turn_rig.task_queue).result(key)
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
 

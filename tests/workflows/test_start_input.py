@@ -3,14 +3,12 @@
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, pay_tool, running_turns
+from turn_fixtures import Ledger, TurnRig, pay_tool
 
 from signoff.contracts.content import Content
 from signoff.contracts.errors import Refused
 from signoff.contracts.limits import MAX_DEPTH, MAX_NESTING
 from signoff.contracts.message import CallPart, Message, user_message
-from signoff.store.store import Store
 from signoff.testing.scripted_model import respond
 
 
@@ -36,18 +34,16 @@ def _said(levels: int) -> tuple[Message, ...]:
         {"messages": _said(190)},
     ],
 )
-async def test_input_that_nests_too_deeply_is_refused(
-    client: Client, store: Store, task_queue: str, fields: dict[str, Any]
-) -> None:
+async def test_input_that_nests_too_deeply_is_refused(turn_rig: TurnRig, fields: dict[str, Any]) -> None:
     """The starter is told `malformed`; started, the turn would fail every task of its own for ever."""
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), [respond("done")]) as turns:
+    async with turn_rig.running([pay_tool(Ledger())], [respond("done")]) as turns:
         with pytest.raises(Refused) as refusal:
             await turns.start(**fields)
     assert refusal.value.code == "malformed"
 
 
-async def test_the_deepest_input_that_is_taken_runs(client: Client, store: Store, task_queue: str) -> None:
+async def test_the_deepest_input_that_is_taken_runs(turn_rig: TurnRig) -> None:
     deep = {"context": {"a": _nested(MAX_DEPTH - 2)}, "messages": _said(MAX_NESTING - 10)}
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), [respond("done")]) as turns:
+    async with turn_rig.running([pay_tool(Ledger())], [respond("done")]) as turns:
         result = await turns.signoff.result(await turns.start(**deep))
     assert result.state == "complete"

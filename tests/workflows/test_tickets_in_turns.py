@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, yes
+from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, TurnRig, catalog_of, no, pay_tool, running_turns, yes
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import BlobRef
@@ -25,9 +25,8 @@ IN_DOUBT = "It is not known whether this happened; do not repeat it."
 FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
 
 
-async def test_a_reset_of_an_automatic_turn_pays_once(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, FREE)]), SCRIPT) as turns:
+async def test_a_reset_of_an_automatic_turn_pays_once(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger, FREE)], SCRIPT) as turns:
         key = await turns.start()
         first = await turns.signoff.result(key)
         await turns.reset(key)
@@ -36,13 +35,9 @@ async def test_a_reset_of_an_automatic_turn_pays_once(client: Client, store: Sto
     assert len(ledger.rows) == 1
 
 
-async def test_a_reset_to_before_the_request_asks_nobody_again_and_pays_once(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+async def test_a_reset_to_before_the_request_asks_nobody_again_and_pays_once(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key))
         first = await turns.signoff.result(key)
         await turns.reset(key)
@@ -54,11 +49,9 @@ async def test_a_reset_to_before_the_request_asks_nobody_again_and_pays_once(
     assert len(ledger.rows) == 1
 
 
-async def test_a_reset_to_before_the_decision_pays_once(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+async def test_a_reset_to_before_the_decision_pays_once(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key))
         await turns.signoff.result(key)
         await turns.reset(key, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED)
@@ -79,15 +72,11 @@ async def claimed_elsewhere(turns: RunningTurns, key: TurnKey, view: TurnView) -
 
 
 @pytest.mark.row("N19")
-async def test_an_idempotent_tool_runs_again_under_the_same_key(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(ledger, idempotent=True)]), SCRIPT
-    ) as turns:
+async def test_an_idempotent_tool_runs_again_under_the_same_key(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger, idempotent=True)], SCRIPT) as turns:
         key = await turns.start()
         ticket = await claimed_elsewhere(turns, key, await turns.waiting(key))
-        await turns.signoff.decide(yes(key))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key))
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert [row[2] for row in ledger.rows] == [ticket]
 
@@ -105,16 +94,13 @@ def failing(ledger: Ledger, error: Exception, times: int = 100) -> Any:
 
 
 @pytest.mark.row("N19")
-async def test_an_exception_of_the_handler_is_a_result_and_is_not_retried(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_an_exception_of_the_handler_is_a_result_and_is_not_retried(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [
         pay_tool(ledger, FREE, handler=failing(ledger, ValueError("no such account"))),
         pay_tool(ledger, FREE, name="wire", handler=failing(ledger, ConnectionError("cut"))),
     ]
     script = [calls(PAY, ("wire", {"amount": 1})), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+    async with turn_rig.running(tools, script) as turns:
         result = await turns.signoff.result(await turns.start())
         codes = [(outcome.code, outcome.value.inline) for outcome in result.calls]
     assert codes == [("execution_failed", "no such account"), ("execution_failed", "cut")]
@@ -123,11 +109,10 @@ async def test_an_exception_of_the_handler_is_a_result_and_is_not_retried(
 
 @pytest.mark.parametrize(("times", "code"), [(2, "ok"), (9, "execution_failed")])
 async def test_a_transient_exception_of_an_idempotent_tool_is_retried_twice_at_most(
-    times: int, code: str, client: Client, store: Store, task_queue: str
+    times: int, code: str, turn_rig: TurnRig, ledger: Ledger
 ) -> None:
-    ledger = Ledger()
     tool = pay_tool(ledger, FREE, idempotent=True, handler=failing(ledger, ConnectionError("cut"), times))
-    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+    async with turn_rig.running([tool], SCRIPT) as turns:
         result = await turns.signoff.result(await turns.start())
     assert [outcome.code for outcome in result.calls] == [code]
     assert len(ledger.rows) == 3
@@ -135,18 +120,14 @@ async def test_a_transient_exception_of_an_idempotent_tool_is_retried_twice_at_m
 
 
 @pytest.mark.parametrize(("read_only", "code"), [(False, "in_doubt"), (True, "execution_failed")])
-async def test_a_tool_that_takes_too_long(
-    read_only: bool, code: str, client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
-
+async def test_a_tool_that_takes_too_long(read_only: bool, code: str, turn_rig: TurnRig, ledger: Ledger) -> None:
     async def endless(args: dict[str, Any], ctx: ToolContext) -> str:
         ledger.rows.append(("pay", args, ctx.idempotency_key))
         await asyncio.Event().wait()
         return "never"
 
     tool = pay_tool(ledger, FREE, handler=endless, timeout=0.1, read_only=read_only)
-    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+    async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()
         if not read_only:
             await turns.waiting(key)
@@ -178,8 +159,7 @@ class _Flaky(Store):
         return await super().put_blob(body, place)
 
 
-async def test_an_outcome_waits_for_the_store(client: Client, tmp_path: Any, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_an_outcome_waits_for_the_store(client: Client, tmp_path: Any, task_queue: str, ledger: Ledger) -> None:
     store = await _Flaky.open(f"sqlite:///{tmp_path}/flaky.db")
     assert isinstance(store, _Flaky)
 

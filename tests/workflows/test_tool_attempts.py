@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection
 from temporalio import activity
 from temporalio.client import Client
-from turn_fixtures import Ledger, catalog_of, no, pay_tool, running_turns
+from turn_fixtures import Ledger, TurnRig, catalog_of, no, pay_tool, running_turns
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.errors import ModelUnavailable, StoreUnavailable
@@ -45,10 +45,7 @@ def unlucky(ledger: Ledger, name: str, error: Exception | None = None, times: in
 @pytest.mark.row("X18")
 @pytest.mark.row("F39")
 @pytest.mark.row("F41")
-async def test_a_broken_connection_is_tried_again_by_the_nature_of_the_tool(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_a_broken_connection_is_tried_again_by_the_nature_of_the_tool(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [
         unlucky(ledger, "read", read_only=True),
         unlucky(ledger, "same", idempotent=True),
@@ -58,7 +55,7 @@ async def test_a_broken_connection_is_tried_again_by_the_nature_of_the_tool(
         unlucky(ledger, "inline", read_only=True, times=1, attempts=2, **INLINE),
     ]
     batch = calls(*((tool.name, {"amount": number}) for number, tool in enumerate(tools)))
-    async with running_turns(client, store, task_queue, catalog_of(tools), [batch, respond("done")]) as turns:
+    async with turn_rig.running(tools, [batch, respond("done")]) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
         await turns.replays(key)
@@ -89,10 +86,9 @@ class _AwayForTools(Store):
 
 
 async def test_a_call_that_only_reads_fails_with_its_store_and_the_turn_goes_on(
-    client: Client, tmp_path: Path, task_queue: str
+    client: Client, tmp_path: Path, task_queue: str, ledger: Ledger
 ) -> None:
     store = await _AwayForTools.open(f"sqlite:///{tmp_path}/signoff.db")
-    ledger = Ledger()
     tools = [unlucky(ledger, "inline", read_only=True, attempts=2, **INLINE)]
     batch = calls(("inline", {"amount": 1}))
     async with contextlib.AsyncExitStack() as stack:
@@ -110,8 +106,7 @@ async def test_a_call_that_only_reads_fails_with_its_store_and_the_turn_goes_on(
 @pytest.mark.row("B83")
 @pytest.mark.row("F39")
 @pytest.mark.row("N19")
-async def test_what_is_no_accident_is_never_tried_again(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_what_is_no_accident_is_never_tried_again(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [
         unlucky(ledger, "wrong", ValueError("no such account"), read_only=True),
         pay_tool(
@@ -121,11 +116,9 @@ async def test_what_is_no_accident_is_never_tried_again(client: Client, store: S
         pay_tool(ledger, True, name="asks", effect="", read_only=True),
     ]  # fmt: skip
     batch = calls(("wrong", {"amount": 1}), ("fails", {"amount": 1}), ("asks", {"amount": 1}), ("wrong", {}))
-    async with running_turns(client, store, task_queue, catalog_of(tools), [batch, respond("done")]) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-        await turns.signoff.decide(no(key, "c1.3"))
-        result = await turns.signoff.result(key)
+    async with turn_rig.running(tools, [batch, respond("done")]) as turns:
+        key = await turns.start_waiting()
+        result = await turns.result_after(no(key, "c1.3"))
         events = await turns.events(key)
     codes = ["execution_failed", "execution_failed", "denied", "input_invalid"]
     assert [outcome.code for outcome in result.calls] == codes
@@ -135,7 +128,7 @@ async def test_what_is_no_accident_is_never_tried_again(client: Client, store: S
 
 
 @pytest.mark.row("F42")
-async def test_each_tool_has_its_own_time(client: Client, store: Store, task_queue: str) -> None:
+async def test_each_tool_has_its_own_time(turn_rig: TurnRig) -> None:
     async def slow(args: dict[str, Any], ctx: ToolContext) -> str:
         await asyncio.Event().wait()
         return "late"
@@ -145,17 +138,15 @@ async def test_each_tool_has_its_own_time(client: Client, store: Store, task_que
         pay_tool(Ledger(), False, name="act", effect="", handler=slow, timeout=0.1),
     ]
     batch = calls(("read", {"amount": 1}), ("act", {"amount": 1}))
-    async with running_turns(client, store, task_queue, catalog_of(tools), [batch, respond("done")]) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-        await turns.signoff.decide(no(key, "c1.2"))
-        result = await turns.signoff.result(key)
+    async with turn_rig.running(tools, [batch, respond("done")]) as turns:
+        key = await turns.start_waiting()
+        result = await turns.result_after(no(key, "c1.2"))
     assert [outcome.code for outcome in result.calls] == ["execution_failed", "in_doubt"]
     assert result.calls[0].value.inline == "no answer within 0.1 s"
 
 
 @pytest.mark.row("B83")
-async def test_a_model_that_is_busy_is_asked_again(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_model_that_is_busy_is_asked_again(turn_rig: TurnRig) -> None:
     asked: list[float] = []
 
     def react(request: CompletionRequest) -> Completion:
@@ -164,7 +155,7 @@ async def test_a_model_that_is_busy_is_asked_again(client: Client, store: Store,
             raise ModelUnavailable("busy")
         return respond("done")
 
-    async with running_turns(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as turns:
+    async with turn_rig.running([], ScriptedModel(react)) as turns:
         result = await turns.signoff.result(await turns.start())
     first, second, third = asked
     assert (result.state, result.completions) == ("complete", 1)

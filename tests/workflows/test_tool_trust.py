@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from signed_askers import signed_asker
 from temporalio import workflow
-from temporalio.client import Client
 from temporalio.common import RetryPolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
-from turn_fixtures import GUEST, ApprovalPolicy, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import GUEST, ApprovalPolicy, Ledger, RunningTurns, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.approvals.digest import question_hash
 from signoff.contracts import names
@@ -27,7 +26,6 @@ from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.people.directory import development_directory
 from signoff.policy.approval_policy import RequiresApproval
 from signoff.store.questions.questions import Questions
-from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.builders import a_permit, a_person
 from signoff.testing.questions import answer, ask
@@ -123,9 +121,7 @@ class Forge:
 
 
 @contextlib.asynccontextmanager
-async def forging(
-    client: Client, store: Store, task_queue: str, requires_approval: RequiresApproval = True, **fields: Any
-) -> AsyncIterator[Forge]:
+async def forging(turn_rig: TurnRig, requires_approval: RequiresApproval = True, **fields: Any) -> AsyncIterator[Forge]:
     """Running turns whose people were asked about call `c1.1` by `user`, and a running intruder."""
     ledger = Ledger()
     user = fields.pop("user", GUEST)
@@ -133,16 +129,16 @@ async def forging(
     people = development_directory([a_person("ana")])
     catalog = catalog_of([pay_tool(ledger, requires_approval, **fields)])
     intruder = Worker(
-        client,
-        task_queue=f"{task_queue}-intruder",
+        turn_rig.client,
+        task_queue=f"{turn_rig.task_queue}-intruder",
         workflows=[Intruder, Impostor],
         workflow_runner=UnsandboxedWorkflowRunner(),
     )
     async with (
-        running_turns(client, store, task_queue, catalog, [respond("hi")], people=people, **worker) as turns,
+        turn_rig.running(catalog, [respond("hi")], people=people, **worker) as turns,
         intruder,
     ):
-        forge = Forge(turns, ledger, TurnKey("main", "s", task_queue))
+        forge = Forge(turns, ledger, TurnKey("main", "s", turn_rig.task_queue))
         await forge.ask(user=user)
         yield forge
 
@@ -153,8 +149,8 @@ def refused(reply: ToolReply) -> str:
     return str(reply.outcome.value.inline)
 
 
-async def test_a_permit_that_holds_does_reach_the_handler(client: Client, store: Store, task_queue: str) -> None:
-    async with forging(client, store, task_queue) as forge:
+async def test_a_permit_that_holds_does_reach_the_handler(turn_rig: TurnRig) -> None:
+    async with forging(turn_rig) as forge:
         await forge.approve()
         reply = await forge.run(forge.permit())
     assert reply.outcome is not None
@@ -163,14 +159,14 @@ async def test_a_permit_that_holds_does_reach_the_handler(client: Client, store:
 
 
 @pytest.mark.row("N06")
-async def test_a_standalone_activity_is_refused(client: Client, store: Store, task_queue: str) -> None:
-    async with forging(client, store, task_queue) as forge:
+async def test_a_standalone_activity_is_refused(turn_rig: TurnRig) -> None:
+    async with forging(turn_rig) as forge:
         task = ToolTask(permit=forge.permit(decisions=(forge.decision(),)), tool="pay", args=Content(inline=ARGS))
-        reply: ToolReply = await client.execute_activity(
+        reply: ToolReply = await turn_rig.client.execute_activity(
             "pay",
             task,
             id="c1.1",
-            task_queue=task_queue,
+            task_queue=turn_rig.task_queue,
             start_to_close_timeout=timedelta(seconds=20),
             result_type=ToolReply,
         )
@@ -178,22 +174,22 @@ async def test_a_standalone_activity_is_refused(client: Client, store: Store, ta
     assert forge.ledger.rows == []
 
 
-async def test_a_foreign_workflow_type_is_refused(client: Client, store: Store, task_queue: str) -> None:
-    async with forging(client, store, task_queue) as forge:
+async def test_a_foreign_workflow_type_is_refused(turn_rig: TurnRig) -> None:
+    async with forging(turn_rig) as forge:
         reply = await forge.run(forge.permit(decisions=(forge.decision(),)), workflow_type="Intruder")
     assert "only inside a turn" in refused(reply)
     assert forge.ledger.rows == []
 
 
-async def test_a_permit_of_another_turn_is_refused(client: Client, store: Store, task_queue: str) -> None:
-    async with forging(client, store, task_queue) as forge:
+async def test_a_permit_of_another_turn_is_refused(turn_rig: TurnRig) -> None:
+    async with forging(turn_rig) as forge:
         reply = await forge.run(forge.permit(decisions=(forge.decision(),), ctx={"turn": "another"}))
     assert "another turn" in refused(reply)
     assert forge.ledger.rows == []
 
 
-async def test_an_activity_that_is_not_the_call_is_refused(client: Client, store: Store, task_queue: str) -> None:
-    async with forging(client, store, task_queue) as forge:
+async def test_an_activity_that_is_not_the_call_is_refused(turn_rig: TurnRig) -> None:
+    async with forging(turn_rig) as forge:
         reply = await forge.run(forge.permit(decisions=(forge.decision(),)), activity_id="c1.2")
     assert "another call" in refused(reply)
     assert forge.ledger.rows == []
@@ -201,8 +197,8 @@ async def test_an_activity_that_is_not_the_call_is_refused(client: Client, store
 
 @pytest.mark.row("B66")
 @pytest.mark.row("V11")
-async def test_no_decision_is_no_approval(client: Client, store: Store, task_queue: str) -> None:
-    async with forging(client, store, task_queue) as forge:
+async def test_no_decision_is_no_approval(turn_rig: TurnRig) -> None:
+    async with forging(turn_rig) as forge:
         reply = await forge.run(forge.permit(quorum=0))
     assert "too few" in refused(reply)
     assert forge.ledger.rows == []
@@ -218,17 +214,15 @@ async def test_no_decision_is_no_approval(client: Client, store: Store, task_que
         ("nobody", {"subject": ""}),
     ],
 )
-async def test_a_decision_about_something_else_is_refused(
-    what: str, fields: dict[str, Any], client: Client, store: Store, task_queue: str
-) -> None:
-    async with forging(client, store, task_queue) as forge:
+async def test_a_decision_about_something_else_is_refused(what: str, fields: dict[str, Any], turn_rig: TurnRig) -> None:
+    async with forging(turn_rig) as forge:
         reply = await forge.run(forge.permit(decisions=(forge.decision(**fields),)))
     assert refused(reply), what
     assert forge.ledger.rows == []
 
 
-async def test_one_person_twice_is_no_quorum(client: Client, store: Store, task_queue: str) -> None:
-    async with forging(client, store, task_queue, ApprovalPolicy(quorum=2)) as forge:
+async def test_one_person_twice_is_no_quorum(turn_rig: TurnRig) -> None:
+    async with forging(turn_rig, ApprovalPolicy(quorum=2)) as forge:
         twice = (forge.decision(), forge.decision())
         reply = await forge.run(forge.permit(decisions=twice, quorum=1))
         other = await forge.run(forge.permit(decisions=twice, quorum=1, policy_hash="another"))
@@ -246,19 +240,15 @@ async def test_one_person_twice_is_no_quorum(client: Client, store: Store, task_
 
 
 @pytest.mark.row("N07")
-async def test_arguments_swapped_after_the_approval_are_judged_anew(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with forging(client, store, task_queue) as forge:
+async def test_arguments_swapped_after_the_approval_are_judged_anew(turn_rig: TurnRig) -> None:
+    async with forging(turn_rig) as forge:
         reply = await forge.run(forge.permit(decisions=(forge.decision(),)), args={"amount": 9_000, "to": "Eve"})
     assert (refused(reply) != "", reply.again) == (True, "stale")
     assert forge.ledger.rows == []
 
 
-async def test_arguments_that_break_the_schema_never_reach_the_handler(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with forging(client, store, task_queue) as forge:
+async def test_arguments_that_break_the_schema_never_reach_the_handler(turn_rig: TurnRig) -> None:
+    async with forging(turn_rig) as forge:
         args = {"amount": "all of it"}
         reply = await forge.run(forge.permit(args, decisions=(forge.decision(),)), args=args)
     assert reply.outcome is not None
@@ -266,41 +256,38 @@ async def test_arguments_that_break_the_schema_never_reach_the_handler(
     assert forge.ledger.rows == []
 
 
-async def test_an_automatic_permit_is_judged_by_the_policy_again(client: Client, store: Store, task_queue: str) -> None:
+async def test_an_automatic_permit_is_judged_by_the_policy_again(turn_rig: TurnRig) -> None:
     """A permit that says `auto` for what the policy would ask is worth nothing."""
-    async with forging(client, store, task_queue) as forge:
+    async with forging(turn_rig) as forge:
         reply = await forge.run(forge.permit(kind="auto"))
     assert (refused(reply) != "", reply.again) == (True, "policy")
     assert forge.ledger.rows == []
 
 
-async def test_a_tier_raised_in_the_context_lets_nothing_pass(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_tier_raised_in_the_context_lets_nothing_pass(turn_rig: TurnRig) -> None:
     small = {"amount": 5}
     raised = {"user": replace(GUEST, tier="trusted")}
-    async with forging(client, store, task_queue, RULE) as forge:
+    async with forging(turn_rig, RULE) as forge:
         reply = await forge.run(forge.permit(small, kind="auto", ctx=raised), args=small)
     assert (refused(reply) != "", reply.again) == (True, "policy")
     assert forge.ledger.rows == []
 
 
-async def test_a_turn_started_with_a_raised_tier_asks_a_person(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_a_turn_started_with_a_raised_tier_asks_a_person(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(("pay", {"amount": 5})), respond("done")]
     trusted = replace(GUEST, tier="trusted")
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, RULE)]), script) as turns:
-        key = await turns.start(principal=trusted)
-        await turns.waiting(key)
+    async with turn_rig.running([pay_tool(ledger, RULE)], script) as turns:
+        key = await turns.start_waiting(principal=trusted)
         question = await turns.question(key)
-        await turns.signoff.decide(yes(key))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key))
     assert question.rule == REQUESTER_RULE
     assert "directory" in question.rule_text
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
 
 
-async def test_a_second_ticket_needs_the_first_to_be_given_up(client: Client, store: Store, task_queue: str) -> None:
-    async with forging(client, store, task_queue) as forge:
+async def test_a_second_ticket_needs_the_first_to_be_given_up(turn_rig: TurnRig) -> None:
+    async with forging(turn_rig) as forge:
         await forge.approve()
         permit = forge.permit()
         early = await forge.run(permit, ticket=2)
@@ -314,13 +301,13 @@ async def test_a_second_ticket_needs_the_first_to_be_given_up(client: Client, st
     assert len(forge.ledger.rows) == 1
 
 
-async def test_a_foreign_workflow_cannot_void_a_ticket(client: Client, store: Store, task_queue: str) -> None:
-    async with forging(client, store, task_queue) as forge:
+async def test_a_foreign_workflow_cannot_void_a_ticket(turn_rig: TurnRig) -> None:
+    async with forging(turn_rig) as forge:
         await forge.approve()
         permit = forge.permit()
         task = OutcomeTask(permit=permit, tool="pay")
         reply = ToolReply.model_validate(await forge.schedule(names.OUTCOME, task, "Intruder", "x"))
-        ticket = await store.read_ticket(ticket_key(permit.digest, 1))
+        ticket = await turn_rig.store.read_ticket(ticket_key(permit.digest, 1))
         outcome = await forge.run(permit)
     assert "only inside a turn" in refused(reply)
     assert ticket is None
@@ -333,20 +320,20 @@ SIGNER = Signer(PrivateKeys(keys=(new_key(SIGNED_AT),)))
 
 
 @contextlib.asynccontextmanager
-async def signed_forging(client: Client, store: Store, task_queue: str, policy: RequiresApproval) -> AsyncIterator[Any]:
+async def signed_forging(turn_rig: TurnRig, policy: RequiresApproval) -> AsyncIterator[Any]:
     """Turns of the production profile, and what the gateway signed for its one turn."""
-    asker = signed_asker(SIGNER, GUEST, "main", "s", task_queue, at=SIGNED_AT)
+    asker = signed_asker(SIGNER, GUEST, "main", "s", turn_rig.task_queue, at=SIGNED_AT)
     production: dict[str, Any] = {"profile": "production", "verifier": SIGNER.verifier(), "user": asker}
-    async with forging(client, store, task_queue, policy, **production) as forge:
-        asked = await Questions(store).read(forge.decision().approval_id)
+    async with forging(turn_rig, policy, **production) as forge:
+        asked = await Questions(turn_rig.store).read(forge.decision().approval_id)
         assert asked is not None
         about = question_hash(asked.latest)
         decision = SIGNER.sign_decision(forge.decision(question_hash=about, received_at=SIGNED_AT))
         yield forge, asker, decision
 
 
-async def test_an_impostor_needs_what_the_gateway_signed(client: Client, store: Store, task_queue: str) -> None:
-    async with signed_forging(client, store, task_queue, True) as (forge, asker, decision):
+async def test_an_impostor_needs_what_the_gateway_signed(turn_rig: TurnRig) -> None:
+    async with signed_forging(turn_rig, True) as (forge, asker, decision):
         ctx = {"user": asker}
         genuine = forge.permit(decisions=(decision,), ctx=ctx)
         raised = {"user": replace(asker, tier="trusted")}
@@ -359,7 +346,7 @@ async def test_an_impostor_needs_what_the_gateway_signed(client: Client, store: 
         }
         for what, permit in nobody_answered.items():
             assert "too few" in refused(await forge.run(permit)), what
-        await answer(store, decision)
+        await answer(turn_rig.store, decision)
         others = {
             "nobody vouches for who asked": forge.permit(decisions=(decision,)),
             "who asked, or for what, is not": forge.permit(decisions=(decision,), ctx=raised),
@@ -377,23 +364,23 @@ async def test_an_impostor_needs_what_the_gateway_signed(client: Client, store: 
     assert len(forge.ledger.rows) == 1
 
 
-async def test_a_decision_copied_from_another_call_is_refused(client: Client, store: Store, task_queue: str) -> None:
-    async with signed_forging(client, store, task_queue, True) as (forge, asker, decision):
-        await answer(store, decision)
+async def test_a_decision_copied_from_another_call_is_refused(turn_rig: TurnRig) -> None:
+    async with signed_forging(turn_rig, True) as (forge, asker, decision):
+        await answer(turn_rig.store, decision)
         await forge.ask("c1.2", asker)
         permit = forge.permit(decisions=(decision,), ctx={"user": asker}, call="c1.2")
         reply = await forge.run(permit, activity_id="c1.2")
-        await answer(store, replace(decision, approval_id=yes(forge.key, "c1.2").approval_id))
+        await answer(turn_rig.store, replace(decision, approval_id=yes(forge.key, "c1.2").approval_id))
         again = await forge.run(permit, activity_id="c1.2")
     assert "too few" in refused(reply)
     assert "a decision" in refused(again)
     assert forge.ledger.rows == []
 
 
-async def test_attributes_edited_in_the_context_let_nothing_pass(client: Client, store: Store, task_queue: str) -> None:
+async def test_attributes_edited_in_the_context_let_nothing_pass(turn_rig: TurnRig) -> None:
     rule = ApprovalPolicy(auto_approve_if="args.amount < 10.0")
     small = {"amount": 5}
-    async with signed_forging(client, store, task_queue, rule) as (forge, asker, _):
+    async with signed_forging(turn_rig, rule) as (forge, asker, _):
         permit = forge.permit(small, kind="auto", ctx={"user": asker}, call="c1.3")
         genuine = await forge.run(permit, args=small, activity_id="c1.3")
         edited = forge.permit(small, kind="auto", ctx={"user": asker, "extra": {"user.rank": 9}}, call="c1.2")

@@ -5,13 +5,11 @@ import logging
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import Ledger, pay_tool, running_turns
+from turn_fixtures import Ledger, TurnRig, pay_tool
 
 from signoff.audit.log import AuditLog
 from signoff.registry.actor import Actor, Route, Step, ToolUse
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 from signoff.texts.record_entries import entry_words
 
@@ -38,16 +36,16 @@ def catalog(ledger: Ledger, **fields: Any) -> Catalog:
 @pytest.mark.row("F19")
 @pytest.mark.parametrize("by", ["actor", "turn", "nobody"])
 async def test_a_traced_turn_tells_of_each_call_which_level_won_and_which_lost(
-    client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture, by: str
+    turn_rig: TurnRig, caplog: pytest.LogCaptureFixture, by: str
 ) -> None:
     caplog.set_level(logging.INFO)
     known = catalog(Ledger(), trace=by == "actor")
     model = [calls(("search", ARGS), ("late", ARGS), ("fly", ARGS)), respond("done")]
-    async with running_turns(client, store, task_queue, known, model) as turns:
+    async with turn_rig.running(known, model) as turns:
         key = await turns.start(route="support", step="query", trace=by == "turn")
         await turns.signoff.result(key)
         await turns.replays(key)
-        records = [each for each in await AuditLog(store).stream(key.workflow_id) if each.kind == "trace"]
+        records = [each for each in await AuditLog(turn_rig.store).stream(key.workflow_id) if each.kind == "trace"]
     lines = [
         "tool `search` in step query: search@desk.support.query (step > route > agent > registry)",
         "tool `late` in step query: late (registry)",
@@ -75,10 +73,10 @@ async def test_a_traced_turn_tells_of_each_call_which_level_won_and_which_lost(
         assert entry_words("trace", facts[1], "en") == f"late c1.2 was resolved: {lines[1]}"
 
 
-async def test_a_tool_that_is_kept_back_says_by_what(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_tool_that_is_kept_back_says_by_what(turn_rig: TurnRig) -> None:
     known = catalog(Ledger(), trace=True)
-    async with running_turns(client, store, task_queue, known, [calls(("late", ARGS)), respond("done")]) as turns:
+    async with turn_rig.running(known, [calls(("late", ARGS)), respond("done")]) as turns:
         key = await turns.start(route="support", step="more")
         await turns.signoff.result(key)
-        [record] = await AuditLog(store).of_kind("trace", [key.workflow_id])
+        [record] = await AuditLog(turn_rig.store).of_kind("trace", [key.workflow_id])
     assert json.loads(record.data)["line"] == "tool `late` in step more: none, waits for `city` (step > registry)"

@@ -3,26 +3,18 @@
 import asyncio
 from typing import Any
 
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, withdrawn, yes
+from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, catalog_of, pay_tool, running_turns, withdrawn, yes
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.registry.tool_context import ToolContext
-from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 
 
-async def test_a_cancel_while_people_are_asked_withdraws_the_requests(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("x")]
-    ) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+async def test_a_cancel_while_people_are_asked_withdraws_the_requests(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], [calls(PAY), respond("x")]) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.cancel_turn(key)
         result = await turns.signoff.result(key)
         receipt = await turns.signoff.decide(yes(key))
@@ -35,9 +27,7 @@ async def test_a_cancel_while_people_are_asked_withdraws_the_requests(
     assert ledger.rows == []
 
 
-async def test_a_cancel_while_a_tool_runs_waits_for_it_and_keeps_its_outcome(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_cancel_while_a_tool_runs_waits_for_it_and_keeps_its_outcome(turn_rig: TurnRig) -> None:
     ledger, begun, go_on = Ledger(), asyncio.Event(), asyncio.Event()
 
     async def slow(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -47,12 +37,12 @@ async def test_a_cancel_while_a_tool_runs_waits_for_it_and_keeps_its_outcome(
         return "paid"
 
     tool = pay_tool(ledger, False, handler=slow)
-    async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("x")]) as turns:
+    async with turn_rig.running([tool], [calls(PAY), respond("x")]) as turns:
         key = await turns.start()
         await begun.wait()
         await turns.signoff.cancel_turn(key)
         await turns.happened(key, "WORKFLOW_EXECUTION_CANCEL_REQUESTED")
-        handle = client.get_workflow_handle(key.workflow_id)
+        handle = turn_rig.client.get_workflow_handle(key.workflow_id)
         assert (await turns.signoff.view(key)).result is None
         go_on.set()
         result = await turns.signoff.result(key)
@@ -64,7 +54,7 @@ async def test_a_cancel_while_a_tool_runs_waits_for_it_and_keeps_its_outcome(
     assert described.status.name == "COMPLETED"
 
 
-async def test_a_cancel_while_the_model_thinks_ends_the_turn(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_cancel_while_the_model_thinks_ends_the_turn(turn_rig: TurnRig) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def react(_: CompletionRequest) -> Completion:
@@ -72,7 +62,7 @@ async def test_a_cancel_while_the_model_thinks_ends_the_turn(client: Client, sto
         await go_on.wait()
         return respond("never")
 
-    async with running_turns(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as turns:
+    async with turn_rig.running([], ScriptedModel(react)) as turns:
         key = await turns.start()
         await begun.wait()
         await turns.signoff.cancel_turn(key)
@@ -81,14 +71,11 @@ async def test_a_cancel_while_the_model_thinks_ends_the_turn(client: Client, sto
     assert (result.state, result.calls) == ("cancelled", ())
 
 
-async def test_a_cancel_while_an_unused_approval_is_judged_anew_asks_nobody(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_cancel_while_an_unused_approval_is_judged_anew_asks_nobody(turn_rig: TurnRig) -> None:
     policy = ApprovalPolicy(grant_ttl=1.0)
-    tool = pay_tool(Ledger(), policy, task_queue=f"{task_queue}-nobody")
-    async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("x")]) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    tool = pay_tool(Ledger(), policy, task_queue=f"{turn_rig.task_queue}-nobody")
+    async with turn_rig.running([tool], [calls(PAY), respond("x")]) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key))
         await turns.signoff.cancel_turn(key)
         result = await asyncio.wait_for(turns.signoff.result(key), 60)
@@ -96,36 +83,31 @@ async def test_a_cancel_while_an_unused_approval_is_judged_anew_asks_nobody(
     assert [outcome.code for outcome in result.calls] == ["skipped"]
 
 
-async def test_an_approved_call_that_has_not_started_never_starts_after_a_cancel(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger, away = Ledger(), f"{task_queue}-away"
+async def test_an_approved_call_that_has_not_started_never_starts_after_a_cancel(turn_rig: TurnRig) -> None:
+    ledger, away = Ledger(), f"{turn_rig.task_queue}-away"
     catalog = catalog_of([pay_tool(ledger, task_queue=away)])
-    async with running_turns(client, store, task_queue, catalog, [calls(PAY), respond("x")]) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, [calls(PAY), respond("x")]) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key))
         await turns.until(key, lambda view: view.calls[0].state == "running")
         await turns.signoff.cancel_turn(key)
         result = await asyncio.wait_for(turns.signoff.result(key), 60)
-        async with running_turns(client, store, away, catalog, [respond("x")]) as other:
+        async with running_turns(turn_rig.client, turn_rig.store, away, catalog, [respond("x")]) as other:
             other_key = await other.start()
             await other.signoff.result(other_key)
     assert (result.state, [outcome.code for outcome in result.calls]) == ("cancelled", ["skipped"])
     assert ledger.rows == []
 
 
-async def test_withdrawing_a_request_denies_its_call_only(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_withdrawing_a_request_denies_its_call_only(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(PAY, ("pay", {"amount": 2})), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
+    async with turn_rig.running([pay_tool(ledger)], script) as turns:
         key = await turns.start()
         await turns.waiting(key, 2)
         receipt = await turns.signoff.withdraw(withdrawn(key, reason="changed my mind"))
         late = await turns.signoff.decide(yes(key))
         again = await turns.signoff.withdraw(withdrawn(key))
-        await turns.signoff.decide(yes(key, "c1.2"))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, "c1.2"))
         after = await turns.signoff.withdraw(withdrawn(key))
     assert (receipt.status, receipt.state) == ("accepted", "cancelled")
     assert late.code == again.code == after.code == "cancelled"

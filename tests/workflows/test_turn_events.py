@@ -1,7 +1,7 @@
 """What a turn costs in history events: the stable measure, and what a hosted Temporal bills."""
 
 from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, catalog_of, pay_tool, running_turns, yes
 
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
@@ -13,11 +13,10 @@ _TURNS = 4
 """A busy machine splits a step into two workflow tasks now and then; no turn may cost less than it has to, either."""
 
 
-async def test_an_automatic_turn_costs_23_events(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_an_automatic_turn_costs_23_events(turn_rig: TurnRig, ledger: Ledger) -> None:
     tool = pay_tool(ledger, ApprovalPolicy(auto_approve_if="args.amount < 50.0"))
     costs = []
-    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+    async with turn_rig.running([tool], SCRIPT) as turns:
         while len(costs) < _TURNS and min(costs, default=24) > 23:
             key = await turns.start()
             result = await turns.signoff.result(key)
@@ -33,8 +32,7 @@ async def test_a_human_turn_costs_33_events(plain_client: Client, store: Store, 
     costs = []
     async with running_turns(plain_client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
         while len(costs) < _TURNS and min(costs, default=34) > 33:
-            key = await turns.start()
-            await turns.waiting(key)
+            key = await turns.start_waiting()
             receipt = await turns.signoff.decide(yes(key))
             result = await turns.signoff.result(key)
             costs.append(len(await turns.events(key)))
@@ -47,13 +45,11 @@ async def test_a_human_turn_costs_33_events(plain_client: Client, store: Store, 
     assert described.raw_description.workflow_execution_info.history_size_bytes <= 9_000
 
 
-async def test_a_worker_beside_the_client_gets_the_first_task_with_the_start(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_worker_beside_the_client_gets_the_first_task_with_the_start(turn_rig: TurnRig) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy(auto_approve_if="args.amount < 50.0"))
-    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+    async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()
         await turns.signoff.result(key)
-        handle = client.get_workflow_handle(key.workflow_id)
+        handle = turn_rig.client.get_workflow_handle(key.workflow_id)
         first = await anext(aiter(handle.fetch_history_events(page_size=1)))
     assert first.workflow_execution_started_event_attributes.eager_execution_accepted

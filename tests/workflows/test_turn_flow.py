@@ -5,8 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import GUEST, Ledger, catalog_of, no, pay_tool, running_turns, yes
+from turn_fixtures import GUEST, Ledger, TurnRig, catalog_of, no, pay_tool, yes
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -19,7 +18,6 @@ from signoff.formats.tenant_limits import parse_tenant_limits
 from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.tool_result import ToolFailure
-from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, say
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
@@ -35,20 +33,14 @@ def _waits_for(count: int, view: TurnView) -> bool:
 
 @pytest.mark.row("N10")
 @pytest.mark.row("X16")
-async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(PAY, ("look", {"amount": 1}), ("look", {"amount": 2})), respond("done")]
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(ledger), look_tool(ledger)]), script
-    ) as turns:
+    async with turn_rig.running([pay_tool(ledger), look_tool(ledger)], script) as turns:
         key = await turns.start()
         await turns.until(key, lambda view: [call.state for call in view.calls] == ["waiting", "ok", "ok"])
         await turns.until(key, lambda _: len(ledger.rows) == 2)
         assert await turns.results(key) == []
-        await turns.signoff.decide(yes(key))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key))
         results = await turns.results(key)
     assert [row[0] for row in ledger.rows] == ["look", "look", "pay"]
     assert [outcome.call for outcome in result.calls] == ["c1.1", "c1.2", "c1.3"]
@@ -61,12 +53,10 @@ async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(
 
 @pytest.mark.row("N09")
 @pytest.mark.row("E25")
-async def test_results_come_in_input_order_whatever_order_they_are_decided_in(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_results_come_in_input_order_whatever_order_they_are_decided_in(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     script = [calls(PAY, ("pay", {"amount": 2}), ("pay", {"amount": 3})), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), script) as turns:
+    async with turn_rig.running([pay_tool(ledger)], script) as turns:
         key = await turns.start()
         await turns.waiting(key, 3)
         for call, answer in (("c1.3", yes), ("c1.1", no), ("c1.2", yes)):
@@ -81,18 +71,16 @@ async def test_results_come_in_input_order_whatever_order_they_are_decided_in(
 @pytest.mark.row("B74")
 @pytest.mark.row("N32")
 @pytest.mark.row("X12")
-async def test_a_denial_reaches_the_model_as_tool_denied(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(ledger)]), [calls(PAY), respond("a pity")]
-    ) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+async def test_a_denial_reaches_the_model_as_tool_denied(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], [calls(PAY), respond("a pity")]) as turns:
+        key = await turns.start_waiting()
         receipt = await turns.signoff.decide(no(key, reason="too expensive"))
         result = await turns.signoff.result(key)
         results = await turns.results(key)
         recorded = {
-            each.facts["type"] for each in await AuditLog(store).stream(key.workflow_id) if "type" in each.facts
+            each.facts["type"]
+            for each in await AuditLog(turn_rig.store).stream(key.workflow_id)
+            if "type" in each.facts
         }
     assert (receipt.status, receipt.state) == ("accepted", "denied")
     assert result.state == "complete"
@@ -107,15 +95,11 @@ async def test_a_denial_reaches_the_model_as_tool_denied(client: Client, store: 
 
 
 @pytest.mark.row("B74")
-async def test_a_denial_without_words_has_the_default_reason(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_denial_without_words_has_the_default_reason(turn_rig: TurnRig) -> None:
     """The model reads `Denied by user.`; the denial itself quotes nothing that its author did not write."""
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("ok")]
-    ) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-        await turns.signoff.decide(no(key, reason=""))
-        result = await turns.signoff.result(key)
+    async with turn_rig.running([pay_tool(Ledger())], [calls(PAY), respond("ok")]) as turns:
+        key = await turns.start_waiting()
+        result = await turns.result_after(no(key, reason=""))
     assert result.calls[0].denied is not None
     assert result.calls[0].denied.reason == ""
     assert result.calls[0].value.inline["reason"] == "Denied by user."
@@ -123,9 +107,9 @@ async def test_a_denial_without_words_has_the_default_reason(client: Client, sto
 
 @pytest.mark.row("E60")
 @pytest.mark.row("N30")
-async def test_three_denials_in_a_row_end_the_turn(client: Client, store: Store, task_queue: str) -> None:
+async def test_three_denials_in_a_row_end_the_turn(turn_rig: TurnRig) -> None:
     script = [calls(("pay", {"amount": n})) for n in range(1, 9)]
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), script) as turns:
+    async with turn_rig.running([pay_tool(Ledger())], script) as turns:
         key = await turns.start()
         for completion in (1, 2, 3):
             await turns.until(key, partial(_waits_for, completion))
@@ -138,12 +122,12 @@ async def test_three_denials_in_a_row_end_the_turn(client: Client, store: Store,
 
 
 @pytest.mark.row("E60")
-async def test_a_success_between_denials_starts_the_count_anew(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_success_between_denials_starts_the_count_anew(turn_rig: TurnRig) -> None:
     deny = GlobalRule(name="small", rule="tool.name == 'never'", effect="deny", reason="not here")
     tools = [look_tool(Ledger()), pay_tool(Ledger(), False, name="never", effect="")]
     never, look = ("never", {"amount": 1}), ("look", {"amount": 1})
     script = [calls(never), calls(never), calls(look), calls(never), calls(never), respond("enough")]
-    async with running_turns(client, store, task_queue, catalog_of(tools, policies=[deny]), script) as turns:
+    async with turn_rig.running(catalog_of(tools, policies=[deny]), script) as turns:
         result = await turns.signoff.result(await turns.start())
     assert result.state == "complete"
     assert [outcome.code for outcome in result.calls] == ["denied", "denied", "ok", "denied", "denied"]
@@ -152,12 +136,9 @@ async def test_a_success_between_denials_starts_the_count_anew(client: Client, s
 @pytest.mark.row("B52")
 @pytest.mark.row("Q2")
 @pytest.mark.row("N03")
-async def test_respond_ends_the_turn_and_its_siblings_are_skipped(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_respond_ends_the_turn_and_its_siblings_are_skipped(turn_rig: TurnRig, ledger: Ledger) -> None:
     both = Completion(calls=(*calls(("look", {"amount": 1})).calls, *respond("bye").calls))
-    async with running_turns(client, store, task_queue, catalog_of([look_tool(ledger)]), [both]) as turns:
+    async with turn_rig.running([look_tool(ledger)], [both]) as turns:
         result = await turns.signoff.result(await turns.start())
     assert result.state == "complete"
     assert result.parts[0].content.inline == "bye"
@@ -165,24 +146,22 @@ async def test_respond_ends_the_turn_and_its_siblings_are_skipped(
     assert ledger.rows == []
 
 
-async def test_plain_text_is_taken_as_respond(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([]), [say("hello")]) as turns:
+async def test_plain_text_is_taken_as_respond(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([], [say("hello")]) as turns:
         result = await turns.signoff.result(await turns.start())
     assert (result.state, result.parts[0].content.inline, result.completions) == ("complete", "hello", 1)
 
 
-async def test_the_state_of_respond_is_the_state_of_the_turn(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([]), [respond("which one?", "clarifying")]) as turns:
+async def test_the_state_of_respond_is_the_state_of_the_turn(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([], [respond("which one?", "clarifying")]) as turns:
         result = await turns.signoff.result(await turns.start())
     assert (result.state, result.parts[0].content.inline) == ("clarifying", "which one?")
 
 
 @pytest.mark.row("B55")
-async def test_a_bad_respond_goes_back_once_and_is_then_taken_as_text(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_bad_respond_goes_back_once_and_is_then_taken_as_text(turn_rig: TurnRig) -> None:
     bad = calls(("respond", {"answer": 42}))
-    async with running_turns(client, store, task_queue, catalog_of([]), [bad, bad, respond("too late")]) as turns:
+    async with turn_rig.running([], [bad, bad, respond("too late")]) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
         results = await turns.results(key)
@@ -195,12 +174,9 @@ async def test_a_bad_respond_goes_back_once_and_is_then_taken_as_text(
 @pytest.mark.row("F51")
 @pytest.mark.row("E28")
 @pytest.mark.row("X13")
-async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(turn_rig: TurnRig, ledger: Ledger) -> None:
     wrong = calls(("payy", {"amount": 1}), ("pay", {"amount": "much"}), ("pay", "{amount"), ("pay", {"to": "Ana"}))
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(ledger)]), [wrong, respond("sorry")]
-    ) as turns:
+    async with turn_rig.running([pay_tool(ledger)], [wrong, respond("sorry")]) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
         results = await turns.results(key)
@@ -216,8 +192,7 @@ async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(client: Client, 
 
 @pytest.mark.row("B45")
 @pytest.mark.row("N02")
-async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_a_tool_off_the_actors_list_is_not_available(turn_rig: TurnRig, ledger: Ledger) -> None:
     seen: list[CompletionRequest] = []
 
     def react(request: CompletionRequest) -> Completion:
@@ -226,17 +201,16 @@ async def test_a_tool_off_the_actors_list_is_not_available(client: Client, store
 
     actors = [Actor(name="desk", model="scripted", tools=("pay",))]
     catalog = catalog_of([pay_tool(ledger), look_tool(ledger)], actors=actors)
-    async with running_turns(client, store, task_queue, catalog, ScriptedModel(react)) as turns:
+    async with turn_rig.running(catalog, ScriptedModel(react)) as turns:
         result = await turns.signoff.result(await turns.start())
     assert [offered.name for offered in seen[0].tools] == ["pay", "respond"]
     assert [outcome.code for outcome in result.calls] == ["not_available"]
     assert ledger.rows == []
 
 
-async def test_a_tools_own_failure_is_a_result(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_a_tools_own_failure_is_a_result(turn_rig: TurnRig, ledger: Ledger) -> None:
     tool = pay_tool(ledger, False, handler=ledger.handler("pay", ToolFailure("no funds")))
-    async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("oh")]) as turns:
+    async with turn_rig.running([tool], [calls(PAY), respond("oh")]) as turns:
         result = await turns.signoff.result(await turns.start())
     assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("execution_failed", "no funds")]
     assert len(ledger.rows) == 1
@@ -244,13 +218,9 @@ async def test_a_tools_own_failure_is_a_result(client: Client, store: Store, tas
 
 @pytest.mark.row("B49")
 @pytest.mark.row("E48")
-async def test_a_turn_has_at_most_twenty_completions_and_five_identical_calls(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_turn_has_at_most_twenty_completions_and_five_identical_calls(turn_rig: TurnRig) -> None:
     ledger = Ledger()
-    async with running_turns(
-        client, store, task_queue, catalog_of([look_tool(ledger)]), [calls(("look", {"amount": 1}))]
-    ) as d:
+    async with turn_rig.running([look_tool(ledger)], [calls(("look", {"amount": 1}))]) as d:
         result = await d.signoff.result(await d.start())
     assert result.error is not None
     assert (result.state, result.error.code) == ("error", "completion_limit")
@@ -259,19 +229,13 @@ async def test_a_turn_has_at_most_twenty_completions_and_five_identical_calls(
     assert [outcome.code for outcome in result.calls] == ["ok"] * 5 + ["too_many_calls"] * 15
 
 
-async def test_a_call_beyond_what_may_wait_is_told_to_the_model_and_the_turn_goes_on(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_call_beyond_what_may_wait_is_told_to_the_model_and_the_turn_goes_on(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     script = [calls(PAY, ("pay", {"amount": 2, "to": "Bo"})), respond("done")]
     limits = parse_tenant_limits("waiting=1")
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(ledger)]), script, tenant_limits=limits
-    ) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-        await turns.signoff.decide(yes(key))
-        result = await turns.signoff.result(key)
+    async with turn_rig.running([pay_tool(ledger)], script, tenant_limits=limits) as turns:
+        key = await turns.start_waiting()
+        result = await turns.result_after(yes(key))
         results = await turns.results(key)
     assert [outcome.code for outcome in result.calls] == ["ok", "too_many_calls"]
     assert [part.code for part in results] == ["ok", "too_many_calls"]
@@ -280,15 +244,12 @@ async def test_a_call_beyond_what_may_wait_is_told_to_the_model_and_the_turn_goe
 
 @pytest.mark.row("E48")
 @pytest.mark.row("N03")
-async def test_a_completion_has_at_most_fifty_calls_and_a_tool_twenty_five(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_a_completion_has_at_most_fifty_calls_and_a_tool_twenty_five(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [look_tool(ledger), pay_tool(ledger, False, name="peek", effect="")]
     many = [("look" if n % 2 else "peek", {"amount": n}) for n in range(52)]
     more = [("look", {"amount": 100})]
     script = [calls(*many), calls(*more), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+    async with turn_rig.running(tools, script) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
         results = await turns.results(key)
@@ -299,12 +260,9 @@ async def test_a_completion_has_at_most_fifty_calls_and_a_tool_twenty_five(
 
 
 @pytest.mark.row("E17")
-async def test_a_dry_run_executes_nothing_and_asks_nobody(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_a_dry_run_executes_nothing_and_asks_nobody(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [pay_tool(ledger), look_tool(ledger)]
-    async with running_turns(
-        client, store, task_queue, catalog_of(tools), [calls(PAY, ("look", {"amount": 1})), respond("ok")]
-    ) as turns:
+    async with turn_rig.running(tools, [calls(PAY, ("look", {"amount": 1})), respond("ok")]) as turns:
         key = await turns.start(dry_run=True)
         result = await turns.signoff.result(key)
         view = await turns.signoff.view(key)
@@ -316,20 +274,21 @@ async def test_a_dry_run_executes_nothing_and_asks_nobody(client: Client, store:
 
 
 @pytest.mark.row("N01")
-async def test_an_unknown_actor_fails_the_start_with_the_nearest_name(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([]), [respond("hi")]) as turns:
+async def test_an_unknown_actor_fails_the_start_with_the_nearest_name(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([], [respond("hi")]) as turns:
         key = await turns.start(actor="desks")
         with pytest.raises(ConfigError, match=r"no actor `desks`.*`desk`"):
             await turns.signoff.result(key)
 
 
-async def test_the_same_start_twice_is_one_turn_and_other_input_a_conflict(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_the_same_start_twice_is_one_turn_and_other_input_a_conflict(turn_rig: TurnRig) -> None:
     turn = TurnInput(
-        engine=1, session_id="s1", turn_id=task_queue, actor="desk", messages=(user_message("hi"),), principal=GUEST
+        engine=1,
+        session_id="s1",
+        turn_id=turn_rig.task_queue,
+        actor="desk",
+        messages=(user_message("hi"),),
+        principal=GUEST,
     )
     asked: list[CompletionRequest] = []
 
@@ -337,7 +296,7 @@ async def test_the_same_start_twice_is_one_turn_and_other_input_a_conflict(
         asked.append(request)
         return respond("hello")
 
-    async with running_turns(client, store, task_queue, catalog_of([]), ScriptedModel(react)) as turns:
+    async with turn_rig.running([], ScriptedModel(react)) as turns:
         first, second = await asyncio.gather(turns.signoff.start_turn(turn), turns.signoff.start_turn(turn))
         await turns.signoff.result(first)
         third = await turns.signoff.start_turn(turn)
@@ -347,8 +306,8 @@ async def test_the_same_start_twice_is_one_turn_and_other_input_a_conflict(
     assert len(asked) == 1
 
 
-async def test_a_turn_that_is_not_there_is_not_found(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([]), [respond("hi")]) as turns:
+async def test_a_turn_that_is_not_there_is_not_found(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([], [respond("hi")]) as turns:
         key = await turns.start()
         gone = key._replace(turn="nothing")
         for attempt in (turns.signoff.view(gone), turns.signoff.result(gone), turns.signoff.cancel_turn(gone)):

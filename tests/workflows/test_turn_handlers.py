@@ -18,11 +18,11 @@ from turn_fixtures import (
     ApprovalPolicy,
     Ledger,
     RunningTurns,
+    TurnRig,
     catalog_of,
     no,
     pay_tool,
     query_workflow,
-    running_turns,
     yes,
 )
 
@@ -33,7 +33,6 @@ from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnInput
 from signoff.engine.turn_client import TurnClient
 from signoff.people.directory import development_directory
-from signoff.store.store import Store
 from signoff.temporal.encryption import ENCODING, place_of
 from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import calls, respond
@@ -109,17 +108,15 @@ async def raw_update(client: Client, key: TurnKey, payloads: list[Payload], name
 
 
 @pytest.mark.parametrize("name", [names.DECIDE, names.CANCEL, names.APPROVAL_RESPONSE])
-async def test_no_message_can_wedge_or_fail_a_turn(name: str, client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+async def test_no_message_can_wedge_or_fail_a_turn(name: str, turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
+        key = await turns.start_waiting()
         for what, payloads in GARBAGE.items():
             if name == names.APPROVAL_RESPONSE:
-                await raw_signal(client, key, payloads)
+                await raw_signal(turn_rig.client, key, payloads)
             else:
                 with contextlib.suppress(RPCError):
-                    await raw_update(client, key, payloads, name)
+                    await raw_update(turn_rig.client, key, payloads, name)
             view = await turns.signoff.view(key)
             assert view.state == "suspended", what
         assert len(await turns.signoff.pending(key)) == 1
@@ -132,17 +129,15 @@ async def test_no_message_can_wedge_or_fail_a_turn(name: str, client: Client, st
     assert "WORKFLOW_TASK_FAILED" not in events
 
 
-async def test_what_is_no_decision_is_malformed_and_leaves_no_event(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+async def test_what_is_no_decision_is_malformed_and_leaves_no_event(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([pay_tool(Ledger())], SCRIPT) as turns:
+        key = await turns.start_waiting()
         # By the server: the view may be answered before the task ends that made it wait.
         await turns.suspended(key)
         before = len(await turns.events(key))
         entries = [
-            await raw_update(client, key, GARBAGE[what], names.DECIDE) for what in ("null", "a list", "no argument")
+            await raw_update(turn_rig.client, key, GARBAGE[what], names.DECIDE)
+            for what in ("null", "a list", "no argument")
         ]
         big = await turns.signoff.decide(no(key, reason="é" * 40_000))
         after = len(await turns.events(key))
@@ -154,11 +149,10 @@ async def test_what_is_no_decision_is_malformed_and_leaves_no_event(
     assert (long.status, long.code) == ("refused", "malformed")
 
 
-async def test_a_query_with_garbage_harms_nothing(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-        handle = client.get_workflow_handle(key.workflow_id)
+async def test_a_query_with_garbage_harms_nothing(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([pay_tool(Ledger())], SCRIPT) as turns:
+        key = await turns.start_waiting()
+        handle = turn_rig.client.get_workflow_handle(key.workflow_id)
         for args in ([], [None], [[1]], ["nothing"]):
             with contextlib.suppress(RPCError, Exception):
                 await handle.query(names.RECEIPT, args=args, result_type=Receipt)
@@ -168,14 +162,10 @@ async def test_a_query_with_garbage_harms_nothing(client: Client, store: Store, 
     assert receipt.code == "unknown"
 
 
-async def test_a_raw_signal_needs_only_the_approval_id_and_the_verdict(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-        handle = client.get_workflow_handle(key.workflow_id)
+async def test_a_raw_signal_needs_only_the_approval_id_and_the_verdict(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
+        key = await turns.start_waiting()
+        handle = turn_rig.client.get_workflow_handle(key.workflow_id)
         await handle.signal(names.APPROVAL_RESPONSE, {"approval_id": yes(key).approval_id, "verdict": "approved"})
         result = await turns.signoff.result(key)
         view = await turns.signoff.view(key)
@@ -187,9 +177,8 @@ async def test_a_raw_signal_needs_only_the_approval_id_and_the_verdict(
 
 
 @pytest.mark.row("N09")
-async def test_a_decision_before_the_request_exists_is_unknown(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_decision_before_the_request_exists_is_unknown(turn_rig: TurnRig, ledger: Ledger) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
-    ledger = Ledger()
 
     async def first(args: dict[str, Any], ctx: Any) -> str:
         begun.set()
@@ -198,7 +187,7 @@ async def test_a_decision_before_the_request_exists_is_unknown(client: Client, s
 
     tools = [pay_tool(ledger), pay_tool(ledger, False, name="look", effect="", handler=first)]
     script = [calls(("look", {"amount": 1})), calls(PAY), calls(("pay", {"amount": 21})), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
+    async with turn_rig.running(tools, script) as turns:
         key = await turns.start()
         await begun.wait()
         early = await turns.signoff.decide(yes(key, "c2.1"))
@@ -211,16 +200,15 @@ async def test_a_decision_before_the_request_exists_is_unknown(client: Client, s
     assert ledger.rows == []
 
 
-async def test_one_delivery_counts_once_over_both_doors(client: Client, store: Store, task_queue: str) -> None:
+async def test_one_delivery_counts_once_over_both_doors(turn_rig: TurnRig) -> None:
     people = development_directory([a_person("ana"), a_person("bo")])
     tool = pay_tool(Ledger(), ApprovalPolicy(quorum=2))
-    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT, people=people) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running([tool], SCRIPT, people=people) as turns:
+        key = await turns.start_waiting()
         answer = yes(key, subject="ana", delivery_id="d1")
         first = await turns.signoff.decide(answer)
         again = await turns.signoff.decide(answer)
-        handle = client.get_workflow_handle(key.workflow_id)
+        handle = turn_rig.client.get_workflow_handle(key.workflow_id)
         await handle.signal(names.APPROVAL_RESPONSE, answer.model_dump(mode="json", exclude_none=True))
         other = await turns.signoff.decide(yes(key, subject="ana"))
         pending = await turns.signoff.pending(key)
@@ -234,14 +222,10 @@ async def test_one_delivery_counts_once_over_both_doors(client: Client, store: S
 
 
 @pytest.mark.row("E58")
-async def test_a_race_of_fifty_has_one_winner_and_49_receipts_naming_them(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_a_race_of_fifty_has_one_winner_and_49_receipts_naming_them(turn_rig: TurnRig, ledger: Ledger) -> None:
     people = development_directory([a_person(f"p{n}") for n in range(50)])
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT, people=people) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT, people=people) as turns:
+        key = await turns.start_waiting()
         receipts = await asyncio.gather(*(_race(turns, key, number) for number in range(50)))
         result = await turns.signoff.result(key)
     winner = result.calls[0].decided_by
@@ -268,16 +252,13 @@ async def _race(turns: RunningTurns, key: TurnKey, number: int) -> Receipt:
     return receipt
 
 
-async def test_a_late_click_is_told_who_decided_also_when_the_turn_has_ended(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+async def test_a_late_click_is_told_who_decided_also_when_the_turn_has_ended(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([pay_tool(Ledger())], SCRIPT) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(no(key))
         await turns.signoff.result(key)
         late = await turns.signoff.decide(yes(key, subject="guest"))
-    blind = await TurnClient(client, task_queue=task_queue).decide(yes(key))
+    blind = await TurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
     assert (late.status, late.code, late.state, late.decided_by) == ("refused", "already_decided", "denied", "approver")
     assert (blind.status, blind.code) == ("refused", "already_decided")
     assert blind.decided_at is not None
@@ -294,16 +275,12 @@ async def test_a_decision_for_no_turn_at_all_is_unknown(client: Client, task_que
 @pytest.mark.row("B65")
 @pytest.mark.row("E63")
 @pytest.mark.row("V08")
-async def test_without_a_worker_an_answer_is_kept_and_takes_effect_later(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_without_a_worker_an_answer_is_kept_and_takes_effect_later(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = catalog_of([pay_tool(ledger)])
-    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-    receipt = await TurnClient(client, task_queue=task_queue).decide(yes(key))
-    async with running_turns(client, store, task_queue, catalog, SCRIPT) as turns:
+    async with turn_rig.running(catalog, SCRIPT) as turns:
+        key = await turns.start_waiting()
+    receipt = await TurnClient(turn_rig.client, task_queue=turn_rig.task_queue).decide(yes(key))
+    async with turn_rig.running(catalog, SCRIPT) as turns:
         result = await turns.signoff.result(key)
         view = await turns.signoff.view(key)
     assert (receipt.status, receipt.verdict) == ("pending", "approved")
@@ -314,12 +291,9 @@ async def test_without_a_worker_an_answer_is_kept_and_takes_effect_later(
 
 
 @pytest.mark.row("V08")
-async def test_waiting_turns_survive_eviction_from_the_workers_cache(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_waiting_turns_survive_eviction_from_the_workers_cache(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = catalog_of([pay_tool(ledger)])
-    async with running_turns(client, store, task_queue, catalog, SCRIPT, max_cached_workflows=2) as turns:
+    async with turn_rig.running(catalog, SCRIPT, max_cached_workflows=2) as turns:
         keys = [await turns.start() for _ in range(5)]
         for key in keys:
             await turns.suspended(key)
@@ -333,32 +307,32 @@ async def test_waiting_turns_survive_eviction_from_the_workers_cache(
 
 
 async def test_a_turn_of_a_newer_engine_waits_for_a_worker_that_knows_it(
-    client: Client, store: Store, task_queue: str, monkeypatch: pytest.MonkeyPatch
+    turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = TurnInput(
         engine=names.ENGINE + 1,
         session_id="s",
-        turn_id=task_queue,
+        turn_id=turn_rig.task_queue,
         actor="desk",
         messages=(user_message("hi"),),
         principal=GUEST,
     )
-    async with running_turns(client, store, task_queue, catalog_of([]), [respond("hello")]) as turns:
-        handle = await client.start_workflow(
+    async with turn_rig.running([], [respond("hello")]) as turns:
+        handle = await turn_rig.client.start_workflow(
             names.ACTOR_TURN,
             turn,
-            id=TurnKey("main", "s", task_queue).workflow_id,
-            task_queue=task_queue,
+            id=TurnKey("main", "s", turn_rig.task_queue).workflow_id,
+            task_queue=turn_rig.task_queue,
             task_timeout=timedelta(seconds=1),
         )
-        async for failure in _task_failures(client, handle):
+        async for failure in _task_failures(turn_rig.client, handle):
             assert f"this turn needs engine {turn.engine}, this worker has {turn.engine - 1}" in failure
             break
         described = await handle.describe()
         assert described.status is not None
         assert described.status.name == "RUNNING"
         monkeypatch.setattr(names, "ENGINE", names.ENGINE + 1)
-        result = await turns.signoff.result(TurnKey("main", "s", task_queue))
+        result = await turns.signoff.result(TurnKey("main", "s", turn_rig.task_queue))
     assert result.state == "complete"
 
 

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 from failures import Failure
 from session_rig import model, talk
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, no, pay_tool, running_turns, yes
+from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, no, pay_tool, yes
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
@@ -25,13 +24,11 @@ async def written(store: Store, key: TurnKey) -> list[Record]:
     return await AuditLog(store).stream(key.workflow_id)
 
 
-async def test_the_first_record_of_a_turn_says_who_asked(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(Ledger(), AUTO)]), [calls(PAY), respond("x")]
-    ) as turns:
+async def test_the_first_record_of_a_turn_says_who_asked(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([pay_tool(Ledger(), AUTO)], [calls(PAY), respond("x")]) as turns:
         key = await turns.start(channel="api")
         await turns.signoff.result(key)
-    records = await written(store, key)
+    records = await written(turn_rig.store, key)
     assert [record.kind for record in records] == ["turn", "proposal", "auto", "execution", "outcome"]
     assert records[0].subject == ""
     assert records[0].facts == {
@@ -44,16 +41,13 @@ async def test_the_first_record_of_a_turn_says_who_asked(client: Client, store: 
     assert timeline(records)[0].what == "the turn reports: asked desk over api"
 
 
-async def test_a_cancelled_turn_records_its_requests_and_its_end(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("x")]
-    ) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+async def test_a_cancelled_turn_records_its_requests_and_its_end(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([pay_tool(Ledger())], [calls(PAY), respond("x")]) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, subject="guest"))
         await turns.signoff.cancel_turn(key)
         await turns.signoff.result(key)
-    records = await written(store, key)
+    records = await written(turn_rig.store, key)
     assert [record.kind for record in records] == ["turn", "proposal", "request", "attempt", "ending", "turn"]
     attempt, ending, end = (record.facts for record in records[3:])
     assert (attempt["status"], attempt["receipt"]) == ("refused", "not_allowed")
@@ -62,9 +56,7 @@ async def test_a_cancelled_turn_records_its_requests_and_its_end(client: Client,
     assert timeline(records)[-1].what == "the turn reports: ended cancelled"
 
 
-async def test_a_turn_cancelled_while_the_model_thinks_records_that(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_turn_cancelled_while_the_model_thinks_records_that(turn_rig: TurnRig) -> None:
     asked = asyncio.Event()
 
     class Slow:
@@ -73,18 +65,16 @@ async def test_a_turn_cancelled_while_the_model_thinks_records_that(
             await asyncio.Event().wait()
             return respond("never")
 
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), Slow()) as turns:
+    async with turn_rig.running([pay_tool(Ledger())], Slow()) as turns:
         key = await turns.start()
         await asked.wait()
         await turns.signoff.cancel_turn(key)
         await turns.signoff.result(key)
-    assert [record.facts.get("ended", "") for record in await written(store, key)] == ["", "cancelled"]
+    assert [record.facts.get("ended", "") for record in await written(turn_rig.store, key)] == ["", "cancelled"]
 
 
 @pytest.mark.failure("error, model_refused")
-async def test_a_turn_that_fails_records_by_what(
-    client: Client, store: Store, task_queue: str, failure: Failure
-) -> None:
+async def test_a_turn_that_fails_records_by_what(turn_rig: TurnRig, failure: Failure) -> None:
     """The code of the error is in the record; what the provider said is not. With another key it is asked again."""
     keys = ["not good"]
 
@@ -93,12 +83,10 @@ async def test_a_turn_that_fails_records_by_what(
             raise ModelRefused("the key is not good")
         return respond("done")
 
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(Ledger())]), ScriptedModel(refuses)
-    ) as turns:
+    async with turn_rig.running([pay_tool(Ledger())], ScriptedModel(refuses)) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
-        records = await written(store, key)
+        records = await written(turn_rig.store, key)
         failure.assert_seen(timeline(records)[-1].what)
         failure.follow("The turn's last sentence", "correct it, ask again")
         keys[:] = ["good"]
@@ -109,25 +97,28 @@ async def test_a_turn_that_fails_records_by_what(
     assert again.state == "complete"
 
 
-async def test_turns_of_a_session_begin_in_the_record_like_any_other(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger(), AUTO)]), model()) as turns:
+async def test_turns_of_a_session_begin_in_the_record_like_any_other(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([pay_tool(Ledger(), AUTO)], model()) as turns:
         session = talk(turns)
         for name in ("a", "b"):
             await session.say("pay", name)
             await session.answer(name)
-        found = [(await written(store, session.turn_key(name)))[0] for name in ("a", "b")]
+        found = [(await written(turn_rig.store, session.turn_key(name)))[0] for name in ("a", "b")]
     assert [(record.kind, record.facts["claimed_subject"], record.facts["in_session"]) for record in found] == [
         ("turn", "guest", True)
     ] * 2
 
 
-async def test_a_denial_is_recorded_from_the_question_to_its_end(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_denial_is_recorded_from_the_question_to_its_end(turn_rig: TurnRig) -> None:
     script = [calls(PAY), respond("x")]
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), script) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running([pay_tool(Ledger())], script) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(no(key))
         await turns.signoff.result(key)
-    assert [record.kind for record in await written(store, key)] == ["turn", "proposal", "request", "attempt", "ending"]
+    assert [record.kind for record in await written(turn_rig.store, key)] == [
+        "turn",
+        "proposal",
+        "request",
+        "attempt",
+        "ending",
+    ]

@@ -4,8 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, doubted, pay_tool, running_turns, yes
+from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, catalog_of, doubted, pay_tool, yes
 
 from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.call import CallOutcome
@@ -15,7 +14,6 @@ from signoff.registry.actor import Actor
 from signoff.registry.tool import BypassRouting
 from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_result import ToolResult
-from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.scripted_model import calls, respond
 
@@ -31,16 +29,14 @@ def costly(cost: float, seconds: float = 0.0, **fields: Any) -> Any:
 
 
 @pytest.mark.row("P16")
-async def test_every_turn_ends_with_a_report(client: Client, store: Store, task_queue: str) -> None:
+async def test_every_turn_ends_with_a_report(turn_rig: TurnRig) -> None:
     look = ("look", {"amount": 1})
     tools = [costly(0.5, 0.05), pay_tool(Ledger())]
     script = [calls(look, look, ("pay", {"amount": "?"}), ("pay", {"amount": 9})), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(tools, script) as turns:
+        key = await turns.start_waiting()
         await turns.forward(key, hours=1)
-        await turns.signoff.decide(yes(key, "c1.4"))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, "c1.4"))
     assert (result.actor, result.turn, result.state) == ("desk", key.turn, "complete")
     assert (result.completions, result.tool_calls, result.cost) == (2, 4, 1.0)
     assert 0.1 <= result.active_seconds < 3_600 <= result.elapsed_seconds
@@ -57,9 +53,7 @@ async def test_every_turn_ends_with_a_report(client: Client, store: Store, task_
     ],
 )
 @pytest.mark.parametrize("inline", [False, True], ids=["routed", "bypass"])
-async def test_budgets_are_of_the_whole_turn(
-    limits: TurnLimits, code: str, inline: bool, client: Client, store: Store, task_queue: str
-) -> None:
+async def test_budgets_are_of_the_whole_turn(limits: TurnLimits, code: str, inline: bool, turn_rig: TurnRig) -> None:
     bypass: dict[str, Any] = {
         "scope": "specialist",
         "routing": "bypass",
@@ -70,7 +64,7 @@ async def test_budgets_are_of_the_whole_turn(
     actor = Actor(name="desk", model="scripted", limits=limits)
     script = [calls(("look", {"amount": number})) for number in range(5)]
     catalog = catalog_of([costly(0.5, 0.1, **(bypass if inline else {}))], actors=[actor])
-    async with running_turns(client, store, task_queue, catalog, script) as turns:
+    async with turn_rig.running(catalog, script) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
         await turns.replays(key)
@@ -83,7 +77,7 @@ async def test_budgets_are_of_the_whole_turn(
 
 
 @pytest.mark.row("N22")
-async def test_the_budget_of_results_is_that_of_a_batch(client: Client, store: Store, task_queue: str) -> None:
+async def test_the_budget_of_results_is_that_of_a_batch(turn_rig: TurnRig) -> None:
     budgets: dict[str, int] = {}
 
     def note(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -93,17 +87,17 @@ async def test_the_budget_of_results_is_that_of_a_batch(client: Client, store: S
     tool = pay_tool(Ledger(), False, name="look", effect="", handler=Ledger().handler("look", note))
     one, two = ("look", {"amount": 1}), ("look", {"amount": 2})
     script = [calls(one), calls(one, two), calls(one), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of([tool]), script) as turns:
+    async with turn_rig.running([tool], script) as turns:
         await turns.signoff.result(await turns.start())
     whole, half = RESULT_CHARS_PER_BATCH, RESULT_CHARS_PER_BATCH // 2
     assert budgets == {"c1.1": whole, "c2.1": half, "c2.2": half, "c3.1": whole}
 
 
 @pytest.mark.row("F53")
-async def test_an_actor_says_how_many_completions_it_has(client: Client, store: Store, task_queue: str) -> None:
+async def test_an_actor_says_how_many_completions_it_has(turn_rig: TurnRig) -> None:
     actor = Actor(name="desk", model="scripted", limits=TurnLimits(completions=5))
     script = [calls(("look", {"amount": number})) for number in range(9)]
-    async with running_turns(client, store, task_queue, catalog_of([costly(0)], actors=[actor]), script) as turns:
+    async with turn_rig.running(catalog_of([costly(0)], actors=[actor]), script) as turns:
         result = await turns.signoff.result(await turns.start())
     assert result.error is not None
     assert (result.error.code, result.completions, len(result.calls)) == ("completion_limit", 5, 5)
@@ -113,43 +107,35 @@ FOUND = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", cost=0.5
 PAY = ("pay", {"amount": 20})
 
 
-async def test_what_a_slow_worker_did_counts_when_a_person_says_that_it_happened(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(Ledger())]), [calls(PAY), respond("done")]
-    ) as turns:
+async def test_what_a_slow_worker_did_counts_when_a_person_says_that_it_happened(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([pay_tool(Ledger())], [calls(PAY), respond("done")]) as turns:
         key = await turns.start()
         asked = (await turns.waiting(key)).calls[0].approval
         assert asked is not None
         ticket = ticket_key(asked.digest, 1)
-        await store.claim(ticket, workflow=key.workflow_id, call="c1.1", tool="pay")
+        await turn_rig.store.claim(ticket, workflow=key.workflow_id, call="c1.1", tool="pay")
         await turns.signoff.decide(yes(key))
         await turns.until(key, doubted)
-        await store.record(ticket, FOUND)
-        await turns.signoff.decide(yes(key, revision=2, verdict="happened"))
-        result = await turns.signoff.result(key)
+        await turn_rig.store.record(ticket, FOUND)
+        result = await turns.result_after(yes(key, revision=2, verdict="happened"))
         await turns.replays(key)
     assert (result.calls[0].code, result.cost) == ("ok", 0.5)
     assert result.active_seconds >= 90
 
 
 @pytest.mark.parametrize(("cost", "code"), [(0.5, "cost_limit"), (0.0, "")])
-async def test_what_a_call_took_counts_though_its_activity_was_lost(
-    cost: float, code: str, client: Client, store: Store, task_queue: str
-) -> None:
-    tool = pay_tool(Ledger(), ApprovalPolicy(grant_ttl=0.5), task_queue=f"{task_queue}-nobody")
+async def test_what_a_call_took_counts_though_its_activity_was_lost(cost: float, code: str, turn_rig: TurnRig) -> None:
+    tool = pay_tool(Ledger(), ApprovalPolicy(grant_ttl=0.5), task_queue=f"{turn_rig.task_queue}-nobody")
     actor = Actor(name="desk", model="scripted", limits=TurnLimits(cost=0.5))
     catalog = catalog_of([tool], actors=[actor])
-    async with running_turns(client, store, task_queue, catalog, [calls(PAY), respond("done")]) as turns:
+    async with turn_rig.running(catalog, [calls(PAY), respond("done")]) as turns:
         key = await turns.start()
         asked = (await turns.waiting(key)).calls[0].approval
         assert asked is not None
         ticket = ticket_key(asked.digest, 1)
-        await store.claim(ticket, workflow=key.workflow_id, call="c1.1", tool="pay")
-        await store.record(ticket, replace(FOUND, cost=cost, duration_ms=0))
-        await turns.signoff.decide(yes(key))
-        result = await turns.signoff.result(key)
+        await turn_rig.store.claim(ticket, workflow=key.workflow_id, call="c1.1", tool="pay")
+        await turn_rig.store.record(ticket, replace(FOUND, cost=cost, duration_ms=0))
+        result = await turns.result_after(yes(key))
         await turns.replays(key)
     assert [each.code for each in result.calls] == ["ok"]
     assert (result.cost, result.error.code if result.error else "") == (cost, code)

@@ -3,13 +3,11 @@
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, pay_tool, yes
 
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_result import ToolResult
-from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
@@ -17,7 +15,7 @@ PAY = ("pay", {"amount": 20, "to": "Ana"})
 
 @pytest.mark.row("B75")
 @pytest.mark.row("N21")
-async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(turn_rig: TurnRig) -> None:
     found: dict[str, ToolContext] = {}
 
     def note(args: dict[str, Any], ctx: ToolContext) -> str:
@@ -27,9 +25,8 @@ async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(client: Client, s
     handler = Ledger().handler("pay", note)
     tools = [pay_tool(Ledger(), handler=handler), pay_tool(Ledger(), False, name="look", effect="", handler=handler)]
     script = [calls(PAY, ("look", {"amount": 1})), respond("done")]
-    async with running_turns(client, store, task_queue, catalog_of(tools), script) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(tools, script) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, reason="agreed by phone"))
         await turns.signoff.result(key)
     asked, free = found["c1.1"], found["c1.2"]
@@ -46,16 +43,12 @@ async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(client: Client, s
 
 @pytest.mark.row("B54")
 @pytest.mark.row("P12")
-async def test_a_handler_that_raises_has_failed_and_the_turn_goes_on(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
-
+async def test_a_handler_that_raises_has_failed_and_the_turn_goes_on(turn_rig: TurnRig, ledger: Ledger) -> None:
     def fail(args: dict[str, Any], ctx: ToolContext) -> str:
         raise ValueError("no such account")
 
     tool = pay_tool(ledger, False, handler=ledger.handler("pay", fail))
-    async with running_turns(client, store, task_queue, catalog_of([tool]), [calls(PAY), respond("sorry")]) as turns:
+    async with turn_rig.running([tool], [calls(PAY), respond("sorry")]) as turns:
         result = await turns.signoff.result(await turns.start())
     assert result.state == "complete"
     assert [(each.code, each.value.inline) for each in result.calls] == [("execution_failed", "no such account")]
@@ -64,9 +57,7 @@ async def test_a_handler_that_raises_has_failed_and_the_turn_goes_on(
 
 @pytest.mark.row("E18")
 @pytest.mark.row("N11")
-async def test_calls_of_one_completion_share_what_the_model_reads(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_calls_of_one_completion_share_what_the_model_reads(turn_rig: TurnRig) -> None:
     budgets: list[int] = []
 
     def long(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -75,9 +66,7 @@ async def test_calls_of_one_completion_share_what_the_model_reads(
 
     handler = Ledger().handler("look", long)
     tool = pay_tool(Ledger(), ApprovalPolicy(auto_approve_if="true"), handler=handler)
-    async with running_turns(
-        client, store, task_queue, catalog_of([tool]), [calls(PAY, PAY), respond("done")]
-    ) as turns:
+    async with turn_rig.running([tool], [calls(PAY, PAY), respond("done")]) as turns:
         result = await turns.signoff.result(await turns.start())
     half = RESULT_CHARS_PER_BATCH // 2
     assert budgets == [half, half]

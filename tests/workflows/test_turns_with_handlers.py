@@ -4,12 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.audit.log import AuditLog
 from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
-from signoff.store.store import Store
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
 
@@ -40,18 +38,15 @@ def handled(ledger: Ledger, **fields: Any) -> Any:
 
 
 @pytest.mark.row("B71")
-async def test_each_call_goes_the_way_its_handler_says(client: Client, store: Store, task_queue: str) -> None:
+async def test_each_call_goes_the_way_its_handler_says(turn_rig: TurnRig, ledger: Ledger) -> None:
     SAYS.update(
         Ana="auto", Bo=HandlerVerdict("ask", reason="a new payee"), Cy=HandlerVerdict("deny", reason="a blocked payee")
     )
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, handled(ledger), script("Ana", "Bo", "Cy")) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(handled(ledger), script("Ana", "Bo", "Cy")) as turns:
+        key = await turns.start_waiting()
         request = await turns.question(key, "c1.2")
-        await turns.signoff.decide(yes(key, "c1.2"))
-        result = await turns.signoff.result(key)
-        records = await AuditLog(store).stream(key.workflow_id)
+        result = await turns.result_after(yes(key, "c1.2"))
+        records = await AuditLog(turn_rig.store).stream(key.workflow_id)
     assert (request.rule.label, request.rule_text) == (RULE, "ask: a new payee")
     assert [(each.code, each.rule.label) for each in result.calls] == [("ok", RULE), ("ok", RULE), ("denied", RULE)]
     assert result.calls[2].denied is not None
@@ -61,42 +56,33 @@ async def test_each_call_goes_the_way_its_handler_says(client: Client, store: St
     assert {"auto", "request", "verdict", "execution"} <= named
 
 
-async def test_a_handler_that_changes_its_mind_before_the_run_asks(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_handler_that_changes_its_mind_before_the_run_asks(turn_rig: TurnRig, ledger: Ledger) -> None:
     """It said auto at the gate and does not where the call would run: people are asked, and their yes is enough."""
     SAYS.update(Ana=["auto", "ask"])
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, handled(ledger), script("Ana")) as turns:
+    async with turn_rig.running(handled(ledger), script("Ana")) as turns:
         key = await turns.start()
         request = (await turns.waiting(key)).calls[0].approval
         assert request is not None
         assert (request.revision, request.rule.label, ledger.rows) == (1, RULE, [])
-        await turns.signoff.decide(yes(key))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key))
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1
 
 
-async def test_a_handler_may_deny_what_people_approved(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_handler_may_deny_what_people_approved(turn_rig: TurnRig, ledger: Ledger) -> None:
     SAYS.update(Ana=["ask", "deny"])
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, handled(ledger), script("Ana")) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-        await turns.signoff.decide(yes(key))
-        result = await turns.signoff.result(key)
+    async with turn_rig.running(handled(ledger), script("Ana")) as turns:
+        key = await turns.start_waiting()
+        result = await turns.result_after(yes(key))
     assert [(outcome.code, outcome.rule.label) for outcome in result.calls] == [("denied", RULE)]
     assert ledger.rows == []
 
 
-async def test_a_handler_that_breaks_asks_and_the_turn_goes_on(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_handler_that_breaks_asks_and_the_turn_goes_on(turn_rig: TurnRig, ledger: Ledger) -> None:
     """Even where a rule would let the call pass."""
-    ledger = Ledger()
     catalog = handled(ledger, auto_approve_if="true")
-    async with running_turns(client, store, task_queue, catalog, script("Ana")) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, script("Ana")) as turns:
+        key = await turns.start_waiting()
         request = await turns.question(key)
         assert request.rule.label == f"{RULE} (failed)"
         assert request.rule_text == "ask: `handler` failed (KeyError), so a person is asked"
@@ -105,20 +91,17 @@ async def test_a_handler_that_breaks_asks_and_the_turn_goes_on(client: Client, s
     assert len(ledger.rows) == 1
 
 
-async def test_an_answer_remembered_for_the_rule_is_not_one_to_the_handler(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_an_answer_remembered_for_the_rule_is_not_one_to_the_handler(turn_rig: TurnRig, ledger: Ledger) -> None:
     SAYS.update(Ana=["auto", "auto", "ask", "ask", "auto", "auto"])
-    ledger = Ledger()
     catalog = handled(ledger, require_approval_if="true", allow_remember=True)
     replies = [*script("Ana")]
-    async with running_turns(client, store, task_queue, catalog, replies) as turns:
+    async with turn_rig.running(catalog, replies) as turns:
         first = await turns.start()
         await turns.waiting(first)
         remember = {"scope": "tenant", "seconds": 3_600, "uses": 5}
         # As through the gateway, which alone remembers, and stamps what it takes.
         decision = yes(first, remember=remember, received_at=datetime.now(UTC))
-        await answer(store, decision)
+        await answer(turn_rig.store, decision)
         await turns.signoff.decide(decision)
         assert [each.rule.label for each in (await turns.signoff.result(first)).calls] == ["require_approval_if"]
         second = await turns.start()

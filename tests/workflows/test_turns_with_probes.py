@@ -4,14 +4,20 @@ import asyncio
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, doubted, pay_tool, running_turns, yes
+from turn_fixtures import (
+    ApprovalPolicy,
+    Ledger,
+    RunningTurns,
+    TurnRig,
+    doubted,
+    pay_tool,
+    yes,
+)
 
 from signoff.contracts.call import RuleReference
 from signoff.contracts.ids import TurnKey
 from signoff.registry.hooks import CannotTell, DidNotHappen, Happened
 from signoff.registry.tool_context import ToolContext
-from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.scripted_model import calls, respond
 
@@ -54,9 +60,9 @@ async def lost(turns: RunningTurns) -> tuple[TurnKey, str]:
     return key, request.digest
 
 
-async def test_what_happened_is_found_without_asking_anybody(client: Client, store: Store, task_queue: str) -> None:
+async def test_what_happened_is_found_without_asking_anybody(turn_rig: TurnRig) -> None:
     ledger, finder = Ledger(), Finder(Happened("booking 7"))
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as turns:
+    async with turn_rig.running([pay_tool(ledger, probe=finder)], SCRIPT) as turns:
         key, digest = await lost(turns)
         outcome = (await turns.signoff.result(key)).calls[0]
         results = await turns.results(key)
@@ -67,9 +73,9 @@ async def test_what_happened_is_found_without_asking_anybody(client: Client, sto
     assert view.calls[0].approval is None or view.calls[0].approval.kind == "approval"
 
 
-async def test_what_did_not_happen_runs_by_the_same_approval(client: Client, store: Store, task_queue: str) -> None:
+async def test_what_did_not_happen_runs_by_the_same_approval(turn_rig: TurnRig) -> None:
     ledger, finder = Ledger(), Finder(DidNotHappen())
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as turns:
+    async with turn_rig.running([pay_tool(ledger, probe=finder)], SCRIPT) as turns:
         key, digest = await lost(turns)
         result = await turns.signoff.result(key)
     assert [(outcome.code, outcome.decided_by) for outcome in result.calls] == [("ok", "approver")]
@@ -77,10 +83,10 @@ async def test_what_did_not_happen_runs_by_the_same_approval(client: Client, sto
     assert finder.asked == [digest]
 
 
-async def test_a_call_by_rule_runs_again_by_its_rule(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_call_by_rule_runs_again_by_its_rule(turn_rig: TurnRig) -> None:
     ledger, finder = Ledger(), Finder(DidNotHappen())
     tool = pay_tool(ledger, FREE, handler=slow_once(ledger), timeout=0.2, probe=finder)
-    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+    async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()
         result = await turns.signoff.result(key)
         events = await turns.events(key)
@@ -89,25 +95,22 @@ async def test_a_call_by_rule_runs_again_by_its_rule(client: Client, store: Stor
     assert events.count("TIMER_STARTED") == 0
 
 
-async def test_what_cannot_be_found_out_is_asked(client: Client, store: Store, task_queue: str) -> None:
+async def test_what_cannot_be_found_out_is_asked(turn_rig: TurnRig) -> None:
     ledger, finder = Ledger(), Finder(CannotTell())
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger, probe=finder)]), SCRIPT) as turns:
+    async with turn_rig.running([pay_tool(ledger, probe=finder)], SCRIPT) as turns:
         key, digest = await lost(turns)
         await turns.until(key, doubted)
-        await turns.signoff.decide(yes(key, revision=2))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, revision=2))
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert [row[2] for row in ledger.rows] == [f"{digest}/2"]
     assert finder.asked == [digest]
 
 
 @pytest.mark.parametrize(("answer", "rows"), [(Happened("booking 7"), 0), (DidNotHappen(), 1)])
-async def test_a_reset_looks_up_and_asks_nothing_again(
-    answer: Any, rows: int, client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_reset_looks_up_and_asks_nothing_again(answer: Any, rows: int, turn_rig: TurnRig) -> None:
     ledger, finder = Ledger(), Finder(answer)
     tool = pay_tool(ledger, FREE, handler=slow_once(ledger), timeout=0.2, probe=finder)
-    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+    async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()
         first = await turns.signoff.result(key)
         finder.answer = CannotTell()

@@ -26,6 +26,7 @@ from turn_fixtures import (
     ApprovalPolicy,
     Ledger,
     RunningTurns,
+    TurnRig,
     catalog_of,
     pay_tool,
     running_turns,
@@ -378,17 +379,15 @@ async def lived(story: Story, ledger: Ledger) -> str:
     return await story.end(ledger)
 
 
-async def test_updates_and_signals_do_what_the_pure_rules_say(
-    client: Client, store: Store, task_queue: str, tmp_path: Path
-) -> None:
+async def test_updates_and_signals_do_what_the_pure_rules_say(turn_rig: TurnRig, tmp_path: Path) -> None:
     ledger, keys = Ledger(), Keys(tmp_path)
-    async with production(client, store, task_queue, ledger, keys) as turns:
+    async with production(turn_rig.client, turn_rig.store, turn_rig.task_queue, ledger, keys) as turns:
         stories = [Story(seed, turns, keys) for seed in SEEDS]
         endings = await asyncio.gather(*(lived(story, ledger) for story in stories))
-    points = Checkpoints(store)
+    points = Checkpoints(turn_rig.store)
     await points.take(Signer(read_private(keys.files[0])))
     report = await verify(
-        AuditLog(store).records(), points.all(), FileVerifier(keys.files[1]), heads=await points.heads()
+        AuditLog(turn_rig.store).records(), points.all(), FileVerifier(keys.files[1]), heads=await points.heads()
     )
     assert report.finding is None
     assert report.streams == len(stories)

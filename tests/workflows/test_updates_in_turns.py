@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from session_rig import Talk, talk
-from temporalio.client import Client
-from turn_fixtures import Ledger, RunningTurns, pay_tool, running_turns, yes
+from turn_fixtures import Ledger, RunningTurns, TurnRig, pay_tool, yes
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.call import CallOutcome
@@ -23,7 +22,6 @@ from signoff.registry.handler_adapters import success_results
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_result import ToolResult
-from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond
 
 SCHEMA = {"type": "object", "properties": {"city": {}, "project": {"type": "string"}}}
@@ -91,12 +89,9 @@ async def turn(turns: RunningTurns, **fields: Any) -> tuple[TurnKey, TurnResult]
 
 @pytest.mark.row("F03")
 @pytest.mark.row("F44")
-async def test_what_a_tool_collects_opens_the_step_in_the_same_turn(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_what_a_tool_collects_opens_the_step_in_the_same_turn(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(choose("slow"), choose("Porto"), BOOK), calls(BOOK), respond("done")]
-    async with running_turns(client, store, task_queue, trips(ledger), script) as turns:
+    async with turn_rig.running(trips(ledger), script) as turns:
         key, result = await turn(turns)
         assert await updates(turns, key) == [{"updates": ["data.city"]}, {"updates": ["data.city"]}, {}]
     assert ends(result) == [
@@ -110,11 +105,10 @@ async def test_what_a_tool_collects_opens_the_step_in_the_same_turn(
 
 
 @pytest.mark.row("F44")
-async def test_a_policy_reads_what_a_tool_changed(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_a_policy_reads_what_a_tool_changed(turn_rig: TurnRig, ledger: Ledger) -> None:
     policy = ApprovalPolicy(deny_if="ctx.project == 'closed'", auto_approve_if="ctx.project == 'open'")
     script = [calls(choose("Porto", "open")), calls(BOOK), calls(choose("Porto", "closed")), calls(BOOK), respond("no")]
-    async with running_turns(client, store, task_queue, trips(ledger, policy), script) as turns:
+    async with turn_rig.running(trips(ledger, policy), script) as turns:
         key, result = await turn(turns)
         value = await updates(turns, key)
     assert [each[1] for each in ends(result)] == ["ok", "ok", "ok", "denied"]
@@ -123,12 +117,10 @@ async def test_a_policy_reads_what_a_tool_changed(client: Client, store: Store, 
 
 
 @pytest.mark.row("F44")
-async def test_an_update_that_does_not_fit_fails_the_call_and_changes_nothing(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_an_update_that_does_not_fit_fails_the_call_and_changes_nothing(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     script = [calls(choose(3, "open")), calls(BOOK), respond("done")]
-    async with running_turns(client, store, task_queue, trips(ledger), script) as turns:
+    async with turn_rig.running(trips(ledger), script) as turns:
         key, result = await turn(turns)
         assert await updates(turns, key) == [{}]
     assert ends(result) == [("choose", "execution_failed", "update"), ("book", "not_available", "layer")]
@@ -138,16 +130,14 @@ async def test_an_update_that_does_not_fit_fails_the_call_and_changes_nothing(
 
 
 @pytest.mark.row("F44")
-async def test_what_no_tool_may_change_stays(
-    client: Client, store: Store, task_queue: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_no_tool_may_change_stays(turn_rig: TurnRig, caplog: pytest.LogCaptureFixture) -> None:
     ledger = Ledger()
     script = [calls(choose("Porto", "open")), calls(BOOK), respond("done")]
-    async with running_turns(client, store, task_queue, trips(ledger, updates=("project",)), script) as turns:
+    async with turn_rig.running(trips(ledger, updates=("project",)), script) as turns:
         _, result = await turn(turns)
     assert [each[1] for each in ends(result)] == ["ok", "not_available"]
     assert any("an update of choose is left out, nothing declares it: data.city" in each for each in caplog.messages)
-    async with running_turns(client, store, task_queue, trips(ledger), script) as turns:
+    async with turn_rig.running(trips(ledger), script) as turns:
         key, result = await turn(turns, context={"data": {"city": None}})
         value = await updates(turns, key)
     assert [each[1] for each in ends(result)] == ["ok", "not_available"]
@@ -155,14 +145,10 @@ async def test_what_no_tool_may_change_stays(
     assert result.calls[0].updates == Updates(data={"city": "Porto"}, context={"project": "open"})
 
 
-async def test_what_people_change_of_a_call_is_judged_where_it_stands_by_now(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
+async def test_what_people_change_of_a_call_is_judged_where_it_stands_by_now(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(choose("Porto")), calls(BOOK), respond("done")]
-    async with running_turns(client, store, task_queue, trips(ledger, ApprovalPolicy(edit="approve")), script) as turns:
-        key = await turns.start(**AT)
-        await turns.waiting(key)
+    async with turn_rig.running(trips(ledger, ApprovalPolicy(edit="approve")), script) as turns:
+        key = await turns.start_waiting(**AT)
         receipt = await turns.signoff.decide(yes(key, "c2.1", edited_args={"amount": 10}))
         assert (receipt.status, receipt.code) == ("accepted", "")
         result = await turns.signoff.result(key)
@@ -171,11 +157,11 @@ async def test_what_people_change_of_a_call_is_judged_where_it_stands_by_now(
     assert [row[1] for row in ledger.rows] == [{"amount": 10}]
 
 
-async def test_updates_add_no_event(client: Client, store: Store, task_queue: str) -> None:
+async def test_updates_add_no_event(turn_rig: TurnRig) -> None:
     script = [calls(choose("Porto", "open")), respond("done")]
     found = []
     for names in ((), ("city", "project")):
-        async with running_turns(client, store, task_queue, trips(Ledger(), updates=names), script) as turns:
+        async with turn_rig.running(trips(Ledger(), updates=names), script) as turns:
             key, result = await turn(turns)
             found.append((result.calls[0].updates is not None, await turns.events(key)))
     (before, plain), (after, changed) = found
@@ -184,7 +170,7 @@ async def test_updates_add_no_event(client: Client, store: Store, task_queue: st
 
 
 @pytest.mark.row("F03")
-async def test_a_failed_check_keeps_what_it_found(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_failed_check_keeps_what_it_found(turn_rig: TurnRig, ledger: Ledger) -> None:
     """`success: false` with `contextUpdate`, `dataUpdate` and `meta`: a rule reads the one, a step waits for the other;
     record and transcript tell `meta`, and the model is told why it failed.
     """
@@ -193,14 +179,17 @@ async def test_a_failed_check_keeps_what_it_found(client: Client, store: Store, 
         found = {"dataUpdate": {"city": args["city"]}, "contextUpdate": {"project": "closed"}}
         return {"success": False, "error": "sold out", **found, "meta": {"asked": 3}}
 
-    ledger = Ledger()
     policy = ApprovalPolicy(deny_if="ctx.project == 'closed'")
     script = [calls(choose("Porto")), calls(BOOK), respond("done")]
     catalog = trips(ledger, policy, handler=success_results(checked))
-    async with running_turns(client, store, task_queue, catalog, script) as turns:
+    async with turn_rig.running(catalog, script) as turns:
         key, result = await turn(turns)
         assert await updates(turns, key) == [{"updates": ["data.city", "project"]}]
-        entries = [each.facts["meta"] for each in await AuditLog(store).stream(key.workflow_id) if "meta" in each.facts]
+        entries = [
+            each.facts["meta"]
+            for each in await AuditLog(turn_rig.store).stream(key.workflow_id)
+            if "meta" in each.facts
+        ]
         view = await turns.signoff.view(key)
     assert ends(result) == [("choose", "execution_failed", "execute"), ("book", "denied", "approval")]
     assert result.calls[0].value.inline == "sold out"
@@ -215,11 +204,8 @@ async def ready(session: Talk, text: str, turn_id: str, **fields: Any) -> str:
 
 
 @pytest.mark.row("F03")
-async def test_the_session_keeps_it_for_its_turns_and_its_next_runs(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, trips(ledger), ScriptedModel(react)) as turns:
+async def test_the_session_keeps_it_for_its_turns_and_its_next_runs(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running(trips(ledger), ScriptedModel(react)) as turns:
         session = talk(turns)
         await session.begin(events_per_run=SMALL_RUN)
         assert await ready(session, "book", "a") == "book: not_available"
@@ -236,9 +222,7 @@ async def test_the_session_keeps_it_for_its_turns_and_its_next_runs(
     assert len(ledger.rows) == 1 + number
 
 
-async def test_a_turn_that_broke_off_has_changed_what_it_changed(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-
+async def test_a_turn_that_broke_off_has_changed_what_it_changed(turn_rig: TurnRig, ledger: Ledger) -> None:
     def stops(request: CompletionRequest) -> Completion:
         text = last_user_text(request)
         entries = [part for each in request.messages for part in each.parts if isinstance(part, ResultPart)]
@@ -247,7 +231,7 @@ async def test_a_turn_that_broke_off_has_changed_what_it_changed(client: Client,
         return react(request)
 
     asks = trips(ledger, ApprovalPolicy())
-    async with running_turns(client, store, task_queue, asks, ScriptedModel(stops)) as turns:
+    async with turn_rig.running(asks, ScriptedModel(stops)) as turns:
         session = talk(turns)
         await session.say("go", "a", **AT)
         key = session.turn_key("a")

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from gateway_rig import SIGNER
 from session_rig import talk, words
-from temporalio.client import Client, WorkflowFailureError, WorkflowQueryFailedError
+from temporalio.client import WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.service import RPCError
 from temporalio.worker import Replayer
 from turn_fixtures import (
     ApprovalPolicy,
     Ledger,
     RunningTurns,
+    TurnRig,
     catalog_of,
     doubted,
     no,
@@ -43,7 +44,6 @@ from signoff.formats.replace import replace
 from signoff.gateway.deps import GatewayDeps
 from signoff.people.directory import development_directory
 from signoff.settings import Settings
-from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.temporal.embedded_server import ServerHandle
 from signoff.temporal.encryption import Encryption
@@ -373,7 +373,7 @@ def site_over(turns: RunningTurns, ledger: Ledger) -> Site:
 @pytest.mark.timeout(360)
 @pytest.mark.parametrize("newest", [0.0, 0.8], ids=["all-alike", "the-newest"])
 async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
-    server: ServerHandle, client: Client, store: Store, task_queue: str, newest: float, encryption: Encryption
+    server: ServerHandle, turn_rig: TurnRig, newest: float, encryption: Encryption, ledger: Ledger
 ) -> None:
     """Every handler in several turns at once, six readers, another worker in the middle: nothing hangs, all replays.
 
@@ -387,7 +387,6 @@ async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
     Each worker keeps all runs: one with no place left for them loses a run that is asked several times at once, in the
     SDK (1.35) itself (`Extra buffered run should not have produced an activation`); see docs/operations.md.
     """
-    ledger = Ledger()
     catalog = catalog_of(
         [
             pay_tool(ledger, ApprovalPolicy(edit="approve")),
@@ -398,7 +397,7 @@ async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
     more: dict[str, Any] = {"people": PEOPLE, "verifier": SIGNER.verifier()}
     model = ScriptedModel(react)
     async with contextlib.AsyncExitStack() as first, contextlib.AsyncExitStack() as second:
-        worker = running_turns(client, store, task_queue, catalog, model, **more)
+        worker = turn_rig.running(catalog, model, **more)
         turns = await first.enter_async_context(worker)
         site = site_over(turns, ledger)
         async with asyncio.timeout(300), asyncio.TaskGroup() as tasks:
@@ -408,14 +407,14 @@ async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
             while sum(each.done() for each in playing) < len(playing) // 2:
                 await asyncio.sleep(0.05)
             another = await server.connect(encryption)
-            worker = running_turns(another, store, task_queue, catalog, model, **more)
+            worker = running_turns(another, turn_rig.store, turn_rig.task_queue, catalog, model, **more)
             await second.enter_async_context(worker)
             await first.aclose()
             await asyncio.wait(playing)
             for reader in readers:
                 reader.cancel()
         for session in site.sessions:
-            handle = client.get_workflow_handle(session)
+            handle = turn_rig.client.get_workflow_handle(session)
             await handle.cancel()
             with pytest.raises(WorkflowFailureError):
                 await handle.result()

@@ -5,8 +5,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, no, pay_tool, running_turns, withdrawn, yes
+from turn_fixtures import (
+    ApprovalPolicy,
+    Ledger,
+    RunningTurns,
+    TurnRig,
+    catalog_of,
+    no,
+    pay_tool,
+    withdrawn,
+    yes,
+)
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.content import text_of
@@ -14,7 +23,6 @@ from signoff.contracts.ids import ApprovalKey, TurnKey, show_code
 from signoff.contracts.message import ResultPart
 from signoff.registry.actor import Actor
 from signoff.registry.tool_result import ToolFailure
-from signoff.store.store import Store
 from signoff.testing.builders import a_person
 from signoff.testing.scripted_model import ScriptedModel, calls, respond
 
@@ -66,11 +74,9 @@ def words(part: ResultPart) -> str:
 
 
 @pytest.mark.row("B65")
-async def test_the_model_goes_on_at_once_and_is_told_the_outcome_when_it_is_there(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_the_model_goes_on_at_once_and_is_told_the_outcome_when_it_is_there(turn_rig: TurnRig) -> None:
     ledger, model = Ledger(), Model(calls(PAY), calls(LOOK), respond("asked for it"), respond("paid"))
-    async with running_turns(client, store, task_queue, catalog_of(tools(ledger)), model.driver) as turns:
+    async with turn_rig.running(tools(ledger), model.driver) as turns:
         key = await turns.start()
         view = await turns.until(key, lambda seen: any(call.call == "c2.1" and call.outcome for call in seen.calls))
         code = show_code((await turns.question(key)).code)
@@ -95,14 +101,12 @@ async def test_the_model_goes_on_at_once_and_is_told_the_outcome_when_it_is_ther
     assert [name for name, *_ in ledger.rows] == ["look", "pay"]
 
 
-async def test_a_denial_comes_as_one(client: Client, store: Store, task_queue: str) -> None:
+async def test_a_denial_comes_as_one(turn_rig: TurnRig) -> None:
     """With the whole `ToolDenied`, which the next completion reads."""
     model = Model(calls(PAY), respond("asked for it"), respond("so be it"))
-    async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-        await turns.signoff.decide(no(key))
-        result = await turns.signoff.result(key)
+    async with turn_rig.running(tools(Ledger()), model.driver) as turns:
+        key = await turns.start_waiting()
+        result = await turns.result_after(no(key))
         assert (result.text, [call.code for call in result.calls]) == ("so be it", ["denied"])
         last = (await turns.results(key))[-1]
         assert (last.type, last.late) == ("ToolDenied", True)
@@ -113,10 +117,10 @@ async def test_a_denial_comes_as_one(client: Client, store: Store, task_queue: s
 
 @pytest.mark.parametrize("verdict", [yes, no])
 async def test_an_outcome_that_comes_while_the_model_is_asked(
-    client: Client, store: Store, task_queue: str, verdict: Callable[[TurnKey], Any]
+    turn_rig: TurnRig, verdict: Callable[[TurnKey], Any]
 ) -> None:
     model = Model(calls(PAY), respond("too early"), respond("in time"), held=2)
-    async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
+    async with turn_rig.running(tools(Ledger()), model.driver) as turns:
         key = await turns.start()
         await model.is_held.wait()
         await turns.signoff.decide(verdict(key))
@@ -128,7 +132,7 @@ async def test_an_outcome_that_comes_while_the_model_is_asked(
     assert len(model.asked) == 3
 
 
-async def test_an_outcome_that_comes_while_another_call_runs(client: Client, store: Store, task_queue: str) -> None:
+async def test_an_outcome_that_comes_while_another_call_runs(turn_rig: TurnRig) -> None:
     ledger, runs, ends = Ledger(), asyncio.Event(), asyncio.Event()
 
     async def slow(args: dict[str, Any], ctx: Any) -> str:
@@ -139,7 +143,7 @@ async def test_an_outcome_that_comes_while_another_call_runs(client: Client, sto
     look = pay_tool(ledger, False, name="look", effect="", read_only=True, handler=slow)
     model = Model(calls(PAY), calls(LOOK), respond("both"))
     catalog = catalog_of([pay_tool(ledger, ON), look])
-    async with running_turns(client, store, task_queue, catalog, model.driver) as turns:
+    async with turn_rig.running(catalog, model.driver) as turns:
         key = await turns.start()
         await runs.wait()
         await turns.signoff.decide(yes(key))
@@ -152,11 +156,9 @@ async def test_an_outcome_that_comes_while_another_call_runs(client: Client, sto
     assert len(model.asked) == 3
 
 
-async def test_two_decisions_at_once_are_told_together_in_the_order_of_the_calls(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_two_decisions_at_once_are_told_together_in_the_order_of_the_calls(turn_rig: TurnRig) -> None:
     model = Model(calls(PAY, ("pay", {"amount": 21})), respond("early"), respond("both"), held=2)
-    async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
+    async with turn_rig.running(tools(Ledger()), model.driver) as turns:
         key = await turns.start()
         await model.is_held.wait()
         await asyncio.gather(turns.signoff.decide(no(key, "c1.2")), turns.signoff.decide(yes(key, "c1.1")))
@@ -169,25 +171,24 @@ async def test_two_decisions_at_once_are_told_together_in_the_order_of_the_calls
     assert len(model.asked) == 3
 
 
-async def test_at_its_end_the_turn_waits_for_each_outcome(client: Client, store: Store, task_queue: str) -> None:
+async def test_at_its_end_the_turn_waits_for_each_outcome(turn_rig: TurnRig) -> None:
     model = Model(
         calls(PAY, ("pay", {"amount": 21})),
         lambda request: respond(f"{sum(part.late for part in summary(request))} of 2 decided"),
     )
-    async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
+    async with turn_rig.running(tools(Ledger()), model.driver) as turns:
         key = await turns.start()
         await turns.waiting(key, 2)
         await turns.signoff.decide(yes(key, "c1.2"))
         await turns.until(key, lambda seen: sum(message.role == "assistant" for message in seen.messages) == 3)
-        await turns.signoff.decide(yes(key, "c1.1"))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, "c1.1"))
         await turns.replays(key)
     assert (result.state, result.text, result.completions) == ("complete", "2 of 2 decided", 4)
 
 
-async def test_the_same_call_is_not_asked_twice(client: Client, store: Store, task_queue: str) -> None:
+async def test_the_same_call_is_not_asked_twice(turn_rig: TurnRig) -> None:
     ledger, model = Ledger(), Model(calls(PAY), calls(PAY), respond("waiting"), respond("paid"))
-    async with running_turns(client, store, task_queue, catalog_of(tools(ledger)), model.driver) as turns:
+    async with turn_rig.running(tools(ledger), model.driver) as turns:
         key = await turns.start()
         await turns.until(key, lambda seen: sum(message.role == "assistant" for message in seen.messages) == 3)
         view = await turns.signoff.view(key)
@@ -196,8 +197,7 @@ async def test_the_same_call_is_not_asked_twice(client: Client, store: Store, ta
         assert [str(part.value.inline) for part in (await turns.results(key))[:2]] == [
             f"waiting for approval, {code}"
         ] * 2
-        await turns.signoff.decide(yes(key))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key))
     assert [(call.code, call.approval_id) for call in result.calls] == [
         ("ok", ApprovalKey(key, "c1.1").id),
         ("waiting", ApprovalKey(key, "c1.1").id),
@@ -205,11 +205,9 @@ async def test_the_same_call_is_not_asked_twice(client: Client, store: Store, ta
     assert len(ledger.rows) == 1
 
 
-async def test_a_denial_that_comes_while_the_same_is_proposed_is_a_denial(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_denial_that_comes_while_the_same_is_proposed_is_a_denial(turn_rig: TurnRig) -> None:
     ledger, model = Ledger(), Model(calls(PAY), calls(PAY), respond("no"), held=2)
-    async with running_turns(client, store, task_queue, catalog_of(tools(ledger)), model.driver) as turns:
+    async with turn_rig.running(tools(ledger), model.driver) as turns:
         key = await turns.start()
         await model.is_held.wait()
         await turns.signoff.decide(no(key))
@@ -222,9 +220,7 @@ async def test_a_denial_that_comes_while_the_same_is_proposed_is_a_denial(
     assert ledger.rows == []
 
 
-async def test_a_call_decided_with_the_others_of_its_completion_has_one_result(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_call_decided_with_the_others_of_its_completion_has_one_result(turn_rig: TurnRig) -> None:
     ledger, runs, ends = Ledger(), asyncio.Event(), asyncio.Event()
 
     async def slow(args: dict[str, Any], ctx: Any) -> str:
@@ -234,9 +230,7 @@ async def test_a_call_decided_with_the_others_of_its_completion_has_one_result(
 
     look = pay_tool(ledger, False, name="look", effect="", read_only=True, handler=slow)
     model = Model(calls(PAY, LOOK), respond("both"))
-    async with running_turns(
-        client, store, task_queue, catalog_of([pay_tool(ledger, ON), look]), model.driver
-    ) as turns:
+    async with turn_rig.running([pay_tool(ledger, ON), look], model.driver) as turns:
         key = await turns.start()
         await runs.wait()
         await turns.signoff.decide(yes(key))
@@ -262,9 +256,9 @@ async def _cancel_and_decide(turns: RunningTurns, key: TurnKey, model: Model) ->
 
 @pytest.mark.parametrize("act", [_cancel, _cancel_and_decide])
 @pytest.mark.parametrize("held", [0, 2])
-async def test_a_cancel_ends_what_waits(client: Client, store: Store, task_queue: str, act: Act, held: int) -> None:
+async def test_a_cancel_ends_what_waits(turn_rig: TurnRig, act: Act, held: int) -> None:
     ledger, model = Ledger(), Model(calls(PAY), respond("asked"), held=held)
-    async with running_turns(client, store, task_queue, catalog_of(tools(ledger)), model.driver) as turns:
+    async with turn_rig.running(tools(ledger), model.driver) as turns:
         key = await turns.start()
         if held:
             await model.is_held.wait()
@@ -285,12 +279,10 @@ async def test_a_cancel_ends_what_waits(client: Client, store: Store, task_queue
     assert view.calls[0].approval.state != "pending"
 
 
-async def test_a_turn_that_reaches_its_limit_withdraws_what_waits(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_turn_that_reaches_its_limit_withdraws_what_waits(turn_rig: TurnRig) -> None:
     script = [calls(PAY), *(calls(("look", {"amount": number})) for number in range(19))]
     model = Model(*script)
-    async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
+    async with turn_rig.running(tools(Ledger()), model.driver) as turns:
         result = await turns.signoff.result(await turns.start())
     assert (result.state, result.completions) == ("error", 20)
     assert result.error is not None
@@ -300,27 +292,22 @@ async def test_a_turn_that_reaches_its_limit_withdraws_what_waits(
     assert (first.code, first.denied.source, first.denied.reason) == ("denied", "cancelled", "The turn has ended.")
 
 
-async def test_once_its_outcome_was_told_the_same_call_is_asked_anew(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_once_its_outcome_was_told_the_same_call_is_asked_anew(turn_rig: TurnRig) -> None:
     model = Model(calls(PAY), respond("asked"), calls(PAY), respond("asked again"), respond("paid"))
-    async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(tools(Ledger()), model.driver) as turns:
+        key = await turns.start_waiting()
         await turns.signoff.withdraw(withdrawn(key))
         await turns.until(key, lambda seen: any(call.call == "c3.1" and call.state == "waiting" for call in seen.calls))
-        await turns.signoff.decide(yes(key, "c3.1"))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, "c3.1"))
     assert [(call.call, call.code) for call in result.calls] == [("c1.1", "denied"), ("c3.1", "ok")]
 
 
-async def test_what_people_changed_is_told_with_the_outcome(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_what_people_changed_is_told_with_the_outcome(turn_rig: TurnRig, ledger: Ledger) -> None:
     policy = ApprovalPolicy(while_waiting="continue", edit="propose", quorum=1)
     less = ("pay", {"amount": 5, "to": "Ana"})
     model = Model(calls(PAY), calls(less, PAY), respond("asked"), respond("done"), held=2)
     catalog = catalog_of([pay_tool(ledger, policy)], people=[a_person(each) for each in ("ana", "bo")])
-    async with running_turns(client, store, task_queue, catalog, model.driver) as turns:
+    async with turn_rig.running(catalog, model.driver) as turns:
         key = await turns.start()
         await model.is_held.wait()
         edit = await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 5, "to": "Ana"}))
@@ -342,9 +329,9 @@ async def test_what_people_changed_is_told_with_the_outcome(client: Client, stor
     assert [row[1] for row in ledger.rows] == [{"amount": 5, "to": "Ana"}]
 
 
-async def test_nobody_in_time_is_told_as_a_denial(client: Client, store: Store, task_queue: str) -> None:
+async def test_nobody_in_time_is_told_as_a_denial(turn_rig: TurnRig) -> None:
     model = Model(calls(PAY), respond("asked"), respond("nobody answered"))
-    async with running_turns(client, store, task_queue, catalog_of(tools(Ledger())), model.driver) as turns:
+    async with turn_rig.running(tools(Ledger()), model.driver) as turns:
         key = await turns.start()
         await turns.until(key, lambda seen: sum(each.role == "assistant" for each in seen.messages) == 2)
         await turns.forward(key, hours=24, minutes=1)
@@ -355,15 +342,13 @@ async def test_nobody_in_time_is_told_as_a_denial(client: Client, store: Store, 
     assert (last.value.inline["type"], last.value.inline["source"]) == ("ToolDenied", "timeout")
 
 
-async def test_a_sibling_of_a_later_completion_is_not_stopped(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_a_sibling_of_a_later_completion_is_not_stopped(turn_rig: TurnRig, ledger: Ledger) -> None:
     look = pay_tool(ledger, False, name="look", effect="", handler=ledger.handler("look", ToolFailure("no")))
     actor = Actor(name="desk", model="scripted", on_failure="abort_siblings")
     model = Model(calls(PAY), calls(LOOK), respond("asked"), respond("paid"))
     catalog = catalog_of([pay_tool(ledger, ON), look], actors=[actor])
-    async with running_turns(client, store, task_queue, catalog, model.driver) as turns:
+    async with turn_rig.running(catalog, model.driver) as turns:
         key = await turns.start()
         await turns.until(key, lambda seen: sum(each.role == "assistant" for each in seen.messages) == 3)
-        await turns.signoff.decide(yes(key))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key))
     assert [(call.call, call.code) for call in result.calls] == [("c1.1", "ok"), ("c2.1", "execution_failed")]

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 from killable_worker import killable
-from temporalio.client import Client
-from turn_fixtures import RunningTurns, doubted, no, yes
+from turn_fixtures import RunningTurns, TurnRig, doubted, no, yes
 
 from signoff.contracts.ids import TurnKey
 from signoff.engine.turn_client import TurnClient
-from signoff.store.store import Store
 from signoff.temporal.embedded_server import ServerHandle
 
 pytestmark = pytest.mark.timeout(180)
@@ -28,12 +26,18 @@ async def _until_told_to_wait(turns: RunningTurns, key: TurnKey) -> None:
 
 @pytest.mark.parametrize("step", ["at the end", "decided while nobody is there", "model", "tool"])
 async def test_a_killed_worker_loses_no_outcome(
-    step: str, server: ServerHandle, client: Client, store: Store, task_queue: str, tmp_path: Path
+    step: str, server: ServerHandle, turn_rig: TurnRig, tmp_path: Path
 ) -> None:
     address, url, ledger = server.options.address, f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
-    turns = RunningTurns(TurnClient(client, task_queue=task_queue), client, store, task_queue, deps=None)  # type: ignore[arg-type]
+    turns = RunningTurns(
+        TurnClient(turn_rig.client, task_queue=turn_rig.task_queue),
+        turn_rig.client,
+        turn_rig.store,
+        turn_rig.task_queue,
+        deps=None,
+    )  # type: ignore[arg-type]
     held = step if step in ("model", "tool") else "nothing"
-    async with killable(address, url, task_queue, ledger, held) as worker:
+    async with killable(address, url, turn_rig.task_queue, ledger, held) as worker:
         key = await turns.start()
         if step == "model":
             await _seen(tmp_path / "model")
@@ -49,7 +53,7 @@ async def test_a_killed_worker_loses_no_outcome(
     if step == "decided while nobody is there":
         assert (await turns.signoff.decide(yes(key))).status == "pending"
     (tmp_path / "go").touch()
-    async with killable(address, url, task_queue, ledger, held):
+    async with killable(address, url, turn_rig.task_queue, ledger, held):
         if step == "at the end":
             assert (await turns.signoff.decide(yes(key))).status in ("accepted", "pending")
         if step == "tool":

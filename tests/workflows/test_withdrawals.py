@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from signed_askers import signed_asker
-from temporalio.client import Client
-from turn_fixtures import GUEST, Ledger, catalog_of, no, pay_tool, running_turns, withdrawn
+from turn_fixtures import GUEST, Ledger, TurnRig, catalog_of, no, pay_tool, withdrawn
 
 from signoff.contracts import names
 from signoff.contracts.person import Person
@@ -15,7 +14,6 @@ from signoff.engine.workflow_runs import execute_update
 from signoff.formats.replace import replace
 from signoff.keys.signatures import PrivateKeys, Signer, Verifier, new_key
 from signoff.people.directory import development_directory
-from signoff.store.store import Store
 from signoff.testing.builders import a_person
 from signoff.testing.questions import answer
 from signoff.testing.scripted_model import calls, respond
@@ -30,13 +28,10 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 @pytest.mark.parametrize(
     ("who", "recorded"), [("guest", "guest"), ("approver", "approver"), ("op", "op"), ("eve", ""), ("nobody", "")]
 )
-async def test_a_name_counts_only_of_who_may_withdraw(
-    who: str, recorded: str, client: Client, store: Store, task_queue: str
-) -> None:
+async def test_a_name_counts_only_of_who_may_withdraw(who: str, recorded: str, turn_rig: TurnRig) -> None:
     catalog = catalog_of([pay_tool(Ledger())])
-    async with running_turns(client, store, task_queue, catalog, SCRIPT, people=PEOPLE) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
+        key = await turns.start_waiting()
         receipt = await turns.signoff.withdraw(withdrawn(key, subject=who, reason="no"))
         result = await turns.signoff.result(key)
     assert (receipt.status, receipt.decided_by) == ("accepted", recorded)
@@ -55,21 +50,18 @@ async def test_a_name_counts_only_of_who_may_withdraw(
     ],
 )
 async def test_outside_development_a_signature_proves_the_name(
-    who: str, forge: dict[str, Any], status: str, recorded: str, client: Client, store: Store, task_queue: str
+    who: str, forge: dict[str, Any], status: str, recorded: str, turn_rig: TurnRig
 ) -> None:
     verifier = Verifier(KEYS.public().keys)
     catalog = catalog_of([pay_tool(Ledger())])
-    async with running_turns(
-        client, store, task_queue, catalog, SCRIPT, people=PEOPLE, profile="production", verifier=verifier
-    ) as turns:
-        turn = task_queue
+    async with turn_rig.running(catalog, SCRIPT, people=PEOPLE, profile="production", verifier=verifier) as turns:
+        turn = turn_rig.task_queue
         asker = signed_asker(SIGNER, GUEST, "main", turn, turn, at=NOW)
-        key = await turns.start(session_id=turn, turn_id=turn, principal=asker)
-        await turns.waiting(key)
+        key = await turns.start_waiting(session_id=turn, turn_id=turn, principal=asker)
         wish = replace(SIGNER.sign_decision(withdrawn(key, subject=who, revision=1, received_at=NOW)), **forge)
         if recorded:
             # As the gateway does with a wish that it has found good.
-            await answer(store, wish)
+            await answer(turn_rig.store, wish)
         receipt = await turns.signoff.withdraw(wish)
         waits = len(await turns.signoff.pending(key)) if status == "refused" else 0
         await turns.signoff.cancel_turn(key)
@@ -78,13 +70,10 @@ async def test_outside_development_a_signature_proves_the_name(
     assert waits == (status == "refused")
 
 
-async def test_an_answer_is_no_withdrawal_and_a_withdrawal_no_answer(
-    client: Client, store: Store, task_queue: str
-) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
-        handle = client.get_workflow_handle(key.workflow_id)
+async def test_an_answer_is_no_withdrawal_and_a_withdrawal_no_answer(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([pay_tool(Ledger())], SCRIPT) as turns:
+        key = await turns.start_waiting()
+        handle = turn_rig.client.get_workflow_handle(key.workflow_id)
         body = no(key).model_dump(mode="json", exclude_none=True)
         as_wish = await execute_update(handle, names.CANCEL, body, result_type=Receipt)
         as_answer = await turns.signoff.decide(withdrawn(key))

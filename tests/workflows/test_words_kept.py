@@ -3,8 +3,15 @@
 import asyncio
 from typing import Any
 
-from temporalio.client import Client
-from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, catalog_of, doubted, pay_tool, running_turns, yes
+from turn_fixtures import (
+    ApprovalPolicy,
+    Ledger,
+    RunningTurns,
+    TurnRig,
+    doubted,
+    pay_tool,
+    yes,
+)
 
 from signoff.audit.log import AuditLog
 from signoff.contracts.approval import ApprovalRequest
@@ -12,7 +19,6 @@ from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.contracts.ids import TurnKey
 from signoff.registry.tool_context import ToolContext
-from signoff.store.store import Store
 from signoff.store.tickets import ticket_key
 from signoff.testing.scripted_model import calls, respond
 
@@ -40,14 +46,13 @@ def slow(ledger: Ledger) -> Any:
     return run
 
 
-async def test_a_lost_call_that_happened_is_asked_about_once(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(ledger)]), SCRIPT) as turns:
+async def test_a_lost_call_that_happened_is_asked_about_once(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         request = await lost(turns, key)
         await turns.signoff.decide(yes(key, revision=2, verdict="happened", result="booking 7"))
         first = await turns.signoff.result(key)
-        ticket = await store.read_ticket(request.digest)
+        ticket = await turn_rig.store.read_ticket(request.digest)
         await turns.reset(key)
         again = await turns.signoff.result(key)
         view = await turns.signoff.view(key)
@@ -58,14 +63,15 @@ async def test_a_lost_call_that_happened_is_asked_about_once(client: Client, sto
     assert [(each.code, each.value, each.decided_by) for each in again.calls] == outcomes
     assert not doubted(view)
     assert ledger.rows == []
-    written = [record.facts for record in await AuditLog(store).stream(key.workflow_id) if record.kind == "outcome"]
+    written = [
+        record.facts for record in await AuditLog(turn_rig.store).stream(key.workflow_id) if record.kind == "outcome"
+    ]
     assert [(facts["code"], facts["ticket"]) for facts in written] == [("ok", request.digest)]
 
 
-async def test_a_call_that_ran_out_of_time_is_asked_about_once(client: Client, store: Store, task_queue: str) -> None:
-    ledger = Ledger()
+async def test_a_call_that_ran_out_of_time_is_asked_about_once(turn_rig: TurnRig, ledger: Ledger) -> None:
     tool = pay_tool(ledger, FREE, handler=slow(ledger), timeout=0.2)
-    async with running_turns(client, store, task_queue, catalog_of([tool]), SCRIPT) as turns:
+    async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()
         await turns.until(key, doubted)
         await turns.signoff.decide(yes(key, verdict="happened"))
@@ -79,12 +85,11 @@ async def test_a_call_that_ran_out_of_time_is_asked_about_once(client: Client, s
     assert len(ledger.rows) == 1
 
 
-async def test_a_worker_that_was_slow_knows_better(client: Client, store: Store, task_queue: str) -> None:
-    async with running_turns(client, store, task_queue, catalog_of([pay_tool(Ledger())]), SCRIPT) as turns:
+async def test_a_worker_that_was_slow_knows_better(turn_rig: TurnRig) -> None:
+    async with turn_rig.running([pay_tool(Ledger())], SCRIPT) as turns:
         key = await turns.start()
         request = await lost(turns, key)
         late = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid late"))
-        await store.record(request.digest, late)
-        await turns.signoff.decide(yes(key, revision=2, verdict="happened", result="booking 7"))
-        result = await turns.signoff.result(key)
+        await turn_rig.store.record(request.digest, late)
+        result = await turns.result_after(yes(key, revision=2, verdict="happened", result="booking 7"))
     assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("ok", "paid late")]

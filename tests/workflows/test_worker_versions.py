@@ -14,7 +14,7 @@ from temporalio.api.enums.v1 import RoutingConfigUpdateState
 from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentRequest, DescribeWorkerDeploymentVersionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
-from turn_fixtures import PATIENCE, Ledger, RunningTurns, catalog_of, pay_tool, running_turns, yes
+from turn_fixtures import PATIENCE, Ledger, RunningTurns, TurnRig, catalog_of, pay_tool, running_turns, yes
 
 from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.engine.turn_client import TurnClient
@@ -103,16 +103,12 @@ class Deployment:
 
 
 @pytest.fixture
-async def deployment(
-    server: ServerHandle, client: Client, encryption: Encryption, store: Store, task_queue: str
-) -> Deployment:
-    return Deployment(server, client, await server.connect(encryption), store, task_queue)
+async def deployment(server: ServerHandle, encryption: Encryption, turn_rig: TurnRig) -> Deployment:
+    return Deployment(server, turn_rig.client, await server.connect(encryption), turn_rig.store, turn_rig.task_queue)
 
 
 async def waiting_turn(turns: RunningTurns) -> TurnKey:
-    key = await turns.start("pay")
-    await turns.waiting(key)
-    return key
+    return await turns.start_waiting("pay")
 
 
 async def paid_by(turns: RunningTurns, keys: Sequence[TurnKey]) -> list[object]:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from activity_kit import ARGS, pinned, worker_deps
 from tables import table
-from temporalio.client import Client
-from turn_fixtures import GUEST, Ledger, pay_tool, running_turns, yes
+from turn_fixtures import GUEST, Ledger, TurnRig, pay_tool, yes
 
 from signoff.activities.hooks import permissions
 from signoff.activities.worker_deps import WorkerDeps
@@ -366,9 +365,7 @@ async def test_it_has_to_be_asked_for_and_is_bounded(store: Store) -> None:
 
 
 @pytest.mark.row("F58")
-async def test_in_a_turn_one_answer_serves_proposal_and_run_but_not_what_people_approved(
-    client: Client, store: Store, task_queue: str
-) -> None:
+async def test_in_a_turn_one_answer_serves_proposal_and_run_but_not_what_people_approved(turn_rig: TurnRig) -> None:
     guard, ledger = Guard(), Ledger()
     tools = [
         pay_tool(ledger, asks, name=name, check_permissions=guard, cache_permission=60.0)
@@ -376,13 +373,11 @@ async def test_in_a_turn_one_answer_serves_proposal_and_run_but_not_what_people_
     ]
     catalog = build_catalog(tools=tools, actors=[Actor(name="desk", model="scripted")])
     model = [calls(("look", ARGS)), calls(("look", ARGS)), calls(("pay", ARGS)), respond("done")]
-    async with running_turns(client, store, task_queue, catalog, model) as turns:
-        key = await turns.start()
-        await turns.waiting(key)
+    async with turn_rig.running(catalog, model) as turns:
+        key = await turns.start_waiting()
         assert len(guard.asked) == 2
         guard.says = NO
-        await turns.signoff.decide(yes(key, "c3.1"))
-        result = await turns.signoff.result(key)
+        result = await turns.result_after(yes(key, "c3.1"))
         await turns.replays(key)
     assert [(each.tool, each.code, each.gate) for each in result.calls] == [
         ("look", "ok", "execute"), ("look", "ok", "execute"), ("pay", "denied", "permission"),

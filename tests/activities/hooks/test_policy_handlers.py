@@ -203,14 +203,13 @@ async def test_the_handlers_of_a_batch_are_asked_at_once(store: Store) -> None:
     assert [gate_decision.call for gate_decision in gate_decisions] == ["c1.1", "c1.2", "c1.3"]
 
 
-async def test_a_handler_changes_nothing_of_the_call(store: Store) -> None:
+async def test_a_handler_changes_nothing_of_the_call(store: Store, ledger: Ledger) -> None:
     def grow(call: HandlerCall, context: dict[str, Any]) -> str:
         call.args["amount"] = 1_000_000
         context["user"]["id"] = "ceo"
         return "auto"
 
     SAYS.append(grow)
-    ledger = Ledger()
     tool = handled(ledger)
     assert (await gate(store, tool))[0].digest == permit_for(tool).digest
     assert summary(await run(worker_deps(store, tool), tool, task_for(tool))) == ("ok", "paid")
@@ -336,9 +335,8 @@ async def test_a_call_runs_by_its_handler_only_while_it_says_so(store: Store, an
     assert (reply.again, ledger.rows) == (again, [])
 
 
-async def test_a_call_that_its_handler_denies_now_is_denied(store: Store) -> None:
+async def test_a_call_that_its_handler_denies_now_is_denied(store: Store, ledger: Ledger) -> None:
     SAYS.append(HandlerVerdict("deny", reason="the payee is blocked"))
-    ledger = Ledger()
     tool = handled(ledger)
     for kind in ("auto", "approved"):
         reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool, kind=kind)))
@@ -349,9 +347,8 @@ async def test_a_call_that_its_handler_denies_now_is_denied(store: Store) -> Non
 
 
 @pytest.mark.parametrize("says", ["auto", "ask", ValueError()])
-async def test_what_people_approved_needs_no_handlers_consent(store: Store, says: Any) -> None:
+async def test_what_people_approved_needs_no_handlers_consent(store: Store, says: Any, ledger: Ledger) -> None:
     SAYS.append(says)
-    ledger = Ledger()
     tool = handled(ledger)
     deps = worker_deps(store, tool)
     await keep(store, about(await asked(deps, tool)))

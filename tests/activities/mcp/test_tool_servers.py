@@ -10,9 +10,8 @@ import pytest
 from activity_kit import environment, run, summary, task_for, worker_deps
 from mcp_upstream import Upstream
 from mcp_upstream_kit import by_http, by_streams, imported_tool, using
-from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
-from turn_fixtures import catalog_of, running_turns, yes
+from turn_fixtures import TurnRig, catalog_of, yes
 
 from signoff.activities.mcp.tool_servers import bind_to_servers, tool_servers, use_servers
 from signoff.contracts.call import IN_DOUBT_TEXT
@@ -99,20 +98,19 @@ async def test_other_tools_are_left_as_they_are(store: Store, upstream: Upstream
 
 
 async def test_a_turns_call_is_asked_and_runs_on_the_server_as_it_was_changed(
-    client: Client, store: Store, task_queue: str, upstream: Upstream
+    turn_rig: TurnRig, upstream: Upstream
 ) -> None:
     async with by_http(upstream) as server:
         tool = imported_tool(server, requires_approval=ApprovalPolicy(edit="approve"), effect="Note {text}")
         catalog = catalog_of([tool], mcp_servers=[server])
         script = [calls((tool.name, {"text": "a"})), calls((tool.name, {"text": "b"})), respond("done")]
-        async with running_turns(client, store, task_queue, catalog, script) as turns:
+        async with turn_rig.running(catalog, script) as turns:
             key = await turns.start()
             view = await turns.waiting(key)
             await turns.signoff.decide(yes(key, edited_args={"text": "c"}))
             await turns.until(key, lambda view: len(view.calls) == 2 and view.calls[-1].state == "waiting")
             upstream.change("note", description="Tool note, and more")
-            await turns.signoff.decide(yes(key, "c2.1"))
-            result = await turns.signoff.result(key)
+            result = await turns.result_after(yes(key, "c2.1"))
     assert view.calls[0].approval is not None
     assert view.calls[0].approval.card.effect == "Note a"
     first, second = result.calls

@@ -352,8 +352,7 @@ async def test_every_call_that_ran_says_how_it_was_dispatched(store: Store) -> N
 
 
 @pytest.mark.row("B39")
-async def test_what_is_long_is_cut_in_the_record_and_kept_in_the_store(store: Store) -> None:
-    ledger = Ledger()
+async def test_what_is_long_is_cut_in_the_record_and_kept_in_the_store(store: Store, ledger: Ledger) -> None:
     args = {"amount": 20, "to": "ü" * 9_000}
     tool = free(ledger, handler=ledger.handler("pay", "é" * 5_000), **OWN)
     reply = await run(worker_deps(store, tool), tool, task_for(tool, args=args))
@@ -380,8 +379,7 @@ async def test_a_specialists_failure_is_recorded_without_its_secrets(store: Stor
     assert ARGS["to"] not in str(await AuditLog(store).stream(TURN.workflow_id))
 
 
-async def test_a_second_run_of_the_same_call_records_nothing_more(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_second_run_of_the_same_call_records_nothing_more(store: Store, ledger: Ledger) -> None:
     tool = free(ledger, read_only=True, **BYPASS)
     deps = worker_deps(store, tool)
     await run(deps, tool, task_for(tool))

@@ -263,8 +263,7 @@ async def test_meta_is_kept_of_successes_and_failures(store: Store) -> None:
         assert "meta" not in (await _outcome(store, replace(answer, meta=[1]))).model_dump()
 
 
-async def test_a_misfit_is_not_tried_again(store: Store) -> None:
-    ledger = Ledger()
+async def test_a_misfit_is_not_tried_again(store: Store, ledger: Ledger) -> None:
     tool = free(ledger, output_schema={"type": "integer"})
     deps, task = worker_deps(store, tool), task_for(tool)
     first = await run(deps, tool, task)
