@@ -259,7 +259,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     entries = [f"left out {len(lacking)} tests that need programs not installed here: {names}"] if lacking else []
     entries += [f"left out {len(long)} long tests: make test-all runs them"] if long else []
     entries += [f"left out {len(rehearsed)} tests of the rehearsal: make rehearsal runs them"] if rehearsed else []
-    rows = sorted({mark.args[0] for item in out for mark in item.iter_markers("row")})
+    rows = sorted({row for item in out for mark in item.iter_markers("row") for row in mark.args})
     _leave_out(config, "; ".join(entries), rows)
     if hasattr(config, "workeroutput"):
         config.workeroutput["left_out"] = ("; ".join(entries), rows)

@@ -151,7 +151,7 @@ def _rows_of_lists(tree: ast.Module) -> dict[str, list[str]]:
 
 def _rows(decorator: ast.expr, cases: dict[str, list[str]]) -> list[str]:
     if _is_call(decorator, "pytest.mark.row"):
-        return [_text(decorator.args[0])]
+        return [_text(each) for each in decorator.args]
     if _is_call(decorator, "pytest.mark.parametrize"):
         return cases.get(ast.unparse(decorator.args[1]), [])
     return []

@@ -32,7 +32,7 @@ class ProvedRows:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Sends the rows of a test along with what became of it."""
         report = yield
-        report.user_properties.extend((_NAME, mark.args[0]) for mark in item.iter_markers("row"))
+        report.user_properties.extend((_NAME, row) for mark in item.iter_markers("row") for row in mark.args)
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

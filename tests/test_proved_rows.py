@@ -23,14 +23,14 @@ def test_first():
     pass
 
 
-@pytest.mark.row("A02")
+@pytest.mark.row("A03", "A02")
 def test_second():
     {second}
 """
 
 
 def run(folder: Path, second: str, *args: str, excused: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    (folder / "pytest.ini").write_text("[pytest]\ntestpaths = tests\nmarkers =\n    row(id): a row\n")
+    (folder / "pytest.ini").write_text("[pytest]\ntestpaths = tests\nmarkers =\n    row(*ids): rows\n")
     (folder / "tests").mkdir()
     here = str(Path(__file__).parent)
     (folder / "tests" / "conftest.py").write_text(CONFTEST.format(tests=here, excused=excused))

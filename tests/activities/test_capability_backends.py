@@ -63,8 +63,7 @@ async def called(store: Store, declared: Tool, **backends: Backend) -> tuple[str
     return summary(await run(deps_with(store, declared, **backends), declared, task_for(declared)))
 
 
-@pytest.mark.row("E19")
-@pytest.mark.row("Q7")
+@pytest.mark.row("E19", "Q7")
 async def test_a_handler_is_given_what_its_tool_declares(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,8 +89,7 @@ def test_an_answer_without_revision_means_the_first_only() -> None:
     assert machine.decide(request(revision=2), bare, by("ana"), LATER)[1].code == "stale"
 
 
-@pytest.mark.row("E56")
-@pytest.mark.row("Q4")
+@pytest.mark.row("E56", "Q4")
 @table("code", "not_allowed", "self_approval", "assurance", "unavailable")
 def test_who_may_not_decide_changes_nothing(code: ReceiptCode) -> None:
     before = request()

@@ -29,8 +29,7 @@ def test_the_one_table_says_what_the_code_does() -> None:
     assert rows == [(each, code) for code, each in RESULT_TYPES.items()]
 
 
-@pytest.mark.row("N32")
-@pytest.mark.row("X12")
+@pytest.mark.row("N32", "X12")
 def test_a_denial_says_literally_that_it_is_one() -> None:
     denied = ToolDenied(source="human", tool="pay", call_id="c1.1")
     value = denied.model_dump(mode="json")

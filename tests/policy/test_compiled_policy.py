@@ -43,8 +43,7 @@ def test_needs_person_says_whether_anything_can_pass_alone() -> None:
     assert compiled(require_approval_if="args.flag").needs_person == "always"
 
 
-@pytest.mark.row("Q5")
-@pytest.mark.row("B69")
+@pytest.mark.row("Q5", "B69")
 def test_a_verdict_explains_itself() -> None:
     policy = compiled(auto_approve_if=CHEAP)
     verdict = policy.judge(arguments(), context())
@@ -60,8 +59,7 @@ def test_a_verdict_explains_itself() -> None:
     assert "cel-python 0." in verdict.evaluators
 
 
-@pytest.mark.row("B70")
-@pytest.mark.row("N29")
+@pytest.mark.row("B70", "N29")
 def test_policies_see_the_pinned_context_and_nothing_else() -> None:
     policy = compiled(auto_approve_if=CHEAP)
     assert policy.judge(arguments(), context(tier="trusted")).verdict == "auto"
@@ -422,8 +420,7 @@ def test_the_designs_own_rule_hides_the_tool() -> None:
     assert rules.judge(actor=actor, tool=HARMLESS, ctx=context()).effect == "none"
 
 
-@pytest.mark.row("B13")
-@pytest.mark.row("V01")
+@pytest.mark.row("B13", "V01")
 def test_a_rule_over_tags_hides_the_tool() -> None:
     rules = rules_of(("hide", "tool.tags.includes('destructive') && !('trusted' in actor.tags)"))
     verdict = rules.judge(actor={"name": "desk", "tags": []}, tool=TOOL, ctx=context())
@@ -448,8 +445,7 @@ def test_the_strictest_rule_that_applies_counts() -> None:
         assert rules_of(*rules).judge(actor=everyone, tool=TOOL, ctx=context()).effect == effect
 
 
-@pytest.mark.row("N28")
-@pytest.mark.row("V01")
+@pytest.mark.row("N28", "V01")
 @table("effect", "hide", "deny", "require_approval")
 def test_a_rule_that_errs_applies(effect: str) -> None:
     rules = rules_of((effect, "actor.tags[3] == 'x'"))

@@ -55,8 +55,7 @@ def ruled(found: Catalog, name: str, **ctx: Any) -> LocalGateDecision:
     return judge(found, pinned(**ctx), a_call(name), GOOD, Tally())
 
 
-@pytest.mark.row("X08")
-@pytest.mark.row("E33")
+@pytest.mark.row("X08", "E33")
 def test_none_is_no_filter_and_an_empty_one_lets_nothing_through() -> None:
     assert set(seen(catalog())) == EVERY
     assert seen(catalog(tools=())) == []

@@ -130,8 +130,7 @@ def test_groups_are_filled_by_different_people_of_one_tenant(policy: dict[str, A
     check(FixedDirectory(people), **policy)
 
 
-@pytest.mark.row("E62")
-@pytest.mark.row("V18")
+@pytest.mark.row("E62", "V18")
 def test_without_any_people_nobody_can_decide() -> None:
     with pytest.raises(ConfigError, match="no active person is one of them"):
         check(FixedDirectory([]), approvers=["role:finance"])

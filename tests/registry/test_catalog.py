@@ -18,8 +18,7 @@ from signoff.registry.gates.inventory import inventory
 ASK_RULE = GlobalRule(name="r", rule="true", effect="require_approval")
 
 
-@pytest.mark.row("B45")
-@pytest.mark.row("N23")
+@pytest.mark.row("B45", "N23")
 def test_offered_tools_come_in_the_actors_order_with_respond_last() -> None:
     tools = [a_tool("b"), a_tool("a"), a_tool("c")]
     actors = [an_actor(tools=("c", "a")), an_actor("every"), an_actor("none", tools=())]
@@ -38,9 +37,7 @@ def test_respond_is_given_to_everybody_and_never_listed() -> None:
         build_catalog(actors=[an_actor(tools=("respond",))])
 
 
-@pytest.mark.row("X13")
-@pytest.mark.row("B47")
-@pytest.mark.row("N01")
+@pytest.mark.row("X13", "B47", "N01")
 @table(
     ("parts", "words"),
     ({"actors": [an_actor(tools=("book_fligth",))]}, "unknown tool `book_fligth`; did you mean `book_flight`?"),
@@ -113,8 +110,7 @@ def test_inventory_says_who_is_asked_and_by_which_rule() -> None:
     assert rows[2].rules == ("deny_if: args.totalCost > 900.0", "auto_approve_if: args.totalCost < 50.0")
 
 
-@pytest.mark.row("P18")
-@pytest.mark.row("B76")
+@pytest.mark.row("P18", "B76")
 def test_pinned_context_takes_declared_extras_and_nothing_over_the_standard_fields() -> None:
     fields = context_fields({"user.costCentre": {"type": "string"}, "project.code": {"type": "integer"}})
     extra = {"user.costCentre": "K1", "project.code": "no integer", "user.tier": "trusted", "user": {}, "other": 1}

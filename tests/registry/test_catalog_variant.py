@@ -114,8 +114,7 @@ def test_replacing_is_always_said_so(change: dict[str, Any], words: str) -> None
     assert caught.value.context["tool_name"] in caught.value.message
 
 
-@pytest.mark.row("N17")
-@pytest.mark.row("F25")
+@pytest.mark.row("N17", "F25")
 def test_many_tools_are_registered_together_or_not_at_all() -> None:
     old = a_catalog()
     wrong = a_tool("third", description="")
@@ -133,8 +132,7 @@ def test_the_registry_is_asked_by_name() -> None:
     assert catalog.registry.resolve("Book") is None
 
 
-@pytest.mark.row("E51")
-@pytest.mark.row("B84")
+@pytest.mark.row("E51", "B84")
 def test_what_is_declared_before_there_is_a_catalog_is_a_list_and_its_order_decides_who_is_late() -> None:
     waiting: list[Tool] = [a_tool("one")]
     waiting += [a_tool("two", scope="specialist"), a_tool("three", description="")]

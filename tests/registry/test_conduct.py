@@ -13,8 +13,7 @@ from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.registry import ToolRegistry
 
 
-@pytest.mark.row("X18")
-@pytest.mark.row("N19")
+@pytest.mark.row("X18", "N19")
 @table(
     ("fields", "tries"),
     ({}, 1),
@@ -28,8 +27,7 @@ def test_what_may_be_repeated_is_tried_three_times_by_nature(fields: dict[str, A
     assert a_tool(**fields).tries == tries
 
 
-@pytest.mark.row("X18")
-@pytest.mark.row("F40")
+@pytest.mark.row("X18", "F40")
 @table(
     ("fields", "words"),
     ({"attempts": 2}, "has `attempts` 2, but is neither `read_only` nor `idempotent`"),

@@ -55,8 +55,7 @@ def test_each_canonical_destination_can_be_declared(name: str) -> None:
     assert [each.name for each in catalog.distribution.sinks(tool)] == ([] if ours else [name])
 
 
-@pytest.mark.row("B36")
-@pytest.mark.row("X24")
+@pytest.mark.row("B36", "X24")
 def test_nothing_goes_anywhere_without_a_filter() -> None:
     sold, result = a_tool("sold", filters={"cache": shorter, "ui-streaming": brief}), a_tool("told")
     to = [a_destination("cache", filter=identity), a_destination("ui-streaming", filter=None)]

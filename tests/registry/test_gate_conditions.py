@@ -182,8 +182,7 @@ def test_a_dry_run_comes_after_what_would_have_stopped_the_call() -> None:
     assert ruled(tool, dry_run=True, permission=Permission.allow(), backends=ALL).gate == "dry_run"
 
 
-@pytest.mark.row("X09")
-@pytest.mark.row("V03")
+@pytest.mark.row("X09", "V03")
 def test_a_misfit_is_refused_told_or_not_looked_at() -> None:
     misfit: dict[str, Any] = {"flight": 1, "totalCost": "much"}
     strict = ruled(a_tool(), misfit)
@@ -247,8 +246,7 @@ def upper(args: Any) -> list[SchemaProblem] | Correction:
     return [] if flight == flight.upper() else Correction({**args, "flight": flight.upper()}, "flights are in capitals")
 
 
-@pytest.mark.row("F37")
-@pytest.mark.row("V13")
+@pytest.mark.row("F37", "V13")
 def test_corrected_arguments_are_judged_as_if_they_had_been_proposed() -> None:
     policy = ApprovalPolicy(auto_approve_if="args.flight == 'TP 531'")
     tool = a_tool(validate_input=upper, requires_approval=policy)

@@ -153,8 +153,7 @@ def test_failing_hide_rule_hides() -> None:
     assert ruled(found, ctx=pinned(extra={"project": "y"})).kind == "run"
 
 
-@pytest.mark.row("B45")
-@pytest.mark.row("N04")
+@pytest.mark.row("B45", "N04")
 @table(("tools", "kind"), (None, "run"), ((), "settled"), (("search",), "settled"))
 def test_actor_list_is_the_boundary(tools: Any, kind: str) -> None:
     found = build_catalog(tools=[a_tool(), a_tool("search")], actors=[an_actor(tools=tools)])
@@ -167,8 +166,7 @@ def test_actor_of_another_deploy_sees_nothing() -> None:
     assert facts(ruled(catalog(), ctx=pinned("gone"))) == ("settled", "allowlist", "not_available")
 
 
-@pytest.mark.row("B05")
-@pytest.mark.row("N07")
+@pytest.mark.row("B05", "N07")
 @table("approval", False, True, ApprovalPolicy(deny_if="args.totalCost > 0.0"))
 def test_arguments_are_validated_before_any_policy(approval: Any) -> None:
     found = ruled(catalog(a_tool(requires_approval=approval)), args={"flight": "TP", "totalCost": "hunter2"})
@@ -185,8 +183,7 @@ def test_own_check_of_a_tool_counts_as_validation() -> None:
     assert ruled(catalog(failing)).code == "input_invalid"
 
 
-@pytest.mark.row("E17")
-@pytest.mark.row("N06")
+@pytest.mark.row("E17", "N06")
 def test_dry_run_runs_nothing_and_asks_nobody() -> None:
     schema = {"type": "object", "properties": {"note": {"type": "string"}, "pin": {"type": "string"}}}
     tool = a_tool(input_schema=schema, secrets=("pin",), requires_approval=True)
@@ -210,8 +207,7 @@ def test_a_dry_run_repeats_no_more_than_fits_into_a_ruling() -> None:
     assert ruled(catalog(tool), args=more, dry_run=True).message == f"{start}{text[:1_500]}...[truncated, 1501 chars]"
 
 
-@pytest.mark.row("B69")
-@pytest.mark.row("B70")
+@pytest.mark.row("B69", "B70")
 @table(("tier", "cost", "kind"), ("trusted", 49, "run"), ("trusted", 50, "ask"), ("standard", 49, "ask"))
 def test_policy_sees_arguments_and_pinned_user(tier: str, cost: float, kind: str) -> None:
     policy = ApprovalPolicy(auto_approve_if="args.totalCost < 50 && ctx.user.tier == 'trusted'")
@@ -266,8 +262,7 @@ TAGS = st.lists(st.sampled_from(sorted(RULES)), unique=True, max_size=2).map(tup
 LISTS = st.none() | st.lists(st.sampled_from("abc"), unique=True).map(tuple)
 
 
-@pytest.mark.row("N02")
-@pytest.mark.row("E29")
+@pytest.mark.row("N02", "E29")
 @settings(max_examples=60, deadline=None)
 @given(
     tags=st.tuples(TAGS, TAGS, TAGS),

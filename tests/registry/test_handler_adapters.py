@@ -57,8 +57,7 @@ async def test_a_tool_by_id_with_parameters_and_its_context_first_is_declared_as
         load_manifest(tmp_path / "signoff.yaml")
 
 
-@pytest.mark.row("E08")
-@pytest.mark.row("X14")
+@pytest.mark.row("E08", "X14")
 @table(
     ("given", "expected"),
     ({"ok": True, "value": "v"}, ToolResult("v")),

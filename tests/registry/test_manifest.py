@@ -110,8 +110,7 @@ def refusal(folder: Path, text: str) -> ConfigError:
     return caught.value
 
 
-@pytest.mark.row("V04")
-@pytest.mark.row("B48")
+@pytest.mark.row("V04", "B48")
 async def test_manifest_composes_over_code(folder: Path) -> None:
     catalog = load(folder, GOOD)
     actor, other = catalog.actor("desk"), catalog.actor("other")
@@ -218,8 +217,7 @@ def test_the_manifest_stands_over_the_registry_and_does_not_replace_it(folder: P
     assert coded.definition == loaded.definition
 
 
-@pytest.mark.row("P13")
-@pytest.mark.row("Q1")
+@pytest.mark.row("P13", "Q1")
 def test_a_catalog_does_not_follow_its_manifest(folder: Path) -> None:
     catalog = load(folder, manifest_of(PLAIN))
     before = catalog.hash
@@ -386,8 +384,7 @@ BAD: dict[str, tuple[str, int | None, str]] = {
 }
 
 
-@pytest.mark.row("B22")
-@pytest.mark.row("B81")
+@pytest.mark.row("B22", "B81")
 @table("case", *BAD)
 def test_each_mistake_is_one_sentence_with_its_line(folder: Path, case: str) -> None:
     text, line, words = BAD[case]

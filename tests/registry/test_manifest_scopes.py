@@ -59,8 +59,7 @@ def summary(catalog: Catalog, route: str = "", step: str = "", **data: object) -
     return [tool.activity for tool in catalog.tool_view(ctx).visible()]
 
 
-@pytest.mark.row("F05")
-@pytest.mark.row("F06")
+@pytest.mark.row("F05", "F06")
 def test_a_manifest_declares_where_an_actor_may_stand(tmp_path: Path) -> None:
     catalog = loaded(tmp_path)
     assert summary(catalog) == summary(catalog, "talk") == ["greet@desk", "note", "pay"]

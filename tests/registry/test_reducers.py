@@ -50,8 +50,7 @@ def test_a_second_reducer_for_a_tool_is_an_error() -> None:
     assert (reducers.get("look"), reducers.get("Look"), reducers.get("lo")) == (shout, same, None)
 
 
-@pytest.mark.row("E38")
-@pytest.mark.row("N16")
+@pytest.mark.row("E38", "N16")
 def test_a_registration_takes_out_itself_and_nothing_that_came_after_it() -> None:
     reducers = ReducerRegistry()
     first = reducers.register("look", shout)
@@ -105,8 +104,7 @@ def test_a_reducer_changes_the_text_and_nothing_else() -> None:
     assert NOTHING.turn_count == 0
 
 
-@pytest.mark.row("E21")
-@pytest.mark.row("E39")
+@pytest.mark.row("E21", "E39")
 @table("result", ToolResult("abc", 1, 0.5), ToolFailure("abc"))
 @table(
     "answer",
@@ -210,9 +208,7 @@ def test_terminal_keeps_both_ends_of_a_long_output(command: str) -> None:
     assert _terminal("y" * 9000, command) == "y" * 9000
 
 
-@pytest.mark.row("E40")
-@pytest.mark.row("E41")
-@pytest.mark.row("E42")
+@pytest.mark.row("E40", "E41", "E42")
 @table("name", *sorted(BUILT_IN))
 def test_built_in_reducers_leave_errors_alone(name: str) -> None:
     failure = ToolFailure("FAILED\n" * 9000)

@@ -7,9 +7,7 @@ from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.registry.registry import ToolRegistry, ToolRegistryBuilder
 
 
-@pytest.mark.row("F01")
-@pytest.mark.row("V12")
-@pytest.mark.row("X01")
+@pytest.mark.row("F01", "V12", "X01")
 def test_tools_are_registered_asked_for_and_built() -> None:
     builder = ToolRegistryBuilder()
     search = builder.register(a_tool("search"))

@@ -94,8 +94,7 @@ def test_a_part_that_cannot_be_read_is_told(part: Any, words: str) -> None:
     assert words in str(ALONE.parse({"text": "x", "parts": [part]}))
 
 
-@pytest.mark.row("X21")
-@pytest.mark.row("Q6")
+@pytest.mark.row("X21", "Q6")
 def test_words_of_other_designs_are_taken_in_an_answer_and_never_said() -> None:
     for word in ("state", "turnState", "conversationState"):
         assert ALONE.parse({"text": "x", word: "awaiting"}) == ("awaiting", "x", "", ())

@@ -88,8 +88,7 @@ def test_a_step_s_tools_are_seen_first_in_their_order() -> None:
     assert summary(trip(), "trip") == ["seats", *EVERYWHERE]
 
 
-@pytest.mark.row("F07")
-@pytest.mark.row("F32")
+@pytest.mark.row("F07", "F32")
 def test_the_nearest_tool_of_a_name_wins_where_it_is_and_nowhere_else() -> None:
     steps = (Step(name="inline", tools=(own(),)), Step(name="reference", tools=("search",)), Step(name="nothing"))
     routes = (Route(name="r", tools=(own(),), steps=steps), Route(name="plain"))
@@ -103,8 +102,7 @@ def test_the_nearest_tool_of_a_name_wins_where_it_is_and_nowhere_else() -> None:
     assert activity(catalog_with(Route(name="plain")), "search", "plain") == "search"
 
 
-@pytest.mark.row("F27")
-@pytest.mark.row("X06")
+@pytest.mark.row("F27", "X06")
 @table("tools", ("search", own()), (own(), "search"))
 def test_an_inline_tool_beats_a_reference_whatever_the_order(tools: Any) -> None:
     catalog = catalog_with(Route(name="r", steps=(Step(name="s", tools=tools),)))
@@ -141,9 +139,7 @@ def test_no_two_tools_of_an_actor_have_one_activity() -> None:
         build.scopes()
 
 
-@pytest.mark.row("F28")
-@pytest.mark.row("F29")
-@pytest.mark.row("X06")
+@pytest.mark.row("F28", "F29", "X06")
 def test_a_reference_is_looked_up_in_the_registry_then_the_route_then_the_actor() -> None:
     step = Step(name="s", tools=("search", "seats", "greet"), mode="only")
     catalog = catalog_with(
@@ -182,8 +178,7 @@ def test_a_resolution_says_of_every_layer_whether_it_won_and_why_not() -> None:
         found.trace[0].outcome = "won"  # type: ignore[misc]
 
 
-@pytest.mark.row("F30")
-@pytest.mark.row("N02")
+@pytest.mark.row("F30", "N02")
 def test_what_is_shown_is_what_runs() -> None:
     steps = (Step(name="s", tools=(own(says="of the step"),)), Step(name="t"))
     catalog = catalog_with(Route(name="r", tools=(own(says="of the route"),), steps=steps))
@@ -194,8 +189,7 @@ def test_what_is_shown_is_what_runs() -> None:
         assert offered["search"] == says == tool.description
 
 
-@pytest.mark.row("F14")
-@pytest.mark.row("X07")
+@pytest.mark.row("F14", "X07")
 def test_a_layer_adds_to_the_others_or_stands_alone() -> None:
     """`only` leaves what it names itself; whatever else there is reads as if it did not exist."""
     steps = (Step(name="s", tools=("pay",), mode="only"), Step(name="t", tools=("pay",)))
@@ -302,8 +296,7 @@ def test_declared_context_is_data_too() -> None:
     ]
 
 
-@pytest.mark.row("F34")
-@pytest.mark.row("X23")
+@pytest.mark.row("F34", "X23")
 def test_a_turns_own_tools_come_before_all_others_and_from_the_catalog_only() -> None:
     step = Step(name="s", tools=("note",), mode="only")
     catalog = catalog_with(Route(name="r", steps=(step,)))

@@ -43,8 +43,7 @@ def asks(approval: Any, **fields: Any) -> Tool:
     return a_tool(requires_approval=approval, **fields)
 
 
-@pytest.mark.row("Q3")
-@pytest.mark.row("X03")
+@pytest.mark.row("Q3", "X03")
 def test_a_shadow_is_forbidden_unless_the_actor_allows_it(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ConfigError, match=r"`book_flight` in `routes.r.tools` that shadows another") as caught:
         over(a_tool(), a_tool(), "forbid")
@@ -233,8 +232,7 @@ def _layered(policies: Sequence[Any]) -> Catalog:
     return build_catalog(tools=far, actors=[an_actor(own_tools=actor, routes=routes, shadowing="allow")])
 
 
-@pytest.mark.row("X03")
-@pytest.mark.row("Q3")
+@pytest.mark.row("X03", "Q3")
 @settings(max_examples=examples(150), deadline=None)
 @given(policies=LAYERS, cost=st.sampled_from([5.0, 20.0, 70.0]))
 def test_a_shadow_never_loosens_approval(policies: list[Any], cost: float) -> None:

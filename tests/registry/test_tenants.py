@@ -28,8 +28,7 @@ def of(*tools: Tool, **fields: Any) -> Catalog:
     return build_catalog(tools=tools, actors=[an_actor(**fields)])
 
 
-@pytest.mark.row("V07")
-@pytest.mark.row("F16")
+@pytest.mark.row("V07", "F16")
 def test_a_tool_exists_for_its_tenants_only() -> None:
     for tools in (None, ("book_flight",)):
         known = of(a_tool(tenants=("main", "lab")), tools=tools)

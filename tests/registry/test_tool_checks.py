@@ -151,8 +151,7 @@ def test_first_failing_check_wins_in_order() -> None:
     ]
 
 
-@pytest.mark.row("B19")
-@pytest.mark.row("N15")
+@pytest.mark.row("B19", "N15")
 @table(
     "text",
     *("todo", "TBD", "fix me", "wip", "Placeholder", "pending", "none", "NULL", "undefined", "", "ab", "n/a", "NA"),

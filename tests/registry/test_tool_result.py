@@ -19,8 +19,7 @@ JSON: Any = st.recursive(
 )
 
 
-@pytest.mark.row("E22")
-@pytest.mark.row("E23")
+@pytest.mark.row("E22", "E23")
 def test_trim_keeps_the_first_characters_and_says_the_length() -> None:
     cut = trim("x" * 100, 10)
     assert cut == ("x" * 10 + "\n[truncated \u2014 100 chars total]", True, 100)

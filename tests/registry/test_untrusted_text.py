@@ -88,8 +88,7 @@ def test_fences_are_the_same_in_every_process() -> None:
     assert there == fence_text("abc", "fetch")
 
 
-@pytest.mark.row("E49")
-@pytest.mark.row("E50")
+@pytest.mark.row("E49", "E50")
 def test_text_from_outside_may_not_be_the_turns_answer() -> None:
     """It would stand, without fences, as the actor's own words in the next turn."""
     ToolRegistry([a_tool("a", untrusted_output=True), a_tool("b", return_direct=True)])

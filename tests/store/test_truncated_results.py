@@ -25,8 +25,7 @@ async def test_a_kept_text_is_read_in_pieces(store: Store) -> None:
     assert await rests.read(TURN, handle, 4, -7) == ResultPiece("fetch", "é", 4, 5, None)
 
 
-@pytest.mark.row("V15")
-@pytest.mark.row("V07")
+@pytest.mark.row("V15", "V07")
 @pytest.mark.parametrize("other", [TURN._replace(tenant="x"), TURN._replace(session="x"), TURN._replace(turn="x")])
 async def test_a_handle_is_good_in_its_own_turn_only(store: Store, other: TurnKey) -> None:
     rests = TruncatedResults(store)

@@ -40,8 +40,7 @@ async def replies(turns: RunningTurns, key: TurnKey) -> list[ModelReply]:
     return found
 
 
-@pytest.mark.row("N24")
-@pytest.mark.row("F11")
+@pytest.mark.row("N24", "F11")
 async def test_what_was_not_there_is_recorded_and_does_not_run_though_it_is_there_by_now(turn_rig: TurnRig) -> None:
     ledger, there, value = Ledger(), [False], []
 

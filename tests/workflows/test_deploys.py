@@ -67,8 +67,7 @@ async def test_an_approval_outlives_a_deploy_that_rewords_its_tool(turn_rig: Tur
     assert len(ledger.rows) == 1
 
 
-@pytest.mark.row("N08")
-@pytest.mark.row("N25")
+@pytest.mark.row("N08", "N25")
 @pytest.mark.failure("the tool changed while you were asked")
 async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(turn_rig: TurnRig, failure: Failure) -> None:
     ledger = Ledger()

@@ -60,9 +60,7 @@ async def test_specialists_are_dispatched_as_declared_and_recorded_alike(turn_ri
     assert "Lisbon" not in str(words)
 
 
-@pytest.mark.row("B31")
-@pytest.mark.row("B32")
-@pytest.mark.row("B34")
+@pytest.mark.row("B31", "B32", "B34")
 async def test_the_model_reads_its_view_whatever_becomes_of_the_others(turn_rig: TurnRig) -> None:
     got: list[Delivery] = []
 

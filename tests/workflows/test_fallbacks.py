@@ -92,8 +92,7 @@ async def test_a_fallback_answers_in_place_of_a_tool_that_failed(turn_rig: TurnR
     assert (result.tool_calls, result.cost) == (2, 0.25)
 
 
-@pytest.mark.row("F40")
-@pytest.mark.row("F41")
+@pytest.mark.row("F40", "F41")
 async def test_fallbacks_are_tried_in_order_and_have_none_of_their_own(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [
         rates(ledger, "older", "hidden", "oldest"),
@@ -116,8 +115,7 @@ async def test_fallbacks_are_tried_in_order_and_have_none_of_their_own(turn_rig:
     assert results[0].note.endswith("`older` was tried in its place.")
 
 
-@pytest.mark.row("F40")
-@pytest.mark.row("N06")
+@pytest.mark.row("F40", "N06")
 async def test_a_fallback_is_asked_like_any_other_call(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [rates(ledger, "pay"), other(ledger, "pay", "paid", asks=True)]
     async with turn_rig.running(tools, SCRIPT) as turns:
@@ -147,8 +145,7 @@ async def test_a_denied_fallback_is_the_calls_denial(turn_rig: TurnRig, ledger: 
     assert (outcome.code, outcome.fallback, ran(ledger)) == ("denied", "pay", ["rates"])
 
 
-@pytest.mark.row("F40")
-@pytest.mark.row("N19")
+@pytest.mark.row("F40", "N19")
 async def test_no_fallback_after_a_denial_or_wrong_arguments(turn_rig: TurnRig, ledger: Ledger) -> None:
     """Only what failed, and surely did nothing, is tried otherwise."""
     tools = [rates(ledger, "older", requires_approval=True), other(ledger, "older")]

@@ -57,9 +57,7 @@ def _book(**fields: Any) -> Any:
     return pay_tool(Ledger(), False, name="book", effect="", handler=Ledger().handler("book", PAGES), **fields)
 
 
-@pytest.mark.row("E21")
-@pytest.mark.row("E43")
-@pytest.mark.row("V15")
+@pytest.mark.row("E21", "E43", "V15")
 async def test_a_model_reads_a_long_result_to_its_end(turn_rig: TurnRig) -> None:
     reducers, reader = ReducerRegistry(), _Reader()
     reducers.register("book", _half)

@@ -120,9 +120,7 @@ async def _asked(turns: RunningTurns, key: TurnKey) -> list[tuple[str, int]]:
     return [(request.id, request.revision) for request in asked]
 
 
-@pytest.mark.row("N03")
-@pytest.mark.row("E25")
-@pytest.mark.row("F52")
+@pytest.mark.row("N03", "E25", "F52")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_every_call_has_one_result_in_the_models_order(seed: int, turn_rig: TurnRig, ledger: Ledger) -> None:
     chance = random.Random(seed)

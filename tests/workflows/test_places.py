@@ -56,8 +56,7 @@ async def answers(turns: RunningTurns) -> list[Any]:
     return [part.value.inline for part in await turns.results(key)]
 
 
-@pytest.mark.row("X16")
-@pytest.mark.row("F46")
+@pytest.mark.row("X16", "F46")
 async def test_at_most_ten_tools_of_a_batch_run_at_once(turn_rig: TurnRig) -> None:
     gauge = Gauge()
     script = proposed(*["look"] * 12)
@@ -75,8 +74,7 @@ async def test_at_most_ten_tools_of_a_batch_run_at_once(turn_rig: TurnRig) -> No
     assert max(len(others) for others in gauge.beside.values()) < MAX_TOOLS_AT_ONCE
 
 
-@pytest.mark.row("F46")
-@pytest.mark.row("F47")
+@pytest.mark.row("F46", "F47")
 async def test_an_exclusive_tool_runs_alone(turn_rig: TurnRig) -> None:
     gauge = Gauge()
     gauge.open.set()
@@ -92,8 +90,7 @@ async def test_an_exclusive_tool_runs_alone(turn_rig: TurnRig) -> None:
     assert begun[2:] == ["c1.3", "c1.4", "c1.5", "c1.6"]
 
 
-@pytest.mark.row("X16")
-@pytest.mark.row("B53")
+@pytest.mark.row("X16", "B53")
 async def test_calls_of_a_sequential_actor_run_one_after_the_other(turn_rig: TurnRig) -> None:
     gauge = Gauge()
     gauge.open.set()

@@ -61,8 +61,7 @@ async def ended_at_once(
     return result
 
 
-@pytest.mark.row("N03")
-@pytest.mark.row("F49")
+@pytest.mark.row("N03", "F49")
 async def test_what_ended_while_the_turn_was_cancelled_is_told(turn_rig: TurnRig) -> None:
     elsewhere = Elsewhere(turn_rig.task_queue)
     tools = [elsewhere.tool("look", read_only=True), elsewhere.tool("act")]

@@ -42,8 +42,7 @@ async def activities(turns: RunningTurns, key: TurnKey) -> list[str]:
     return [kind for kind in kinds if not kind.startswith("signoff.")]
 
 
-@pytest.mark.row("F08")
-@pytest.mark.row("F30")
+@pytest.mark.row("F08", "F30")
 async def test_one_name_runs_the_tool_of_the_place(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = layered(tool(ledger, "registry"), tool(ledger, "route"))
     async with turn_rig.running(catalog, SCRIPT) as turns:
@@ -95,8 +94,7 @@ def _asked_again(view: TurnView) -> bool:
     return request is not None and request.revision == 2 and request.state == "pending"
 
 
-@pytest.mark.row("F34")
-@pytest.mark.row("X07")
+@pytest.mark.row("F34", "X07")
 async def test_a_step_alone_has_its_own_tools_and_a_turn_may_bring_one(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = layered(tool(ledger, "registry"), tool(ledger, "route", input_schema=AMOUNT_SCHEMA))
     async with turn_rig.running(catalog, SCRIPT) as turns:
@@ -110,8 +108,7 @@ async def test_a_step_alone_has_its_own_tools_and_a_turn_may_bring_one(turn_rig:
         assert len(ledger.rows) == 1
 
 
-@pytest.mark.row("F10")
-@pytest.mark.row("N24")
+@pytest.mark.row("F10", "N24")
 async def test_what_a_function_did_not_choose_is_recorded_and_does_not_run(turn_rig: TurnRig) -> None:
     ledger, asked = Ledger(), []
 

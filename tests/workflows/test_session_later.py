@@ -28,8 +28,7 @@ def passing(request: CompletionRequest) -> Completion:
     return respond("I wait for news.", "awaiting")
 
 
-@pytest.mark.row("B59")
-@pytest.mark.row("B61")
+@pytest.mark.row("B59", "B61")
 async def test_a_passed_turn_goes_on_at_once_with_the_next_actor(turn_rig: TurnRig) -> None:
     driver = ScriptedModel(
         lambda request: passing(request) if request.model == "first" else respond(text_read(request))
@@ -94,8 +93,7 @@ async def test_a_late_result_goes_to_the_turn_that_waits_for_people(turn_rig: Tu
     assert read[2].endswith("the rate is 3 %")
 
 
-@pytest.mark.row("B59")
-@pytest.mark.row("B65")
+@pytest.mark.row("B59", "B65")
 async def test_a_late_result_of_an_answered_turn_is_taken_up_at_once_by_its_own_actor(turn_rig: TurnRig) -> None:
     driver = ScriptedModel(
         lambda request: passing(request) if request.model == "first" else respond(text_read(request))

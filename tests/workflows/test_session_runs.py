@@ -49,8 +49,7 @@ async def test_a_storm_of_duplicates_over_many_runs_is_one_turn_a_message(turn_r
     assert runs >= 4
 
 
-@pytest.mark.row("B68")
-@pytest.mark.row("N25")
+@pytest.mark.row("B68", "N25")
 async def test_a_waiting_turn_survives_the_runs_of_its_session(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], model()) as turns:
         session = talk(turns)

@@ -81,9 +81,7 @@ async def test_a_failure_leaves_its_siblings_alone(turn_rig: TurnRig) -> None:
         assert codes(await ended(turns, key)) == ["execution_failed", "ok"]
 
 
-@pytest.mark.row("X17")
-@pytest.mark.row("F48")
-@pytest.mark.row("F49")
+@pytest.mark.row("X17", "F48", "F49")
 async def test_a_failure_stops_what_only_reads_and_what_has_not_begun(turn_rig: TurnRig) -> None:
     scene = Scene()
     catalog = scene.catalog(
@@ -143,9 +141,7 @@ async def test_what_a_person_approved_is_never_aborted(turn_rig: TurnRig) -> Non
         assert codes(await ended(turns, key)) == ["execution_failed", "ok", "ok"]
 
 
-@pytest.mark.row("X17")
-@pytest.mark.row("F48")
-@pytest.mark.row("N19")
+@pytest.mark.row("X17", "F48", "N19")
 async def test_a_denial_aborts_nothing(turn_rig: TurnRig) -> None:
     scene = Scene()
     catalog = scene.catalog(scene.tool("pay", asks=True), scene.tool("look", read_only=True))

@@ -42,9 +42,7 @@ def unlucky(ledger: Ledger, name: str, error: Exception | None = None, times: in
     return pay_tool(ledger, False, name=name, effect="", handler=ledger.handler(name, answer), **fields)
 
 
-@pytest.mark.row("X18")
-@pytest.mark.row("F39")
-@pytest.mark.row("F41")
+@pytest.mark.row("X18", "F39", "F41")
 async def test_a_broken_connection_is_tried_again_by_the_nature_of_the_tool(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [
         unlucky(ledger, "read", read_only=True),
@@ -103,9 +101,7 @@ async def test_a_call_that_only_reads_fails_with_its_store_and_the_turn_goes_on(
     assert ledger.rows == []
 
 
-@pytest.mark.row("B83")
-@pytest.mark.row("F39")
-@pytest.mark.row("N19")
+@pytest.mark.row("B83", "F39", "N19")
 async def test_what_is_no_accident_is_never_tried_again(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [
         unlucky(ledger, "wrong", ValueError("no such account"), read_only=True),

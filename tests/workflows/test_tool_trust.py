@@ -195,8 +195,7 @@ async def test_an_activity_that_is_not_the_call_is_refused(turn_rig: TurnRig) ->
     assert forge.ledger.rows == []
 
 
-@pytest.mark.row("B66")
-@pytest.mark.row("V11")
+@pytest.mark.row("B66", "V11")
 async def test_no_decision_is_no_approval(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
         reply = await forge.run(forge.permit(quorum=0))

@@ -31,8 +31,7 @@ def _waits_for(count: int, view: TurnView) -> bool:
     return len(view.calls) == count and view.state == "suspended"
 
 
-@pytest.mark.row("N10")
-@pytest.mark.row("X16")
+@pytest.mark.row("N10", "X16")
 async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(PAY, ("look", {"amount": 1}), ("look", {"amount": 2})), respond("done")]
     async with turn_rig.running([pay_tool(ledger), look_tool(ledger)], script) as turns:
@@ -51,8 +50,7 @@ async def test_calls_that_need_nobody_do_not_wait_for_those_that_do(turn_rig: Tu
     ]
 
 
-@pytest.mark.row("N09")
-@pytest.mark.row("E25")
+@pytest.mark.row("N09", "E25")
 async def test_results_come_in_input_order_whatever_order_they_are_decided_in(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     script = [calls(PAY, ("pay", {"amount": 2}), ("pay", {"amount": 3})), respond("done")]
@@ -68,9 +66,7 @@ async def test_results_come_in_input_order_whatever_order_they_are_decided_in(tu
     assert sorted(row[1]["amount"] for row in ledger.rows) == [2, 3]
 
 
-@pytest.mark.row("B74")
-@pytest.mark.row("N32")
-@pytest.mark.row("X12")
+@pytest.mark.row("B74", "N32", "X12")
 async def test_a_denial_reaches_the_model_as_tool_denied(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], [calls(PAY), respond("a pity")]) as turns:
         key = await turns.start_waiting()
@@ -105,8 +101,7 @@ async def test_a_denial_without_words_has_the_default_reason(turn_rig: TurnRig) 
     assert result.calls[0].value.inline["reason"] == "Denied by user."
 
 
-@pytest.mark.row("E60")
-@pytest.mark.row("N30")
+@pytest.mark.row("E60", "N30")
 async def test_three_denials_in_a_row_end_the_turn(turn_rig: TurnRig) -> None:
     script = [calls(("pay", {"amount": n})) for n in range(1, 9)]
     async with turn_rig.running([pay_tool(Ledger())], script) as turns:
@@ -133,9 +128,7 @@ async def test_a_success_between_denials_starts_the_count_anew(turn_rig: TurnRig
     assert [outcome.code for outcome in result.calls] == ["denied", "denied", "ok", "denied", "denied"]
 
 
-@pytest.mark.row("B52")
-@pytest.mark.row("Q2")
-@pytest.mark.row("N03")
+@pytest.mark.row("B52", "Q2", "N03")
 async def test_respond_ends_the_turn_and_its_siblings_are_skipped(turn_rig: TurnRig, ledger: Ledger) -> None:
     both = Completion(calls=(*calls(("look", {"amount": 1})).calls, *respond("bye").calls))
     async with turn_rig.running([look_tool(ledger)], [both]) as turns:
@@ -171,9 +164,7 @@ async def test_a_bad_respond_goes_back_once_and_is_then_taken_as_text(turn_rig: 
     assert "`text`" in results[0].value.inline
 
 
-@pytest.mark.row("F51")
-@pytest.mark.row("E28")
-@pytest.mark.row("X13")
+@pytest.mark.row("F51", "E28", "X13")
 async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(turn_rig: TurnRig, ledger: Ledger) -> None:
     wrong = calls(("payy", {"amount": 1}), ("pay", {"amount": "much"}), ("pay", "{amount"), ("pay", {"to": "Ana"}))
     async with turn_rig.running([pay_tool(ledger)], [wrong, respond("sorry")]) as turns:
@@ -190,8 +181,7 @@ async def test_what_a_model_gets_wrong_is_told_and_nothing_runs(turn_rig: TurnRi
     assert ledger.rows == []
 
 
-@pytest.mark.row("B45")
-@pytest.mark.row("N02")
+@pytest.mark.row("B45", "N02")
 async def test_a_tool_off_the_actors_list_is_not_available(turn_rig: TurnRig, ledger: Ledger) -> None:
     seen: list[CompletionRequest] = []
 
@@ -216,8 +206,7 @@ async def test_a_tools_own_failure_is_a_result(turn_rig: TurnRig, ledger: Ledger
     assert len(ledger.rows) == 1
 
 
-@pytest.mark.row("B49")
-@pytest.mark.row("E48")
+@pytest.mark.row("B49", "E48")
 async def test_a_turn_has_at_most_twenty_completions_and_five_identical_calls(turn_rig: TurnRig) -> None:
     ledger = Ledger()
     async with turn_rig.running([look_tool(ledger)], [calls(("look", {"amount": 1}))]) as d:
@@ -242,8 +231,7 @@ async def test_a_call_beyond_what_may_wait_is_told_to_the_model_and_the_turn_goe
     assert len(ledger.rows) == 1
 
 
-@pytest.mark.row("E48")
-@pytest.mark.row("N03")
+@pytest.mark.row("E48", "N03")
 async def test_a_completion_has_at_most_fifty_calls_and_a_tool_twenty_five(turn_rig: TurnRig, ledger: Ledger) -> None:
     tools = [look_tool(ledger), pay_tool(ledger, False, name="peek", effect="")]
     many = [("look" if n % 2 else "peek", {"amount": n}) for n in range(52)]

@@ -272,9 +272,7 @@ async def test_a_decision_for_no_turn_at_all_is_unknown(client: Client, task_que
     assert (broken.status, broken.code) == ("refused", "malformed")
 
 
-@pytest.mark.row("B65")
-@pytest.mark.row("E63")
-@pytest.mark.row("V08")
+@pytest.mark.row("B65", "E63", "V08")
 async def test_without_a_worker_an_answer_is_kept_and_takes_effect_later(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = catalog_of([pay_tool(ledger)])
     async with turn_rig.running(catalog, SCRIPT) as turns:

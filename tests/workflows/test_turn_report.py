@@ -42,8 +42,7 @@ async def test_every_turn_ends_with_a_report(turn_rig: TurnRig) -> None:
     assert 0.1 <= result.active_seconds < 3_600 <= result.elapsed_seconds
 
 
-@pytest.mark.row("P16")
-@pytest.mark.row("E48")
+@pytest.mark.row("P16", "E48")
 @pytest.mark.parametrize(
     ("limits", "code"),
     [

@@ -13,8 +13,7 @@ from signoff.testing.scripted_model import calls, respond
 PAY = ("pay", {"amount": 20, "to": "Ana"})
 
 
-@pytest.mark.row("B75")
-@pytest.mark.row("N21")
+@pytest.mark.row("B75", "N21")
 async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(turn_rig: TurnRig) -> None:
     found: dict[str, ToolContext] = {}
 
@@ -41,8 +40,7 @@ async def test_a_handler_knows_for_whom_it_runs_and_who_agreed(turn_rig: TurnRig
         assert (ctx.user_id, ctx.person_id, ctx.tenant_id) == ("guest", "guest", "main")
 
 
-@pytest.mark.row("B54")
-@pytest.mark.row("P12")
+@pytest.mark.row("B54", "P12")
 async def test_a_handler_that_raises_has_failed_and_the_turn_goes_on(turn_rig: TurnRig, ledger: Ledger) -> None:
     def fail(args: dict[str, Any], ctx: ToolContext) -> str:
         raise ValueError("no such account")
@@ -55,8 +53,7 @@ async def test_a_handler_that_raises_has_failed_and_the_turn_goes_on(turn_rig: T
     assert len(ledger.rows) == 1
 
 
-@pytest.mark.row("E18")
-@pytest.mark.row("N11")
+@pytest.mark.row("E18", "N11")
 async def test_calls_of_one_completion_share_what_the_model_reads(turn_rig: TurnRig) -> None:
     budgets: list[int] = []
 

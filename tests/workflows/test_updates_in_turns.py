@@ -87,8 +87,7 @@ async def turn(turns: RunningTurns, **fields: Any) -> tuple[TurnKey, TurnResult]
     return key, result
 
 
-@pytest.mark.row("F03")
-@pytest.mark.row("F44")
+@pytest.mark.row("F03", "F44")
 async def test_what_a_tool_collects_opens_the_step_in_the_same_turn(turn_rig: TurnRig, ledger: Ledger) -> None:
     script = [calls(choose("slow"), choose("Porto"), BOOK), calls(BOOK), respond("done")]
     async with turn_rig.running(trips(ledger), script) as turns:

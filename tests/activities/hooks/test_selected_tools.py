@@ -39,8 +39,7 @@ def chooses(answer: Any) -> Any:
     return select
 
 
-@pytest.mark.row("F10")
-@pytest.mark.row("V12")
+@pytest.mark.row("F10", "V12")
 @table(
     ("answer", "left_out"),
     (["pay", "look", "note"], set()),

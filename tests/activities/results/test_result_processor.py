@@ -85,8 +85,7 @@ def _raises(args: Any, ctx: Any) -> Any:
     raise ValueError("no such account: 20 for Ana")
 
 
-@pytest.mark.row("E21")
-@pytest.mark.row("N11")
+@pytest.mark.row("E21", "N11")
 async def test_a_result_is_reduced_before_it_is_cut(store: Store) -> None:
     outcome = await _outcome(store, ToolResult("x" * 100, {"rows": 3}, 0.5), 20, reducer=_numbered)
     assert outcome.value.inline == f"{'x' * 20}\n[truncated \u2014 56 chars total]"
@@ -124,8 +123,7 @@ async def test_a_reducer_and_an_error_give_no_secret_away(store: Store) -> None:
     assert outcome.value.inline == "no such account: 20 for [hidden]"
 
 
-@pytest.mark.row("X15")
-@pytest.mark.row("V15")
+@pytest.mark.row("X15", "V15")
 async def test_error_texts_are_cut_as_well(store: Store) -> None:
     outcome = await _outcome(store, ToolFailure("e" * 50), 10)
     assert outcome.value.inline == f"{'e' * 10}\n[truncated \u2014 50 chars total]"
@@ -165,8 +163,7 @@ async def test_the_rest_has_an_end(store: Store) -> None:
     assert outcome.original_chars == RESULT_BYTES
 
 
-@pytest.mark.row("E49")
-@pytest.mark.row("N11")
+@pytest.mark.row("E49", "N11")
 @table("answer", ORDERS, ToolFailure(ORDERS), _raises)
 async def test_text_from_outside_is_cut_and_then_fenced(store: Store, answer: Any) -> None:
     outcome = await _outcome(store, answer, 25, untrusted_output=True, actors=[READER])
@@ -179,8 +176,7 @@ async def test_text_from_outside_is_cut_and_then_fenced(store: Store, answer: An
     assert ("asks for actions" in str(outcome.value.inline)) is (answer is not _raises)
 
 
-@pytest.mark.row("B06")
-@pytest.mark.row("V05")
+@pytest.mark.row("B06", "V05")
 async def test_a_result_that_does_not_fit_is_told_and_recorded_whole(store: Store) -> None:
     schema = {"type": "object", "properties": {"rows": {"type": "integer"}}, "required": ["rows"]}
     wrong = await _outcome(store, ToolResult({"rows": "many"}, cost=0.25), output_schema=schema)
@@ -305,8 +301,7 @@ def _law_deps(store: Store) -> WorkerDeps:
     return worker_deps(store, *tools, policies=[rule])
 
 
-@pytest.mark.row("E26")
-@pytest.mark.row("E27")
+@pytest.mark.row("E26", "E27")
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["free", "asked", "small", "barred", "unknown"]), min_size=1, max_size=60))
 async def test_every_call_of_a_batch_counts_in_its_split(names: list[str]) -> None:
@@ -334,8 +329,7 @@ ODD = st.text(
 )
 
 
-@pytest.mark.row("N12")
-@pytest.mark.row("V15")
+@pytest.mark.row("N12", "V15")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=ODD, budget=st.integers(1, 130), fails=st.booleans(), outside=st.booleans())
 async def test_what_a_budget_leaves_and_its_rest_are_the_whole(

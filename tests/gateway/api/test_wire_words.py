@@ -7,8 +7,7 @@ from gateway_rig import GatewayRig, fresh
 from tables import table
 
 
-@pytest.mark.row("X21")
-@pytest.mark.row("Q6")
+@pytest.mark.row("X21", "Q6")
 async def test_words_of_other_designs_are_taken_on_the_wire_and_never_said(gateway: GatewayRig) -> None:
     turn = fresh()
     theirs = await gateway.http.post("/v1/turns", json={"text": "hello", "handler": "desk", "event": turn})
