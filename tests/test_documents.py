@@ -40,7 +40,7 @@ from signoff.gateway.errors import receipt_status
 from signoff.gateway.plugin_routes import load_plugin_routers
 from signoff.languages.remarks import english
 from signoff.people.people_file import PersonSection, ReachSection
-from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
+from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, TermRule
 from signoff.registry.gates.local_decision import GateName
 from signoff.registry.manifest.channel_sections import RoutingSection
 from signoff.registry.manifest.scope_sections import RouteSection, StepSection
@@ -142,6 +142,15 @@ def test_every_command_is_documented() -> None:
     assert listed == there
 
 
+def test_every_command_has_one_kind() -> None:
+    found = re.findall(r"^- Commands of ([a-z ]+): (.*?)\.", page("docs/commands.md"), re.MULTILINE | re.DOTALL)
+    kinds = {kind: set(names(words)) for kind, words in found}
+    assert sum(map(len, kinds.values())) == len(COMMANDS)
+    assert set().union(*kinds.values()) == set(COMMANDS)
+    over_http = {name for name, (module, _) in COMMANDS.items() if module.startswith("signoff.cli.http.")}
+    assert kinds["people"] | kinds["coding agents"] == over_http
+
+
 def test_commands_in_blocks_can_be_typed() -> None:
     targets = set(re.findall(r"^([a-z]+):", page("Makefile"), re.MULTILINE))
     seen = 0
@@ -190,6 +199,11 @@ def test_every_gate_is_documented_in_its_order() -> None:
 
 def test_every_section_of_the_manifest_is_documented() -> None:
     assert sorted(named("docs/manifest.md", "Sections")) == sorted(ManifestSection.model_fields)
+
+
+def test_every_key_of_a_stricter_term_is_documented() -> None:
+    [row] = [row for row in tables("docs/manifest.md", "Policies") if names(row[0]) == ["terms"]]
+    assert set(re.findall(r"\w+", names(row[1])[0])) - {"CEL"} == set(TermRule.model_fields)
 
 
 def test_the_table_of_tools_is_made_of_their_declaration() -> None:
