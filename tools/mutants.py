@@ -78,8 +78,7 @@ AREAS = {
                 *("call_journal", "grant_use", "capability_backends", "usage_check"),
                 *("approval_reader", "caller_check", "stored_permit", "question_writer", "store_identity"),
                 *("detail_cards", "handler_runner", "hooks/hook_caller", "hooks/permissions"),
-                *("hooks/policy_handlers", "hooks/tool_hooks", "probes"),
-                *("results/result_processor", "results/record_distribution"),
+                *("hooks/policy_handlers", "hooks/tool_hooks", "probes", "results/result_processor"),
             )
         ),
         ("activities",),

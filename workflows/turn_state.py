@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.audit_events import untaken_entry
@@ -13,7 +13,7 @@ from signoff.contracts.call import CallContext, CallOutcome, RuleReference
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import ApprovalKey, TurnKey, call_of_stand_in, completion_of, parse_approval_id, show_code
-from signoff.contracts.limits import MAX_DENIALS_IN_A_ROW, MESSAGES_BYTES
+from signoff.contracts.limits import MAX_DENIALS_IN_A_ROW, MESSAGES_BYTES, TURN_RESULT_BYTES
 from signoff.contracts.message import RESPONSE, CallPart, Message, ResultPart
 from signoff.contracts.names import RESPOND
 from signoff.contracts.turn import (
@@ -31,7 +31,9 @@ from signoff.contracts.turn import (
 )
 from signoff.formats.replace import replace
 from signoff.workflows.context_updates import ContextUpdates
-from signoff.workflows.result_size import bound_result, json_size
+
+_BESIDE: Final = ("structured", "data_update", "context_update", "meta", "updates")
+_LEFT_OUT: Final = Content(inline="[left out: the turn's result would be too large]")
 
 
 class TurnState:
@@ -398,3 +400,40 @@ def _result(call: CallPart, outcome: CallOutcome) -> ResultPart:
 def _beside(outcome: CallOutcome) -> Iterator[FrozenModel]:
     beside = (outcome.structured, outcome.data_update, outcome.context_update, outcome.meta, outcome.updates)
     yield from (each for each in beside if each is not None)
+
+
+def bound_result(result: TurnResult) -> TurnResult:
+    """Cuts `result` to `TURN_RESULT_BYTES` of JSON: first what stands beside values is left out, then values and words.
+
+    The earliest calls give theirs first; the answer rests on the latest. The workflow's own messages keep every
+    value.
+    """
+    over = json_size(result) - TURN_RESULT_BYTES
+    if over <= 0:
+        return result
+    calls = list(result.calls)
+    for shorter in (_without_beside, _bare):
+        for at, outcome in enumerate(calls):
+            short = shorter(outcome)
+            saved = json_size(outcome) - json_size(short)
+            # Some grow: what says that a value was left out may be longer than the value.
+            if over > 0 and saved > 0:
+                calls[at] = short
+                over -= saved
+    return replace(result, calls=tuple(calls))
+
+
+def json_size(shape: FrozenModel) -> int:
+    """Returns the bytes of `shape` as JSON, as histories hold it."""
+    return len(shape.on_wire())
+
+
+def _without_beside(outcome: CallOutcome) -> CallOutcome:
+    gone = tuple(name for name, each in outcome if name in _BESIDE and each is not None)
+    return replace(outcome, **dict.fromkeys(gone), left_out=gone) if gone else outcome
+
+
+def _bare(outcome: CallOutcome) -> CallOutcome:
+    denied = outcome.denied and replace(outcome.denied, reason="")
+    named = ("value", "note") if outcome.note else ("value",)
+    return replace(outcome, value=_LEFT_OUT, note="", denied=denied, left_out=(*outcome.left_out, *named))

@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from temporalio import activity
 
+from signoff.activities.hooks.hook_caller import await_within, call_function
 from signoff.activities.results.read_rest_tool import how_to_read_on
-from signoff.activities.results.record_distribution import GATE, RecordDistributor, RecordViews
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.approvals.redaction import redact_secrets, redact_value, secret_values
+from signoff.approvals.redaction import HIDDEN, redact_secrets, redact_value, secret_values
 from signoff.contracts.call import CallCode, CallOutcome, Permit
 from signoff.contracts.canonical_json import json_bytes, nesting
 from signoff.contracts.content import Content
@@ -20,6 +20,7 @@ from signoff.contracts.ids import SessionKey, TurnKey, completion_of
 from signoff.contracts.limits import MAX_NESTING, RESULT_BYTES
 from signoff.contracts.updates import UPDATE, UPDATE_FAILED, UPDATE_LOST
 from signoff.formats.replace import replace
+from signoff.registry.results.destinations import AUDIT, LLM_SESSION, Delivery, DeliveryFailure, Destination
 from signoff.registry.results.output_check import output_problem
 from signoff.registry.results.reducers import reduce_result
 from signoff.registry.results.untrusted_text import fence_text
@@ -27,7 +28,9 @@ from signoff.registry.results.update_check import accept_updates
 from signoff.registry.tool import Tool
 from signoff.registry.tool_result import (
     AnnotatedRecord,
+    Filter,
     HandOff,
+    RecordField,
     ReducerInput,
     Result,
     ToolFailure,
@@ -36,11 +39,17 @@ from signoff.registry.tool_result import (
     hand_off_result,
     jsonable,
     render_value,
+    select_slots,
     trim,
 )
 from signoff.store.content_store import to_content
 from signoff.store.truncated_results import TruncatedResults
 
+DELIVERY_SECONDS: Final = 5.0
+"""How long one destination has to make its view and to take it; they are all waited for at the same time."""
+GATE: Final = "distribute"
+"""The gate of a call that ran and of whose record no view for the model could be made."""
+_OBSERVER_SECONDS: Final = 1.0
 T = TypeVar("T")
 
 STORE_PAUSE = 1.0
@@ -53,6 +62,103 @@ NO_VIEW: Final = (
     "`{}` ran and what it does has happened, but no view of its result could be made for you. "
     "Do not call it again for that; tell the user."
 )
+
+
+class RecordViews(NamedTuple):
+    """The views of a distributed record that stay here, as plain data."""
+
+    model: dict[str, Any] | None
+    """The model's view; None where its filter failed."""
+    audit: dict[str, Any]
+    """The view that is recorded."""
+
+
+class RecordDistributor:
+    """Distributes the records of one tool."""
+
+    def __init__(self, deps: WorkerDeps, tool: Tool) -> None:
+        self._distribution = deps.catalog.distribution
+        self._tool = tool
+
+    async def views(self, permit: Permit, record: AnnotatedRecord) -> RecordViews:
+        """Makes the model's view and the one that is recorded, without giving the record to anybody else."""
+        model, audit = await asyncio.gather(self._ours(LLM_SESSION, permit, record), self._ours(AUDIT, permit, record))
+        return RecordViews(model, _names(record) if audit is None else audit)
+
+    async def distribute(self, permit: Permit, record: AnnotatedRecord, key: str) -> RecordViews:
+        """Makes the same views, and gives every sink its own, within its time.
+
+        A worker that is lost before this returns has not recorded the call: whoever runs it again delivers again.
+        """
+        sinks = [self._deliver_guarded(each, permit, record, key) for each in self._distribution.sinks(self._tool)]
+        views: RecordViews
+        views, _ = await asyncio.gather(self.views(permit, record), asyncio.gather(*sinks))
+        return views
+
+    async def _ours(self, name: str, permit: Permit, record: AnnotatedRecord) -> dict[str, Any] | None:
+        view = self._distribution.view(self._tool, name)
+        if view is None:
+            return None
+        found = await self._guard(name, permit, _apply_filter(view, record))
+        return None if found is None else found.values
+
+    async def _deliver_guarded(self, to: Destination, permit: Permit, record: AnnotatedRecord, key: str) -> None:
+        await self._guard(to.name, permit, self._deliver(to, permit, record, key))
+
+    async def _deliver(self, to: Destination, permit: Permit, record: AnnotatedRecord, key: str) -> None:
+        view, ctx = self._distribution.view(self._tool, to.name), permit.ctx
+        if view is None or to.sink is None:
+            return
+        await to.sink(
+            Delivery(
+                destination=to.name,
+                record=select_slots(await _apply_filter(view, record), to.reads),
+                tool=self._tool.name,
+                call_id=permit.call,
+                actor_name=ctx.actor,
+                tenant_id=ctx.tenant,
+                session_id=ctx.session,
+                turn_id=ctx.turn,
+                idempotency_key=key,
+            )
+        )
+
+    async def _guard(self, name: str, permit: Permit, work: Awaitable[Any]) -> Any:
+        """Awaits `work` within its time; logs and returns None when it fails."""
+        try:
+            return await await_within(work, DELIVERY_SECONDS)
+        except Exception as error:
+            # By its class alone: its words may hold what the destination was not to get, or the log.
+            late = f"no answer within {DELIVERY_SECONDS:g} s"
+            await self._tell(name, permit, late if isinstance(error, TimeoutError) else type(error).__name__)
+            return None
+
+    async def _tell(self, name: str, permit: Permit, why: str) -> None:
+        observer = self._distribution.observer
+        activity.logger.warning("the record of %s did not reach %s: %s", self._tool.name, name, why)
+        if observer is None:
+            return
+        failure = DeliveryFailure(name, self._tool.name, permit.call, permit.ctx.tenant, permit.ctx.turn, why)
+        try:
+            await await_within(call_function(observer, failure), _OBSERVER_SECONDS)
+        except Exception as error:
+            activity.logger.warning("the observer of deliveries failed: %s", type(error).__name__)
+
+
+async def _apply_filter(view: Filter, record: AnnotatedRecord) -> AnnotatedRecord:
+    """Applies a filter to a copy of the record, so that nobody can change what others get. Raises what goes wrong."""
+    found: object = await call_function(view, copy_record(record))
+    if not isinstance(found, AnnotatedRecord):
+        raise TypeError("a filter gives a record")
+    # A filter may keep what it returned, and change it later.
+    return copy_record(found)
+
+
+def _names(record: AnnotatedRecord) -> dict[str, Any]:
+    """Returns all that is recorded where the filter for it failed: the names of the fields."""
+    fields: object = record.fields
+    names = [name for name in fields if isinstance(name, str)] if isinstance(fields, Mapping) else []
+    return AnnotatedRecord({name: RecordField(HIDDEN) for name in names}).values
 
 
 class ProcessedResult(NamedTuple):

@@ -3,11 +3,13 @@ decision.
 """
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
+from signoff.approvals.redaction import HIDDEN, hide
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import PERMISSION_RULE, REQUESTER_RULE, CallCode, CallContext, RuleReference
 from signoff.contracts.canonical_json import sha256_hex
@@ -29,7 +31,6 @@ from signoff.registry.gates.argument_check import (
     problem_remarks,
     shape_problem,
 )
-from signoff.registry.gates.dry_run import dry_run_text
 from signoff.registry.gates.local_decision import GateName, LocalGateDecision, denied_decision, settled_decision
 from signoff.registry.gates.tool_view import ToolView
 from signoff.registry.hooks import Permission
@@ -43,6 +44,10 @@ _MARK_CHARS: Final = 16
 """Of a call's hash in the tally, which lies in the history with each completion."""
 _ACTION_CHARS: Final = 32
 """Of a call's hash by which its denials are counted."""
+DRY_RUN_CHARS: Final = 500
+"""Characters of one string argument that are repeated."""
+_ALL_CHARS: Final = 1_500
+"""Characters of all arguments that are repeated: a batch of such calls has to fit into one gate decision."""
 
 
 @dataclass(frozen=True)
@@ -392,3 +397,23 @@ def _tally_key(call: CallPart) -> str:
 
 def _action(call: CallPart, args: Any) -> str:
     return sha256_hex([_tally_key(call), args])[:_ACTION_CHARS]
+
+
+def dry_run_text(tool: Tool, args: Mapping[str, Any]) -> str:
+    """Writes the sentence for the model: the tool and its arguments, secret ones hidden and long ones cut."""
+    # Hidden before cut: the first 500 characters of a secret are the secret.
+    shown = hide(args, tool.masked_arguments, lambda _: HIDDEN)
+    # Not as `\u` escapes: the limits count characters, and text that is not English would be cut six times as soon.
+    written = json.dumps(_shorten(shown), ensure_ascii=False)
+    written = written if len(written) <= _ALL_CHARS else f"{written[:_ALL_CHARS]}...[truncated, {len(written)} chars]"
+    return f"[dry-run] {tool.name} would be called with: {written}"
+
+
+def _shorten(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _shorten(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_shorten(each) for each in value]
+    if isinstance(value, str) and len(value) > DRY_RUN_CHARS:
+        return f"{value[:DRY_RUN_CHARS]}...[truncated, {len(value)} chars]"
+    return value

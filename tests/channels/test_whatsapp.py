@@ -19,8 +19,7 @@ from signoff.channels.envelopes import ChannelReply, InboundBatch, InboundReques
 from signoff.channels.vendor_http import VendorAnswer
 from signoff.channels.whatsapp.messages import TITLE_CHARS, plain, read_button, recipient, text_message, units
 from signoff.channels.whatsapp.templates import check_templates, template_language
-from signoff.channels.whatsapp.whatsapp import WhatsApp, read_payload
-from signoff.channels.whatsapp.window import ERRORS, ServiceWindow
+from signoff.channels.whatsapp.whatsapp import ERRORS, ServiceWindow, WhatsApp, read_payload
 from signoff.contracts.ids import show_code
 from signoff.formats.replace import replace
 from signoff.languages.catalogue import language_codes, text

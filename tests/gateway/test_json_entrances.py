@@ -21,8 +21,8 @@ from signoff.channels.json_body import read_object
 from signoff.channels.mail.provider_requests import PostmarkFormat
 from signoff.channels.slack.payloads import read_payload as read_slack
 from signoff.channels.webhook import Webhook
+from signoff.channels.whatsapp.whatsapp import ServiceWindow
 from signoff.channels.whatsapp.whatsapp import read_payload as read_whatsapp
-from signoff.channels.whatsapp.window import ServiceWindow
 from signoff.cli.http import hook, mcp_stdio
 from signoff.cli.terminal import inputs
 from signoff.contracts.errors import ConfigError

@@ -7,8 +7,8 @@ from tables import table
 
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.compiled_policy import compile_policy
+from signoff.policy.first_engine import is_cel_name, typed_environment
 from signoff.policy.schema_shapes import DataShape, read_schema
-from signoff.policy.type_check import is_cel_name, typed_environment
 
 LEG = {"type": "object", "properties": {"n": {"type": "integer"}, "in": {"type": "string"}, "ok": {"type": "boolean"}}}
 FIELDS: dict[str, Any] = {

@@ -10,7 +10,7 @@ from signoff.approvals.redaction import hide
 from signoff.contracts.errors import RegistrationError
 from signoff.registry.catalog import build_catalog
 from signoff.registry.function import tool
-from signoff.registry.gates.dry_run import dry_run_text
+from signoff.registry.gates.pipeline import dry_run_text
 from signoff.registry.results.dispatch_record import mask_arguments
 
 SECRET = {"type": "string", "writeOnly": True}

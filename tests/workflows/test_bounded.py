@@ -8,7 +8,7 @@ from signoff.contracts.limits import TURN_RESULT_BYTES
 from signoff.contracts.turn import TurnResult
 from signoff.contracts.updates import Updates
 from signoff.formats.replace import replace
-from signoff.workflows.result_size import bound_result, json_size
+from signoff.workflows.turn_state import bound_result, json_size
 
 EURO = "€"
 

@@ -13,10 +13,10 @@ from signoff.contracts.errors import ConfigError
 from signoff.policy import first_engine, second_engine
 from signoff.policy.answer import EngineAnswer, EngineOutcome
 from signoff.policy.bounded_expression import BoundedTask, bounded_outcomes, growth_problem, is_bounded
+from signoff.policy.first_engine import is_cel_name, typed_environment
 from signoff.policy.paths import ReferencedPaths, referenced_paths, spell, unchecked_paths, unguarded_paths
 from signoff.policy.schema_shapes import DataShape
 from signoff.policy.syntax import normalise, text_problem, tree_problem
-from signoff.policy.type_check import is_cel_name, typed_environment
 
 _LINE: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): ([^\n]*)")
 _UNDEFINED: Final = re.compile(r"undefined field '([^']*)'")

@@ -9,7 +9,7 @@ from activity_kit import ARGS, TURN, begun, environment, free, permit_for, run, 
 from tables import table
 from turn_fixtures import Ledger
 
-from signoff.activities.results import record_distribution
+from signoff.activities.results import result_processor
 from signoff.approvals.redaction import HIDDEN
 from signoff.audit.event_deliveries import is_for
 from signoff.audit.event_stream import EventStream
@@ -89,8 +89,8 @@ async def facts(store: Store, kind: str) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who makes a view, takes it or is told what went wrong has a minute: each may wait for a thread."""
-    monkeypatch.setattr(record_distribution, "SECONDS", 60.0)
-    monkeypatch.setattr(record_distribution, "_OBSERVER_SECONDS", 60.0)
+    monkeypatch.setattr(result_processor, "DELIVERY_SECONDS", 60.0)
+    monkeypatch.setattr(result_processor, "_OBSERVER_SECONDS", 60.0)
 
 
 @pytest.mark.row("B32")
@@ -161,7 +161,7 @@ async def test_what_does_not_arrive_changes_nothing(
     bad = stage.to("formatter:bad", views.get(how, identity_but_named), sink=sink)
     if how == "sink hangs":
         # For the others nothing is too slow: the view of a record is made in a thread, which a busy machine keeps.
-        monkeypatch.setattr(record_distribution, "SECONDS", 2.0)
+        monkeypatch.setattr(result_processor, "DELIVERY_SECONDS", 2.0)
     _, outcome = await called(store, RECORD, bad, stage.to("cache"), observer=stage.missed.append)
     assert (outcome.code, outcome.value.inline) == ("ok", '{"fare":120}')
     assert list(stage.got) == ["cache"]

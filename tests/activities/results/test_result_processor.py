@@ -15,7 +15,7 @@ from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
-from signoff.activities.results import record_distribution
+from signoff.activities.results import result_processor
 from signoff.activities.results.result_processor import ProcessedResult, ResultProcessor
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.audit_events import fingerprint
@@ -420,7 +420,7 @@ async def test_work_that_was_handed_off_is_marked_so_whatever_the_output_schema_
 async def test_a_record_is_delivered_under_the_key_of_its_ticket_or_of_its_permit(
     store: Store, monkeypatch: pytest.MonkeyPatch, key: str | None, told: str | None
 ) -> None:
-    monkeypatch.setattr(record_distribution, "SECONDS", 60.0)
+    monkeypatch.setattr(result_processor, "DELIVERY_SECONDS", 60.0)
     got: list[Delivery] = []
 
     async def take(delivery: Delivery) -> None:
