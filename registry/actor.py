@@ -114,15 +114,21 @@ class Callbacks:
     """Whom an external agent may have told that its calls are settled."""
 
     urls: tuple[str, ...] = ()
-    """Addresses; one that ends with `/` stands for all below it. What is posted there is signed."""
+    """Addresses; one that ends with `/` stands for all below it. What is posted there is signed.
+
+    Each has scheme, host and path. Any other address is refused with 403, `not_allowed`.
+    """
     secret: str = ""
     """The signing secret, `env:NAME`; its value is `whsec_` and base64."""
     previous_secret: str = ""
-    """The secret before this one, while both are in use."""
+    """The secret before this one, which signs as well while both are in use."""
     allow_networks: tuple[str, ...] = ()
-    """Private networks they may lie in, such as `10.0.0.0/8`."""
+    """Private networks they may lie in, such as `10.0.0.0/8`.
+
+    Others are reached over https at public addresses alone.
+    """
     workflows: tuple[str, ...] = ()
-    """Ids of workflows of the namespace, or their beginnings with `*`."""
+    """Ids of workflows of the namespace, or their beginnings with `*`; never Signoff's own."""
     signals: tuple[str, ...] = (_SIGNAL,)
     """The signals that workflows may be sent."""
 
@@ -185,10 +191,10 @@ class Autonomy:
     CEL over `tool`, `actor` and `ctx` (P19). What cannot be evaluated asks, or denies.
     """
 
-    unasked_if: str = ""
-    """CEL over `tool`, `actor` and `ctx`: ask people unless it is true."""
+    unasked_if: Annotated[str, FieldSpec(unset="what policies say")] = ""
+    """CEL over `tool`, `actor`, `ctx` and `args`: ask people unless it is true, also where the tool never asks."""
     deny_if: str = ""
-    """CEL over `tool`, `actor` and `ctx`: never run when it is true."""
+    """CEL over `tool`, `actor`, `ctx` and `args`: never run when it is true."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,9 +204,9 @@ class EscalationPath:
     No approvers: the default ones (P19).
     """
 
-    approvers: tuple[str, ...] = ()
-    """Who is asked: `role:<role>` and `user:<id>`."""
-    escalate_after: float | None = None
+    approvers: Annotated[tuple[str, ...], FieldSpec(unset="`defaults.approvers`")] = ()
+    """Who is asked where the tool's policy names no approvers: `role:<role>` and `user:<id>`."""
+    escalate_after: Annotated[float | None, FieldSpec(unset="never")] = None
     """When those of `escalate_to` may decide too."""
     escalate_to: tuple[str, ...] = ()
     """To whom it is escalated."""

@@ -33,7 +33,7 @@ from signoff.contracts import limits
 from signoff.contracts.content import Remark
 from signoff.contracts.names import ENV_PREFIX, PLUGIN_NAMES
 from signoff.contracts.receipt import Receipt, ReceiptCode
-from signoff.formats.record_section import section_table
+from signoff.formats.record_section import nested_section, section_table
 from signoff.gateway.app import gateway_routes
 from signoff.gateway.auth.route_table import access_of
 from signoff.gateway.errors import receipt_status
@@ -41,6 +41,7 @@ from signoff.gateway.plugin_routes import load_plugin_routers
 from signoff.languages.remarks import english
 from signoff.people.people_file import PersonSection, ReachSection
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule, TermRule
+from signoff.registry.actor import Autonomy, Callbacks, EscalationPath
 from signoff.registry.gates.local_decision import GateName
 from signoff.registry.manifest.channel_sections import RoutingSection
 from signoff.registry.manifest.scope_sections import RouteSection, StepSection
@@ -219,6 +220,9 @@ def test_the_table_of_tools_is_made_of_their_declaration() -> None:
     ("manifest.md", [PersonSection]),
     ("manifest.md", [RoutingSection]),
     ("manifest.md", [ReachSection]),
+    ("manifest.md", [nested_section(Autonomy)]),
+    ("manifest.md", [nested_section(EscalationPath)]),
+    ("external-calls.md", [nested_section(Callbacks)]),
     ("routes.md", [RouteSection, StepSection]),
     ("events.md", [SubscriptionSection]),
     ("mcp.md", [ToolServerSection]),

@@ -155,4 +155,6 @@ def _words(default: object) -> str:
         return f"`{str(default).lower()}`"
     if isinstance(default, str) and default:
         return f"`{default}`" if default.replace("-", "").isalpha() else f'`"{default}"`'
+    if isinstance(default, tuple) and default:
+        return f"`[{', '.join(default)}]`"
     return "empty" if default == "" else "none"
