@@ -384,9 +384,9 @@ def failure(request: pytest.FixtureRequest) -> Iterator[Failure]:
 
 @pytest.fixture
 def clean_env(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """An empty working directory and no variable of Signoff's or Temporal's; more may be set on what it returns."""
+    """An empty working directory and no variable of Signoff's, Temporal's or a user's editor; more may be set."""
     for name in list(os.environ):
-        if name.upper().startswith(("SIGNOFF_", "TEMPORAL_")):
+        if name.upper().startswith(("SIGNOFF_", "TEMPORAL_", "VISUAL")):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     return monkeypatch

@@ -1,6 +1,7 @@
 """How long a test pauses between two looks at what it waits for."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 
 FIRST_SECONDS = 0.03
 MOST_SECONDS = 0.3
@@ -17,3 +18,12 @@ def pauses() -> Iterator[float]:
     while True:
         yield seconds
         seconds = min(seconds * _GROWTH, MOST_SECONDS)
+
+
+async def until(seen: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(seconds):
+        for pause in pauses():
+            if seen():
+                return
+            await asyncio.sleep(pause)

@@ -84,13 +84,12 @@ async def test_later_denial_of_another_request_leaves_an_approval_alone(rig: Rig
 async def test_held_approval_says_how_to_stop_it_and_a_denial_within_the_hold_counts(rig: Rig) -> None:
     rig.processor = rig.another(hold=5.0)
     request = await rig.ask()
-    reply = await rig.hear(text="yes")
-    assert reply is not None
+    reply = await rig.heard(text="yes")
     assert "counts in 5 s" in reply.text
     assert rig.decisions.request(request.id).state == "pending"
     await rig.hear(text="no")
     assert rig.decisions.request(request.id).state == "denied"
-    await (await rig.hurried()).processor.step()
+    await rig.go_on()
     assert [draft.verdict for draft, _ in rig.decisions.answers] == ["denied", "approved"]
     assert rig.decisions.request(request.id).state == "denied"
 
@@ -100,7 +99,7 @@ async def test_held_approval_does_not_count_after_words_that_were_asked_back(rig
     request = await rig.ask()
     await rig.hear(text="yes")
     await rig.hear(text="but only below 200")
-    await (await rig.hurried()).processor.step()
+    await rig.go_on()
     assert rig.decisions.request(request.id).state == "pending"
     assert rig.decisions.answers == []
 
@@ -109,7 +108,7 @@ async def test_held_approval_counts_once_when_its_hold_is_over(rig: Rig) -> None
     rig.processor = rig.another(hold=5.0)
     request = await rig.ask()
     await rig.hear(text="yes")
-    await (await rig.hurried()).processor.step()
+    await rig.go_on()
     assert rig.decisions.request(request.id).state == "approved"
     assert rig.decisions.again == [False]
 
@@ -117,7 +116,7 @@ async def test_held_approval_counts_once_when_its_hold_is_over(rig: Rig) -> None
 async def test_button_and_denial_are_never_held(rig: Rig) -> None:
     rig.processor = rig.another(hold=5.0)
     first, second = await rig.ask(1), await rig.ask(2)
-    token = (await rig.cards.of_request(first.id))[0].token
+    token = await rig.token(first)
     await rig.hear(token=token, verdict="approved")
     await rig.hear(text=f"deny {second.code}")
     assert rig.decisions.request(first.id).state == "approved"
@@ -137,10 +136,9 @@ async def test_change_of_a_held_approval_takes_it_back(rig: Rig, change: str) ->
     rig.processor = rig.another(hold=5.0)
     request = await rig.ask()
     await rig.hear(key="first", text="yes")
-    reply = await rig.hear(key="second", changes="first", unclear=change, text="yes")
-    assert reply is not None
+    reply = await rig.heard(key="second", changes="first", unclear=change, text="yes")
     assert reply.text == catalogue.text("reply.changed", "en")
-    await (await rig.hurried()).processor.step()
+    await rig.go_on()
     assert rig.decisions.answers == []
     assert rig.decisions.request(request.id).state == "pending"
 
@@ -161,8 +159,7 @@ async def test_change_of_a_message_that_decided_changes_nothing_and_its_author_r
     request = await rig.ask()
     await rig.hear(key="first", text=words)
     decided = rig.decisions.request(request.id)
-    reply = await rig.hear(key="second", changes="first", unclear=change, text="no" if words == "yes" else "yes")
-    assert reply is not None
+    reply = await rig.heard(key="second", changes="first", unclear=change, text="no" if words == "yes" else "yes")
     assert reply.text == catalogue.text("reply.changed_late", "en")
     assert rig.decisions.request(request.id) == decided
 
@@ -170,8 +167,7 @@ async def test_change_of_a_message_that_decided_changes_nothing_and_its_author_r
 async def test_edit_of_a_message_that_decided_nothing_is_asked_back(rig: Rig) -> None:
     request = await rig.ask()
     await rig.hear(key="first", text="hm")
-    reply = await rig.hear(key="second", changes="first", unclear="edited", text="yes")
-    assert reply is not None
+    reply = await rig.heard(key="second", changes="first", unclear="edited", text="yes")
     assert reply.text == catalogue.text("reply.changed", "en")
     assert await rig.hear(key="third", changes="first", unclear="deleted") is None
     assert rig.decisions.request(request.id).state == "pending"
@@ -189,6 +185,6 @@ async def test_later_words_that_cannot_be_read_leave_an_approval_in_doubt(rig: R
     await rig.store.run(lambda connection: connection.execute(broken).rowcount)
     await rig.processor.step()
     assert await InboundQueue(rig.store).read("chat", "action", "broken") is not None
-    await (await rig.hurried()).processor.step()
+    await rig.go_on()
     assert rig.decisions.answers == []
     assert rig.decisions.request(request.id).state == "pending"

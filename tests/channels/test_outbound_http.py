@@ -1,18 +1,13 @@
 """HTTP to configured addresses: nobody on our own network is asked, whatever a name says it is."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from certificates import certified
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -220,10 +215,10 @@ async def test_where_nobody_is_it_is_tried_again() -> None:
 async def test_the_certificate_is_for_the_name_and_not_for_the_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certificate, key = self_signed(tmp_path, NAME)
+    certificate = certified(tmp_path, NAME)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     place, names = Place(), Names(["127.0.0.1"])
-    async with serve_vendor(place.app(), certificate=certificate, key=key) as url:
+    async with serve_vendor(place.app(), certificate=certificate, key=certificate) as url:
         async with GuardedHttp(HOME, resolve=names) as outward:
             answer = await outward.post(url.replace("127.0.0.1", NAME), b"{}", {})
             assert answer.status == 200
@@ -251,27 +246,3 @@ def test_a_date_that_is_none_is_none(written: str) -> None:
     assert read_date(written) is None
     assert read_date("Sun, 22 Nov 2026 14:00:00 GMT") == datetime(2026, 11, 22, 14, tzinfo=UTC)
     assert read_date("Sun, 22 Nov 2026 14:00:00 -0000") == datetime(2026, 11, 22, 14, tzinfo=UTC)
-
-
-def self_signed(folder: Path, name: str) -> tuple[Path, Path]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    builder: Any = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    )
-    made = builder.sign(key, hashes.SHA256())
-    paths = folder / "certificate.pem", folder / "key.pem"
-    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    private, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    paths[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, private, plain))
-    assert ssl.create_default_context(cafile=str(paths[0])).cert_store_stats()["x509"] == 1
-    return paths

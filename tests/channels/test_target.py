@@ -104,20 +104,6 @@ async def test_a_bare_word_means_the_one_card_that_is_out(cards: SentCards) -> N
     assert await open_requests(cards.deliveries, cards.channel, BO, soon()) == [asked]
 
 
-async def test_a_bare_word_between_two_cards_means_neither(cards: SentCards) -> None:
-    for number in (1, 2):
-        await cards.tell(request(number))
-    assert await cards.find() == ([(request(1).id, 1), (request(2).id, 1)], False)
-
-
-async def test_a_list_or_a_card_on_its_way_may_not_have_been_read(cards: SentCards) -> None:
-    token = await cards.plan(request())
-    await cards.deliveries.record_try([token])
-    assert await cards.find() == ([(request().id, 1)], False)
-    await cards.deliveries.record_sent(token, "v", {}, kind="digest")
-    assert await cards.find() == ([(request().id, 1)], False)
-
-
 async def test_a_bare_word_is_about_what_was_out_when_it_came(cards: SentCards) -> None:
     asked = request()
     await cards.tell(asked)
@@ -150,12 +136,6 @@ async def test_a_reply_to_a_card_means_its_request(cards: SentCards) -> None:
         [(request(1).id, 1), (request(2).id, 1)],
         False,
     )
-
-
-async def test_an_unknown_card_means_nothing_and_an_unknown_message_anything(cards: SentCards) -> None:
-    await cards.tell(request())
-    assert await cards.find(token="a" * 26) == ([], False)
-    assert await cards.find(vendor_ids=["of something else"]) == ([(request().id, 1)], False)
 
 
 async def test_a_token_of_another_channel_or_tenant_names_nothing(cards: SentCards) -> None:

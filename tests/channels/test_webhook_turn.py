@@ -1,9 +1,8 @@
 """A webhook over a real turn: told over HTTP, answered over HTTP at the gateway's door, and told how it ended."""
 
-import asyncio
 import dataclasses
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from gateway_rig import BASE, PEOPLE, GatewayRig, gateway_rig, http_of, rig_catalog
+from polling import until
 from temporalio.client import Client
 from test_webhook import Receiver, receiving
 from turn_fixtures import Ledger
@@ -53,12 +53,6 @@ class Line:
         answer = await self.http.post("/channels/hook", content=raw.body, headers=dict(raw.headers))
         assert answer.content == b"" or answer.status_code >= 400
         return answer.status_code
-
-
-async def until(seen: Callable[[], bool], seconds: float = 30) -> None:
-    async with asyncio.timeout(seconds):
-        while not seen():
-            await asyncio.sleep(0.02)
 
 
 def hooked(ledger: Ledger) -> Catalog:

@@ -4,7 +4,7 @@ import dataclasses
 import importlib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,36 +50,6 @@ class Unread(pigeon.Pigeon):  # type: ignore[misc]
         """Raises `KeyError` and `TypeError`."""
         json.loads(raw.body)["id"]
         return super().parse(raw)
-
-
-class Forgetful(pigeon.Pigeon):  # type: ignore[misc]
-    """Gives what is repeated a key of its own each time."""
-
-    def parse(self, raw: InboundRequest) -> InboundBatch:
-        """Never the same key."""
-        received = super().parse(raw)
-        actions = tuple(replace(each, key=uuid.uuid4().hex) for each in received.actions)
-        return dataclasses.replace(received, actions=actions)
-
-
-class Trusting(pigeon.Pigeon):  # type: ignore[misc]
-    """Believes that whoever has the card is whom it was sent to."""
-
-    def parse(self, raw: InboundRequest) -> InboundBatch:
-        received = super().parse(raw)
-        actions = tuple(replace(each, identity="@bo") for each in received.actions)
-        return dataclasses.replace(received, actions=actions)
-
-
-class Eager(pigeon.Pigeon):  # type: ignore[misc]
-    """Takes any words that begin with yes for a yes."""
-
-    def parse(self, raw: InboundRequest) -> InboundBatch:
-        received = super().parse(raw)
-        actions = tuple(
-            replace(each, verdict="approved") if each.text.startswith("yes") else each for each in received.actions
-        )
-        return dataclasses.replace(received, actions=actions)
 
 
 class Changing(pigeon.Pigeon):  # type: ignore[misc]
@@ -147,43 +117,6 @@ class Overdrawn(pigeon.Pigeon):  # type: ignore[misc]
     draws_whole = Channel.draws_whole
 
 
-class Undated(pigeon.Pigeon):  # type: ignore[misc]
-    """Leaves out when people wrote."""
-
-    def parse(self, raw: InboundRequest) -> InboundBatch:
-        received = super().parse(raw)
-        actions = tuple(replace(each, said_at=None) for each in received.actions)
-        return dataclasses.replace(received, actions=actions)
-
-
-class Arriving(pigeon.Pigeon):  # type: ignore[misc]
-    """Takes the arrival of words for the time at which they were written."""
-
-    def parse(self, raw: InboundRequest) -> InboundBatch:
-        received = super().parse(raw)
-        actions = tuple(replace(each, said_at=raw.at) for each in received.actions)
-        return dataclasses.replace(received, actions=actions)
-
-
-class Smoothing(pigeon.Pigeon):  # type: ignore[misc]
-    """Drops the marks around struck text."""
-
-    def parse(self, raw: InboundRequest) -> InboundBatch:
-        received = super().parse(raw)
-        actions = tuple(replace(each, text=each.text.replace("~", "")) for each in received.actions)
-        return dataclasses.replace(received, actions=actions)
-
-
-class Merging(pigeon.Pigeon):  # type: ignore[misc]
-    """Names a message by its author alone."""
-
-    def parse(self, raw: InboundRequest) -> InboundBatch:
-        """The second message is taken for the first one again."""
-        received = super().parse(raw)
-        actions = tuple(replace(each, key=each.identity) for each in received.actions)
-        return dataclasses.replace(received, actions=actions)
-
-
 class Nameless(pigeon.Pigeon):  # type: ignore[misc]
     """Does not tell the vendor's ids of its replies."""
 
@@ -191,31 +124,40 @@ class Nameless(pigeon.Pigeon):  # type: ignore[misc]
         await super().answer(where, reply)
 
 
-class Adrift(pigeon.Pigeon):  # type: ignore[misc]
-    """Drops the message below which people write."""
+def changing(what: str, change: Callable[[Any, InboundRequest], Any]) -> type[Any]:
+    """A pigeon that changes each of the actions or statuses that it reads."""
 
-    def parse(self, raw: InboundRequest) -> InboundBatch:
-        received = super().parse(raw)
-        actions = tuple(replace(each, vendor_ids=(), token="") for each in received.actions)
-        return dataclasses.replace(received, actions=actions)
+    class Changed(pigeon.Pigeon):  # type: ignore[misc]
+        def parse(self, raw: InboundRequest) -> InboundBatch:
+            received = super().parse(raw)
+            changed = tuple(change(each, raw) for each in getattr(received, what))
+            return dataclasses.replace(received, **{what: changed})
 
-
-class Regressing(pigeon.Pigeon):  # type: ignore[misc]
-    """Reports every state as delivered."""
-
-    def parse(self, raw: InboundRequest) -> InboundBatch:
-        received = super().parse(raw)
-        statuses = tuple(replace(each, state="delivered") for each in received.statuses)
-        return dataclasses.replace(received, statuses=statuses)
+    return Changed
 
 
-class Wordless(pigeon.Pigeon):  # type: ignore[misc]
-    """Drops the reason beside a button."""
-
-    def parse(self, raw: InboundRequest) -> InboundBatch:
-        received = super().parse(raw)
-        actions = tuple(replace(each, text="") if each.verdict else each for each in received.actions)
-        return dataclasses.replace(received, actions=actions)
+Forgetful = changing("actions", lambda each, raw: replace(each, key=uuid.uuid4().hex))
+"""Gives what is repeated a key of its own each time."""
+Trusting = changing("actions", lambda each, raw: replace(each, identity="@bo"))
+"""Believes that whoever has the card is whom it was sent to."""
+Eager = changing(
+    "actions", lambda each, raw: replace(each, verdict="approved") if each.text.startswith("yes") else each
+)
+"""Takes any words that begin with yes for a yes."""
+Undated = changing("actions", lambda each, raw: replace(each, said_at=None))
+"""Leaves out when people wrote."""
+Arriving = changing("actions", lambda each, raw: replace(each, said_at=raw.at))
+"""Takes the arrival of words for the time at which they were written."""
+Smoothing = changing("actions", lambda each, raw: replace(each, text=each.text.replace("~", "")))
+"""Drops the marks around struck text."""
+Merging = changing("actions", lambda each, raw: replace(each, key=each.identity))
+"""Names a message by its author alone."""
+Adrift = changing("actions", lambda each, raw: replace(each, vendor_ids=(), token=""))
+"""Drops the message below which people write."""
+Regressing = changing("statuses", lambda each, raw: replace(each, state="delivered"))
+"""Reports every state as delivered."""
+Wordless = changing("actions", lambda each, raw: replace(each, text="") if each.verdict else each)
+"""Drops the reason beside a button."""
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,12 @@ async def run_in_thread(*arguments: str) -> Ran:
     return await asyncio.to_thread(run_here, arguments)
 
 
+async def found(cli: Cli, name: str, *more: str) -> tuple[bool, str]:
+    """Whether `signoff doctor` finds one thing well, and in which words."""
+    (check,) = [each for each in (await cli("doctor", *more, "--json")).data if each["name"] == name]
+    return check["ok"], check["message"]
+
+
 async def waiting_request(served_cli: Cli, text: str) -> dict[str, Any]:
     """Start a turn whose call asks, and return its card once the inbox lists it."""
     asked = await served_cli("ask", text, "--no-wait", "--json")

@@ -88,7 +88,6 @@ async def test_bad_invocations_say_what_is_meant(served_cli: Cli) -> None:
 async def test_an_editor_changes_the_arguments(served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path) -> None:
     card = await waiting_request(served_cli, "pay 2300")
     clean_env.setenv("EDITOR", editor(tmp_path, ("2300", '"x"'), ('"x"', "1300")))
-    clean_env.delenv("VISUAL", raising=False)
     ran = await served_cli("approve", card["code"], "--edit")
     assert (ran.code, ran.err) == (0, "")
     first, again = ran.out.strip().splitlines()
@@ -105,7 +104,6 @@ async def test_what_an_editor_makes_no_json_of_is_told(
 ) -> None:
     card = await waiting_request(served_cli, "pay 2350")
     clean_env.setenv("EDITOR", editor(tmp_path, ("2350", '"2350'), ('"2350', "1350")))
-    clean_env.delenv("VISUAL", raising=False)
     first, again = (await served_cli("approve", card["code"], "--edit")).out.strip().splitlines()
     assert first.startswith("this is not JSON: ")
     assert again.startswith("approved: Pay 1350 EUR to Ana")
@@ -115,7 +113,6 @@ async def test_an_editor_left_alone_decides_nothing(
     served_cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     card = await waiting_request(served_cli, "pay 2400")
-    clean_env.delenv("VISUAL", raising=False)
     clean_env.setenv("EDITOR", "true")
     message = assert_one_sentence(await served_cli("approve", card["code"], "--edit"))
     assert message == "nothing was changed; approve it as it is, or change something"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cli_kit import Cli, assert_one_sentence
+from cli_kit import Cli, assert_one_sentence, found
 from failures import Failure
 from served_stack import MANIFEST
 from store_roles import given_roles, made_roles
@@ -26,13 +26,18 @@ from signoff.audit.log import AuditLog
 from signoff.cli.local.doctor import REFUSED_DAYS
 from signoff.cli.local.worker import role_problem
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.names import ACTOR_TURN, MEMO_STORE, PLUGIN_NAMES
+from signoff.contracts.names import PLUGIN_NAMES
 from signoff.registry import extras
 from signoff.registry.installation import load_installation
 from signoff.settings import load_settings
 from signoff.store.store import Store, open_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 from signoff.worker import deployment_config, worker_deployment
+
+
+def nowhere() -> tuple[str, str]:
+    """Arguments that name no server."""
+    return "--address", f"127.0.0.1:{free_port()}"
 
 
 async def test_a_sound_installation_has_nothing_to_repair(
@@ -55,32 +60,7 @@ async def test_only_development_needs_the_temporal_program(
     clean_env.setattr("signoff.cli.local.doctor.find_temporal", lambda explicit: None)
     for profile, ok in (("development", False), ("production", True)):
         clean_env.setenv("SIGNOFF_PROFILE", profile)
-        found = (await cli("doctor", "--address", server.address, "--json")).data
-        assert [check["ok"] for check in found if check["name"] == "temporal"] == [ok], profile
-
-
-async def test_turns_of_another_store_are_named(
-    cli: Cli, clean_env: pytest.MonkeyPatch, server: ServerHandle, tmp_path: Path
-) -> None:
-    queue = f"doctor-{uuid.uuid4().hex}"
-    clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
-    clean_env.setenv("SIGNOFF_TASK_QUEUE", queue)
-    clean_env.setenv("SIGNOFF_STORE_URL", f"sqlite:///{tmp_path}/doctor.db")
-    client = await server.connect()
-    began = await client.start_workflow(ACTOR_TURN, id=queue, task_queue=queue, memo={MEMO_STORE: "gone"})
-
-    async def store_check() -> tuple[bool, str]:
-        found = (await cli("doctor", "--address", server.address, "--json")).data
-        return next((check["ok"], check["message"]) for check in found if check["name"] == "turns")
-
-    try:
-        ok, words = await store_check()
-        # A list of the server's may lag behind what it has.
-        while ok:
-            ok, words = await store_check()
-        assert words.startswith("1 running turn began with another store (gone) than this one (")
-    finally:
-        await began.terminate()
+        assert (await found(cli, "temporal", "--address", server.address))[0] is ok, profile
 
 
 @pytest.mark.failure("no version of the deployment ... is current, so turns wait")
@@ -93,8 +73,7 @@ async def test_where_turns_go_is_told_of_a_deployment(
     client = await server.connect()
 
     async def check() -> str:
-        found = (await cli("doctor", "--address", server.address, "--json")).data
-        return next(str(each["message"]) for each in found if each["name"] == "deployment")
+        return (await found(cli, "deployment", "--address", server.address))[1]
 
     assert "was ever here" in await check()
     version = DescribeWorkerDeploymentVersionRequest(
@@ -159,10 +138,8 @@ async def test_everything_wrong_is_named_at_once(cli: Cli, clean_env: pytest.Mon
 
 async def test_without_a_gateway_a_freeze_has_a_way(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("SIGNOFF_PUBLIC_URL", f"http://127.0.0.1:{free_port()}")
-    checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
-    gateway = next(check for check in checks if check["name"] == "gateway")
-    assert gateway["ok"] is True
-    assert gateway["message"].endswith("`signoff store freeze TENANT --reason WHY`")
+    ok, told = await found(cli, "gateway", *nowhere())
+    assert (ok, told.endswith("`signoff store freeze TENANT --reason WHY`")) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -188,8 +165,7 @@ async def test_doctor_lists_plugins_and_tells_why_one_is_not_loaded(cli: Cli, cl
         ('["gone:pager"]', (False, "`gone:pager` is not loaded: the distribution `gone` is not installed")),
     ):
         clean_env.setenv("SIGNOFF_PLUGINS", value)
-        checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
-        assert [(each["ok"], each["message"]) for each in checks if each["name"] == "plugins"] == [expected]
+        assert await found(cli, "plugins", *nowhere()) == expected
 
 
 @pytest.mark.parametrize(("name", "value"), [("PROFILE", "produktion"), ("TENANT_LIMITS", "starts=many")])
@@ -219,10 +195,9 @@ async def test_second_logins_are_told_with_their_remedy(
             await AuditLog(store).append([admin_entry("main", "sign-in refused", "", at, **named)])
 
     async def login_check() -> str:
-        checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
-        [logins] = [check for check in checks if check["name"] == "logins"]
-        assert logins["ok"]
-        return str(logins["message"])
+        ok, told = await found(cli, "logins", *nowhere())
+        assert ok
+        return told
 
     result = await login_check()
     assert "have no login there: `ana`" in result
@@ -232,24 +207,19 @@ async def test_second_logins_are_told_with_their_remedy(
     assert "ana-2" not in await login_check()
 
 
-async def keys_check(cli: Cli) -> tuple[bool, str]:
-    checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
-    return next((check["ok"], check["message"]) for check in checks if check["name"] == "keys")
-
-
 async def test_keys_are_checked_where_they_are_needed(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
-    assert await keys_check(cli) == (True, "none yet; the first start of the gateway makes one")
+    assert await found(cli, "keys", *nowhere()) == (True, "none yet; the first start of the gateway makes one")
     clean_env.setenv("SIGNOFF_PROFILE", "production")
-    ok, output = await keys_check(cli)
+    ok, output = await found(cli, "keys", *nowhere())
     assert not ok
     assert "signoff keys create" in output
     assert "signoff keys export" in output
     key = (await cli("keys", "create", "--json")).data
-    assert await keys_check(cli) == (True, f"{key['id']} signs, of 1 key in {key['signing_keys']}")
+    assert await found(cli, "keys", *nowhere()) == (True, f"{key['id']} signs, of 1 key in {key['signing_keys']}")
     clean_env.setenv("SIGNOFF_SIGNING_KEYS", "nowhere.json")
-    assert await keys_check(cli) == (True, f"1 public key in {key['public_keys']}")
+    assert await found(cli, "keys", *nowhere()) == (True, f"1 public key in {key['public_keys']}")
     clean_env.setenv("SIGNOFF_PUBLIC_KEYS", key["signing_keys"])
-    ok, output = await keys_check(cli)
+    ok, output = await found(cli, "keys", *nowhere())
     assert not ok
     assert "holds private keys" in output
 
@@ -300,8 +270,7 @@ async def test_doctor_says_as_whom_it_is_connected(
     outputs = {}
     for role in ("owner", "worker", "gateway"):
         clean_env.setenv("SIGNOFF_STORE_URL", getattr(urls, role))
-        checks = (await cli("doctor", "--address", f"127.0.0.1:{free_port()}", "--json")).data
-        [outputs[role]] = [check["message"] for check in checks if check["name"] == "store role"]
+        outputs[role] = (await found(cli, "store role", *nowhere()))[1]
     assert outputs.pop("owner").startswith("this is the address of the tables' owner,")
     assert outputs == {"worker": "a worker's", "gateway": "a gateway's: a worker does not start with it"}
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from cli_kit import Cli, assert_one_sentence, run_in_thread
+from cli_kit import Cli, assert_one_sentence, found, run_in_thread
 from failures import Failure
 from mcp_upstream import TEXT, Upstream
 from mcp_upstream_kit import by_http
@@ -62,27 +62,23 @@ async def test_what_changed_is_shown_and_checked_without_writing(
     upstream.tools = [*upstream.tools, {"name": "odd", "inputSchema": {**TEXT, "patternProperties": {"(?=x)": {}}}}]
     checked = await cli("mcp", "import", "up", "--check", "--json")
     assert (checked.code, path.read_bytes()) == (1, before)
-    [found] = checked.data
-    assert found["changes"] == [
+    [differs] = checked.data
+    assert differs["changes"] == [
         "+ tool `mcp__up__new` (the server says that it only reads)",
         "~ tool `mcp__up__note`: description",
     ]
-    assert list(found["left_out"]) == ["odd"]
-    doctor = (await cli("doctor", "--json")).data
-    [check] = [each for each in doctor if each["name"] == "mcp servers"]
-    assert check["ok"] is False
-    assert "`mcp__up__note` of the MCP server `up` has changed since it was imported: `description`" in check["message"]
-    assert check["message"].endswith("run `signoff mcp import up`")
-    failure.assert_seen(check["message"])
+    assert list(differs["left_out"]) == ["odd"]
+    ok, told = await found(cli, "mcp servers")
+    assert "`mcp__up__note` of the MCP server `up` has changed since it was imported: `description`" in told
+    assert (ok, told.endswith("run `signoff mcp import up`")) == (False, True)
+    failure.assert_seen(told)
     failure.follow("signoff mcp import --check", "signoff mcp import SERVER")
     assert (await cli("mcp", "import", "--check")).code == 1
     written = await cli("mcp", "import", "up")
     assert (written.code, "left out: odd: " in written.out) == (0, True)
     assert "Ignore" not in written.out
     assert b"\\u202E" in path.read_bytes()
-    [check] = [each for each in (await cli("doctor", "--json")).data if each["name"] == "mcp servers"]
-    assert check["ok"] is True
-    assert check["message"] == f"as imported: {len(upstream.tools) - 1} tools of `up`"
+    assert await found(cli, "mcp servers") == (True, f"as imported: {len(upstream.tools) - 1} tools of `up`")
 
 
 async def test_mistakes_are_one_sentence(upstream: Upstream, cli: Cli, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from cli_kit import Cli, Ran, assert_one_sentence
+from cli_kit import Cli, Ran, assert_one_sentence, found
 from pydantic_core import from_json
 from site_kit import Site, here, ready_site, token
 
@@ -92,9 +92,8 @@ async def test_doctor_refuses_half_a_provider_before_the_first_start_in_developm
     here(clean_env, site, "gateway")
     clean_env.setenv("SIGNOFF_PROFILE", "development")
     clean_env.setenv("SIGNOFF_OIDC_ISSUER", "https://login.example.com")
-    checks = {check["name"]: check for check in (await cli("doctor", "--json")).data}
-    assert not checks["sign-in provider"]["ok"]
-    assert checks["sign-in provider"]["message"] in assert_one_sentence(await cli("gateway"))
+    ok, told = await found(cli, "sign-in provider")
+    assert (ok, told in assert_one_sentence(await cli("gateway"))) == (False, True)
 
 
 async def test_doctor_refuses_a_file_of_public_keys_that_holds_none(
@@ -105,10 +104,8 @@ async def test_doctor_refuses_a_file_of_public_keys_that_holds_none(
     path = site.folder / "worker" / "public-keys.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"keys": []}))
     refused = assert_one_sentence(await cli("worker"))
-    found = (await cli("doctor", "--json")).data
-    (keys,) = [check for check in found if check["name"] == "keys"]
-    assert "signoff keys export" in refused
-    assert (keys["ok"], "signoff keys export" in keys["message"]) == (False, True)
+    ok, told = await found(cli, "keys")
+    assert (ok, "signoff keys export" in refused, "signoff keys export" in told) == (False, True, True)
 
 
 async def test_a_worker_with_private_keys_for_public_ones_does_not_start(

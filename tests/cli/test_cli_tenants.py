@@ -8,7 +8,7 @@ import base64
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 from app_server import running_app
 from cli_kit import Cli, Ran, assert_one_sentence
 from gateway_login import bearer, hidden
+from polling import until
 from served_stack import MANIFEST, PROJECT
 from site_kit import Site, here
 from starlette.applications import Starlette
@@ -168,12 +169,6 @@ async def two(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site) -> AsyncItera
         more = {"SIGNOFF_MANIFEST": file, "HOOK": SECRET}
         async with site.running("worker", **more), site.running("gateway", **more):
             yield found
-
-
-async def until(seen: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not seen():
-            await asyncio.sleep(0.02)
 
 
 async def play_a_day(two: Installation, tenant: str) -> list[str]:

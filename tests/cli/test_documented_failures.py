@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from cli_kit import Cli, assert_one_sentence, waiting_request
+from cli_kit import Cli, assert_one_sentence, found, waiting_request
 from failures import Failure
 from served_stack import MANIFEST, gateway_alone, worker_alone
 from site_kit import Site, here, ready_site, token
@@ -32,12 +32,6 @@ from signoff.keys.signatures import Signer
 from signoff.settings import load_settings
 from signoff.store.store import open_store
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, find_temporal, free_port, run_server
-
-
-async def found(cli: Cli, name: str) -> tuple[bool, str]:
-    """What `signoff doctor` finds of one thing, and in which words."""
-    (check,) = [each for each in (await cli("doctor", "--json")).data if each["name"] == name]
-    return check["ok"], check["message"]
 
 
 async def until_found(cli: Cli, name: str, words: str) -> str:
@@ -93,17 +87,20 @@ async def test_public_keys_of_another_gateway(
 ) -> None:
     await ready_site(cli, clean_env, site)
     await signed_record(site)
-    public = site.folder / "worker" / "public-keys.json"
-    clean_env.setenv("SIGNOFF_STATE_DIR", str(site.folder / "another"))
-    await cli("keys", "create")
-    await cli("keys", "export", "--out", str(public))
-    here(clean_env, site, "worker")
-    failure.assert_seen(assert_one_sentence(await cli("worker")))
-    failure.follow("signoff keys export", "where the gateway is")
-    here(clean_env, site, "gateway")
-    await cli("keys", "export", "--out", str(public))
-    here(clean_env, site, "worker")
-    assert (await found(cli, "signatures"))[0]
+    for process in ("worker", "codec"):
+        public = site.folder / process / "public-keys.json"
+        clean_env.setenv("SIGNOFF_STATE_DIR", str(site.folder / "another"))
+        await cli("keys", "create")
+        await cli("keys", "export", "--out", str(public))
+        here(clean_env, site, process)
+        failure.assert_seen(text := assert_one_sentence(await cli(process)))
+        ok, told = await found(cli, "signatures")
+        assert (ok, told in text, "signoff keys export" in text) == (False, True, True)
+        failure.follow("signoff keys export", "where the gateway is")
+        here(clean_env, site, "gateway")
+        await cli("keys", "export", "--out", str(public))
+        here(clean_env, site, process)
+        assert (await found(cli, "signatures"))[0]
 
 
 async def signed_record(site: Site) -> None:
@@ -119,6 +116,7 @@ async def test_signing_keys_that_are_gone(
 ) -> None:
     await ready_site(cli, clean_env, site)
     await signed_record(site)
+    assert (await found(cli, "signatures"))[0]
     private = site.folder / "gateway" / "signing-keys.json"
     backup = private.rename(site.folder / "backup.json")
     await cli("keys", "create")
@@ -153,12 +151,16 @@ async def test_the_role_of_another_process(
 ) -> None:
     urls = await made_roles(postgres_server)
     await given_roles(urls, site.folder)
-    here(clean_env, site, "gateway")
-    await cli("keys", "create")
+    await ready_site(cli, clean_env, site)
     clean_env.setenv("SIGNOFF_STORE_URL", urls.gateway)
     await token(cli, "ana")
-    clean_env.setenv("SIGNOFF_STORE_URL", urls.worker)
-    failure.assert_seen(assert_one_sentence(await cli("gateway")))
+    for process, role in (("worker", "gateway"), ("codec", "worker"), ("gateway", "worker")):
+        here(clean_env, site, process)
+        clean_env.setenv("SIGNOFF_STORE_URL", getattr(urls, role))
+        failure.assert_seen(text := assert_one_sentence(await cli(process)))
+        assert (f"is that of the {role}'s role" in text, "signoff store roles" in text) == (True, True)
+    ok, told = await found(cli, "store role")
+    assert (ok, "is that of the worker's role" in told) == (False, True)
     failure.follow("its own")
     async with site.running("gateway", SIGNOFF_STORE_URL=urls.gateway) as gateway:
         assert gateway.returncode is None

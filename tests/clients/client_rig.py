@@ -1,15 +1,14 @@
 """The client before a gateway that is served: gates, people's answers, and what the gateway knows of a call."""
 
-import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 from app_server import running_app
 from call_rig import CallRig, approval_of
-from polling import pauses
+from polling import until
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.ids import TurnKey
@@ -62,10 +61,3 @@ class ClientRig:
         await until(lambda: bool(call.id))
         answer = await self.agent.decide(call.id, **fields)
         assert answer.json()["status"] == "accepted", answer.text
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for pause in pauses():
-        if condition():
-            return
-        await asyncio.sleep(pause)

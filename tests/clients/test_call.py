@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_rig import HUGE, LARGE, SMALL, ClientRig, until
+from client_rig import HUGE, LARGE, SMALL, ClientRig
+from polling import until
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 from temporalio.activity import raise_complete_async
 
@@ -34,18 +35,14 @@ def run_blocking(call: Call) -> Call:
     return call
 
 
-async def test_what_a_rule_permits_is_run_and_reported(rig: ClientRig) -> None:
-    call = await run(rig.call(SMALL, key="client-1"))
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_what_a_rule_permits_is_run_and_reported(rig: ClientRig, blocking: bool) -> None:
+    call = rig.call(SMALL, key=f"client-1-{blocking}")
+    await (to_thread(run_blocking, call) if blocking else run(call))
     assert (bool(call), call.text, call.is_reported, call.is_edited) == (True, "refunded 20", True, False)
-    ended = await rig.show(call.id)
+    ended = await rig.settled(call.id)
     assert (ended["state"], ended["code"], ended["result"]) == ("ended", "ok", "refunded 20")
     assert call.key == dict(await rig.agent.record(call.id))["outcome"]["ticket"]
-
-
-async def test_the_same_without_an_event_loop(rig: ClientRig) -> None:
-    call = await to_thread(run_blocking, rig.call(SMALL, key="client-2"))
-    assert (bool(call), call.text) == (True, "refunded 20")
-    assert (await rig.settled(call.id))["code"] == "ok"
 
 
 @pytest.mark.parametrize("blocking", [False, True])

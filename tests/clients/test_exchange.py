@@ -47,6 +47,11 @@ def carry(
             reply = left.pop(0) if len(left) > 1 else left[0]
 
 
+def requests(asked: Sequence[Request | Pause]) -> list[Request]:
+    """All but the pauses."""
+    return [each for each in asked if isinstance(each, Request)]
+
+
 def exchange_of(clock: Clock, *, patience: float = 0.0, **fields: Any) -> CallExchange:
     return CallExchange(Proposal("refund", {"euro": 1}, **fields), patience, clock)
 
@@ -88,7 +93,7 @@ def test_a_permit_whose_use_is_not_answered_means_no(reply: Reply | Failure) -> 
     clock = Clock()
     status, asked = carry(exchange_of(clock).obtain(), clock, [Reply(200, PERMITTED), reply])
     assert status.state == "unreachable"
-    assert [each.path for each in asked if isinstance(each, Request)] == ["/v1/calls", "/v1/calls/main.a.b/use"]
+    assert [each.path for each in requests(asked)] == ["/v1/calls", "/v1/calls/main.a.b/use"]
 
 
 def test_another_call_s_answer_means_no() -> None:
@@ -96,25 +101,21 @@ def test_another_call_s_answer_means_no() -> None:
     other = Reply(200, PERMITTED | {"id": "main.a.c"})
     status, asked = carry(exchange_of(clock).obtain(), clock, [Reply(201, WAITING), other])
     assert (status.state, status.id) == ("unreachable", "main.a.b")
-    assert [each.method for each in asked if isinstance(each, Request)] == ["POST", "GET"]
+    assert [each.method for each in requests(asked)] == ["POST", "GET"]
 
 
-def test_a_call_that_people_are_asked_about_again_waits_again() -> None:
+@table("code", "waiting", "stale")
+def test_a_call_that_people_are_asked_about_again_waits_again(code: str) -> None:
     clock = Clock()
-    again = Reply(409, {"code": "waiting", "message": "asked again"})
+    again = Reply(409, {"code": code, "message": "asked again"})
     replies = [Reply(200, PERMITTED), again, Reply(200, WAITING), Reply(200, PERMITTED), Reply(200, PERMIT)]
     status, asked = carry(exchange_of(clock).obtain(), clock, replies, takes=1)
     assert (status.state, status.args) == ("permitted", {"euro": 1})
-    assert [each.method for each in asked if isinstance(each, Request)] == ["POST", "POST", "GET", "GET", "POST"]
+    assert [each.method for each in requests(asked)] == ["POST", "POST", "GET", "GET", "POST"]
 
 
 def test_a_permit_that_is_out_of_date_is_looked_at_again_and_not_for_ever() -> None:
     stale = Reply(409, {"code": "stale", "message": "it is judged again"})
-    clock = Clock()
-    replies = [Reply(200, PERMITTED), stale, Reply(200, WAITING), Reply(200, PERMITTED), Reply(200, PERMIT)]
-    status, asked = carry(exchange_of(clock).obtain(), clock, replies, takes=1)
-    assert (status.state, status.args) == ("permitted", {"euro": 1})
-    assert [each.method for each in asked if isinstance(each, Request)] == ["POST", "POST", "GET", "GET", "POST"]
     clock = Clock()
     replies = [Reply(200, PERMITTED), *[stale, Reply(200, PERMITTED)] * 3, stale]
     status, asked = carry(exchange_of(clock).obtain(), clock, replies, takes=1)
@@ -128,11 +129,11 @@ def test_a_permit_that_is_out_of_date_is_looked_at_again_and_not_for_ever() -> N
 def test_waiting_is_one_held_request_after_another() -> None:
     clock = Clock()
     status, asked = carry(exchange_of(clock, wait=70).obtain(), clock, [Reply(201, WAITING)], takes=30)
-    holds = [each.hold for each in asked if isinstance(each, Request)]
+    holds = [each.hold for each in requests(asked)]
     assert (status.state, holds) == ("waiting", [0.0, 30.0, 10.0])
     clock = Clock()
     status, asked = carry(exchange_of(clock, wait=70).obtain(), clock, [Reply(201, WAITING)])
-    assert len([each for each in asked if isinstance(each, Request)]) < 80
+    assert len(requests(asked)) < 80
     assert clock.now == pytest.approx(70)
 
 
@@ -144,7 +145,7 @@ def test_a_gateway_that_gives_no_answer_is_tried_again_for_as_long_as_patience_l
     assert status.state == "unreachable"
     assert clock.now == pytest.approx(60)
     assert 6 < len(pauses) < 40
-    assert len({each for each in asked if isinstance(each, Request)}) == 1
+    assert len({*requests(asked)}) == 1
     clock = Clock()
     busy = Reply(429, {"message": "too much at once"}, retry_after=20)
     status, asked = carry(exchange_of(clock, patience=60).obtain(), clock, [busy])
@@ -168,7 +169,7 @@ def test_a_report_that_is_not_taken_as_it_is_is_sent_as_text() -> None:
     clock = Clock()
     exchange = exchange_of(clock)
     problem, asked = carry(exchange.report("ok", {"a": 2**60}), clock, [Reply(403, {"message": "no"}), Reply(200)])
-    assert (problem, [each.body for each in asked if isinstance(each, Request)][1]) == (
+    assert (problem, [each.body for each in requests(asked)][1]) == (
         "",
         b'{"code":"ok","result":"{\\"a\\": 1152921504606846976}"}',
     )
@@ -185,7 +186,7 @@ def test_a_report_that_is_refused_is_sent_in_words_once(status: int, times: int)
     exchange.id = "main.a.b"
     problem, asked = carry(exchange.report("in_doubt", {"a": 1}), clock, [Reply(status, {"message": "no"})])
     assert (problem, len(asked)) == ("no", times)
-    sent = {(each.method, each.path) for each in asked if isinstance(each, Request)}
+    sent = {(each.method, each.path) for each in requests(asked)}
     assert sent == {("POST", "/v1/calls/main.a.b/outcome")}
 
 
@@ -214,7 +215,7 @@ def test_a_call_is_asked_for_and_used_under_the_names_that_were_given() -> None:
     ]
     assert len({exchange.attempt, exchange_of(clock).attempt, ""}) == 3
     _, asked = carry(exchange_of(clock).settle(), clock, [Reply(201, PERMITTED)])
-    assert [each.key for each in asked if isinstance(each, Request)] == [""]
+    assert [each.key for each in requests(asked)] == [""]
 
 
 def test_a_call_that_is_settled_is_not_proposed_again() -> None:
@@ -223,7 +224,7 @@ def test_a_call_that_is_settled_is_not_proposed_again() -> None:
     settled, asked = carry(exchange.settle(), clock, [Reply(201, PERMITTED)])
     assert (settled.state, len(asked)) == ("permitted", 1)
     handed, asked = carry(exchange.obtain(settled), clock, [Reply(200, PERMIT)])
-    assert (handed.state, [each.path for each in asked if isinstance(each, Request)]) == (
+    assert (handed.state, [each.path for each in requests(asked)]) == (
         "permitted",
         ["/v1/calls/main.a.b/use"],
     )
@@ -284,7 +285,7 @@ def test_a_gateway_that_does_not_hold_is_looked_at_once_a_second(takes: float, p
     clock = Clock()
     _, asked = carry(exchange_of(clock, wait=2.5).settle(), clock, [Reply(201, WAITING), Reply(200, WAITING)], takes)
     assert [each.seconds for each in asked if isinstance(each, Pause)] == pauses
-    looks = [each for each in asked if isinstance(each, Request)][1:]
+    looks = requests(asked)[1:]
     assert looks[0] == Request("GET", f"/v1/calls/main.a.b?wait={2.5 - takes:.3f}", hold=2.5 - takes)
 
 

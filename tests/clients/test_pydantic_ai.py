@@ -5,8 +5,9 @@ import uuid
 from typing import Any
 
 import pytest
-from client_rig import HUGE, LARGE, SMALL, ClientRig, until
+from client_rig import HUGE, LARGE, SMALL, ClientRig
 from external_agents import pydantic_ai_agent
+from polling import until
 from pydantic_ai import Agent, DeferredToolRequests
 from pydantic_ai.messages import (
     ModelMessage,
@@ -81,6 +82,15 @@ class Run:
         return ModelResponse(parts=list(made))
 
 
+async def waiting(rig: ClientRig, *calls: tuple[str, dict[str, Any]]) -> tuple[Run, asyncio.Task[Any], Call]:
+    """A run whose first call, of `LARGE`, waits for people; the run's task, and the call as another asks for it."""
+    run = Run(rig.gate(), *calls)
+    task = asyncio.create_task(run.play())
+    call = await run.same(rig, LARGE)
+    await call.settle()
+    return run, task, call
+
+
 async def test_permitted_is_approved_run_and_reported(rig: ClientRig) -> None:
     run = Run(rig.gate(), ("refund", SMALL), ("harmless", {}))
     assert await run.play() == "refunded 20; done"
@@ -90,20 +100,14 @@ async def test_permitted_is_approved_run_and_reported(rig: ClientRig) -> None:
 
 
 async def test_edited_runs_with_what_people_made_of_it(rig: ClientRig) -> None:
-    run = Run(rig.gate(), ("refund", LARGE))
-    task = asyncio.create_task(run.play())
-    call = await run.same(rig, LARGE)
-    await call.settle()
+    run, task, call = await waiting(rig, ("refund", LARGE))
     await rig.decide(call, edited_args={"order": "A7", "euro": 150})
     assert await task == "refunded 150"
     assert (run.ran, (await rig.show(call.id))["result"]) == ([("A7", 150)], "refunded 150")
 
 
 async def test_denied_is_told_to_the_model(rig: ClientRig) -> None:
-    run = Run(rig.gate(), ("refund", LARGE), ("refund", HUGE), ("refund", {"order": "B2", "euro": 10}))
-    task = asyncio.create_task(run.play())
-    call = await run.same(rig, LARGE)
-    await call.settle()
+    run, task, call = await waiting(rig, ("refund", LARGE), ("refund", HUGE), ("refund", {"order": "B2", "euro": 10}))
     await rig.decide(call, verdict="denied", reason="not twice")
     answers = (await task).split("; ")
     assert answers[0].startswith("Not run: it was denied by approver: not twice")
@@ -112,10 +116,7 @@ async def test_denied_is_told_to_the_model(rig: ClientRig) -> None:
 
 
 async def test_cancelled_is_told_to_the_model(rig: ClientRig) -> None:
-    run = Run(rig.gate(), ("refund", LARGE))
-    task = asyncio.create_task(run.play())
-    call = await run.same(rig, LARGE)
-    await call.settle()
+    run, task, call = await waiting(rig, ("refund", LARGE))
     assert await call.withdraw()
     assert (await task).startswith("Not run: it was withdrawn")
     assert run.ran == []

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from gateway_login import bearer, browser, locked_rig, sign_in, token_of
 from gateway_rig import GatewayRig
+from polling import until
 
 from signoff.contracts.errors import BadRequest
 from signoff.contracts.limits import LISTS_AT_ONCE, LISTS_OF_ONE
@@ -38,12 +39,6 @@ class SlowReads:
         finally:
             self.now -= 1
         return []
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture

@@ -42,27 +42,46 @@ async def ended(till: GatewayRig, name: str) -> dict[str, Any]:
         await asyncio.sleep(0.05)
 
 
+ELSEWHERE: dict[str, Any] = {"text": "small", "actor": "desk", "route": "till"}
+BROUGHT: dict[str, Any] = {"text": "refund", "actor": "desk", "route": "alone"}
+
+
+@pytest.mark.row("F34")
 @pytest.mark.parametrize(
-    ("where", "code"),
+    ("given", "code"),
     [
-        ({"route": "till", "step": "pay"}, "ok"),
-        ({"route": "till", "step": "look"}, "not_available"),
-        ({"route": "till"}, "not_available"),
-        ({}, "not_available"),
+        (ELSEWHERE | {"step": "pay"}, "ok"),
+        (ELSEWHERE | {"step": "look"}, "not_available"),
+        (ELSEWHERE, "not_available"),
+        ({"text": "small"}, "not_available"),
+        (BROUGHT | {"transient": ["refund"]}, "ok"),
+        (BROUGHT | {"transient": []}, "not_available"),
     ],
 )
-async def test_a_turn_begins_where_it_is_told(till: GatewayRig, where: dict[str, str], code: str) -> None:
+async def test_a_turn_begins_where_it_is_told_with_a_tool_of_its_own(
+    till: GatewayRig, given: dict[str, Any], code: str
+) -> None:
     before = len(till.ledger.rows)
-    view = await ended(till, ".".join(await till.start("small", **where)))
+    view = await ended(till, ".".join(await till.start(**given)))
     assert [call["outcome"]["code"] for call in view["calls"]] == [code]
     assert len(till.ledger.rows) - before == (code == "ok")
 
 
-async def test_a_message_of_a_session_is_answered_where_it_is_told(till: GatewayRig) -> None:
+@pytest.mark.row("F34")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (ELSEWHERE | {"step": "pay"}, {"text": "small"}),
+        (BROUGHT | {"transient": ["refund"]}, BROUGHT | {"transient": []}),
+    ],
+)
+async def test_a_message_of_a_session_has_its_own_place_and_tool(
+    till: GatewayRig, first: dict[str, Any], second: dict[str, Any]
+) -> None:
     path = f"/v1/sessions/{fresh()}/messages"
     codes = []
-    for where in ({"actor": "desk", "route": "till", "step": "pay"}, {}):
-        body = (await till.http.post(path, json={"text": "small", **where})).json()
+    for given in (first, second):
+        body = (await till.http.post(path, json=given)).json()
         view = await ended(till, f"{body['id']}.{body['turn']}")
         codes += [call["outcome"]["code"] for call in view["calls"]]
     assert codes == ["ok", "not_available"]
@@ -104,28 +123,6 @@ async def test_the_same_turn_elsewhere_is_another_one(till: GatewayRig) -> None:
     given = {"text": "hello", "actor": "desk", "turn": fresh()}
     assert (await till.http.post("/v1/turns", json=given)).status_code == 201
     assert (await till.http.post("/v1/turns", json={**given, "route": "till"})).status_code == 409
-
-
-@pytest.mark.row("F34")
-@pytest.mark.parametrize(("brought", "code"), [(["refund"], "ok"), ([], "not_available")])
-async def test_a_turn_brings_a_tool_of_its_own(till: GatewayRig, brought: list[str], code: str) -> None:
-    given = {"text": "refund", "actor": "desk", "route": "alone", "transient": brought}
-    answer = await till.http.post("/v1/turns", json=given)
-    assert answer.status_code == 201, answer.text
-    view = await ended(till, answer.json()["id"])
-    assert [call["outcome"]["code"] for call in view["calls"]] == [code]
-
-
-@pytest.mark.row("F34")
-async def test_a_message_brings_a_tool_for_its_own_turn(till: GatewayRig) -> None:
-    path = f"/v1/sessions/{fresh()}/messages"
-    codes = []
-    for brought in (["refund"], []):
-        given = {"text": "refund", "actor": "desk", "route": "alone", "transient": brought}
-        body = (await till.http.post(path, json=given)).json()
-        view = await ended(till, f"{body['id']}.{body['turn']}")
-        codes += [call["outcome"]["code"] for call in view["calls"]]
-    assert codes == ["ok", "not_available"]
 
 
 async def test_a_tool_that_the_actor_cannot_have_is_not_found(till: GatewayRig) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from gateway_rig import PASSWORD, GatewayRig, turn_of
-from tables import table
 
 from signoff.audit.log import AuditLog
 from signoff.audit.record import Record
@@ -64,15 +63,3 @@ async def test_an_attempt_after_the_end_is_recorded(gateway: GatewayRig) -> None
         while len(attempts := facts(await of_turn(gateway, approval), "attempt")) < 2:
             await asyncio.sleep(0.02)
     assert {each.get("receipt", "") for each in attempts} == {"", "already_decided"}
-
-
-@table("raw", b"{", b"[]", b'{"verdict":"perhaps"}', b"\xff" * 70_000)
-async def test_what_is_no_decision_is_recorded_by_its_hash(gateway: GatewayRig, raw: bytes) -> None:
-    approval = await gateway.asked("pay")
-    answered = await gateway.http.post(
-        f"/v1/approvals/{approval}/decide", content=raw, headers={"content-type": "application/json"}
-    )
-    assert answered.status_code == 422
-    (found,) = facts(await of_turn(gateway, approval), "attempt")
-    assert (found["receipt"], len(found["body"])) == ("malformed", 64)
-    await gateway.decide(approval, **{"verdict": "denied", "as": "approver"})

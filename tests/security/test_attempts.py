@@ -94,6 +94,14 @@ def _later(request: ApprovalRequest) -> datetime:
 ATTEMPTS: dict[str, tuple[str, Callable[[ApprovalRequest], Decision]]] = {
     "forged: unsigned": ("assurance", answer),
     "forged: by another key": ("assurance", lambda r: FOREIGN.sign_decision(answer(r))),
+    "forged: by another key under our name": (
+        "assurance", lambda r: replace(FOREIGN.sign_decision(answer(r)), key_id=SIGNER.key_id)
+    ),
+    "forged: another reason": ("assurance", lambda r: replace(signed(r), reason="I said so")),
+    "forged: another delivery": ("assurance", lambda r: replace(signed(r), delivery_id=uuid.uuid4().hex)),
+    "forged: an earlier time": (
+        "assurance", lambda r: replace(signed(r), received_at=datetime.now(UTC) - timedelta(days=1))
+    ),
     "forged: another author": ("assurance", lambda r: replace(signed(r), subject="bo")),
     "forged: a no made a yes": (
         "assurance", lambda r: replace(signed(r, verdict="denied"), verdict="approved")
@@ -223,7 +231,7 @@ BODIES: dict[str, bytes] = {
     "a list": b"[]",
     "an unknown verdict": b'{"verdict": "perhaps"}',
     "an empty verdict": b'{"verdict": ""}',
-    "a null verdict": b'{"verdict": null}',
+    "no text": b"\xff" * 70_000,
     "no verdict": b"{}",
     "a wrong type": b'{"verdict": "approved", "revision": "one"}',
     "a field nobody knows": b'{"verdict": "approved", "subject": "ana", "assurance": "mfa"}',

@@ -5,17 +5,12 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiosmtpd.smtp import SMTP, AuthResult
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from certificates import certified
 from mail_kit import Relay, relay
 from tables import table
 
@@ -112,21 +107,6 @@ async def test_a_wrong_password_is_ours_to_put_right_and_is_not_told() -> None:
     assert (error.code, error.again, error.after) == ("535", True, 30)
     assert found
     assert "wrong-one" not in error.message + found
-
-
-def certified(folder: Path, host: str = "127.0.0.1") -> Path:
-    """A certificate that nobody signed but itself, and its key, in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
-    now = datetime.now(UTC)
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    made = made.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
-    made = made.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))]), critical=False)
-    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    file = folder / f"{host}.pem"
-    private = key.private_bytes(pem, form, serialization.NoEncryption())
-    file.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(pem) + private)
-    return file
 
 
 @asynccontextmanager

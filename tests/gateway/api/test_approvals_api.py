@@ -45,27 +45,25 @@ async def test_the_same_key_gets_the_same_receipt(gateway: GatewayRig) -> None:
     assert other.json()["status"] == "accepted"
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
-    [
-        b"",
-        b"null",
-        b"[]",
-        b'"approved"',
-        b"{}",
-        b"{",
-        b'{"verdict": null}',
-        b'{"verdict": ""}',
-        b'{"verdict": "yes"}',
-        b'{"verdict": "APPROVED"}',
-        b'{"verdict": ["approved"]}',
-        b'{"verdict": "approved", "revision": 0}',
-        b'{"verdict": "approved", "subject": "ana"}',
-        b'{"verdict": "approved", "as": "ana"}',
-        b'{"verdict": "approved", "reason": "' + b"x" * 70_000 + b'"}',
-        b"\xff\xfe",
-        b"[" * 50_000,
-    ],
+    b"",
+    b"null",
+    b"[]",
+    b'"approved"',
+    b"{}",
+    b"{",
+    b'{"verdict": null}',
+    b'{"verdict": ""}',
+    b'{"verdict": "yes"}',
+    b'{"verdict": "APPROVED"}',
+    b'{"verdict": ["approved"]}',
+    b'{"verdict": "approved", "revision": 0}',
+    b'{"verdict": "approved", "subject": "ana"}',
+    b'{"verdict": "approved", "as": "ana"}',
+    b'{"verdict": "approved", "reason": "' + b"x" * 70_000 + b'"}',
+    b"\xff\xfe",
+    b"[" * 50_000,
 )
 async def test_what_is_no_verdict_decides_nothing(gateway_once: tuple[GatewayRig, str], body: bytes) -> None:
     gateway, approval = gateway_once

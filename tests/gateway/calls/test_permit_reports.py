@@ -107,14 +107,6 @@ async def test_of_reports_that_race_one_stands(agent: CallRig) -> None:
     assert [kind for kind, _ in await agent.record(call)].count("outcome") == 1
 
 
-async def test_what_comes_too_late_is_told_why(agent: CallRig) -> None:
-    call = (await agent.propose(tool="quick", use=True)).json()["id"]
-    assert [each.code for each in (await end_of(agent, call)).calls] == ["in_doubt"]
-    late = await agent.report(call)
-    words = f"call `{call}`: it was not reported in time and is recorded as in doubt; this report is kept beside it"
-    assert (late.status_code, late.json()) == (409, {"code": "conflict", "message": words})
-
-
 async def doubt_question(agent: CallRig, call: str) -> str:
     """The request that asks what became of a call which its agent did not report."""
     view = await agent.rig.turns.until(TurnKey(*call.split(".")), doubted)

@@ -6,7 +6,7 @@ import random
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -15,6 +15,7 @@ import httpx2
 import pytest
 from failures import Failure
 from gateway_rig import BASE, PEOPLE, SIGNER, GatewayRig, fresh, gateway_rig, http_of, react, rig_catalog, turn_of
+from polling import until
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from turn_fixtures import Ledger, running_turns
@@ -108,12 +109,6 @@ async def summary(store: Store, request: ApprovalRequest) -> dict[str, DeliveryR
             if rows and all(row.state != "planned" for row in rows):
                 return {row.person: row for row in rows}
             await asyncio.sleep(0.05)
-
-
-async def until(seen: Callable[[], bool], seconds: float = 30) -> None:
-    async with asyncio.timeout(seconds):
-        while not seen():
-            await asyncio.sleep(0.02)
 
 
 @pytest.fixture(scope="module")

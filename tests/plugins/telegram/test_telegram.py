@@ -20,7 +20,6 @@ from signoff.keys.secrets import SecretProvider
 from signoff.languages.catalogue import text
 from signoff.plugins.telegram.cards import ALERT_UNITS, TEXT_UNITS, cut_words, read_button
 from signoff.plugins.telegram.plugin import Telegram, TelegramBot
-from signoff.plugins.telegram.updates import read_update
 from signoff.testing.channels import ChannelSuite, play_scenario
 from signoff.testing.fake_telegram import HEADER, TOKEN, WEBHOOK_SECRET, FakeTelegram, fake_telegram
 from signoff.testing.rig import ChannelRig
@@ -410,8 +409,7 @@ class Listener(logging.Handler):
 )
 def test_message_without_whole_text_of_its_own_is_asked_back(more: dict[str, Any], unclear: str) -> None:
     message = {"message_id": 5, "date": 1, "chat": {"id": 7, "type": "private"}, "from": {"id": 7}, **more}
-    body = json.dumps({"update_id": 1, "message": message}).encode()
-    (action,) = read_update(InboundRequest(body, {"content-type": "application/json"})).actions
+    (action,) = read({"update_id": 1, "message": message}).actions
     assert (action.text, action.unclear) == ("" if unclear else "yes", unclear)
 
 
@@ -423,8 +421,7 @@ def test_service_message_says_nothing() -> None:
         "from": {"id": 7},
         "pinned_message": {},
     }
-    body = json.dumps({"update_id": 1, "message": message}).encode()
-    assert read_update(InboundRequest(body, {"content-type": "application/json"})) == InboundBatch()
+    assert read({"update_id": 1, "message": message}) == InboundBatch()
 
 
 def test_edited_message_names_the_message_that_it_changes() -> None:
@@ -437,8 +434,7 @@ def test_edited_message_names_the_message_that_it_changes() -> None:
     }
     found = []
     for update in ({"message": message}, {"edited_message": {**message, "text": "no", "edit_date": 160}}):
-        body = json.dumps({"update_id": 1, **update}).encode()
-        found += read_update(InboundRequest(body, {"content-type": "application/json"})).actions
+        found += read({"update_id": 1, **update}).actions
     first, second = found
     assert (second.changes, second.unclear, second.identity) == (first.key, "edited", first.identity)
     assert second.key != first.key
