@@ -405,8 +405,8 @@ def _beside(outcome: CallOutcome) -> Iterator[FrozenModel]:
 def bound_result(result: TurnResult) -> TurnResult:
     """Cuts `result` to `TURN_RESULT_BYTES` of JSON: first what stands beside values is left out, then values and words.
 
-    The earliest calls give theirs first; the answer rests on the latest. The workflow's own messages keep every
-    value.
+    A completion that is too large would be tried for ever. The earliest calls give theirs first; the answer rests on
+    the latest. The workflow's own messages keep every value.
     """
     over = json_size(result) - TURN_RESULT_BYTES
     if over <= 0:

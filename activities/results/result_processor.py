@@ -74,7 +74,7 @@ class RecordViews(NamedTuple):
 
 
 class RecordDistributor:
-    """Distributes the records of one tool."""
+    """Distributes the records of one tool: each destination gets its own view, all at once (B34)."""
 
     def __init__(self, deps: WorkerDeps, tool: Tool) -> None:
         self._distribution = deps.catalog.distribution

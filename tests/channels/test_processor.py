@@ -706,7 +706,7 @@ async def test_no_window_is_opened_for_a_stranger(rig: Rig) -> None:
 
 
 async def test_strangers_fill_no_store(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("signoff.channels.inbound.reply_limit.AN_HOUR", 2)
+    monkeypatch.setattr("signoff.channels.inbound.outcome.AN_HOUR", 2)
     replies = [await rig.hear(f"nobody-{number}", text="yes") for number in range(5)]
     assert [reply is not None for reply in replies] == [True, True, False, False, False]
     kept = [await rig.arrivals.read("chat", "action", f"k{number}") for number in range(1, 6)]

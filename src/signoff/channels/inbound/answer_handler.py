@@ -25,9 +25,8 @@ from signoff.channels.inbound.message_time import (
     later_actions,
     time_of_message,
 )
-from signoff.channels.inbound.outcome import Outcome, drop_empty, in_words
+from signoff.channels.inbound.outcome import Outcome, ReplyLimit, UnknownSenders, drop_empty, in_words
 from signoff.channels.inbound.receiver import Record
-from signoff.channels.inbound.reply_limit import ReplyLimit, UnknownSenders
 from signoff.channels.inbound.sent_mail import load_sent_words, may_send_for
 from signoff.channels.inbound.target import CodeLookup, Target, find_target, open_requests
 from signoff.channels.outbound.receipt_text import doubtful_time_text, not_understood_text, which_request_text

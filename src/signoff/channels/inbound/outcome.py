@@ -1,16 +1,40 @@
-"""Defines the result of one received message, with the reply to its author."""
+"""Defines the result of one received message with the reply to its author, and limits the replies.
+
+A phone that answers by itself does not get a reply to each of its messages. An unknown sender gets one a day, so that
+no flood of them fills a store.
+"""
 
 import hashlib
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, timedelta
 from typing import Any, Final, Literal
 
+from signoff.approvals.audit_events import admin_entry, fingerprint
+from signoff.channels.answer_text.answer_tokens import fold
 from signoff.channels.asked_revision import AskedRevision
-from signoff.channels.envelopes import ChannelReply
+from signoff.channels.envelopes import ChannelReply, InboundAction
+from signoff.channels.inbound.receiver import Record
+from signoff.contracts.clock import Clock
+from signoff.contracts.limits import REPLIES_A_MINUTE, REPLIES_AN_HOUR
+from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.person import Person
+from signoff.store.inbound_queue import TOLD, InboundQueue, InboundRow
 
 WINDOW: Final = "trigger_id"
 """The entry of `InboundAction.where` by which a channel opens a window instead of a reply in words."""
+AN_HOUR: Final = 100
+"""What strangers say on one channel in an hour is kept so often; the rest is only counted."""
+_Met = Literal["new", "seen", "many"]
+"""Whether somebody is told that they are not known: `new`. What is one of too `many` is not kept."""
+_IDENTITY_CHARS: Final = 200
+
+_MINUTE: Final = timedelta(minutes=1)
+_HOUR: Final = timedelta(hours=1)
+_DIGITS: Final = re.compile(r"(?<!\w)\d+(?!\w)")
+"""Times and counts, in which the texts of one phone differ."""
+_READ_CHARS: Final = 2_000
 
 
 @dataclass(frozen=True)
@@ -47,3 +71,97 @@ def in_words(where: Mapping[str, Any]) -> dict[str, Any]:
 def drop_empty(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the facts that are not empty."""
     return {name: value for name, value in facts.items() if value}
+
+
+class ReplyLimit:
+    """Limits the replies that decide nothing, for all processes over one store."""
+
+    def __init__(self, arrivals: InboundQueue, record: Record) -> None:
+        self._arrivals = arrivals
+        self._record = record
+
+    async def apply(self, person: Person, action: InboundAction, row: InboundRow, outcome: Outcome) -> Outcome:
+        """Return `outcome`, without its reply if its author has had that reply or too many others.
+
+        Presses of buttons and decisions always get their reply. Raises `StoreUnavailable`.
+        """
+        result = outcome.result
+        is_press = action.verdict is not None or WINDOW in action.where
+        if outcome.reply is None or result is None or is_press or not _decides_nothing(result):
+            return outcome
+        told = _fingerprint(action, outcome) if result.get("why") and action.text.strip() else ""
+        before = await self._arrivals.list_told(row, row.received_at - _HOUR, limit=REPLIES_AN_HOUR)
+        last_minute = sum(each.received_at > row.received_at - _MINUTE for each in before)
+        if told and any((each.result or {}).get(TOLD) == told for each in before):
+            why = "repeated"
+        elif last_minute >= REPLIES_A_MINUTE or len(before) >= REPLIES_AN_HOUR:
+            why = "many"
+        else:
+            return replace(outcome, result={**result, TOLD: told})
+        await self._note(person, row, why)
+        return replace(outcome, result={**result, "unanswered": why}, reply=None)
+
+    async def _note(self, person: Person, row: InboundRow, why: str) -> None:
+        """Record once an hour that a person gets no reply."""
+        key = f"unanswered/{row.speaker[:16]}/{row.received_at:%Y-%m-%dT%H}"
+        facts = {"channel": row.channel, "why": why}
+        entry = admin_entry(
+            person.tenant, "message not answered", person.id, row.received_at, kind="attempt", key=key, **facts
+        )
+        await self._record([entry])
+
+
+def _decides_nothing(result: dict[str, Any]) -> bool:
+    is_refused = result["what"] == "decided" and result.get("status") not in ("accepted", "counted")
+    return is_refused or result["what"] in ("asked", "changed", "link", "sender")
+
+
+def _fingerprint(action: InboundAction, outcome: Outcome) -> str:
+    """Return the same hash for the same words, without their numbers, about the same requests."""
+    words = _DIGITS.sub("#", fold(action.text[:_READ_CHARS]))
+    about = ",".join(sorted(each.request.id for each in outcome.about))
+    return hashlib.sha256(f"{about}|{action.unclear}|{words}".encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+class UnknownSenders:
+    """Keeps count of the unknown senders on one channel in this process."""
+
+    def __init__(self, channel: str, record: Record, clock: Clock) -> None:
+        self._channel = channel
+        self._record = record
+        self._clock = clock
+        self._hour = 0
+        self._kept = 0
+        self._uncounted = 0
+
+    async def count_sender(self, identity: str) -> _Met:
+        """Counts a sender; records it once a day, with how many were left out before.
+
+        Raises `StoreUnavailable`.
+        """
+        now = self._clock()
+        hour = int(now.timestamp()) // 3600
+        if hour != self._hour:
+            self._hour, self._kept = hour, 0
+        if self._kept >= AN_HOUR:
+            self._uncounted += 1
+            return "many"
+        self._kept += 1
+        more = self._uncounted
+        seen = admin_entry(
+            DEFAULT_TENANT,
+            "stranger",
+            "",
+            now,
+            kind="attempt",
+            key=f"stranger/{self._channel}/{fingerprint(identity)[:16]}/{now.astimezone(UTC):%Y-%m-%d}",
+            channel=self._channel,
+            identity=identity[:_IDENTITY_CHARS],
+            more_before=more or None,
+        )
+        # The record is shared by all processes and takes a key once: it says whether this is the first time today.
+        if not await self._record([seen]):
+            return "seen"
+        # Not set to 0: others may have been turned away while this was written.
+        self._uncounted -= more
+        return "new"

@@ -1,4 +1,7 @@
-"""Judges calls of external agents by the rules alone: nobody is asked, nothing is kept and no permit is handed out."""
+"""Lists the tools of external agents, and judges their calls by the rules alone.
+
+The judge asks nobody, keeps nothing and hands out no permit.
+"""
 
 from typing import Any, Final
 

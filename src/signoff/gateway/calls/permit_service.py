@@ -1,4 +1,8 @@
-"""Uses permits of external calls: what is handed out is what the store has a claimed ticket for."""
+"""Uses the permits of external calls, takes the reports of their outcomes, and withdraws calls.
+
+The store has a claimed ticket for each permit that is handed out. A report stands in its ticket before its turn hears
+of it. If the outcome was settled without the agent, its late report is filed beside that outcome.
+"""
 
 import asyncio
 from typing import Any, Final

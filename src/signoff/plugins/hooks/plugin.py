@@ -1,20 +1,27 @@
-"""The routes of coding agents' hooks: each takes what the hook sends as it is, and answers in the hook's own shape."""
+"""The routes of coding agents' hooks: Claude Code and Codex send theirs as they are, and read their own answers."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final
 
 from fastapi import Query, Request
 from pydantic import ValidationError
 
-from signoff.calls import Calls, naming
-from signoff.contracts.canonical_json import NotCanonical
-from signoff.contracts.errors import SignoffError
-from signoff.contracts.requests import sentence
+from signoff.calls import MOVING, AgentCalls, CallHandle, Calls, naming
+from signoff.contracts.canonical_json import NotCanonical, same_arguments
+from signoff.contracts.errors import BadRequest, Conflict, Refused, SignoffError
+from signoff.contracts.requests import CallBody, OutcomeBody, sentence
+from signoff.contracts.responses import CallAnswer
+from signoff.formats.replace import replace
 from signoff.plugins import BasePlugin, PluginRouter
-from signoff.plugins.hooks.hook_answer import SILENT, HookAnswer, deny
-from signoff.plugins.hooks.hook_calls import HookCalls
-from signoff.plugins.hooks.hook_event import GATES, HookBody
+from signoff.plugins.hooks.hook_event import GATES, HookBody, HookHost, run_key
 
+HookAnswer = dict[str, Any]
+"""The object that a hook answers; an empty one says nothing."""
+SILENT: Final[HookAnswer] = {}
+USED_WORDS: Final = "Not run: the permit of this call was used before. Call it again to ask anew."
+_AGAIN: Final = "Call it again with the same arguments to go on waiting; nothing was run."
+_NOT_EDITED: Final = "Not run: it was approved with other arguments, which cannot be given to you here: "
 router = PluginRouter("/v1/hooks", tag="calls")
 
 HOLD_SECONDS = 50.0
@@ -30,6 +37,153 @@ Defer = Annotated[
 ]
 Agent = Annotated[str | None, Query(description="In development, whose calls they are; needless with one agent.")]
 User = Annotated[str | None, Query(description="In whose name, by id; needless where the agent acts for one alone.")]
+
+
+def allow(host: HookHost, event: HookBody, permit: CallAnswer) -> HookAnswer:
+    """Says that the call may run, with the arguments of `permit` where they are others."""
+    args = permit.args or {}
+    changed = not same_arguments(args, event.tool_input)
+    if event.hook_event_name == "PermissionRequest":
+        return _decide(event, {"behavior": "allow", **({"updatedInput": args} if changed else {})})
+    if not changed and not permit.note:
+        # Codex takes no bare yes: it would count the hook as failed. Without an answer it goes on by its own rules.
+        return SILENT if host == "codex" else _permit(event, "allow")
+    if not changed and host != "codex":
+        return _permit(event, "allow", additionalContext=permit.note)
+    editor = f"{permit.edited_by or 'Somebody'} changed the arguments before approving; it runs with those."
+    note = "\n".join(filter(None, (editor if changed else "", permit.note)))
+    return _permit(event, "allow", updatedInput=args, additionalContext=note)
+
+
+def deny(event: HookBody, reason: str) -> HookAnswer:
+    """Says that the call must not run, and why, for the model."""
+    words = reason.strip() or "not allowed"
+    if event.hook_event_name == "PermissionRequest":
+        return _decide(event, {"behavior": "deny", "message": words})
+    return _permit(event, "deny", permissionDecisionReason=words)
+
+
+def defer(event: HookBody, call: CallAnswer) -> HookAnswer:
+    """Says that the run shall end here and ask again when it is resumed; for Claude Code's `-p` alone."""
+    return _permit(event, "defer", permissionDecisionReason=wait_words(call))
+
+
+def can_edit(host: HookHost, event: HookBody) -> bool:
+    """Returns whether a call can be run with other arguments than were proposed."""
+    return host != "codex" or event.hook_event_name != "PermissionRequest"
+
+
+def wait_words(call: CallAnswer) -> str:
+    """Writes for the model that people have not answered yet, and how to go on."""
+    code = f" {call.code}" if call.code else ""
+    where = f" ({call.page})" if call.page else ""
+    return f"Not run: waiting for approval{code}{where}. {_AGAIN}"
+
+
+def refusal_words(call: CallAnswer) -> str:
+    """Writes for the model why a call that is settled must not be run by it."""
+    match call.state:
+        case "denied":
+            by = f" by {call.by}" if call.source == "human" and call.by else ""
+            without = "no reason given" if call.source in ("", "human") else call.source
+            return f"Denied{by}: {call.reason or without}"
+        case "used":
+            return USED_WORDS
+        case "ended":
+            return f"Not run here: Signoff has this call's outcome already, {call.code}: {call.result}"
+    return "Not run: this tool is run by Signoff itself, and not by you."
+
+
+def _permit(event: HookBody, decision: str, **more: Any) -> HookAnswer:
+    return _output(event, {"permissionDecision": decision, **more})
+
+
+def _decide(event: HookBody, decision: dict[str, Any]) -> HookAnswer:
+    return _output(event, {"decision": decision})
+
+
+def _output(event: HookBody, output: dict[str, Any]) -> HookAnswer:
+    return {"hookSpecificOutput": {"hookEventName": event.hook_event_name, **output}}
+
+
+@dataclass(frozen=True)
+class HookCalls:
+    """What one request of a hook needs: who it is, in whose name it asks, and how long it may be held.
+
+    Methods raise `SignoffError` for what is refused or away, and pydantic's `ValidationError` for what is no call.
+    """
+
+    calls: AgentCalls
+    request: Request
+    host: HookHost
+    agent: str | None
+    user: str | None
+    hold: float
+    may_defer: bool
+
+    async def gate(self, event: HookBody) -> HookAnswer:
+        """Returns whether the call may run, after people have answered or `hold` seconds at the latest."""
+        try:
+            return await self._gate(event)
+        except BadRequest as error:
+            if error.code != "used":
+                raise
+            return deny(event, USED_WORDS)
+
+    async def _gate(self, event: HookBody) -> HookAnswer:
+        body = event.proposal(self.agent, self.user)
+        call = await self.calls.propose(body, key=event.key, joins=True)
+        if call.answer.state in MOVING:
+            call = await self.calls.wait(call, self.hold)
+            if await self.request.is_disconnected():
+                # Nobody would read the yes: the call stays as it is, for who asks again.
+                return deny(event, wait_words(call.answer))
+            if call.answer.state == "permitted" or (call.answer.state == "used" and event.key is not None):
+                # The same try for the same id: the answer to a hook may be lost, and it asks again.
+                call = await self.calls.use(call, event.key)
+        answer = call.answer
+        if answer.state == "used" and answer.args is not None:
+            return await self._allow(event, body, call)
+        if answer.state == "waiting":
+            deferred = self.may_defer and self.host == "claude-code" and event.hook_event_name == "PreToolUse"
+            return defer(event, answer) if deferred else deny(event, wait_words(answer))
+        if answer.state not in MOVING:
+            await self.calls.hand_out(call)
+        return deny(event, refusal_words(answer))
+
+    async def report(self, event: HookBody, outcome: OutcomeBody) -> HookAnswer:
+        """Takes the report of a call that ran. Returns `SILENT` for an unknown call, too."""
+        place = event.place(self.agent, self.user)
+        call = await self.calls.find(place, event.key) if event.key is not None else None
+        if call is None and isinstance(event.tool_input, dict):
+            call = await self.calls.find(place, run_key(event.tool_name, event.tool_input))
+        if call is not None:
+            try:
+                await self.calls.report(call, outcome)
+            except Refused as error:
+                # The first report stands: the same hook may be sent twice.
+                if not isinstance(error, Conflict) and error.code != "not_used":
+                    raise
+            if event.key is not None:
+                await self.calls.unname(place, event.key, call)
+        return SILENT
+
+    async def _allow(self, event: HookBody, body: CallBody, call: CallHandle) -> HookAnswer:
+        # A call that was joined may have other words: its agent runs it with its own.
+        remarks, args = self.calls.remarks(body.tool), call.answer.args or {}
+        if not call.edited_by:
+            own = {name: value for name, value in body.args.items() if name in remarks}
+            args = {name: value for name, value in args.items() if name not in remarks} | own
+        permit = replace(call.answer, args=args, edited_by=call.edited_by)
+        changed = not same_arguments(args, body.args)
+        if changed and not can_edit(self.host, event):
+            await self.calls.report(call, OutcomeBody(code="execution_failed", result="not run as approved"))
+            return deny(event, f"{_NOT_EDITED}{args}")
+        if event.key is None:
+            await self.calls.name(body, run_key(body.tool, args), call)
+        elif changed:
+            await self.calls.name(body, event.key_of(args), call)
+        return allow(self.host, event, permit)
 
 
 @router.post("/claude-code", summary="A hook of Claude Code", reports=True)

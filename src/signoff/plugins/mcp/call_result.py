@@ -1,4 +1,4 @@
-"""Makes results of MCP's `tools/call` of how far a call has come. Pure."""
+"""Makes results of MCP's `tools/call`, and tasks of its tasks extension, of how far a call has come. Pure."""
 
 import json
 from datetime import datetime

@@ -93,7 +93,7 @@ ERRORS: Final = VendorErrors(
 
 
 class TelegramBot:
-    """One bot at one server of the Bot API."""
+    """One bot at one server of the Bot API. Its token is in every address, and in nothing else."""
 
     def __init__(self, token: str, api_url: str, seconds: float = SECONDS) -> None:
         self._token = token

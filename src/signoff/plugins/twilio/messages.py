@@ -114,7 +114,10 @@ def plain_quotes(words: str) -> str:
 
 
 def segments(words: str) -> int:
-    """Return the number of segments that carriers send and bill for `words`."""
+    """Return the number of segments that carriers send and bill for `words`.
+
+    One of several holds 153 characters of the GSM 7-bit alphabet, or 67 of UCS-2.
+    """
     septets = _septets(words)
     if septets is not None:
         return 1 if septets <= _ONE else math.ceil(septets / _PART)
