@@ -1,5 +1,7 @@
 """Measures the house: folders, import arrows, lines, shapes, tests. Prints a table, or JSON with `--json`.
 
+`--neighbours` lists the modules that one neighbour alone imports, with their lines.
+
 Run it as `python tools/measure/house.py [ROOT]`. It reads files and imports nothing of Signoff.
 """
 
@@ -99,14 +101,31 @@ def against(pairs: Counter[tuple[str, str]]) -> int:
     return sum(1 for one, other in pairs if place[one] > place[other])
 
 
-def one_neighbour(found: dict[str, set[str]]) -> int:
-    """Counts the modules that one module alone imports, and that lie in the same folder."""
+def one_neighbour(root: Path, found: dict[str, set[str]]) -> dict[str, str]:
+    """Returns the modules that one module of the same folder alone imports, each with that module.
+
+    A module that is loaded by its name is left out: a command, a process or a driver, which others must not load.
+    """
     importers = defaultdict(set)
     for name, targets in found.items():
         for target in targets:
             importers[target].add(name)
-    alone = ((name, next(iter(by))) for name, by in importers.items() if len(by) == 1)
-    return sum(1 for name, by in alone if name.rpartition(".")[0] == by.rpartition(".")[0])
+    alone = {name: next(iter(by)) for name, by in sorted(importers.items()) if len(by) == 1}
+    apart = loaded_by_name(root)
+    return {name: by for name, by in alone.items() if part_of(name) == part_of(by) and name not in apart}
+
+
+def part_of(name: str) -> str:
+    """Returns the folder of a module."""
+    return name.rpartition(".")[0]
+
+
+def loaded_by_name(root: Path) -> set[str]:
+    """Returns the modules whose whole name is a text in a module of the package."""
+    known = modules(root)
+    nodes = (node for path in known.values() for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return texts & known.keys()
 
 
 def declaring(root: Path, field: str) -> int:
@@ -159,7 +178,7 @@ def measure(root: Path) -> dict[str, object]:
         "core lines": lines(itertools.chain(path for name, path in own.items() if not name.startswith(PLUGINS))),
         "plugin lines": lines(plugins),
         "modules": len(own),
-        "modules imported by one neighbour alone": one_neighbour(found),
+        "modules imported by one neighbour alone": len(one_neighbour(root, found)),
         "lines of architecture.md": lines(maps),
         "folder READMEs": sum(1 for path in files if path.name == "README.md" and path.parent != root),
         "test lines": lines(path for name, path in python.items() if name.parts[0] == "tests"),
@@ -171,8 +190,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).resolve().parents[2])
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--neighbours", action="store_true")
     asked = parser.parse_args()
-    found = measure(asked.root.resolve())
+    root = asked.root.resolve()
+    if asked.neighbours:
+        known = modules(root)
+        for name, by in one_neighbour(root, arrows(root)).items():
+            print(f"{name} ({lines([known[name]])}), imported by {by.rpartition('.')[2]} ({lines([known[by]])})")
+        return
+    found = measure(root)
     if asked.json:
         print(json.dumps(found, indent=2))
         return
