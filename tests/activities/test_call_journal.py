@@ -20,6 +20,7 @@ from activity_kit import (
     task_for,
     worker_deps,
 )
+from some import some
 from sqlalchemy import Connection, text
 from tables import table
 from temporalio.exceptions import ApplicationError
@@ -274,8 +275,7 @@ async def test_questions_end_in_one_order_and_what_was_read_of_one_is_not_read_a
     async def end() -> None:
         journal = Journal(deps, tool)
         await journal.receive((ending(first.id),), first.id)
-        write = journal.together([], rows)
-        assert write is not None
+        write = some(journal.together([], rows))
         await store.run(write)
 
     monkeypatch.setattr(stored_questions, "lock_approval", lock_approval)
@@ -448,8 +448,7 @@ async def test_asking_people_is_recorded_with_the_hash_of_their_card(store: Stor
         deps = worker_deps(store, pay_tool(Ledger(), policy, title=title))
         reply = await gated(deps, call_of(), revision=revision)
     first, second = await written(store)
-    request = reply.gate_decisions[0].request
-    assert request is not None
+    request = some(reply.gate_decisions[0].request)
     assert (first.kind, second.kind) == ("request", "revision")
     assert second.facts["card"] == fingerprint(request.card.model_dump(mode="json"))
     assert second.facts["card"] != first.facts["card"]
@@ -497,8 +496,7 @@ def test_the_arguments_of_these_tests_could_be_seen() -> None:
 
 async def test_an_edit_is_recorded_with_who_made_it_and_the_names_of_what_changed(store: Store) -> None:
     deps = worker_deps(store, pay_tool(Ledger(), ApprovalPolicy(edit="approve")))
-    first_asked = (await gated(deps, call_of())).gate_decisions[0].request
-    assert first_asked is not None
+    first_asked = some((await gated(deps, call_of())).gate_decisions[0].request)
     args = SECRET | {"to": "Bo Berg of Lisbon"}
     await gated(deps, call_of(args=args), edit=about(first_asked, subject="ana", edited_args=args))
     first, edit = await written(store)

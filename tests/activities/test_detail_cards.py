@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 import pytest
+from some import some
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from turn_fixtures import Ledger, TurnRig, catalog_of, no, pay_tool, query_workflow
 
@@ -111,8 +112,7 @@ async def test_where_several_tools_have_the_name_the_card_hides_what_any_of_them
     actor = Actor(name="desk", model="scripted", shadowing="allow", own_tools=(own,))
     deps = _deps_of([pay_tool(Ledger(), policy, input_schema=SCHEMA)], store, actors=[actor])
     request = _request("pay", Content(inline={"amount": 20, "to": "Ana", "pin": "4711-9"}))
-    card = DetailCards(deps).card(request, [])
-    assert card is not None
+    card = some(DetailCards(deps).card(request, []))
     assert {row.name: row.value for row in card.rows} == {
         "amount": "20",
         "to": "hidden, 3 characters",
@@ -124,8 +124,7 @@ async def test_where_several_tools_have_the_name_the_card_hides_what_any_of_them
 async def test_what_is_not_known_here_has_no_rows(store: Store) -> None:
     cards = _cards(store, ADDRESS)
     stored = Content(blob=BlobRef(size=9_000, sha256="0" * 64, preview="{"))
-    undeclared = cards.card(_request("wire", Content(inline={"amount": 1})), [])
-    assert undeclared is not None
+    undeclared = some(cards.card(_request("wire", Content(inline={"amount": 1})), []))
     assert (undeclared.rows, undeclared.note) == ((), "this worker has no tool `wire`")
     assert cards.card(_request("pay", stored), []) is None
     assert cards.card(_request("pay", Content(inline={"amount": 1})), [_broken()]) is None
@@ -136,8 +135,7 @@ async def test_rows_are_drawn_as_the_tool_is_declared(store: Store) -> None:
     policy = ApprovalPolicy(show=ShownArguments(only=("amount", "pin")))
     request = _request("pay", Content(inline={"amount": 20, "to": "Ana", "pin": "4711-9"}))
     request = replace(request, card=Card(effect="Pay with 4711-9"))
-    card = DetailCards(_deps_of([pay_tool(Ledger(), policy, input_schema=SCHEMA)], store)).card(request, [])
-    assert card is not None
+    card = some(DetailCards(_deps_of([pay_tool(Ledger(), policy, input_schema=SCHEMA)], store)).card(request, []))
     assert (card.tool_title, card.effect) == ("pay", "Pay with [hidden]")
     shown = {row.label: row.value for row in card.rows if row.name}
     assert shown.keys() >= {"How much", "Pin"}
@@ -155,8 +153,7 @@ async def test_the_log_says_whose_arguments_could_not_be_drawn(store: Store, cap
 
 async def test_arguments_are_not_drawn_where_too_many_secrets_would_be_looked_for(store: Store) -> None:
     cards = DetailCards(_deps_of([_login()], store))
-    drawn = cards.card(_login_request("8-0"), _logins(DETAILED_SECRETS))
-    assert drawn is not None
+    drawn = some(cards.card(_login_request("8-0"), _logins(DETAILED_SECRETS)))
     assert "8-0" not in drawn.model_dump_json()
     assert cards.card(_login_request("8-0"), _logins(DETAILED_SECRETS + 1)) is None
     begun = time.process_time()

@@ -19,6 +19,7 @@ from activity_kit import (
     request_of,
     worker_deps,
 )
+from some import some
 from tables import table
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import GUEST, Ledger, pay_tool
@@ -165,8 +166,7 @@ async def test_a_change_is_asked_where_changes_are_allowed_and_of_the_same_peopl
     ):
         deps = worker_deps(store, pay_tool(LEDGER, policy))
         found = await edited(deps, {"amount": 1})
-        assert found.outcome is not None
-        assert found.outcome.value.inline == why
+        assert some(found.outcome).value.inline == why
 
 
 async def test_a_change_of_a_tool_that_was_changed_itself_is_not_asked(store: Store) -> None:
@@ -234,16 +234,14 @@ async def test_what_a_model_wrote_is_corrected_and_may_be_overridden(store: Stor
     request = request_of((await gate_decision(deps, {"amount": 1})).request)
     assert (request.args.inline, request.rule_text) == ({"amount": 2}, "over the budget; the tool always asks")
     wrong = await gate_decision(deps, {"amount": "much"}, call="c1.2")
-    assert wrong.outcome is not None
-    assert str(wrong.outcome.value.inline).endswith(". Correct them and call it again")
+    assert str(some(wrong.outcome).value.inline).endswith(". Correct them and call it again")
 
 
 async def test_an_edit_that_a_rule_denies_is_settled(store: Store) -> None:
     tool = pay_tool(LEDGER, ApprovalPolicy(deny_if="args.amount == 6.0", edit="approve"))
     denied = await edited(worker_deps(store, tool), {"amount": 6})
     assert (denied.kind, denied.request) == ("settled", None)
-    assert denied.outcome is not None
-    assert denied.outcome.code == "denied"
+    assert some(denied.outcome).code == "denied"
 
 
 @table("policy", False, True, ApprovalPolicy(deny_if="true"), ApprovalPolicy(auto_approve_if="true"))
@@ -428,8 +426,7 @@ async def test_a_doubt_is_asked_of_nothing_but_what_was_begun(store: Store) -> N
     for each in (*tries, {"doubt": 1, "doubt_of": other}):
         settled = await gate_decision(deps, **each)
         assert (settled.kind, code_of(settled)) == ("settled", "refused")
-        assert settled.outcome is not None
-        assert settled.outcome.value.inline == "Not executed: nobody has begun this."
+        assert some(settled.outcome).value.inline == "Not executed: nobody has begun this."
 
 
 async def test_a_tool_that_still_runs_is_not_doubted(store: Store) -> None:
@@ -438,8 +435,7 @@ async def test_a_tool_that_still_runs_is_not_doubted(store: Store) -> None:
     await begun(store, digest, runs=True)
     with pytest.raises(ApplicationError, match="may still be running") as still:
         await gate_decision(deps, doubt=1, doubt_of=digest)
-    assert still.value.next_retry_delay is not None
-    assert 15 < still.value.next_retry_delay.total_seconds() < 21
+    assert 15 < some(still.value.next_retry_delay).total_seconds() < 21
     paid = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid"))
     await store.record(digest, paid)
     assert (await gate_decision(deps, doubt=1, doubt_of=digest)).outcome == paid
@@ -457,8 +453,7 @@ async def test_a_doubt_is_not_asked_in_a_frozen_tenant_nor_once_people_have_said
     await answer(store, about(request, verdict="happened"))
     result = await gate_decision(deps, **doubts)
     assert (result.request, result.outcome and result.outcome.code) == (None, "ok")
-    assert result.outcome is not None
-    assert result.outcome.note == HAPPENED_NOTE
+    assert some(result.outcome).note == HAPPENED_NOTE
 
 
 async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
@@ -477,8 +472,7 @@ async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
     assert (await asks(6, "rests")).kind == "ask"
     old = await asks(8, "gone")
     assert (old.kind, code_of(old)) == ("settled", "refused")
-    assert old.outcome is not None
-    assert old.outcome.value.inline == "Not executed: it is too long ago that anything was heard of this turn."
+    assert some(old.outcome).value.inline == "Not executed: it is too long ago that anything was heard of this turn."
     await begun(store, "0" * 64, workflow="turn/main/s/works", call="c0.1")
     assert (await asks(8, "works")).kind == "ask"
 

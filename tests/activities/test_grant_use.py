@@ -23,6 +23,7 @@ from activity_kit import (
     task_for,
     worker_deps,
 )
+from some import some
 from sqlalchemy import update
 from tables import table
 from turn_fixtures import GUEST, Ledger, pay_tool
@@ -321,8 +322,7 @@ async def test_an_answer_past_the_gateway_is_not_remembered(store: Store) -> Non
     deps = deps_with(store, tool, people=APPROVERS, profile="production")
     why = "`remember`: only an answer given through the gateway is remembered"
     found = await denied(deps, request, remember=WISHES[0], signed=False)
-    assert found.receipt is not None
-    assert (found.allowed, found.code, found.receipt.message) == (False, "malformed", why)
+    assert (found.allowed, found.code, some(found.receipt).message) == (False, "malformed", why)
     assert await kept(store) == []
     assert (await denied(deps, request, remember=WISHES[0])).allowed
     assert len(await kept(store)) == 1
@@ -606,8 +606,7 @@ async def test_an_answer_to_a_question_that_claims_another_instant_bears_out_not
     deps = deps_with(store, tool)
     await given(deps, tool, "first", SMALL)
     assert (await ruled(deps)).kind == "run"
-    rows = await Questions(store).read(ApprovalKey(TurnKey("main", "s", "first"), "c1.1").id)
-    assert rows is not None
+    rows = some(await Questions(store).read(ApprovalKey(TurnKey("main", "s", "first"), "c1.1").id))
     moved = replace(rows.latest, judged_at=NOW - timedelta(days=2))
     body = update(QUESTIONS).where(QUESTIONS.c.turn == "first").values(body=moved.model_dump_json())
     await store.run(lambda connection: connection.execute(body))

@@ -11,6 +11,7 @@ from activity_kit import asked as asked_by_gates
 from activity_kit import decision, environment, worker_deps
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from some import some
 from tables import table
 from turn_fixtures import Ledger, pay_tool
 
@@ -308,8 +309,7 @@ async def test_raw_answer_counts_by_the_profile_and_the_directory(
     found = await identified(deps, asked(change))
     assert (found.allowed, found.code) == (not code, code)
     assert found.subject != UNSIGNED or change == {"subject": ""}
-    rows = await Questions(store).read("main.s.t.c1.1")
-    assert rows is not None
+    rows = some(await Questions(store).read("main.s.t.c1.1"))
     assert [each.vote.unsigned for each in rows.answers] == [True] * (not code)
 
 
@@ -318,10 +318,8 @@ async def test_raw_answer_is_stored_with_all_that_it_left_out(store: Store) -> N
     await Questions(store).ask(a_question(approvers=("role:approvers",)), b"{}")
     short = {"revision": None, "question_hash": "", "delivery_id": ""}
     found = await identified(deps, asked(short))
-    rows = await Questions(store).read("main.s.t.c1.1")
-    assert rows is not None
-    taken = found.taken
-    assert taken is not None
+    rows = some(await Questions(store).read("main.s.t.c1.1"))
+    taken = some(found.taken)
     assert (taken.revision, taken.question_hash) == (1, rows.request(rows.latest).question_hash)
     assert taken.received_at is not None
     assert len(taken.delivery_id) == 32
@@ -331,8 +329,7 @@ async def test_raw_answer_is_stored_with_all_that_it_left_out(store: Store) -> N
     again = await identified(deps, asked(short | {"reason": "once more"}), number="2")
     assert again.receipt is not None
     assert (again.receipt.status, again.receipt.code) == ("refused", "already_decided")
-    after = await Questions(store).read("main.s.t.c1.1")
-    assert after is not None
+    after = some(await Questions(store).read("main.s.t.c1.1"))
     assert len(after.answers) == 1
 
 
@@ -380,12 +377,10 @@ async def test_raw_answer_to_a_worker_without_the_right_to_answer_waits_for_a_ga
     await Questions(store).ask(a_question(approvers=("role:approvers",)), b"{}")
     store.role = "worker"
     found = await identified(deps, asked())
-    assert found.receipt is not None
-    assert (found.allowed, found.receipt.status) == (False, "pending")
+    assert (found.allowed, some(found.receipt).status) == (False, "pending")
     kept = await RawAnswers(store).list_untaken(10)
     assert [each.decision for each in kept] == [asked().decision]
-    rows = await Questions(store).read("main.s.t.c1.1")
-    assert rows is not None
+    rows = some(await Questions(store).read("main.s.t.c1.1"))
     assert rows.answers == ()
 
 
@@ -521,8 +516,7 @@ async def test_what_came_past_the_gateway_is_not_remembered(store: Store, profil
     assert found.subject == ("ana" if profile == "development" else "")
     assert found.receipt.message == "`remember`: only an answer given through the gateway is remembered"
     other = await identified(deps, asked({"remember": wish, "subject": "bo"}, accept_unsigned=True), number="2")
-    assert other.receipt is not None
-    assert (other.allowed, other.code, other.receipt.message) == (False, "not_allowed", "")
+    assert (other.allowed, other.code, some(other.receipt).message) == (False, "not_allowed", "")
 
 
 @table(

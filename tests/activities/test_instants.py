@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activity_kit import TURN, about, asked, permit_for, pinned, run, task_for, worker_deps
+from some import some
 from tables import table
 from turn_fixtures import Ledger, pay_tool
 
@@ -142,8 +143,7 @@ async def test_a_handler_is_told_the_instant_of_the_question(store: Store, ledge
     await run(deps_for(store, tool, LATER), tool, task_for(tool, permit))
     assert len(ledger.rows) == 1
     first, second = (datetime.fromisoformat(each) for each in HEARD)
-    assert request.judged_at is not None
-    assert second == request.judged_at.replace(microsecond=0)
+    assert second == some(request.judged_at).replace(microsecond=0)
     assert first - second >= LATER - timedelta(seconds=5)
 
 
@@ -169,12 +169,10 @@ async def test_a_question_that_claims_another_instant_is_nobodys(store: Store) -
     tool = pay_tool(Ledger(), ApprovalPolicy())
     deps = deps_for(store, tool)
     request = await asked(deps, tool)
-    rows = await Questions(store).read(request.id)
-    assert rows is not None
+    rows = some(await Questions(store).read(request.id))
     moved = replace(rows.latest, judged_at=datetime.now(UTC) - timedelta(days=2))
     forged = dataclasses.replace(rows, questions=(moved,))
-    approval = approval_of(permit_for(tool, kind="approved"), forged)
-    assert approval is not None
+    approval = some(approval_of(permit_for(tool, kind="approved"), forged))
     assert approval.stale == "this was judged at another moment than it was asked"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from activity_kit import TURN, about, environment, pinned, request_of, worker_deps
+from some import some
 from tables import table
 from turn_fixtures import Ledger, pay_tool
 
@@ -66,8 +67,7 @@ async def attempt(deps: WorkerDeps, run: str, number: int, span: timedelta = SPA
 
 def question_in(reply: ModelReply) -> ApprovalRequest:
     """What people are asked about the only call of a reply."""
-    assert reply.gates is not None
-    (gate_decision,) = reply.gates.gate_decisions
+    (gate_decision,) = some(reply.gates).gate_decisions
     assert gate_decision.kind == "ask"
     return request_of(gate_decision.request)
 
@@ -111,9 +111,7 @@ async def test_what_was_denied_before_the_turn_heard_of_it_ends_the_call(store: 
     first = question_in(await attempt(deps_with(store, model), run, 1))
     await answer(store, about(first, verdict="denied", reason="too much"))
     again = await attempt(deps_with(store, model), run, 2)
-    assert again.gates is not None
-    outcome = again.gates.gate_decisions[0].outcome
-    assert outcome is not None
+    outcome = some(some(again.gates).gate_decisions[0].outcome)
     assert outcome.denied is not None
     assert (outcome.code, outcome.denied.approval_id, outcome.denied.reason) == ("denied", first.id, "too much")
     assert await amounts(store) == [10]
@@ -194,14 +192,12 @@ async def test_a_reply_without_calls_is_not_kept(store: Store) -> None:
     run = uuid.uuid4().hex
     reply = await attempt(deps_with(store, lambda request: dataclasses.replace(say("hello"), provider=b"{}")), run, 1)
     assert (reply.gates, await model_activity.Completions(store).read(run, 1)) == (None, None)
-    assert reply.message.provider is not None
-    assert await store.get_blob(reply.message.provider.sha256) == b"{}"
+    assert await store.get_blob(some(reply.message.provider).sha256) == b"{}"
 
 
 async def test_the_provider_form_is_kept_with_the_reply(store: Store) -> None:
     reply = await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1)
-    assert reply.message.provider is not None
-    assert await store.get_blob(reply.message.provider.sha256) == b'{"n": 1}'
+    assert await store.get_blob(some(reply.message.provider).sha256) == b'{"n": 1}'
 
 
 async def test_the_gates_are_told_what_the_turn_has_done(store: Store) -> None:

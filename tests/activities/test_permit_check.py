@@ -8,6 +8,7 @@ from typing import Any
 
 from activity_kit import ARGS, TURN, about, asked, decision, permit_for, pinned, worker_deps
 from signed_askers import signed_asker
+from some import some
 from tables import table
 from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
@@ -661,8 +662,7 @@ def test_a_call_is_approved_by_the_last_question_about_it() -> None:
 def test_the_answer_that_completed_it_is_the_last_yes() -> None:
     asked = bound(quorum=2, veto=False)
     given = [yes(asked), yes(asked, "ana"), yes(asked, "bo", verdict="denied")]
-    found = claimed(read(asked, answered=given))
-    assert found is not None
+    found = some(claimed(read(asked, answered=given)))
     assert (found.decisions, found.completed_at) == (tuple(given[:2]), OPENED + MINUTE + timedelta(seconds=1))
 
 
@@ -682,8 +682,7 @@ def test_the_answer_that_completed_it_is_the_last_yes() -> None:
 )
 def test_a_question_that_is_not_the_one_asked_now_is_stale(fields: dict[str, Any], revision: int, stale: str) -> None:
     asked = bound(**fields)
-    found = claimed(read(asked, answered=[yes(asked)]), revision=revision)
-    assert found is not None
+    found = some(claimed(read(asked, answered=[yes(asked)]), revision=revision))
     assert (found.stale, found.problem) == (stale, "")
 
 
@@ -693,11 +692,11 @@ def test_a_no_to_this_very_action_holds_for_each_question_about_it() -> None:
     no = yes(first, "ana", verdict="denied")
     found = claimed(read(first, second, answered=[no, yes(second)]), revision=2)
     assert found == StoredApproval(second, question_hash(second), (), problem="somebody denied this")
-    stale = claimed(read(first, second, answered=[no, yes(second)]))
-    assert stale is not None
+    stale = some(claimed(read(first, second, answered=[no, yes(second)])))
     assert (stale.problem, stale.stale) == ("somebody denied this", "this was asked again")
-    elsewhere = claimed(read(other, second, answered=[yes(other, "ana", verdict="denied"), yes(second)]), revision=2)
-    assert elsewhere is not None
+    elsewhere = some(
+        claimed(read(other, second, answered=[yes(other, "ana", verdict="denied"), yes(second)]), revision=2)
+    )
     assert (elsewhere.problem, elsewhere.decisions) == ("", (yes(second),))
 
 
@@ -719,15 +718,13 @@ def test_no_answer_in_a_permit_counts() -> None:
     asked = bound()
     kept = yes(asked)
     other = Decision(approval_id=asked.id, verdict="approved", subject="ana", delivery_id="of ana")
-    taken = claimed(read(asked, answered=[kept]), decisions=(kept, other))
-    assert taken is not None
+    taken = some(claimed(read(asked, answered=[kept]), decisions=(kept, other)))
     assert taken.decisions == (kept,)
 
 
 def test_a_question_with_changed_arguments_knows_in_which_they_were_changed() -> None:
     first, second = bound(digest="first"), bound(revision=2, edit_of=1)
-    found = claimed(read(first, second), revision=2)
-    assert found is not None
+    found = some(claimed(read(first, second), revision=2))
     assert found.edited == question_hash(first)
     alone = claimed(read(second), revision=2)
     plain = claimed(read(first, bound(revision=2)), revision=2)

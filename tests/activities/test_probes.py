@@ -23,6 +23,7 @@ from activity_kit import (
     task_for,
     worker_deps,
 )
+from some import some
 from tables import table
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import Ledger, pay_tool
@@ -96,8 +97,7 @@ async def test_what_is_found_to_have_happened_is_the_outcome(store: Store) -> No
     assert found.outcome is not None
     assert summary(found) == ("ok", "booking 7")
     assert (found.outcome.note, found.outcome.cost) == (NOTE, 0.5)
-    assert found.outcome.structured is not None
-    assert found.outcome.structured.inline == {"booking": 7}
+    assert some(found.outcome.structured).inline == {"booking": 7}
     ((args, context),) = finder.asked
     assert (args, context.idempotency_key, context.call_id, context.user_id) == (ARGS, key, "c1.1", "guest")
     again = await outcome(store, tool)
@@ -111,8 +111,7 @@ async def test_what_is_found_of_a_specialists_call_is_recorded_as_if_it_had_answ
     await claimed(store, tool)
     deps = worker_deps(store, tool, actors=[Actor(name="desk", model="scripted", read_rest=True)])
     task = OutcomeTask(permit=permit_for(tool), tool="pay", args=Content(inline=ARGS), budget_chars=7)
-    found = (await outcome_of_lost(deps, task)).outcome
-    assert found is not None
+    found = some((await outcome_of_lost(deps, task)).outcome)
     assert (str(found.value.inline).partition("\n")[0], found.truncated) == ("booking", True)
     assert found.note == f'{NOTE} The rest is read by read_rest(handle="{found.rest}", start=7).'
     (record,) = [each for each in await AuditLog(store).stream(TURN.workflow_id) if each.kind == "outcome"]

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activity_kit import ARGS, about, asked, pinned, worker_deps
+from some import some
 from tables import table
 from turn_fixtures import Ledger, pay_tool
 
@@ -55,8 +56,7 @@ def deps_of(store: Store, policy: Any = True, **fields: Any) -> WorkerDeps:
 
 def subject_of(deps: WorkerDeps, args: Any = ARGS, **fields: Any) -> Subject:
     """What is asked of the one call; by default no rule said anything of it."""
-    tool = deps.catalog.tool_view(pinned()).tool("pay")
-    assert tool is not None
+    tool = some(deps.catalog.tool_view(pinned()).tool("pay"))
     given = {"call": call_of(args), "args": args, "tool": tool, "verdict": None, "digest": "d" * 64, "notes": ()}
     return Subject(**given | fields)
 
@@ -68,8 +68,7 @@ def verdict_of(rule: RuleReference, **fields: Any) -> PolicyVerdict:
 
 
 async def first_of(deps: WorkerDeps, **fields: Any) -> ApprovalRequest:
-    tool = deps.catalog.tool_view(pinned()).tool("pay")
-    assert tool is not None
+    tool = some(deps.catalog.tool_view(pinned()).tool("pay"))
     return await asked(deps, tool, **fields)
 
 

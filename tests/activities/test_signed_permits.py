@@ -18,6 +18,7 @@ from activity_kit import (
     worker_deps,
 )
 from signed_askers import signed_asker
+from some import some
 from tables import table
 from turn_fixtures import GUEST, Ledger, catalog_of, pay_tool
 
@@ -114,8 +115,7 @@ async def test_a_signed_answer_runs_by_public_keys_alone(store: Store) -> None:
     kit = PermitKit(store)
     await answer(store, signed(await kit.ask()))
     reply = await kit.run()
-    assert reply.outcome is not None
-    assert reply.outcome.code == "ok"
+    assert some(reply.outcome).code == "ok"
     assert len(kit.ledger.rows) == 1
 
 
@@ -244,8 +244,7 @@ async def test_a_retired_key_counts_for_what_was_received_before(store: Store) -
     await Questions(store).end(late.approval_id, 1, "superseded")
     await answer(store, signed(await kit.ask(), STRANGER, received_at=NOW - timedelta(seconds=1)))
     reply = await kit.run(kit.permit(revision=2))
-    assert reply.outcome is not None
-    assert reply.outcome.code == "ok"
+    assert some(reply.outcome).code == "ok"
 
 
 async def test_a_quorum_across_a_rotation(store: Store) -> None:
@@ -256,8 +255,7 @@ async def test_a_quorum_across_a_rotation(store: Store) -> None:
     assert "too few people" in await kit.refused_with(*twice)
     await answer(store, signed(request, subject="ana"))
     reply = await kit.run()
-    assert reply.outcome is not None
-    assert reply.outcome.code == "ok"
+    assert some(reply.outcome).code == "ok"
 
 
 @table(
@@ -277,8 +275,7 @@ async def test_unsigned_decisions_need_the_profile_or_the_policy(
         assert "is not signed" in await kit.refused(kit.permit())
         return
     reply = await kit.run(kit.permit())
-    assert reply.outcome is not None
-    assert reply.outcome.code == "ok"
+    assert some(reply.outcome).code == "ok"
 
 
 FORGED = "who asked, or for what, is not what the gateway signed for"
@@ -309,8 +306,7 @@ async def test_an_unsigned_requester_is_believed_in_development_only(store: Stor
     assert "nobody vouches for who asked" in await kit.refused(permit_for(kit.tool))
     local = PermitKit(store, False, profile="development")
     reply = await local.run(permit_for(local.tool))
-    assert reply.outcome is not None
-    assert reply.outcome.code == "ok"
+    assert some(reply.outcome).code == "ok"
 
 
 async def gated(deps: WorkerDeps, user: Principal) -> GateReply:
@@ -325,8 +321,7 @@ async def test_the_gates_refuse_a_forged_requester(store: Store) -> None:
         for user in (GUEST, asks(signer=STRANGER)):
             [gate_decision] = (await gated(deps, user)).gate_decisions
             assert gate_decision.request is None
-            assert gate_decision.outcome is not None
-            assert (gate_decision.kind, gate_decision.outcome.code) == ("settled", "refused")
+            assert (gate_decision.kind, some(gate_decision.outcome).code) == ("settled", "refused")
         [good] = (await gated(deps, asks())).gate_decisions
         assert good.kind == ("ask" if policy else "run")
         assert (good.request is None) == (not policy)
@@ -336,8 +331,7 @@ async def test_the_question_carries_the_proof_of_who_asked(store: Store) -> None
     [gate_decision] = (await gated(PermitKit(store).deps, asks())).gate_decisions
     assert gate_decision.request is not None
     assert gate_decision.request.requester == asks()
-    rows = await Questions(store).read(gate_decision.request.id)
-    assert rows is not None
+    rows = some(await Questions(store).read(gate_decision.request.id))
     assert SIGNER.verifier().check_asker(rows.latest)
 
 
@@ -370,8 +364,7 @@ async def test_one_may_approve_oneself_where_the_policy_says_so(store: Store) ->
     kit = PermitKit(store, ApprovalPolicy(approvers=("user:guest",), allow_self_approval=True))
     await answer(store, signed(await kit.ask(), subject="guest"))
     reply = await kit.run()
-    assert reply.outcome is not None
-    assert reply.outcome.code == "ok"
+    assert some(reply.outcome).code == "ok"
 
 
 EDITED = {"amount": 15, "to": "Ana"}
@@ -394,8 +387,7 @@ async def test_an_edit_approves_the_arguments_it_wrote(store: Store) -> None:
     assert (await kit.run(third, args=EDITED)).again == "stale"
     assert kit.ledger.rows == []
     reply = await kit.run(permit, args=EDITED)
-    assert reply.outcome is not None
-    assert reply.outcome.code == "ok"
+    assert some(reply.outcome).code == "ok"
     assert [row[1] for row in kit.ledger.rows] == [EDITED]
 
 
@@ -445,8 +437,7 @@ async def test_a_second_ticket_needs_a_signed_word_about_the_first(store: Store)
     await answer(store, good)
     await kit.refused(permit, ticket=3)
     reply = await kit.run(permit, ticket=2)
-    assert reply.outcome is not None
-    assert reply.outcome.code == "ok"
+    assert some(reply.outcome).code == "ok"
 
 
 @table("wrong", "the call", "another try", "unsigned", "a stranger", "denied")

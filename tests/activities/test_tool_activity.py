@@ -24,6 +24,7 @@ from activity_kit import (
     task_for,
     worker_deps,
 )
+from some import some
 from tables import table
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.common import RawValue
@@ -770,8 +771,7 @@ async def test_what_its_agent_runs_is_handed_out_with_its_arguments(store: Store
     assert await load(store, reply.used.args) == {"amount": 2}
     assert (reply.used.key, reply.used.definition, reply.outcome) == (permit.digest, definition_hash(tool), None)
     assert reply.used.note == "The arguments were corrected (`amount`): whole units only."
-    ticket = await store.read_ticket(permit.digest)
-    assert ticket is not None
+    ticket = some(await store.read_ticket(permit.digest))
     assert (ticket.state, ticket.owner, ticket.seen_at) == ("claimed", "try-1", None)
 
 
@@ -814,8 +814,7 @@ async def test_a_call_that_runs_here_is_seen_to_run(store: Store) -> None:
 async def test_what_nobody_declared_is_run_under_the_name_that_its_agent_gives_it(store: Store) -> None:
     deps = worker_deps(store, outside(), actors=[AGENT])
     found = {each.__temporal_activity_definition.name: each for each in tool_activities(deps)}
-    bash = deps.catalog.tool_view(pinned()).tool("Bash")
-    assert bash is not None
+    bash = some(deps.catalog.tool_view(pinned()).tool("Bash"))
     permit = permit_for(bash, {"command": "ls"})
     task = task_for(bash, permit, {"command": "ls"}, use="try-1")
     reply = await environment("*@desk").run(found["*@desk"], task)
@@ -828,13 +827,13 @@ async def test_what_nobody_declared_is_run_under_the_name_that_its_agent_gives_i
 async def test_corrected_arguments_are_told_beside_the_result(store: Store) -> None:
     tool = answering("paid", validate_input=corrects)
     task = task_for(tool, permit_for(tool, {"amount": 2}), {"amount": 1})
-    outcome = (await run(worker_deps(store, tool), tool, task)).outcome
-    assert outcome is not None
+    outcome = some((await run(worker_deps(store, tool), tool, task)).outcome)
     assert (outcome.code, outcome.note) == ("ok", "The arguments were corrected (`amount`): whole units only.")
-    plain = (
-        await run(worker_deps(store, answering("paid")), answering("paid"), in_another_turn(answering("paid")))
-    ).outcome
-    assert plain is not None
+    plain = some(
+        (
+            await run(worker_deps(store, answering("paid")), answering("paid"), in_another_turn(answering("paid")))
+        ).outcome
+    )
     assert plain.note == ""
 
 

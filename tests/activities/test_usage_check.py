@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from activity_kit import ARGS, TURN, begun, environment, permit_for, pinned, run, task_for, worker_deps
+from some import some
 from sqlalchemy import Connection
 from tables import table
 from temporalio.activity import ActivityCancellationDetails
@@ -112,8 +113,7 @@ def summary(outcome: CallOutcome | None) -> tuple[str, str, str]:
 
 
 async def left(store: Store, found: Tool) -> bool:
-    use = use_of(catalog_of([found]), found, pinned(turn="t9"), "c1.1")
-    assert use is not None
+    use = some(use_of(catalog_of([found]), found, pinned(turn="t9"), "c1.1"))
     return await UsageCounts(store).check([use]) == [None]
 
 
@@ -212,8 +212,7 @@ async def test_a_call_that_was_stopped_before_it_began_gives_its_use_back(
         await running
     assert ledger.rows == []
     assert await left(slow, paid)
-    ticket = await slow.read_ticket(task.permit.digest)
-    assert ticket is not None
+    ticket = some(await slow.read_ticket(task.permit.digest))
     assert ticket.claim.kind == "undone"
     ends = [each.facts for each in await AuditLog(slow).stream(TURN.workflow_id) if each.kind == "outcome"]
     assert [each["code"] for each in ends] == ["skipped"]
@@ -247,8 +246,7 @@ async def test_a_call_whose_worker_stops_before_it_begins_is_left_to_another(slo
     with pytest.raises(asyncio.CancelledError):
         await running
     assert not await left(slow, paid)
-    ticket = await slow.read_ticket(task.permit.digest)
-    assert ticket is not None
+    ticket = some(await slow.read_ticket(task.permit.digest))
     assert ticket.state == "claimed"
 
 
@@ -285,13 +283,11 @@ async def test_one_registered_tool_has_one_count_wherever_it_stands(store: Store
     deps = worker_deps(store, paid, actors=[actor])
     counted = {}
     for each in deps.catalog.every_tool:
-        use = use_of(deps.catalog, each, pinned(), "c1.1")
-        assert use is not None
+        use = some(use_of(deps.catalog, each, pinned(), "c1.1"))
         counted[each.activity] = use.tool
     assert len(counted) > 4
     assert {*counted.values()} == {"pay"}
-    found = deps.catalog.tool("pay@desk.trip.book")
-    assert found is not None
+    found = some(deps.catalog.tool("pay@desk.trip.book"))
     use = use_of(deps.catalog, found, pinned(), "c1.1")
     await store.claim("t", workflow=TURN.workflow_id, call="c1.1", tool="pay", use=use)
     again = await ruled(deps, "c2.1", route="trip", step="end")

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from some import some
 from tables import table
 
 from signoff.approvals import deadlines
@@ -84,8 +85,7 @@ def test_what_time_brings_is_kept_and_its_end_is_an_ending() -> None:
     made = book(on_timeout="escalate", timeout=60.0)
     for minutes in (1, 2):
         request = made.get(ID)
-        due = None if request is None else deadlines.next_event(request)
-        assert due is not None
+        due = some(None if request is None else deadlines.next_event(request))
         made.apply_due_event(ID, due, NOW + minutes * MINUTE)
     taken = made.unwritten.take()
     assert [(each.at, each.kind, each.data.get("event"), each.data.get("state")) for each in taken] == [
@@ -127,8 +127,7 @@ def test_a_flood_of_refusals_is_counted_and_nothing_else_is_lost() -> None:
     seen = AuditBuffer()
     for number in range(ENTRIES_KEPT + 30):
         seen.add(entry(number))
-    request = book().get(ID)
-    assert request is not None
+    request = some(book().get(ID))
     end = ended_entry(request, NOW)
     seen.add(end)
     *kept, told_end, dropped = seen.take()

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from some import some
+
 from signoff.approvals import deadlines
 from signoff.contracts.approval import ApprovalRequest
 from signoff.formats.replace import replace
@@ -42,8 +44,7 @@ def test_without_more_there_is_one_deadline() -> None:
 def test_reminder_escalation_and_deadline_come_at_absolute_times() -> None:
     assert steps(waiting(**FULL)) == [("remind", after(1)), ("escalate", after(2)), ("deadline", after(10))]
     request = waiting(**FULL)
-    first = deadlines.next_event(request)
-    assert first is not None
+    first = some(deadlines.next_event(request))
     late = deadlines.apply_event(request, first, after(9))
     assert deadlines.next_event(late) == deadlines.DueEvent(after(2), "escalate")
 
@@ -98,8 +99,7 @@ def test_of_several_at_one_moment_the_deadline_is_last() -> None:
 
 def test_what_it_waits_for_no_longer_changes_nothing() -> None:
     request = waiting(**FULL)
-    old = deadlines.next_event(request)
-    assert old is not None
+    old = some(deadlines.next_event(request))
     asked_again = deadlines.open_request(request, after(5))
     assert deadlines.apply_event(asked_again, old, after(6)) is asked_again
     settled = replace(request, state="approved")

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from some import some
 from tables import table
 
 from signoff.approvals.denial_outcome import denial_from_request, denied_outcome, repeated_denial, repeated_outcome
@@ -68,11 +69,9 @@ def test_the_model_gets_a_denial_as_the_result_of_its_call() -> None:
     ("cancelled", "cancelled", "The request was withdrawn."),
 )
 def test_an_ending_without_a_reason_says_what_it_was(state: str, source: str, reason: str) -> None:
-    found = denied_outcome(a_request(**ENDED | {"state": state, "reason": ""})).denied
-    assert found is not None
+    found = some(denied_outcome(a_request(**ENDED | {"state": state, "reason": ""})).denied)
     assert (found.source, found.reason) == (source, reason)
-    given = denied_outcome(a_request(**ENDED | {"state": state})).denied
-    assert given is not None
+    given = some(denied_outcome(a_request(**ENDED | {"state": state})).denied)
     assert given.reason == "too expensive"
 
 

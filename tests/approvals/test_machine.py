@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from some import some
 from tables import table
 
 from signoff.approvals import deadlines, machine
@@ -126,11 +127,9 @@ def test_a_time_that_nobody_proved_decides_nothing() -> None:
 
 def test_in_time_but_read_too_late_is_said_so() -> None:
     gone = deadlines.expire(request(), NOW + timedelta(hours=1))
-    receipt = machine.objection(gone, decision(received_at=LATER, signature="s"), NOW + timedelta(hours=2))
-    assert receipt is not None
+    receipt = some(machine.objection(gone, decision(received_at=LATER, signature="s"), NOW + timedelta(hours=2)))
     assert (receipt.code, receipt.why) == ("expired", "late")
-    late = machine.objection(gone, decision(received_at=NOW + timedelta(hours=2), signature="s"), NOW)
-    assert late is not None
+    late = some(machine.objection(gone, decision(received_at=NOW + timedelta(hours=2), signature="s"), NOW))
     assert (late.code, late.why) == ("expired", "")
 
 
@@ -230,8 +229,7 @@ def test_a_bare_yes_never_runs_a_doubtful_call_again() -> None:
 @table(("signature", "why"), ("", ""), ("s", "late"))
 def test_only_a_signed_time_is_said_to_have_been_in_time(signature: str, why: str) -> None:
     gone = deadlines.expire(request(), NOW + timedelta(hours=1))
-    found = machine.objection(gone, decision(signature=signature, received_at=LATER), NOW + timedelta(hours=2))
-    assert found is not None
+    found = some(machine.objection(gone, decision(signature=signature, received_at=LATER), NOW + timedelta(hours=2)))
     assert (found.code, found.why) == ("expired", why)
 
 

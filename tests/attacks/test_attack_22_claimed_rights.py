@@ -6,6 +6,7 @@ from typing import Any
 
 from attack_site import AttackSite, Caller, approval_id, is_turns_word, payee
 from impostor import ForgedTurn, Impostor
+from some import some
 
 from signoff.contracts import names
 from signoff.contracts.activity_messages import OutcomeTask, ToolReply, ToolTask
@@ -52,8 +53,7 @@ async def test_record_and_tool_are_told_who_truly_approved(site: AttackSite, imp
     args = {"amount": 5, "to": to}
     forged, permit = await approved(site, impostor, "certify", args)
     reply = await forged.run("certify", args, permit)
-    assert reply.outcome is not None
-    assert (reply.outcome.code, site.ledger(to)) == (
+    assert (some(reply.outcome).code, site.ledger(to)) == (
         "ok",
         [{"tool": "certify", **args, "decided_by": "ana", "why": "as agreed with Nordwind"}],
     )
@@ -73,8 +73,7 @@ async def test_an_approved_call_is_never_run_dry(site: AttackSite, impostor: Imp
     forged, permit = await approved(site, impostor, "certify", args)
     task = ToolTask(permit=permit, tool="certify", args=Content(inline=args)).model_dump(mode="json")
     reply = ToolReply.model_validate(await forged.schedule("certify", "c1.1", {**task, "dry_run": True}))
-    assert reply.outcome is not None
-    assert (reply.outcome.code, site.amounts(to)) == ("ok", [6])
+    assert (some(reply.outcome).code, site.amounts(to)) == ("ok", [6])
 
 
 async def test_nobody_is_said_to_have_approved_an_automatic_call(site: AttackSite, impostor: Impostor) -> None:

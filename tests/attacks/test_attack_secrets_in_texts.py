@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import pytest
 from gateway_rig import GatewayRig, gateway_rig
+from some import some
 from temporalio.client import Client
 from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool
 
@@ -124,8 +125,7 @@ async def test_no_text_of_a_turn_repeats_a_secret(rig: GatewayRig) -> None:
     API, without `_quiet` in `activities/model_activity.py` and in `ResultProcessor.of` the result.
     """
     approval = await rig.asked("log in")
-    named = parse_approval_id(approval)
-    assert named is not None
+    named = some(parse_approval_id(approval))
     # What the turn keeps of it, and what people are shown.
     assert spoken((await rig.turns.signoff.request(approval)).card.model_dump_json()) == []
     request = (await rig.deps.requests.load(approval)).request
@@ -158,8 +158,7 @@ async def test_what_was_said_before_the_call_is_hidden_where_the_turn_is_read(ri
     Without the secrets of the turn in `masked_view` the conversation showed it.
     """
     approval = await rig.asked(f"log in with {PASSWORD}")
-    named = parse_approval_id(approval)
-    assert named is not None
+    named = some(parse_approval_id(approval))
     turn = f"{named.turn.tenant}.{named.turn.session}.{named.turn.turn}"
     await read(rig, f"/v1/turns/{turn}", f"/turns/{turn}", f"/approvals/{approval}")
     assert "log in with [hidden]" in (await rig.http.get(f"/v1/turns/{turn}")).text
@@ -173,8 +172,7 @@ async def test_no_error_repeats_a_secret(rig: GatewayRig) -> None:
     """
     approval = await rig.asked("log in, it fails")
     await rig.decide(approval, verdict="approved", revision=1)
-    named = parse_approval_id(approval)
-    assert named is not None
+    named = some(parse_approval_id(approval))
     result = await asyncio.wait_for(rig.turns.signoff.result(named.turn), 60)
     assert result.calls[0].code == "execution_failed"
     assert spoken(result.model_dump_json()) == []
@@ -204,8 +202,7 @@ async def test_an_edit_that_leaves_what_is_hidden_changes_nothing_of_it(rig: Gat
     changed = {**shown, "note": {"to": ["Bo"]}}
     answer = await rig.decide(approval, verdict="approved", revision=1, edited_args=changed)
     assert answer.json()["status"] == "accepted", answer.text
-    named = parse_approval_id(approval)
-    assert named is not None
+    named = some(parse_approval_id(approval))
     await asyncio.wait_for(rig.turns.signoff.result(named.turn), 60)
     [(_, args, _)] = rig.ledger.rows
     assert args == {**CALL, "note": {"to": ["Bo"]}}

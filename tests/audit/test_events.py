@@ -5,6 +5,7 @@ from typing import Any
 
 from audit_kit import AT, TURN
 from jsonschema import Draft202012Validator
+from some import some
 from tables import table
 
 from signoff.approvals.audit_events import admin_entry, allowed_entry, question_entry
@@ -93,8 +94,7 @@ def test_the_rule_is_told_as_the_engine_writes_it() -> None:
     request = a_request(rule=rule)
     permit = a_permit(digest="d" * 64, rule=rule)
     for entry in (question_entry(request, AT), allowed_entry(permit, "pay", "d" * 64, "", AT)):
-        found = event_from_record(record(entry.kind, **entry.data))
-        assert found is not None
+        found = some(event_from_record(record(entry.kind, **entry.data)))
         assert found.data["rule"] == {"kind": "global", "name": "small"}
         Draft202012Validator(schema_of_type(schema_name(found.type))).validate(found.data)
 
@@ -104,8 +104,9 @@ def test_every_type_is_made_of_some_record() -> None:
 
 
 def test_the_attributes_of_cloudevents() -> None:
-    found = event_from_record(record("execution", **DISPATCHED, approval=CALL, call="c1.1", tool="pay", by="turn"))
-    assert found is not None
+    found = some(
+        event_from_record(record("execution", **DISPATCHED, approval=CALL, call="c1.1", tool="pay", by="turn"))
+    )
     assert found.model_dump(exclude={"data"}) == {
         "specversion": "1.0",
         "id": f"{TURN}/7",
@@ -143,6 +144,5 @@ def test_whose_record_a_stream_is() -> None:
     assert [tenant_of_stream(each) for each in streams] == ["main", "acme", "", "", "", ""]
     assert event_from_record(record("outcome", "somewhere", code="ok")) is None
     entry = admin_entry("main", "freeze", "olga", AT, reason="stop")
-    found = event_from_record(place_record(record_from_entry(entry), 1, "0" * 64, 0))
-    assert found is not None
+    found = some(event_from_record(place_record(record_from_entry(entry), 1, "0" * 64, 0)))
     assert found.data == {"person": "olga", "reason": "stop"}

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from audit_kit import AT, OTHER, SIGNER, TURN, entry, filled, numbers, tamper, verified
+from some import some
 
 from signoff.audit.agentack_export import trace
 from signoff.audit.checkpoints import Checkpoints
@@ -93,8 +94,7 @@ async def test_what_stands_for_a_turn_is_itself_watched(
     thinned: Store, store_url: str, change: str, fault: str, seq: int
 ) -> None:
     await tamper(store_url, change)
-    finding = (await verified(thinned)).finding
-    assert finding is not None
+    finding = some((await verified(thinned)).finding)
     assert (finding.fault, finding.stream, finding.seq) == (fault, TURN, seq)
 
 
@@ -104,8 +104,7 @@ async def test_who_has_no_key_cannot_have_a_turn_forgotten(store: Store) -> None
     forger = Signer(PrivateKeys(keys=(new_key(AT),)))
     assert await retired(store, signer=forger) == [RetiredStream(TurnKey("main", "s1", "t1"), 5)]
     await Checkpoints(store).take(SIGNER)
-    finding = (await verified(store)).finding
-    assert finding is not None
+    finding = some((await verified(store)).finding)
     assert (finding.fault, finding.seq) == ("unsigned", 6)
     records = await AuditLog(store).stream(TURN)
     assert verify_stream(records, None, forger.verifier()) is None
@@ -121,8 +120,7 @@ async def test_a_retirement_of_another_past_is_found(store: Store, store_url: st
         f"UPDATE audit_heads SET hash = '{'0' * 64}' WHERE {IN_TURN}",
     )
     await retired(store)
-    finding = (await verified(store)).finding
-    assert finding is not None
+    finding = some((await verified(store)).finding)
     assert (finding.fault, finding.seq) == ("changed", 5)
 
 

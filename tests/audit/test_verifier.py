@@ -9,6 +9,7 @@ import pytest
 from audit_kit import AT, OTHER, SIGNER, TURN, entry, filled, tamper, verified
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from some import some
 from tables import table
 
 from signoff.audit.checkpoints import Checkpoints, StreamHead
@@ -280,8 +281,7 @@ async def test_no_field_of_any_record_can_be_changed_unseen(field: str, seq: int
 
 async def test_no_time_runs_backwards_for_a_key_retired_after_the_checkpoint(store: Store) -> None:
     await filled(store)
-    point = await Checkpoints(store).take(SIGNER)
-    assert point is not None
+    point = some(await Checkpoints(store).take(SIGNER))
     for hours, holds in ((1, True), (-1, False)):
         key = new_key(AT)
         at = point.statement.made_at + timedelta(hours=hours)
@@ -298,13 +298,11 @@ async def test_a_head_that_was_taken_away_is_missed(store: Store, store_url: str
     for stream in (TURN, CHAIN):
         await tamper(store_url, f"DELETE FROM audit_heads WHERE stream = '{stream}'")
         report = await verified(store)
-        assert report.finding is not None
-        assert (summary(report), stream in report.finding.message) == (("missing", stream, 0), True)
+        assert (summary(report), stream in some(report.finding).message) == (("missing", stream, 0), True)
         assert await log.append([entry(5)]) == 0
         assert await log.append([entry(6), entry(7)]) == (2 if stream == TURN else 0)
         if stream == CHAIN:
-            point = await Checkpoints(store).take(SIGNER)
-            assert point is not None
+            point = some(await Checkpoints(store).take(SIGNER))
             assert point.statement.number == 2
         assert (await verified(store)).finding is None
     assert [record.seq for record in await log.stream(TURN)] == [*range(1, 8)]

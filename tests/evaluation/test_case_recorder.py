@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from evaluation_kit import a_catalog, a_tool
+from some import some
 from tables import table
 
 from signoff.approvals.redaction import HIDDEN
@@ -170,8 +171,7 @@ def test_what_the_model_read_is_its_answer() -> None:
     parts = (ResultPart(call="c1.1", tool="pay", code="ok", value=Content(inline="heard"), note="changed"),)
     old = (ResultPart(call="c1.1", tool="pay", code="ok", value=Content(inline="old")),)
     earlier = (user_message("first"), Message(role="assistant", parts=(part(),)), Message(role="tool", parts=old))
-    result = call_of(case_of(outcome(value="cut"), results=parts)).result
-    assert result is not None
+    result = some(call_of(case_of(outcome(value="cut"), results=parts)).result)
     assert (result.value, result.note) == ("heard", "changed")
     case = case_of(outcome(value="mine"), messages=(*earlier, user_message("then")))
     mine, theirs = call_of(case).result, case.messages[1].calls[0].result
@@ -183,8 +183,7 @@ def test_what_the_model_read_is_its_answer() -> None:
 
 @pytest.mark.row("B41")
 def test_a_specialists_answer_is_taken_from_the_record() -> None:
-    result = call_of(case_of(outcome(value="said"), specialists={"c1.1": "recorded"})).result
-    assert result is not None
+    result = some(call_of(case_of(outcome(value="said"), specialists={"c1.1": "recorded"})).result)
     assert result.value == "recorded"
 
 

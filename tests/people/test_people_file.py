@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from some import some
 from tables import table
 
 from signoff.contracts.errors import ConfigError
@@ -164,11 +165,9 @@ def test_entries_and_logins_of_one_human_have_one_id(tmp_path: Path) -> None:
 def test_a_person_is_known_by_who_they_are_elsewhere(path: Path) -> None:
     directory = FixedDirectory(load_people(path))
     for address in ("ana@example.com", "ANA@EXAMPLE.COM", "Ana@Example.com"):
-        found = directory.by_identity("email", address)
-        assert found is not None
+        found = some(directory.by_identity("email", address))
         assert (found.id, found.tenant) == ("ana", "main")
-    other = directory.by_identity("email", "ana@example.com", "other")
-    assert other is not None
+    other = some(directory.by_identity("email", "ana@example.com", "other"))
     assert other.tenant == "other"
     assert directory.by_identity("slack", "T1:U1") == directory.find("ana")
     for channel, identity in (("slack", "t1:u1"), ("slack", "ana@example.com"), ("email", "T1:U1"), ("email", "")):
@@ -222,8 +221,7 @@ def test_a_change_is_seen_within_a_second(path: Path) -> None:
     clock.seconds = CHECK_SECONDS / 2
     assert directory.find("ana") == FixedDirectory(load_people_of(GOOD, path.parent)).find("ana")
     clock.seconds = CHECK_SECONDS
-    found = directory.find("ana")
-    assert found is not None
+    found = some(directory.find("ana"))
     assert found.roles == ("finance",)
 
 
@@ -284,8 +282,7 @@ def test_a_file_of_the_same_size_and_time_put_in_its_place_is_another(path: Path
     assert new.stat().st_size == before.st_size
     new.rename(path)
     clock.seconds = CHECK_SECONDS
-    found = directory.find("ana")
-    assert found is not None
+    found = some(directory.find("ana"))
     assert found.tier == "distrus"
 
 

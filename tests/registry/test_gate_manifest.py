@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from some import some
 from tables import table
 
 from signoff.contracts.errors import ConfigError
@@ -99,8 +100,7 @@ def test_a_manifest_says_all_that_the_gates_read(folder: Path) -> None:
     shown = {each.name: each.strict for each in catalog.definitions(a_call_context(), frozenset())}
     assert shown == {"find": True, "respond": None}
     assert tool.available is not None
-    assert tool.check_permissions is not None
-    assert (tool.available.__name__, tool.check_permissions.__name__) == ("open_now", "own")
+    assert (tool.available.__name__, some(tool.check_permissions).__name__) == ("open_now", "own")
     hosts = ("api.example.com", "localhost:8080")
     assert tool.capabilities == Capabilities(network=hosts, secrets=("TOKEN",), storage=True, fs_reach=("/srv",))
     assert other.capabilities == Capabilities()
@@ -141,8 +141,7 @@ def test_each_mistake_is_named_with_its_place(folder: Path, before: str, after: 
 def test_a_check_of_ones_own_is_named_in_the_manifest(tmp_path: Path) -> None:
     (tmp_path / "gate_code.py").write_text(CODE)
     (tmp_path / "signoff.yaml").write_text(WHOLE)
-    tool = load_manifest(tmp_path / "signoff.yaml").registry.resolve("find")
-    assert tool is not None
+    tool = some(load_manifest(tmp_path / "signoff.yaml").registry.resolve("find"))
     assert tool.validate_input is not None
     assert tool.validate_input({"x": 1}) == [("x", "is not there")]
     assert tool.validate_input({}) == []

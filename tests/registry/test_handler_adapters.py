@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from registry_kit import a_context, a_tool
+from some import some
 from tables import table
 
 from signoff.contracts.errors import ConfigError
@@ -48,8 +49,7 @@ async def test_a_tool_by_id_with_parameters_and_its_context_first_is_declared_as
         "    handler: by_id:weather\n    scope: generalist\n"
     )
     (tmp_path / "signoff.yaml").write_text(text)
-    found = load_manifest(tmp_path / "signoff.yaml").registry.resolve("weather")
-    assert found is not None
+    found = some(load_manifest(tmp_path / "signoff.yaml").registry.resolve("weather"))
     assert (found.description, found.schema.schema["required"]) == ("Tells the weather.", ["city"])
     assert await found.handler({"city": "Porto"}, a_context()) == "guest: Porto"
     (tmp_path / "signoff.yaml").write_text(text.replace("id: weather", "id: weather\n    name: Weather"))
@@ -126,8 +126,7 @@ PER_CALL = (
 async def test_a_manifest_names_the_factory_of_a_handler(tmp_path: Path) -> None:
     (tmp_path / "factories.py").write_text(FACTORIES)
     (tmp_path / "signoff.yaml").write_text(PER_CALL)
-    found = load_manifest(tmp_path / "signoff.yaml").registry.resolve("user_search")
-    assert found is not None
+    found = some(load_manifest(tmp_path / "signoff.yaml").registry.resolve("user_search"))
     assert found.description == "Search within the data of a user."
     assert await found.handler({"query": "tea"}, a_context()) == "tea of guest"
     assert await found.handler({"query": "tea"}, a_context(user_id="ana")) == "tea of ana"

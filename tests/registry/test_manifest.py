@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from registry_kit import a_context, a_tool
+from some import some
 from tables import table
 
 from signoff.contracts.errors import ConfigError
@@ -174,14 +175,12 @@ def test_each_alias_means_its_field(folder: Path, field: str, other: str) -> Non
 
 
 def test_tags_and_toolset_are_two_things(folder: Path) -> None:
-    tool = load(folder, manifest_of(PLAIN)).registry.resolve("raw")
-    assert tool is not None
+    tool = some(load(folder, manifest_of(PLAIN)).registry.resolve("raw"))
     assert (tool.tags, tool.toolset) == (("a",), "numbers")
 
 
 def test_inner_sections_take_camel_case_too(folder: Path) -> None:
-    tool = load(folder, manifest_of({**PLAIN, "capabilities": {"fsReach": ["/data"]}})).registry.resolve("raw")
-    assert tool is not None
+    tool = some(load(folder, manifest_of({**PLAIN, "capabilities": {"fsReach": ["/data"]}})).registry.resolve("raw"))
     assert tool.capabilities.fs_reach == ("/data",)
 
 
@@ -207,8 +206,7 @@ def test_a_name_is_checked_wherever_a_tool_is_declared(folder: Path, name: str) 
 
 @pytest.mark.row("P15")
 def test_the_manifest_stands_over_the_registry_and_does_not_replace_it(folder: Path) -> None:
-    loaded = load(folder, manifest_of(PLAIN)).registry.resolve("raw")
-    assert loaded is not None
+    loaded = some(load(folder, manifest_of(PLAIN)).registry.resolve("raw"))
     own = ToolRegistry([dataclasses.replace(loaded)])
     assert own.resolve("raw") == loaded
     coded = a_tool(
@@ -230,8 +228,7 @@ def test_a_catalog_does_not_follow_its_manifest(folder: Path) -> None:
 def test_a_policys_handler_and_a_tools_probe_are_functions_of_the_manifest(folder: Path) -> None:
     approval = "    requires_approval: {handler: 'kit_handlers:raw'}\n"
     catalog = load(folder, TOOL + approval + "    probe: kit_handlers:raw\n")
-    tool = catalog.registry.resolve("search")
-    assert tool is not None
+    tool = some(catalog.registry.resolve("search"))
     assert tool.probe is not None
     assert catalog.handlers == {"search": tool.probe}
     assert load(folder, TOOL).handlers == {}

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 from registry_kit import pinned
+from some import some
 from tables import table
 
 from signoff.contracts.errors import ConfigError
@@ -63,8 +64,7 @@ def summary(catalog: Catalog, route: str = "", step: str = "", **data: object) -
 def test_a_manifest_declares_where_an_actor_may_stand(tmp_path: Path) -> None:
     catalog = loaded(tmp_path)
     assert summary(catalog) == summary(catalog, "talk") == ["greet@desk", "note", "pay"]
-    position = catalog.tool_view(pinned(route="talk")).position
-    assert position is not None
+    position = some(catalog.tool_view(pinned(route="talk")).position)
     assert [each.__name__ for each in position.selects] == ["nothing"]
     assert summary(catalog, "trip", "ask") == ["note"]
     assert summary(catalog, "trip", "buy", city="Porto") == ["note", "pay@desk.trip"]
@@ -87,8 +87,7 @@ def test_the_schema_for_editors_takes_it(tmp_path: Path) -> None:
 def test_a_manifest_names_the_function_that_chooses_routes(tmp_path: Path) -> None:
     text = MANIFEST.replace("    routes:\n", "    routes:\n      select: registry_kit:nothing\n")
     catalog = loaded(tmp_path, text)
-    chosen = catalog.actors["desk"].route_select
-    assert chosen is not None
+    chosen = some(catalog.actors["desk"].route_select)
     assert chosen.__name__ == "nothing"
     assert [route.name for route in catalog.actors["desk"].routes] == ["trip", "talk", "rest"]
     schema = Draft202012Validator(manifest_schema())

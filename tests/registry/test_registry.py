@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from proved_rows import case
 from registry_kit import SCHEMA, a_call, a_tool, an_actor, pinned
+from some import some
 from tables import table
 
 from signoff.contracts.activity_messages import Tally
@@ -43,12 +44,10 @@ def test_registry_and_catalog_resolve_and_who_only_resolves_takes_either() -> No
     resolvers: tuple[ToolResolver, ...] = (ToolRegistry([a_tool()]), catalog, One())
     for each in resolvers:
         assert isinstance(each, ToolResolver)
-        found = each.resolve("book_flight")
-        assert found is not None
+        found = some(each.resolve("book_flight"))
         assert (found.name, each.resolve("Book_flight"), each.resolve("book")) == ("book_flight", None, None)
         position = Position("desk", "", "", each, (Layer("registry", "the registry"),))
-        seen = position.resolve("book_flight", ResolutionContext(transient=("book_flight",))).tool
-        assert seen is not None
+        seen = some(position.resolve("book_flight", ResolutionContext(transient=("book_flight",))).tool)
         assert seen.name == "book_flight"
     assert not isinstance({}, ToolResolver)
 
@@ -124,8 +123,7 @@ def test_names_that_differ_by_case_only_are_refused() -> None:
 @table("kind", "input_schema", "output_schema")
 def test_the_schema_of_a_resolved_tool_cannot_be_changed(change: Callable[[Any], Any], kind: str) -> None:
     """Changing what `resolve` gives raises at every depth; cards, forms and checks read that very value."""
-    tool = ToolRegistry([a_tool(**{kind: SCHEMA})]).resolve("book_flight")
-    assert tool is not None
+    tool = some(ToolRegistry([a_tool(**{kind: SCHEMA})]).resolve("book_flight"))
     with pytest.raises(TypeError, match="cannot be changed"):
         change(getattr(tool, kind))
     assert getattr(tool, kind) == SCHEMA

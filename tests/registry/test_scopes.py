@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from proved_rows import case
 from registry_kit import SCHEMA, a_call, a_tool, an_actor, pinned
+from some import some
 from tables import table
 
 from signoff.contracts.activity_messages import Tally
@@ -48,8 +49,7 @@ def ruled(catalog: Catalog, name: str, route: str = "", step: str = "", **fields
 
 def activity(catalog: Catalog, name: str, route: str = "", step: str = "", **fields: Any) -> str:
     """The activity of the tool that a call would run."""
-    tool = ruled(catalog, name, route, step, **fields).tool
-    assert tool is not None
+    tool = some(ruled(catalog, name, route, step, **fields).tool)
     return tool.activity
 
 
@@ -96,8 +96,7 @@ def test_the_nearest_tool_of_a_name_wins_where_it_is_and_nowhere_else() -> None:
     assert activity(catalog, "search", "r", "inline") == "search@desk.r.inline"
     assert activity(catalog, "search", "r", "nothing") == activity(catalog, "search", "r") == "search@desk.r"
     assert activity(catalog, "search", "plain") == activity(catalog, "search") == "search@desk"
-    reference = ruled(catalog, "search", "r", "reference").tool
-    assert reference is not None
+    reference = some(ruled(catalog, "search", "r", "reference").tool)
     assert (reference.description, reference.activity) == ("registry", "search@desk.r.reference")
     assert activity(catalog_with(Route(name="plain")), "search", "plain") == "search"
 
@@ -184,8 +183,7 @@ def test_what_is_shown_is_what_runs() -> None:
     catalog = catalog_with(Route(name="r", tools=(own(says="of the route"),), steps=steps))
     for step, says in (("s", "of the step"), ("t", "of the route"), ("", "of the route")):
         offered = {each.name: each.description for each in catalog.offered_tools("desk", pinned(route="r", step=step))}
-        tool = ruled(catalog, "search", "r", step).tool
-        assert tool is not None
+        tool = some(ruled(catalog, "search", "r", step).tool)
         assert offered["search"] == says == tool.description
 
 

@@ -9,6 +9,7 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry_kit import a_call, a_tool, an_actor, pinned
+from some import some
 from tables import table
 
 from signoff.contracts.activity_messages import Tally
@@ -74,12 +75,10 @@ def test_a_shadow_masks_what_the_tool_beneath_masks() -> None:
     far = asks(hides, input_schema=WIDE, secrets=("pin",))
     for near, masked in ((a_tool(), ("pin", "totalCost")), (ToolUse(tool=a_tool(), loosens=REASON), ())):
         catalog = over(near, far)
-        found = catalog.tool("book_flight@desk.r")
-        assert found is not None
+        found = some(catalog.tool("book_flight@desk.r"))
         assert found.masked_arguments == masked
     free = a_tool(input_schema={"type": "object", "additionalProperties": {"type": "string"}})
-    found = over(free, far).tool("book_flight@desk.r")
-    assert found is not None
+    found = some(over(free, far).tool("book_flight@desk.r"))
     assert found.masked_arguments == ("pin", "totalCost")
     turn = over(asks(True, input_schema=WIDE, secrets=("pin",)), asks(True, input_schema=WIDE))
     assert {tool.activity: tool.masked_arguments for tool in turn.every_tool} == {
@@ -162,8 +161,7 @@ def test_a_shadow_stands_behind_the_same_gates(gate: dict[str, Any], fewer: dict
     with pytest.raises(ConfigError, match=rf"`routes.r.steps.s.tools` .* not with its `{name}`"):
         build_catalog(tools=[a_tool()], actors=[actor])
     catalog = over(a_tool(**gate), a_tool())
-    found = catalog.tool_view(pinned(route="r", transient=("book_flight",))).tool("book_flight")
-    assert found is not None
+    found = some(catalog.tool_view(pinned(route="r", transient=("book_flight",))).tool("book_flight"))
     assert found.activity == "book_flight@desk.r"
 
 

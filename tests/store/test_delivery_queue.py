@@ -6,6 +6,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from some import some
 from sqlalchemy import update
 
 from signoff.contracts.content import Content
@@ -32,9 +33,7 @@ async def out(deliveries: DeliveryQueue, **fields: Any) -> DeliveryRow:
 
 
 async def read(deliveries: DeliveryQueue, token: str) -> DeliveryRow:
-    row = await deliveries.by_token(token)
-    assert row is not None
-    return row
+    return some(await deliveries.by_token(token))
 
 
 async def let_leases_end(store: Store) -> None:
@@ -153,8 +152,7 @@ async def test_reports_never_lead_back(store: Store, expected: list[Reported], s
     deliveries = DeliveryQueue(store)
     row = await out(deliveries)
     for each in expected:
-        found = await deliveries.state("slack", "m1", each)
-        assert found is not None
+        assert await deliveries.state("slack", "m1", each) is not None
     assert (await read(deliveries, row.token)).state == state
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from some import some
 from sqlalchemy import update
 
 from signoff.contracts.call import REQUIRES_APPROVAL
@@ -42,9 +43,7 @@ async def written(store: Store, grant_id: str = "g1", **fields: Any) -> Grant:
     verdict, like = given.pop("verdict", "approved"), given.pop("like", LIKE)
     wish = GrantRequest(seconds=given.pop("seconds", 60), uses=given.pop("uses", 3))
     await store.run(lambda connection: write_grant(connection, grant_id, verdict, like, wish, **given))
-    found = await Grants(store).read(grant_id)
-    assert found is not None
-    return found
+    return some(await Grants(store).read(grant_id))
 
 
 async def test_what_was_written_is_found_again(store: Store) -> None:
@@ -131,8 +130,7 @@ async def test_two_turns_never_share_the_last_use(store: Store, store_url: str, 
             *(stores[number % 3].claim(f"k{number}", **of_call(number), grant="g1") for number in range(50))
         )
     assert Counter(claim.kind for claim in claims) == {"fresh": uses, "ungranted": 50 - uses}
-    found = await Grants(store).read("g1")
-    assert found is not None
+    found = some(await Grants(store).read("g1"))
     assert found.uses_left == 0
     tickets = [await store.read_ticket(f"k{number}") for number in range(50)]
     assert sum(ticket is not None for ticket in tickets) == uses
@@ -143,8 +141,7 @@ async def test_one_call_spends_one_use_however_many_workers_deny_it(store: Store
     async with open_store(store_url) as second:
         grants = (Grants(store), Grants(second))
         assert all(await asyncio.gather(*(grants[number % 2].use("g1", "call") for number in range(10))))
-    found = await Grants(store).read("g1")
-    assert found is not None
+    found = some(await Grants(store).read("g1"))
     assert found.uses_left == 1
     assert (await grants[0].use("g1", "second"), await grants[0].use("g1", "third")) == (True, False)
     assert await grants[0].use("g1", "call") is True
@@ -192,8 +189,7 @@ async def test_a_restored_store_approves_nothing_in_advance(store: Store) -> Non
     claimed = await store.claim("k", **WHO, grant="g1", begun=began)
     assert claimed.kind == "ungranted"
     assert [each.id for each in await Grants(store).list_usable("main", "s", "pay") if each] == ["g2"]
-    taken = await Grants(store).read("g3")
-    assert taken is not None
+    taken = some(await Grants(store).read("g3"))
     assert taken.revoked_by == "an operator"
     again = await store.run(lambda connection: add_restoration(connection, by="an operator"))
     assert not again.grants

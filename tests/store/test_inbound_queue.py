@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from some import some
 
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.store.inbound_queue import InboundQueue
@@ -69,8 +70,7 @@ async def test_any_name_is_a_name(store: Store, key: str) -> None:
     others = [Something(key=key), Something(key=key + "1")]
     assert await arrivals.put("mail", others, others) == 4
     assert await arrivals.put("mail", others, others) == 0
-    row = await arrivals.read("mail", "action", key)
-    assert row is not None
+    row = some(await arrivals.read("mail", "action", key))
     assert Something.model_validate_json(row.body).key == key
 
 
@@ -108,8 +108,7 @@ async def test_what_is_settled_holds_no_words(store: Store) -> None:
     (row,) = await arrivals.claim(9)
     assert "a secret" in row.body
     await arrivals.finish(row.key, {"what": "decided"})
-    known = await arrivals.read("slack", "action", "1")
-    assert known is not None
+    known = some(await arrivals.read("slack", "action", "1"))
     assert (known.body, known.result) == ("", {"what": "decided"})
     assert await arrivals.put("slack", [Something(key="1", text="a secret")], []) == 0
 
@@ -126,8 +125,7 @@ async def test_what_is_noted_first_stands(store: Store) -> None:
     assert (again.about, again.result) == ({"revision": 1}, None)
     await arrivals.finish(row.key, {"code": "decided"})
     await arrivals.note(row.key, {"revision": 3})
-    settled = await arrivals.read("slack", "action", "1")
-    assert settled is not None
+    settled = some(await arrivals.read("slack", "action", "1"))
     assert (settled.about, settled.result) == (None, {"code": "decided"})
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from some import some
 
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
@@ -83,8 +84,7 @@ async def test_a_killed_claimer_leaves_its_ticket_open(store: Store, store_url: 
     process.kill()
     process.communicate()
     assert await store.claim(KEY, **WHO) == Claim(kind="open", owner=str(process.pid))
-    ticket = await store.read_ticket(KEY)
-    assert ticket is not None
+    ticket = some(await store.read_ticket(KEY))
     assert (ticket.state, ticket.owner) == ("claimed", str(process.pid))
 
 
@@ -136,8 +136,7 @@ async def test_what_came_to_nothing_leaves_the_next_ticket_free(store: Store) ->
         assert await store.void_claimed(KEY) == Claim(kind="undone")
     assert await store.claim(KEY, **WHO) == Claim(kind="undone")
     assert await store.void_unclaimed(KEY, **WHO) == Claim(kind="undone")
-    ticket = await store.read_ticket(KEY)
-    assert ticket is not None
+    ticket = some(await store.read_ticket(KEY))
     assert (ticket.state, ticket.finished_at is not None) == ("void", True)
     assert await store.claim(ticket_key(KEY, 2), **WHO) == Claim(kind="fresh")
 
@@ -219,8 +218,7 @@ async def test_another_turn_neither_voids_a_ticket_nor_reads_it(store: Store) ->
     stranger = WHO | {"workflow": "turn/main/stranger/t"}
     assert await store.void_unclaimed(KEY, **stranger) == Claim(kind="void")
     assert await store.claim(KEY, **WHO, owner="worker-1", nonce="n") == Claim(kind="fresh")
-    ticket = await store.read_ticket(KEY)
-    assert ticket is not None
+    ticket = some(await store.read_ticket(KEY))
     assert (ticket.workflow, ticket.owner, ticket.nonce, ticket.state) == (WHO["workflow"], "worker-1", "n", "claimed")
     await store.record(KEY, BOOKED)
     assert await store.void_unclaimed(KEY, **stranger) == Claim(kind="other")

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from some import some
 from temporalio.api.enums.v1 import EventType
 from turn_fixtures import Ledger, RunningTurns, TurnRig, catalog_of, pay_tool, yes
 
@@ -113,8 +114,7 @@ async def test_a_permission_that_is_gone_stops_what_was_approved(turn_rig: TurnR
         key = await turns.start_waiting()
         result = await turns.result_after(yes(key))
     assert [(each.code, each.gate) for each in result.calls] == [("denied", "permission")]
-    assert result.calls[0].denied is not None
-    assert result.calls[0].denied.reason == "Permission denied: closed by now"
+    assert some(result.calls[0].denied).reason == "Permission denied: closed by now"
     assert ledger.rows == []
 
 
@@ -124,8 +124,7 @@ async def test_an_approval_for_another_reason_is_no_override(turn_rig: TurnRig, 
         key = await turns.start_waiting()
         await turns.signoff.decide(yes(key))
         view = await turns.until(key, lambda view: _revision(view.calls[0]) == 2)
-        request = view.calls[0].approval
-        assert request is not None
+        request = some(view.calls[0].approval)
         assert (request.rule, ledger.rows) == (PERMISSION_RULE, [])
         result = await turns.result_after(yes(key, revision=2))
     assert [(each.code, each.rule) for each in result.calls] == [("ok", PERMISSION_RULE)]
@@ -212,8 +211,7 @@ async def test_what_is_shown_bound_and_run_are_the_corrected_arguments(turn_rig:
     async with turn_rig.running(catalog, script) as turns:
         key = await turns.start()
         if asks:
-            request = (await turns.waiting(key)).calls[0].approval
-            assert request is not None
+            request = some((await turns.waiting(key)).calls[0].approval)
             assert (request.card.effect, request.card.note) == ("Pay 20 to Ana", note)
             assert request.args.inline == {"amount": 20, "to": "Ana"}
             refused = await turns.signoff.decide(yes(key, edited_args={"amount": 5, "to": "bo"}))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from session_rig import message
+from some import some
 from tables import table
 from turn_fixtures import GUEST
 
@@ -130,8 +131,7 @@ def session(*turns: str) -> Conversation:
 def begun(found: Conversation, turn_id: str, **fields: Any) -> TurnInput:
     """What a new turn begins with, though others go on."""
     found.say([message("go", turn_id, **fields).model_dump(mode="json")], NOW)
-    item = found.next(NOW)
-    assert item is not None
+    item = some(found.next(NOW))
     given = found.begin(item, NOW)
     found.step_aside(turn_id)
     return given
@@ -162,8 +162,7 @@ def test_a_passed_turn_keeps_its_place_only_with_its_actor(to: str, there: tuple
     begun(found, "a", route="trip", step="book")
     found.report([TurnReport(turn="a", state="passed", pass_to=to).model_dump(mode="json")], NOW)
     for number in (2, 3):
-        item = found.next(NOW)
-        assert item is not None
+        item = some(found.next(NOW))
         given = found.begin(item, NOW)
         assert (given.turn_id, given.actor, given.route, given.step) == (f"a-{number}", to, *there)
         found.report([TurnReport(turn=given.turn_id, state="passed", pass_to=to).model_dump(mode="json")], NOW)

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from failures import Failure
+from some import some
 from temporalio.worker import Worker
 from turn_fixtures import (
     ApprovalPolicy,
@@ -36,13 +37,11 @@ async def test_silence_denies_after_the_deadline(turn_rig: TurnRig, ledger: Ledg
         await turns.forward(key, hours=24, minutes=1)
         result = await turns.signoff.result(key)
         late = await turns.signoff.decide(yes(key))
-    request = view.calls[0].approval
-    assert request is not None
+    request = some(view.calls[0].approval)
     assert request.opened_at is not None
     assert request.expires_at == request.opened_at + timedelta(hours=24)
     assert [outcome.code for outcome in result.calls] == ["denied"]
-    denied = result.calls[0].denied
-    assert denied is not None
+    denied = some(result.calls[0].denied)
     assert (denied.source, denied.reason, denied.decided_by) == ("timeout", "Nobody answered in time.", "")
     assert (late.status, late.code, late.state) == ("refused", "expired", "timed_out")
     assert ledger.rows == []
@@ -111,8 +110,7 @@ async def test_an_approval_that_no_worker_uses_in_time_lapses_and_is_asked_again
         first = await turns.signoff.decide(yes(key))
         view = await turns.until(key, _asked_again)
         assert ledger.rows == []
-        assert view.calls[0].approval is not None
-        failure.assert_seen(view.calls[0].approval.card.note)
+        failure.assert_seen(some(view.calls[0].approval).card.note)
         stale = await turns.signoff.decide(yes(key))
         failure.follow("Start a worker for the tool's task queue, then approve again")
         async with Worker(turn_rig.client, task_queue=tool.task_queue, activities=tool_activities(turns.deps)):
@@ -120,8 +118,7 @@ async def test_an_approval_that_no_worker_uses_in_time_lapses_and_is_asked_again
             # A busy machine may take as long to begin it as it is good for: then it is asked, and approved, once more.
             while (view := await turns.until(key, partial(_ended_or_asked, view))).result is None:
                 await turns.signoff.decide(yes(key, revision=_revision(view)))
-            result = view.result
-            assert result is not None
+            result = some(view.result)
     assert (first.status, stale.code, second.status) == ("accepted", "stale", "accepted")
     assert [outcome.code for outcome in result.calls] == ["ok"]
     assert len(ledger.rows) == 1

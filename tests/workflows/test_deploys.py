@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from failures import Failure
+from some import some
 from turn_fixtures import (
     AMOUNT_SCHEMA,
     ApprovalPolicy,
@@ -79,8 +80,7 @@ async def test_an_approval_of_a_tool_that_changed_is_stale_and_asked_again(turn_
         assert ledger.rows == []
         old = await turns.signoff.decide(yes(key, revision=1))
         bare = await turns.signoff.decide(yes(key, revision=None))
-        assert view.calls[0].approval is not None
-        failure.assert_seen(view.calls[0].approval.card.note)
+        failure.assert_seen(some(view.calls[0].approval).card.note)
         failure.follow("Read the card again and decide", "the old approval is stale")
         second = await turns.signoff.decide(yes(key, revision=2))
         result = await turns.signoff.result(key)
@@ -108,8 +108,7 @@ async def test_a_policy_tightened_to_deny_while_waiting_denies(turn_rig: TurnRig
     async with turn_rig.running(changed, SCRIPT) as turns:
         result = await approve_and_finish(turns, key)
     assert [outcome.code for outcome in result.calls] == ["denied"]
-    assert result.calls[0].denied is not None
-    assert result.calls[0].denied.source == "policy"
+    assert some(result.calls[0].denied).source == "policy"
     assert ledger.rows == []
 
 
@@ -173,8 +172,7 @@ async def test_a_quorum_raised_while_waiting_asks_again(turn_rig: TurnRig, ledge
         view = await turns.until(key, _asked_again)
         await turns.signoff.cancel_turn(key)
         await turns.signoff.result(key)
-    assert view.calls[0].approval is not None
-    assert view.calls[0].approval.quorum == 2
+    assert some(view.calls[0].approval).quorum == 2
     assert ledger.rows == []
 
 

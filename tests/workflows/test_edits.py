@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from some import some
 from sqlalchemy import Connection
 from temporalio import activity
 from temporalio.client import Client
@@ -43,9 +44,7 @@ PEOPLE = development_directory([a_person(name) for name in ("ana", "bo", "cy")])
 
 
 async def request_of(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
-    found = (await turns.signoff.view(key)).calls[0].approval
-    assert found is not None
-    return found
+    return some((await turns.signoff.view(key)).calls[0].approval)
 
 
 class _AwayForGates(Store):
@@ -71,8 +70,7 @@ async def test_an_edit_that_cannot_be_judged_is_refused_and_its_turn_waits_on(
         stack.push_async_callback(store.close)
         turns = await stack.enter_async_context(running_turns(client, store, task_queue, catalog, SCRIPT))
         key = await turns.start()
-        request = (await turns.waiting(key)).calls[0].approval
-        assert request is not None
+        request = some((await turns.waiting(key)).calls[0].approval)
         answer = yes(key, edited_args={"amount": 380, "to": "Ana"}, question_hash=request.question_hash)
         store.away = True
         if door == "update":
@@ -96,8 +94,7 @@ async def test_an_edit_that_cannot_be_judged_is_refused_and_its_turn_waits_on(
 async def test_an_edit_runs_what_the_editor_wrote(door: str, turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger, ApprovalPolicy(edit="approve"))], SCRIPT) as turns:
         key = await turns.start()
-        first = (await turns.waiting(key)).calls[0].approval
-        assert first is not None
+        first = some((await turns.waiting(key)).calls[0].approval)
         answer = yes(key, edited_args={"amount": 380, "to": "Ana"}, question_hash=first.question_hash)
         if door == "update":
             receipt = await turns.signoff.decide(answer)
@@ -277,8 +274,7 @@ async def test_what_a_person_wrote_is_corrected_only_before_their_eyes(turn_rig:
         await turns.signoff.decide(yes(key, subject="bo", revision=2))
         view = await turns.until(key, lambda view: any(c.approval and c.approval.revision == 3 for c in view.calls))
         assert ledger.rows == []
-        again = view.calls[0].approval
-        assert again is not None
+        again = some(view.calls[0].approval)
         for person in ("ana", "bo"):
             await turns.signoff.decide(yes(key, subject=person, revision=3))
         result = await turns.signoff.result(key)

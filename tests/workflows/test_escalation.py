@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from some import some
 from temporalio import activity
 from turn_fixtures import ApprovalPolicy, Ledger, RunningTurns, TurnRig, catalog_of, pay_tool, yes
 
@@ -28,9 +29,7 @@ WEEKS = ApprovalPolicy(
 
 
 async def request_of(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
-    found = (await turns.signoff.view(key)).calls[0].approval
-    assert found is not None
-    return found
+    return some((await turns.signoff.view(key)).calls[0].approval)
 
 
 @pytest.mark.row("V09")
@@ -38,8 +37,7 @@ async def test_weeks_of_silence(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = catalog_of([pay_tool(ledger, WEEKS)])
     async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
         key = await turns.start()
-        opened = (await turns.waiting(key)).calls[0].approval
-        assert opened is not None
+        opened = some((await turns.waiting(key)).calls[0].approval)
         assert opened.opened_at is not None
         refused = await turns.signoff.decide(yes(key, subject="cfo"))
 
@@ -62,8 +60,7 @@ async def test_weeks_of_silence(turn_rig: TurnRig, ledger: Ledger) -> None:
     assert reminded.state == "suspended"
     assert refused.code == "not_allowed"
     assert (put_off.state, put_off.expires_at) == ("pending", opened.opened_at + timedelta(days=56))
-    denied = result.calls[0].denied
-    assert denied is not None
+    denied = some(result.calls[0].denied)
     assert (denied.source, late.code) == ("timeout", "expired")
     assert ledger.rows == []
 
@@ -128,8 +125,7 @@ async def test_an_edit_starts_the_clocks_anew(turn_rig: TurnRig) -> None:
     catalog = catalog_of([pay_tool(Ledger(), policy)])
     async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
         key = await turns.start()
-        first = (await turns.waiting(key)).calls[0].approval
-        assert first is not None
+        first = some((await turns.waiting(key)).calls[0].approval)
         await turns.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.reminded == 1)
         await turns.signoff.decide(yes(key, subject="ana", edited_args={"amount": 1}))
         edited = await request_of(turns, key)
@@ -142,8 +138,7 @@ async def test_an_edit_starts_the_clocks_anew(turn_rig: TurnRig) -> None:
     assert edited.opened_at > first.remind_at[0]
     assert (edited.revision, edited.reminded, edited.state) == (2, 0, "pending")
     assert edited.expires_at == edited.opened_at + timedelta(seconds=8)
-    denied = result.calls[0].denied
-    assert denied is not None
+    denied = some(result.calls[0].denied)
     assert denied.decided_at is not None
     assert (denied.source, receipt.code) == ("timeout", "expired")
     assert denied.decided_at >= edited.expires_at
@@ -153,8 +148,7 @@ async def test_nobody_says_what_happened(turn_rig: TurnRig) -> None:
     tool = pay_tool(Ledger(), ApprovalPolicy(timeout=DAY))
     async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()
-        request = (await turns.waiting(key)).calls[0].approval
-        assert request is not None
+        request = some((await turns.waiting(key)).calls[0].approval)
         await turn_rig.store.claim(request.digest, workflow=key.workflow_id, call="c1.1", tool="pay")
         await turns.signoff.decide(yes(key))
         await turns.until(key, lambda v: v.calls[0].approval is not None and v.calls[0].approval.kind == "in_doubt")

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from some import some
 from turn_fixtures import (
     ApprovalPolicy,
     Ledger,
@@ -33,9 +34,7 @@ FREE = ApprovalPolicy(auto_approve_if="args.amount < 50.0", timeout=7_200.0)
 async def in_doubt(turns: RunningTurns, key: TurnKey, revision: int = 2) -> ApprovalRequest:
     """The question what became of the turn's first call, once it waits."""
     view = await turns.until(key, lambda view: bool(view.calls) and _asks(view.calls[0].approval, revision))
-    found = view.calls[0].approval
-    assert found is not None
-    return found
+    return some(view.calls[0].approval)
 
 
 def _asks(request: ApprovalRequest | None, revision: int) -> bool:
@@ -44,8 +43,7 @@ def _asks(request: ApprovalRequest | None, revision: int) -> bool:
 
 async def lost(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
     """Approve the first call, whose ticket a worker has claimed that is lost; the question that follows."""
-    request = (await turns.waiting(key)).calls[0].approval
-    assert request is not None
+    request = some((await turns.waiting(key)).calls[0].approval)
     await turns.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
     await turns.signoff.decide(yes(key))
     return await in_doubt(turns, key)
@@ -113,8 +111,7 @@ async def test_it_did_not_happen_run_it(turn_rig: TurnRig, ledger: Ledger) -> No
 async def test_it_did_not_happen_twice(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
-        first = (await turns.waiting(key)).calls[0].approval
-        assert first is not None
+        first = some((await turns.waiting(key)).calls[0].approval)
         await lost(turns, key)
         await turn_rig.store.claim(ticket_key(first.digest, 2), workflow=key.workflow_id, call="c1.1", tool="pay")
         await turns.signoff.decide(yes(key, revision=2))
@@ -127,8 +124,7 @@ async def test_it_did_not_happen_twice(turn_rig: TurnRig, ledger: Ledger) -> Non
 async def test_a_worker_that_answers_after_all_is_believed(turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
-        first = (await turns.waiting(key)).calls[0].approval
-        assert first is not None
+        first = some((await turns.waiting(key)).calls[0].approval)
         await lost(turns, key)
         late = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid late"))
         await turn_rig.store.record(ticket_key(first.digest, 1), late)
@@ -173,8 +169,7 @@ async def test_to_run_it_again_takes_as_many_people_as_to_run_it(turn_rig: TurnR
     async with turn_rig.running(catalog, SCRIPT, people=people) as turns:
         key = await turns.start_waiting()
         await turns.signoff.decide(yes(key, subject="bo"))
-        request = (await turns.signoff.view(key)).calls[0].approval
-        assert request is not None
+        request = some((await turns.signoff.view(key)).calls[0].approval)
         await turn_rig.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
         await turns.signoff.decide(yes(key, subject="ana"))
         await in_doubt(turns, key)

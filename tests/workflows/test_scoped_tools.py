@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from some import some
 from temporalio.api.enums.v1 import EventType
 from turn_fixtures import AMOUNT_SCHEMA, Ledger, RunningTurns, TurnRig, pay_tool, yes
 
@@ -58,8 +59,7 @@ async def test_one_name_runs_the_tool_of_the_place(turn_rig: TurnRig, ledger: Le
 @pytest.mark.row("X03")
 async def test_a_shadow_asks_and_runs_once_approved(turn_rig: TurnRig, ledger: Ledger) -> None:
     catalog = layered(tool(ledger, "registry", True), tool(ledger, "route"))
-    near = catalog.tool("pay@desk.trip")
-    assert near is not None
+    near = some(catalog.tool("pay@desk.trip"))
     async with turn_rig.running(catalog, SCRIPT) as turns:
         key = await turns.start_waiting(route="trip")
         request = await turns.question(key)
@@ -80,8 +80,7 @@ async def test_an_approval_does_not_carry_over_to_another_tool_of_the_name(turn_
         assert (await turns.signoff.decide(yes(key))).status == "accepted"
         again = await turns.until(key, _asked_again)
         assert ledger.rows == []
-        request = again.calls[0].approval
-        assert request is not None
+        request = some(again.calls[0].approval)
         assert (
             await turns.signoff.decide(yes(key, revision=2, question_hash=request.question_hash))
         ).status == "accepted"

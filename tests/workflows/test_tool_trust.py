@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from signed_askers import signed_asker
+from some import some
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -75,8 +76,7 @@ class Forge:
 
     def permit(self, args: dict[str, Any] | None = None, **fields: Any) -> Permit:
         """A permit that holds for call `c1.1` of the forged turn, as far as an intruder can make one."""
-        tool = self.turns.deps.catalog.registry.resolve("pay")
-        assert tool is not None
+        tool = some(self.turns.deps.catalog.registry.resolve("pay"))
         ctx = replace(
             CallContext(actor="desk", session=self.key.session, turn=self.key.turn, tenant=self.key.tenant, user=GUEST),
             **fields.pop("ctx", {}),
@@ -86,8 +86,7 @@ class Forge:
 
     async def ask(self, call: str = "c1.1", user: Principal = GUEST) -> None:
         """Asks people about a call with `ARGS` of the forged turn, as its gates would."""
-        tool = self.turns.deps.catalog.registry.resolve("pay")
-        assert tool is not None
+        tool = some(self.turns.deps.catalog.registry.resolve("pay"))
         await ask(self.turns.deps, self.permit(call=call, ctx={"user": user}).ctx, tool, ARGS, call=call)
 
     async def approve(self, **fields: Any) -> None:
@@ -153,8 +152,7 @@ async def test_a_permit_that_holds_does_reach_the_handler(turn_rig: TurnRig) -> 
     async with forging(turn_rig) as forge:
         await forge.approve()
         reply = await forge.run(forge.permit())
-    assert reply.outcome is not None
-    assert reply.outcome.code == "ok"
+    assert some(reply.outcome).code == "ok"
     assert len(forge.ledger.rows) == 1
 
 
@@ -234,8 +232,7 @@ async def test_one_person_twice_is_no_quorum(turn_rig: TurnRig) -> None:
     assert "too few" in refused(more)
     assert "too few" in refused(reply)
     assert "too few" in refused(other)
-    assert allowed.outcome is not None
-    assert allowed.outcome.code == "ok"
+    assert some(allowed.outcome).code == "ok"
 
 
 @pytest.mark.row("N07")
@@ -250,8 +247,7 @@ async def test_arguments_that_break_the_schema_never_reach_the_handler(turn_rig:
     async with forging(turn_rig) as forge:
         args = {"amount": "all of it"}
         reply = await forge.run(forge.permit(args, decisions=(forge.decision(),)), args=args)
-    assert reply.outcome is not None
-    assert reply.outcome.code == "input_invalid"
+    assert some(reply.outcome).code == "input_invalid"
     assert forge.ledger.rows == []
 
 
@@ -294,8 +290,7 @@ async def test_a_second_ticket_needs_the_first_to_be_given_up(turn_rig: TurnRig)
         again = await forge.run(permit)
         late = await forge.run(permit, ticket=2)
     assert "not given up" in refused(early)
-    assert first.outcome is not None
-    assert first.outcome.code == "ok"
+    assert some(first.outcome).code == "ok"
     assert again.outcome == late.outcome == first.outcome
     assert len(forge.ledger.rows) == 1
 
@@ -324,8 +319,7 @@ async def signed_forging(turn_rig: TurnRig, policy: RequiresApproval) -> AsyncIt
     asker = signed_asker(SIGNER, GUEST, "main", "s", turn_rig.task_queue, at=SIGNED_AT)
     production: dict[str, Any] = {"profile": "production", "verifier": SIGNER.verifier(), "user": asker}
     async with forging(turn_rig, policy, **production) as forge:
-        asked = await Questions(turn_rig.store).read(forge.decision().approval_id)
-        assert asked is not None
+        asked = some(await Questions(turn_rig.store).read(forge.decision().approval_id))
         about = question_hash(asked.latest)
         decision = SIGNER.sign_decision(forge.decision(question_hash=about, received_at=SIGNED_AT))
         yield forge, asker, decision
@@ -358,8 +352,7 @@ async def test_an_impostor_needs_what_the_gateway_signed(turn_rig: TurnRig) -> N
         assert "only inside a turn" in refused(await forge.run(genuine, workflow_type="Intruder"))
         assert forge.ledger.rows == []
         reply = await forge.run(genuine)
-    assert reply.outcome is not None
-    assert reply.outcome.code == "ok"
+    assert some(reply.outcome).code == "ok"
     assert len(forge.ledger.rows) == 1
 
 
@@ -384,7 +377,6 @@ async def test_attributes_edited_in_the_context_let_nothing_pass(turn_rig: TurnR
         genuine = await forge.run(permit, args=small, activity_id="c1.3")
         edited = forge.permit(small, kind="auto", ctx={"user": asker, "extra": {"user.rank": 9}}, call="c1.2")
         reply = await forge.run(edited, args=small, activity_id="c1.2")
-    assert genuine.outcome is not None
-    assert genuine.outcome.code == "ok"
+    assert some(genuine.outcome).code == "ok"
     assert (refused(reply) != "", reply.again) == (True, "policy")
     assert len(forge.ledger.rows) == 1

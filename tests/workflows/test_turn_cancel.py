@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from some import some
 from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, catalog_of, pay_tool, running_turns, withdrawn, yes
 
 from signoff.contracts.completion import Completion, CompletionRequest
@@ -22,8 +23,7 @@ async def test_a_cancel_while_people_are_asked_withdraws_the_requests(turn_rig: 
     assert result.state == "cancelled"
     assert [outcome.code for outcome in result.calls] == ["denied"]
     assert (receipt.status, receipt.code, receipt.state) == ("refused", "cancelled", "cancelled")
-    assert view.calls[0].approval is not None
-    assert view.calls[0].approval.state == "cancelled"
+    assert some(view.calls[0].approval).state == "cancelled"
     assert ledger.rows == []
 
 
@@ -50,8 +50,7 @@ async def test_a_cancel_while_a_tool_runs_waits_for_it_and_keeps_its_outcome(tur
     assert result.state == "cancelled"
     assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("ok", "paid")]
     assert len(ledger.rows) == 1
-    assert described.status is not None
-    assert described.status.name == "COMPLETED"
+    assert some(described.status).name == "COMPLETED"
 
 
 async def test_a_cancel_while_the_model_thinks_ends_the_turn(turn_rig: TurnRig) -> None:

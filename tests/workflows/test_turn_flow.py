@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from some import some
 from turn_fixtures import GUEST, Ledger, TurnRig, catalog_of, no, pay_tool, yes
 
 from signoff.audit.log import AuditLog
@@ -96,8 +97,7 @@ async def test_a_denial_without_words_has_the_default_reason(turn_rig: TurnRig) 
     async with turn_rig.running([pay_tool(Ledger())], [calls(PAY), respond("ok")]) as turns:
         key = await turns.start_waiting()
         result = await turns.result_after(no(key, reason=""))
-    assert result.calls[0].denied is not None
-    assert result.calls[0].denied.reason == ""
+    assert some(result.calls[0].denied).reason == ""
     assert result.calls[0].value.inline["reason"] == "Denied by user."
 
 
@@ -111,8 +111,7 @@ async def test_three_denials_in_a_row_end_the_turn(turn_rig: TurnRig) -> None:
             await turns.signoff.decide(no(key, f"c{completion}.1"))
         result = await turns.signoff.result(key)
     assert result.state == "error"
-    assert result.error is not None
-    assert result.error.code == "denial_limit"
+    assert some(result.error).code == "denial_limit"
     assert result.completions == 3
 
 
@@ -211,8 +210,7 @@ async def test_a_turn_has_at_most_twenty_completions_and_five_identical_calls(tu
     ledger = Ledger()
     async with turn_rig.running([look_tool(ledger)], [calls(("look", {"amount": 1}))]) as d:
         result = await d.signoff.result(await d.start())
-    assert result.error is not None
-    assert (result.state, result.error.code) == ("error", "completion_limit")
+    assert (result.state, some(result.error).code) == ("error", "completion_limit")
     assert result.completions == MAX_COMPLETIONS == 20
     assert len(ledger.rows) == MAX_IDENTICAL_CALLS == 5
     assert [outcome.code for outcome in result.calls] == ["ok"] * 5 + ["too_many_calls"] * 15

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from some import some
 from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.enums.v1 import UpdateWorkflowExecutionLifecycleStage
 from temporalio.api.update.v1 import Input, Meta, Request, WaitPolicy
@@ -283,8 +284,7 @@ async def test_without_a_worker_an_answer_is_kept_and_takes_effect_later(turn_ri
         view = await turns.signoff.view(key)
     assert (receipt.status, receipt.verdict) == ("pending", "approved")
     assert result.state == "complete"
-    assert view.calls[0].approval is not None
-    assert len(view.calls[0].approval.votes) == 1
+    assert len(some(view.calls[0].approval).votes) == 1
     assert len(ledger.rows) == 1
 
 
@@ -327,8 +327,7 @@ async def test_a_turn_of_a_newer_engine_waits_for_a_worker_that_knows_it(
             assert f"this turn needs engine {turn.engine}, this worker has {turn.engine - 1}" in failure
             break
         described = await handle.describe()
-        assert described.status is not None
-        assert described.status.name == "RUNNING"
+        assert some(described.status).name == "RUNNING"
         monkeypatch.setattr(names, "ENGINE", names.ENGINE + 1)
         result = await turns.signoff.result(TurnKey("main", "s", turn_rig.task_queue))
     assert result.state == "complete"

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from some import some
 from turn_fixtures import ApprovalPolicy, Ledger, TurnRig, catalog_of, pay_tool, yes
 
 from signoff.audit.log import AuditLog
@@ -61,8 +62,7 @@ async def test_a_handler_that_changes_its_mind_before_the_run_asks(turn_rig: Tur
     SAYS.update(Ana=["auto", "ask"])
     async with turn_rig.running(handled(ledger), script("Ana")) as turns:
         key = await turns.start()
-        request = (await turns.waiting(key)).calls[0].approval
-        assert request is not None
+        request = some((await turns.waiting(key)).calls[0].approval)
         assert (request.revision, request.rule.label, ledger.rows) == (1, RULE, [])
         result = await turns.result_after(yes(key))
     assert [outcome.code for outcome in result.calls] == ["ok"]
@@ -105,8 +105,7 @@ async def test_an_answer_remembered_for_the_rule_is_not_one_to_the_handler(turn_
         await turns.signoff.decide(decision)
         assert [each.rule.label for each in (await turns.signoff.result(first)).calls] == ["require_approval_if"]
         second = await turns.start()
-        request = (await turns.waiting(second)).calls[0].approval
-        assert request is not None
+        request = some((await turns.waiting(second)).calls[0].approval)
         await turns.signoff.decide(yes(second))
         await turns.signoff.result(second)
         third = await turns.start()

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from some import some
 from turn_fixtures import (
     ApprovalPolicy,
     Ledger,
@@ -275,8 +276,7 @@ async def test_a_cancel_ends_what_waits(turn_rig: TurnRig, act: Act, held: int) 
     assert outcome.code in (("denied",) if act is _cancel else ("denied", "skipped", "ok"))
     assert len(ledger.rows) == (outcome.code == "ok")
     assert [part.late for part in parts if part.call == "c1.1"] == [False, True]
-    assert view.calls[0].approval is not None
-    assert view.calls[0].approval.state != "pending"
+    assert some(view.calls[0].approval).state != "pending"
 
 
 async def test_a_turn_that_reaches_its_limit_withdraws_what_waits(turn_rig: TurnRig) -> None:
@@ -285,8 +285,7 @@ async def test_a_turn_that_reaches_its_limit_withdraws_what_waits(turn_rig: Turn
     async with turn_rig.running(tools(Ledger()), model.driver) as turns:
         result = await turns.signoff.result(await turns.start())
     assert (result.state, result.completions) == ("error", 20)
-    assert result.error is not None
-    assert result.error.code == "completion_limit"
+    assert some(result.error).code == "completion_limit"
     first = result.calls[0]
     assert first.denied is not None
     assert (first.code, first.denied.source, first.denied.reason) == ("denied", "cancelled", "The turn has ended.")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from activity_kit import ARGS, about, asked, environment, permit_for, pinned, run, sent, summary, task_for, worker_deps
+from some import some
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.gate_activity import GateActivity
@@ -260,8 +261,7 @@ async def test_a_handler_lets_nothing_pass_to_which_the_permission_check_objects
 
     SAYS.append("auto")
     (gate_decision,) = await gate(store, handled(check_permissions=objects))
-    assert gate_decision.request is not None
-    assert (gate_decision.kind, gate_decision.rule, gate_decision.request.rule_text) == (
+    assert (gate_decision.kind, gate_decision.rule, some(gate_decision.request).rule_text) == (
         "ask",
         PERMISSION_RULE,
         "not yours",
@@ -341,8 +341,7 @@ async def test_a_call_that_its_handler_denies_now_is_denied(store: Store, ledger
     for kind in ("auto", "approved"):
         reply = await run(worker_deps(store, tool), tool, task_for(tool, permit_for(tool, kind=kind)))
         assert reply.outcome is not None
-        assert reply.outcome.denied is not None
-        assert (reply.outcome.code, reply.outcome.denied.reason) == ("denied", "the payee is blocked")
+        assert (reply.outcome.code, some(reply.outcome.denied).reason) == ("denied", "the payee is blocked")
     assert ledger.rows == []
 
 

@@ -19,6 +19,7 @@ from activity_kit import (
     task_for,
     worker_deps,
 )
+from some import some
 from tables import table
 from turn_fixtures import Ledger, pay_tool
 
@@ -148,8 +149,7 @@ async def test_what_was_withheld_does_not_run_though_it_is_there_by_now(store: S
     deps = worker_deps(store, tool(available=switch), tool("look"))
     reply = await gated(deps, "pay", "look", withheld=("pay",))
     assert [gate_decision.kind for gate_decision in reply.gate_decisions] == ["settled", "run"]
-    outcome = reply.gate_decisions[0].outcome
-    assert outcome is not None
+    outcome = some(reply.gate_decisions[0].outcome)
     assert (outcome.code, outcome.gate) == ("not_available", "available")
     assert outcome.value.inline == "Tool pay is not currently available"
     assert switch.asked == []
@@ -160,8 +160,7 @@ async def test_what_went_away_since_is_seen_at_the_gate_and_where_it_runs(store:
     declared = tool(available=switch, requires_approval=True)
     deps = worker_deps(store, declared)
     await keep(store, about(await asked(deps, declared)))
-    settled = (await gated(deps, "pay")).gate_decisions[0].outcome
-    assert settled is not None
+    settled = some((await gated(deps, "pay")).gate_decisions[0].outcome)
     assert (settled.code, settled.gate) == ("not_available", "available")
     reply = await run(deps, declared, task_for(declared, permit_for(declared, kind="approved")))
     assert reply.outcome is not None
@@ -246,12 +245,10 @@ async def test_a_past_call_is_judged_at_the_instant_in_question_and_by_nothing_o
     call = CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS))
     at = NOW.replace(hour=hour)
     found = await judge_past_call(deps.catalog, pinned(), call, dict(ARGS), at)
-    assert found.verdict is not None
-    assert (found.kind, found.at, found.verdict.terms.approvers) == ("ask", at, (asks,))
+    assert (found.kind, found.at, some(found.verdict).terms.approvers) == ("ask", at, (asks,))
     # Nobody knows the instant: rules that read it err, and the policy's own people are asked.
     unknown = await judge_past_call(deps.catalog, pinned(), call, dict(ARGS), None)
-    assert unknown.verdict is not None
-    assert (unknown.at, unknown.verdict.terms.approvers) == (None, ("role:approvers",))
+    assert (unknown.at, some(unknown.verdict).terms.approvers) == (None, ("role:approvers",))
 
 
 async def test_a_reason_is_cut_where_it_would_drown_the_rest(store: Store) -> None:
@@ -280,8 +277,7 @@ async def test_who_runs_the_worker_reads_why_a_tool_is_away(
 async def test_a_dry_run_asks_for_permission_and_runs_nothing(store: Store) -> None:
     guard = Guard(Permission.allow())
     deps = worker_deps(store, tool(check_permissions=guard, requires_approval=True))
-    settled = (await gated(deps, "pay", dry_run=True)).gate_decisions[0].outcome
-    assert settled is not None
+    settled = some((await gated(deps, "pay", dry_run=True)).gate_decisions[0].outcome)
     assert (settled.code, settled.gate, len(guard.asked)) == ("ok", "dry_run", 1)
 
 

@@ -10,6 +10,7 @@ import pytest
 from activity_kit import environment, run, summary, task_for, worker_deps
 from mcp_upstream import Upstream
 from mcp_upstream_kit import by_http, by_streams, imported_tool, using
+from some import some
 from temporalio.exceptions import ApplicationError
 from turn_fixtures import TurnRig, catalog_of, yes
 
@@ -64,10 +65,8 @@ async def test_a_server_that_dies_in_the_middle_of_a_call_leaves_it_in_doubt(sto
         await upstream.begun(1)
         os.kill(upstream.processes[0], signal.SIGKILL)
         assert summary(await running) == ("in_doubt", IN_DOUBT_TEXT)
-        ticket = await store.read_ticket(task.permit.digest)
-        assert ticket is not None
-        assert ticket.outcome is not None
-        assert ticket.outcome.code == "in_doubt"
+        ticket = some(await store.read_ticket(task.permit.digest))
+        assert some(ticket.outcome).code == "in_doubt"
         with pytest.raises(ApplicationError, match="InDoubt") as caught:
             await run(deps, bind_to_servers(reads, servers), task_for(reads, args=TEXT), environment(reads.name))
         assert caught.value.type == "Transient"
@@ -111,8 +110,7 @@ async def test_a_turns_call_is_asked_and_runs_on_the_server_as_it_was_changed(
             await turns.until(key, lambda view: len(view.calls) == 2 and view.calls[-1].state == "waiting")
             upstream.change("note", description="Tool note, and more")
             result = await turns.result_after(yes(key, "c2.1"))
-    assert view.calls[0].approval is not None
-    assert view.calls[0].approval.card.effect == "Note a"
+    assert some(view.calls[0].approval).card.effect == "Note a"
     first, second = result.calls
     assert (first.code, first.value.inline) == ("ok", "done: c")
     assert second.code == "not_available"

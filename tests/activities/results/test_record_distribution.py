@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from activity_kit import ARGS, TURN, begun, environment, free, permit_for, run, summary, task_for, worker_deps
+from some import some
 from tables import table
 from turn_fixtures import Ledger
 
@@ -356,8 +357,7 @@ async def test_what_is_long_is_cut_in_the_record_and_kept_in_the_store(store: St
     args = {"amount": 20, "to": "ü" * 9_000}
     tool = free(ledger, handler=ledger.handler("pay", "é" * 5_000), **OWN)
     reply = await run(worker_deps(store, tool), tool, task_for(tool, args=args))
-    assert reply.outcome is not None
-    assert not reply.outcome.truncated
+    assert not some(reply.outcome).truncated
     ended = await facts(store, "outcome")
     assert ended["result"] == f"{'é' * 2_000}\n[truncated — 5000 chars total]"
     assert ended["result_chars"] == 5_000
@@ -420,8 +420,7 @@ async def test_a_turn_that_is_cancelled_meanwhile_does_not_lose_what_happened(st
     assert not running.done()
     go.set()
     assert summary(await running) == ("ok", '{"fare":120}')
-    ticket = await store.read_ticket(task.permit.digest)
-    assert ticket is not None
+    ticket = some(await store.read_ticket(task.permit.digest))
     assert ticket.outcome is not None
 
 

@@ -11,6 +11,7 @@ import pytest
 from activity_kit import ARGS, TURN, MoodyStore, environment, free, permit_for, pinned, run, task_for, worker_deps
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from some import some
 from tables import table
 from turn_fixtures import Ledger, pay_tool
 
@@ -128,8 +129,7 @@ async def test_error_texts_are_cut_as_well(store: Store) -> None:
     outcome = await _outcome(store, ToolFailure("e" * 50), 10)
     assert outcome.value.inline == f"{'e' * 10}\n[truncated \u2014 50 chars total]"
     assert (outcome.code, outcome.truncated, outcome.original_chars) == ("execution_failed", True, 50)
-    rest = await TruncatedResults(store).read(TURN, outcome.rest, 10, 1_000)
-    assert rest is not None
+    rest = some(await TruncatedResults(store).read(TURN, outcome.rest, 10, 1_000))
     assert (rest.text, rest.total, rest.next_start, rest.tool) == ("e" * 40, 50, None, "pay")
 
 
@@ -157,8 +157,7 @@ async def test_a_result_waits_for_the_store_that_keeps_its_rest(tmp_path: Path) 
 
 async def test_the_rest_has_an_end(store: Store) -> None:
     outcome = await _outcome(store, "é" * RESULT_BYTES, 10)
-    rest = await TruncatedResults(store).read(TURN, outcome.rest, 0, RESULT_BYTES)
-    assert rest is not None
+    rest = some(await TruncatedResults(store).read(TURN, outcome.rest, 0, RESULT_BYTES))
     assert rest.text == "é" * (RESULT_BYTES // 2)
     assert outcome.original_chars == RESULT_BYTES
 
@@ -316,8 +315,7 @@ async def test_every_call_of_a_batch_counts_in_its_split(names: list[str]) -> No
                 for call, gate_decision in zip(batch, reply.gate_decisions, strict=True):
                     expected = min(share, 7) if call.tool == "small" else share
                     if gate_decision.kind == "settled":
-                        assert gate_decision.outcome is not None
-                        assert gate_decision.outcome.call == call.call
+                        assert some(gate_decision.outcome).call == call.call
                     else:
                         assert gate_decision.options.budget_chars == expected
     assert CALLS_PER_COMPLETION < 60
@@ -348,8 +346,7 @@ async def test_what_a_budget_leaves_and_its_rest_are_the_whole(
         assert (outcome.structured, outcome.cost) == (Content(inline=[text]), 0.5)
     pieces, start = [text[:budget]], budget
     while outcome.rest and start is not None:
-        rest = await TruncatedResults(store).read(TURN, outcome.rest, start, budget)
-        assert rest is not None
+        rest = some(await TruncatedResults(store).read(TURN, outcome.rest, start, budget))
         assert 0 < len(rest.text) <= budget
         pieces.append(rest.text)
         start = rest.next_start  # type: ignore[assignment]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from question_kit import DECLARED, put, question, take
+from some import some
 from sqlalchemy import Connection, event, insert, select, text
 
 from signoff.approvals.digest import question_hash
@@ -29,8 +30,7 @@ async def test_the_same_question_is_the_same_row_while_it_is_open(store: Store) 
     assert written == [first]
     assert (first.revision, read_code(first.code)) == (1, first.code)
     assert first.opened_at is not None
-    rows = await Questions(store).read(first.id)
-    assert rows is not None
+    rows = some(await Questions(store).read(first.id))
     assert (rows.questions, rows.answers) == ((first,), ())
     assert timedelta(0) <= rows.now - first.opened_at < timedelta(minutes=1)
     assert await store.get_blob(first.definition) == canonical_json(DECLARED)
@@ -48,8 +48,7 @@ async def test_another_question_is_the_next_revision(store: Store, how: str) -> 
         fields = {"agent_says": "please"} if how == "other words" else {"approvers": ("user:cfo",)}
     second = await put(store, question(**fields))
     assert (second.revision, second.code) == (2, first.code)
-    rows = await Questions(store).read(first.id)
-    assert rows is not None
+    rows = some(await Questions(store).read(first.id))
     assert (rows.latest, rows.revision(1) is not None, rows.revision(3)) == (second, True, None)
 
 
@@ -77,8 +76,7 @@ async def test_an_ending_is_set_once(store: Store) -> None:
     assert await Questions(store).end(first.id, 1, "cancelled")
     assert not await Questions(store).end(first.id, 1, "lapsed")
     assert not await Questions(store).end(first.id, 2, "cancelled")
-    rows = await Questions(store).read(first.id)
-    assert rows is not None
+    rows = some(await Questions(store).read(first.id))
     assert (rows.latest.ended_as, rows.request(rows.latest).state) == ("cancelled", "cancelled")
     assert await Questions(store).read("main.s.t.c9.9") is None
 
@@ -105,8 +103,7 @@ async def test_no_more_wait_in_a_tenant_than_may(store_url: str) -> None:
 
 
 async def test_an_answer_that_counts_no_more_leaves_its_question_waiting(store: Store) -> None:
-    first = await ask_within(store, question_of("t1"), 1)
-    assert first is not None
+    first = some(await ask_within(store, question_of("t1"), 1))
     assert await take(store, "ana", approval=first.id)
     assert await Answers(store).void(first.id, "ana")
     assert await ask_within(store, question_of("t2"), 1) is None
@@ -116,8 +113,7 @@ async def test_an_answer_that_counts_no_more_leaves_its_question_waiting(store: 
 
 @pytest.mark.parametrize("how", ["answered", "ended", "expired"])
 async def test_what_waits_no_more_makes_room(store: Store, how: str) -> None:
-    first = await ask_within(store, question_of("t1", timeout=0.05 if how == "expired" else 3600.0), 1)
-    assert first is not None
+    first = some(await ask_within(store, question_of("t1", timeout=0.05 if how == "expired" else 3600.0), 1))
     if how != "expired":
         assert await ask_within(store, question_of("t2"), 1) is None
     if how == "answered":
@@ -130,11 +126,9 @@ async def test_what_waits_no_more_makes_room(store: Store, how: str) -> None:
 
 
 async def test_what_was_asked_is_asked_again_though_nothing_more_may_wait(store: Store) -> None:
-    first = await ask_within(store, question_of("t1"), 1)
-    assert first is not None
+    first = some(await ask_within(store, question_of("t1"), 1))
     assert await ask_within(store, question_of("t1"), 1) == first
-    changed = await ask_within(store, question_of("t1", agent_says="please"), 1)
-    assert changed is not None
+    changed = some(await ask_within(store, question_of("t1", agent_says="please"), 1))
     assert changed.revision == 2
     assert await ask_within(store, question_of("t2"), 1) is None
     assert await Questions(store).read("main.s.t2.c1.1") is None

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from question_kit import put, question, take
+from some import some
 
 from signoff.contracts.ids import TurnKey
 from signoff.store.questions.answers import Answers
@@ -45,8 +46,7 @@ async def test_a_yes_is_neither_void_nor_lapsed_once_its_call_has_begun(
     if stands:
         assert not await store.run(lambda connection: end_by_turn(connection, first.id, 1, "lapsed"))
     assert await Answers(store).void(first.id, "ana") is not stands
-    rows = await Questions(store).read(first.id)
-    assert rows is not None
+    rows = some(await Questions(store).read(first.id))
     assert rows.request(rows.latest).state == ("approved" if stands else "pending")
 
 
@@ -64,8 +64,7 @@ async def test_of_fifty_who_race_exactly_one_settles(store: Store, store_url: st
     async with open_store(store_url) as second:
         taken = await race([store, second], verdicts)
     assert taken.count(True) == 1
-    rows = await Questions(store).read("main.s.t.c1.1")
-    assert rows is not None
+    rows = some(await Questions(store).read("main.s.t.c1.1"))
     assert [each.number for each in rows.answers] == [1]
     assert rows.request(rows.latest).state in ("approved", "denied")
 
@@ -75,7 +74,6 @@ async def test_a_race_for_a_quorum_takes_as_many_as_it_needs(store: Store, store
     async with open_store(store_url) as second:
         taken = await race([store, second], 1)
     assert taken.count(True) == 3
-    rows = await Questions(store).read("main.s.t.c1.1")
-    assert rows is not None
+    rows = some(await Questions(store).read("main.s.t.c1.1"))
     assert [each.number for each in rows.answers] == [1, 2, 3]
     assert rows.request(rows.latest, datetime.now(UTC)).state == "approved"
