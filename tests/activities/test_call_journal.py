@@ -373,10 +373,8 @@ async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Stor
 
 @table("info", {"workflow_type": "Foreign"}, {"activity_id": "c9.9"}, {"workflow_type": None})
 async def test_who_is_no_such_turn_writes_nothing_and_is_counted(store: Store, info: Any) -> None:
-    """Somebody tried to run a tool past its turn: neither that nor what they claim stands in that turn's record.
-
-    Seen to fill the record of a turn that had nothing to do with it, while the refusal was written down there.
-    """
+    # Somebody tried to run a tool past its turn: neither that nor what they claim stands in that turn's record. Seen to
+    # fill the record of a turn that had nothing to do with it, while the refusal was written down there.
     ledger = Ledger()
     tool = free(ledger)
     claim = AuditEntry(stream=TURN.workflow_id, key="x", kind="attempt", at=AT, tenant="main", subject="eve")
@@ -390,10 +388,8 @@ async def test_who_is_no_such_turn_writes_nothing_and_is_counted(store: Store, i
 
 @table("denied", False, True)
 async def test_what_takes_no_ticket_names_none(store: Store, denied: bool) -> None:
-    """What only reads, and what a rule denies at the last: their records are told apart by the call's digest.
-
-    A read may run again, by whoever starts its activity: each run is written by a name of its own.
-    """
+    # What only reads, and what a rule denies at the last: their records are told apart by the call's digest. A read may
+    # run again, by whoever starts its activity: each run is written by a name of its own.
     policy = ApprovalPolicy(deny_if="true") if denied else FREE
     tool = pay_tool(Ledger(), policy, read_only=not denied)
     permit = permit_for(tool)

@@ -276,10 +276,8 @@ def code_of(found: GateDecision) -> str:
 
 
 async def test_what_people_denied_is_not_asked_again(store: Store) -> None:
-    """The same action of the same turn, after a reset or by a turn's word: the denial stands, and says by whom.
-
-    Seen to be asked anew, of others who saw nothing of the denial.
-    """
+    # The same action of the same turn, after a reset or by a turn's word: the denial stands, and says by whom. Seen to
+    # be asked anew, of others who saw nothing of the denial.
     deps = worker_deps(store, pay_tool(LEDGER))
     asked = request_of((await gate_decision(deps)).request)
     no = Decision(
@@ -390,10 +388,8 @@ async def test_calls_of_a_requester_for_whom_nobody_vouches_are_refused(
 
 
 async def test_a_question_whose_answers_are_used_up_is_asked_under_a_later_revision(store: Store) -> None:
-    """Of a raw answer the store knows nothing: asked under its old revision, the turn would wait for it for ever.
-
-    Once only: the activity may be tried again.
-    """
+    # Of a raw answer the store knows nothing: asked under its old revision, the turn would wait for it for ever. Once
+    # only: the activity may be tried again.
     deps = worker_deps(store, pay_tool(LEDGER))
     asked = [request_of((await gate_decision(deps, spent=spent)).request).revision for spent in (0, 0, 1, 1)]
     assert asked == [1, 1, 2, 2]
@@ -457,10 +453,8 @@ async def test_a_doubt_is_not_asked_in_a_frozen_tenant_nor_once_people_have_said
 
 
 async def test_nobody_is_asked_for_a_turn_that_has_rested(store: Store) -> None:
-    """Asked for more than a day ago, and not heard of for a week: whoever begins it anew proposes nothing in its name.
-
-    Without the bound calls could be proposed for ever in the name of whoever asked for a turn that is over.
-    """
+    # Asked for more than a day ago, and not heard of for a week: whoever begins it anew proposes nothing in its name.
+    # Without the bound calls could be proposed for ever in the name of whoever asked for a turn that is over.
     deps = worker_deps(store, pay_tool(LEDGER))
 
     async def asks(days: float, turn: str) -> GateDecision:

@@ -208,10 +208,8 @@ async def test_an_approval_is_remembered_once_with_all_that_it_says(store: Store
 
 
 async def test_a_wish_that_only_the_turn_tells_of_is_not_remembered(store: Store) -> None:
-    """Signed for another call and put into the permit of one that people approved without any wish.
-
-    Seen to be remembered while the permit's decisions were taken for those that had been counted.
-    """
+    # Signed for another call and put into the permit of one that people approved without any wish. Seen to be
+    # remembered while the permit's decisions were taken for those that had been counted.
     tool = asking(Ledger())
     deps = deps_with(store, tool)
     foreign = SIGNER.sign_decision(decision(approval_id="main.s.t.c9.9", remember=SMALL, received_at=ASKED))
@@ -355,10 +353,8 @@ async def test_the_next_call_like_it_runs_by_the_grant(store: Store) -> None:
 
 
 async def test_behind_a_denial_that_cannot_be_read_no_approval_applies(store: Store) -> None:
-    """People are asked, whether the gates look for an answer or a turn names one: it may say no.
-
-    Seen to fail every call of the tool while a rule that is no record raised.
-    """
+    # People are asked, whether the gates look for an answer or a turn names one: it may say no. Seen to fail every call
+    # of the tool while a rule that is no record raised.
     tool = asking(Ledger())
     deps = deps_with(store, tool, people=APPROVERS)
     yes = await given(deps, tool, "first", SMALL)
@@ -450,10 +446,8 @@ async def test_nobody_approves_their_own_calls_in_advance(store: Store) -> None:
 
 
 async def test_who_is_asked_by_escalation_alone_approves_nothing_in_advance(store: Store) -> None:
-    """Mal may answer one question that nobody had answered; the next calls ask whom the policy names.
-
-    Seen to run the next call while the escalation of that question was applied to it.
-    """
+    # Mal may answer one question that nobody had answered; the next calls ask whom the policy names. Seen to run the
+    # next call while the escalation of that question was applied to it.
     tool = asking(Ledger(), ApprovalPolicy(allow_remember=True, escalate_after=0.01, escalate_to=("user:mal",)))
     deps = deps_with(store, tool, people=[*APPROVERS, Person(id="mal")])
     request = await asked(deps, tool)
@@ -523,10 +517,8 @@ async def test_a_permit_that_names_a_grant_it_has_no_right_to_runs_nothing(store
 
 
 async def test_a_grant_for_a_session_serves_whose_it_is(store: Store) -> None:
-    """Somebody else who names the session is asked about, and the same human by another entry is served.
-
-    Seen to serve anybody while only the session's name was compared.
-    """
+    # Somebody else who names the session is asked about, and the same human by another entry is served. Seen to serve
+    # anybody while only the session's name was compared.
     tool = asking(Ledger())
     people = [*APPROVERS, Person(id="guest"), Person(id="second", person_id="guest"), Person(id="max")]
     deps = deps_with(store, tool, people=people)
@@ -537,10 +529,8 @@ async def test_a_grant_for_a_session_serves_whose_it_is(store: Store) -> None:
 
 
 async def test_a_grant_for_a_session_does_not_pass_on_with_an_account(store: Store) -> None:
-    """The account by which Guest asked is Max's by now: what was given for Guest in that session is not for Max.
-
-    Seen to serve Max while only the directory of now was asked whose the account is.
-    """
+    # The account by which Guest asked is Max's by now: what was given for Guest in that session is not for Max. Seen to
+    # serve Max while only the directory of now was asked whose the account is.
     tool = asking(Ledger())
     then = [*APPROVERS, Person(id="guest"), Person(id="second", person_id="guest"), Person(id="max")]
     deps = deps_with(store, tool, people=then)

@@ -185,10 +185,8 @@ async def test_a_handler_is_told_which_human_asks(user: Principal, human: str) -
 
 
 async def test_a_handler_reads_what_is_declared_of_the_context_and_what_was_collected() -> None:
-    """A field of another kind than declared, or that nobody declares, is not there; collected data stand by themselves.
-
-    Data that do not fit their declaration are not there at all.
-    """
+    # A field of another kind than declared, or that nobody declares, is not there; collected data stand by themselves.
+    # Data that do not fit their declaration are not there at all.
     fields = context_fields({"project": {"type": "string"}, "floor": {"type": "integer"}})
     ctx = pinned(extra={"project": "open", "floor": "two", "other": 1, "data": {"city": "Porto"}})
     told = await _context(ctx, fields=fields)

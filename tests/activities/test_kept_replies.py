@@ -79,10 +79,8 @@ async def amounts(store: Store) -> list[Any]:
 
 
 async def test_a_second_attempt_asks_nobody_and_returns_the_same(store: Store) -> None:
-    """The worker is lost after the reply was kept: the model is asked once, the calls and the question are the same.
-
-    Without `Completions.keep` the model was asked twice, and a second question lay beside the first.
-    """
+    # The worker is lost after the reply was kept: the model is asked once, the calls and the question are the same.
+    # Without `Completions.keep` the model was asked twice, and a second question lay beside the first.
     model, run = Model(), uuid.uuid4().hex
     first = await attempt(deps_with(store, model), run, 1)
     again = await attempt(deps_with(store, model), run, 2)
@@ -95,10 +93,8 @@ async def test_a_second_attempt_asks_nobody_and_returns_the_same(store: Store) -
 
 
 async def test_what_was_approved_before_the_turn_heard_of_it_is_not_asked_again(store: Store) -> None:
-    """The worker is lost after the gates asked, and somebody answers: the next attempt tells of that very question.
-
-    Without `asked_since` it was asked a second time, with a second card.
-    """
+    # The worker is lost after the gates asked, and somebody answers: the next attempt tells of that very question.
+    # Without `asked_since` it was asked a second time, with a second card.
     model, run = Model(), uuid.uuid4().hex
     first = await attempt(deps_with(store, model), run, 1)
     await answer(store, about(question_in(first)))
@@ -119,11 +115,9 @@ async def test_what_was_denied_before_the_turn_heard_of_it_ends_the_call(store: 
 
 @table("policy", True, ApprovalPolicy(quorum=2))
 async def test_no_time_that_a_caller_names_opens_a_way_past_a_denial(store: Store, policy: Any) -> None:
-    """A call that somebody asked about with harmless arguments is judged again with those that were denied.
-
-    With the look at what was asked since before the one at denials, people were asked about them anew, with no note,
-    and their yes ran it.
-    """
+    # A call that somebody asked about with harmless arguments is judged again with those that were denied. With the
+    # look at what was asked since before the one at denials, people were asked about them anew, with no note, and their
+    # yes ran it.
     denied = (CallPart(call="c1.1", tool="pay", args=Content(inline={"amount": 20, "to": "Ana"})),)
     bait = (CallPart(call="c9.1", tool="pay", args=Content(inline={"amount": 1, "to": "Ana"})),)
     again = (replace(denied[0], call="c9.1"),)
@@ -142,10 +136,8 @@ async def test_no_time_that_a_caller_names_opens_a_way_past_a_denial(store: Stor
 
 
 async def test_what_was_remembered_meanwhile_does_not_overtake_the_question(store: Store) -> None:
-    """A yes that is also one to the next such call: at the second attempt it would run by that, its question left.
-
-    Without the look at what was asked since, the second attempt's verdict was `run`.
-    """
+    # A yes that is also one to the next such call: at the second attempt it would run by that, its question left.
+    # Without the look at what was asked since, the second attempt's verdict was `run`.
     model, run = Model(), uuid.uuid4().hex
     lasting = deps_with(store, model, ApprovalPolicy(allow_remember=True))
     first = await attempt(lasting, run, 1)

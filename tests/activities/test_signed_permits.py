@@ -132,10 +132,8 @@ async def test_a_signed_answer_runs_by_public_keys_alone(store: Store) -> None:
     {"key_id": OLD.id},
 )
 async def test_an_altered_reason_or_author_is_refused(store: Store, profile: Profile, change: Any) -> None:
-    """Whatever was changed after the gateway signed, also in development, where unsigned ones are taken.
-
-    Who can write the store can write rows of answers; the signature is what they cannot write.
-    """
+    # Whatever was changed after the gateway signed, also in development, where unsigned ones are taken. Who can write
+    # the store can write rows of answers; the signature is what they cannot write.
     kit = PermitKit(store, profile=profile)
     altered = replace(signed(await kit.ask()), **change)
     assert "too few people" in await kit.refused(kit.permit(altered))
@@ -393,10 +391,8 @@ async def test_an_edit_approves_the_arguments_it_wrote(store: Store) -> None:
 
 @table("mode", "off", "propose")
 async def test_an_edit_counts_for_no_more_than_the_policy_allows_by_now(store: Store, mode: Any) -> None:
-    """A deploy that takes `edit: approve` away takes the yes of whoever changed the arguments: people are asked again.
-
-    Seen to run while only the policy at the time of the change was looked at.
-    """
+    # A deploy that takes `edit: approve` away takes the yes of whoever changed the arguments: people are asked again.
+    # Seen to run while only the policy at the time of the change was looked at.
     kit = PermitKit(store, ApprovalPolicy(edit="approve"))
     change = signed(await kit.ask(), edited_args=EDITED)
     await answer(store, change)
@@ -408,10 +404,8 @@ async def test_an_edit_counts_for_no_more_than_the_policy_allows_by_now(store: S
 
 
 async def test_an_edit_of_another_question_carries_nothing(store: Store) -> None:
-    """The same arguments, signed for a question with other terms, approve no call that follows this one.
-
-    Seen to run while the tool compared the arguments alone.
-    """
+    # The same arguments, signed for a question with other terms, approve no call that follows this one. Seen to run
+    # while the tool compared the arguments alone.
     kit = PermitKit(store, ApprovalPolicy(edit="approve"))
     request = await kit.ask()
     change = signed(request, edited_args=EDITED)
@@ -442,11 +436,9 @@ async def test_a_second_ticket_needs_a_signed_word_about_the_first(store: Store)
 
 @table("wrong", "the call", "another try", "unsigned", "a stranger", "denied")
 async def test_no_other_word_frees_the_second_ticket(store: Store, wrong: str) -> None:
-    """Not what was signed about the call itself, about another try, or by another key, although it lies in the store.
-
-    A yes to the call, copied behind the question what became of it, was seen to run it twice while only its signature
-    was checked.
-    """
+    # Not what was signed about the call itself, about another try, or by another key, although it lies in the store. A
+    # yes to the call, copied behind the question what became of it, was seen to run it twice while only its signature
+    # was checked.
     kit = PermitKit(store)
     call = signed(await kit.ask())
     await answer(store, call)

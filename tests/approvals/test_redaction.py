@@ -142,8 +142,6 @@ def test_a_card_repeats_no_secret_of_another_call() -> None:
 
 
 def test_a_secret_with_half_a_character_is_hidden_like_any_other() -> None:
-    """What a model proposes may hold one: looking for it must not fail, or no card could be drawn.
-
-    Seen to raise while the secret was encoded as it came.
-    """
+    # What a model proposes may hold one: looking for it must not fail, or no card could be drawn. Seen to raise while
+    # the secret was encoded as it came.
     assert redact_secrets("it is pin\ud800-1234", ["pin\ud800-1234"]) == "it is [hidden]"

@@ -132,10 +132,8 @@ def test_an_edit_is_a_yes_to_the_next_revision_and_none_to_its_own() -> None:
 
 
 def test_a_change_to_other_arguments_is_no_yes_to_these() -> None:
-    """Two people wanted two changes, and one of them was asked: the other has not approved that.
-
-    Seen to count, and to complete a quorum of two, while only the revision was compared.
-    """
+    # Two people wanted two changes, and one of them was asked: the other has not approved that. Seen to count, and to
+    # complete a quorum of two, while only the revision was compared.
     answers = (an_answer(1, "bo", edited_args={"amount": 4}), an_answer(2, "ana", **EDIT))
     second = question(3, revision=2, edit_of=1, edit_delivery="d2", quorum=2, opened_at=NOW + 2 * MINUTE)
     request = request_at(second, answers, NOW + 3 * MINUTE)
@@ -149,10 +147,8 @@ def test_who_only_proposed_a_change_has_not_approved_it() -> None:
 
 
 def test_only_the_change_that_was_taken_is_a_yes() -> None:
-    """Another's change to the same arguments, which the gates had refused, does not count beside it.
-
-    Without `edit_delivery` one refused change and another person's made a quorum of two.
-    """
+    # Another's change to the same arguments, which the gates had refused, does not count beside it. Without
+    # `edit_delivery` one refused change and another person's made a quorum of two.
     answers = (an_answer(1, "ana", **EDIT), an_answer(2, "bo", **EDIT))
     second = question(3, revision=2, edit_of=1, edit_delivery="d2", quorum=2, opened_at=NOW + 2 * MINUTE)
     request = request_at(second, answers, NOW + 3 * MINUTE)
@@ -168,10 +164,8 @@ def test_only_the_change_that_was_taken_is_a_yes() -> None:
     pytest.param(an_answer(2, "bo")._replace(settles=True), id="another approves what was asked"),
 )
 def test_a_change_is_worth_nothing_after_another_answer(meanwhile: StoredAnswer) -> None:
-    """What waits for the gates is a yes to nothing until it is asked, and a no overtakes it.
-
-    Without `edit_stands` 4,000 EUR were paid that had been denied, withdrawn or corrected.
-    """
+    # What waits for the gates is a yes to nothing until it is asked, and a no overtakes it. Without `edit_stands` 4,000
+    # EUR were paid that had been denied, withdrawn or corrected.
     answers = (an_answer(1, "ana", **EDIT), meanwhile)
     second = question(3, revision=2, edit_of=1, edit_delivery="d1", opened_at=NOW + 2 * MINUTE)
     assert request_at(second, answers[:1], NOW + 3 * MINUTE).state == "approved"

@@ -42,10 +42,8 @@ async def run_large(forged: ForgedTurn, ctx: CallContext, to: str) -> None:
 
 
 async def test_a_yes_over_the_api_runs_nothing_but_what_was_shown(site: AttackSite, impostor: Impostor) -> None:
-    """The approver's view says 9 EUR and its digest is that of 9,400 EUR: the signed answer must not pay 9,400 EUR.
-
-    Without `question.digest != digest` in `standing` 9,400 EUR were paid.
-    """
+    # The approver's view says 9 EUR and its digest is that of 9,400 EUR: the signed answer must not pay 9,400 EUR.
+    # Without `question.digest != digest` in `standing` 9,400 EUR were paid.
     to, ana = payee(), site.person("ana")
     forged, ctx = await bound_to_large(site, impostor, to)
     shown = await ana.waiting(approval_id(forged.key))
@@ -56,10 +54,7 @@ async def test_a_yes_over_the_api_runs_nothing_but_what_was_shown(site: AttackSi
 
 
 async def test_a_yes_on_the_page_runs_nothing_but_what_was_shown(site: AttackSite, impostor: Impostor) -> None:
-    """The same through the form of the card.
-
-    Without `question.digest != digest` in `standing` 9,400 EUR were paid.
-    """
+    # The same through the form of the card. Without `question.digest != digest` in `standing` 9,400 EUR were paid.
     to, bo = payee(), await site.browser("bo")
     forged, ctx = await bound_to_large(site, impostor, to)
     shown, fields = await bo.open(approval_id(forged.key))
@@ -70,12 +65,9 @@ async def test_a_yes_on_the_page_runs_nothing_but_what_was_shown(site: AttackSit
 
 
 async def test_a_workflow_cannot_change_what_a_question_says(site: AttackSite, impostor: Impostor) -> None:
-    """Asked about 9,400 EUR, the turn is taken over and says 9 EUR in its query and its memo: no view, page or list
-    says so.
-
-    With the card taken from the turn's own query, view and page (in `Conversations.loaded`) and the list (in
-    `list_approvals`) said 9 EUR.
-    """
+    # Asked about 9,400 EUR, the turn is taken over and says 9 EUR in its query and its memo: no view, page or list says
+    # so. With the card taken from the turn's own query, view and page (in `Conversations.loaded`) and the list (in
+    # `list_approvals`) said 9 EUR.
     to, ana, bo = payee(), site.person("ana"), await site.browser("bo")
     key = await site.person("rui").ask([("pay", {"amount": LARGE, "to": to})])
     approval = approval_id(key)
@@ -108,11 +100,9 @@ async def test_a_workflow_cannot_change_what_a_question_says(site: AttackSite, i
 
 
 async def test_a_question_that_no_gate_asked_is_not_there(site: AttackSite, impostor: Impostor) -> None:
-    """A turn that asked nothing is stood in for by one that claims a request: 404, on the API as on the page.
-
-    With the turn's own query believed in `Conversations.loaded` where the store has no row, API and page answered 200
-    and showed it.
-    """
+    # A turn that asked nothing is stood in for by one that claims a request: 404, on the API as on the page. With the
+    # turn's own query believed in `Conversations.loaded` where the store has no row, API and page answered 200 and
+    # showed it.
     to, ana, bo = payee(), site.person("ana"), await site.browser("bo")
     rui = site.person("rui")
     key, other = await rui.ask([]), await rui.ask([("pay", {"amount": SMALL, "to": to})])
@@ -136,10 +126,8 @@ async def test_a_question_that_no_gate_asked_is_not_there(site: AttackSite, impo
 
 
 async def test_arguments_other_than_the_approved_ones_do_not_run(site: AttackSite, impostor: Impostor) -> None:
-    """A genuine answer to 9 EUR pays neither 9,400 EUR nor another payee, by whichever digest the permit names.
-
-    Without `question.digest != digest` in `standing` 9,400 EUR were paid by a permit that named their digest.
-    """
+    # A genuine answer to 9 EUR pays neither 9,400 EUR nor another payee, by whichever digest the permit names. Without
+    # `question.digest != digest` in `standing` 9,400 EUR were paid by a permit that named their digest.
     to, other, ana = payee(), payee(), site.person("ana")
     key: TurnKey = await site.person("rui").ask([("pay", {"amount": SMALL, "to": to})])
     shown = await ana.waiting(approval_id(key))

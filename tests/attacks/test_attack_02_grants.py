@@ -30,10 +30,8 @@ async def over_or_asked(site: AttackSite, key: TurnKey) -> None:
 
 
 async def test_what_is_remembered_serves_its_own_session(site: AttackSite) -> None:
-    """Rui's next gift in that session asks nobody.
-
-    Without `write_agreed` in `DecisionWriter._take` the second gift waited for people.
-    """
+    # Rui's next gift in that session asks nobody. Without `write_agreed` in `DecisionWriter._take` the second gift
+    # waited for people.
     to = payee()
     session, _ = await remembered(site, to)
     rui = site.person("rui")
@@ -42,11 +40,9 @@ async def test_what_is_remembered_serves_its_own_session(site: AttackSite) -> No
 
 
 async def test_a_turn_that_names_anothers_session_is_not_served(site: AttackSite) -> None:
-    """Max starts a turn that names Rui's session: nothing that was remembered for Rui runs for him.
-
-    With `own_session` giving back every name as it is, and `_serves` comparing sessions alone, which stand one behind
-    the other, 6 EUR ran for Max.
-    """
+    # Max starts a turn that names Rui's session: nothing that was remembered for Rui runs for him. With `own_session`
+    # giving back every name as it is, and `_serves` comparing sessions alone, which stand one behind the other, 6 EUR
+    # ran for Max.
     to, max_ = payee(), site.person("max")
     session, _ = await remembered(site, to)
     body = {"text": f'[[["gift", {{"amount": 6, "to": "{to}"}}]]]', "actor": "clerk", "session": session}
@@ -58,11 +54,9 @@ async def test_a_turn_that_names_anothers_session_is_not_served(site: AttackSite
 
 
 async def test_a_taken_session_tells_nothing_of_itself(site: AttackSite) -> None:
-    """A stranger who says something in Rui's session, by its name or its id, is answered as in one that nobody has.
-
-    With `own_session` giving back every name as it is, so that a session was the first one's who said something in it,
-    Zoe was answered 403 for the taken one alone.
-    """
+    # A stranger who says something in Rui's session, by its name or its id, is answered as in one that nobody has. With
+    # `own_session` giving back every name as it is, so that a session was the first one's who said something in it, Zoe
+    # was answered 403 for the taken one alone.
     rui, zoe = site.person("rui"), site.person("zoe")
     taken = f"s{uuid.uuid4().hex[:12]}"
     response = await rui.say(taken, [])
@@ -81,11 +75,8 @@ async def test_a_taken_session_tells_nothing_of_itself(site: AttackSite) -> None
 
 
 async def test_grants_are_told_to_whom_they_concern_alone(site: AttackSite) -> None:
-    """Neither the API nor the page tells a stranger of the grant or its session; whose it is, who asked and an
-    administrator see it.
-
-    Seen to fail while everybody of the tenant was shown every grant.
-    """
+    # Neither the API nor the page tells a stranger of the grant or its session; whose it is, who asked and an
+    # administrator see it. Seen to fail while everybody of the tenant was shown every grant.
     to = payee()
     session, key = await remembered(site, to)
 

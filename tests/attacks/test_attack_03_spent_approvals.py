@@ -28,11 +28,9 @@ async def run_with_copies(site: AttackSite, impostor: Impostor, key: TurnKey, to
 async def test_no_yes_is_worth_anything_where_a_no_stands(
     tool: str, end: str, site: AttackSite, impostor: Impostor
 ) -> None:
-    """One of several approvers denies, or who asked withdraws; those who approve before or after it run nothing.
-
-    Without the looks at the request's state in `objection` and `counted` the late yes was signed, and without the one
-    in `approval_of` as well 9 EUR were paid.
-    """
+    # One of several approvers denies, or who asked withdraws; those who approve before or after it run nothing. Without
+    # the looks at the request's state in `objection` and `counted` the late yes was signed, and without the one in
+    # `approval_of` as well 9 EUR were paid.
     to, rui = payee(), site.person("rui")
     key = await rui.ask([(tool, {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])
     approval = approval_id(key)
@@ -53,11 +51,9 @@ async def test_no_yes_is_worth_anything_where_a_no_stands(
 
 
 async def test_no_yes_is_worth_anything_to_what_was_asked_anew(site: AttackSite, impostor: Impostor) -> None:
-    """Ana approves 9 EUR, Bo makes 8 of it, and Cy, who still looks at the 9 EUR, approves those: nothing pays 9.
-
-    Without the comparisons in `deciding._decision` and `_names_this`, which stand one behind the other, the late yes
-    was signed.
-    """
+    # Ana approves 9 EUR, Bo makes 8 of it, and Cy, who still looks at the 9 EUR, approves those: nothing pays 9.
+    # Without the comparisons in `deciding._decision` and `_names_this`, which stand one behind the other, the late yes
+    # was signed.
     to = payee()
     key = await site.person("rui").ask([("wire", {"amount": 9, "to": to})])
     approval = approval_id(key)
@@ -74,10 +70,8 @@ async def test_no_yes_is_worth_anything_to_what_was_asked_anew(site: AttackSite,
 
 
 async def test_an_approval_that_was_not_used_in_time_lapses(site: AttackSite, impostor: Impostor) -> None:
-    """Good for two seconds and held back for longer, it does not run the call.
-
-    With `_in_time` answering `RUN` whatever the time, 9 EUR were paid.
-    """
+    # Good for two seconds and held back for longer, it does not run the call. With `_in_time` answering `RUN` whatever
+    # the time, 9 EUR were paid.
     to, ana = payee(), site.person("ana")
     args = {"amount": 9, "to": to}
     key = await site.person("rui").ask([("hurry", args)])
@@ -93,11 +87,9 @@ async def test_an_approval_that_was_not_used_in_time_lapses(site: AttackSite, im
 
 
 async def test_an_answer_after_the_deadline_is_not_signed(site: AttackSite, impostor: Impostor) -> None:
-    """A turn that was taken over says that its deadline is far off: the gateway knows better.
-
-    With `_is_over` always false, and without what time brings at the end of `request_at`, the late answer was signed,
-    and with the deadline put off in `approvals/deadlines.py` 9 EUR were paid.
-    """
+    # A turn that was taken over says that its deadline is far off: the gateway knows better. With `_is_over` always
+    # false, and without what time brings at the end of `request_at`, the late answer was signed, and with the deadline
+    # put off in `approvals/deadlines.py` 9 EUR were paid.
     to, ana = payee(), site.person("ana")
     args = {"amount": 9, "to": to}
     key = await site.person("rui").ask([("brief", args)])

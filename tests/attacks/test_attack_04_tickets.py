@@ -12,11 +12,8 @@ from signoff.testing.builders import a_permit
 
 
 async def test_turns_of_one_id_in_two_sessions_both_run(site: AttackSite) -> None:
-    """Rui and Max name their turns alike, in sessions of their own, and tip the same: both tips are given.
-
-    Without session, requester and nonce in `call_digest` Max's tip had the key of Rui's ticket, was refused and never
-    ran.
-    """
+    # Rui and Max name their turns alike, in sessions of their own, and tip the same: both tips are given. Without
+    # session, requester and nonce in `call_digest` Max's tip had the key of Rui's ticket, was refused and never ran.
     to, turn = payee(), uuid.uuid4().hex[:12]
     for name in ("rui", "max"):
         person = site.person(name)
@@ -26,10 +23,8 @@ async def test_turns_of_one_id_in_two_sessions_both_run(site: AttackSite) -> Non
 
 
 async def test_nobody_voids_anothers_ticket(site: AttackSite, impostor: Impostor) -> None:
-    """A digest that a card shows is voided from another turn before people answer: the approved call runs all the same.
-
-    Without `_TAKE_OVER` in `add_claim` the approved call was refused and never ran.
-    """
+    # A digest that a card shows is voided from another turn before people answer: the approved call runs all the same.
+    # Without `_TAKE_OVER` in `add_claim` the approved call was refused and never ran.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     args = {"amount": 4, "to": to}
     key = await rui.ask([("pay", args)])
@@ -52,10 +47,8 @@ async def test_nobody_voids_anothers_ticket(site: AttackSite, impostor: Impostor
 
 
 async def test_under_one_call_no_second_action_runs(site: AttackSite, impostor: Impostor) -> None:
-    """A call that ran by rule is run again with other arguments, under the turn's own id: refused, and paid once.
-
-    Without `another_action` in `Store.claim` both ran under one call, and the turn told of one.
-    """
+    # A call that ran by rule is run again with other arguments, under the turn's own id: refused, and paid once.
+    # Without `another_action` in `Store.claim` both ran under one call, and the turn told of one.
     to, rui = payee(), site.person("rui")
     key = await rui.ask([("tip", {"amount": 5, "to": to})])
     await rui.result(key)

@@ -80,11 +80,9 @@ def tried() -> dict[str, tuple[str, int, float]]:
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_costs_nothing_where_it_is_taken(name: str, tried: dict[str, tuple[str, int, float]]) -> None:
-    """Taken down or evaluated, it is refused or does not apply, within 200 MiB and a few seconds of the processor.
-
-    With `GrantPredicate.holds` asking `Expression.evaluate_here`, and nothing refused by `compile_where` and
-    `growth_problem`, each held, or took up to 3 GiB or more than 60 seconds.
-    """
+    # Taken down or evaluated, it is refused or does not apply, within 200 MiB and a few seconds of the processor. With
+    # `GrantPredicate.holds` asking `Expression.evaluate_here`, and nothing refused by `compile_where` and
+    # `growth_problem`, each held, or took up to 3 GiB or more than 60 seconds.
     found, peak, seconds = tried[name]
     assert found in ("refused", "False")
     assert peak < MOST_BYTES
@@ -117,11 +115,9 @@ def peaks(site: AttackSite) -> dict[str, int]:
 
 
 async def test_the_gateway_refuses_to_remember_a_bomb(site: AttackSite, limited: None) -> None:
-    """Each is `malformed` with words, the request waits on, and the gateway is as large as it was.
-
-    With `GrantPredicate.holds` asking `Expression.evaluate_here`, and nothing refused by `compile_where` and
-    `growth_problem`, a bomb was accepted.
-    """
+    # Each is `malformed` with words, the request waits on, and the gateway is as large as it was. With
+    # `GrantPredicate.holds` asking `Expression.evaluate_here`, and nothing refused by `compile_where` and
+    # `growth_problem`, a bomb was accepted.
     to, before = payee(), peaks(site)
     ana = site.person("ana")
     approval = approval_id(await site.person("rui").ask([("batch", large(to))]))
@@ -137,10 +133,8 @@ async def test_the_gateway_refuses_to_remember_a_bomb(site: AttackSite, limited:
 
 
 async def test_a_bomb_that_lies_in_the_store_does_not_go_off(site: AttackSite, limited: None) -> None:
-    """Those written under looser rules, approvals and denials, apply to no call: a person is asked, and soon.
-
-    With the same, and no steps counted in `GrantUse.consulted`, nobody was asked within 60 seconds.
-    """
+    # Those written under looser rules, approvals and denials, apply to no call: a person is asked, and soon. With the
+    # same, and no steps counted in `GrantUse.consulted`, nobody was asked within 60 seconds.
     to, before = payee(), peaks(site)
     catalog = load_manifest(MANIFEST)
     tool = catalog.tool("batch")

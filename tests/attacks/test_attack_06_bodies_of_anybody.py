@@ -27,10 +27,8 @@ def memory(site: AttackSite) -> int:
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/channels/mail", "/channels/nowhere", "/", "/v1/turns", "/healthz"])
 async def test_a_method_that_says_nothing_brings_no_body(channel_site: AttackSite, method: str, path: str) -> None:
-    """Refused by its head: what follows is not read, whatever length it claims.
-
-    Without the refusal of a length in `Guard._refusal` all 256 MiB were taken and answered as if there were none.
-    """
+    # Refused by its head: what follows is not read, whatever length it claims. Without the refusal of a length in
+    # `Guard._refusal` all 256 MiB were taken and answered as if there were none.
     begins = head(channel_site.url, method, path, content_length=str(POURED * MIB))
     answer = await pour(channel_site.url, begins, pieces())
     assert answer.status in (400, 0)
@@ -39,10 +37,7 @@ async def test_a_method_that_says_nothing_brings_no_body(channel_site: AttackSit
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "TRACE"])
 async def test_a_body_that_says_no_length_is_not_read(channel_site: AttackSite, method: str) -> None:
-    """Chunks are refused as such.
-
-    Without the refusal of `Transfer-Encoding` in `Guard._refusal` all 256 MiB were taken.
-    """
+    # Chunks are refused as such. Without the refusal of `Transfer-Encoding` in `Guard._refusal` all 256 MiB were taken.
     begins = head(channel_site.url, method, "/channels/mail", transfer_encoding="chunked")
     chunk = f"{MIB:x}\r\n".encode() + b"x" * MIB + b"\r\n"
     answer = await pour(channel_site.url, begins, iter([chunk] * POURED))
@@ -51,30 +46,23 @@ async def test_a_body_that_says_no_length_is_not_read(channel_site: AttackSite, 
 
 
 async def test_a_channel_is_looked_up_before_its_body_is_read(channel_site: AttackSite) -> None:
-    """Where there is none nothing is read.
-
-    With 1 MiB of room for an unknown channel in `BodyLimit._read` its body was waited for, and answered 408.
-    """
+    # Where there is none nothing is read. With 1 MiB of room for an unknown channel in `BodyLimit._read` its body was
+    # waited for, and answered 408.
     begins = head(channel_site.url, "POST", "/channels/nowhere", content_length=str(MIB))
     answer = await pour(channel_site.url, begins, iter(()))
     assert answer.status == 404
 
 
 async def test_nobody_without_a_token_has_a_body_read(channel_site: AttackSite) -> None:
-    """401 at the head of it.
-
-    Without `AuthenticationMiddleware` the body was waited for, and answered 408.
-    """
+    # 401 at the head of it. Without `AuthenticationMiddleware` the body was waited for, and answered 408.
     begins = head(channel_site.url, "POST", "/v1/turns", content_length=str(MIB), content_type="application/json")
     answer = await pour(channel_site.url, begins, iter(()))
     assert answer.status == 401
 
 
 async def test_all_of_it_leaves_the_gateways_memory_as_it_was(channel_site: AttackSite) -> None:
-    """A quarter of a gigabyte, four times.
-
-    Without the refusal of a length in `Guard._refusal` the gateway grew by 255 MiB.
-    """
+    # A quarter of a gigabyte, four times. Without the refusal of a length in `Guard._refusal` the gateway grew by 255
+    # MiB.
     begins = head(channel_site.url, "GET", "/channels/mail", content_length=str(POURED * MIB))
     before = 0
     for number in range(5):

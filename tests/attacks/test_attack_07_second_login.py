@@ -73,11 +73,9 @@ async def approve_by_token(rig: GatewayRig, approval: str, person: str) -> httpx
 async def test_one_human_is_no_second_approver(
     rig: GatewayRig, provider: Provider, caplog: pytest.LogCaptureFixture, claims: dict[str, Any]
 ) -> None:
-    """However the login spells the address of somebody declared, it is refused, and the quorum of two is not met.
-
-    Without `DeclaredNames` in `ClaimsDirectory._make_person` the login was let in, and without the names in `_doubt`
-    and `joined_logins` as well the quorum was met.
-    """
+    # However the login spells the address of somebody declared, it is refused, and the quorum of two is not met.
+    # Without `DeclaredNames` in `ClaimsDirectory._make_person` the login was let in, and without the names in `_doubt`
+    # and `joined_logins` as well the quorum was met.
     approval = await asked(rig, "both")
     assert (await approve_by_token(rig, approval, "bo")).json()["status"] == "counted"
     provider.claims = {"sub": "b-2", "name": "Robert", "groups": ["money"], **claims}
@@ -102,10 +100,8 @@ async def test_one_human_is_no_second_approver(
 async def test_the_start_names_approvers_who_could_come_in_as_somebody_else(
     rig: GatewayRig, provider: Provider, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where groups give roles: everybody whom a tool asks and whose login is not written down, with the remedy.
-
-    Without the warning in `with_provider_people` nothing was told.
-    """
+    # Where groups give roles: everybody whom a tool asks and whose login is not written down, with the remedy. Without
+    # the warning in `with_provider_people` nothing was told.
     login = f"{provider.issuer}#b-1"
     people = [replace(each, identities={"oidc": (login,)}) if each is BO else each for each in DECLARED]
     settings = rig.deps.settings
@@ -121,10 +117,8 @@ async def test_the_start_names_approvers_who_could_come_in_as_somebody_else(
 
 
 async def test_a_login_from_before_the_declaration_approves_nothing(rig: GatewayRig, provider: Provider) -> None:
-    """What was signed of it names the address, so the gateway that reads it finds who is declared since, and refuses.
-
-    Without the names in `_doubt` the login was known, and its answer was taken for a second one of Bo's.
-    """
+    # What was signed of it names the address, so the gateway that reads it finds who is declared since, and refuses.
+    # Without the names in `_doubt` the login was known, and its answer was taken for a second one of Bo's.
     login = f"{provider.issuer}#b-2"
     robert = Person(id=id_from_login(login), name="Robert", roles=("finance",), identities={"oidc": (login,)})
     row = vouch(SIGNER, robert, names=("bo@example.com",), now=datetime.now(UTC), lifetime=timedelta(days=7))
@@ -140,10 +134,8 @@ async def test_a_login_from_before_the_declaration_approves_nothing(rig: Gateway
 
 
 async def test_two_entries_of_one_human_are_one_of_a_quorum(client: Client, tmp_path: Path, provider: Provider) -> None:
-    """An account for every day and one for administration, each with the role: the second answer adds nothing.
-
-    With `authority` giving the id of the entry in place of the human's, the second answer approved the request.
-    """
+    # An account for every day and one for administration, each with the role: the second answer adds nothing. With
+    # `authority` giving the id of the entry in place of the human's, the second answer approved the request.
     second = Person(id="bo-admin", person_id="bo", name="Bo (admin)", roles=("finance", "admin"))
     async with rig_for(client, tmp_path, provider, *DECLARED, second) as rig:
         approval = await asked(rig, "both")
@@ -160,11 +152,8 @@ async def test_two_entries_of_one_human_are_one_of_a_quorum(client: Client, tmp_
 async def test_who_asked_by_a_login_does_not_approve_it_once_declared(
     client: Client, tmp_path: Path, provider: Provider, declared_by: str
 ) -> None:
-    """The gateway of before knew the login alone; the people of now know whose it is.
-
-    With `seat_of` comparing ids in place of humans Bo's answer was counted, and signed by the other gateway it ran the
-    call.
-    """
+    # The gateway of before knew the login alone; the people of now know whose it is. With `seat_of` comparing ids in
+    # place of humans Bo's answer was counted, and signed by the other gateway it ran the call.
     login = f"{provider.issuer}#b-2"
     named = {"oidc": (login,), "email": ("bo@example.com",)}[declared_by]
     bo = replace(BO, identities={declared_by: named})

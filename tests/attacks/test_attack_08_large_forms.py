@@ -50,10 +50,8 @@ def _pieces(body: bytes) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("name", BODIES)
 async def test_a_form_that_nobody_signed_holds_up_nobody(channel_site: AttackSite, name: str) -> None:
-    """It is refused as forged, and health is answered within a second all the while.
-
-    With the whole form read by `MailgunFormat.verify`, and on the event loop by `Email.read`, health took 1.8 seconds.
-    """
+    # It is refused as forged, and health is answered within a second all the while. With the whole form read by
+    # `MailgunFormat.verify`, and on the event loop by `Email.read`, health took 1.8 seconds.
     kind, body = BODIES[name]
     async with probed(channel_site.url) as found:
         for _ in range(ROUNDS):
@@ -67,11 +65,9 @@ async def test_a_form_that_nobody_signed_holds_up_nobody(channel_site: AttackSit
 
 @pytest.mark.parametrize("name", ["escapes", "fields", "parts", "line ends"])
 async def test_a_form_that_nobody_signed_costs_no_more_than_its_bytes(channel_site: AttackSite, name: str) -> None:
-    """In processor time of the gateway, against as many bytes that are no form.
-
-    With the whole form read by `MailgunFormat.verify` escapes cost 1.9 seconds, and without a limit of fields fields
-    cost 7.2 and parts 1.5; line ends cost nothing with the parser of today.
-    """
+    # In processor time of the gateway, against as many bytes that are no form. With the whole form read by
+    # `MailgunFormat.verify` escapes cost 1.9 seconds, and without a limit of fields fields cost 7.2 and parts 1.5; line
+    # ends cost nothing with the parser of today.
     kind, body = BODIES[name]
     plain = await _cost(channel_site, "text/plain", body)
     assert await _cost(channel_site, kind, body) <= 2 * plain + 0.5
@@ -88,10 +84,8 @@ async def _cost(site: AttackSite, kind: str, body: bytes) -> float:
 
 @pytest.mark.parametrize("path", ["/login", "/link/abc.def", "/logout"])
 async def test_a_page_open_to_all_takes_no_large_form(channel_site: AttackSite, path: str) -> None:
-    """Refused by what it says of its length.
-
-    With `REQUEST_BODY_BYTES` for every path in `_body_bytes` its body was waited for, and answered 408.
-    """
+    # Refused by what it says of its length. With `REQUEST_BODY_BYTES` for every path in `_body_bytes` its body was
+    # waited for, and answered 408.
     kind = "application/x-www-form-urlencoded"
     # The head alone: who is hung up on in the middle of a body may never read the answer.
     begins = head(channel_site.url, "POST", path, content_type=kind, content_length=str(MIB))
@@ -100,21 +94,16 @@ async def test_a_page_open_to_all_takes_no_large_form(channel_site: AttackSite, 
 
 
 async def test_a_small_form_of_many_fields_is_refused_uncounted(channel_site: AttackSite) -> None:
-    """Also one that fits; and no parser of parts sees what a page is sent.
-
-    Without `max_num_fields` in `_parse` the fields were read, and without the look at the type in `read_form` the
-    parts were taken for a form.
-    """
+    # Also one that fits; and no parser of parts sees what a page is sent. Without `max_num_fields` in `_parse` the
+    # fields were read, and without the look at the type in `read_form` the parts were taken for a form.
     kind = "application/x-www-form-urlencoded"
     assert (await posted(channel_site, "/login", kind, b"a&" * 15_000)).status == 422
     assert (await posted(channel_site, "/login", "multipart/form-data; boundary=x", b"--x\r\n" * 5_000)).status == 415
 
 
 async def test_a_message_of_texts_is_small(channel_site: AttackSite) -> None:
-    """Twilio's signature is over every field, so that a stranger's are parsed: of 64 KiB at most.
-
-    With 3 MiB of room in `Twilio` the larger form was parsed as well, and answered 401.
-    """
+    # Twilio's signature is over every field, so that a stranger's are parsed: of 64 KiB at most. With 3 MiB of room in
+    # `Twilio` the larger form was parsed as well, and answered 401.
     kind = "application/x-www-form-urlencoded"
     assert (await posted(channel_site, "/channels/texts", kind, b"a=" + b"%41" * 30_000)).status == 413
     assert (await posted(channel_site, "/channels/texts", kind, b"a=" + b"%41" * 20_000)).status == 401

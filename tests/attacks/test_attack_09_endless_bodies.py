@@ -40,11 +40,9 @@ async def dribble(line: Line, begins: bytes, piece: bytes) -> int:
 
 
 async def test_bodies_that_never_end_are_given_up(channel_site: AttackSite) -> None:
-    """As many as one address may send are waited for a few seconds, the others not at all; health is answered.
-
-    With an hour's patience in `_whole` they were waited for until the test gave up, and without a share for one address
-    in `_full` all 104 were waited for.
-    """
+    # As many as one address may send are waited for a few seconds, the others not at all; health is answered. With an
+    # hour's patience in `_whole` they were waited for until the test gave up, and without a share for one address in
+    # `_full` all 104 were waited for.
     begins = head(channel_site.url, "POST", "/channels/mail", content_length="1000000", content_type="text/plain")
     async with contextlib.AsyncExitStack() as lines, httpx2.AsyncClient(base_url=channel_site.url, timeout=60) as page:
         opened = [await lines.enter_async_context(dialled(channel_site.url)) for _ in range(SHARE + MORE)]
@@ -61,10 +59,8 @@ async def test_bodies_that_never_end_are_given_up(channel_site: AttackSite) -> N
 
 
 async def test_heads_that_never_end_are_given_up(channel_site: AttackSite) -> None:
-    """Hung up on, whether they say nothing or a byte now and then.
-
-    With uvicorn's own connection in `serve` they were waited for until the test gave up.
-    """
+    # Hung up on, whether they say nothing or a byte now and then. With uvicorn's own connection in `serve` they were
+    # waited for until the test gave up.
     begins = head(channel_site.url, "GET", "/login")[:-2]
     async with contextlib.AsyncExitStack() as lines:
         opened = [await lines.enter_async_context(dialled(channel_site.url)) for _ in range(20)]
@@ -75,11 +71,9 @@ async def test_heads_that_never_end_are_given_up(channel_site: AttackSite) -> No
 
 
 async def test_who_breaks_off_in_the_middle_leaves_nothing_behind(channel_site: AttackSite) -> None:
-    """Their half of a form is not looked at, no error is logged, and their places are free again.
-
-    With a body that breaks off taken for a whole one in `_whole` ten halves signed in, and without the end of its place
-    in `BodyLimit._read` nobody was served any more.
-    """
+    # Their half of a form is not looked at, no error is logged, and their places are free again. With a body that
+    # breaks off taken for a whole one in `_whole` ten halves signed in, and without the end of its place in
+    # `BodyLimit._read` nobody was served any more.
     log = channel_site.folder / "gateway" / "gateway.log"
     before = log.read_text()
     # What comes of it could sign in by itself, but for the length that it was to have.

@@ -87,11 +87,9 @@ async def a_request(site: AttackSite, *, decided: bool) -> Names:
 @pytest.mark.parametrize("decided", [False, True], ids=["waiting", "decided"])
 @pytest.mark.parametrize("name", PROBES)
 async def test_what_is_there_looks_like_what_is_not(name: str, decided: bool, site: AttackSite) -> None:
-    """A stranger who knows a request's id or code, its turn or its session, is answered as for one that never was.
-
-    Seen to fail for all that decides, withdraws or goes by code, while only what reads asked who may read, and for all
-    that reads without `may_read` in `Conversations` and `reads_record`.
-    """
+    # A stranger who knows a request's id or code, its turn or its session, is answered as for one that never was. Seen
+    # to fail for all that decides, withdraws or goes by code, while only what reads asked who may read, and for all
+    # that reads without `may_read` in `Conversations` and `reads_record`.
     real = await a_request(site, decided=decided)
     made_up = Names(TurnKey("main", str(uuid.uuid4()), str(uuid.uuid4())), "Z9Z9Z9")
     zoe = site.person("zoe").http if PROBES[name][1].startswith("/v1/") else (await site.browser("zoe")).http
@@ -101,10 +99,8 @@ async def test_what_is_there_looks_like_what_is_not(name: str, decided: bool, si
 
 
 async def test_a_loser_of_a_race_learns_who_was_first(site: AttackSite) -> None:
-    """Whoever may read a request gets its names and reasons.
-
-    With `decide` answering whoever is refused as `unknown` Bo learned neither.
-    """
+    # Whoever may read a request gets its names and reasons. With `decide` answering whoever is refused as `unknown` Bo
+    # learned neither.
     real = await a_request(site, decided=True)
     bo = site.person("bo")
     shown = await bo.see(approval_id(real.key))
@@ -122,10 +118,8 @@ async def test_a_loser_of_a_race_learns_who_was_first(site: AttackSite) -> None:
 async def test_who_is_a_person_is_not_told(
     method: str, path: str, body: dict[str, Any] | None, site: AttackSite
 ) -> None:
-    """To act as somebody else is refused alike, whether there is such a person or not.
-
-    Seen to fail while a list could be asked for as anybody.
-    """
+    # To act as somebody else is refused alike, whether there is such a person or not. Seen to fail while a list could
+    # be asked for as anybody.
     zoe, answers = site.person("zoe").http, []
     for person in ("ana", NOBODY):
         sent = None if body is None else {**body, "user": person}
@@ -136,10 +130,8 @@ async def test_who_is_a_person_is_not_told(
 
 
 async def test_a_grant_of_others_looks_like_none(site: AttackSite) -> None:
-    """A stranger who takes back a grant whose id they know is answered as for one that never was.
-
-    Seen to be refused by name while whoever knew the id was told of its rights.
-    """
+    # A stranger who takes back a grant whose id they know is answered as for one that never was. Seen to be refused by
+    # name while whoever knew the id was told of its rights.
     to, rui, zoe = payee(), site.person("rui"), site.person("zoe").http
     key = await rui.ask([("gift", {"amount": 5, "to": to})])
     await site.person("ana").approve(approval_id(key), remember={"scope": "session", "uses": 2})
@@ -154,10 +146,8 @@ async def test_a_grant_of_others_looks_like_none(site: AttackSite) -> None:
 
 
 async def test_tries_of_strangers_lock_nobody_out(site: AttackSite) -> None:
-    """However often a stranger tries a code, whoever may decide the request still can by it.
-
-    With 30 tries of a code by everybody together, counted in `Conversations.approval_id`, Ana was answered 404.
-    """
+    # However often a stranger tries a code, whoever may decide the request still can by it. With 30 tries of a code by
+    # everybody together, counted in `Conversations.approval_id`, Ana was answered 404.
     real, zoe, ana = await a_request(site, decided=False), site.person("zoe").http, site.person("ana")
     code = show_code(real.code)
     statuses = {(await zoe.get(f"/v1/approvals/{code}")).status_code for _ in range(60)}

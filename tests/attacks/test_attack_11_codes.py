@@ -24,10 +24,8 @@ def computed(approval: str) -> str:
 
 
 async def test_who_asks_cannot_choose_the_code(site: AttackSite) -> None:
-    """Rui tries names of turns until the code begins with a word of his; the request's code is none of that.
-
-    With the code computed from the approval's id in `Questions.ask`, as it was once, it began with Rui's word.
-    """
+    # Rui tries names of turns until the code begins with a word of his; the request's code is none of that. With the
+    # code computed from the approval's id in `Questions.ask`, as it was once, it began with Rui's word.
     session, to = uuid.uuid4().hex[:12], payee()
     own = own_session(SessionKey("main", session), Person(id="rui"), development=False).session
     tried = (TurnKey("main", own, f"t{number}") for number in range(1_000_000))
@@ -39,10 +37,8 @@ async def test_who_asks_cannot_choose_the_code(site: AttackSite) -> None:
 
 
 async def test_no_word_of_a_language_is_a_code(site: AttackSite) -> None:
-    """Two places of every code are digits, always the same two.
-
-    With any of 32 characters in every place in `new_code` no place was a digit in all of them.
-    """
+    # Two places of every code are digits, always the same two. With any of 32 characters in every place in `new_code`
+    # no place was a digit in all of them.
     to = payee()
     key = await site.person("rui").ask([("pay", {"amount": n, "to": to}) for n in range(1, 17)])
     ana = site.person("ana")
@@ -52,10 +48,8 @@ async def test_no_word_of_a_language_is_a_code(site: AttackSite) -> None:
 
 
 async def test_a_code_means_the_request_that_it_was_given_to(site: AttackSite, impostor: Impostor) -> None:
-    """A turn that claims a code of another's in its memo changes nothing of what the code means.
-
-    With the memos of turns believed in `Conversations.approval_id` Ana was answered 404 for the code.
-    """
+    # A turn that claims a code of another's in its memo changes nothing of what the code means. With the memos of turns
+    # believed in `Conversations.approval_id` Ana was answered 404 for the code.
     to, ana = payee(), site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})])
     shown = await ana.waiting(approval_id(key))

@@ -60,12 +60,9 @@ async def asked(site: AttackSite, impostor: Impostor, amount: int, to: str) -> t
 
 
 async def test_people_are_told_of_nothing_that_a_turn_made_up(attacked_server: ServerHandle, tmp_path: Path) -> None:
-    """A turn that was taken over has the worker tell of another's request of 9,400 EUR as of 9 EUR, and that Bo
-    denied it: nobody is told either, and what is told later is true.
-
-    With an activity `signoff.deliver` that writes down what its task says, let through by `own_problem`, people were
-    told of 9 EUR and of the denial.
-    """
+    # A turn that was taken over has the worker tell of another's request of 9,400 EUR as of 9 EUR, and that Bo denied
+    # it: nobody is told either, and what is told later is true. With an activity `signoff.deliver` that writes down
+    # what its task says, let through by `own_problem`, people were told of 9 EUR and of the denial.
     to, ears = payee(), Ears()
     async with serve_vendor(ears.app()) as url:
         listens = CHANNEL.format(url=url)

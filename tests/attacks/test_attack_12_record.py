@@ -45,10 +45,8 @@ def claims(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def test_what_a_turn_claims_of_itself_is_marked_as_its_word(site: AttackSite, impostor: Impostor) -> None:
-    """An impostor under a turn's id has entries written: each says `by: turn`, or is not there.
-
-    Without `by` in `journal._own` all four entries stood there unmarked.
-    """
+    # An impostor under a turn's id has entries written: each says `by: turn`, or is not there. Without `by` in
+    # `journal._own` all four entries stood there unmarked.
     to = payee()
     key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})])
     await site.person("ana").waiting(approval_id(key))
@@ -60,11 +58,9 @@ async def test_what_a_turn_claims_of_itself_is_marked_as_its_word(site: AttackSi
 
 
 async def test_a_turn_cannot_take_the_place_of_what_truly_happened(site: AttackSite, impostor: Impostor) -> None:
-    """An entry is written once by its key: one that the turn wrote first, under the key of what the tool's activity
-    will write, keeps nothing true out of the record.
-
-    Without `TURNS_KEYS` in `journal._own` neither execution nor outcome came into the record.
-    """
+    # An entry is written once by its key: one that the turn wrote first, under the key of what the tool's activity will
+    # write, keeps nothing true out of the record. Without `TURNS_KEYS` in `journal._own` neither execution nor outcome
+    # came into the record.
     to, ana = payee(), site.person("ana")
     args = {"amount": 9, "to": to}
     first = await site.person("rui").ask([("pay", args)])
@@ -105,10 +101,8 @@ async def test_a_turn_cannot_take_the_place_of_what_truly_happened(site: AttackS
 
 
 async def test_a_turn_writes_into_no_other_turns_record(site: AttackSite, impostor: Impostor) -> None:
-    """Entries for another turn's chain are not written.
-
-    Without the comparison of streams in `journal._own` all four entries stood in the other turn's record.
-    """
+    # Entries for another turn's chain are not written. Without the comparison of streams in `journal._own` all four
+    # entries stood in the other turn's record.
     to, rui = payee(), site.person("rui")
     key, other = [await rui.ask([("pay", {"amount": 9, "to": to})]) for _ in range(2)]
     for each in (key, other):

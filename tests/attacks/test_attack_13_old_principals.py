@@ -31,10 +31,8 @@ async def tipped(impostor: Impostor, forged: ForgedTurn, ctx: CallContext, args:
 
 
 async def test_a_day_later_no_rule_runs_a_call(site: AttackSite, impostor: Impostor) -> None:
-    """The same principal as the gateway made it two days ago: people are asked, where it ran for ever before.
-
-    With `expired` always false the tip ran.
-    """
+    # The same principal as the gateway made it two days ago: people are asked, where it ran for ever before. With
+    # `expired` always false the tip ran.
     to = payee()
     args = {"amount": 6, "to": to}
     forged, ctx = await stolen(site, impostor)
@@ -68,11 +66,9 @@ async def test_a_day_later_no_rule_runs_a_call(site: AttackSite, impostor: Impos
 async def test_nothing_of_what_was_asked_is_changed(
     site: AttackSite, impostor: Impostor, change: dict[str, Any]
 ) -> None:
-    """Another channel, place, actor, time or nonce than the gateway signed for: refused.
-
-    Without these under the signature rules about the channel or the route were whoever's who reached Temporal; without
-    `check_principal` in `SignaturePolicy.requester_problem` each change but that of the actor let the tip run.
-    """
+    # Another channel, place, actor, time or nonce than the gateway signed for: refused. Without these under the
+    # signature rules about the channel or the route were whoever's who reached Temporal; without `check_principal` in
+    # `SignaturePolicy.requester_problem` each change but that of the actor let the tip run.
     to = payee()
     forged, ctx = await stolen(site, impostor)
     if "user" in change:

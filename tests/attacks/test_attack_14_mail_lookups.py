@@ -57,11 +57,9 @@ MUTE = {f"mute{number}.example": None for number in range(20)}
 
 @pytest.mark.usefixtures("hurried")
 async def test_all_names_of_a_mail_together_have_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three keys and five names of DMARC's walk, two at a time; and for the next such mail none of these again.
-
-    Without the time for all of them in `DnsNames.find` every name was asked for, and without what `DnsNames`
-    keeps names were asked for again.
-    """
+    # Three keys and five names of DMARC's walk, two at a time; and for the next such mail none of these again. Without
+    # the time for all of them in `DnsNames.find` every name was asked for, and without what `DnsNames` keeps names were
+    # asked for again.
     mail = strange("eve@a.b.c.mute0.example", "s1", "s2", "s3", domain="mute0.example")
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         await site.take(mail)
@@ -74,10 +72,7 @@ async def test_all_names_of_a_mail_together_have_their_time(tmp_path: Path, monk
 
 
 async def test_what_is_not_there_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many mails name it.
-
-    Without what `DnsNames` keeps it was asked for five times.
-    """
+    # However many mails name it. Without what `DnsNames` keeps it was asked for five times.
     async with mail_site(tmp_path, monkeypatch, {}) as site:
         for _ in range(5):
             await site.take(strange("eve@else.example"))
@@ -86,11 +81,9 @@ async def test_what_is_not_there_is_asked_for_once(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.usefixtures("patient")
 async def test_who_has_proved_mail_waits_for_no_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twenty domains that answer nothing take six places; the others are Bo's, who decides meanwhile.
-
-    Without `MAIL_STRANGERS_AT_ONCE` in `MailQueue._find_next` strangers took all eight places, and Bo waited until
-    theirs were done.
-    """
+    # Twenty domains that answer nothing take six places; the others are Bo's, who decides meanwhile. Without
+    # `MAIL_STRANGERS_AT_ONCE` in `MailQueue._find_next` strangers took all eight places, and Bo waited until theirs
+    # were done.
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         await site.take(signed(site.reply("hm")))
         strangers = [asyncio.create_task(site.take(strange(f"eve@{mute(number)}"))) for number in range(20)]
@@ -104,10 +97,8 @@ async def test_who_has_proved_mail_waits_for_no_stranger(tmp_path: Path, monkeyp
 
 @pytest.mark.usefixtures("patient")
 async def test_a_domain_holds_up_its_own_mail_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten mails of one domain that answers nothing; somebody of another who has proved nothing yet has a turn.
-
-    With several turns at a time for one domain in `MailQueue._find_next` ten of its names were looked up.
-    """
+    # Ten mails of one domain that answers nothing; somebody of another who has proved nothing yet has a turn. With
+    # several turns at a time for one domain in `MailQueue._find_next` ten of its names were looked up.
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         selectors = [f"k{number}" for number in range(10)]
         slow = [asyncio.create_task(site.take(strange(f"eve@{mute(0)}", each))) for each in selectors]
@@ -124,10 +115,8 @@ async def test_a_domain_holds_up_its_own_mail_alone(tmp_path: Path, monkeypatch:
 
 @pytest.mark.usefixtures("patient")
 async def test_what_has_no_room_is_brought_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One domain's mails, all strangers' mails: refused for now. Of who has proved mail, still taken.
-
-    Without the refusal in `MailQueue.turn` all were taken.
-    """
+    # One domain's mails, all strangers' mails: refused for now. Of who has proved mail, still taken. Without the
+    # refusal in `MailQueue.turn` all were taken.
     async with mail_site(tmp_path, monkeypatch, with_keys(PEOPLE, more=MUTE)) as site:
         await site.take(signed(site.reply("hm")))
         size = len(strange(f"eve@{mute(0)}"))
@@ -160,12 +149,9 @@ def held_by(site: MailSite) -> int:
 async def test_an_approver_s_mail_is_the_same_work_as_anybody_s(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who may approve, who may not and who is nobody at all: the same names are asked for, in the same order, and the
-    channel holds nobody's name to tell them apart by.
-
-    With keys looked up for Bo and Cy alone in `Email.read` nobody's were not, and without the comparison of hashes in
-    `flaw` those of an altered mail were looked up.
-    """
+    # Who may approve, who may not and who is nobody at all: the same names are asked for, in the same order, and the
+    # channel holds nobody's name to tell them apart by. With keys looked up for Bo and Cy alone in `Email.read`
+    # nobody's were not, and without the comparison of hashes in `flaw` those of an altered mail were looked up.
     asked = []
     for name in ("bo", "cy", "nobody"):
         zone = with_keys(PEOPLE) if kind == "proved" else {}
@@ -181,11 +167,9 @@ async def test_an_approver_s_mail_is_the_same_work_as_anybody_s(
 
 
 async def test_a_long_mail_costs_little_and_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """10 MB and three false signatures in both forms, hashed away from the loop, which goes on meanwhile.
-
-    Read on the event loop by `Email.read` it let the loop go on once, and with dkimpy's canonical body made for each
-    signature in `BodyHashes.of` it took more than three times as long.
-    """
+    # 10 MB and three false signatures in both forms, hashed away from the loop, which goes on meanwhile. Read on the
+    # event loop by `Email.read` it let the loop go on once, and with dkimpy's canonical body made for each signature in
+    # `BodyHashes.of` it took more than three times as long.
     false = "DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/{}; d=else.example; s=s{}; h=from; bh=AAAA; b=AAAA\r\n"
     head = "".join(false.format(form, number) for number, form in enumerate(("relaxed", "simple", "relaxed")))
     words = written("eve@else.example", "approvals@signoff.example", "approve K7Q-2FM").as_bytes()

@@ -57,10 +57,8 @@ async def read_all(browser: Browser, approval: str) -> int:
 
 
 async def test_what_was_not_opened_cannot_be_approved_on_the_page(site: AttackSite) -> None:
-    """The card's first page does not have the last line of the order: what its form sends approves nothing.
-
-    Without the look at `has_read` in `deciding._decide` the order was approved and ran.
-    """
+    # The card's first page does not have the last line of the order: what its form sends approves nothing. Without the
+    # look at `has_read` in `deciding._decide` the order was approved and ran.
     to, bo = payee(), await site.browser("bo")
     key = await long_order(site, to)
     await site.person("ana").waiting(approval_id(key))
@@ -72,10 +70,8 @@ async def test_what_was_not_opened_cannot_be_approved_on_the_page(site: AttackSi
 
 
 async def test_every_value_can_be_reached_from_the_card(site: AttackSite) -> None:
-    """Turning over every page that the card leads to, one reads the last line; then it can be approved.
-
-    With `pages_of` giving the first page alone the last line stood nowhere.
-    """
+    # Turning over every page that the card leads to, one reads the last line; then it can be approved. With `pages_of`
+    # giving the first page alone the last line stood nowhere.
     to, bo = payee(), await site.browser("bo")
     key = await long_order(site, to)
     await site.person("ana").waiting(approval_id(key))
@@ -93,21 +89,16 @@ async def test_every_value_can_be_reached_from_the_card(site: AttackSite) -> Non
 
 
 async def test_the_api_gives_every_value(site: AttackSite) -> None:
-    """The view that an answer over the API is bound to has the last line.
-
-    Without the arguments in `whole_request` the last line was not in it.
-    """
+    # The view that an answer over the API is bound to has the last line. Without the arguments in `whole_request` the
+    # last line was not in it.
     key = await long_order(site, payee())
     assert has_last((await site.person("ana").waiting(approval_id(key))).words)
 
 
 @pytest.mark.parametrize("options", [pytest.param((), id="words"), pytest.param(("--json",), id="json")])
 async def test_the_terminal_gives_every_value(options: tuple[str, ...], site: AttackSite) -> None:
-    """`signoff show` of the request has the last line.
-
-    Without every value in `card_lines` the last line was not in the words, and without the arguments in `whole_request`
-    in neither.
-    """
+    # `signoff show` of the request has the last line. Without every value in `card_lines` the last line was not in the
+    # words, and without the arguments in `whole_request` in neither.
     key = await long_order(site, payee())
     await site.person("ana").waiting(approval_id(key))
     env = site.env("gateway") | {"SIGNOFF_TOKEN": site.tokens["ana"], "SIGNOFF_PUBLIC_URL": site.url}
@@ -124,11 +115,9 @@ async def test_the_terminal_gives_every_value(options: tuple[str, ...], site: At
 
 
 async def test_a_batch_takes_no_card_that_is_not_whole(site: AttackSite) -> None:
-    """Ticked among others in the inbox, the order is not approved by one tap.
-
-    Without the looks at `has_read` in `deciding._decide` and at `card.unseen` in `batch_pages._alone`, which stand one
-    behind the other, the order was approved and ran.
-    """
+    # Ticked among others in the inbox, the order is not approved by one tap. Without the looks at `has_read` in
+    # `deciding._decide` and at `card.unseen` in `batch_pages._alone`, which stand one behind the other, the order was
+    # approved and ran.
     to, bo = payee(), await site.browser("bo")
     key = await long_order(site, to)
     shown = await site.person("ana").waiting(approval_id(key))

@@ -20,11 +20,8 @@ async def counts(site: AttackSite, name: str) -> dict[str, int]:
 
 
 async def test_refused_tries_are_counted_and_few_of_them_written_down(site: AttackSite) -> None:
-    """At most so many a minute; the rest is told by the next one that is, and in readiness.
-
-    With `AttemptRecords.note` writing down every one 100 were in the record, and with it counting none the counts
-    stayed as they were.
-    """
+    # At most so many a minute; the rest is told by the next one that is, and in readiness. With `AttemptRecords.note`
+    # writing down every one 100 were in the record, and with it counting none the counts stayed as they were.
     before = sum((await counts(site, "adm")).values())
     rui, zoe = site.person("rui"), site.person("zoe")
     key = await rui.ask([("pay", {"amount": 3, "to": payee()})])
@@ -43,10 +40,8 @@ async def test_refused_tries_are_counted_and_few_of_them_written_down(site: Atta
 
 
 async def test_nobody_but_operators_is_told_how_much_was_refused(site: AttackSite) -> None:
-    """Else the counts would say what became of each thing that is tried.
-
-    With `_may_count` not asked Zoe was told the counts.
-    """
+    # Else the counts would say what became of each thing that is tried. With `_may_count` not asked Zoe was told the
+    # counts.
     key = await site.person("rui").ask([("pay", {"amount": 3, "to": payee()})])
     await site.person("zoe").decide(await site.person("rui").waiting(approval_id(key)))
 

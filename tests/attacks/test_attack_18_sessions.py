@@ -21,11 +21,9 @@ async def taken_over(site: AttackSite, impostor: Impostor, to: str) -> TurnKey:
 
 
 async def test_the_turns_of_a_session_stay_their_requesters(site: AttackSite, impostor: Impostor) -> None:
-    """Max reads nothing of Rui's turn: not over the API, not on a page, not in the session's own view.
-
-    With a session whoever's said something in it first, by its bare name (`own_session` giving back every name as it
-    is, `Conversations.of_session` believing the view), Max was answered 200 four times.
-    """
+    # Max reads nothing of Rui's turn: not over the API, not on a page, not in the session's own view. With a session
+    # whoever's said something in it first, by its bare name (`own_session` giving back every name as it is,
+    # `Conversations.of_session` believing the view), Max was answered 200 four times.
     to = payee()
     key = await taken_over(site, impostor, to)
     max_, page = site.person("max").http, (await site.browser("max")).http
@@ -42,11 +40,8 @@ async def test_the_turns_of_a_session_stay_their_requesters(site: AttackSite, im
 
 
 async def test_whose_turn_it_was_still_reads_it(site: AttackSite, impostor: Impostor) -> None:
-    """Rui still reads it, and Ana still decides it.
-
-    With a session by its bare name in `own_session`, and its turns read by whose it is alone in `Conversations.turn`,
-    Rui was answered 404.
-    """
+    # Rui still reads it, and Ana still decides it. With a session by its bare name in `own_session`, and its turns read
+    # by whose it is alone in `Conversations.turn`, Rui was answered 404.
     to, rui = payee(), site.person("rui")
     key = await taken_over(site, impostor, to)
     assert (await rui.turn(key))["requester"]["user"] == "rui"
@@ -59,11 +54,9 @@ async def test_whose_turn_it_was_still_reads_it(site: AttackSite, impostor: Impo
 
 
 async def test_an_ended_sessions_name_goes_back_to_its_own_owner(site: AttackSite, impostor: Impostor) -> None:
-    """After the takeover Rui says something in his session by its id, and is heard; by its name it is the same one.
-
-    With `own_session` giving back every name as it is, Rui was refused as in somebody else's, as the first to speak
-    there owned it.
-    """
+    # After the takeover Rui says something in his session by its id, and is heard; by its name it is the same one. With
+    # `own_session` giving back every name as it is, Rui was refused as in somebody else's, as the first to speak there
+    # owned it.
     key = await taken_over(site, impostor, payee())
     answer = await site.person("rui").say(key.session, [])
     assert answer.status_code in (200, 201, 202), answer.text

@@ -12,11 +12,8 @@ OBJECTION = "no refunds to this address at present"
 
 
 async def test_an_override_that_nobody_was_shown_lets_nothing_run(site: AttackSite, impostor: Impostor) -> None:
-    """Ana approved a refund while nothing was objected to; then the check objects: the permit's word that she
-    overrode it, with the right hash, is worth nothing.
-
-    With `_overrides` always true 9 EUR were paid.
-    """
+    # Ana approved a refund while nothing was objected to; then the check objects: the permit's word that she overrode
+    # it, with the right hash, is worth nothing. With `_overrides` always true 9 EUR were paid.
     to, ana = payee(), site.person("ana")
     args = {"amount": 9, "to": to}
     key = await site.person("rui").ask([("refund", args)])
@@ -39,10 +36,8 @@ async def test_an_override_that_nobody_was_shown_lets_nothing_run(site: AttackSi
 
 
 async def test_an_override_that_was_shown_and_approved_runs(site: AttackSite) -> None:
-    """Asked while the check objects, Ana sees the objection; her yes runs the call.
-
-    With `_overrides` taking no objection for a shown one the approved call did not run.
-    """
+    # Asked while the check objects, Ana sees the objection; her yes runs the call. With `_overrides` taking no
+    # objection for a shown one the approved call did not run.
     to, ana, rui = payee(), site.person("ana"), site.person("rui")
     (site.folder / f"no-{to}").touch()
     key = await rui.ask([("refund", {"amount": 9, "to": to})])

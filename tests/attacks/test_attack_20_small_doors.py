@@ -36,11 +36,9 @@ turns._key = broken
 
 
 async def test_an_address_forges_no_line_of_the_log(attacked_server: ServerHandle, tmp_path: Path) -> None:
-    """Whatever `%0A` it holds, and whatever a request breaks: each line is the gateway's own.
-
-    Without the indentation of tracebacks in `_Whole` of `cli/terminal/log_setup.py` the error's own words forged an
-    entry; without its escaping and the `repr` in `gateway/transport/middleware.py` as well, so did the address.
-    """
+    # Whatever `%0A` it holds, and whatever a request breaks: each line is the gateway's own. Without the indentation of
+    # tracebacks in `_Whole` of `cli/terminal/log_setup.py` the error's own words forged an entry; without its escaping
+    # and the `repr` in `gateway/transport/middleware.py` as well, so did the address.
     forged = f"2026-11-22 ERROR signoff: {uuid.uuid4().hex} approved everything"
     address = f"%0A{forged.replace(' ', '%20')}"
     async with changed_site(attacked_server, tmp_path) as (site, _, site_folder):
@@ -60,11 +58,9 @@ async def test_an_address_forges_no_line_of_the_log(attacked_server: ServerHandl
 
 
 async def test_what_the_installation_makes_is_its_owners_alone(site: AttackSite) -> None:
-    """The server's database with every argument, the store, keys, logs, and the folders around them.
-
-    Without the umask in `temporal/embedded_server.py` others could read the server's database, without `make_private`
-    in `store/database.py` the store, and without the mode in `formats/private_folder.py` the folder of the gateway.
-    """
+    # The server's database with every argument, the store, keys, logs, and the folders around them. Without the umask
+    # in `temporal/embedded_server.py` others could read the server's database, without `make_private` in
+    # `store/database.py` the store, and without the mode in `formats/private_folder.py` the folder of the gateway.
     server = site.server.options
     made = [server.db_file, server.log, site.folder / "signoff.db"]
     made += [file for file in (site.folder / "gateway").rglob("*") if file.name != "public-keys.json"]
@@ -74,10 +70,8 @@ async def test_what_the_installation_makes_is_its_owners_alone(site: AttackSite)
 
 
 async def test_one_broken_answer_keeps_no_receipt_from_the_others(site: AttackSite) -> None:
-    """Half of a surrogate pair, a number where a text belongs, nothing: each has its own receipt, in their order.
-
-    Without `_own_receipt` in `gateway/api/approvals.py` all of them were answered with one 500.
-    """
+    # Half of a surrogate pair, a number where a text belongs, nothing: each has its own receipt, in their order.
+    # Without `_own_receipt` in `gateway/api/approvals.py` all of them were answered with one 500.
     rui, ana = site.person("rui"), site.person("ana")
     key = await rui.ask([("pay", {"amount": 4, "to": payee()})])
     shown = await ana.waiting(approval_id(key))
@@ -101,10 +95,8 @@ async def test_one_broken_answer_keeps_no_receipt_from_the_others(site: AttackSi
 
 
 async def test_a_memo_that_is_none_breaks_nobodys_list(site: AttackSite) -> None:
-    """Whoever may start workflows writes what they like into it: their row is bad, the others are there.
-
-    With a memo's texts taken as they are in `engine/turn_list.py` everybody's list was a 500.
-    """
+    # Whoever may start workflows writes what they like into it: their row is bad, the others are there. With a memo's
+    # texts taken as they are in `engine/turn_list.py` everybody's list was a 500.
     rui = site.person("rui")
     key = await rui.ask([("pay", {"amount": 5, "to": payee()})])
     await rui.waiting(approval_id(key))

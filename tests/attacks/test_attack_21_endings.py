@@ -37,11 +37,9 @@ async def end(forged: ForgedTurn, approval: str, state: str, tenant: str) -> Non
 async def test_nobody_ends_the_question_of_another_turn(
     site: AttackSite, impostor: Impostor, turn: str, state: str
 ) -> None:
-    """Somebody has it written in a turn of their own that Rui's question ended: it waits and is answered as before.
-
-    Without the mend the card said that the turn was stopped, or vanished from all lists, Ana's answer got 409, and
-    Rui's turn waited on: any workflow of any tenant could end any question.
-    """
+    # Somebody has it written in a turn of their own that Rui's question ended: it waits and is answered as before.
+    # Without the mend the card said that the turn was stopped, or vanished from all lists, Ana's answer got 409, and
+    # Rui's turn waited on: any workflow of any tenant could end any question.
     to, ana = payee(), site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": 5, "to": to})])
     shown = await ana.waiting(approval_id(key))
@@ -56,10 +54,8 @@ async def test_nobody_ends_the_question_of_another_turn(
 
 
 async def test_what_a_turn_says_stays_in_its_own_tenant(site: AttackSite, impostor: Impostor) -> None:
-    """A made-up turn of another tenant names `main` as the tenant of its entries: no export of `main` holds them.
-
-    Without the mend the lie lay among the records of the tenant that it named.
-    """
+    # A made-up turn of another tenant names `main` as the tenant of its entries: no export of `main` holds them.
+    # Without the mend the lie lay among the records of the tenant that it named.
     ghost = TurnKey("other", "liar", "ghost")
     forged = await impostor.stand(ghost)
     await end(forged, ".".join((*ghost, "c1.1")), "cancelled", "main")

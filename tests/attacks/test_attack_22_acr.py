@@ -79,11 +79,8 @@ async def approved_by(rig: GatewayRig, approval: str) -> str:
 
 
 async def test_only_the_values_of_the_settings_are_a_second_factor(rig: GatewayRig, provider: Provider) -> None:
-    """Whatever else stands in `acr` is a sign-in like any other; the value in the settings approves.
-
-    With `mfa` looked for anywhere in `acr`, in place of the comparison in `assurance_of`, `urn:example:mfa:none`
-    approved.
-    """
+    # Whatever else stands in `acr` is a sign-in like any other; the value in the settings approves. With `mfa` looked
+    # for anywhere in `acr`, in place of the comparison in `assurance_of`, `urn:example:mfa:none` approved.
     headers = bearer(await token_of(rig, "guest"))
     answer = await rig.http.post("/v1/turns", json={"text": "easy", "actor": "desk"}, headers=headers)
     body = answer.json()

@@ -44,11 +44,9 @@ async def words_of_record(site: AttackSite, key: TurnKey) -> str:
 
 
 async def test_record_and_tool_are_told_who_truly_approved(site: AttackSite, impostor: Impostor) -> None:
-    """Ana approved; the permit names Cy, Bo and the administrator, and a rule: record and tool are told of Ana alone.
-
-    Without the mend the record read "certify c1.1 begins, approved by cy, bo, adm" under the rule `board_resolution`,
-    and the tool certified that the administrator had agreed.
-    """
+    # Ana approved; the permit names Cy, Bo and the administrator, and a rule: record and tool are told of Ana alone.
+    # Without the mend the record read "certify c1.1 begins, approved by cy, bo, adm" under the rule `board_resolution`,
+    # and the tool certified that the administrator had agreed.
     to = payee()
     args = {"amount": 5, "to": to}
     forged, permit = await approved(site, impostor, "certify", args)
@@ -64,10 +62,8 @@ async def test_record_and_tool_are_told_who_truly_approved(site: AttackSite, imp
 
 
 async def test_an_approved_call_is_never_run_dry(site: AttackSite, impostor: Impostor) -> None:
-    """The task of an approved call claims a dry run: the call runs for real, or not at all.
-
-    Without the mend the record said that it ended ok, the card that it ran, its ticket was used up, and 0 was paid.
-    """
+    # The task of an approved call claims a dry run: the call runs for real, or not at all. Without the mend the record
+    # said that it ended ok, the card that it ran, its ticket was used up, and 0 was paid.
     to = payee()
     args = {"amount": 6, "to": to}
     forged, permit = await approved(site, impostor, "certify", args)
@@ -77,10 +73,8 @@ async def test_an_approved_call_is_never_run_dry(site: AttackSite, impostor: Imp
 
 
 async def test_nobody_is_said_to_have_approved_an_automatic_call(site: AttackSite, impostor: Impostor) -> None:
-    """The permit of a call that a rule lets run claims another rule and three people: the record names the true rule.
-
-    Without the mend the record read "tip c2.1 begins, auto by cy, bo, adm" and "by rule approved by Ana".
-    """
+    # The permit of a call that a rule lets run claims another rule and three people: the record names the true rule.
+    # Without the mend the record read "tip c2.1 begins, auto by cy, bo, adm" and "by rule approved by Ana".
     key = await site.person("rui").ask([("look", {"place": "the yard"})])
     await site.person("rui").result(key)
     ctx, forged, args = await impostor.ctx(key), await impostor.stand(key), {"amount": 1, "to": payee()}
@@ -111,10 +105,8 @@ async def ended_record(reader: Caller, key: TurnKey) -> list[dict[str, Any]]:
 
 
 async def test_nobody_writes_into_anothers_record_by_a_permit(site: AttackSite, impostor: Impostor) -> None:
-    """From a turn of Zoe's, permits that name Rui's turn, and one that never was: neither has a new record.
-
-    Without the mend each try wrote "execution: refused" into Rui's record, unmarked and without bound.
-    """
+    # From a turn of Zoe's, permits that name Rui's turn, and one that never was: neither has a new record. Without the
+    # mend each try wrote "execution: refused" into Rui's record, unmarked and without bound.
     to, aud = payee(), site.person("aud")
     args = {"amount": 5, "to": to}
     key = await site.person("rui").ask([("pay", args)])
@@ -134,10 +126,8 @@ async def test_nobody_writes_into_anothers_record_by_a_permit(site: AttackSite, 
 
 
 async def test_refusals_of_one_call_are_written_down_once(site: AttackSite, impostor: Impostor) -> None:
-    """In its own turn an impostor tries one call under ever new digests: one refusal is written down, without names.
-
-    Without the mend each try was a record of its own, which named whomever the permit said to have approved.
-    """
+    # In its own turn an impostor tries one call under ever new digests: one refusal is written down, without names.
+    # Without the mend each try was a record of its own, which named whomever the permit said to have approved.
     key = await site.person("rui").ask([("pay", {"amount": 5, "to": payee()})])
     await site.person("ana").waiting(approval_id(key))
     ctx, forged = await impostor.ctx(key), await impostor.take_over(key)
@@ -151,10 +141,8 @@ async def test_refusals_of_one_call_are_written_down_once(site: AttackSite, impo
 
 
 async def test_the_end_of_a_read_that_never_was_is_the_turns_word(site: AttackSite, impostor: Impostor) -> None:
-    """An impostor asks what became of a read that nobody began: the record says that the turn claims it.
-
-    Without the mend the record said, as an activity's own word, that the read had failed.
-    """
+    # An impostor asks what became of a read that nobody began: the record says that the turn claims it. Without the
+    # mend the record said, as an activity's own word, that the read had failed.
     key = await site.person("rui").ask([("tip", {"amount": 1, "to": payee()})])
     await site.person("rui").result(key)
     ctx, forged, args = await impostor.ctx(key), await impostor.stand(key), {"place": "the yard"}

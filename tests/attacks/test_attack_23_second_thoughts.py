@@ -48,10 +48,8 @@ async def by_link(site: AttackSite, shown: Shown) -> None:
 
 @pytest.mark.parametrize(("door", "tool"), [(by_page, "wire"), (by_key, "wire"), (by_link, "mailed")])
 async def test_a_denial_after_ones_own_approval_is_not_lost(site: AttackSite, door: Any, tool: str) -> None:
-    """Of two people Ana approves, then denies by the same form, key or link: the call is denied, and Bo comes too late.
-
-    Without the mend she was told that her answer was taken, her approval stood, and with Bo's 400 was paid.
-    """
+    # Of two people Ana approves, then denies by the same form, key or link: the call is denied, and Bo comes too late.
+    # Without the mend she was told that her answer was taken, her approval stood, and with Bo's 400 was paid.
     to, bo = payee(), site.person("bo")
     key, shown = await asked(site, tool, to)
     await door(site, shown)
@@ -66,11 +64,9 @@ async def test_a_denial_after_ones_own_approval_is_not_lost(site: AttackSite, do
 
 
 async def test_the_same_answer_again_is_one(site: AttackSite) -> None:
-    """Ana's program sends the same approval twice: it is one vote of two.
-
-    Without `_find_repeated` in `DecisionWriter._take`, the one vote of a person in `machine.counted` and the unique
-    index of deliveries in the store, which stand one behind the other, it was accepted as two votes.
-    """
+    # Ana's program sends the same approval twice: it is one vote of two. Without `_find_repeated` in
+    # `DecisionWriter._take`, the one vote of a person in `machine.counted` and the unique index of deliveries in the
+    # store, which stand one behind the other, it was accepted as two votes.
     to, ana = payee(), site.person("ana")
     _, shown = await asked(site, "wire", to)
     for _ in range(2):

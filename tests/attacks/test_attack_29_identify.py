@@ -78,14 +78,11 @@ def words(error: BaseException | None) -> str:
 
 @pytest.mark.parametrize("name", [names.IDENTIFY, names.GATE, names.MODEL, names.RECORD])
 async def test_nobody_but_a_turn_has_them_run(site: AttackSite, impostor: Impostor, name: str) -> None:
-    """By itself, from a foreign workflow, from a turn about another turn: each is refused in words.
-
-    Before callers were checked `identify` told a stranger who may decide, its name and roles of a person tried by id;
-    `gate` judged and recorded, and `model` spent the installation's budget, for any workflow.
-
-    Without the check in `CallerInterceptor` each ran by itself, and without the comparison of workflow ids in
-    `turn_problem` each but `record` ran for a turn about another one.
-    """
+    # By itself, from a foreign workflow, from a turn about another turn: each is refused in words. Before callers were
+    # checked `identify` told a stranger who may decide, its name and roles of a person tried by id; `gate` judged and
+    # recorded, and `model` spent the installation's budget, for any workflow. Without the check in `CallerInterceptor`
+    # each ran by itself, and without the comparison of workflow ids in `turn_problem` each but `record` ran for a turn
+    # about another one.
     task = (await tasks_of(site, impostor))[name]
     with pytest.raises(ActivityFailureError) as by_itself:
         await alone(site.client, site.queue, name, task)
@@ -109,10 +106,8 @@ async def test_nobody_but_a_turn_has_them_run(site: AttackSite, impostor: Impost
 
 
 async def test_a_turn_is_not_told_who_somebody_is(site: AttackSite, impostor: Impostor) -> None:
-    """In a turn of one's own, an unsigned answer of anybody to any role: each is answered alike, without a name.
-
-    Without the mend it was told of every person by which name they go, and of every role whether they have it.
-    """
+    # In a turn of one's own, an unsigned answer of anybody to any role: each is answered alike, without a name. Without
+    # the mend it was told of every person by which name they go, and of every role whether they have it.
     zoe = site.person("zoe")
     own = await zoe.ask([("look", {"place": "the yard"})])
     await zoe.result(own)
@@ -133,11 +128,9 @@ async def test_a_turn_is_not_told_who_somebody_is(site: AttackSite, impostor: Im
 
 
 async def test_an_unsigned_answer_that_is_asked_for_still_counts(site: AttackSite, impostor: Impostor) -> None:
-    """Where the policy takes what nobody signed, a raw message in the name of Ana counts, and one of Zoe is refused.
-
-    With `_listed` in `people/eligibility.py` always true Zoe's was accepted, and with `accept_unsigned` always false in
-    `IdentifyActivity._with_stored_terms` the turn had no result within 60 seconds.
-    """
+    # Where the policy takes what nobody signed, a raw message in the name of Ana counts, and one of Zoe is refused.
+    # With `_listed` in `people/eligibility.py` always true Zoe's was accepted, and with `accept_unsigned` always false
+    # in `IdentifyActivity._with_stored_terms` the turn had no result within 60 seconds.
     to = payee()
     key = await site.person("rui").ask([("petty", {"amount": 2, "to": to})])
     await site.person("ana").waiting(approval_id(key))

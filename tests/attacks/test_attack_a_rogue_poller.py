@@ -41,11 +41,9 @@ async def ended(impostor: Impostor, key: TurnKey) -> bool:
 
 
 async def test_executed_is_never_shown_without_a_ticket(site: AttackSite, impostor: Impostor) -> None:
-    """A rogue worker answers `pay` with a receipt: neither card nor record says that it ran, and no money moved.
-
-    Without the look for a ticket in `gateway/approvals/turn_proof.py` the card said that it ran, and without the mark
-    that `activities/call_journal.py` sets the record did.
-    """
+    # A rogue worker answers `pay` with a receipt: neither card nor record says that it ran, and no money moved. Without
+    # the look for a ticket in `gateway/approvals/turn_proof.py` the card said that it ran, and without the mark that
+    # `activities/call_journal.py` sets the record did.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     honest = await rui.ask([("pay", {"amount": 8, "to": to})])
     await ana.approve(approval_id(honest))
@@ -71,11 +69,9 @@ async def test_executed_is_never_shown_without_a_ticket(site: AttackSite, impost
 
 
 async def test_nobody_is_said_to_have_approved_who_did_not(site: AttackSite, impostor: Impostor) -> None:
-    """An unsigned yes in Ana's name, which a rogue worker lets count: the gateway does not show that she approved.
-
-    With the turn's own request shown in `gateway/approvals/turn_proof.py`, in place of the one in the store, the turn
-    was shown as approved by Ana.
-    """
+    # An unsigned yes in Ana's name, which a rogue worker lets count: the gateway does not show that she approved. With
+    # the turn's own request shown in `gateway/approvals/turn_proof.py`, in place of the one in the store, the turn was
+    # shown as approved by Ana.
     to, rui, bo = payee(), site.person("rui"), await site.browser("bo")
     key = await rui.ask([("pay", {"amount": 9, "to": to})])
     await site.person("ana").waiting(approval_id(key))

@@ -5,10 +5,8 @@ from impostor import Impostor
 
 
 async def test_two_of_one_group_never_pass_for_two_groups(site: AttackSite, impostor: Impostor) -> None:
-    """Fay and Finn approve, both of finance: it waits for legal, and a permit with both answers pays nothing.
-
-    With `groups` left out in `VoterSet.suffices` 9 EUR were paid by the forged permit.
-    """
+    # Fay and Finn approve, both of finance: it waits for legal, and a permit with both answers pays nothing. With
+    # `groups` left out in `VoterSet.suffices` 9 EUR were paid by the forged permit.
     to = payee()
     key = await site.person("rui").ask([("settle", {"amount": 9, "to": to})])
     approval = approval_id(key)

@@ -29,10 +29,8 @@ async def summary(site: AttackSite, person: str, key: TurnKey) -> list[tuple[int
 
 
 async def test_without_a_worker_strangers_learn_nothing(site: AttackSite) -> None:
-    """What waits, what is over and what a session holds is answered like what is not there.
-
-    Without the mend a stranger was answered 503 for what was there and 404 for what was not.
-    """
+    # What waits, what is over and what a session holds is answered like what is not there. Without the mend a stranger
+    # was answered 503 for what was there and 404 for what was not.
     rui, ana = site.person("rui"), site.person("ana")
     waits = await rui.ask([("pay", {"amount": 5, "to": payee()})])
     response = (await rui.say(f"s{uuid.uuid4().hex[:10]}", [("pay", {"amount": 7, "to": payee()})])).json()
@@ -51,10 +49,8 @@ async def test_without_a_worker_strangers_learn_nothing(site: AttackSite) -> Non
 
 
 async def test_nonsense_takes_no_card_away(site: AttackSite, impostor: Impostor) -> None:
-    """The turn answers every query with nonsense: card, list and batch are drawn all the same, and Ana can deny.
-
-    Without the mend the card's page was a fault of ours (500), and so was a batch with it in it.
-    """
+    # The turn answers every query with nonsense: card, list and batch are drawn all the same, and Ana can deny. Without
+    # the mend the card's page was a fault of ours (500), and so was a batch with it in it.
     rui, ana = site.person("rui"), site.person("ana")
     good = approval_id(await rui.ask([("pay", {"amount": 5, "to": payee()})]))
     key = await rui.ask([("pay", {"amount": 1, "to": payee()})])

@@ -37,12 +37,9 @@ async def approved_if_asked(site: AttackSite, key: TurnKey, call: str = "c1.1") 
 
 
 async def test_no_ok_without_running_after_the_retention(site: AttackSite, impostor: Impostor) -> None:
-    """A turn is asked, approved and paid, and forgotten by Temporal; asked again under the same id it is another
-    turn: as many calls are said to have run as were paid.
-
-    Without the nonce in `call_digest` the second turn was told the first one's result: two calls were said to have
-    run, and one was paid.
-    """
+    # A turn is asked, approved and paid, and forgotten by Temporal; asked again under the same id it is another turn:
+    # as many calls are said to have run as were paid. Without the nonce in `call_digest` the second turn was told the
+    # first one's result: two calls were said to have run, and one was paid.
     to, rui = payee(), site.person("rui")
     args, name = {"amount": 9, "to": to}, uuid.uuid4().hex[:12]
     key = await rui.ask([("pay", args)], session=name, turn=name)
@@ -67,10 +64,8 @@ async def test_no_ok_without_running_after_the_retention(site: AttackSite, impos
 async def test_a_reset_under_a_changed_definition_does_nothing_twice(
     attacked_server: ServerHandle, tmp_path: Path
 ) -> None:
-    """Paid, then the tool is declared with one argument more and the turn reset to its start: paid once.
-
-    Without the look at other actions of the call in `Store.claim` 9 EUR was paid twice.
-    """
+    # Paid, then the tool is declared with one argument more and the turn reset to its start: paid once. Without the
+    # look at other actions of the call in `Store.claim` 9 EUR was paid twice.
     to = payee()
     async with changed_site(attacked_server, tmp_path) as (site, impostor, site_folder):
         key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])
@@ -88,10 +83,8 @@ async def test_a_reset_under_a_changed_definition_does_nothing_twice(
 
 
 async def test_a_restored_store_runs_nothing_twice(attacked_server: ServerHandle, tmp_path: Path) -> None:
-    """Paid, then the store is put back to what it was before the answer: the copied answer pays nothing again.
-
-    With the signed decisions of the permit counted in `approval_of` 9 EUR was paid twice.
-    """
+    # Paid, then the store is put back to what it was before the answer: the copied answer pays nothing again. With the
+    # signed decisions of the permit counted in `approval_of` 9 EUR was paid twice.
     to = payee()
     args = {"amount": 9, "to": to}
     async with changed_site(attacked_server, tmp_path) as (site, impostor, _):

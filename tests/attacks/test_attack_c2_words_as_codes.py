@@ -22,10 +22,8 @@ async def answered_as(rig: ChannelRig, words: str, code: str, number: int) -> st
 
 @pytest.mark.parametrize("kind", ["email", *CHATS])
 async def test_a_word_beside_a_decision_is_no_code(kind: Kind, tmp_path: Path) -> None:
-    """What says the opposite, or doubts, approves nothing; what thanks does not lose its yes.
-
-    Without the digits that `read_code` asks for `hardly approved` approved the request HARD1Y.
-    """
+    # What says the opposite, or doubts, approves nothing; what thanks does not lose its yes. Without the digits that
+    # `read_code` asks for `hardly approved` approved the request HARD1Y.
     async with answer_rig(kind, tmp_path) as rig:
         assert await answered_as(rig, "hardly approved", "HARD1Y", 40) == "pending"
         assert await answered_as(rig, "cannot approve", "CANN0T", 41) == "denied"
@@ -38,10 +36,8 @@ async def test_a_word_beside_a_decision_is_no_code(kind: Kind, tmp_path: Path) -
 
 
 async def test_another_language_s_words_are_none_either(tmp_path: Path) -> None:
-    """`talvez sim` doubts, `Sì, grazie` agrees.
-
-    Without the digits that `read_code` asks for `talvez sim` approved the request TA1VEZ.
-    """
+    # `talvez sim` doubts, `Sì, grazie` agrees. Without the digits that `read_code` asks for `talvez sim` approved the
+    # request TA1VEZ.
     async with answer_rig("whatsapp", tmp_path, "pt") as rig:
         assert await answered_as(rig, "talvez sim", "TA1VEZ", 40) == "pending"
         assert await answered(rig, "talvez sim") == "pending"

@@ -30,11 +30,9 @@ UNKNOWN = (
 
 
 async def test_what_companies_add_does_not_stop_an_answer(tmp_path: Path) -> None:
-    """Notices, banners, greetings and devices are known by how they begin and by every sentence of theirs.
-
-    Without `_without_banners` `[EXTERNAL] Approve` was asked back, and without the look at each sentence of a
-    notice the one that speaks of half of it approved.
-    """
+    # Notices, banners, greetings and devices are known by how they begin and by every sentence of theirs. Without
+    # `_without_banners` `[EXTERNAL] Approve` was asked back, and without the look at each sentence of a notice the one
+    # that speaks of half of it approved.
     async with answer_rig("email", tmp_path) as rig:
         for number, words in enumerate(KNOWN, 1):
             assert await answered(rig, words, number) == "approved", words
@@ -43,11 +41,8 @@ async def test_what_companies_add_does_not_stop_an_answer(tmp_path: Path) -> Non
 
 
 async def test_a_footer_below_the_quote_is_passed_over_and_a_bottom_post_is_not(tmp_path: Path) -> None:
-    """Marked or not, also behind the card's own first line.
-
-    Without `_is_notice` the footers were asked back, and with all below a quote left out of `newly_written` the
-    first bottom post approved.
-    """
+    # Marked or not, also behind the card's own first line. Without `_is_notice` the footers were asked back, and with
+    # all below a quote left out of `newly_written` the first bottom post approved.
     quotes = (
         "On Sun, 22 Nov 2026, Signoff wrote:\n> Pay 1",
         "##- Write your answer above this line -##\n\nPay 2 to Payee\n\n##=##",

@@ -31,21 +31,17 @@ def forged(name: str) -> bytes:
 async def test_what_each_server_writes_counts(
     server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each mail server that the document names, with the options it names, and a mail that its sender's signed.
-
-    Without the step over `_TRACE` in `ResultsServer.results` what Postfix, rspamd and Gmail write below their
-    `Received` did not count.
-    """
+    # Each mail server that the document names, with the options it names, and a mail that its sender's signed. Without
+    # the step over `_TRACE` in `ResultsServer.results` what Postfix, rspamd and Gmail write below their `Received` did
+    # not count.
     async with mail_site(tmp_path, monkeypatch, with_keys("people.example"), **server.options) as site:
         assert await site.state_after(server.takes(signed(site.reply()), site.bo)) == "approved"
 
 
 @pytest.mark.parametrize("server", SIGNING, ids=str)
 async def test_a_fail_beside_it_is_a_fail(server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What our server said is no pass; what the mail brought with it, right below, does not make it one.
-
-    With one `pass` among several enough in `_by_results` the first of each server's approved.
-    """
+    # What our server said is no pass; what the mail brought with it, right below, does not make it one. With one `pass`
+    # among several enough in `_by_results` the first of each server's approved.
     for result in ("fail", "none", "temperror"):
         async with mail_site(tmp_path, monkeypatch, {}, **server.options) as site:
             head = server.takes(b"", site.bo).replace(b"dmarc=pass", f"dmarc={result}".encode())
@@ -57,10 +53,8 @@ async def test_a_fail_beside_it_is_a_fail(server: MailServer, tmp_path: Path, mo
 async def test_what_came_with_the_mail_never_counts_alone(
     server: MailServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Below the sender's own `Received`; above one that is made up in our server's name; in another's name.
-
-    With fields counted wherever they stand in `ResultsServer.results` the first of each server's approved.
-    """
+    # Below the sender's own `Received`; above one that is made up in our server's name; in another's name. With fields
+    # counted wherever they stand in `ResultsServer.results` the first of each server's approved.
     name = name_of(server)
     own = f"Received: from x by {name} (Postfix) with ESMTPS id 1; Sun, 22 Nov 2026 14:00:00 +0000\r\n".encode()
     other = own.replace(name.encode(), b"mx.else.example")
@@ -84,10 +78,8 @@ async def test_what_came_with_the_mail_never_counts_alone(
 
 
 async def test_results_without_a_name_never_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Exchange Online writes them, on a mail whose key is not to be had; the first one's word is no name.
-
-    With the first word taken for a name in `parse_results` the second installation approved.
-    """
+    # As Exchange Online writes them, on a mail whose key is not to be had; the first one's word is no name. With the
+    # first word taken for a name in `parse_results` the second installation approved.
     taken_by = "*.*.prod.outlook.com"
     for options in ({}, {"authserv_id": "spf", "received_by": taken_by}):
         async with mail_site(tmp_path, monkeypatch, {}, **options) as site:
@@ -99,10 +91,8 @@ async def test_results_without_a_name_never_count(tmp_path: Path, monkeypatch: p
 async def test_nobody_hides_our_own_field_by_how_they_greet(
     greeting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What our server wrote is then not clear, and a made-up field below it is not taken for its own.
-
-    With a field that is not clear passed over in `_by` every one of the greetings approved.
-    """
+    # What our server wrote is then not clear, and a made-up field below it is not taken for its own. With a field that
+    # is not clear passed over in `_by` every one of the greetings approved.
     own = "Received: from {} (unknown [192.0.2.7]) by mx.example.com (Postfix) with ESMTP id 1; Sun, 22 Nov 2026\r\n"
     brought = forged("mx.example.com") + own.format("y").encode()
     async with mail_site(tmp_path, monkeypatch, {}, authserv_id="mx.example.com") as site:

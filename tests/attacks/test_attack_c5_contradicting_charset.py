@@ -32,19 +32,15 @@ def contradicting(site: MailSite, kind: str) -> bytes:
 
 @pytest.mark.parametrize("kind", CONTRADICTIONS)
 async def test_who_is_proved_is_asked_again(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """His yes is not read, and he is told how to write one.
-
-    Without the fallback in `_read` of `mail_hearing.py` nobody was told anything.
-    """
+    # His yes is not read, and he is told how to write one. Without the fallback in `_read` of `mail_hearing.py` nobody
+    # was told anything.
     async with mail_site(tmp_path, monkeypatch, with_keys("people.example")) as site:
         assert "No decision could be read" in await told_after(site, signed(contradicting(site, kind)))
 
 
 @pytest.mark.parametrize("kind", CONTRADICTIONS)
 async def test_who_has_a_card_is_told(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That nothing was proved, as after any other mail.
-
-    Without the fallback in `_read` of `mail_hearing.py` nobody was told anything.
-    """
+    # That nothing was proved, as after any other mail. Without the fallback in `_read` of `mail_hearing.py` nobody was
+    # told anything.
     async with mail_site(tmp_path, monkeypatch, {}) as site:
         assert "could not be proved" in await told_after(site, contradicting(site, kind))

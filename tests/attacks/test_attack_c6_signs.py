@@ -34,10 +34,8 @@ SIGNS = (
 
 @pytest.mark.parametrize("kind", ["email", *CHATS])
 async def test_only_known_good_signs_stand_beside_a_yes(kind: Kind, tmp_path: Path) -> None:
-    """Any other may say anything, and what is struck out says the opposite.
-
-    With every unknown sign taken for a pause in `answer_tokens.py` the first of these approved on every channel.
-    """
+    # Any other may say anything, and what is struck out says the opposite. With every unknown sign taken for a pause in
+    # `answer_tokens.py` the first of these approved on every channel.
     async with answer_rig(kind, tmp_path) as rig:
         for number, words in enumerate(SIGNS, 1):
             assert await answered(rig, words, number) == "pending", words
@@ -47,10 +45,8 @@ async def test_only_known_good_signs_stand_beside_a_yes(kind: Kind, tmp_path: Pa
 
 @pytest.mark.parametrize("kind", ["strikethrough", "blockquote", "expandable_blockquote", "spoiler", "custom_emoji"])
 async def test_what_telegram_tells_beside_the_words_counts(kind: str, tmp_path: Path) -> None:
-    """Their text is `yes`; that it is struck out stands elsewhere.
-
-    With the entities left unread in `telegram_updates.py` each kind of them approved.
-    """
+    # Their text is `yes`; that it is struck out stands elsewhere. With the entities left unread in
+    # `telegram_updates.py` each kind of them approved.
     async with answer_rig("telegram", tmp_path) as rig:
         assert isinstance(rig.vendor, FakeTelegram)
         request = await rig.ask()
@@ -70,10 +66,7 @@ async def test_what_telegram_tells_beside_the_words_counts(kind: str, tmp_path: 
     ],
 )
 async def test_what_slack_tells_in_blocks_counts(element: dict[str, Any], tmp_path: Path) -> None:
-    """Its plain text is `yes` alone.
-
-    With the blocks left unread in `slack_text.py` both approved.
-    """
+    # Its plain text is `yes` alone. With the blocks left unread in `slack_text.py` both approved.
     async with answer_rig("slack", tmp_path) as rig:
         assert isinstance(rig.vendor, FakeSlack)
         request = await rig.ask()
@@ -85,10 +78,8 @@ async def test_what_slack_tells_in_blocks_counts(element: dict[str, Any], tmp_pa
 
 
 async def test_what_is_struck_out_in_a_mail_s_html_counts_beside_its_plain_text(tmp_path: Path) -> None:
-    """A client writes the plain part without any formatting.
-
-    With the HTML beside the plain text left unread in `mail_reading.py` the first of these approved.
-    """
+    # A client writes the plain part without any formatting. With the HTML beside the plain text left unread in
+    # `mail_reading.py` the first of these approved.
     async with answer_rig("email", tmp_path) as rig:
         assert isinstance(rig.vendor, Post)
         for number, html in enumerate(("<s>Approve</s>", '<p style="text-decoration: line-through">Approve</p>'), 1):
@@ -101,11 +92,8 @@ async def test_what_is_struck_out_in_a_mail_s_html_counts_beside_its_plain_text(
 
 
 async def test_slacks_shortcodes_and_escapes_are_read(tmp_path: Path) -> None:
-    """`:+1:` is a picture, and a reason is what somebody wrote.
-
-    With the shortcodes left unread in `slack_text.py` the first answer was asked back, and with the escapes left
-    the reason said `&amp;`.
-    """
+    # `:+1:` is a picture, and a reason is what somebody wrote. With the shortcodes left unread in `slack_text.py` the
+    # first answer was asked back, and with the escapes left the reason said `&amp;`.
     async with answer_rig("slack", tmp_path) as rig:
         assert await answered(rig, "yes :+1::skin-tone-3: thanks", 1) == "approved"
         assert await answered(rig, "yes :upside_down_face:", 2) == "pending"
@@ -117,10 +105,8 @@ async def test_slacks_shortcodes_and_escapes_are_read(tmp_path: Path) -> None:
 
 
 async def test_no_english_line_stands_in_an_answer_to_a_portuguese_mail(tmp_path: Path) -> None:
-    """The line above which to write is in the language of the rest.
-
-    With the line always in English in `mail_writing.py` it stood in his mails.
-    """
+    # The line above which to write is in the language of the rest. With the line always in English in `mail_writing.py`
+    # it stood in his mails.
     async with answer_rig("email", tmp_path, "pt") as rig:
         assert await answered(rig, "Sim") == "approved"
         found = rig.vendor.reads(rig.bo)

@@ -29,10 +29,8 @@ ABOVE, BELOW = "hosting.example", "people.hosting.example"
 async def test_a_name_above_signs_only_within_its_organisation(
     records: dict[str, str], state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By what DMARC's walk finds; the last two are organisations, and show that nothing else stops the others.
-
-    With `may_not_sign` always giving nothing the five that should wait were approved.
-    """
+    # By what DMARC's walk finds; the last two are organisations, and show that nothing else stops the others. With
+    # `may_not_sign` always giving nothing the five that should wait were approved.
     async with mail_site(tmp_path, monkeypatch, with_keys(ABOVE, more=records), domain=BELOW) as site:
         assert await site.state_after(signed(site.reply(), domain=ABOVE)) == state
 
@@ -54,11 +52,9 @@ async def test_a_name_above_signs_only_within_its_organisation(
 async def test_what_the_owner_of_a_key_says_of_it_holds(
     tags: str, signer: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key that is only tried out, for another hash, another service or the very name alone.
-
-    With `_key_flaw` always giving nothing the keys that are tried out, for another hash or for the very name
-    approved; dkimpy refused those for another service.
-    """
+    # A key that is only tried out, for another hash, another service or the very name alone. With `_key_flaw` always
+    # giving nothing the keys that are tried out, for another hash or for the very name approved; dkimpy refused those
+    # for another service.
     record = key_record(tags)
     quoted = " ".join(f'"{record[at : at + 200]}"' for at in range(0, len(record), 200))
     zone = {"s1._domainkey.people.example": quoted}

@@ -112,20 +112,16 @@ async def owner(role_urls: RoleUrls) -> AsyncIterator[asyncpg.Connection]:
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
 async def test_the_database_refuses_what_is_the_gateways(taken: asyncpg.Connection, statement: str) -> None:
-    """Answers, grants' terms, freezes, people, what signs in, what was asked, and the record: not by this role.
-
-    With all rights of every table given in `store/roles.py`, and no rows kept back, each statement passed.
-    """
+    # Answers, grants' terms, freezes, people, what signs in, what was asked, and the record: not by this role. With all
+    # rights of every table given in `store/roles.py`, and no rows kept back, each statement passed.
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await taken.execute(statement)
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
 async def test_the_owner_could(owner: asyncpg.Connection, statement: str) -> None:
-    """Every one of them is a statement that does something: with the owner's credential none is refused.
-
-    With the worker's credential in the place of the owner's each was refused.
-    """
+    # Every one of them is a statement that does something: with the owner's credential none is refused. With the
+    # worker's credential in the place of the owner's each was refused.
     change = owner.transaction()
     await change.start()
     try:
@@ -136,20 +132,16 @@ async def test_the_owner_could(owner: asyncpg.Connection, statement: str) -> Non
 
 
 async def test_it_sees_three_keys_and_moves_no_chain(site_of_roles: AttackSite, taken: asyncpg.Connection) -> None:
-    """The key of approval links and of forms are there and not for it; nor is the head of the checkpoints.
-
-    Without the conditions on rows in `store/roles.py` the key of forms was among them.
-    """
+    # The key of approval links and of forms are there and not for it; nor is the head of the checkpoints. Without the
+    # conditions on rows in `store/roles.py` the key of forms was among them.
     await site_of_roles.browser("bo")
     assert {row["name"] for row in await taken.fetch("SELECT name FROM keys")} == set(WORKER_KEYS)
     assert await taken.execute("UPDATE audit_heads SET hash = 'mine' WHERE stream = 'checkpoints'") == "UPDATE 0"
 
 
 async def test_what_is_done_stays_done(site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection) -> None:
-    """A payment that was approved and made cannot be made to be made again: its ticket takes no other state.
-
-    Seen to pay twice where the tickets' rows had no condition.
-    """
+    # A payment that was approved and made cannot be made to be made again: its ticket takes no other state. Seen to pay
+    # twice where the tickets' rows had no condition.
     to, rui, ana = payee(), site_of_roles.person("rui"), site_of_roles.person("ana")
     args = {"amount": 7, "to": to}
     key = await rui.ask([("pay", args)])
@@ -172,10 +164,8 @@ async def asked(site: AttackSite, args: dict[str, Any], taken: asyncpg.Connectio
 
 
 async def test_what_has_ended_is_not_opened_again(site_of_roles: AttackSite, taken: asyncpg.Connection) -> None:
-    """A worker ends a question, which is towards "does not run", and cannot take an ending away.
-
-    Seen to be asked again where the questions' rows had no condition.
-    """
+    # A worker ends a question, which is towards "does not run", and cannot take an ending away. Seen to be asked again
+    # where the questions' rows had no condition.
     key, _, _ = await asked(site_of_roles, {"amount": 7, "to": payee()}, taken)
     ana, change = site_of_roles.person("ana"), "UPDATE questions SET ended_at = $2, ended_as = $3 WHERE approval = $1"
     given = (await ana.see(approval_id(key))).view["state"]
@@ -205,11 +195,9 @@ async def ask_instead(taken: asyncpg.Connection, row: Any, question: Question) -
 async def test_a_question_with_other_approvers_runs_nothing(
     site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection
 ) -> None:
-    """Max, who may approve nothing, is named in a question that the worker's role wrote, and approves: an honest worker
-    asks the present policy, too, and pays nothing.
-
-    With the present policy's table left out in `voter_set` 9,400 EUR was paid.
-    """
+    # Max, who may approve nothing, is named in a question that the worker's role wrote, and approves: an honest worker
+    # asks the present policy, too, and pays nothing. With the present policy's table left out in `voter_set` 9,400 EUR
+    # was paid.
     to = payee()
     args = {"amount": 9_400, "to": to}
     key, question, row = await asked(site_of_roles, args, taken)
@@ -232,10 +220,8 @@ async def test_a_question_with_other_approvers_runs_nothing(
 async def test_a_question_with_other_arguments_is_not_shown(
     site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection
 ) -> None:
-    """Shown 9 EUR over the digest of 9,400 EUR: nobody sees it, and nobody's yes is signed.
-
-    Without the comparison of digests in `RequestReader._prove` it was shown, and the yes signed.
-    """
+    # Shown 9 EUR over the digest of 9,400 EUR: nobody sees it, and nobody's yes is signed. Without the comparison of
+    # digests in `RequestReader._prove` it was shown, and the yes signed.
     to = payee()
     args = {"amount": 9_400, "to": to}
     key, question, row = await asked(site_of_roles, args, taken)
@@ -254,10 +240,8 @@ async def test_a_question_with_other_arguments_is_not_shown(
 async def test_a_yes_to_false_words_runs_what_they_say_alone(
     site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection
 ) -> None:
-    """Asked in a false question for 9 EUR, Ana says yes: what the turn was asked for, 9,400 EUR, is not paid by it.
-
-    Without the comparison of the question's digest with the call's in `standing` 9,400 EUR was paid.
-    """
+    # Asked in a false question for 9 EUR, Ana says yes: what the turn was asked for, 9,400 EUR, is not paid by it.
+    # Without the comparison of the question's digest with the call's in `standing` 9,400 EUR was paid.
     to = payee()
     large, small = {"amount": 9_400, "to": to}, {"amount": 9, "to": to}
     key, question, row = await asked(site_of_roles, large, taken)
@@ -290,11 +274,9 @@ async def test_a_yes_to_false_words_runs_what_they_say_alone(
 async def test_a_ticket_written_by_hand_holds_a_call_back(
     site_of_roles: AttackSite, insider: Impostor, taken: asyncpg.Connection, state: str
 ) -> None:
-    """Ana approves 7 EUR, and a ticket is there that no honest worker claimed: neither that nor 9,400 EUR is paid.
-
-    With every claim answered as fresh in `Store.claim`, and no look at other actions of the call, 7 EUR was paid
-    beside each state.
-    """
+    # Ana approves 7 EUR, and a ticket is there that no honest worker claimed: neither that nor 9,400 EUR is paid. With
+    # every claim answered as fresh in `Store.claim`, and no look at other actions of the call, 7 EUR was paid beside
+    # each state.
     to = payee()
     args, large = {"amount": 7, "to": to}, {"amount": 9_400, "to": to}
     key, question, _ = await asked(site_of_roles, args, taken)

@@ -35,10 +35,8 @@ async def turn_of_tip(site: AttackSite, to: str) -> TurnKey:
 
 
 async def test_what_ran_for_another_call_is_not_taken_for_it(site: AttackSite, impostor: Impostor) -> None:
-    """The tip's call says that it stood in for the payment, which Ana approved: her card does not say that it ran.
-
-    Without the mend it said "Ran, approved by Ana" of 9,400 EUR; a tip of 1 had run.
-    """
+    # The tip's call says that it stood in for the payment, which Ana approved: her card does not say that it ran.
+    # Without the mend it said "Ran, approved by Ana" of 9,400 EUR; a tip of 1 had run.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     key = await rui.ask([("tip", {"amount": 1, "to": to}), ("pay", {"amount": 9_400, "to": to})])
     approval = approval_id(key, "c1.2")
@@ -79,10 +77,8 @@ async def test_another_turns_tickets_prove_nothing(site: AttackSite, impostor: I
 
 
 async def test_who_decided_is_told_by_the_store(site: AttackSite, impostor: Impostor) -> None:
-    """A tip is said to be a payment that Ana approved and Bo changed, and another call to be denied by Bo.
-
-    Without the mend the API told all of it, and the page "Denied by Bo Berg".
-    """
+    # A tip is said to be a payment that Ana approved and Bo changed, and another call to be denied by Bo. Without the
+    # mend the API told all of it, and the page "Denied by Bo Berg".
     to, rui = payee(), site.person("rui")
     key = await turn_of_tip(site, to)
     view = await impostor.view(key)

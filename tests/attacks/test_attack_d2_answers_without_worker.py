@@ -33,20 +33,16 @@ async def answered_without_worker(site: AttackSite, way: str) -> tuple[int, str]
 
 @pytest.mark.parametrize("way", ["page", "api"])
 async def test_an_answer_in_time_counts_without_a_worker(way: str, site: AttackSite) -> None:
-    """The call runs once the worker is back, though its deadline has passed meanwhile.
-
-    Without the looks for answers that came in time in `workflows/approval_flow.py`, `_those_before` and
-    `_take_stored`, the call was denied as late; either alone was enough.
-    """
+    # The call runs once the worker is back, though its deadline has passed meanwhile. Without the looks for answers
+    # that came in time in `workflows/approval_flow.py`, `_those_before` and `_take_stored`, the call was denied as
+    # late; either alone was enough.
     status, to = await answered_without_worker(site, way)
     assert (status < 400, site.amounts(to)) == (True, [9])
 
 
 async def test_a_card_is_shown_without_a_worker(site: AttackSite) -> None:
-    """While no worker runs, a request is shown as it is and can be answered for the first time.
-
-    With the turn asked first in `Conversations.loaded` API and page answered 503.
-    """
+    # While no worker runs, a request is shown as it is and can be answered for the first time. With the turn asked
+    # first in `Conversations.loaded` API and page answered 503.
     to, bo, ana = payee(), await site.browser("bo"), site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})])
     await ana.waiting(approval_id(key))

@@ -7,11 +7,10 @@ from impostor import Impostor
 
 @pytest.mark.parametrize("to_start", [False, True])
 async def test_what_has_happened_cannot_be_denied(site: AttackSite, impostor: Impostor, to_start: bool) -> None:
-    """Approved and paid, then reset to before the answer: the call's outcome is that it ran, whatever people say.
-
-    Without `_ran_before` in `activities/gate_activity.py` a turn that was reset to its start asked again and was
-    denied, and with every claim answered as fresh in `Store.claim` one that was reset to before the answer paid again.
-    """
+    # Approved and paid, then reset to before the answer: the call's outcome is that it ran, whatever people say.
+    # Without `_ran_before` in `activities/gate_activity.py` a turn that was reset to its start asked again and was
+    # denied, and with every claim answered as fresh in `Store.claim` one that was reset to before the answer paid
+    # again.
     to, ana, rui = payee(), site.person("ana"), site.person("rui")
     key = await rui.ask([("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])
     assert (await ana.approve(approval_id(key)))["status"] == "accepted"
@@ -35,11 +34,9 @@ async def test_what_has_happened_cannot_be_denied(site: AttackSite, impostor: Im
 
 @pytest.mark.parametrize("to_start", [False, True])
 async def test_what_has_happened_is_not_done_again(site: AttackSite, impostor: Impostor, to_start: bool) -> None:
-    """Approved and paid, then reset to before the answer, asked again or not, and approved again: paid once.
-
-    With every claim answered as fresh in `Store.claim` it was paid twice after a reset to before the answer, and
-    without `_ran_before` in `activities/gate_activity.py` as well after one to its start.
-    """
+    # Approved and paid, then reset to before the answer, asked again or not, and approved again: paid once. With every
+    # claim answered as fresh in `Store.claim` it was paid twice after a reset to before the answer, and without
+    # `_ran_before` in `activities/gate_activity.py` as well after one to its start.
     to, ana, rui = payee(), site.person("ana"), site.person("rui")
     key = await rui.ask([("pay", {"amount": 9, "to": to})], [("pay", {"amount": 1, "to": to})])
     assert (await ana.approve(approval_id(key)))["status"] == "accepted"

@@ -9,10 +9,8 @@ pytestmark = pytest.mark.timeout(300)
 
 
 async def test_a_turn_that_is_over_is_read_without_a_worker(site: AttackSite) -> None:
-    """Its result, its calls and what was decided are there, over the API and on the page, with no worker to replay.
-
-    Without `ended_view` in `GatewayDeps.claimed_view` API and page answered 503.
-    """
+    # Its result, its calls and what was decided are there, over the API and on the page, with no worker to replay.
+    # Without `ended_view` in `GatewayDeps.claimed_view` API and page answered 503.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     key = await rui.ask([("pay", {"amount": 9, "to": to})])
     await ana.approve(approval_id(key))

@@ -14,11 +14,9 @@ pytestmark = pytest.mark.timeout(300)
 
 
 async def test_a_turn_waits_for_its_own_store(attacked_server: ServerHandle, tmp_path: Path) -> None:
-    """A tip is given and a payment waits; the store's files go and the worker starts over a new one: it says so, and
-    leaves the turn alone, also where it is asked to go on; with its own store back the payment is approved and made.
-
-    Without the store's id under the signature the new worker went on, with no ticket of what had been done.
-    """
+    # A tip is given and a payment waits; the store's files go and the worker starts over a new one: it says so, and
+    # leaves the turn alone, also where it is asked to go on; with its own store back the payment is approved and made.
+    # Without the store's id under the signature the new worker went on, with no ticket of what had been done.
     to = payee()
     async with changed_site(attacked_server, tmp_path) as (site, _, _):
         rui = site.person("rui")

@@ -44,10 +44,8 @@ async def run_large(forged: ForgedTurn, ctx: CallContext, to: str) -> None:
 
 
 async def test_a_tap_answers_what_the_page_showed(site: AttackSite, impostor: Impostor) -> None:
-    """Bo opened the card of 9 EUR; his tap does not approve the 9,400 EUR that have taken its place.
-
-    Without the comparison of the question's digest with the call's in `standing` 9,400 EUR was paid.
-    """
+    # Bo opened the card of 9 EUR; his tap does not approve the 9,400 EUR that have taken its place. Without the
+    # comparison of the question's digest with the call's in `standing` 9,400 EUR was paid.
     to, bo = payee(), await site.browser("bo")
     forged, ctx, view = await stands_for(site, impostor, to)
     shown, fields = await bo.open(approval_id(forged.key))
@@ -59,10 +57,8 @@ async def test_a_tap_answers_what_the_page_showed(site: AttackSite, impostor: Im
 
 
 async def test_an_answer_over_the_api_is_to_what_was_read(site: AttackSite, impostor: Impostor) -> None:
-    """Ana read 9 EUR over the API; sent back by what that view is bound to, her yes is not to 9,400 EUR.
-
-    Without the comparison of the question's digest with the call's in `standing` 9,400 EUR was paid.
-    """
+    # Ana read 9 EUR over the API; sent back by what that view is bound to, her yes is not to 9,400 EUR. Without the
+    # comparison of the question's digest with the call's in `standing` 9,400 EUR was paid.
     to, ana = payee(), site.person("ana")
     forged, ctx, view = await stands_for(site, impostor, to)
     shown = await ana.waiting(approval_id(forged.key))
@@ -74,11 +70,9 @@ async def test_an_answer_over_the_api_is_to_what_was_read(site: AttackSite, impo
 
 @pytest.mark.parametrize("field", ["digest", "question_hash"])
 async def test_a_mark_binds_nothing_over_the_api(field: str, site: AttackSite, impostor: Impostor) -> None:
-    """The eight characters for people to compare, sent as what an answer is bound to, approve nothing at all.
-
-    With any `question_hash` taken in `gateway/approvals/decisions.py`, or with unknown fields and none taken, the
-    answer was accepted.
-    """
+    # The eight characters for people to compare, sent as what an answer is bound to, approve nothing at all. With any
+    # `question_hash` taken in `gateway/approvals/decisions.py`, or with unknown fields and none taken, the answer was
+    # accepted.
     to, ana = payee(), site.person("ana")
     forged, ctx, view = await stands_for(site, impostor, to)
     shown = await ana.waiting(approval_id(forged.key))

@@ -20,10 +20,9 @@ async def remembered(site: AttackSite, to: str) -> str:
 
 @pytest.mark.parametrize("call", ["c1.1", "c2.1"])
 async def test_a_denied_call_runs_by_no_remembered_answer(call: str, site: AttackSite, impostor: Impostor) -> None:
-    """Ana denies Rui's gift and Bo remembers a yes to Max's; who stands in Rui's turn runs hers by that, or once more.
-
-    Without the look at what the store has of the turn's questions the 5 were given, and the card said "Denied by Ana".
-    """
+    # Ana denies Rui's gift and Bo remembers a yes to Max's; who stands in Rui's turn runs hers by that, or once more.
+    # Without the look at what the store has of the turn's questions the 5 were given, and the card said "Denied by
+    # Ana".
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     args = {"amount": 5, "to": to}
     key = await rui.ask([("gift", args)])
@@ -43,10 +42,8 @@ async def test_a_denied_call_runs_by_no_remembered_answer(call: str, site: Attac
 
 
 async def test_a_call_that_waits_runs_by_no_remembered_answer(site: AttackSite, impostor: Impostor) -> None:
-    """Ana is being asked when Bo remembers a yes to other gifts: the call that waits is hers to decide.
-
-    With `RunRights._is_unbarred` always true the 5 were given while Ana was being asked.
-    """
+    # Ana is being asked when Bo remembers a yes to other gifts: the call that waits is hers to decide. With
+    # `RunRights._is_unbarred` always true the 5 were given while Ana was being asked.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     args = {"amount": 5, "to": to}
     key = await rui.ask([("gift", args)])

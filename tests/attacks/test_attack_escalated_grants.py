@@ -6,11 +6,9 @@ from attack_site import AttackSite, Shown, approval_id, payee, until
 
 
 async def test_who_is_asked_last_approves_nothing_in_advance(site: AttackSite) -> None:
-    """Mal answers one escalated payment of 1 and wants a yes to all of them remembered; Max's of 999,999 asks people.
-
-    Without both mends, the gateway's and the seats of new calls, which are those of the policy alone
-    (`test_who_is_asked_by_escalation_alone_approves_nothing_in_advance`), the 999,999 were paid at once.
-    """
+    # Mal answers one escalated payment of 1 and wants a yes to all of them remembered; Max's of 999,999 asks people.
+    # Without both mends, the gateway's and the seats of new calls, which are those of the policy alone
+    # (`test_who_is_asked_by_escalation_alone_approves_nothing_in_advance`), the 999,999 were paid at once.
     to, rui, max_, mal = payee(), site.person("rui"), site.person("max"), site.person("mal")
     first = await rui.ask([("climb", {"amount": 1, "to": to})])
 

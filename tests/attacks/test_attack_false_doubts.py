@@ -65,10 +65,8 @@ async def again(forged: ForgedTurn, permit: Permit, tool: str, args: dict[str, A
 
 
 async def test_a_tool_that_runs_is_not_asked_about(site: AttackSite, impostor: Impostor) -> None:
-    """A haul goes on in a thread; who ended its turn has people asked what became of it: nobody is, and it counts.
-
-    Without the store's word that it runs, Ana said that it did not happen, and 9 crates were hauled twice.
-    """
+    # A haul goes on in a thread; who ended its turn has people asked what became of it: nobody is, and it counts.
+    # Without the store's word that it runs, Ana said that it did not happen, and 9 crates were hauled twice.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     args = {"amount": 9, "to": to}
     key = await rui.ask([("haul", args)])
@@ -105,10 +103,8 @@ async def _ledger(site: AttackSite, to: str) -> list[int]:
 async def test_nobody_is_asked_what_became_of_what_never_began(
     doubt: int, site: AttackSite, impostor: Impostor
 ) -> None:
-    """A call waits for its approval, and a turn that was taken over says that it was begun and never answered.
-
-    Without the look at the ticket the card said so, and that it happened was accepted.
-    """
+    # A call waits for its approval, and a turn that was taken over says that it was begun and never answered. Without
+    # the look at the ticket the card said so, and that it happened was accepted.
     to, ana = payee(), site.person("ana")
     args = {"amount": 9, "to": to}
     key = await site.person("rui").ask([("pay", args)])
@@ -122,10 +118,8 @@ async def test_nobody_is_asked_what_became_of_what_never_began(
 
 
 async def test_what_somebody_says_happened_is_not_asked_again(site: AttackSite, impostor: Impostor) -> None:
-    """Ana says that a haul happened; the turn has it asked again of Bo, who knows nothing of her word.
-
-    Without the end that her word is to all questions about that try Bo's "it did not" hauled 9 crates more.
-    """
+    # Ana says that a haul happened; the turn has it asked again of Bo, who knows nothing of her word. Without the end
+    # that her word is to all questions about that try Bo's "it did not" hauled 9 crates more.
     to, ana, bo = payee(), site.person("ana"), site.person("bo")
     args = {"amount": 9, "to": to}
     key, ctx, permit = await lost(site, impostor, to)
@@ -142,10 +136,8 @@ async def test_what_somebody_says_happened_is_not_asked_again(site: AttackSite, 
 
 
 async def test_answers_to_several_doubts_do_not_add_up(site: AttackSite, impostor: Impostor) -> None:
-    """Two have to say that a haul did not happen: Ana does, the turn asks anew in other words, and Cy alone is left.
-
-    Without the count of the last question alone 9 crates were hauled by one word to each of two questions.
-    """
+    # Two have to say that a haul did not happen: Ana does, the turn asks anew in other words, and Cy alone is left.
+    # Without the count of the last question alone 9 crates were hauled by one word to each of two questions.
     to, ana, bo, cy = payee(), site.person("ana"), site.person("bo"), site.person("cy")
     args = {"amount": 9, "to": to}
     key, ctx, permit = await lost(site, impostor, to, "haul_by_two", "ana", "bo")

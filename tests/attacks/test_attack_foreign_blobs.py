@@ -32,10 +32,8 @@ async def of_rui(site: AttackSite, impostor: Impostor) -> BlobRef:
 
 
 async def test_a_page_prints_no_text_of_others(site: AttackSite, impostor: Impostor) -> None:
-    """Zoe's own turn says that its words are those under the hash of Rui's text.
-
-    Without the mend her page of that turn printed all of it.
-    """
+    # Zoe's own turn says that its words are those under the hash of Rui's text. Without the mend her page of that turn
+    # printed all of it.
     zoe, ref = site.person("zoe"), await of_rui(site, impostor)
     own = await zoe.ask([("look", {"place": "x"})])
     await zoe.result(own)
@@ -48,10 +46,8 @@ async def test_a_page_prints_no_text_of_others(site: AttackSite, impostor: Impos
 
 
 async def test_a_gate_asks_about_no_arguments_of_others(site: AttackSite, impostor: Impostor) -> None:
-    """The impostor has a call judged whose arguments lie under the hash of those of Rui's call.
-
-    Without the mend they were put before the people whom Zoe's turn asks, and before her.
-    """
+    # The impostor has a call judged whose arguments lie under the hash of those of Rui's call. Without the mend they
+    # were put before the people whom Zoe's turn asks, and before her.
     to, rui, ana, zoe = payee(), site.person("rui"), site.person("ana"), site.person("zoe")
     args = {"memo": SECRET + "z" * 9_000, "items": [1], "to": to}
     key = await rui.ask([("batch", args)])

@@ -11,10 +11,8 @@ JSON = {"content-type": "application/json"}
 
 
 async def test_a_long_key_hides_no_attempt(site: AttackSite) -> None:
-    """Two answers whose `Idempotency-Key` differs in the last character alone are two attempts in the record.
-
-    With the delivery id cut at 200 characters, without its hash, one record of an attempt stood there for two.
-    """
+    # Two answers whose `Idempotency-Key` differs in the last character alone are two attempts in the record. With the
+    # delivery id cut at 200 characters, without its hash, one record of an attempt stood there for two.
     rui, ana, to = site.person("rui"), site.person("ana"), payee()
     key = await rui.ask([("wire", {"amount": 400, "to": to})])
     shown = await ana.waiting(approval_id(key))
@@ -29,10 +27,8 @@ async def test_a_long_key_hides_no_attempt(site: AttackSite) -> None:
 
 @pytest.mark.parametrize("where", ["verdict", "changed", "one of several"])
 async def test_a_field_that_stands_twice_decides_nothing(where: str, site: AttackSite) -> None:
-    """Of a body that says a field twice, whoever checks or logs it may have read the other: it is malformed.
-
-    With plain `json.loads`, and without the look at the body of several, the last one counted: each was a yes.
-    """
+    # Of a body that says a field twice, whoever checks or logs it may have read the other: it is malformed. With plain
+    # `json.loads`, and without the look at the body of several, the last one counted: each was a yes.
     rui, ana, to = site.person("rui"), site.person("ana"), payee()
     approval = approval_id(await rui.ask([("wire", {"amount": 400, "to": to})]))
     shown = await ana.waiting(approval)

@@ -23,11 +23,9 @@ READS = itertools.count()
 
 
 async def test_lists_of_strangers_hold_up_nobody(site: AttackSite) -> None:
-    """One person has 160 questions asked; the lists of a stranger, who may read none of them, cost little.
-
-    The gateway spends 0.08 s of processor time on ten of them, against 0.4 s on those of somebody who may answer all;
-    with `_match_readers` out it is the same, 0.38 s and 0.41 s.
-    """
+    # One person has 160 questions asked; the lists of a stranger, who may read none of them, cost little. The gateway
+    # spends 0.08 s of processor time on ten of them, against 0.4 s on those of somebody who may answer all; with
+    # `_match_readers` out it is the same, 0.38 s and 0.41 s.
     maxi = site.person("max")
     keys = await look_at_all(site, payee())
     for key in keys:
@@ -38,10 +36,8 @@ async def test_lists_of_strangers_hold_up_nobody(site: AttackSite) -> None:
 
 
 async def test_lists_and_freezes_of_many_hold_up_nobody_over_postgresql(site_of_roles: AttackSite) -> None:
-    """The same where rows come from PostgreSQL; then a freeze tells what is left, and again until nothing is.
-
-    When it stops in the middle of a pass is tried by `security/test_freeze_sweep.py`.
-    """
+    # The same where rows come from PostgreSQL; then a freeze tells what is left, and again until nothing is. When it
+    # stops in the middle of a pass is tried by `security/test_freeze_sweep.py`.
     site, to = site_of_roles, payee()
     maxi, ana, adm = site.person("max"), site.person("ana"), site.person("adm")
     keys = await look_at_all(site, to)

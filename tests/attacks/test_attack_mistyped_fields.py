@@ -9,10 +9,8 @@ from signoff.engine.workflow_runs import execute_update
 
 
 async def test_a_mistyped_edit_approves_nothing(site: AttackSite, impostor: Impostor) -> None:
-    """Somebody at Temporal's command approves 5,000 as 5 and mistypes `edited_args`: refused, naming the field.
-
-    Without the strict reading of decisions the yes was accepted and 5,000 ran.
-    """
+    # Somebody at Temporal's command approves 5,000 as 5 and mistypes `edited_args`: refused, naming the field. Without
+    # the strict reading of decisions the yes was accepted and 5,000 ran.
     to = payee()
     rui, ana = site.person("rui"), site.person("ana")
     key = await rui.ask([("petty", {"amount": 5000, "to": to})])

@@ -32,10 +32,8 @@ context:
 
 
 async def test_a_remembered_denial_is_not_passed_by(site: AttackSite, impostor: Impostor) -> None:
-    """Gifts over 100 are denied in advance, gifts to that payee approved: whoever names the approval gives no 500.
-
-    Without the look for denials in `GrantUse.holds` the 500 were given.
-    """
+    # Gifts over 100 are denied in advance, gifts to that payee approved: whoever names the approval gives no 500.
+    # Without the look for denials in `GrantUse.holds` the 500 were given.
     to, rui, ana, bo = payee(), site.person("rui"), site.person("ana"), site.person("bo")
     key = await rui.ask([("gift", {"amount": 400, "to": to})])
     remember = {"scope": "tenant", "where": f"args.to == '{to}' && args.amount > 100", "uses": 10}
@@ -59,11 +57,9 @@ async def test_a_remembered_denial_is_not_passed_by(site: AttackSite, impostor: 
 
 
 async def test_what_people_let_read_or_deny_is_read_so_often(attacked_server: ServerHandle, tmp_path: Path) -> None:
-    """What is being asked, or was denied, is read by no rule that believes a turn; what was approved is read once.
-
-    With reads let pass by `_was_denied` and `_is_unbarred` `peek` ran while Ana was asked and after she denied it;
-    without a ticket for what people let read, `view` ran three times more, and the record named one run.
-    """
+    # What is being asked, or was denied, is read by no rule that believes a turn; what was approved is read once. With
+    # reads let pass by `_was_denied` and `_is_unbarred` `peek` ran while Ana was asked and after she denied it; without
+    # a ticket for what people let read, `view` ran three times more, and the record named one run.
     async with changed_site(attacked_server, tmp_path, READS) as (site, impostor, site_folder):
         impostor.manifest = site_folder / "signoff.yaml"
         assert await reads_of_what_is_denied(site, impostor) == ("stale", "refused")

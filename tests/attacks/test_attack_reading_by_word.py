@@ -41,10 +41,8 @@ async def read_by(site: AttackSite, person: str, key: TurnKey) -> list[int]:
 
 
 async def test_a_turn_does_not_say_whose_it_is(site: AttackSite, impostor: Impostor) -> None:
-    """The impostor says that Zoe asked: she reads nothing, while it runs and once it is over; Rui still does.
-
-    Without the comparison with the gateway's signature Zoe read Rui's request with all its arguments and votes.
-    """
+    # The impostor says that Zoe asked: she reads nothing, while it runs and once it is over; Rui still does. Without
+    # the comparison with the gateway's signature Zoe read Rui's request with all its arguments and votes.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     waits = await rui.ask([("pay", {"amount": 9, "to": to})])
     await ana.waiting(approval_id(waits))
@@ -65,10 +63,8 @@ async def test_a_turn_does_not_say_whose_it_is(site: AttackSite, impostor: Impos
 
 
 async def test_a_turn_does_not_show_anothers_request(site: AttackSite, impostor: Impostor) -> None:
-    """Zoe's own turn names Rui's approval, and answers as Rui's turn: neither its view nor its events hold his.
-
-    Without the mend they held his request with effect, code and approvers, proved by the store.
-    """
+    # Zoe's own turn names Rui's approval, and answers as Rui's turn: neither its view nor its events hold his. Without
+    # the mend they held his request with effect, code and approvers, proved by the store.
     to, rui, zoe = payee(), site.person("rui"), site.person("zoe")
     key = await rui.ask([("pay", {"amount": 777, "to": to})])
     await site.person("ana").waiting(approval_id(key))
@@ -103,10 +99,8 @@ async def _until_data(lines: Any) -> Any:
 
 
 async def test_a_session_does_not_say_whose_it_is(site: AttackSite, impostor: Impostor) -> None:
-    """Only the session's workflow is replaced, and says that it is Zoe's: she reads neither it nor its honest turn.
-
-    Without the mend Zoe read Rui's running turn and its request.
-    """
+    # Only the session's workflow is replaced, and says that it is Zoe's: she reads neither it nor its honest turn.
+    # Without the mend Zoe read Rui's running turn and its request.
     to, zoe = payee(), site.person("zoe")
     key = await payment_turn(site, "rui", to)
     hers = await payment_turn(site, "zoe", payee())
@@ -124,10 +118,8 @@ async def test_a_session_does_not_say_whose_it_is(site: AttackSite, impostor: Im
 
 
 async def test_a_session_list_does_not_believe_a_memo(site: AttackSite, impostor: Impostor) -> None:
-    """A session begun in the place of Rui's, with Zoe in its memo, stands in no list of hers.
-
-    Without the mend her list had the code and the approvers of Rui's request.
-    """
+    # A session begun in the place of Rui's, with Zoe in its memo, stands in no list of hers. Without the mend her list
+    # had the code and the approvers of Rui's request.
     to, zoe = payee(), site.person("zoe")
     key, hers = await payment_turn(site, "rui", to), await payment_turn(site, "zoe", payee())
     session = SessionKey("main", key.session)
@@ -154,10 +146,8 @@ async def test_a_session_list_does_not_believe_a_memo(site: AttackSite, impostor
 
 
 async def test_whom_one_turn_asks_reads_that_turn_alone(site: AttackSite, impostor: Impostor) -> None:
-    """A question that the impostor has asked under a turn that is over opens that turn to Ana, and no other.
-
-    Without the mend she read the whole session of Rui's.
-    """
+    # A question that the impostor has asked under a turn that is over opens that turn to Ana, and no other. Without the
+    # mend she read the whole session of Rui's.
     to, rui, ana = payee(), site.person("rui"), site.person("ana")
     turns = []
     name = f"s{uuid.uuid4().hex[:10]}"

@@ -20,11 +20,9 @@ BOARD = RuleReference(kind="global", name="board_resolution")
 
 @pytest.mark.parametrize("state", ["cancelled", "approved"])
 async def test_nobody_ends_another_turns_question(state: str, site: AttackSite, impostor: Impostor) -> None:
-    """A turn of Zoe's writes of Rui's question that it has ended: it waits, and can be answered.
-
-    Without the comparison of the approval with the stream in `journal._write_endings` it was gone from all lists, and
-    whoever answered it was told that the turn had been stopped.
-    """
+    # A turn of Zoe's writes of Rui's question that it has ended: it waits, and can be answered. Without the comparison
+    # of the approval with the stream in `journal._write_endings` it was gone from all lists, and whoever answered it
+    # was told that the turn had been stopped.
     to, ana = payee(), site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": 9, "to": to})])
     shown = await ana.waiting(approval_id(key))
@@ -43,11 +41,9 @@ async def test_nobody_ends_another_turns_question(state: str, site: AttackSite, 
 
 
 async def test_the_record_names_no_decider_that_only_the_permit_names(site: AttackSite, impostor: Impostor) -> None:
-    """Ana has approved; the permit says that Bo and the board did: the record of what ran says who did.
-
-    Without the permit that `RunRights.derive` makes of what it found, `begins, approved by bo, adm` stood there as
-    the worker's own word, with a rule of the turn's, and the tool was told so.
-    """
+    # Ana has approved; the permit says that Bo and the board did: the record of what ran says who did. Without the
+    # permit that `RunRights.derive` makes of what it found, `begins, approved by bo, adm` stood there as the worker's
+    # own word, with a rule of the turn's, and the tool was told so.
     to, ana = payee(), site.person("ana")
     args: dict[str, Any] = {"amount": 9, "to": to}
     key = await site.person("rui").ask([("pay", args)])

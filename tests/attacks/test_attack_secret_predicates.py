@@ -32,13 +32,11 @@ GUESSES = (
 
 
 async def test_a_remembered_predicate_tells_no_secret_value(attacked_server: ServerHandle, tmp_path: Path) -> None:
-    """Ana asks by four ways how a secret begins, after her own yes and with a sign-in too weak to decide: whatever she
-    guesses she is told the same, that it is hidden; what is shown may be asked of.
-
-    With nothing refused by `compile_where` for what is hidden, a right guess was answered `duplicate` or `assurance`
-    and a wrong one `malformed`: 151 tries told her all of it. So was the fourth way with names behind a point taken,
-    which the first engine reads past a macro's variable.
-    """
+    # Ana asks by four ways how a secret begins, after her own yes and with a sign-in too weak to decide: whatever she
+    # guesses she is told the same, that it is hidden; what is shown may be asked of. With nothing refused by
+    # `compile_where` for what is hidden, a right guess was answered `duplicate` or `assurance` and a wrong one
+    # `malformed`: 151 tries told her all of it. So was the fourth way with names behind a point taken, which the first
+    # engine reads past a macro's variable.
     async with changed_site(attacked_server, tmp_path, MORE) as (site, _, _):
         rui, ana = site.person("rui"), site.person("ana")
         for tool, hidden_code, shown_code in (

@@ -119,11 +119,9 @@ def spoken(text: str) -> list[str]:
 
 
 async def test_no_text_of_a_turn_repeats_a_secret(rig: GatewayRig) -> None:
-    """Card, page, API, memo, conversation, result and record; the tool itself gets what was proposed.
-
-    Without `arguments_without` in `approvals/card.py` the card repeated the password, without that in `masked_args` the
-    API, without `_quiet` in `activities/model_activity.py` and in `ResultProcessor.of` the result.
-    """
+    # Card, page, API, memo, conversation, result and record; the tool itself gets what was proposed. Without
+    # `arguments_without` in `approvals/card.py` the card repeated the password, without that in `masked_args` the API,
+    # without `_quiet` in `activities/model_activity.py` and in `ResultProcessor.of` the result.
     approval = await rig.asked("log in")
     named = some(parse_approval_id(approval))
     # What the turn keeps of it, and what people are shown.
@@ -153,10 +151,8 @@ async def test_no_text_of_a_turn_repeats_a_secret(rig: GatewayRig) -> None:
 
 
 async def test_what_was_said_before_the_call_is_hidden_where_the_turn_is_read(rig: GatewayRig) -> None:
-    """The requester wrote the password before anybody knew that it is one; the conversation does not show it.
-
-    Without the secrets of the turn in `masked_view` the conversation showed it.
-    """
+    # The requester wrote the password before anybody knew that it is one; the conversation does not show it. Without
+    # the secrets of the turn in `masked_view` the conversation showed it.
     approval = await rig.asked(f"log in with {PASSWORD}")
     named = some(parse_approval_id(approval))
     turn = f"{named.turn.tenant}.{named.turn.session}.{named.turn.turn}"
@@ -165,11 +161,9 @@ async def test_what_was_said_before_the_call_is_hidden_where_the_turn_is_read(ri
 
 
 async def test_no_error_repeats_a_secret(rig: GatewayRig) -> None:
-    """What a handler throws, of its arguments and of any provider, in Python's and in JSON's spelling.
-
-    Without the hiding of a failure's words in `ResultProcessor.of` the outcome repeated the password, and without
-    `handed_out` the vault's secret.
-    """
+    # What a handler throws, of its arguments and of any provider, in Python's and in JSON's spelling. Without the
+    # hiding of a failure's words in `ResultProcessor.of` the outcome repeated the password, and without `handed_out`
+    # the vault's secret.
     approval = await rig.asked("log in, it fails")
     await rig.decide(approval, verdict="approved", revision=1)
     named = some(parse_approval_id(approval))
@@ -188,10 +182,8 @@ async def read(rig: GatewayRig, *paths: str) -> None:
 
 
 async def test_an_edit_that_leaves_what_is_hidden_changes_nothing_of_it(rig: GatewayRig) -> None:
-    """What stands as `[hidden]` in an argument comes back as it was; written around it is refused.
-
-    Without the refusal in `_Unmasked._find_repeated` the address of somebody else was taken.
-    """
+    # What stands as `[hidden]` in an argument comes back as it was; written around it is refused. Without the refusal
+    # in `_Unmasked._find_repeated` the address of somebody else was taken.
     approval = await rig.asked("log in")
     shown = (await rig.http.get(f"/v1/approvals/{approval}")).json()["args"]["inline"]
     assert shown["site"] == "https://example.com/?p=[hidden]"

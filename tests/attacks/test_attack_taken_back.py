@@ -43,11 +43,9 @@ async def page_of(site: AttackSite, key: TurnKey) -> str:
 
 
 async def test_a_yes_that_ran_is_not_taken_back(site: AttackSite, impostor: Impostor) -> None:
-    """Ana's yes has paid; the turn, begun anew, says that it waits and refuses her yes: that stands, and nobody denies.
-
-    With `has_begun` out of `Questions.void` the request waited again without a vote; before the mend
-    Bo's denial of it was accepted, and the page said "Ran, approved by Bo Berg" of what he had denied.
-    """
+    # Ana's yes has paid; the turn, begun anew, says that it waits and refuses her yes: that stands, and nobody denies.
+    # With `has_begun` out of `Questions.void` the request waited again without a vote; before the mend Bo's denial of
+    # it was accepted, and the page said "Ran, approved by Bo Berg" of what he had denied.
     to, ana, bo = payee(), site.person("ana"), site.person("bo")
     key = await site.person("rui").ask([("pay", {"amount": 400, "to": to})])
     assert (await ana.approve(approval_id(key)))["status"] == "accepted"
@@ -94,11 +92,9 @@ async def test_yes_that_only_a_permit_holds_runs_nothing_where_unsigned_answers_
 
 
 async def test_nobody_is_credited_by_an_answer_that_counts_for_nothing(site: AttackSite, impostor: Impostor) -> None:
-    """Ana's yes was refused and is void, Bo's has paid; the turn says that Ana's did, and before that, that it ran dry.
-
-    With every row in `CallProof._people` the API said that Ana had decided it; with a turn's word for a dry run in
-    `CallProof._is_done` it said `ok` before anything had run.
-    """
+    # Ana's yes was refused and is void, Bo's has paid; the turn says that Ana's did, and before that, that it ran dry.
+    # With every row in `CallProof._people` the API said that Ana had decided it; with a turn's word for a dry run in
+    # `CallProof._is_done` it said `ok` before anything had run.
     to, rui, ana, bo = payee(), site.person("rui"), site.person("ana"), site.person("bo")
     args = {"amount": 400, "to": to}
     tried = await rui.result(await rui.ask([("pay", args)], dry_run=True))
@@ -126,11 +122,9 @@ async def test_nobody_is_credited_by_an_answer_that_counts_for_nothing(site: Att
 
 
 async def test_a_yes_that_was_refused_can_be_given_again(site: AttackSite, impostor: Impostor) -> None:
-    """A turn refuses Ana's yes, which is void; sent again under the same key, as by a link, it counts, once.
-
-    With `answer.void` out of `decisions._told_apart` she was told a second time that her answer was counted: it was
-    void, and never counted again.
-    """
+    # A turn refuses Ana's yes, which is void; sent again under the same key, as by a link, it counts, once. With
+    # `answer.void` out of `decisions._told_apart` she was told a second time that her answer was counted: it was void,
+    # and never counted again.
     to, ana = payee(), site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": 400, "to": to})])
     shown = await ana.waiting(approval_id(key))

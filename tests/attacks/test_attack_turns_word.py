@@ -28,10 +28,8 @@ def ok(call: str, tool: str, **fields: Any) -> CallOutcome:
 
 
 async def test_a_turn_lets_nobody_read_it_by_its_word(site: AttackSite, impostor: Impostor) -> None:
-    """It says that Zoe asked for it: the request, its values and the turn are not there for her all the same.
-
-    Without `GatewayDeps.asker` she was given all of it.
-    """
+    # It says that Zoe asked for it: the request, its values and the turn are not there for her all the same. Without
+    # `GatewayDeps.asker` she was given all of it.
     to, zoe = payee(), site.person("zoe")
     key, view = await waiting_turn(site, impostor, to)
     lie = replace(view, requester=replace(view.requester, user="zoe"))
@@ -43,10 +41,8 @@ async def test_a_turn_lets_nobody_read_it_by_its_word(site: AttackSite, impostor
 
 
 async def test_a_turn_shows_nothing_of_another_turn(site: AttackSite, impostor: Impostor) -> None:
-    """Zoe's own turn names Rui's request as its own, then says that it is Rui's turn: she reads nothing of it.
-
-    Without the comparison of ids in `TurnClient.view` and `proof._request` she read it, with its arguments.
-    """
+    # Zoe's own turn names Rui's request as its own, then says that it is Rui's turn: she reads nothing of it. Without
+    # the comparison of ids in `TurnClient.view` and `proof._request` she read it, with its arguments.
     to, zoe = payee(), site.person("zoe")
     _, theirs = await waiting_turn(site, impostor, to)
     own = await zoe.ask([("pay", {"amount": 1, "to": payee()})])
@@ -65,11 +61,9 @@ async def test_a_turn_shows_nothing_of_another_turn(site: AttackSite, impostor: 
 async def test_a_turn_says_of_nothing_that_it_ran_or_who_approved_it(
     way: str, site: AttackSite, impostor: Impostor
 ) -> None:
-    """A tip has run; the turn says that it was the payment that Ana approved.
-
-    Each was shown as run, or as approved by Ana, without its line in `proof.py`: the ids of fallbacks, the turn that is
-    looked at, the look at the result's calls, the comparison of tools.
-    """
+    # A tip has run; the turn says that it was the payment that Ana approved. Each was shown as run, or as approved by
+    # Ana, without its line in `proof.py`: the ids of fallbacks, the turn that is looked at, the look at the result's
+    # calls, the comparison of tools.
     to, ana = payee(), site.person("ana")
     tipped = await site.person("rui").ask([("tip", {"amount": 1, "to": to})])
     await site.person("rui").result(tipped)
@@ -100,10 +94,8 @@ async def test_a_turn_says_of_nothing_that_it_ran_or_who_approved_it(
 
 @pytest.mark.parametrize("nonsense", [None, {"x": 1}, "hello", {"calls": [{"call": "c1.1"}]}])
 async def test_a_card_is_drawn_whatever_its_turn_says(nonsense: Any, site: AttackSite, impostor: Impostor) -> None:
-    """The turn answers queries with nonsense: its card is shown from the store, and can be denied.
-
-    Without the last clause of `TurnClient._query` the page was an error.
-    """
+    # The turn answers queries with nonsense: its card is shown from the store, and can be denied. Without the last
+    # clause of `TurnClient._query` the page was an error.
     to, bo = payee(), await site.browser("bo")
     key, _ = await waiting_turn(site, impostor, to)
     await impostor.take_over(key, **{names.STATE: nonsense})
@@ -114,10 +106,8 @@ async def test_a_card_is_drawn_whatever_its_turn_says(nonsense: Any, site: Attac
 
 
 async def test_without_a_worker_strangers_are_told_nothing(site: AttackSite, impostor: Impostor) -> None:
-    """While no worker runs, what waits is answered to Zoe like what is not there, whatever she tries.
-
-    Without `Conversations._reads_turn` she was told 503 for what was there and 404 for what was not.
-    """
+    # While no worker runs, what waits is answered to Zoe like what is not there, whatever she tries. Without
+    # `Conversations._reads_turn` she was told 503 for what was there and 404 for what was not.
     zoe = site.person("zoe")
     key, _ = await waiting_turn(site, impostor, payee())
     response = await site.person("rui").say("accounts", [("pay", {"amount": 5, "to": payee()})])

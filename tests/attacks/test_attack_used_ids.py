@@ -23,11 +23,9 @@ async def forgotten(site: AttackSite, impostor: Impostor, key: TurnKey) -> None:
 
 
 async def test_nobody_reads_a_request_by_using_its_turns_id_again(site: AttackSite, impostor: Impostor) -> None:
-    """Zoe begins a turn by the id of one of Rui's that was denied and forgotten: his request stays unknown to her.
-
-    With the session of a turn named as the turn alone in `start`, and no nonces compared in `Conversations.loaded`, API
-    and page showed her Rui's payee and why Ana had said no.
-    """
+    # Zoe begins a turn by the id of one of Rui's that was denied and forgotten: his request stays unknown to her. With
+    # the session of a turn named as the turn alone in `start`, and no nonces compared in `Conversations.loaded`, API
+    # and page showed her Rui's payee and why Ana had said no.
     to, rui, ana, zoe = payee(), site.person("rui"), site.person("ana"), site.person("zoe")
     key = await rui.ask([("pay", {"amount": 400, "to": to})])
     await ana.decide(await ana.waiting(approval_id(key)), "denied", reason=f"never {to}")
@@ -44,11 +42,9 @@ async def test_nobody_reads_a_request_by_using_its_turns_id_again(site: AttackSi
 
 
 async def test_nobody_takes_the_place_of_anothers_request(site: AttackSite, impostor: Impostor) -> None:
-    """Zoe asks for 9,000 EUR by the id of a forgotten turn of Rui's, whose 4 EUR wait: they wait on as shown.
-
-    With the session of a turn named as the turn alone in `start`, hers was revision 2 of his request under its code,
-    Ana's answer to what she had been shown was `stale`, and Rui was told that there is no such request.
-    """
+    # Zoe asks for 9,000 EUR by the id of a forgotten turn of Rui's, whose 4 EUR wait: they wait on as shown. With the
+    # session of a turn named as the turn alone in `start`, hers was revision 2 of his request under its code, Ana's
+    # answer to what she had been shown was `stale`, and Rui was told that there is no such request.
     to, rui, ana, zoe = payee(), site.person("rui"), site.person("ana"), site.person("zoe")
     key = await rui.ask([("pay", {"amount": 4, "to": to})])
     shown = await ana.waiting(approval_id(key))
@@ -64,10 +60,8 @@ async def test_nobody_takes_the_place_of_anothers_request(site: AttackSite, impo
 
 
 async def test_whom_a_turn_asks_reads_nothing_of_an_earlier_one(site: AttackSite, impostor: Impostor) -> None:
-    """Rui uses an id of his again to ask Mal for a stamp: Mal reads that request, not what Ana was asked before.
-
-    With no nonces compared in `Conversations.loaded` Mal was shown the earlier request with its payee.
-    """
+    # Rui uses an id of his again to ask Mal for a stamp: Mal reads that request, not what Ana was asked before. With no
+    # nonces compared in `Conversations.loaded` Mal was shown the earlier request with its payee.
     to, rui, ana, mal = payee(), site.person("rui"), site.person("ana"), site.person("mal")
     key = await rui.ask([("pay", {"amount": 1, "to": to}), ("pay", {"amount": 2, "to": to})])
     await ana.waiting(approval_id(key, "c1.2"))

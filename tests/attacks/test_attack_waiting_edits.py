@@ -28,10 +28,8 @@ async def ask_gates(
 
 @pytest.mark.parametrize("meanwhile", ["denied by its author", "denied by another", "withdrawn", "corrected"])
 async def test_what_comes_after_a_waiting_change_overtakes_it(meanwhile: str, site: AttackSite) -> None:
-    """Changed while no worker runs, then denied, withdrawn or corrected: the worker that is back pays what stands.
-
-    Nobody attacks here. Without `edit_stands` 4,000 EUR were paid every time.
-    """
+    # Changed while no worker runs, then denied, withdrawn or corrected: the worker that is back pays what stands.
+    # Nobody attacks here. Without `edit_stands` 4,000 EUR were paid every time.
     to, rui, ana, bo = payee(), site.person("rui"), site.person("ana"), site.person("bo")
     key = await rui.ask([("petty", {"amount": ASKED, "to": to})])
     shown = await ana.waiting(approval_id(key))
@@ -52,11 +50,9 @@ async def test_what_comes_after_a_waiting_change_overtakes_it(meanwhile: str, si
 async def test_a_change_that_was_denied_is_not_asked_again_with_its_authors_yes(
     site: AttackSite, impostor: Impostor
 ) -> None:
-    """Ana changes a wire of two approvers, Bo denies what she made of it; the turn has her change judged once more.
-
-    Without the comparison of `edit_delivery` in `Questions.ask` it was asked as a third revision that had her yes, and
-    one more paid 4,000 EUR.
-    """
+    # Ana changes a wire of two approvers, Bo denies what she made of it; the turn has her change judged once more.
+    # Without the comparison of `edit_delivery` in `Questions.ask` it was asked as a third revision that had her yes,
+    # and one more paid 4,000 EUR.
     to, large = payee(), {"amount": LARGE, "to": ""}
     large["to"] = to
     rui, ana, bo = site.person("rui"), site.person("ana"), site.person("bo")
@@ -78,10 +74,8 @@ async def test_a_change_that_was_denied_is_not_asked_again_with_its_authors_yes(
 
 
 async def test_a_change_that_a_turn_kept_back_is_worth_nothing_after_a_no(site: AttackSite, impostor: Impostor) -> None:
-    """A turn that is taken over keeps a change, and has it judged once its author has denied the call.
-
-    Without `edit_stands` the gates took it, and its author's yes with it: 4,000 EUR were paid.
-    """
+    # A turn that is taken over keeps a change, and has it judged once its author has denied the call. Without
+    # `edit_stands` the gates took it, and its author's yes with it: 4,000 EUR were paid.
     to, ana = payee(), site.person("ana")
     large = {"amount": LARGE, "to": to}
     key = await site.person("rui").ask([("petty", {"amount": ASKED, "to": to})])
@@ -100,10 +94,8 @@ async def test_a_change_that_a_turn_kept_back_is_worth_nothing_after_a_no(site: 
 
 
 async def test_a_turn_that_refuses_a_yes_has_it_void_and_names_nobody(site: AttackSite, impostor: Impostor) -> None:
-    """A turn tells an approver that somebody else denied what they approve: the receipt is the gateway's, and true.
-
-    Without it the approver was told `denied by Bo Berg`, and the call ran on the yes.
-    """
+    # A turn tells an approver that somebody else denied what they approve: the receipt is the gateway's, and true.
+    # Without it the approver was told `denied by Bo Berg`, and the call ran on the yes.
     to, ana = payee(), site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": ASKED, "to": to})])
     shown, ctx = await ana.waiting(approval_id(key)), await impostor.ctx(key)
@@ -120,11 +112,9 @@ async def test_a_turn_that_refuses_a_yes_has_it_void_and_names_nobody(site: Atta
 
 
 async def test_a_turn_that_answers_nonsense_keeps_no_answer_out(site: AttackSite, impostor: Impostor) -> None:
-    """What a turn says to an answer cannot be read: it is stored all the same, and in the record without its word.
-
-    Without the catch in `DecisionWriter._give_to_turn` the approver got an error, and the dispatcher began anew with
-    that answer before all others. Without the entry in its transaction the record had nothing of it.
-    """
+    # What a turn says to an answer cannot be read: it is stored all the same, and in the record without its word.
+    # Without the catch in `DecisionWriter._give_to_turn` the approver got an error, and the dispatcher began anew with
+    # that answer before all others. Without the entry in its transaction the record had nothing of it.
     ana = site.person("ana")
     key = await site.person("rui").ask([("pay", {"amount": ASKED, "to": payee()})])
     shown = await ana.waiting(approval_id(key))

@@ -56,10 +56,8 @@ async def answered(url: str, address: str, size: int = 1_000) -> int:
 
 @only_here
 async def test_so_many_bodies_are_received_at_once(channel_site: AttackSite) -> None:
-    """`BODIES_AT_ONCE`: whoever comes then is `busy`, from whichever address; when those are given up, no more.
-
-    Without the look at `BODIES_AT_ONCE` in `BodyQuota.begin` nobody was `busy`.
-    """
+    # `BODIES_AT_ONCE`: whoever comes then is `busy`, from whichever address; when those are given up, no more. Without
+    # the look at `BODIES_AT_ONCE` in `BodyQuota.begin` nobody was `busy`.
     url = channel_site.url
     begins = head(url, "POST", "/login", content_type=FORM, content_length="1000")
     async with bearable(channel_site), contextlib.AsyncExitStack() as stack:
@@ -82,10 +80,8 @@ async def test_so_many_bodies_are_received_at_once(channel_site: AttackSite) -> 
 
 @only_here
 async def test_so_many_bytes_of_bodies_are_held_at_once(channel_site: AttackSite) -> None:
-    """`BODY_BYTES_AT_ONCE`: as many large mails as all addresses together may have held; the next one is `busy`.
-
-    Without the look at `BODY_BYTES_AT_ONCE` in `BodyQuota.hold` the next one was received whole, and answered 401.
-    """
+    # `BODY_BYTES_AT_ONCE`: as many large mails as all addresses together may have held; the next one is `busy`. Without
+    # the look at `BODY_BYTES_AT_ONCE` in `BodyQuota.hold` the next one was received whole, and answered 401.
     url, size, kept = channel_site.url, 10 * limits.MIB, limits.MIB
     each = limits.BODY_BYTES_AT_ONCE // limits.SENDER_SHARE // size
     begins = head(url, "POST", "/channels/mail", content_type=FORM, content_length=str(size + kept))
@@ -112,11 +108,8 @@ async def test_so_many_bytes_of_bodies_are_held_at_once(channel_site: AttackSite
 
 @only_here
 async def test_a_body_comes_so_fast(channel_site: AttackSite) -> None:
-    """`BODY_BYTES_PER_SECOND`: a quarter of it is `too_slow` once its grace is used up; a quarter more is received.
-
-    With `BODY_SECONDS` for every body in `_whole` of `body_limit.py` the slow one was received for all of the 30
-    seconds.
-    """
+    # `BODY_BYTES_PER_SECOND`: a quarter of it is `too_slow` once its grace is used up; a quarter more is received. With
+    # `BODY_SECONDS` for every body in `_whole` of `body_limit.py` the slow one was received for all of the 30 seconds.
     url, size = channel_site.url, limits.STRANGER_BODY_BYTES
     begins = head(url, "POST", "/login", content_type=FORM, content_length=str(size))
 
@@ -140,10 +133,8 @@ async def test_a_body_comes_so_fast(channel_site: AttackSite) -> None:
 
 
 async def test_a_body_has_so_many_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`BODY_SECONDS`, half a second of them here: fast enough at every moment, it is given up all the same.
-
-    Without `BODY_SECONDS` in `_whole` of `body_limit.py` it was received until it was too large (413).
-    """
+    # `BODY_SECONDS`, half a second of them here: fast enough at every moment, it is given up all the same. Without
+    # `BODY_SECONDS` in `_whole` of `body_limit.py` it was received until it was too large (413).
     monkeypatch.setattr(body_limit, "BODY_SECONDS", SECONDS)
     kinds: list[str] = []
     answers: list[Message] = []
@@ -189,11 +180,9 @@ def claimed(number: int, body: bytes) -> bytes:
 
 
 async def test_a_mail_costs_so_much_to_read(channel_site: AttackSite) -> None:
-    """`MAIL_HASHED_BYTES`, `MAIL_SIGNATURES_TRIED`, `MAIL_LOOKUP_SECONDS`: the longest mails, several at once.
-
-    With mails read on the event loop in `Email.read`, and not in a thread, an answer of health took 16 seconds; without
-    the limits of hashes and signatures alone health was answered in time.
-    """
+    # `MAIL_HASHED_BYTES`, `MAIL_SIGNATURES_TRIED`, `MAIL_LOOKUP_SECONDS`: the longest mails, several at once. With
+    # mails read on the event loop in `Email.read`, and not in a thread, an answer of health took 16 seconds; without
+    # the limits of hashes and signatures alone health was answered in time.
     # All blanks that the relaxed form looks at, and few line ends, which take three times their place in a form.
     line = b" a" * 450 + b"\r\n"
     body = line * ((MAX_MAIL - limits.MIB // 4) // len(line))

@@ -39,11 +39,9 @@ async def read_and_approved(site: AttackSite, tool: str, args: dict[str, Any]) -
 
 
 async def test_arguments_are_as_long_as_this(site: AttackSite) -> None:
-    """`ARGUMENTS_BYTES` of one text, plain and of marks that have to be written out; one byte more is refused.
-
-    With twice as much taken in `_arguments` of `activities/model_activity.py` and in `shape_problem` people were asked
-    about the call with one byte more; either alone refused it.
-    """
+    # `ARGUMENTS_BYTES` of one text, plain and of marks that have to be written out; one byte more is refused. With
+    # twice as much taken in `_arguments` of `activities/model_activity.py` and in `shape_problem` people were asked
+    # about the call with one byte more; either alone refused it.
     to = payee()
 
     def args(letter: str, over: int = 0) -> dict[str, Any]:
@@ -60,11 +58,9 @@ async def test_arguments_are_as_long_as_this(site: AttackSite) -> None:
 
 
 async def test_arguments_are_as_many_and_as_deep_as_this(site: AttackSite) -> None:
-    """`MAX_VALUES` and `MAX_DEPTH`: every value can be opened; one value, or one level, more is refused.
-
-    Without the look at `MAX_VALUES` in `bounds_problem` people were asked about the first of those with more, and with
-    twice `MAX_DEPTH` there about the second.
-    """
+    # `MAX_VALUES` and `MAX_DEPTH`: every value can be opened; one value, or one level, more is refused. Without the
+    # look at `MAX_VALUES` in `bounds_problem` people were asked about the first of those with more, and with twice
+    # `MAX_DEPTH` there about the second.
     most = limits.MAX_VALUES - 4
 
     def nested(levels: int) -> dict[str, Any]:
@@ -85,10 +81,8 @@ async def test_arguments_are_as_many_and_as_deep_as_this(site: AttackSite) -> No
 
 
 async def test_a_completion_has_so_many_calls(site: AttackSite) -> None:
-    """`CALLS_PER_COMPLETION` as large as one request can ask for, each with a card; the ones beyond are refused.
-
-    Without the look at `CALLS_PER_COMPLETION` in `ModelActivity._call` the three beyond it ran.
-    """
+    # `CALLS_PER_COMPLETION` as large as one request can ask for, each with a card; the ones beyond are refused. Without
+    # the look at `CALLS_PER_COMPLETION` in `ModelActivity._call` the three beyond it ran.
     rui, ana, browser = site.person("rui"), site.person("ana"), await site.browser("ana")
     memo, half = "m" * 15_000, limits.CALLS_PER_COMPLETION // 2
     calls: list[Call] = [("batch", {"items": [1], "memo": memo, "to": payee()}) for _ in range(half)]
@@ -110,11 +104,9 @@ async def test_a_completion_has_so_many_calls(site: AttackSite) -> None:
 
 
 async def test_a_turn_has_so_many_completions_and_calls(site: AttackSite) -> None:
-    """`MAX_COMPLETIONS` of `CALLS_PER_COMPLETION` each are `MAX_CALLS`: the turn ends, and can be read at once.
-
-    With twice the completions and the calls in `TurnState.reached_cap` the model was asked 22 times; with the
-    completions alone, the calls ended the turn. Without the look at `MAX_CALLS_PER_TOOL` in `caps` all 1,000 calls ran.
-    """
+    # `MAX_COMPLETIONS` of `CALLS_PER_COMPLETION` each are `MAX_CALLS`: the turn ends, and can be read at once. With
+    # twice the completions and the calls in `TurnState.reached_cap` the model was asked 22 times; with the completions
+    # alone, the calls ended the turn. Without the look at `MAX_CALLS_PER_TOOL` in `caps` all 1,000 calls ran.
     rui, browser = site.person("rui"), await site.browser("rui")
     rounds: list[list[Call]] = [
         [("look", {"place": f"{turn} {at}"}) for at in range(limits.CALLS_PER_COMPLETION)]

@@ -26,10 +26,8 @@ async def sent(caller: Caller, path: str, body: bytes) -> int:
 
 
 async def test_a_request_is_as_large_as_this(site: AttackSite) -> None:
-    """`REQUEST_BODY_BYTES`: a turn of that many bytes is begun, one more byte is refused.
-
-    With twice as much taken in `_body_bytes` of `gateway/app.py` the longer one was waited for, and answered 408.
-    """
+    # `REQUEST_BODY_BYTES`: a turn of that many bytes is begun, one more byte is refused. With twice as much taken in
+    # `_body_bytes` of `gateway/app.py` the longer one was waited for, and answered 408.
     rui = site.person("rui")
     shell = len(json.dumps({"text": "", "actor": "clerk"}))
     just = json.dumps({"text": "x" * (limits.REQUEST_BODY_BYTES - shell), "actor": "clerk"}).encode()
@@ -44,13 +42,11 @@ async def test_a_request_is_as_large_as_this(site: AttackSite) -> None:
 
 
 async def test_a_large_request_may_be_as_odd_as_it_likes(site: AttackSite) -> None:
-    """`REQUEST_BODY_BYTES` of names nobody knows, of nesting, of digits, of half characters: refused, and soon.
-
-    Without the looks of `bounds_problem` at the context in `gateway/turn_starter.py` and `engine/turn_client.py` a turn
-    was begun with 90 levels in it (201), and the long list was refused by its size alone (413); that in
-    `gateway/turn_starter.py` alone refused both. Without `_with_few_unknown` in `contracts/requests.py` health
-    waited 0.6 s for the names nobody knows on a machine with nothing else to do, and 3.6 s on a busy one.
-    """
+    # `REQUEST_BODY_BYTES` of names nobody knows, of nesting, of digits, of half characters: refused, and soon. Without
+    # the looks of `bounds_problem` at the context in `gateway/turn_starter.py` and `engine/turn_client.py` a turn was
+    # begun with 90 levels in it (201), and the long list was refused by its size alone (413); that in
+    # `gateway/turn_starter.py` alone refused both. Without `_with_few_unknown` in `contracts/requests.py` health waited
+    # 0.6 s for the names nobody knows on a machine with nothing else to do, and 3.6 s on a busy one.
     rui, maxi = site.person("rui"), site.person("max")
     deps = limits.REQUEST_BODY_BYTES - 100
     unknown = b",".join(b'"%05x":0' % number for number in range(deps // 10))
@@ -70,10 +66,8 @@ async def test_a_large_request_may_be_as_odd_as_it_likes(site: AttackSite) -> No
 
 
 async def test_so_many_messages_wait_in_a_session(site: AttackSite) -> None:
-    """`SESSION_MAILBOX`: messages that come faster than they are answered wait, so many; then one is `full`.
-
-    Without the look at `SESSION_MAILBOX` in `workflows/conversation.py` 138 waited, until their bytes were too many.
-    """
+    # `SESSION_MAILBOX`: messages that come faster than they are answered wait, so many; then one is `full`. Without the
+    # look at `SESSION_MAILBOX` in `workflows/conversation.py` 138 waited, until their bytes were too many.
     rui, session = site.person("rui"), f"s{uuid.uuid4().hex[:8]}"
     statuses: list[int] = []
     async with bearable(site):
@@ -88,10 +82,8 @@ async def test_so_many_messages_wait_in_a_session(site: AttackSite) -> None:
 
 
 async def test_one_person_follows_so_many_streams(site: AttackSite) -> None:
-    """`STREAMS_OF_ONE`: so many are open at once, more are refused; others follow theirs, and one that ends is free.
-
-    Without the refusal in `check_streams` the 21st was served.
-    """
+    # `STREAMS_OF_ONE`: so many are open at once, more are refused; others follow theirs, and one that ends is free.
+    # Without the refusal in `check_streams` the 21st was served.
     rui, token = site.person("rui"), {"authorization": f"Bearer {site.tokens['rui']}"}
     key = await rui.ask([("pay", {"amount": 1, "to": payee()})])
     await rui.waiting(approval_id(key))
@@ -118,11 +110,9 @@ async def test_one_person_follows_so_many_streams(site: AttackSite) -> None:
 
 
 async def test_a_decision_is_as_large_as_this(site: AttackSite) -> None:
-    """`DECISION_BYTES`, with what the gateway stamps on it: so large it is taken; a byte more changes nothing.
-
-    With twice as much taken in `read_decide` and in `envelope_problem` of `approvals/approval_book.py` a byte more was
-    accepted; with the former alone it was refused still.
-    """
+    # `DECISION_BYTES`, with what the gateway stamps on it: so large it is taken; a byte more changes nothing. With
+    # twice as much taken in `read_decide` and in `envelope_problem` of `approvals/approval_book.py` a byte more was
+    # accepted; with the former alone it was refused still.
     rui, ana = site.person("rui"), site.person("ana")
     approval = approval_id(await rui.ask([("wire", {"amount": 1, "to": payee()})]))
     shown = await ana.waiting(approval)
@@ -141,10 +131,8 @@ async def test_a_decision_is_as_large_as_this(site: AttackSite) -> None:
 
 
 async def test_so_many_are_answered_at_once(site: AttackSite) -> None:
-    """`BATCH_DECISIONS`: so many are answered by one request, one more is refused and none of them counts.
-
-    Without the `max_length` in `contracts/requests.py` all were answered.
-    """
+    # `BATCH_DECISIONS`: so many are answered by one request, one more is refused and none of them counts. Without the
+    # `max_length` in `contracts/requests.py` all were answered.
     rui, ana, to = site.person("rui"), site.person("ana"), payee()
     half = limits.BATCH_DECISIONS // 2
     calls = [(tool, {"amount": n, "to": to}) for n in range(1, half // 2 + 1) for tool in ("pay", "petty")]
@@ -163,10 +151,8 @@ async def test_so_many_are_answered_at_once(site: AttackSite) -> None:
 
 
 async def test_so_often_one_call_is_asked_anew(site: AttackSite) -> None:
-    """`MAX_REVISIONS`: two approvers change it in turn; the last change is refused, and they may still answer.
-
-    Without the look at `MAX_REVISIONS` in `_edit` of `workflows/approval_flow.py` it was asked as revision 21.
-    """
+    # `MAX_REVISIONS`: two approvers change it in turn; the last change is refused, and they may still answer. Without
+    # the look at `MAX_REVISIONS` in `_edit` of `workflows/approval_flow.py` it was asked as revision 21.
     rui, editors, to = site.person("rui"), (site.person("ana"), site.person("bo")), payee()
     approval = approval_id(await rui.ask([("wire", {"amount": 1, "to": to})]))
     await editors[0].waiting(approval)
@@ -187,10 +173,8 @@ async def test_so_often_one_call_is_asked_anew(site: AttackSite) -> None:
 
 
 async def test_so_often_one_person_answers_one_approval(site: AttackSite) -> None:
-    """`ANSWERS_OF_ONE`: changes that the gates refuse are stored so often; then the person may still deny.
-
-    Without `_too_many` in `gateway/approvals/decision_writer.py` all 30 were stored and given to the turn, 60 KB each.
-    """
+    # `ANSWERS_OF_ONE`: changes that the gates refuse are stored so often; then the person may still deny. Without
+    # `_too_many` in `gateway/approvals/decision_writer.py` all 30 were stored and given to the turn, 60 KB each.
     rui, ana, to = site.person("rui"), site.person("ana"), payee()
     key = await rui.ask([("wire", {"amount": 1, "to": to})])
     shown = await ana.waiting(approval_id(key))
@@ -208,10 +192,8 @@ async def test_so_often_one_person_answers_one_approval(site: AttackSite) -> Non
 
 
 async def test_who_may_not_is_refused_as_often_as_they_like(site: AttackSite) -> None:
-    """`ATTEMPTS_A_MINUTE`: refused tries of the largest size, ten times as many as are written down.
-
-    Without the early return in `AttemptRecords.note` all 100 were written.
-    """
+    # `ATTEMPTS_A_MINUTE`: refused tries of the largest size, ten times as many as are written down. Without the early
+    # return in `AttemptRecords.note` all 100 were written.
     rui, zoe = site.person("rui"), site.person("zoe")
     key = await rui.ask([("pay", {"amount": 1, "to": payee()})])
     shown = await rui.waiting(approval_id(key))

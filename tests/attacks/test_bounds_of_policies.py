@@ -95,10 +95,8 @@ def repeated(piece: str, count: int, between: str) -> str:
     ],
 )
 def test_a_rule_of_the_manifest_is_as_large_as_this(most: str, more: str, why: str) -> None:
-    """At the bound it is taken; one step beyond the worker does not start, and says why.
-
-    Without the limits in `text_problem`, `tree_problem` and `growth_problem` each was taken.
-    """
+    # At the bound it is taken; one step beyond the worker does not start, and says why. Without the limits in
+    # `text_problem`, `tree_problem` and `growth_problem` each was taken.
     policy(auto_approve_if=most)
     with pytest.raises(ConfigError, match=why):
         policy(auto_approve_if=more)
@@ -118,10 +116,8 @@ def test_a_rule_of_the_manifest_is_as_large_as_this(most: str, more: str, why: s
     ],
 )
 def test_a_predicate_of_a_person_is_as_large_as_this(most: str, more: str, why: str) -> None:
-    """At the bound it is taken; one step beyond it is refused where it is to be remembered, with why.
-
-    Without the limits in `compile_where` each was taken.
-    """
+    # At the bound it is taken; one step beyond it is refused where it is to be remembered, with why. Without the limits
+    # in `compile_where` each was taken.
     compile_where(most, policy(auto_approve_if="false"))
     with pytest.raises(ConfigError, match=why):
         compile_where(more, policy(auto_approve_if="false"))
@@ -143,10 +139,8 @@ def test_a_predicate_of_a_person_is_as_large_as_this(most: str, more: str, why: 
     ],
 )
 def test_what_grows_faster_than_its_data_is_evaluated_apart(text: str, bounded: bool) -> None:
-    """So is what costs more than `POLICY_PLAIN_STEPS` or `POLICY_PLAIN_BYTES` over the largest data there can be.
-
-    With `is_bounded` always false none was.
-    """
+    # So is what costs more than `POLICY_PLAIN_STEPS` or `POLICY_PLAIN_BYTES` over the largest data there can be. With
+    # `is_bounded` always false none was.
     assert policy(auto_approve_if=text).expressions["auto_approve_if"].bounded is bounded
 
 
@@ -161,10 +155,8 @@ def test_what_grows_faster_than_its_data_is_evaluated_apart(text: str, bounded: 
 def test_data_that_are_too_large_reach_no_engine(
     text: str, most: dict[str, Any], more: dict[str, Any], why: str, reached: Refusing
 ) -> None:
-    """Within the bound a process is asked; beyond it a person is asked and a denying rule denies, at once.
-
-    Without the comparisons of steps and memory in `bounded_outcomes` each reached it and ran by rule.
-    """
+    # Within the bound a process is asked; beyond it a person is asked and a denying rule denies, at once. Without the
+    # comparisons of steps and memory in `bounded_outcomes` each reached it and ran by rule.
     assert policy(auto_approve_if=text).judge(most, {}).verdict == "auto"
     assert reached.asked == 1
     verdict = policy(auto_approve_if=text).judge(more, {})
@@ -174,10 +166,8 @@ def test_data_that_are_too_large_reach_no_engine(
 
 
 def test_a_plain_rule_ends_after_its_steps() -> None:
-    """The longest body over the longest list ends within seconds, and asks.
-
-    With `is_bounded` always false it ran to its end, and let the call run by rule.
-    """
+    # The longest body over the longest list ends within seconds, and asks. With `is_bounded` always false it ran to its
+    # end, and let the call run by rule.
     body = repeated("x > 0", 90, " && ")
     found = policy(auto_approve_if=f"args.items.all(x, {body})")
     begun = time.process_time()
@@ -210,11 +200,9 @@ print(verdict, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 
     ],
 )
 def test_rounds_that_end_in_errors_cost_no_more_than_others(text: str) -> None:
-    """A division by zero in each round but the last, which decides: within seconds, and no 100 MiB more.
-
-    With celpy's own joining of rounds, in place of `member_dot_arg` of `second_engine.py`, the text of each error held
-    that of the one before twice over: 30 items took a worker's memory, 24 of them 0.5 GB and five seconds.
-    """
+    # A division by zero in each round but the last, which decides: within seconds, and no 100 MiB more. With celpy's
+    # own joining of rounds, in place of `member_dot_arg` of `second_engine.py`, the text of each error held that of the
+    # one before twice over: 30 items took a worker's memory, 24 of them 0.5 GB and five seconds.
     run = [sys.executable, "-c", _ROUNDS_OF_ERRORS, text]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr[-300:]
@@ -227,11 +215,8 @@ def test_rounds_that_end_in_errors_cost_no_more_than_others(text: str) -> None:
 
 
 def test_a_process_is_killed_after_its_time(pool: PolicyPool) -> None:
-    """What takes longer is an error after two seconds, and the next one gets an answer.
-
-    Without the time in `_Process.evaluate` it was ended later by its limit of the processor, and without that as well
-    it gave an answer.
-    """
+    # What takes longer is an error after two seconds, and the next one gets an answer. Without the time in
+    # `_Process.evaluate` it was ended later by its limit of the processor, and without that as well it gave an answer.
     first, second = pool.evaluate(task(BOMBS["all items for each item"], large("Ana")))
     # The words of its own limit: what ends it otherwise is told in others.
     assert (first.kind, second.kind, "2 s" in first.note) == ("error", "error", True)
@@ -239,10 +224,8 @@ def test_a_process_is_killed_after_its_time(pool: PolicyPool) -> None:
 
 
 def test_a_process_has_so_much_memory(pool: PolicyPool) -> None:
-    """What takes more is an error, while no process has more than its limit; the next one gets an answer.
-
-    Without the limit of the address space in `policypool/process.py` it took 2.5 GB.
-    """
+    # What takes more is an error, while no process has more than its limit; the next one gets an answer. Without the
+    # limit of the address space in `policypool/process.py` it took 2.5 GB.
     # A server of other tests' is a child of this process as well, as large as it likes.
     others = {each.pid for each in psutil.Process().children()}
     pool.evaluate(task("1 in args.items", of(3)))
@@ -268,10 +251,8 @@ def test_a_process_has_so_much_memory(pool: PolicyPool) -> None:
 
 
 def test_who_finds_no_process_free_is_told_so(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wait for a process ends in an error, which asks or denies.
-
-    Without the end of the wait in `PolicyPool.evaluate` it waited until the process was free.
-    """
+    # The wait for a process ends in an error, which asks or denies. Without the end of the wait in
+    # `PolicyPool.evaluate` it waited until the process was free.
     monkeypatch.setattr("signoff.policypool.pool.POLICY_WAIT_SECONDS", 0.05)
     found = EngineOutcome("true")
     # Again where this thread stood still for as long as the other one was busy.
@@ -286,19 +267,15 @@ def test_who_finds_no_process_free_is_told_so(pool: PolicyPool, monkeypatch: pyt
 
 
 def test_a_process_that_does_not_start_is_an_error(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is evaluated anywhere else then.
-
-    With a fallback to evaluating it here, in place of the error in `PolicyPool.evaluate`, it was true.
-    """
+    # Nothing is evaluated anywhere else then. With a fallback to evaluating it here, in place of the error in
+    # `PolicyPool.evaluate`, it was true.
     monkeypatch.setattr("signoff.policypool.pool.sys.executable", "/bin/false")
     assert pool.evaluate(task("1 in args.items", of(3)))[0].kind == "error"
 
 
 def test_a_process_knows_no_secret_and_ends_with_its_program(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has nothing of its program's environment but what Python needs, and is gone when the pool is closed.
-
-    With all of the environment handed on in `policypool/pool.py` the process had all of it.
-    """
+    # It has nothing of its program's environment but what Python needs, and is gone when the pool is closed. With all
+    # of the environment handed on in `policypool/pool.py` the process had all of it.
     monkeypatch.setenv("SIGNOFF_TOKEN", "s3cret")
     before = {each.pid for each in psutil.Process().children()}
     pool.evaluate(task("1 in args.items", of(3)))
@@ -309,10 +286,8 @@ def test_a_process_knows_no_secret_and_ends_with_its_program(pool: PolicyPool, m
 
 
 def test_a_program_without_processes_asks(reached: Refusing) -> None:
-    """Where none was installed a costly rule is an error with the remedy, and installing is done once.
-
-    With `is_bounded` always false the rule let the call run here.
-    """
+    # Where none was installed a costly rule is an error with the remedy, and installing is done once. With `is_bounded`
+    # always false the rule let the call run here.
     set_evaluator(NoEvaluator())
     verdict = policy(auto_approve_if=COPIES).judge(of(3), {})
     assert (verdict.verdict, "policypool.install()" in verdict.why) == ("ask", True)

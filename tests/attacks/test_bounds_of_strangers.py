@@ -155,12 +155,10 @@ LOADS: tuple[Load, ...] = (
 
 @pytest.mark.parametrize("load", LOADS, ids=[load.__name__ for load in LOADS])
 async def test_health_is_answered_at_each_bound(channel_site: AttackSite, load: Load) -> None:
-    """Within a second, and what the machine itself is late by.
-
-    Without each limit its load failed: what is too large, too much at once, too many fields or forged too often was
-    taken or written down, `/v1/turns` read a body before asking for whom, readiness looked a hundred times a
-    second, and silent lines, heads and bodies were waited for until the test gave up.
-    """
+    # Within a second, and what the machine itself is late by. Without each limit its load failed: what is too large,
+    # too much at once, too many fields or forged too often was taken or written down, `/v1/turns` read a body before
+    # asking for whom, readiness looked a hundred times a second, and silent lines, heads and bodies were waited for
+    # until the test gave up.
     async with probed(channel_site.url) as found:
         await load(channel_site)
     assert found.in_time, f"{load.__name__}: {found}"

@@ -77,10 +77,8 @@ async def test_a_part_says_where_to_go_on(store: Store) -> None:
 
 @pytest.mark.postgres
 async def test_what_commits_late_is_not_passed_over(postgres_url: str) -> None:
-    """A transaction that began first and ends last gets the higher number; a reader who went on before it finds it.
-
-    Numbers from a sequence would be given where it writes, and its reader would have gone on past it.
-    """
+    # A transaction that began first and ends last gets the higher number; a reader who went on before it finds it.
+    # Numbers from a sequence would be given where it writes, and its reader would have gone on past it.
     async with open_store(postgres_url) as store, open_store(postgres_url) as late:
         # Its stream has something to number already: else nobody would look at the head that it holds.
         await AuditLog(store).append([entry("first")])

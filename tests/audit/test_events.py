@@ -86,10 +86,8 @@ def test_the_type_of_each_kind_of_record(kind: AuditKind, data: dict[str, Any], 
 
 
 def test_the_rule_is_told_as_the_engine_writes_it() -> None:
-    """A record of what lets a call run, or asks, is valid by the schema that is published of its event.
-
-    Seen to fail while the schema called a rule a text, which it was before it became a record.
-    """
+    # A record of what lets a call run, or asks, is valid by the schema that is published of its event. Seen to fail
+    # while the schema called a rule a text, which it was before it became a record.
     rule = RuleReference(kind="global", name="small")
     request = a_request(rule=rule)
     permit = a_permit(digest="d" * 64, rule=rule)

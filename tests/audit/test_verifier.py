@@ -124,10 +124,8 @@ async def test_a_cut_that_takes_the_heads_along_is_found_by_the_checkpoint(store
 async def test_a_log_cut_back_to_an_earlier_checkpoint_is_found_by_one_kept_elsewhere(
     store: Store, store_url: str
 ) -> None:
-    """Who owns the database can take everything back to an earlier state; a checkpoint kept elsewhere tells.
-
-    Without it, or with one from before the cut, nothing can be found: that is said in the documents.
-    """
+    # Who owns the database can take everything back to an earlier state; a checkpoint kept elsewhere tells. Without it,
+    # or with one from before the cut, nothing can be found: that is said in the documents.
     log = await filled(store)
     early = await Checkpoints(store).take(SIGNER)
     await log.append([entry(6)])

@@ -23,10 +23,8 @@ SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
 
 
 async def test_a_withdrawal_sent_again_while_the_first_waits_is_one(turn_rig: TurnRig) -> None:
-    """No worker is there, and a dispatcher tries again and again: the turn is withdrawn from once when one is back.
-
-    Without an id of its own each try was another Update, and a server takes ten of a turn at a time.
-    """
+    # No worker is there, and a dispatcher tries again and again: the turn is withdrawn from once when one is back.
+    # Without an id of its own each try was another Update, and a server takes ten of a turn at a time.
     catalog = catalog_of([pay_tool(Ledger())])
     async with turn_rig.running(catalog, SCRIPT) as turns:
         key = await turns.start_waiting()
@@ -62,10 +60,8 @@ async def test_a_message_that_no_worker_takes_leaves_no_error_in_the_log(client:
 async def test_what_could_not_be_judged_is_judged_when_it_is_sent_again(
     way: str, turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store was away twice: the same answer counts at the third try.
-
-    Under one and the same update id the server gave the first receipt again, for as long as the turn waited.
-    """
+    # The store was away twice: the same answer counts at the third try. Under one and the same update id the server
+    # gave the first receipt again, for as long as the turn waited.
     signer = Signer(PrivateKeys(keys=(new_key(datetime.now(UTC)),)))
     catalog, left = catalog_of([pay_tool(Ledger())]), [1, 2]
     votes_of = Answers.votes_of

@@ -37,10 +37,8 @@ def tree(levels: int) -> dict[str, Any]:
 
 
 def test_a_tree_of_unions_is_checked_in_bounded_steps() -> None:
-    """Few levels are checked, as deep a one as arguments may be is refused soon.
-
-    Without `SCHEMA_STEPS` each level took three times as long: 14 of them, 387 bytes, kept a worker for minutes.
-    """
+    # Few levels are checked, as deep a one as arguments may be is refused soon. Without `SCHEMA_STEPS` each level took
+    # three times as long: 14 of them, 387 bytes, kept a worker for minutes.
     schema = compile_schema(FILTERS)
     assert schema.check({"where": tree(5)}) == []
     began = time.process_time()

@@ -87,10 +87,8 @@ def test_nothing_hidden_is_read(where: str, hidden: str) -> None:
     "[0].exists(args, .args.amount == 5.0)",
 )
 def test_a_name_behind_a_point_is_refused(where: str) -> None:
-    """The first engine reads the call's arguments there, whatever a macro calls `args`: nothing says which are read.
-
-    With such a name taken, the second of these answered how a hidden argument begins.
-    """
+    # The first engine reads the call's arguments there, whatever a macro calls `args`: nothing says which are read.
+    # With such a name taken, the second of these answered how a hidden argument begins.
     with pytest.raises(ConfigError, match=r"the name `\.args` begins with a point; write `args`"):
         compile_where(where, UNCHECKED, ("to",))
 

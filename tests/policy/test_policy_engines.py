@@ -134,10 +134,8 @@ def test_a_round_that_gives_no_boolean_is_an_error_unless_another_decides(text: 
 
 
 def test_each_round_of_a_macro_costs_what_its_body_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The budget is spent over the whole evaluation and is whole again for the next; `x >= 0` has six places.
-
-    A tenth of it, counted alike, is spent in a tenth of the time.
-    """
+    # The budget is spent over the whole evaluation and is whole again for the next; `x >= 0` has six places. A tenth of
+    # it, counted alike, is spent in a tenth of the time.
     steps = POLICY_STEPS // 10
     monkeypatch.setattr(second_engine, "POLICY_STEPS", steps)
     rounds = steps // 6

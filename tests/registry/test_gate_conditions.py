@@ -331,10 +331,8 @@ def _drawn(draw: st.DrawFn, name: str) -> Tool:
 @settings(max_examples=examples(120), deadline=None)
 @given(world=worlds())
 def test_what_is_advertised_is_what_may_run(world: tuple[Catalog, str, frozenset[str]]) -> None:
-    """For every catalog, actor, filter, surface, rule and availability, both ways.
-
-    Only what a rule denies is told and does not run: so that the model can be told why.
-    """
+    # For every catalog, actor, filter, surface, rule and availability, both ways. Only what a rule denies is told and
+    # does not run: so that the model can be told why.
     catalog, channel, away = world
     ctx = pinned(channel=channel)
     advertised = {offer.name for offer in catalog.offered_tools("desk", ctx, away)} - {"respond"}

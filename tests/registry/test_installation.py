@@ -19,10 +19,8 @@ class FilledLater(FixedDirectory):
 def test_a_directory_that_is_empty_yet_is_taken_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_env: pytest.MonkeyPatch
 ) -> None:
-    """Nobody else's people stand in for one's own, not the built-in ones of the development profile either.
-
-    Asked for its truth in place of None, the manifest's people were approvers in its place.
-    """
+    # Nobody else's people stand in for one's own, not the built-in ones of the development profile either. Asked for
+    # its truth in place of None, the manifest's people were approvers in its place.
     monkeypatch.chdir(tmp_path)
     Path("m.yaml").write_text("version: 1\nactors: {clerk: {model: 'scripted:nowhere:model'}}\n")
     own = FilledLater(())

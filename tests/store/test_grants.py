@@ -87,10 +87,8 @@ async def test_denials_are_tried_first(store: Store) -> None:
 
 @pytest.mark.parametrize("odd", ["auto_approve_if", '{"kind": "none"}', "[]"])
 async def test_a_row_whose_rule_is_no_record_takes_down_no_other(store: Store, odd: str) -> None:
-    """It is told apart where grants are tried, and left out where they are listed.
-
-    Seen to raise for every call of the tool, and for the list of the tenant.
-    """
+    # It is told apart where grants are tried, and left out where they are listed. Seen to raise for every call of the
+    # tool, and for the list of the tenant.
     grant = await written(store, "g1")
     await written(store, "g0")
     change = update(GRANTS).where(GRANTS.c.id == "g0").values(rule=odd)

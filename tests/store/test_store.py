@@ -182,10 +182,8 @@ async def test_who_finds_out_later_is_believed(store: Store) -> None:
 
 
 async def test_under_one_call_of_a_turn_one_action_is_begun(store: Store) -> None:
-    """Another digest is turned away while one is claimed or done; the next ticket of the same digest is not.
-
-    A turn of the same id whose principal has another nonce is another turn.
-    """
+    # Another digest is turned away while one is claimed or done; the next ticket of the same digest is not. A turn of
+    # the same id whose principal has another nonce is another turn.
     other, third = "b" * 64, "c" * 64
     assert await store.claim(KEY, **WHO, nonce="n") == Claim(kind="fresh")
     assert await store.claim(other, **WHO, nonce="n") == Claim(kind="other")

@@ -85,10 +85,8 @@ async def test_lost_connections_are_replaced(postgres_url: str) -> None:
 async def test_only_a_connection_that_was_idle_is_asked_whether_it_works(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What asked each time took three round trips of each transaction's five; seen to fail with it.
-
-    One that is idle is asked and replaced: a network that is gone closes nothing.
-    """
+    # What asked each time took three round trips of each transaction's five; seen to fail with it. One that is idle is
+    # asked and replaced: a network that is gone closes nothing.
     asked: list[bool] = []
 
     def ping(dialect: Any, connection: Any) -> bool:

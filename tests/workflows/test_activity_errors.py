@@ -43,9 +43,8 @@ def failed(cause: FailureError | None) -> ActivityError:
     ids=["wrapped", "bare", "of-no-kind", "late", "late-from-history", "cancelled", "of-no-cause"],
 )
 def test_an_error_is_read_alike_wrapped_and_bare(error: FailureError, kind: str, text: str, cancelled: bool) -> None:
-    """Local activities raise the error of their function as it is; one that ran out of time is wrapped at work, and
-    bare where it is read from history: a text of the SDK's would be another one there.
-    """
+    # Local activities raise the error of their function as it is; one that ran out of time is wrapped at work, and bare
+    # where it is read from history: a text of the SDK's would be another one there.
     assert isinstance(error, outcomes.LOST)
     assert (outcomes.error_type(error), outcomes.error_text(error)) == (kind, text)
     assert outcomes.was_cancelled(error) is cancelled

@@ -24,10 +24,8 @@ def approval_by(subject: str, **fields: str) -> Decision:
 
 
 def test_a_permit_takes_along_what_nobody_signed_and_nothing_that_the_store_has() -> None:
-    """A signed answer lies in the store, where the tool's activity reads it; so does whatever else it would claim.
-
-    That an answer is about the permit's own call need not be said.
-    """
+    # A signed answer lies in the store, where the tool's activity reads it; so does whatever else it would claim. That
+    # an answer is about the permit's own call need not be said.
     signed, raw = approval_by("ana", signature="s", key_id="k"), approval_by("bo")
     votes = tuple(Vote(subject=each.subject, verdict="approved", at=NOW, decision=each) for each in (signed, raw))
     request = ApprovalRequest(

@@ -89,12 +89,10 @@ async def approved(
 async def test_an_answer_while_no_worker_is_there_counts_for_the_question_it_was_given_to(
     way: str, client: Client, task_queue: str, tmp_path: Path
 ) -> None:
-    """The worker dies before its turn hears of the question; somebody approves it, and another worker comes.
-
-    Without `_may_come`, and of changed arguments without the lock in `_caught_up`, the answer was refused, as one to a
-    revision or call that the turn did not know, which voids a yes; without `asked_since` in what the gates are asked
-    again, people were asked once more about the same.
-    """
+    # The worker dies before its turn hears of the question; somebody approves it, and another worker comes. Without
+    # `_may_come`, and of changed arguments without the lock in `_caught_up`, the answer was refused, as one to a
+    # revision or call that the turn did not know, which voids a yes; without `asked_since` in what the gates are asked
+    # again, people were asked once more about the same.
     key, url, ledger = TurnKey("main", task_queue, task_queue), f"sqlite:///{tmp_path}/signoff.db", tmp_path / "ledger"
     signoff = TurnClient(client, task_queue=task_queue, patience=PATIENCE)
     async with open_store(url) as store:

@@ -22,11 +22,8 @@ EDITED = {"amount": 15, "to": "Ana"}
 
 
 async def test_a_yes_to_changed_arguments_takes_the_change_to_a_turn_that_has_lost_it(turn_rig: TurnRig) -> None:
-    """The server lost the change after the gates had asked what it makes; somebody approves that before it is sent
-    again.
-
-    Without `Answers.find_owed` the turn refused the yes as one to no question of its own, which voided it.
-    """
+    # The server lost the change after the gates had asked what it makes; somebody approves that before it is sent
+    # again. Without `Answers.find_owed` the turn refused the yes as one to no question of its own, which voided it.
     ledger = Ledger()
     tool = pay_tool(ledger, ApprovalPolicy(edit="approve", quorum=2))
     async with turn_rig.running([tool], SCRIPT, people=PEOPLE) as turns:

@@ -82,10 +82,8 @@ async def test_a_model_that_has_nothing_to_say_twice_ends_the_turn_in_words(turn
 
 
 async def test_a_mistake_in_a_script_ends_the_turn_at_once(turn_rig: TurnRig, caplog: pytest.LogCaptureFixture) -> None:
-    """An exception that no driver may raise is a mistake in its code: named, without its words, and not tried again.
-
-    The worker's log says where it was, without them as well.
-    """
+    # An exception that no driver may raise is a mistake in its code: named, without its words, and not tried again. The
+    # worker's log says where it was, without them as well.
     result = await ended(turn_rig, ZeroDivisionError("the secret is 7"))
     assert result.error is not None
     assert (result.state, result.error.code) == ("error", "model_refused")

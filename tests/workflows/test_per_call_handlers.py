@@ -22,10 +22,8 @@ SCHEMA = {
 
 @pytest.mark.row("F16")
 async def test_a_factory_makes_the_tool_of_each_user(turn_rig: TurnRig) -> None:
-    """`createScopedTools(userContext)`: `user_search` searches in the data of whoever asks.
-
-    A factory that fails, or makes no handler, fails the one call; the tenant is told like the user.
-    """
+    # `createScopedTools(userContext)`: `user_search` searches in the data of whoever asks. A factory that fails, or
+    # makes no handler, fails the one call; the tenant is told like the user.
     made: list[str] = []
 
     def create_scoped_tools(context: ToolContext) -> Handler:

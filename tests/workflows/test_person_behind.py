@@ -66,10 +66,8 @@ async def test_the_person_reaches_handler_rules_record_and_separation_of_duties(
 
 @pytest.mark.row("B76")
 async def test_who_asked_by_an_account_that_is_gone_does_not_approve_it(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """The directory no longer says whose account it was; what the gateway knew when they asked still counts.
-
-    Seen to run on Ana's own yes while only the directory of now was asked.
-    """
+    # The directory no longer says whose account it was; what the gateway knew when they asked still counts. Seen to run
+    # on Ana's own yes while only the directory of now was asked.
     script = [calls(("pay", {"amount": 20})), respond("done")]
     people = DevelopmentDirectory(KNOWN)
     async with turn_rig.running([pay_tool(ledger)], script, people=people) as turns:

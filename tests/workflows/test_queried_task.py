@@ -144,11 +144,9 @@ async def test_a_task_that_is_queried_while_its_activity_ends_leaves_a_history_t
     end: str,
     failures: list[str],
 ) -> None:
-    """What ends while the query is on its way fails the task, which is done again; else it waits for the answer.
-
-    Written as it stood, the task had a timer that a history read anew never starts: then nobody could query that turn
-    any more, or go on with it (`Update machine does not handle this event: HistoryEvent(id: 21, TimerStarted)`).
-    """
+    # What ends while the query is on its way fails the task, which is done again; else it waits for the answer. Written
+    # as it stood, the task had a timer that a history read anew never starts: then nobody could query that turn any
+    # more, or go on with it (`Update machine does not handle this event: HistoryEvent(id: 21, TimerStarted)`).
     plugin = SignoffPlugin(worker_deps(store, pay_tool(Ledger())))
     runner = UnsandboxedWorkflowRunner()
     replayer = Replayer(workflows=[Waits], workflow_runner=runner)

@@ -71,10 +71,8 @@ async def held_back(turns: RunningTurns, key: TurnKey, sending: Coroutine[Any, A
 async def test_an_answer_that_comes_before_the_completion_counts(
     turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """Somebody approves as soon as the question is there: the answer waits for its turn, and the call runs.
-
-    Without `_caught_up` the turn refused it as one to no request, which voids a yes that the gateway has taken.
-    """
+    # Somebody approves as soon as the question is there: the answer waits for its turn, and the call runs. Without
+    # `_caught_up` the turn refused it as one to no request, which voids a yes that the gateway has taken.
     held, ledger = Held(monkeypatch, fails=fails), Ledger()
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
@@ -105,10 +103,8 @@ async def test_a_withdrawal_that_comes_before_the_completion_counts(
 async def test_a_turn_that_asks_the_gates_itself_tells_them_since_when_its_reply_is_kept(
     turn_rig: TurnRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The gates asked in the model's activity and failed there; somebody approves, and the turn asks them again.
-
-    Without the time of the reply in `CallLoop.batch` what was answered meanwhile was asked a second time.
-    """
+    # The gates asked in the model's activity and failed there; somebody approves, and the turn asks them again. Without
+    # the time of the reply in `CallLoop.batch` what was answered meanwhile was asked a second time.
     held, ledger = Held(monkeypatch, fails=True), Ledger()
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()

@@ -109,11 +109,9 @@ async def drop_update(client: Client, task_queue: str) -> list[str]:
 
 
 async def test_an_answer_that_a_worker_drops_goes_as_a_signal(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """The SDK's core drops updates of a turn that is queried meanwhile, and the server then fails them.
-
-    The receipt is `pending`, and the call runs by the approver's name, once. Where such a failure was taken for the end
-    of the turn, nobody heard the answer: it was refused here, and with a worker there `pending`, while the turn waited.
-    """
+    # The SDK's core drops updates of a turn that is queried meanwhile, and the server then fails them. The receipt is
+    # `pending`, and the call runs by the approver's name, once. Where such a failure was taken for the end of the turn,
+    # nobody heard the answer: it was refused here, and with a worker there `pending`, while the turn waited.
     script = [calls(("pay", {"amount": 1})), respond("done")]
     catalog = catalog_of([pay_tool(ledger)])
     async with turn_rig.running(catalog, script) as turns:

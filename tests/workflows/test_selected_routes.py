@@ -17,10 +17,8 @@ def tenant_routes(tenant: str, data: dict[str, Any]) -> Iterable[str]:
 
 @pytest.mark.row("F10")
 async def test_a_function_of_context_and_data_chooses_the_tenants_routes(turn_rig: TurnRig) -> None:
-    """`routes: ({context}) => createTenantRoutes(context.tenantId)`: what is not there offers nothing and runs nothing.
-
-    Neither does any route where the function fails.
-    """
+    # `routes: ({context}) => createTenantRoutes(context.tenantId)`: what is not there offers nothing and runs nothing.
+    # Neither does any route where the function fails.
     ledger, result, fails = Ledger(), list[list[str]](), [False]
 
     async def routes(context: HookContext, data: dict[str, Any]) -> Iterable[str]:

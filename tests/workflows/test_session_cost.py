@@ -25,10 +25,8 @@ def _under_way(history: WorkflowHistory) -> bool:
 
 
 async def test_a_turn_in_a_session_costs_five_events_more_and_five_when_it_waits(turn_rig: TurnRig) -> None:
-    """An automatic turn 25 + 5, a human one 36 + 10: one signal each to its session, and the task that follows it.
-
-    On a busy machine a task may take up two things at once; a turn then costs less, never more.
-    """
+    # An automatic turn 25 + 5, a human one 36 + 10: one signal each to its session, and the task that follows it. On a
+    # busy machine a task may take up two things at once; a turn then costs less, never more.
     ledger = Ledger()
     tools = [pay_tool(ledger, AUTO)]
     async with turn_rig.running(tools, model()) as turns:

@@ -48,10 +48,8 @@ async def test_two_messages_are_answered_while_the_first_turn_waits_for_a_person
 
 
 async def test_what_a_person_denied_is_denied_at_once_in_every_later_turn_of_the_session(turn_rig: TurnRig) -> None:
-    """The same call in the next turn asks nobody, and names the first decision.
-
-    Before the gates were told, its question stayed in the store until its deadline, with nobody to hear an answer.
-    """
+    # The same call in the next turn asks nobody, and names the first decision. Before the gates were told, its question
+    # stayed in the store until its deadline, with nobody to hear an answer.
     async with turn_rig.running([pay_tool(Ledger())], model()) as turns:
         session = talk(turns)
         await session.say("pay", "a")

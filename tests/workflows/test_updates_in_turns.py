@@ -170,10 +170,8 @@ async def test_updates_add_no_event(turn_rig: TurnRig) -> None:
 
 @pytest.mark.row("F03")
 async def test_a_failed_check_keeps_what_it_found(turn_rig: TurnRig, ledger: Ledger) -> None:
-    """`success: false` with `contextUpdate`, `dataUpdate` and `meta`: a rule reads the one, a step waits for the other;
-    record and transcript tell `meta`, and the model is told why it failed.
-    """
-
+    # `success: false` with `contextUpdate`, `dataUpdate` and `meta`: a rule reads the one, a step waits for the other;
+    # record and transcript tell `meta`, and the model is told why it failed.
     async def checked(args: dict[str, Any], ctx: ToolContext) -> dict[str, Any]:
         found = {"dataUpdate": {"city": args["city"]}, "contextUpdate": {"project": "closed"}}
         return {"success": False, "error": "sold out", **found, "meta": {"asked": 3}}

@@ -375,18 +375,15 @@ def site_over(turns: RunningTurns, ledger: Ledger) -> Site:
 async def test_whatever_people_send_a_turn_that_is_looked_at_replays(
     server: ServerHandle, turn_rig: TurnRig, newest: float, encryption: Encryption, ledger: Ledger
 ) -> None:
-    """Every handler in several turns at once, six readers, another worker in the middle: nothing hangs, all replays.
-
-    Without `temporal/workflow_runner.py` and `QueryFenceInterceptor`, where most look at the newest turn, one of four
-    runs left a history lost (`Nondeterminism error: Update machine does not handle this event: HistoryEvent(id: 18,
-    TimerCanceled)`). Four at a time on two processors lost one of six where no run was let go that is ahead of its
-    history, and waited for ever in one of twelve where nobody sent again what a worker had dropped. Where a task was
-    kept whose local activity had ended before it was queried, three at a time lost one of fifty (`Update machine does
-    not handle this event: HistoryEvent(id: 21, TimerStarted)`); see `test_queried_task.py`.
-
-    Each worker keeps all runs: one with no place left for them loses a run that is asked several times at once, in the
-    SDK (1.35) itself (`Extra buffered run should not have produced an activation`); see docs/operations.md.
-    """
+    # Every handler in several turns at once, six readers, another worker in the middle: nothing hangs, all replays.
+    # Without `temporal/workflow_runner.py` and `QueryFenceInterceptor`, where most look at the newest turn, one of four
+    # runs left a history lost (`Nondeterminism error: Update machine does not handle this event: HistoryEvent(id: 18,
+    # TimerCanceled)`). Four at a time on two processors lost one of six where no run was let go that is ahead of its
+    # history, and waited for ever in one of twelve where nobody sent again what a worker had dropped. Where a task was
+    # kept whose local activity had ended before it was queried, three at a time lost one of fifty (`Update machine does
+    # not handle this event: HistoryEvent(id: 21, TimerStarted)`); see `test_queried_task.py`. Each worker keeps all
+    # runs: one with no place left for them loses a run that is asked several times at once, in the SDK (1.35) itself
+    # (`Extra buffered run should not have produced an activation`); see docs/operations.md.
     catalog = catalog_of(
         [
             pay_tool(ledger, ApprovalPolicy(edit="approve")),

@@ -301,10 +301,8 @@ async def test_no_answer_is_not_kept(store: Store) -> None:
 async def test_the_later_of_two_answers_counts(
     store: Store, monkeypatch: pytest.MonkeyPatch, later_first: bool, one_moment: bool
 ) -> None:
-    """A slow yes of before a permission was taken back does not stand in for the quick no of after it.
-
-    Of two that were asked in one moment of the clock nobody knows which was later: the no counts.
-    """
+    # A slow yes of before a permission was taken back does not stand in for the quick no of after it. Of two that were
+    # asked in one moment of the clock nobody knows which was later: the no counts.
     if one_moment:
         monkeypatch.setattr(permissions, "time", SimpleNamespace(monotonic=lambda: 1_000.0))
     rig = Rig(store)

@@ -32,10 +32,8 @@ async def test_only_open_questions_wait(store: Store) -> None:
 
 
 async def test_a_list_reads_only_what_may_concern_its_reader(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asked, who is asked and who is asked later; no entry is taken for another; in pieces, none twice or left out.
-
-    Questions of which that is not written down are read by all.
-    """
+    # Who asked, who is asked and who is asked later; no entry is taken for another; in pieces, none twice or left out.
+    # Questions of which that is not written down are read by all.
     monkeypatch.setattr("signoff.store.questions.request_lists.PIECE", 2)
     for name, fields in {
         "own": {"requester": Principal(user="ana")}, "asked": {"approvers": ("role:a_b", "user:ana")},
@@ -63,10 +61,8 @@ async def test_a_list_reads_only_what_may_concern_its_reader(store: Store, monke
 
 
 async def test_of_many_that_wait_only_those_are_read_that_are_shown(store: Store) -> None:
-    """By an index in the order of the list, as both databases say, and not sorted.
-
-    Seen to fail: a list of 1,000 took 2.25 times as long on PostgreSQL at 10,000 waiting questions as at 1,000.
-    """
+    # By an index in the order of the list, as both databases say, and not sorted. Seen to fail: a list of 1,000 took
+    # 2.25 times as long on PostgreSQL at 10,000 waiting questions as at 1,000.
     await put(store, question("main.s.t.first", approvers=("role:finance",)))
     statements: list[tuple[str, Any]] = []
 
