@@ -147,61 +147,59 @@ def became(code: str) -> dict[str, Any]:
 
 @table(
     ("built", "expected"),
-    
-        pytest.param(
-            lambda: audit_events.question_entry(request(before=BEFORE_ROWS), AT),
-            entry("request", f"request/{ID}/1/{DIGEST_START}", **REQUEST_FACTS, revision=1),
-            id="people are asked",
-        ),
-        pytest.param(
-            lambda: audit_events.question_entry(
-                request(
-                    groups=(ApproverGroup(of=("role:legal",)),),
-                    applied=(AppliedTerm(reason="it is the weekend", quorum=2),),
-                ),
-                AT,
+    pytest.param(
+        lambda: audit_events.question_entry(request(before=BEFORE_ROWS), AT),
+        entry("request", f"request/{ID}/1/{DIGEST_START}", **REQUEST_FACTS, revision=1),
+        id="people are asked",
+    ),
+    pytest.param(
+        lambda: audit_events.question_entry(
+            request(
+                groups=(ApproverGroup(of=("role:legal",)),),
+                applied=(AppliedTerm(reason="it is the weekend", quorum=2),),
             ),
-            entry(
-                "request", f"request/{ID}/1/{DIGEST_START}", **REQUEST_FACTS, revision=1,
-                groups=[{"of": ["role:legal"], "quorum": 1}], stricter=["it is the weekend"],
+            AT,
+        ),
+        entry(
+            "request", f"request/{ID}/1/{DIGEST_START}", **REQUEST_FACTS, revision=1,
+            groups=[{"of": ["role:legal"], "quorum": 1}], stricter=["it is the weekend"],
+        ),
+        id="which groups are asked, and why for more than usual",
+    ),
+    pytest.param(
+        lambda: audit_events.question_entry(request(revision=2), AT),
+        entry("revision", f"request/{ID}/2/{DIGEST_START}", **REQUEST_FACTS, revision=2),
+        id="asked anew",
+    ),
+    pytest.param(
+        lambda: audit_events.question_entry(request(revision=2, edited_by="bo", before=BEFORE_ROWS), AT),
+        entry(
+            "revision", f"request/{ID}/2/{DIGEST_START}", "bo",
+            **REQUEST_FACTS, revision=2, edited_by="bo", changed=["to", "by"],
+        ),
+        id="asked anew after an edit: by whom, and which arguments changed, without their values",
+    ),
+    pytest.param(
+        lambda: audit_events.question_entry(request(revision=2, kind="in_doubt"), AT),
+        entry("in_doubt", f"request/{ID}/2/{DIGEST_START}", **REQUEST_FACTS, revision=2),
+        id="asked what became of a call, which is no new revision of it",
+    ),
+    pytest.param(
+        lambda: audit_events.question_entry(
+            request(
+                id=ID, definition="", card=Card(effect="Pay"), rule=None, policy_hash="", approvers=(),
+                requester=Principal(user=""),
             ),
-            id="which groups are asked, and why for more than usual",
+            AT,
         ),
-        pytest.param(
-            lambda: audit_events.question_entry(request(revision=2), AT),
-            entry("revision", f"request/{ID}/2/{DIGEST_START}", **REQUEST_FACTS, revision=2),
-            id="asked anew",
+        entry(
+            "request", f"request/{ID}/1/{DIGEST_START}", "",
+            approval=ID, revision=1, call=CALL, tool="pay", code="K7Q2FM", digest=DIGEST,
+            card=sha256(Card(effect="Pay").model_dump(mode="json")), quorum=2, min_assurance="session",
+            grant_ttl=600.0,
         ),
-        pytest.param(
-            lambda: audit_events.question_entry(request(revision=2, edited_by="bo", before=BEFORE_ROWS), AT),
-            entry(
-                "revision", f"request/{ID}/2/{DIGEST_START}", "bo",
-                **REQUEST_FACTS, revision=2, edited_by="bo", changed=["to", "by"],
-            ),
-            id="asked anew after an edit: by whom, and which arguments changed, without their values",
-        ),
-        pytest.param(
-            lambda: audit_events.question_entry(request(revision=2, kind="in_doubt"), AT),
-            entry("in_doubt", f"request/{ID}/2/{DIGEST_START}", **REQUEST_FACTS, revision=2),
-            id="asked what became of a call, which is no new revision of it",
-        ),
-        pytest.param(
-            lambda: audit_events.question_entry(
-                request(
-                    id=ID, definition="", card=Card(effect="Pay"), rule=None, policy_hash="", approvers=(),
-                    requester=Principal(user=""),
-                ),
-                AT,
-            ),
-            entry(
-                "request", f"request/{ID}/1/{DIGEST_START}", "",
-                approval=ID, revision=1, call=CALL, tool="pay", code="K7Q2FM", digest=DIGEST,
-                card=sha256(Card(effect="Pay").model_dump(mode="json")), quorum=2, min_assurance="session",
-                grant_ttl=600.0,
-            ),
-            id="of a request with empty fields, which are left out",
-        ),
-    
+        id="of a request with empty fields, which are left out",
+    ),
 )  # fmt: skip
 def test_a_question_is_told_with_who_may_answer_and_what_binds_the_answer(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
@@ -229,19 +227,17 @@ RESOLUTION = {"name": "pay", "won": {"level": "session"}}
 
 @table(
     ("built", "expected"),
-    
-        (
-            lambda: audit_events.proposed_entry(CTX, CALL, "t" * 300, AT),
-            entry("proposal", f"proposed/{CALL}", approval=ID, call=CALL, tool="t" * 200, actor="desk"),
+    (
+        lambda: audit_events.proposed_entry(CTX, CALL, "t" * 300, AT),
+        entry("proposal", f"proposed/{CALL}", approval=ID, call=CALL, tool="t" * 200, actor="desk"),
+    ),
+    (
+        lambda: audit_events.trace_entry(CTX, CALL, "t" * 300, RESOLUTION, "its session won", AT),
+        entry(
+            "trace", f"trace/{CALL}/{sha256(RESOLUTION)[:16]}",
+            approval=ID, call=CALL, tool="t" * 200, actor="desk", resolution=RESOLUTION, line="its session won",
         ),
-        (
-            lambda: audit_events.trace_entry(CTX, CALL, "t" * 300, RESOLUTION, "its session won", AT),
-            entry(
-                "trace", f"trace/{CALL}/{sha256(RESOLUTION)[:16]}",
-                approval=ID, call=CALL, tool="t" * 200, actor="desk", resolution=RESOLUTION, line="its session won",
-            ),
-        ),
-    
+    ),
 )  # fmt: skip
 def test_what_a_model_proposed_and_what_it_meant_are_told(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
@@ -280,64 +276,62 @@ VOTE = Vote(
 
 @table(
     ("built", "expected"),
-    
-        pytest.param(
-            lambda: audit_events.ended_entry(
-                request(
-                    revision=2, state="approved", decided_by="ana", decided_channel="slack", reason="fine",
-                    votes=(VOTE,),
-                ),
-                AT,
+    pytest.param(
+        lambda: audit_events.ended_entry(
+            request(
+                revision=2, state="approved", decided_by="ana", decided_channel="slack", reason="fine",
+                votes=(VOTE,),
             ),
-            entry(
-                "ending", f"ending/{CALL}/2/approved", "ana",
-                **OF_CALL, revision=2, state="approved", digest=DIGEST, channel="slack", reason="fine",
-            ),
-            id="it was decided: by whom, how, and no argument",
+            AT,
         ),
-        pytest.param(
-            lambda: audit_events.ended_entry(request(state="timed_out"), AT),
-            entry(
-                "ending", f"ending/{CALL}/1/timed_out", "",
-                **OF_CALL, revision=1, state="timed_out", type="ToolDenied", digest=DIGEST,
-            ),
-            id="nobody answered: nobody is named",
+        entry(
+            "ending", f"ending/{CALL}/2/approved", "ana",
+            **OF_CALL, revision=2, state="approved", digest=DIGEST, channel="slack", reason="fine",
         ),
-        pytest.param(
-            lambda: audit_events.deadline_entry(request(revision=2, expires_at=EARLIER), "escalate", AT),
-            entry(
-                "delivery", f"escalate/{ID}/2/1", "",
-                **OF_CALL, revision=2, event="escalate", approvers=["role:finance", "user:ana"],
-                expires_at="2026-03-01T12:29:00+00:00",
-            ),
-            id="time escalated it: who may answer from now on, and until when",
+        id="it was decided: by whom, how, and no argument",
+    ),
+    pytest.param(
+        lambda: audit_events.ended_entry(request(state="timed_out"), AT),
+        entry(
+            "ending", f"ending/{CALL}/1/timed_out", "",
+            **OF_CALL, revision=1, state="timed_out", type="ToolDenied", digest=DIGEST,
         ),
-        pytest.param(
-            lambda: audit_events.deadline_entry(request(approvers=()), "remind", AT),
-            entry("delivery", f"remind/{ID}/1/0", "", **OF_CALL, revision=1, event="remind"),
-            id="a reminder of a request without a deadline",
+        id="nobody answered: nobody is named",
+    ),
+    pytest.param(
+        lambda: audit_events.deadline_entry(request(revision=2, expires_at=EARLIER), "escalate", AT),
+        entry(
+            "delivery", f"escalate/{ID}/2/1", "",
+            **OF_CALL, revision=2, event="escalate", approvers=["role:finance", "user:ana"],
+            expires_at="2026-03-01T12:29:00+00:00",
         ),
-        pytest.param(
-            lambda: audit_events.link_entry(ID, "ana", "email", AT, link="l1"),
-            entry(
-                "delivery", f"opened/{ID}/l1", "ana", approval=ID, event="opened", channel="email", link="l1"
-            ),
-            id="a link was opened",
+        id="time escalated it: who may answer from now on, and until when",
+    ),
+    pytest.param(
+        lambda: audit_events.deadline_entry(request(approvers=()), "remind", AT),
+        entry("delivery", f"remind/{ID}/1/0", "", **OF_CALL, revision=1, event="remind"),
+        id="a reminder of a request without a deadline",
+    ),
+    pytest.param(
+        lambda: audit_events.link_entry(ID, "ana", "email", AT, link="l1"),
+        entry(
+            "delivery", f"opened/{ID}/l1", "ana", approval=ID, event="opened", channel="email", link="l1"
         ),
-        pytest.param(
-            lambda: audit_events.delivery_entry(request(), "sent", "token", AT, {"channel": "slack", "person": "ana"}),
-            entry(
-                "delivery", "sent/token/1", "",
-                **OF_CALL, revision=1, event="sent", channel="slack", person="ana",
-            ),
-            id="a card was sent",
+        id="a link was opened",
+    ),
+    pytest.param(
+        lambda: audit_events.delivery_entry(request(), "sent", "token", AT, {"channel": "slack", "person": "ana"}),
+        entry(
+            "delivery", "sent/token/1", "",
+            **OF_CALL, revision=1, event="sent", channel="slack", person="ana",
         ),
-        pytest.param(
-            lambda: audit_events.delivery_entry(request(), "failed", "token", AT, {"attempt": 3}),
-            entry("delivery", "failed/token/3", "", **OF_CALL, revision=1, event="failed", attempt=3),
-            id="it failed: each try is recorded",
-        ),
-    
+        id="a card was sent",
+    ),
+    pytest.param(
+        lambda: audit_events.delivery_entry(request(), "failed", "token", AT, {"attempt": 3}),
+        entry("delivery", "failed/token/3", "", **OF_CALL, revision=1, event="failed", attempt=3),
+        id="it failed: each try is recorded",
+    ),
 )  # fmt: skip
 def test_what_becomes_of_a_question_is_told(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
@@ -388,157 +382,155 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
 
 @table(
     ("built", "expected"),
-    
-        pytest.param(
-            lambda: audit_events.settled_entry(CTX, "pay", RULED, DENIED, AT),
-            entry(
-                "verdict", f"verdict/{CALL}/denied/{DIGEST_START}",
-                **OF_CALL, **became("denied"), gate="policy", source="policy", rule=LARGE.model_dump(), grant="g1",
-            ),
-            id="a rule denied it",
+    pytest.param(
+        lambda: audit_events.settled_entry(CTX, "pay", RULED, DENIED, AT),
+        entry(
+            "verdict", f"verdict/{CALL}/denied/{DIGEST_START}",
+            **OF_CALL, **became("denied"), gate="policy", source="policy", rule=LARGE.model_dump(), grant="g1",
         ),
-        pytest.param(
-            lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, kind="settled"), DENIED, AT),
-            entry(
-                "verdict", f"verdict/{CALL}/denied/",
-                **OF_CALL, **became("denied"), gate="policy", source="policy", rule={"kind": "policy", "name": "never"},
-            ),
-            id="the rule is the outcome's where the ruling names none",
+        id="a rule denied it",
+    ),
+    pytest.param(
+        lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, kind="settled"), DENIED, AT),
+        entry(
+            "verdict", f"verdict/{CALL}/denied/",
+            **OF_CALL, **became("denied"), gate="policy", source="policy", rule={"kind": "policy", "name": "never"},
         ),
-        pytest.param(
-            lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, kind="settled"), INVALID, AT),
-            entry("verdict", f"verdict/{CALL}/input_invalid/", **OF_CALL, **became("input_invalid"), gate="input"),
-            id="its arguments were wrong: that was nobody's denial",
+        id="the rule is the outcome's where the ruling names none",
+    ),
+    pytest.param(
+        lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, kind="settled"), INVALID, AT),
+        entry("verdict", f"verdict/{CALL}/input_invalid/", **OF_CALL, **became("input_invalid"), gate="input"),
+        id="its arguments were wrong: that was nobody's denial",
+    ),
+    pytest.param(
+        lambda: audit_events.allowed_entry(replace(FREE, **RIGHT), "pay", DEFINITION, "cel", AT),
+        entry(
+            "auto", f"allowed/{CALL}/{DIGEST_START}", **OF_CALL, **PROVED, definition=DEFINITION, engines="cel"
         ),
-        pytest.param(
-            lambda: audit_events.allowed_entry(replace(FREE, **RIGHT), "pay", DEFINITION, "cel", AT),
-            entry(
-                "auto", f"allowed/{CALL}/{DIGEST_START}", **OF_CALL, **PROVED, definition=DEFINITION, engines="cel"
-            ),
-            id="a rule lets it run",
+        id="a rule lets it run",
+    ),
+    pytest.param(
+        lambda: audit_events.allowed_entry(GRANTED, "pay", DEFINITION, "", AT),
+        entry(
+            "grant", f"allowed/{CALL}/{DIGEST_START}",
+            **OF_CALL, digest=DIGEST, rule={"kind": "grant", "name": "g1"}, definition=DEFINITION, grant="g1",
         ),
-        pytest.param(
-            lambda: audit_events.allowed_entry(GRANTED, "pay", DEFINITION, "", AT),
-            entry(
-                "grant", f"allowed/{CALL}/{DIGEST_START}",
-                **OF_CALL, digest=DIGEST, rule={"kind": "grant", "name": "g1"}, definition=DEFINITION, grant="g1",
-            ),
-            id="a remembered answer lets it run",
+        id="a remembered answer lets it run",
+    ),
+    pytest.param(
+        lambda: audit_events.started_entry(PERMIT, "pay", "k-ticket", AT),
+        entry(
+            "execution", f"execution/{CALL}/k-ticket",
+            **OF_CALL, **PROVED, ticket="k-ticket", permit="approved", revision=2,
+            decisions=[ANSWERED, ANSWERED_BARE], doubts=[ANSWERED_BARE],
         ),
-        pytest.param(
-            lambda: audit_events.started_entry(PERMIT, "pay", "k-ticket", AT),
-            entry(
-                "execution", f"execution/{CALL}/k-ticket",
-                **OF_CALL, **PROVED, ticket="k-ticket", permit="approved", revision=2,
-                decisions=[ANSWERED, ANSWERED_BARE], doubts=[ANSWERED_BARE],
-            ),
-            id="a handler is called: who approved it, and who says that an earlier try did not happen",
+        id="a handler is called: who approved it, and who says that an earlier try did not happen",
+    ),
+    pytest.param(
+        lambda: audit_events.started_entry(replace(FREE, grant="g1"), "look", "", AT),
+        entry(
+            "execution", f"execution/{CALL}/{DIGEST}",
+            approval=ID, call=CALL, tool="look", permit="auto", digest=DIGEST, revision=1, grant="g1",
         ),
-        pytest.param(
-            lambda: audit_events.started_entry(replace(FREE, grant="g1"), "look", "", AT),
-            entry(
-                "execution", f"execution/{CALL}/{DIGEST}",
-                approval=ID, call=CALL, tool="look", permit="auto", digest=DIGEST, revision=1, grant="g1",
-            ),
-            id="a read-only one, which has no ticket",
+        id="a read-only one, which has no ticket",
+    ),
+    pytest.param(
+        lambda: audit_events.started_entry(FREE, "look", "", AT, "`to` was cut", {"event": "again"}, "/2"),
+        entry(
+            "execution", f"execution/{CALL}/{DIGEST}/2", approval=ID, call=CALL, tool="look", permit="auto",
+            digest=DIGEST, revision=1, note="`to` was cut", event="again",
         ),
-        pytest.param(
-            lambda: audit_events.started_entry(FREE, "look", "", AT, "`to` was cut", {"event": "again"}, "/2"),
-            entry(
-                "execution", f"execution/{CALL}/{DIGEST}/2", approval=ID, call=CALL, tool="look", permit="auto",
-                digest=DIGEST, revision=1, note="`to` was cut", event="again",
-            ),
-            id="its second run, with what was done to its arguments and what else is known",
+        id="its second run, with what was done to its arguments and what else is known",
+    ),
+    pytest.param(
+        lambda: audit_events.finished_entry(PERMIT, RESULT, "k-ticket", AT),
+        entry(
+            "outcome", f"outcome/{CALL}/k-ticket/ok",
+            **OF_CALL, **COST, **became("ok"), gate="execute", ticket="k-ticket",
+            value=sha256({"password": SECRET}),
         ),
-        pytest.param(
-            lambda: audit_events.finished_entry(PERMIT, RESULT, "k-ticket", AT),
-            entry(
-                "outcome", f"outcome/{CALL}/k-ticket/ok",
-                **OF_CALL, **COST, **became("ok"), gate="execute", ticket="k-ticket",
-                value=sha256({"password": SECRET}),
-            ),
-            id="it ran: its result is bound by hash",
+        id="it ran: its result is bound by hash",
+    ),
+    pytest.param(
+        lambda: audit_events.finished_entry(PERMIT, FAILED, "", AT),
+        entry(
+            "outcome", f"outcome/{CALL}/{DIGEST}/execution_failed",
+            **OF_CALL, **COST, **became("execution_failed"), value=BODY,
         ),
-        pytest.param(
-            lambda: audit_events.finished_entry(PERMIT, FAILED, "", AT),
-            entry(
-                "outcome", f"outcome/{CALL}/{DIGEST}/execution_failed",
-                **OF_CALL, **COST, **became("execution_failed"), value=BODY,
-            ),
-            id="a result that lies in the store has the hash it lies under",
+        id="a result that lies in the store has the hash it lies under",
+    ),
+    pytest.param(
+        lambda: audit_events.finished_entry(PERMIT, CHANGING, "k-ticket", AT, {"event": "again"}, "/2"),
+        entry(
+            "outcome", f"outcome/{CALL}/k-ticket/2/ok",
+            **OF_CALL, **COST, **became("ok"), gate="execute", ticket="k-ticket",
+            value=sha256({"password": SECRET}),
+            structured=sha256({"password": SECRET}), updates=["data.city", "level"], event="again",
         ),
-        pytest.param(
-            lambda: audit_events.finished_entry(PERMIT, CHANGING, "k-ticket", AT, {"event": "again"}, "/2"),
-            entry(
-                "outcome", f"outcome/{CALL}/k-ticket/2/ok",
-                **OF_CALL, **COST, **became("ok"), gate="execute", ticket="k-ticket",
-                value=sha256({"password": SECRET}),
-                structured=sha256({"password": SECRET}), updates=["data.city", "level"], event="again",
-            ),
-            id="it changed the context: by which names, never by which values",
+        id="it changed the context: by which names, never by which values",
+    ),
+    pytest.param(
+        lambda: audit_events.finished_entry(PERMIT, told(Content(inline={"ms": 4})), "k9", AT),
+        entry(
+            "outcome", f"outcome/{CALL}/k9/ok",
+            **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), meta={"ms": 4}, cost=0.0, duration_ms=0,
+            truncated=False,
         ),
-        pytest.param(
-            lambda: audit_events.finished_entry(PERMIT, told(Content(inline={"ms": 4})), "k9", AT),
-            entry(
-                "outcome", f"outcome/{CALL}/k9/ok",
-                **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), meta={"ms": 4}, cost=0.0, duration_ms=0,
-                truncated=False,
-            ),
-            id="what a tool tells of the call is told",
+        id="what a tool tells of the call is told",
+    ),
+    pytest.param(
+        lambda: audit_events.finished_entry(PERMIT, told(Content(inline={"n": 2**60})), "k9", AT),
+        entry(
+            "outcome", f"outcome/{CALL}/k9/ok",
+            **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), meta="unwritable", cost=0.0, duration_ms=0,
+            truncated=False,
         ),
-        pytest.param(
-            lambda: audit_events.finished_entry(PERMIT, told(Content(inline={"n": 2**60})), "k9", AT),
-            entry(
-                "outcome", f"outcome/{CALL}/k9/ok",
-                **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), meta="unwritable", cost=0.0, duration_ms=0,
-                truncated=False,
-            ),
-            id="unless no record can hold it",
+        id="unless no record can hold it",
+    ),
+    pytest.param(
+        lambda: audit_events.finished_entry(PERMIT, told(Content(blob=BlobRef(sha256=BODY, size=9_000))), "k9", AT),
+        entry(
+            "outcome", f"outcome/{CALL}/k9/ok",
+            **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), cost=0.0, duration_ms=0,
+            truncated=False, meta_kept={"sha256": BODY, "size": 9_000},
         ),
-        pytest.param(
-            lambda: audit_events.finished_entry(PERMIT, told(Content(blob=BlobRef(sha256=BODY, size=9_000))), "k9", AT),
-            entry(
-                "outcome", f"outcome/{CALL}/k9/ok",
-                **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), cost=0.0, duration_ms=0,
-                truncated=False, meta_kept={"sha256": BODY, "size": 9_000},
-            ),
-            id="and a large one is bound by hash",
+        id="and a large one is bound by hash",
+    ),
+    pytest.param(
+        lambda: audit_events.untaken_entry(CTX, CALL, "pay", ("data.city", "level"), "given", AT),
+        entry(
+            "outcome", f"untaken/{CALL}", **OF_CALL, untaken="given", updates=["data.city", "level"]
         ),
-        pytest.param(
-            lambda: audit_events.untaken_entry(CTX, CALL, "pay", ("data.city", "level"), "given", AT),
-            entry(
-                "outcome", f"untaken/{CALL}", **OF_CALL, untaken="given", updates=["data.city", "level"]
-            ),
-            id="what it changed was not taken",
+        id="what it changed was not taken",
+    ),
+    pytest.param(
+        lambda: audit_events.finished_entry(
+            PERMIT, CallOutcome(call=CALL, tool="pay", code="in_doubt", value=Content(inline={1, 2})), "k9", AT
         ),
-        pytest.param(
-            lambda: audit_events.finished_entry(
-                PERMIT, CallOutcome(call=CALL, tool="pay", code="in_doubt", value=Content(inline={1, 2})), "k9", AT
-            ),
-            entry(
-                "in_doubt", f"outcome/{CALL}/k9/in_doubt",
-                **OF_CALL, **became("in_doubt"), ticket="k9", value="unwritable", cost=0.0, duration_ms=0,
-                truncated=False,
-            ),
-            id="nobody knows what became of it; no hash is made up for what has none",
+        entry(
+            "in_doubt", f"outcome/{CALL}/k9/in_doubt",
+            **OF_CALL, **became("in_doubt"), ticket="k9", value="unwritable", cost=0.0, duration_ms=0,
+            truncated=False,
         ),
-        pytest.param(
-            lambda: audit_events.probe_entry(PERMIT, "pay", "k-ticket", "did_not_happen", AT),
-            entry(
-                "in_doubt", f"probe/{CALL}/k-ticket/did_not_happen",
-                **OF_CALL, ticket="k-ticket", probe="did_not_happen", digest=DIGEST,
-            ),
-            id="the tool's probe was asked",
+        id="nobody knows what became of it; no hash is made up for what has none",
+    ),
+    pytest.param(
+        lambda: audit_events.probe_entry(PERMIT, "pay", "k-ticket", "did_not_happen", AT),
+        entry(
+            "in_doubt", f"probe/{CALL}/k-ticket/did_not_happen",
+            **OF_CALL, ticket="k-ticket", probe="did_not_happen", digest=DIGEST,
         ),
-        pytest.param(
-            lambda: audit_events.refused_run_entry(PERMIT, "pay", "stale", AT),
-            entry(
-                "execution", f"refused/{CALL}/{sha256('stale')[:16]}",
-                **OF_CALL, refused="stale", permit="approved", digest=DIGEST,
-            ),
-            id="a tool did not take its permit",
+        id="the tool's probe was asked",
+    ),
+    pytest.param(
+        lambda: audit_events.refused_run_entry(PERMIT, "pay", "stale", AT),
+        entry(
+            "execution", f"refused/{CALL}/{sha256('stale')[:16]}",
+            **OF_CALL, refused="stale", permit="approved", digest=DIGEST,
         ),
-    
+        id="a tool did not take its permit",
+    ),
 )  # fmt: skip
 def test_what_becomes_of_a_call_is_told_with_the_right_it_ran_by(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
@@ -581,57 +573,55 @@ BARE_FACTS: dict[str, Any] = {
 
 @table(
     ("built", "expected"),
-    
-        pytest.param(
-            lambda: audit_events.attempt_entry(ANSWER, COUNTED, AT, ANA),
-            entry("attempt", ATTEMPT_KEY, "ana", **ATTEMPT, assurance="mfa", on_behalf="bo", unsigned=True),
-            id="its author is known: they are named, not whom the answer claims",
+    pytest.param(
+        lambda: audit_events.attempt_entry(ANSWER, COUNTED, AT, ANA),
+        entry("attempt", ATTEMPT_KEY, "ana", **ATTEMPT, assurance="mfa", on_behalf="bo", unsigned=True),
+        id="its author is known: they are named, not whom the answer claims",
+    ),
+    pytest.param(
+        lambda: audit_events.attempt_entry(ANSWER, COUNTED, AT, Authority(allowed=False, code="unavailable")),
+        entry("attempt", ATTEMPT_KEY, "ana@example.org", **ATTEMPT, assurance="none", unsigned=False),
+        id="nobody was found: who the answer claims to be from, without what it claims of their sign-in",
+    ),
+    pytest.param(
+        lambda: audit_events.attempt_entry(ANSWER, COUNTED, AT),
+        entry("attempt", ATTEMPT_KEY, "ana@example.org", **ATTEMPT, assurance="channel", unsigned=False),
+        id="nobody looked yet: everything as the answer claims it",
+    ),
+    pytest.param(
+        lambda: audit_events.attempt_entry(
+            replace(ANSWER, signature=""), COUNTED, AT, reporter="gateway",
         ),
-        pytest.param(
-            lambda: audit_events.attempt_entry(ANSWER, COUNTED, AT, Authority(allowed=False, code="unavailable")),
-            entry("attempt", ATTEMPT_KEY, "ana@example.org", **ATTEMPT, assurance="none", unsigned=False),
-            id="nobody was found: who the answer claims to be from, without what it claims of their sign-in",
+        entry(
+            "attempt", ATTEMPT_KEY, "ana@example.org",
+            **{name: fact for name, fact in ATTEMPT.items() if name != "signature"},
+            assurance="channel", reporter="gateway",
         ),
-        pytest.param(
-            lambda: audit_events.attempt_entry(ANSWER, COUNTED, AT),
-            entry("attempt", ATTEMPT_KEY, "ana@example.org", **ATTEMPT, assurance="channel", unsigned=False),
-            id="nobody looked yet: everything as the answer claims it",
+        id="the gateway knows them itself, and says nothing of signatures",
+    ),
+    pytest.param(
+        lambda: audit_events.attempt_entry(
+            ANSWER, COUNTED, AT, Authority(allowed=True, subject="ana", assurance="mfa"), stored=True
         ),
-        pytest.param(
-            lambda: audit_events.attempt_entry(
-                replace(ANSWER, signature=""), COUNTED, AT, reporter="gateway",
-            ),
-            entry(
-                "attempt", ATTEMPT_KEY, "ana@example.org",
-                **{name: fact for name, fact in ATTEMPT.items() if name != "signature"},
-                assurance="channel", reporter="gateway",
-            ),
-            id="the gateway knows them itself, and says nothing of signatures",
+        entry(
+            "attempt", ATTEMPT_KEY, "ana",
+            **{name: fact for name, fact in ATTEMPT.items() if name not in (*PROOF, "key_id")},
         ),
-        pytest.param(
-            lambda: audit_events.attempt_entry(
-                ANSWER, COUNTED, AT, Authority(allowed=True, subject="ana", assurance="mfa"), stored=True
-            ),
-            entry(
-                "attempt", ATTEMPT_KEY, "ana",
-                **{name: fact for name, fact in ATTEMPT.items() if name not in (*PROOF, "key_id")},
-            ),
-            id="it lies in the store: its words and its proof are told by who wrote it there",
+        id="it lies in the store: its words and its proof are told by who wrote it there",
+    ),
+    pytest.param(
+        lambda: audit_events.attempt_entry(replace(BARE, delivery_id="d8"), NOT_EDITABLE, AT),
+        entry(
+            "attempt", f"attempt/d8/{CALL}/1/refused/not_allowed", "",
+            **BARE_FACTS | {"status": "refused", "receipt": "not_allowed", "why": "edit"}, unsigned=True,
         ),
-        pytest.param(
-            lambda: audit_events.attempt_entry(replace(BARE, delivery_id="d8"), NOT_EDITABLE, AT),
-            entry(
-                "attempt", f"attempt/d8/{CALL}/1/refused/not_allowed", "",
-                **BARE_FACTS | {"status": "refused", "receipt": "not_allowed", "why": "edit"}, unsigned=True,
-            ),
-            id="it was refused: by which of its parts",
-        ),
-        pytest.param(
-            lambda: audit_events.attempt_entry(replace(BARE, delivery_id="d8"), ACCEPTED, AT),
-            entry("attempt", f"attempt/d8/{CALL}/1/accepted", "", **BARE_FACTS, unsigned=True),
-            id="the least an answer can be: its empty fields are not told",
-        ),
-    
+        id="it was refused: by which of its parts",
+    ),
+    pytest.param(
+        lambda: audit_events.attempt_entry(replace(BARE, delivery_id="d8"), ACCEPTED, AT),
+        entry("attempt", f"attempt/d8/{CALL}/1/accepted", "", **BARE_FACTS, unsigned=True),
+        id="the least an answer can be: its empty fields are not told",
+    ),
 )  # fmt: skip
 def test_whoever_tries_to_decide_is_told_with_what_became_of_it(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
@@ -722,58 +712,56 @@ HEARD = {"session": "s1", "session_event": "result", "id": "r1", "status": "refu
 
 @table(
     ("built", "expected"),
-    
-        pytest.param(
-            lambda: audit_events.turn_entry(
-                "acme", "s1", "t1", AT, subject="guest", actor="desk", message=BODY, parent="",
-            ),
-            entry("turn", "turn/begun", actor="desk", message=BODY),
-            id="a turn was asked for",
+    pytest.param(
+        lambda: audit_events.turn_entry(
+            "acme", "s1", "t1", AT, subject="guest", actor="desk", message=BODY, parent="",
         ),
-        pytest.param(
-            lambda: audit_events.turn_end_entry("acme", "s1", "t1", AT, state="failed", error="model"),
-            entry("turn", "turn/ended", "", ended="failed", error="model"),
-            id="it broke off, and why",
+        entry("turn", "turn/begun", actor="desk", message=BODY),
+        id="a turn was asked for",
+    ),
+    pytest.param(
+        lambda: audit_events.turn_end_entry("acme", "s1", "t1", AT, state="failed", error="model"),
+        entry("turn", "turn/ended", "", ended="failed", error="model"),
+        id="it broke off, and why",
+    ),
+    pytest.param(
+        lambda: audit_events.turn_end_entry("acme", "s1", "t1", AT, state="complete"),
+        entry("turn", "turn/ended", "", ended="complete"),
+        id="it ended well",
+    ),
+    pytest.param(
+        lambda: audit_events.turn_end_entry("acme", "s1", "t1", AT, state="complete", run="r2"),
+        entry("turn", "turn/ended/r2", "", ended="complete"),
+        id="it was reset, and this run of it ended",
+    ),
+    pytest.param(
+        lambda: audit_events.stop_entry(TurnKey("acme", "s1", "t1"), "ana", AT),
+        entry("turn", f"turn/stop/{WHEN}", "ana", stop="asked", channel="gateway"),
+        id="somebody who may wants it stopped",
+    ),
+    pytest.param(
+        lambda: audit_events.stop_entry(TurnKey("acme", "s1", "t1"), "eve", AT, refused=True),
+        entry("turn", f"turn/stop/{WHEN}", "eve", stop="refused", channel="gateway"),
+        id="somebody who may not wants it stopped",
+    ),
+    pytest.param(
+        lambda: audit_events.session_entry("acme", "s1", "t1", refused_result()),
+        entry("attempt", f"session_event/result/r1/refused/late/{WHEN}/{BODY_START}", "crm", **HEARD),
+        id="a result came late",
+    ),
+    pytest.param(
+        lambda: audit_events.session_entry("acme", "s1", "t1", refused_result(more=3)),
+        entry("attempt", f"session_event/result/r1/refused/late/{WHEN}/{BODY_START}", "crm", **HEARD, more=3),
+        id="and three more like it",
+    ),
+    pytest.param(
+        lambda: audit_events.session_entry("acme", "s1", "t1", LOST),
+        entry(
+            "turn", f"session_event/turn/t0/accepted/lost/{WHEN}/", "",
+            session="s1", session_event="turn", id="t0", status="accepted", code="lost",
         ),
-        pytest.param(
-            lambda: audit_events.turn_end_entry("acme", "s1", "t1", AT, state="complete"),
-            entry("turn", "turn/ended", "", ended="complete"),
-            id="it ended well",
-        ),
-        pytest.param(
-            lambda: audit_events.turn_end_entry("acme", "s1", "t1", AT, state="complete", run="r2"),
-            entry("turn", "turn/ended/r2", "", ended="complete"),
-            id="it was reset, and this run of it ended",
-        ),
-        pytest.param(
-            lambda: audit_events.stop_entry(TurnKey("acme", "s1", "t1"), "ana", AT),
-            entry("turn", f"turn/stop/{WHEN}", "ana", stop="asked", channel="gateway"),
-            id="somebody who may wants it stopped",
-        ),
-        pytest.param(
-            lambda: audit_events.stop_entry(TurnKey("acme", "s1", "t1"), "eve", AT, refused=True),
-            entry("turn", f"turn/stop/{WHEN}", "eve", stop="refused", channel="gateway"),
-            id="somebody who may not wants it stopped",
-        ),
-        pytest.param(
-            lambda: audit_events.session_entry("acme", "s1", "t1", refused_result()),
-            entry("attempt", f"session_event/result/r1/refused/late/{WHEN}/{BODY_START}", "crm", **HEARD),
-            id="a result came late",
-        ),
-        pytest.param(
-            lambda: audit_events.session_entry("acme", "s1", "t1", refused_result(more=3)),
-            entry("attempt", f"session_event/result/r1/refused/late/{WHEN}/{BODY_START}", "crm", **HEARD, more=3),
-            id="and three more like it",
-        ),
-        pytest.param(
-            lambda: audit_events.session_entry("acme", "s1", "t1", LOST),
-            entry(
-                "turn", f"session_event/turn/t0/accepted/lost/{WHEN}/", "",
-                session="s1", session_event="turn", id="t0", status="accepted", code="lost",
-            ),
-            id="an earlier turn is gone",
-        ),
-    
+        id="an earlier turn is gone",
+    ),
 )  # fmt: skip
 def test_the_life_of_a_turn_is_told(built: Built, expected: AuditEntry) -> None:
     assert built() == expected
@@ -784,24 +772,22 @@ FREEZE = {"reason": "alarm", "channel": "", "tools": [], "until": None, "people"
 
 @table(
     ("built", "expected"),
-    
-        pytest.param(
-            lambda: audit_events.admin_entry("acme", "freeze", "ana", AT, **FREEZE),
-            entry(
-                "admin",
-                f"freeze/{WHEN}/{sha256(FREEZE)[:16]}",
-                "ana", stream="admin/acme", act="freeze", reason="alarm",
-            ),
-            id="an act has a key of its moment and its facts",
+    pytest.param(
+        lambda: audit_events.admin_entry("acme", "freeze", "ana", AT, **FREEZE),
+        entry(
+            "admin",
+            f"freeze/{WHEN}/{sha256(FREEZE)[:16]}",
+            "ana", stream="admin/acme", act="freeze", reason="alarm",
         ),
-        pytest.param(
-            lambda: audit_events.admin_entry(
-                "acme", "revoke", "ana", AT, kind="grant", key="revoke/g1", uses=0, held=False,
-            ),
-            entry("grant", "revoke/g1", "ana", stream="admin/acme", act="revoke", uses=0, held=False),
-            id="or one that is given; none and no are facts, and are told",
+        id="an act has a key of its moment and its facts",
+    ),
+    pytest.param(
+        lambda: audit_events.admin_entry(
+            "acme", "revoke", "ana", AT, kind="grant", key="revoke/g1", uses=0, held=False,
         ),
-    
+        entry("grant", "revoke/g1", "ana", stream="admin/acme", act="revoke", uses=0, held=False),
+        id="or one that is given; none and no are facts, and are told",
+    ),
 )  # fmt: skip
 def test_an_act_of_no_turn_is_told_in_the_stream_of_its_tenant(built: Built, expected: AuditEntry) -> None:
     assert built() == expected

@@ -38,12 +38,10 @@ def test_a_name_has_one_spelling(written: str, name: str) -> None:
 
 @table(
     ("claims", "names"),
-    
-        ({"email": "Ana@x.de", "email_verified": False}, ("ana@x.de",)),
-        ({"email": "a@x.de", "upn": "B@x.de", "preferred_username": "C", "emails": ["d@x.de", "a@x.de", 5]},
-         ("a@x.de", "c", "b@x.de", "d@x.de")),
-        ({"email": 5, "emails": {"a@x.de": 1}, "upn": "", "name": "Ana"}, ()),
-    
+    ({"email": "Ana@x.de", "email_verified": False}, ("ana@x.de",)),
+    ({"email": "a@x.de", "upn": "B@x.de", "preferred_username": "C", "emails": ["d@x.de", "a@x.de", 5]},
+     ("a@x.de", "c", "b@x.de", "d@x.de")),
+    ({"email": 5, "emails": {"a@x.de": 1}, "upn": "", "name": "Ana"}, ()),
 )  # fmt: skip
 def test_every_claim_that_names_somebody_is_read(claims: dict[str, Any], names: tuple[str, ...]) -> None:
     assert claimed_names(claims) == names

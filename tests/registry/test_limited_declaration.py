@@ -96,14 +96,12 @@ def test_they_are_part_of_the_hash_where_they_are_declared() -> None:
 
 @table(
     ("limit", "again", "words"),
-    
-        (UsageLimit(1, "user", 60), (0, 0), "was used once for this user within 1m, which is all it may be; it is "),
-        (UsageLimit(3, "session", 90_061), (0, 0), "was used 3 times in this session within 1d1h1m1s, which"),
-        (UsageLimit(2, "tenant", 0.5), (5, 0), "in this tenant within 1s, which is all it may be; it is possible again "
-         "at 2026-01-05 12:00:05 UTC. Do without it until then"),
-        # A part of a second is rounded up: whoever comes back then finds a use.
-        (UsageLimit(2, "tenant", 60), (5, 1), "at 2026-01-05 12:00:06 UTC"),
-    
+    (UsageLimit(1, "user", 60), (0, 0), "was used once for this user within 1m, which is all it may be; it is "),
+    (UsageLimit(3, "session", 90_061), (0, 0), "was used 3 times in this session within 1d1h1m1s, which"),
+    (UsageLimit(2, "tenant", 0.5), (5, 0), "in this tenant within 1s, which is all it may be; it is possible again "
+     "at 2026-01-05 12:00:05 UTC. Do without it until then"),
+    # A part of a second is rounded up: whoever comes back then finds a use.
+    (UsageLimit(2, "tenant", 60), (5, 1), "at 2026-01-05 12:00:06 UTC"),
 )  # fmt: skip
 def test_the_model_is_told_when_it_is_possible_again(limit: UsageLimit, again: tuple[int, int], words: str) -> None:
     at = datetime(2026, 1, 5, 12, 0, *again, tzinfo=UTC)

@@ -14,26 +14,24 @@ CATALOG = build_catalog(tools=[a_tool(), a_tool("pay")], actors=[DESK])
 
 @table(
     ("place", "name", "tool", "levels", "line"),
-    
-        (
-            ("r", "q"), "book_flight", "book_flight@desk.r.q", ["step", "route", "agent", "registry"],
-            "tool `book_flight` in step q: book_flight@desk.r.q (step > route > agent > registry)",
-        ),
-        (
-            ("r", "z"), "book_flight", "book_flight@desk.r", ["route", "agent", "registry"],
-            "tool `book_flight` in step z: book_flight@desk.r (route > agent > registry)",
-        ),
-        (
-            ("r", ""), "book_flight", "book_flight@desk.r", ["route", "agent", "registry"],
-            "tool `book_flight` on route r: book_flight@desk.r (route > agent > registry)",
-        ),
-        (
-            ("", ""), "book_flight", "book_flight@desk", ["agent", "registry"],
-            "tool `book_flight`: book_flight@desk (agent > registry)",
-        ),
-        (("", ""), "pay", "pay", ["registry"], "tool `pay`: pay (registry)"),
-        (("", ""), "wire", "", [], "tool `wire`: none, no layer names it"),
-    
+    (
+        ("r", "q"), "book_flight", "book_flight@desk.r.q", ["step", "route", "agent", "registry"],
+        "tool `book_flight` in step q: book_flight@desk.r.q (step > route > agent > registry)",
+    ),
+    (
+        ("r", "z"), "book_flight", "book_flight@desk.r", ["route", "agent", "registry"],
+        "tool `book_flight` in step z: book_flight@desk.r (route > agent > registry)",
+    ),
+    (
+        ("r", ""), "book_flight", "book_flight@desk.r", ["route", "agent", "registry"],
+        "tool `book_flight` on route r: book_flight@desk.r (route > agent > registry)",
+    ),
+    (
+        ("", ""), "book_flight", "book_flight@desk", ["agent", "registry"],
+        "tool `book_flight`: book_flight@desk (agent > registry)",
+    ),
+    (("", ""), "pay", "pay", ["registry"], "tool `pay`: pay (registry)"),
+    (("", ""), "wire", "", [], "tool `wire`: none, no layer names it"),
 )  # fmt: skip
 def test_a_name_means_the_tool_of_the_nearest_level(
     place: tuple[str, str], name: str, tool: str, levels: list[str], line: str

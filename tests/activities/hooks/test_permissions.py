@@ -104,13 +104,11 @@ async def test_a_permission_check_is_cached_for_the_same_call_of_the_same_person
 
 @table(
     "other",
-    
-        {"tenant": "other"}, {"session": "other"}, {"actor": "other"}, {"channel": "slack"}, {"route": "r"},
-        {"step": "s"}, {"extra": {"data": {"amount": 2}}}, {"extra": {"user.limit": 7}},
-        {"user": Principal(user="ana")}, {"user": replace(GUEST, roles=("late",))},
-        {"user": replace(GUEST, tier="trusted")}, {"user": replace(GUEST, name="Ana")},
-        {"user": replace(GUEST, person_id="ana")}, {"user": replace(GUEST, locale="pt")},
-    
+    {"tenant": "other"}, {"session": "other"}, {"actor": "other"}, {"channel": "slack"}, {"route": "r"},
+    {"step": "s"}, {"extra": {"data": {"amount": 2}}}, {"extra": {"user.limit": 7}},
+    {"user": Principal(user="ana")}, {"user": replace(GUEST, roles=("late",))},
+    {"user": replace(GUEST, tier="trusted")}, {"user": replace(GUEST, name="Ana")},
+    {"user": replace(GUEST, person_id="ana")}, {"user": replace(GUEST, locale="pt")},
     ids=str,
 )  # fmt: skip
 async def test_no_answer_is_good_for_another_person_or_place(store: Store, other: dict[str, Any]) -> None:

@@ -49,14 +49,12 @@ INEXACT = "the body holds a number of more digits than can be carried; send it a
 
 @table(
     ("sent", "words"),
-    
-        (b"", NO_JSON), (b"{", NO_JSON), (b"[]", ""), (b"null", ""), (b"[" * 50_000, "the body is nested too deeply"),
-        (b'{"tool": "refund", "arguments": {"x": NaN}, "timeout": "1m"}', "the body holds NaN"),
-        (b'{"tool": "refund", "arguments": {"x": 1e999}, "timeout": "1m"}', INEXACT),
-        (b'{"tool": "refund", "arguments": {"x": 0.12345678901234567890123}, "timeout": "1m"}', INEXACT),
-        (b'{"tool": "refund", "arguments": {"x": 1, "x": 2}, "timeout": "1m"}', "the body has `x` twice in one object"),
-        (b'{"tool": "refund", "arguments": {"x": "\\ud800"}, "timeout": "1m"}', ""),
-    
+    (b"", NO_JSON), (b"{", NO_JSON), (b"[]", ""), (b"null", ""), (b"[" * 50_000, "the body is nested too deeply"),
+    (b'{"tool": "refund", "arguments": {"x": NaN}, "timeout": "1m"}', "the body holds NaN"),
+    (b'{"tool": "refund", "arguments": {"x": 1e999}, "timeout": "1m"}', INEXACT),
+    (b'{"tool": "refund", "arguments": {"x": 0.12345678901234567890123}, "timeout": "1m"}', INEXACT),
+    (b'{"tool": "refund", "arguments": {"x": 1, "x": 2}, "timeout": "1m"}', "the body has `x` twice in one object"),
+    (b'{"tool": "refund", "arguments": {"x": "\\ud800"}, "timeout": "1m"}', ""),
 )  # fmt: skip
 def test_what_could_not_be_told_again_is_refused(sent: bytes, words: str) -> None:
     with pytest.raises(ApprovalProblem) as refused:
