@@ -146,12 +146,6 @@ async def test_defaults_hold_where_no_policy_is_written(store: Store) -> None:
     assert (request.card.note, request.card.agent_says) == ("", "")
 
 
-async def test_route_to_chooses_who_is_asked(store: Store) -> None:
-    tool = pay_tool(LEDGER, ApprovalPolicy(approvers=("role:finance",), route_to="['user:ana']"))
-    request = request_of((await gate(worker_deps(store, tool))).gate_decisions[0].request)
-    assert request.approvers == ("user:ana",)
-
-
 async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store: Store) -> None:
     """What a rule would let run is asked when the requester is not who the directory says."""
     tool = free(LEDGER)
@@ -293,12 +287,6 @@ async def test_a_doubted_read_is_no_local_activity(store: Store) -> None:
     deps = worker_deps(store, free(LEDGER, read_only=True, **BYPASS), people=[Person(id="guest", tier="trusted")])
     gate_decision = (await gate(deps)).gate_decisions[0]
     assert (gate_decision.kind, gate_decision.options.local) == ("ask", False)
-
-
-async def test_a_batch_shares_one_budget_of_characters(store: Store) -> None:
-    deps = worker_deps(store, free(LEDGER))
-    reply = await gate(deps, *(proposed(call=f"c1.{n}", args={"amount": n}) for n in (1, 2, 3)))
-    assert {each.options.budget_chars for each in reply.gate_decisions} == {RESULT_CHARS_PER_BATCH // 3}
 
 
 @pytest.mark.row("E10")

@@ -353,13 +353,6 @@ async def test_what_was_done_is_told_and_not_asked_again(store: Store) -> None:
     assert request_of((await gate_decision(deps, {"amount": 21})).request).revision == other.revision
 
 
-async def test_what_was_begun_and_never_ended_is_asked_with_a_word_of_it(store: Store) -> None:
-    tool = pay_tool(LEDGER)
-    await store.claim(permit_for(tool).digest, workflow=TURN.workflow_id, call="c1.1", tool="pay")
-    asked = request_of((await gate_decision(worker_deps(store, tool))).request)
-    assert asked.card.note == "this very call was begun before, and nobody knows whether it happened"
-
-
 @table(
     ("user", "why"),
     (GUEST, "nobody vouches for who asked"),
@@ -530,13 +523,6 @@ async def test_a_change_is_asked_of_whom_the_rule_chose(store: Store) -> None:
     policy = ApprovalPolicy(edit="approve", route_to="['user:ana']")
     found = await edited(worker_deps(store, pay_tool(LEDGER, policy)), {"amount": 1})
     assert request_of(found.request).approvers == ("user:ana",)
-
-
-async def test_a_doubt_is_asked_of_whom_the_rule_chose(store: Store) -> None:
-    tool = pay_tool(LEDGER, ApprovalPolicy(route_to="['user:ana']"))
-    deps, digest = worker_deps(store, tool), permit_for(tool).digest
-    await begun(store, digest)
-    assert request_of((await gate_decision(deps, doubt=1, doubt_of=digest)).request).approvers == ("user:ana",)
 
 
 async def test_a_question_says_when_its_call_was_judged(store: Store) -> None:

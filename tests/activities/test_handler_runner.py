@@ -5,28 +5,19 @@ import json
 import sys
 from typing import Any
 
-import pytest
-from activity_kit import begun, environment, permit_for, pinned, run, summary, task_for, worker_deps
+from activity_kit import environment, permit_for, pinned, run, summary, task_for, worker_deps
 from tables import table
 from turn_fixtures import Ledger, pay_tool
 
 from signoff.activities.handler_runner import tool_context_of
 from signoff.approvals.redaction import redact_secrets, secret_values
-from signoff.contracts.limits import MAX_NESTING
 from signoff.contracts.person import Principal
 from signoff.people.directory import FixedDirectory
 from signoff.registry.cel_context import context_fields
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
-from signoff.registry.tool_result import ToolFailure, ToolResult
 from signoff.store.store import Store
 from signoff.testing.builders import a_person
-
-PIN_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"amount": {"type": "number"}, "to": {"type": "string"}, "pin": {}},
-    "required": ["amount"],
-}
 
 
 def _tool(handler: Any, **fields: Any) -> Tool:
@@ -69,50 +60,6 @@ async def test_a_handler_that_leaves_fails_its_call_and_nothing_else(
     assert await run(deps, tool, task) == reply
 
 
-async def test_a_cancelled_activity_is_not_taken_for_a_handler_that_cancelled_itself(store: Store) -> None:
-    """A read-only tool whose activity is cancelled ends as cancelled, so that a stopped turn stops."""
-    started = asyncio.Event()
-
-    async def waits(_args: Any, _ctx: Any) -> Any:
-        started.set()
-        await asyncio.Event().wait()
-
-    tool = _tool(waits, read_only=True)
-    env = environment(tool.name)
-    running = asyncio.create_task(run(worker_deps(store, tool), tool, task_for(tool), env))
-    await begun(running, started)
-    env.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-
-
-@table("failing", True, False)
-async def test_an_error_text_does_not_quote_a_secret_argument(store: Store, failing: bool) -> None:
-    async def leaks(args: dict[str, Any], _ctx: Any) -> Any:
-        text = f"login with {args['pin']} as {args['to']} failed"
-        if failing:
-            raise RuntimeError(text)
-        return ToolFailure(text)
-
-    tool = _tool(leaks, input_schema=PIN_SCHEMA, secrets=("pin",))
-    args = {"amount": 1, "to": "Ana", "pin": "hunter2"}
-    reply = await run(worker_deps(store, tool), tool, task_for(tool, args=args))
-    assert summary(reply) == ("execution_failed", "login with [hidden] as Ana failed")
-
-
-@table(
-    ("pin", "text", "told_as"),
-    ("abc", "abcd abc", "[hidden]d [hidden]"),
-    ("ab", "ab", "ab"),
-    (4711, "pin 4711 is wrong", "pin [hidden] is wrong"),
-    ({"a": ["longsecret", "long"]}, "longsecret/long", "[hidden]/[hidden]"),
-    (None, "None", "None"),
-    (True, "True", "True"),
-)
-def test_every_value_inside_a_secret_argument_is_hidden(pin: Any, text: str, told_as: str) -> None:
-    assert redact_secrets(text, secret_values({"pin": pin, "to": "pin"}, ("pin", "absent"))) == told_as
-
-
 PEM = "-----BEGIN KEY-----\nabc\"def\\ghi'é\n-----END KEY-----"
 
 
@@ -133,26 +80,6 @@ def test_a_secret_is_not_told_in_the_way_programs_write_it(quote: Any) -> None:
         redact_secrets("k1 is unknown", secret_values({"key": {"pem": PEM, "id": "k1"}}, ("key.pem",)))
         == "k1 is unknown"
     )
-
-
-def _nested(levels: int) -> Any:
-    value: Any = 1
-    for _ in range(levels):
-        value = [value]
-    return value
-
-
-@table("levels", MAX_NESTING, MAX_NESTING + 1, 198, 230, 5_000)
-async def test_a_structured_result_never_nests_deeper_than_a_turn_can_read(store: Store, levels: int) -> None:
-    async def deep(_args: Any, _ctx: Any) -> Any:
-        return ToolResult("done", structured=_nested(levels))
-
-    tool = _tool(deep)
-    reply = await run(worker_deps(store, tool), tool, task_for(tool))
-    assert reply.outcome is not None
-    assert reply.outcome.structured is not None
-    kept = reply.outcome.structured.inline
-    assert kept == (_nested(levels) if levels <= MAX_NESTING else "<list>")
 
 
 async def _context(ctx: Any, **fields: Any) -> ToolContext:

@@ -1,6 +1,5 @@
 """The right to run is derived: what a permit says is compared, never believed."""
 
-import asyncio
 import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -125,13 +124,6 @@ def test_only_the_turn_and_call_of_the_permit_may_use_it(caller: ActivityCaller,
     assert caller_problem(caller, permit_for(GATED), "pay") == problem
 
 
-async def test_an_automatic_permit_runs_what_the_policy_still_lets_run(store: Store) -> None:
-    tool = pay_tool(LEDGER, False)
-    assert await weighed(store, tool, permit_for(tool)) == RUN
-    gated = PermitCheck("again", "the policy changed before this ran", "policy")
-    assert await weighed(store, GATED, permit_for(GATED)) == gated
-
-
 @table("kind", "auto", "approved")
 async def test_another_digest_is_stale(store: Store, kind: Any) -> None:
     tool = pay_tool(LEDGER, kind == "approved")
@@ -152,11 +144,6 @@ OTHER = "a decision is about something else"
 FEW = "too few people have approved this"
 
 
-async def test_nobody_was_asked(store: Store) -> None:
-    nobody = PermitCheck("refuse", "nobody was asked about this")
-    assert await weighed(store, GATED, permit_for(GATED, kind="approved")) == nobody
-
-
 @table("is_signed", True, False)
 async def test_decision_in_a_permit_alone_runs_nothing(store: Store, *, is_signed: bool) -> None:
     now = datetime.now(UTC)
@@ -171,33 +158,6 @@ async def test_decision_in_a_permit_alone_runs_nothing(store: Store, *, is_signe
     assert await weighed_by_store(store, tool, permit, policy) == PermitCheck("refuse", FEW)
     await answer(store, decision)
     assert await weighed_by_store(store, tool, replace(permit, decisions=()), policy) == RUN
-
-
-@table(("verdict", "why"), ("denied", "somebody denied this"), ("withdrawn", "this was withdrawn"))
-async def test_no_yes_counts_beside_a_no_in_the_store(store: Store, verdict: Any, why: str) -> None:
-    request = await put(store, GATED)
-    await answer(store, about(request, verdict=verdict, subject="ana"))
-    await answer(store, about(request))
-    assert await weighed(store, GATED, permit_for(GATED, kind="approved")) == PermitCheck("refuse", why)
-
-
-async def test_what_the_turn_ended_is_asked_again(store: Store) -> None:
-    request = await put(store, GATED)
-    await answer(store, about(request))
-    permit = permit_for(GATED, kind="approved")
-    assert await weighed(store, GATED, permit) == RUN
-    await Questions(store).end(request.id, 1, "lapsed")
-    again = await weighed(store, GATED, permit)
-    assert again == PermitCheck("again", "this is not asked any more", "stale")
-
-
-async def test_an_older_revision_is_asked_again(store: Store) -> None:
-    request = await put(store, GATED)
-    await answer(store, about(request))
-    await Questions(store).end(request.id, 1, "superseded")
-    await put(store, GATED)
-    permit = permit_for(GATED, kind="approved")
-    assert await weighed(store, GATED, permit) == PermitCheck("again", "this was asked again", "stale")
 
 
 async def test_a_first_answer_is_none_to_a_later_revision(store: Store) -> None:
@@ -239,21 +199,6 @@ async def test_a_quorum_that_rose_is_asked_again(store: Store) -> None:
     nobody = replace(permit, decisions=())
     assert await weighed(store, TWO, nobody) == PermitCheck("refuse", FEW)
     assert await weighed(store, TWO, permit) == PermitCheck("again", "more people have to approve this now", "policy")
-
-
-async def test_an_approval_is_used_in_time(store: Store) -> None:
-    for before, now, text in (
-        (ApprovalPolicy(grant_ttl=0.001), ApprovalPolicy(), "0.001"),
-        (ApprovalPolicy(), ApprovalPolicy(grant_ttl=0.001), "0.001"),
-    ):
-        request = await put(store, pay_tool(LEDGER, before))
-        await answer(store, about(request, revision=request.revision))
-        await asyncio.sleep(0.01)
-        tool = pay_tool(LEDGER, now)
-        late = await weighed(store, tool, permit_for(tool, kind="approved", revision=request.revision, decisions=()))
-        page_text = f"it was approved more than {text} seconds ago and not begun"
-        assert late == PermitCheck("again", page_text, "policy")
-        await Questions(store).end(request.id, request.revision, "lapsed")
 
 
 ANA = Person(id="ana", tier="trusted", roles=("a", "b"))

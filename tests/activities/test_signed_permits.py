@@ -216,16 +216,11 @@ def test_a_signed_decision_that_names_nothing_is_refused(store: Store) -> None:
         assert problem == "a signed decision in the permit does not say what it is about"
 
 
-async def test_a_decision_by_the_wrong_key_is_refused(store: Store) -> None:
+@table("key_id", OLD.id, NEW.id)
+async def test_a_decision_by_the_wrong_key_is_refused(store: Store, key_id: str) -> None:
     kit = PermitKit(store)
-    foreign = signed(await kit.ask(), STRANGER)
+    foreign = replace(signed(await kit.ask(), STRANGER), key_id=key_id)
     assert "not what the gateway signed" in await kit.refused_with(foreign)
-
-
-async def test_a_key_under_anothers_name_proves_nothing(store: Store) -> None:
-    kit = PermitKit(store)
-    renamed = replace(signed(await kit.ask(), STRANGER), key_id=NEW.id)
-    assert "not what the gateway signed" in await kit.refused_with(renamed)
 
 
 async def test_without_any_keys_nothing_signed_is_believed(store: Store) -> None:
@@ -299,14 +294,6 @@ async def test_a_permit_with_an_edited_ctx_is_refused(store: Store, profile: Pro
     assert FORGED in await free.refused(permit_for(free.tool, ctx=pinned(user=user)))
 
 
-async def test_an_unsigned_requester_is_believed_in_development_only(store: Store) -> None:
-    kit = PermitKit(store, False)
-    assert "nobody vouches for who asked" in await kit.refused(permit_for(kit.tool))
-    local = PermitKit(store, False, profile="development")
-    reply = await local.run(permit_for(local.tool))
-    assert some(reply.outcome).code == "ok"
-
-
 async def gated(deps: WorkerDeps, user: Principal) -> GateReply:
     """What the gates say of one call for `user`."""
     task = GateTask(ctx=pinned(user=user), calls=(CallPart(call="c1.1", tool="pay", args=Content(inline=ARGS)),))
@@ -358,13 +345,6 @@ async def test_what_the_decisions_cannot_prove_is_refused_or_asked_again(
     assert kit.ledger.rows == []
 
 
-async def test_one_may_approve_oneself_where_the_policy_says_so(store: Store) -> None:
-    kit = PermitKit(store, ApprovalPolicy(approvers=("user:guest",), allow_self_approval=True))
-    await answer(store, signed(await kit.ask(), subject="guest"))
-    reply = await kit.run()
-    assert some(reply.outcome).code == "ok"
-
-
 EDITED = {"amount": 15, "to": "Ana"}
 
 
@@ -387,32 +367,6 @@ async def test_an_edit_approves_the_arguments_it_wrote(store: Store) -> None:
     reply = await kit.run(permit, args=EDITED)
     assert some(reply.outcome).code == "ok"
     assert [row[1] for row in kit.ledger.rows] == [EDITED]
-
-
-@table("mode", "off", "propose")
-async def test_an_edit_counts_for_no_more_than_the_policy_allows_by_now(store: Store, mode: Any) -> None:
-    # A deploy that takes `edit: approve` away takes the yes of whoever changed the arguments: people are asked again.
-    # Seen to run while only the policy at the time of the change was looked at.
-    kit = PermitKit(store, ApprovalPolicy(edit="approve"))
-    change = signed(await kit.ask(), edited_args=EDITED)
-    await answer(store, change)
-    await kit.ask(EDITED, edit=change)
-    stricter = PermitKit(store, ApprovalPolicy(edit=mode))
-    permit = permit_for(stricter.tool, EDITED, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
-    assert (await stricter.run(permit, args=EDITED)).again == "policy"
-    assert stricter.ledger.rows == []
-
-
-async def test_an_edit_of_another_question_carries_nothing(store: Store) -> None:
-    # The same arguments, signed for a question with other terms, approve no call that follows this one. Seen to run
-    # while the tool compared the arguments alone.
-    kit = PermitKit(store, ApprovalPolicy(edit="approve"))
-    request = await kit.ask()
-    change = signed(request, edited_args=EDITED)
-    await answer(store, signed(request, edited_args=EDITED, question_hash="0" * 64))
-    await kit.ask(EDITED, edit=change)
-    permit = permit_for(kit.tool, EDITED, kind="approved", ctx=pinned(user=asks()), decisions=(), revision=2)
-    assert "about something else" in await kit.refused(permit, args=EDITED)
 
 
 async def test_a_second_ticket_needs_a_signed_word_about_the_first(store: Store) -> None:

@@ -26,7 +26,6 @@ from signoff.people.voter_set import VoterSet
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool import Tool
-from signoff.registry.tool_context import ToolContext
 from signoff.store.questions.answers import Answers
 from signoff.store.questions.approval_rows import ApprovalRows
 from signoff.store.questions.questions import Questions
@@ -348,20 +347,6 @@ async def test_entries_of_one_human_are_one_seat_where_the_tool_runs(store: Stor
     }
     for who in (("ana", "adm"), ("adm", "bo"), ("guest-2", "al"), ("di", "al")):
         assert await outcome(store, TWO, *map(approval_by, who), people=people) == "again"
-
-
-async def test_a_tool_is_told_the_human_who_asked(store: Store) -> None:
-    entries: list[tuple[str, str]] = []
-
-    async def handler(args: dict[str, Any], context: ToolContext) -> str:
-        entries.append((context.user_id, context.person_id))
-        return "paid"
-
-    tool = pay_tool(Ledger(), False, handler=handler)
-    deps = worker_deps(store, tool, people=[a_person("ana"), Person(id="guest", person_id="ana")])
-    asked_by = replace(GUEST, person_id="ana")
-    await run(deps, tool, task_for(tool, permit_for(tool, ctx=pinned(user=asked_by))))
-    assert entries == [("guest", "ana")]
 
 
 async def test_who_leaves_before_the_last_vote_is_replaced(turn_rig: TurnRig, ledger: Ledger) -> None:

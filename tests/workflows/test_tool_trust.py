@@ -172,24 +172,15 @@ async def test_a_standalone_activity_is_refused(turn_rig: TurnRig) -> None:
     assert forge.ledger.rows == []
 
 
-async def test_a_foreign_workflow_type_is_refused(turn_rig: TurnRig) -> None:
+async def test_permit_is_refused_to_another_workflow_type_turn_or_call(turn_rig: TurnRig) -> None:
     async with forging(turn_rig) as forge:
-        reply = await forge.run(forge.permit(decisions=(forge.decision(),)), workflow_type="Intruder")
-    assert "only inside a turn" in refused(reply)
-    assert forge.ledger.rows == []
-
-
-async def test_a_permit_of_another_turn_is_refused(turn_rig: TurnRig) -> None:
-    async with forging(turn_rig) as forge:
-        reply = await forge.run(forge.permit(decisions=(forge.decision(),), ctx={"turn": "another"}))
-    assert "another turn" in refused(reply)
-    assert forge.ledger.rows == []
-
-
-async def test_an_activity_that_is_not_the_call_is_refused(turn_rig: TurnRig) -> None:
-    async with forging(turn_rig) as forge:
-        reply = await forge.run(forge.permit(decisions=(forge.decision(),)), activity_id="c1.2")
-    assert "another call" in refused(reply)
+        permit = forge.permit(decisions=(forge.decision(),))
+        foreign = await forge.run(permit, workflow_type="Intruder")
+        turn = await forge.run(forge.permit(decisions=(forge.decision(),), ctx={"turn": "another"}))
+        call = await forge.run(permit, activity_id="c1.2")
+    assert "only inside a turn" in refused(foreign)
+    assert "another turn" in refused(turn)
+    assert "another call" in refused(call)
     assert forge.ledger.rows == []
 
 
@@ -201,20 +192,18 @@ async def test_no_decision_is_no_approval(turn_rig: TurnRig) -> None:
     assert forge.ledger.rows == []
 
 
-@pytest.mark.parametrize(
-    ("what", "fields"),
-    [
-        ("another call", {"approval_id": "main.s.t.c1.2"}),
-        ("a denial", {"verdict": "denied"}),
-        ("another revision", {"revision": 2}),
-        ("another question", {"question_hash": "0" * 64}),
-        ("nobody", {"subject": ""}),
-    ],
-)
-async def test_a_decision_about_something_else_is_refused(what: str, fields: dict[str, Any], turn_rig: TurnRig) -> None:
+async def test_a_decision_about_something_else_is_refused(turn_rig: TurnRig) -> None:
+    others: dict[str, dict[str, Any]] = {
+        "another call": {"approval_id": "main.s.t.c1.2"},
+        "a denial": {"verdict": "denied"},
+        "another revision": {"revision": 2},
+        "another question": {"question_hash": "0" * 64},
+        "nobody": {"subject": ""},
+    }
     async with forging(turn_rig) as forge:
-        reply = await forge.run(forge.permit(decisions=(forge.decision(**fields),)))
-    assert refused(reply), what
+        for what, fields in others.items():
+            reply = await forge.run(forge.permit(decisions=(forge.decision(**fields),)))
+            assert refused(reply), what
     assert forge.ledger.rows == []
 
 

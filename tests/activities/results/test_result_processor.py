@@ -224,7 +224,7 @@ async def test_updates_are_carried_where_they_are_plain_json_objects(
     assert (misfit.gate, misfit.data_update) == ("output", None)
 
 
-@table(("levels", "kept"), (MAX_NESTING, True), (MAX_NESTING + 1, False))
+@table(("levels", "kept"), (MAX_NESTING, True), (MAX_NESTING + 1, False), (230, False), (5_000, False))
 async def test_data_nested_deeper_than_a_record_holds_are_only_named(store: Store, levels: int, kept: bool) -> None:
     deep: list[Any] = []
     for _ in range(levels - 1):
@@ -475,10 +475,14 @@ async def test_a_reducer_reads_structured_data_cost_and_code_beside_the_text(sto
 
 
 @table(("more", "kept"), (0, True), (1, False))
-async def test_structured_data_of_exactly_the_size_of_a_result_are_kept(store: Store, more: int, kept: bool) -> None:
+async def test_structured_data_of_exactly_the_size_of_a_result_are_kept(
+    store: Store, caplog: pytest.LogCaptureFixture, more: int, kept: bool
+) -> None:
     text = "x" * (RESULT_BYTES - len('""') + more)
     outcome = (await _processed(store, ToolResult("paid", text))).outcome
     assert (outcome.code, outcome.structured is not None) == ("ok", kept)
+    message = "the structured result of pay is over 1048576 bytes: left out"
+    assert [line[: len(message)] for line in caplog.messages] == ([] if kept else [message])
     if outcome.structured is not None:
         assert await load(store, outcome.structured) == text
 
