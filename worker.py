@@ -169,7 +169,7 @@ async def prepared_deps(installation: Installation, store: Store, where: str) ->
         raw_answers=settings.raw_answers,
         model=settings.model,
         verifier=verifier,
-        backends=built_in_backends(settings.state_dir / "storage"),
+        backends={**built_in_backends(settings.state_dir / "storage"), **installation.backends},
         secrets=installation.secrets,
         # Made of this machine's own name an address leads nobody anywhere who looks at Temporal's UI elsewhere.
         public_url=settings.public_url if named or settings.profile == "development" else "",
@@ -220,7 +220,13 @@ async def create_worker(
     of the server, with Signoff's data converter, else one as `TEMPORAL_*` says. Raises `ConfigError`,
     `ServerUnavailable`, `StoreUnavailable`.
     """
-    installation = load_installation(settings or load_settings(), people)
+    async with open_worker(load_installation(settings or load_settings(), people), temporal) as worker:
+        yield worker
+
+
+@asynccontextmanager
+async def open_worker(installation: Installation, temporal: Client | None = None) -> AsyncIterator[Worker]:
+    """Makes a worker of an installation over its own store, as `create_worker` does."""
     given, deployment = installation.settings, worker_deployment(installation)
     metrics = MetricsEndpoint(given)
     client = check_client(given, temporal) if temporal else await connect_installation(given, installation.secrets)
@@ -245,7 +251,13 @@ class SignoffPlugin(SimplePlugin):
         runs. Turns come to the task queue of the settings, which are found as those of `create_worker`. Raises
         `ConfigError`, `StoreUnavailable`.
         """
-        installation = load_installation(settings or load_settings(), people)
+        async with cls.of(load_installation(settings or load_settings(), people)) as plugin:
+            yield plugin
+
+    @classmethod
+    @asynccontextmanager
+    async def of(cls, installation: Installation) -> AsyncIterator[Self]:
+        """Makes the plugin of an installation, as `open` does."""
         where = f"worker {installation.settings.task_queue}"
         async with working_store(installation.settings) as store:
             deps = await prepared_deps(installation, store, where)

@@ -12,6 +12,7 @@ from signoff.contracts.call import Callback
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.limits import RESULT_BYTES
 from signoff.formats.declared_fields import IN_CODE, FieldSpec
+from signoff.formats.record_section import Reference
 from signoff.registry.hooks import Select
 from signoff.registry.results.domain_data import DomainMerge
 from signoff.registry.tool import Tool
@@ -67,7 +68,9 @@ class Level:
     A model that calls such a tool reads `Tool NAME is not available here: REASON`. A tool that a list, a rule or a
     surface hides as well reads as if it did not exist.
     """
-    select: Annotated[Select | None, FieldSpec(key=str, unset="all")] = field(default=None, repr=False, compare=False)
+    select: Annotated[Select | None, FieldSpec(key=Reference, unset="all")] = field(
+        default=None, repr=False, compare=False
+    )
     """`module:function` that chooses among the tools that would be seen. If it fails, none is seen.
 
     An `async (context, data)` that gives names of tools. It is asked for each completion. It fails without a list of
@@ -331,7 +334,9 @@ class Actor:
     """
     route_select: Annotated[Select | None, FieldSpec(key=IN_CODE)] = field(default=None, repr=False, compare=False)
     """Chooses, for each completion, the routes that are there (F10); on another one nothing is seen."""
-    select: Annotated[Select | None, FieldSpec(key=str, unset="all")] = field(default=None, repr=False, compare=False)
+    select: Annotated[Select | None, FieldSpec(key=Reference, unset="all")] = field(
+        default=None, repr=False, compare=False
+    )
     """`module:function` that chooses among the tools that would be seen.
 
     [routes.md](routes.md#keys).

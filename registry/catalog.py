@@ -22,7 +22,7 @@ from signoff.formats.hours import read_zone
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.formats.replace import replace
 from signoff.people.directory import DevelopmentDirectory, Directory, FixedDirectory
-from signoff.policy.approval_policy import APPROVER, GlobalRule
+from signoff.policy.approval_policy import APPROVER, GlobalRule, RequiresApproval
 from signoff.policy.compiled_policy import (
     CompiledPolicy,
     CompiledRules,
@@ -33,6 +33,7 @@ from signoff.policy.compiled_policy import (
 )
 from signoff.policy.context_shapes import now_record
 from signoff.policy.handler_verdict import PolicyHandler
+from signoff.policy.policy_stack import UnderlyingPolicy, incomparable, stack_policies
 from signoff.policy.terms import Terms, terms_of
 from signoff.registry.actor import Actor
 from signoff.registry.actor_checks import check_actors
@@ -448,7 +449,8 @@ def _every_tool(registry: ToolRegistry, scopes: Mapping[str, ActorScopes]) -> It
 
 def _handlers(registry: ToolRegistry, scopes: Mapping[str, ActorScopes]) -> dict[str, PolicyHandler]:
     found = {
-        tool.activity: load_policy_handler(tool.name, tool.requires_approval) for tool in _every_tool(registry, scopes)
+        tool.activity: load_policy_handler(tool.name, tool.requires_approval, tool.policy_function)
+        for tool in _every_tool(registry, scopes)
     }
     return {name: handler for name, handler in found.items() if handler is not None}
 
@@ -466,9 +468,22 @@ def _policies(
 
 
 def _policy(tool: Tool, fields: ContextFields, approvers: Sequence[str]) -> CompiledPolicy:
+    """Compile the policy of a tool, under that of a manifest over its code if there is one."""
+    own = _compiled(tool, tool.requires_approval, fields, approvers)
+    if tool.stricter_policy is False:
+        return own
+    over = _compiled(tool, tool.stricter_policy, fields, approvers)
+    why = incomparable(over, [own], approvers)
+    if why:
+        message = f"tool `{tool.name}` has a policy in code and one in the manifest, but {why}"
+        raise ConfigError(message, tool_name=tool.name, field="requires_approval", value=tool.name)
+    return stack_policies(over, [UnderlyingPolicy(own, lambda args: True)], approvers)
+
+
+def _compiled(tool: Tool, policy: RequiresApproval, fields: ContextFields, approvers: Sequence[str]) -> CompiledPolicy:
     try:
         return compile_policy(
-            tool.requires_approval,
+            policy,
             tool=tool.facts,
             input_schema=tool.schema.schema,
             context_schema=fields.declared,

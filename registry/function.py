@@ -1,9 +1,10 @@
-"""Makes a tool of a typed async function: schema from its signature, words from its docstring, values by pydantic."""
+"""Makes a tool of a typed function: schema from its signature, words from its docstring, values by pydantic."""
 
+import asyncio
 import dataclasses
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -34,7 +35,7 @@ from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_fields import FieldProblem
 
 P = ParamSpec("P")
-ToolFunction: TypeAlias = Callable[..., Awaitable[Any]]
+ToolFunction: TypeAlias = Callable[..., Any]
 
 _UNPASSABLE: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "positional only",
@@ -113,17 +114,19 @@ Of a function that must stay one: `tool(scope=..., ...)(function)`.
 
 
 def tool_from_function(function: Any, fields: Mapping[str, Any]) -> Tool:
-    """Makes the `Tool` of a typed async function; a parameter annotated `ToolContext` receives the context.
+    """Make the `Tool` of a typed function; a parameter annotated `ToolContext` receives the context.
+
+    A plain `def` runs in a thread.
 
     Raises `ConfigError` for what is no function, and `RegistrationError` for a keyword that is no field, or a parameter
     without a type, or of one that has no JSON Schema.
     """
     origin = _origin(function, fields)
-    if not inspect.iscoroutinefunction(function):
-        kind = "a lambda" if origin.name == "<lambda>" else "a plain `def`"
-        raise _refuse(
-            origin, "handler", f"needs `handler` to be `async def`, but it is {kind}; handlers are async only"
-        )
+    # `inspect.isfunction` is false of what is written in C, whose signature has no types.
+    written = inspect.isfunction(inspect.unwrap(function)) or inspect.ismethod(function)
+    if origin.name == "<lambda>" or not written or inspect.isasyncgenfunction(function):
+        kind = "a lambda" if origin.name == "<lambda>" else "another object"
+        raise _refuse(origin, "handler", f"needs `handler` to be a `def` or an `async def`, but it is {kind}")
     words = parse_docstring(function.__doc__)
     signature = _signature(function, origin, words.arguments)
     given: dict[str, Any] = {**origin._asdict(), "description": words.summary, "scope": UNDECLARED, **fields}
@@ -237,12 +240,15 @@ def _json_schema(signature: _Signature, origin: _Origin) -> dict[str, Any]:
     return schema
 
 
-def _handler(function: Callable[..., Awaitable[Any]], signature: _Signature) -> Handler:
+def _handler(function: Callable[..., Any], signature: _Signature) -> Handler:
+    is_async = inspect.iscoroutinefunction(function)
+
     async def handler(args: dict[str, Any], context: ToolContext) -> Any:
         values = signature.values(args)
         if signature.context:
             values[signature.context] = context
-        return await function(**values)
+        # A thread cannot be stopped: a call that times out there may go on, and its outcome is then unknown.
+        return await function(**values) if is_async else await asyncio.to_thread(function, **values)
 
     # Whoever reads a traceback or compares two catalogs looks for the function, not for this one around it.
     handler.__module__, handler.__qualname__ = function.__module__, function.__qualname__

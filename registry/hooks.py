@@ -270,13 +270,15 @@ POLICY_HANDLER: Final = Hook[HandlerVerdict](
 )
 
 
-def load_policy_handler(tool: str, policy: ApprovalPolicy | bool) -> PolicyHandler | None:
-    """Imports the `handler` of the policy of `tool`; None where there is none.
+def load_policy_handler(
+    tool: str, policy: ApprovalPolicy | bool, function: PolicyHandler | None = None
+) -> PolicyHandler | None:
+    """Return `function`, which a program hands over, else import the `handler` of the policy; None where there is none.
 
     Raises `ConfigError` for a function that cannot be found or does not take `(call, context)`.
     """
-    if isinstance(policy, bool) or policy.handler is None:
-        return None
+    if function is not None or isinstance(policy, bool) or policy.handler is None:
+        return function
     try:
         found = load_reference(policy.handler)
     except ConfigError as error:

@@ -10,6 +10,20 @@ from signoff.contracts.errors import ConfigError
 from signoff.formats.nearest_name import did_you_mean
 
 
+def module_of(name: str) -> str:
+    """Return the importable name of a module: that of its file if it runs as `__main__`."""
+    if name != "__main__":
+        return name
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    return Path(getattr(main, "__file__", None) or name).stem if spec is None else str(spec.name)
+
+
+def reference_of(function: Any) -> str:
+    """Return `module:name` of a function, the same whether its module runs or is imported."""
+    return f"{module_of(getattr(function, '__module__', ''))}:{getattr(function, '__name__', type(function).__name__)}"
+
+
 def extend_path(folders: Iterable[Path]) -> None:
     """Makes the folders importable, after everything installed, so that they cannot shadow it."""
     for folder in folders:
@@ -19,8 +33,13 @@ def extend_path(folders: Iterable[Path]) -> None:
             sys.path.append(str(folder))
 
 
-def load_reference(reference: str) -> Any:
-    """Imports the object that a reference names. Raises `ConfigError` of one sentence, whatever the import does."""
+def load_reference(reference: object) -> Any:
+    """Import the object that a reference names; return an object that a program hands over as it is.
+
+    Raises `ConfigError` of one sentence, whatever the import does.
+    """
+    if not isinstance(reference, str):
+        return reference
     module_name, colon, attribute = reference.partition(":")
     if not colon or not module_name or not attribute:
         raise ConfigError(f"`{reference}` is not `module:attribute`", field="handler", value=reference)

@@ -1,15 +1,19 @@
 """Reads what settings and manifest of an installation name: its tools, its people, and what reads its secrets."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from signoff import policypool
 from signoff.contracts.errors import ConfigError
 from signoff.keys.secrets import SecretProvider, source_of
 from signoff.people.directory import DevelopmentDirectory, Directory, declared_people
 from signoff.people.people_file import FileDirectory
+from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
 from signoff.registry.import_reference import load_reference
 from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.program.program import Program
+from signoff.registry.program.program_loader import load_program
 from signoff.settings import Settings, login_roles
 
 
@@ -22,6 +26,13 @@ class Installation:
     people: Directory
     secrets: SecretProvider
     """Reads what manifest and settings refer to."""
+    backends: Mapping[str, Backend] = field(default_factory=dict)
+    """The program's own backends of capabilities, by kind."""
+
+    @property
+    def source(self) -> str:
+        """The program or the manifest, as messages name it."""
+        return self.settings.app or str(self.settings.manifest)
 
     @property
     def has_people(self) -> bool:
@@ -29,18 +40,30 @@ class Installation:
         return any(person.active for person in self.people.all()) or bool(login_roles(self.settings))
 
 
-def load_installation(settings: Settings, people: Directory | None = None) -> Installation:
-    """Reads the installation of these settings, with `people` in place of theirs if given. Raises `ConfigError`."""
+def load_installation(
+    settings: Settings, people: Directory | None = None, program: Program | None = None
+) -> Installation:
+    """Read the installation of these settings, with `people` and `program` in place of theirs if given.
+
+    Raises `ConfigError`.
+    """
     policypool.install()
+    if program is None and settings.app:
+        program = load_program(settings.app)
+    catalog = _load_catalog(settings) if program is None else program.build()
+    # After the manifest, which says where modules are.
+    # Not by its truth: a directory of one's own may be empty at first, and nobody else's people may stand in for it.
+    known = people_of(settings, catalog) if people is None else people
+    backends = {} if program is None else program.backends
+    return Installation(settings, catalog, known, provider_of_secrets(settings), backends)
+
+
+def _load_catalog(settings: Settings) -> Catalog:
     if not settings.manifest.exists():
         named = "manifest" in settings.model_fields_set
         remedy = "check the path" if named else "name one with --manifest or SIGNOFF_MANIFEST"
         raise ConfigError(f"there is no manifest `{settings.manifest}` here: {remedy}", field="manifest")
-    catalog = load_manifest(settings.manifest)
-    # After the manifest, which says where modules are.
-    # Not by its truth: a directory of one's own may be empty at first, and nobody else's people may stand in for it.
-    known = people_of(settings, catalog) if people is None else people
-    return Installation(settings, catalog, known, provider_of_secrets(settings))
+    return load_manifest(settings.manifest)
 
 
 def provider_of_secrets(settings: Settings) -> SecretProvider:

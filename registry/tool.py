@@ -30,9 +30,11 @@ from signoff.formats.declared_fields import DEFINITION, IN_CODE, FieldSpec, Name
 from signoff.formats.durations import Seconds
 from signoff.formats.json_schema import CompiledSchema, compile_schema
 from signoff.formats.read_only import read_only
+from signoff.formats.record_section import Handed, Reference
 from signoff.formats.secret_arguments import drop_covered, secret_paths
 from signoff.policy.approval_policy import ApprovalPolicy, RequiresApproval
 from signoff.policy.facts import ToolFacts
+from signoff.policy.handler_verdict import PolicyHandler
 from signoff.registry.capabilities import NO_CAPABILITIES, Capabilities
 from signoff.registry.hooks import (
     AVAILABLE,
@@ -99,7 +101,7 @@ class ToolOptions:
     justification: str = ""
     """Why one actor alone has it; required for a specialist."""
     requires_approval: Annotated[
-        RequiresApproval, FieldSpec(key=bool | dict[str, Any], form="false, true or a policy")
+        RequiresApproval, FieldSpec(key=bool | dict[str, Any] | Handed, form="false, true or a policy")
     ] = False
     """Whether people are asked: `false`, `true`, or as a policy says."""
     tags: Names = ()
@@ -232,7 +234,7 @@ class ToolOptions:
     [results.md](results.md#results-that-end-the-turn).
     """
     filters: Annotated[
-        Mapping[str, Filter], FieldSpec(key=dict[str, str], form="functions by destination", unset="`{}`")
+        Mapping[str, Filter], FieldSpec(key=dict[str, Reference], form="functions by destination", unset="`{}`")
     ] = field(default_factory=dict, repr=False, compare=False)
     """What a destination gets of its records, `module:function` or `identity`, by destination.
 
@@ -299,6 +301,12 @@ class Tool(ToolOptions):
     place: Annotated[str, FieldSpec(hashed="no", key=IN_CODE)] = ""
     """Where an actor, route or step has it as its own; the catalog says it, never its author."""
 
+    policy_function: Annotated[PolicyHandler | None, SkipValidation, FieldSpec(hashed="no", key=IN_CODE)] = field(
+        default=None, repr=False, compare=False
+    )
+    """The function of the policy that a program hands over, in the place of the one that `handler` names."""
+    stricter_policy: Annotated[RequiresApproval, FieldSpec(hashed="no", key=IN_CODE)] = False
+    """The policy of a manifest over that of the code: both are judged, and the stricter answer holds."""
     undeclared: Annotated[bool, FieldSpec(hashed="no", key=IN_CODE)] = False
     """Whether the manifest does not name it: it stands for whatever an external agent calls beside its tools."""
 

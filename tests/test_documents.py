@@ -76,7 +76,7 @@ STATED = {
 }
 """The numbers of the rows that a design's own document states: each is proved by a test of its own."""
 UNITS = {"KiB": limits.KIB, "MiB": limits.MIB}
-CODE_ONLY = {"place", "site", "undeclared"}
+CODE_ONLY = {"place", "policy_function", "site", "stricter_policy", "undeclared"}
 FILE_ONLY = {"reducer", "per_call"}
 
 

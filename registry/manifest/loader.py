@@ -24,8 +24,8 @@ from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.function import is_context_type, tool_from_function
 from signoff.registry.handler_adapters import per_call, run_elsewhere
-from signoff.registry.hooks import PER_CALL, Handler
-from signoff.registry.import_reference import extend_path, load_reference
+from signoff.registry.hooks import PER_CALL, POLICY_HANDLER, Handler
+from signoff.registry.import_reference import extend_path, load_reference, reference_of
 from signoff.registry.manifest.channel_sections import read_channels
 from signoff.registry.manifest.destination_sections import read_distribution, read_filters
 from signoff.registry.manifest.folder_reader import read_manifest
@@ -33,13 +33,13 @@ from signoff.registry.manifest.scope_sections import read_scopes
 from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSection, ManifestSection
 from signoff.registry.manifest.server_sections import ServerFields, add_server_tools, read_servers
 from signoff.registry.manifest.subscription_sections import read_subscriptions
-from signoff.registry.manifest.tool_section import HANDLERS, ToolSection
+from signoff.registry.manifest.tool_section import HANDLERS, ToolSection, TwoPolicies
 from signoff.registry.mcp.tool_server import ToolServer, build_servers
 from signoff.registry.results.reducers import ReducerRegistry, named_reducer
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 
-_READ_HERE: Final = ("handler", "per_call", "name", "input_schema", "reducer")
+_READ_HERE: Final = ("handler", "per_call", "name", "input_schema", "reducer", "requires_approval")
 """Keys that are not simply handed to the tool."""
 
 
@@ -48,10 +48,32 @@ def load_manifest(path: str | os.PathLike[str]) -> Catalog:
 
     Raises `ConfigError` of one sentence: file, line, what is wrong.
     """
-    file, folder, top = _read(path)
+    return load_document(*read_document(path, str(path)))
+
+
+def read_document(path: str | os.PathLike[str], name: str) -> tuple[YamlFile, Path]:
+    """Read a manifest without its sections; return it and the folder in which its paths begin.
+
+    `name` is its name in messages. Raises `ConfigError`.
+    """
+    file, folder = read_manifest(Path(path), name)
+    if not isinstance(file.data, Mapping):
+        raise file.error((), "a manifest is a mapping that begins with `version: 1`")
+    # Before any key is judged: without it this may be no manifest at all, and its first key says nothing of that.
+    if "version" not in file.data:
+        raise file.error((), "`version` is missing; begin with `version: 1`", field="version")
+    return file, folder
+
+
+def load_document(file: YamlFile, folder: Path, *, people: Directory | None = None) -> Catalog:
+    """Build the catalog of a manifest that was read, or of a program's declarations in its shape.
+
+    `people` is a directory in place of the people of the document. Raises `ConfigError` with file and line.
+    """
+    top = _sections(file)
     try:
         file, top, servers = add_server_tools(file, folder, top)
-        return _catalog(file, folder, top, servers)
+        return _catalog(file, folder, top, servers, people)
     except ConfigError as error:
         raise _locate(file, error) from error
 
@@ -61,24 +83,21 @@ def load_servers(path: str | os.PathLike[str]) -> tuple[Path, Mapping[str, ToolS
 
     Returns the folder beside which imports stand, and the servers by name. Raises `ConfigError`.
     """
-    file, folder, top = _read(path)
+    file, folder = read_document(path, str(path))
+    top = _sections(file)
     try:
         return folder, build_servers(read_servers(file, folder, top)["mcp_servers"])
     except ConfigError as error:
         raise _locate(file, error) from error
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[YamlFile, Path, ManifestSection]:
-    file, folder = read_manifest(Path(path), str(path))
-    if not isinstance(file.data, Mapping):
-        raise file.error((), "a manifest is a mapping that begins with `version: 1`")
-    # Before any key is judged: without it this may be no manifest at all, and its first key says nothing of that.
-    if "version" not in file.data:
-        raise file.error((), "`version` is missing; begin with `version: 1`", field="version")
-    return file, folder, read_section(file, (), ManifestSection, file.data, "the manifest")
+def _sections(file: YamlFile) -> ManifestSection:
+    return read_section(file, (), ManifestSection, file.data, "the manifest")
 
 
-def _catalog(file: YamlFile, folder: Path, top: ManifestSection, servers: ServerFields) -> Catalog:
+def _catalog(
+    file: YamlFile, folder: Path, top: ManifestSection, servers: ServerFields, people: Directory | None
+) -> Catalog:
     # Before tools and actors are read: reading them imports their handlers.
     extend_path((folder / each).resolve() for each in top.path)
     defaults = read_section(file, ("defaults",), Defaults, top.defaults, "`defaults`")
@@ -87,7 +106,7 @@ def _catalog(file: YamlFile, folder: Path, top: ManifestSection, servers: Server
         actors=[_actor(file, name, data, defaults.model) for name, data in top.actors.items()],
         policies=[_rule(file, index, data) for index, data in enumerate(top.policies)],
         default_approvers=defaults.approvers,
-        people=_people(file, folder, top.people),
+        people=_people(file, folder, top.people) if people is None else people,
         context=top.context,
         timezone=top.timezone,
         part_types=top.part_types,
@@ -166,6 +185,7 @@ def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
         if value is not None and key not in _READ_HERE
     }
     fields |= {"name": name, "site": ":".join(map(str, file.where(place)))}
+    fields |= _policies(file, (*place, "requires_approval"), name, section["requires_approval"])
     target = run_elsewhere if external else _load(file, place, name, given[0], section[given[0]])
     try:
         if given == ["per_call"]:
@@ -184,15 +204,34 @@ def _value(file: YamlFile, place: Place, name: str, key: str, value: Any) -> Any
         return read_filters(file, place, name, value)
     if isinstance(value, RecordSection):
         return to_record(value)
-    return (
-        _policy(file, (*place, key), name, value)
-        if key == "requires_approval" and value not in (True, False)
-        else value
-    )
+    return value
 
 
-def _policy(file: YamlFile, place: Place, name: str, data: Mapping[str, Any]) -> ApprovalPolicy:
+def _policies(file: YamlFile, place: Place, name: str, given: Any) -> dict[str, Any]:
+    """Return the fields of a tool that its policies make: none where the section gives no policy."""
+    if isinstance(given, TwoPolicies):
+        fields = _policies(file, place, name, given.code)
+        return fields | {"stricter_policy": _policy(file, place, name, given.manifest)}
+    if given is None:
+        return {}
+    function = given if callable(given) else given.get("handler") if isinstance(given, Mapping) else None
+    if not callable(function):
+        return {"requires_approval": _policy(file, place, name, given)}
+    flaw = POLICY_HANDLER.problem(function)
+    if not getattr(function, "__name__", "").isidentifier():
+        flaw = flaw or "has no name, by which the record calls it; write it as a `def`"
+    if flaw:
+        raise file.error(place, f"the policy of tool `{name}` is a function that {flaw}", tool_name=name)
+    data = {**(given if isinstance(given, Mapping) else {}), "handler": reference_of(function)}
+    return {"requires_approval": _policy(file, place, name, data), "policy_function": function}
+
+
+def _policy(file: YamlFile, place: Place, name: str, data: Any) -> ApprovalPolicy | bool:
+    if isinstance(data, bool | ApprovalPolicy):
+        return data
     what = f"`requires_approval` of tool `{name}`"
+    if not isinstance(data, Mapping):
+        raise file.error(place, f"{what} must be `true`, `false` or a policy", tool_name=name)
     check_keys(file, place, ApprovalPolicy, data, what)
     try:
         return ApprovalPolicy.model_validate(data)

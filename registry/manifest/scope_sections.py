@@ -41,7 +41,7 @@ def read_scopes(file: YamlFile, place: Place, given: Mapping[str, Any], tool: Re
     """Reads the scopes of the actor at `place`. Raises `ConfigError` with file and line."""
     declared, where = dict(given["routes"]), (*place, "routes")
     select = declared.pop(_SELECT, None)
-    if _SELECT in given["routes"] and not isinstance(select, str):
+    if _SELECT in given["routes"] and isinstance(select, Mapping | list | int | float | None):
         why = "`select` in `routes` is `module:function`, which chooses routes; a route has another name"
         raise file.error((*where, _SELECT), why, field=_SELECT)
     routes = (_route(file, (*where, name), name, data, tool) for name, data in declared.items())
@@ -73,7 +73,7 @@ def _level(file: YamlFile, place: Place, name: str, section: RecordSection, tool
     return given | {"name": name, "tools": tools, "select": _select(file, place, given["select"])}
 
 
-def _select(file: YamlFile, place: Place, reference: str | None) -> Select | None:
+def _select(file: YamlFile, place: Place, reference: object) -> Select | None:
     try:
         found: Select | None = None if reference is None else load_reference(reference)
     except ConfigError as error:

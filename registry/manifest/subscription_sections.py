@@ -15,7 +15,7 @@ from signoff.contracts.ids import is_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.formats.declared_fields import IN_CODE, FieldSpec
 from signoff.formats.nearest_name import did_you_mean, quote_name
-from signoff.formats.record_section import record_fields, record_section
+from signoff.formats.record_section import Reference, record_fields, record_section
 from signoff.formats.yaml_file import YamlFile
 from signoff.formats.yaml_section import read_section
 from signoff.keys.secret_references import FORMS, literal_secrets
@@ -64,7 +64,7 @@ class Subscription:
     """Of `webhook`: private networks it may lie in, such as `10.0.0.0/8`."""
     of_actor_alone: Annotated[bool, FieldSpec(key=IN_CODE)] = False
     """Whether it is sent nothing but events about calls of `actor`."""
-    handler: Annotated[EventHandler | None, FieldSpec(key=str)] = field(default=None, repr=False, compare=False)
+    handler: Annotated[EventHandler | None, FieldSpec(key=Reference)] = field(default=None, repr=False, compare=False)
     """Of `handler`: `module:function`, an `async def (event)`."""
     timeout: float = 30.0
     """Of `handler`: how long it may take for one event, at most 10 minutes."""

@@ -1,12 +1,13 @@
 """The section of a tool in the manifest, made of the declared fields of `Tool`, and their table in docs/manifest.md."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import Field, create_model
 
 from signoff.formats.declared_fields import IN_CODE, DeclaredField, declared_fields
-from signoff.formats.record_section import TABLE_HEAD, Reference, field_row, key_type
+from signoff.formats.record_section import TABLE_HEAD, Handed, Reference, field_row, key_type
 from signoff.formats.yaml_section import Section
 from signoff.registry.actor import ToolUse
 from signoff.registry.tool import Tool
@@ -23,6 +24,14 @@ _FIRST: Final = ("name", "handler", "description", "input_schema", "scope")
 _REDUCER: Final = "Shortens its results: `terminal`, `read_file`, `kanban_list` or `module:function`."
 
 
+@dataclass(frozen=True)
+class TwoPolicies:
+    """The policy of a program's tool, and that of a manifest over it."""
+
+    code: Any
+    manifest: Any
+
+
 def tool_section(cls: type = Tool) -> type[Section]:
     """Makes the section of a class of tools: a key for each field, all of them optional, `per_call` and `reducer`.
 
@@ -31,7 +40,7 @@ def tool_section(cls: type = Tool) -> type[Section]:
     declared = declared_fields(cls).values()
     keys: dict[str, Any] = {field.name: _key(field) for field in declared if field.spec.key is not IN_CODE}
     keys["per_call"] = (Reference | None, Field(None, description=_PER_CALL))
-    keys["reducer"] = (str | None, Field(None, description=_REDUCER))
+    keys["reducer"] = (str | Handed | None, Field(None, description=_REDUCER))
     words = "One tool; its name is its key. What is not given is left to the handler's own declaration."
     made: type[Section] = create_model("ToolSection", __base__=Section, __doc__=words, **keys)
     made.key_aliases = {alias: field.name for field in declared for alias in field.spec.aliases}

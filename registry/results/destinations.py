@@ -164,11 +164,14 @@ def build_distribution(
     return Distribution(MappingProxyType(known), observer)
 
 
-def named_filter(name: str) -> Filter:
-    """Returns the filter that the manifest calls `name`: `identity`, or `module:function`. Raises `ConfigError`."""
+def named_filter(name: object) -> Filter:
+    """Return the filter that the manifest calls `name`: `identity`, `module:function`, or a program's function.
+
+    Raises `ConfigError`.
+    """
     if name == identity.__name__:
         return identity
-    if ":" not in name:
+    if isinstance(name, str) and ":" not in name:
         raise ConfigError(f"`{name}` is neither `identity` nor `module:function`", field="filter", value=name)
     found: Any = load_reference(name)
     return found  # type: ignore[no-any-return]

@@ -249,11 +249,14 @@ def reduce_result(reducer: Reducer | None, result: Result, given: ReducerInput) 
     return result
 
 
-def named_reducer(name: str) -> Reducer:
-    """Returns the reducer that the manifest calls `name`, built in or `module:function`. Raises `ConfigError`."""
-    if name in BUILT_IN:
+def named_reducer(name: object) -> Reducer:
+    """Return the reducer that the manifest calls `name`: built in, `module:function`, or a program's function.
+
+    Raises `ConfigError`.
+    """
+    if isinstance(name, str) and name in BUILT_IN:
         return BUILT_IN[name]
-    if ":" not in name:
+    if isinstance(name, str) and ":" not in name:
         known = ", ".join(f"`{each}`" for each in BUILT_IN)
         raise ConfigError(f"`{name}` is neither {known} nor `module:function`", field="reducer", value=name)
     reducer: Any = load_reference(name)

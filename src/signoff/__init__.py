@@ -12,6 +12,7 @@ from signoff.formats.lazy_names import lazy_names
 __version__ = VERSION
 
 if TYPE_CHECKING:
+    from signoff.app import App as App
     from signoff.client.client import Client as Client
     from signoff.contracts.approval import ApprovalRequest as ApprovalRequest
     from signoff.contracts.audit import CloudEvent as CloudEvent
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from signoff.registry.catalog import Catalog as Catalog
     from signoff.registry.function import tool as tool
     from signoff.registry.manifest.loader import load_manifest as load_manifest
+    from signoff.registry.program.declarations import Tools as Tools
     from signoff.registry.tool import Tool as Tool
     from signoff.registry.tool_context import ToolContext as ToolContext
     from signoff.registry.tool_result import ToolFailure as ToolFailure
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "Actor": "signoff.registry.actor",
+    "App": "signoff.app",
+    "Tools": "signoff.registry.program.declarations",
     "ApprovalPolicy": "signoff.policy.approval_policy",
     "ApprovalRequest": "signoff.contracts.approval",
     "Catalog": "signoff.registry.catalog",

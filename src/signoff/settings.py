@@ -126,6 +126,8 @@ class Settings(BaseSettings):
     )
 
     profile: Literal["development", "production"] = "development"
+    app: str = ""
+    """The program, `MODULE:APP`, in the place of a manifest. The working directory is searched first."""
     manifest: Path = Path("signoff.yaml")
     """The YAML file that declares actors, tools and policies."""
     state_dir: Path = Path(DEFAULT_STATE_DIR)

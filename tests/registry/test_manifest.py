@@ -294,7 +294,6 @@ BAD: dict[str, tuple[str, int | None, str]] = {
     "broken module": (TOOL.replace("kit_handlers", "kit_broken"), 5, "cannot import `kit_broken`: ZeroDivisionError"),
     "leaving module": (TOOL.replace("kit_handlers", "kit_leaves"), 5, "cannot import `kit_leaves`: SystemExit"),
     "no attribute": (TOOL.replace("handlers:search", "handlers:serch"), 5, "no `serch`; did you mean `search`?"),
-    "sync": (TOOL.replace("handlers:search", "handlers:sync"), 5, "async only"),
     "no function": (TOOL.replace("handlers:search", "handlers:constant"), 5, "neither a function nor a tool"),
     "raw without schema": (RAW, 5, "give its `input_schema`"),
     "raw with bad schema": (RAW + "    schema: {type: array}\n", 4, "`type: object`"),

@@ -20,6 +20,10 @@ class DevProcess(FrozenModel):
     task_queue: str
     manifest: str
     """The manifest's absolute path."""
+    app: str = ""
+    """The program, `MODULE:APP`, in the place of a manifest."""
+    folder: str = ""
+    """The folder in which the program's module is."""
     url: str
     """Its gateway."""
 

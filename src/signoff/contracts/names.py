@@ -72,7 +72,7 @@ DEFAULT_TASK_QUEUE: Final = "signoff"
 
 ENV_PREFIX: Final = "SIGNOFF_"
 SETTING_NAMES: Final = (
-    "profile", "manifest", "state_dir", "store_url", "task_queue", "model", "host", "port", "public_url",
+    "profile", "app", "manifest", "state_dir", "store_url", "task_queue", "model", "host", "port", "public_url",
     "people", "signing_keys", "public_keys", "secrets", "oidc_issuer", "oidc_client_id", "oidc_client_secret",
     "oidc_groups_claim", "oidc_roles", "oidc_mfa_acr", "oidc_days", "retention", "temporal_port", "ui_port",
     "temporal_ui", "temporal_binary", "durable", "event_days", "result_chars", "encryption", "encryption_keys",

@@ -6,14 +6,25 @@ from dataclasses import is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, Field, WithJsonSchema, create_model
+from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema, create_model
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
 
 from signoff.formats.declared_fields import IN_CODE, DeclaredField, FieldSpec, FunctionForm, declared_fields
 from signoff.formats.durations import Seconds, as_text
 from signoff.formats.yaml_section import Section
 
-Reference = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^[^:]+:.+$"})]
-"""`module:attribute`."""
+
+def _handed(value: object) -> object:
+    if value is None or isinstance(value, bool | int | float | str | list | tuple | dict):
+        raise PydanticCustomError("string_type", "must be text")
+    return value
+
+
+Handed = SkipJsonSchema[Annotated[Any, AfterValidator(_handed)]]
+"""An object that a program hands over as it is, such as a function. YAML has none."""
+Reference = Annotated[str | Handed, WithJsonSchema({"type": "string", "pattern": "^[^:]+:.+$"})]
+"""`module:attribute`, or the object itself."""
 
 
 class RecordSection(Section):

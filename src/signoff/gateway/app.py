@@ -77,6 +77,7 @@ from signoff.gateway.vendors import routes as vendor_routes
 from signoff.people.directory import Directory
 from signoff.plugins.router import PluginRouter
 from signoff.registry.installation import load_installation
+from signoff.registry.program.program import Program
 from signoff.settings import (
     Settings,
     exposure_warnings,
@@ -127,14 +128,19 @@ _DESCRIPTION: Final = (
 
 
 def create_app(
-    settings: Settings | None = None, *, people: Directory | None = None, temporal: Client | None = None
+    settings: Settings | None = None,
+    *,
+    people: Directory | None = None,
+    temporal: Client | None = None,
+    program: Program | None = None,
 ) -> FastAPI:
     """Makes the gateway of an installation as an application for any ASGI server.
 
     `settings` are those of the environment and `signoff.toml` if left out; `people` is a directory in place of the one
-    that they name, the same that workers have; `temporal` is a client of the server, with
-    Signoff's data converter, else one as `TEMPORAL_*` says. Manifest, store, keys and channels are opened as the
-    application starts, which raises `ConfigError`, `ServerUnavailable` or `StoreUnavailable`, and closed as it ends.
+    that they name, the same that workers have; `program` is one in place of theirs; `temporal` is a client of the
+    server, with Signoff's data converter, else one as `TEMPORAL_*` says. Manifest, store, keys and channels are opened
+    as the application starts, which raises `ConfigError`, `ServerUnavailable` or `StoreUnavailable`, and closed as it
+    ends.
 
     How many connections there may be, and how slow each, is that server's matter; `signoff gateway` bounds both. It
     stands at the root of an address; below a path nothing is answered.
@@ -144,7 +150,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         metrics = MetricsEndpoint(settings)
-        found = load_installation(settings, people)
+        found = load_installation(settings, people, program)
         catalog, directory, secrets = found.catalog, found.people, found.secrets
         client = check_client(settings, temporal) if temporal else await connect_installation(settings, secrets)
         turns = TurnClient(client, task_queue=settings.task_queue)

@@ -24,7 +24,7 @@ from signoff.cli.local.temporal_ui import running_ui_proxy
 from signoff.cli.local.tools import inventory_table
 from signoff.cli.local.worker import running_worker
 from signoff.cli.terminal.log_setup import process_log
-from signoff.cli.terminal.options import Address, AsJson, Manifest, Model, UnsafeOpen
+from signoff.cli.terminal.options import Address, AsJson, Manifest, Model, Target, UnsafeOpen
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.client.dev_process import DevProcess
@@ -38,6 +38,7 @@ from signoff.engine.turn_client import TurnClient
 from signoff.formats.nearest_name import quote_name
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.inventory import inventory
+from signoff.registry.program.program import Program
 from signoff.settings import exposure_warnings, require_closed
 from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store, make_state_dir, working_store
@@ -77,6 +78,7 @@ class DevServer:
 
 @app.command()
 def dev(
+    target: Target = None,
     port: Port = None,
     temporal_port: TemporalPort = None,
     ui_port: UiPort = None,
@@ -105,17 +107,27 @@ def dev(
         "raw_answers": False if no_raw_answers else None,
         "model": model or None,
     }
-    run(lambda out: _dev(out, manifest, address, settings, not no_ui), as_json=as_json)
+    run(lambda out: _dev(out, target or manifest, address, settings, not no_ui), as_json=as_json)
+
+
+def run_program(program: Program, reference: str, settings: Mapping[str, Any]) -> int:
+    """Run everything for a program of this process until Ctrl-C; return the exit code.
+
+    `reference` is its name for other processes, which find it by the file that `dev` leaves. Raises `SignoffError`.
+    """
+    given = {**settings, "app": reference}
+    return asyncio.run(_dev(Output(sys.stdout, as_json=False), None, None, given, True, program))
 
 
 async def _dev(
     out: Output,
     manifest: Path | None,
     address: str | None,
-    overrides: Mapping[str, int | bool | str | None],
+    overrides: Mapping[str, Any],
     ui: bool,
+    program: Program | None = None,
 ) -> int:
-    place = find_installation(manifest, **overrides)
+    place = find_installation(manifest, program=program, **overrides)
     if place.settings.profile == "production":
         raise ConfigError(
             "`profile` is `production`, and `signoff dev` is for development: run `signoff worker` and "
@@ -214,6 +226,8 @@ def _leave_word(place: LocalInstallation, server: DevServer) -> Iterator[None]:
         namespace=server.client.namespace,
         task_queue=place.settings.task_queue,
         manifest=str(place.settings.manifest.absolute()),
+        app=place.settings.app,
+        folder=str(Path.cwd()),
         url=place.settings.public_url,
     )
     try:

@@ -246,7 +246,7 @@ async def _program(settings: Settings) -> str:
 async def _manifest(manifest: Path | None) -> str:
     place = find_installation(manifest)
     await check_start(place, place.task_queue)
-    return f"{place.settings.manifest}: {summarize_catalog(place.catalog)}"
+    return f"{place.source}: {summarize_catalog(place.catalog)}"
 
 
 def _declared_servers(manifest: Path | None) -> Mapping[str, ToolServer]:

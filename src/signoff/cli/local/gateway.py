@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from signoff.activities.models.first_words import ask_command
 from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.terminal.log_setup import process_log
-from signoff.cli.terminal.options import Address, AsJson, Manifest, UnsafeOpen
+from signoff.cli.terminal.options import Address, AsJson, Manifest, Target, UnsafeOpen
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.engine.metrics_endpoint import MetricsEndpoint
@@ -32,6 +32,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def gateway(
+    target: Target = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Its port.", show_default=False)] = None,
     unsafe_open: UnsafeOpen = False,
     manifest: Manifest = None,
@@ -40,7 +41,7 @@ def gateway(
 ) -> None:
     """Run the gateway: the HTTP API and the inbox, until Ctrl-C."""
     settings = {"port": port, "unsafe_open": unsafe_open or None}
-    run(lambda out: _gateway(out, manifest, address, settings), as_json=as_json)
+    run(lambda out: _gateway(out, target or manifest, address, settings), as_json=as_json)
 
 
 @asynccontextmanager
@@ -75,9 +76,7 @@ async def running_gateway(
             yield task
 
 
-async def _gateway(
-    out: Output, manifest: Path | None, address: str | None, overrides: Mapping[str, int | bool | None]
-) -> int:
+async def _gateway(out: Output, manifest: Path | None, address: str | None, overrides: Mapping[str, Any]) -> int:
     place = find_installation(manifest, **overrides)
     metrics = MetricsEndpoint(place.settings)
     make_state_dir(place.settings)

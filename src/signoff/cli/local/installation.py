@@ -14,6 +14,8 @@ from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.formats.replace import replace
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.installation import Installation, load_installation, provider_of_secrets
+from signoff.registry.program.program import Program
+from signoff.registry.program.program_loader import is_program, load_program
 from signoff.settings import Settings, load_settings
 
 # Temporal's client takes half a second to import: commands that read the manifest alone do without.
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 class LocalInstallation(Installation):
     """One installation as the command line found it."""
 
-    running: DevProcess | None
+    running: DevProcess | None = None
     """What `signoff dev` left word of, if it runs."""
 
     @property
@@ -61,24 +63,34 @@ class LocalInstallation(Installation):
         return TurnClient(client, task_queue=self.task_queue)
 
 
-def find_installation(manifest: Path | None = None, **overrides: Any) -> LocalInstallation:
-    """Settings, catalog and people in force here; `overrides` are settings. Raises `ConfigError`.
+def find_installation(
+    manifest: Path | None = None, *, program: Program | None = None, **overrides: Any
+) -> LocalInstallation:
+    """Return settings, catalog and people in force here; `overrides` are settings. Raises `ConfigError`.
 
-    Without a manifest given or set, the one of the `signoff dev` that runs in this folder is used.
+    `manifest` is a file, a folder or `MODULE:APP`. Without one given or set, the program or manifest of the
+    `signoff dev` that runs in this folder is used.
     """
     settings, running = find_settings(manifest, **overrides)
-    found = load_installation(settings)
-    return LocalInstallation(found.settings, found.catalog, found.people, found.secrets, running)
+    if program is None and settings.app and running is not None and settings.app == running.app:
+        program = load_program(running.app, Path(running.folder))
+    found = load_installation(settings, program=program)
+    return LocalInstallation(**vars(found), running=running)
 
 
 def find_settings(manifest: Path | None = None, **overrides: Any) -> tuple[Settings, DevProcess | None]:
-    """Returns the settings in force here, with the manifest as `find_installation` finds it, and what
-    `signoff dev` left word of.
+    """Return the settings in force here, with program or manifest as `find_installation` finds them, and the
+    `signoff dev` that runs here.
     """
-    settings = load_settings(manifest=manifest, **overrides)
+    if manifest is None:
+        settings = load_settings(**overrides)
+    elif is_program(str(manifest)):
+        settings = load_settings(app=str(manifest), **overrides)
+    else:
+        settings = load_settings(app="", manifest=manifest, **overrides)
     running = read_running(settings.state_dir)
-    if running is not None and "manifest" not in settings.model_fields_set:
-        settings = replace(settings, manifest=Path(running.manifest))
+    if running is not None and not settings.model_fields_set & {"app", "manifest"}:
+        settings = replace(settings, app=running.app, manifest=Path(running.manifest))
     return settings, running
 
 

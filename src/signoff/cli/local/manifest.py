@@ -49,7 +49,7 @@ def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
         await check_start(place, place.task_queue)
         notes = [*find_problems(catalog), *health_notes(catalog)]
         data = {
-            "manifest": str(place.settings.manifest),
+            "manifest": place.source,
             "actors": list(catalog.actors),
             "tools": list(catalog.registry.list()),
             "hash": catalog.hash,
@@ -57,7 +57,7 @@ def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
         }
         out.show(
             data,
-            f"{place.settings.manifest} is right: {summarize_catalog(catalog)}",
+            f"{place.source} is right: {summarize_catalog(catalog)}",
             *(f"note: {note}" for note in notes),
         )
         return 0
@@ -83,8 +83,8 @@ def tree(
             out.show({"tools": [each.model_dump(mode="json") for each in found]}, words)
             return 0
         rows = inventory(place.catalog)
-        data = {"manifest": str(place.settings.manifest), "hash": place.catalog.hash, **_group(place.catalog, rows)}
-        out.show(data, _tree(str(place.settings.manifest), place.catalog, rows))
+        data = {"manifest": place.source, "hash": place.catalog.hash, **_group(place.catalog, rows)}
+        out.show(data, _tree(place.source, place.catalog, rows))
         return 0
 
     run(body, as_json=as_json)

@@ -14,7 +14,7 @@ from signoff.approvals.argument_rows import plural
 from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.local.tools import inventory_table
 from signoff.cli.terminal.log_setup import process_log
-from signoff.cli.terminal.options import Address, AsJson, Manifest, Model
+from signoff.cli.terminal.options import Address, AsJson, Manifest, Model, Target
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.engine.metrics_endpoint import MetricsEndpoint
@@ -29,9 +29,15 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
-def worker(manifest: Manifest = None, address: Address = None, model: Model = "", as_json: AsJson = False) -> None:
+def worker(
+    target: Target = None,
+    manifest: Manifest = None,
+    address: Address = None,
+    model: Model = "",
+    as_json: AsJson = False,
+) -> None:
     """Run a worker: it asks models, judges calls and runs tools, until Ctrl-C."""
-    run(lambda out: _worker(out, manifest, address, model), as_json=as_json)
+    run(lambda out: _worker(out, target or manifest, address, model), as_json=as_json)
 
 
 @asynccontextmanager

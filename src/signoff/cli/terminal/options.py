@@ -12,7 +12,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, a
 Manifest = Annotated[
     Path | None,
     typer.Option(
-        "--manifest", "-m", help="The YAML file, or folder, of actors, tools and policies.", show_default=False
+        "--manifest", "-m", help="A program, MODULE:APP, or the YAML file or folder of a manifest.", show_default=False
+    ),
+]
+Target = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[MODULE:APP]",
+        help="The program, or a manifest; else SIGNOFF_APP, else signoff.yaml.",
+        show_default=False,
     ),
 ]
 Address = Annotated[

@@ -1,0 +1,338 @@
+"""Collects declarations of a Python program, each with its file and line.
+
+`Tools` is shared by a program, its actors and the parts of other modules; `Program` is the whole.
+A declaration has the shape of its section of the manifest, so that both ways have the same keys, checks and errors.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, Literal, NoReturn, TypeAlias, TypedDict, TypeVar, Unpack, overload
+
+from signoff.contracts.errors import ConfigError
+from signoff.formats.nearest_name import cut_text
+from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.handler_verdict import PolicyHandler
+from signoff.registry.actor import (
+    Autonomy,
+    EscalationPath,
+    ExternalAgent,
+    Shadowing,
+    Step,
+    Surface,
+)
+from signoff.registry.capabilities import Capabilities
+from signoff.registry.hooks import Available, InputCheck, PermissionCheck, Probe, Select
+from signoff.registry.program.call_site import CodeSite, call_site, function_site
+from signoff.registry.program.plain_values import plain
+from signoff.registry.results.domain_data import DomainMerge
+from signoff.registry.results.reducers import Reducer
+from signoff.registry.tool import BypassRouting, Concurrency, Routing, RunBy, Tool, Validation
+from signoff.registry.tool_result import Filter
+
+F = TypeVar("F", bound=Callable[..., Any])
+ToolLike: TypeAlias = str | Callable[..., Any] | Tool
+"""How an actor or a route lists a tool: by its name, its function, or itself."""
+Span: TypeAlias = float | str | timedelta
+"""A span of time: seconds, a text such as `30s`, or a `timedelta`."""
+
+_SHORT_FORMS: Final = ("auto_approve_if", "deny_if", "approvers", "autoApproveIf", "denyIf")
+_SHOWN_CHARS: Final = 60
+
+
+class ToolFields(TypedDict, total=False):
+    """The keywords of `@app.tool`: fields of `Tool`, and short forms of a policy."""
+
+    name: str
+    description: str
+    title: str
+    effect: str
+    tags: Sequence[str]
+    requires_approval: bool | ApprovalPolicy | Mapping[str, Any] | PolicyHandler
+    auto_approve_if: str
+    deny_if: str
+    approvers: Sequence[str | Mapping[str, Any]]
+    secrets: Sequence[str]
+    remarks: Sequence[str]
+    read_only: bool
+    idempotent: bool
+    timeout: Span
+    attempts: int
+    hours: str | Sequence[str]
+    usage_limit: Any
+    input_schema: Mapping[str, Any]
+    output_schema: Mapping[str, Any]
+    routing: Routing
+    bypass_routing: BypassRouting | Mapping[str, str]
+    justification: str
+    peer_exposed: bool
+    version: str
+    max_result_chars: int
+    task_queue: str
+    concurrency: Concurrency
+    tenants: Sequence[str]
+    updates: Sequence[str]
+    fallbacks: Sequence[str]
+    toolset: str
+    always_include: bool
+    strict: bool
+    settings: Mapping[str, Any]
+    settings_schema: Mapping[str, Any]
+    runs: RunBy
+    unreported: Literal["record", "ask"]
+    plugin: str
+    validation: Validation
+    capabilities: Capabilities | Mapping[str, Any]
+    untrusted_output: bool
+    return_direct: bool
+    filters: Mapping[str, str | Filter]
+    available: Available
+    check_permissions: PermissionCheck
+    cache_permission: Span
+    probe: Probe
+    validate_input: InputCheck
+    reducer: str | Reducer
+
+
+class ActorOptions(TypedDict, total=False):
+    """The keywords of `app.actor` beside its model, instructions and tools: the other fields of an actor."""
+
+    description: str
+    external: ExternalAgent | Mapping[str, Any]
+    toolset: str
+    allowed_plugins: Sequence[str]
+    allowed_mcp_servers: Sequence[str]
+    allowed_mcp_tools: Mapping[str, Sequence[str]]
+    read_rest: bool
+    surfaces: Mapping[str, Surface | Mapping[str, Any]]
+    mode: Literal["parallel", "sequential"]
+    leave_open: bool
+    on_failure: Literal["continue", "abort_siblings"]
+    result_chars: int
+    domain_data: Mapping[str, Any]
+    domain_merge: DomainMerge
+    limits: Mapping[str, Any]
+    model_settings: Mapping[str, Any]
+    scope: str
+    tags: Sequence[str]
+    autonomy: Autonomy | Mapping[str, Any]
+    escalation: EscalationPath | Mapping[str, Any]
+    select: Select | str
+    route_select: Select | str
+    trace: bool
+    shadowing: Shadowing
+
+
+@dataclass(frozen=True)
+class DeclaredTool:
+    """One tool as a program declares it."""
+
+    name: str
+    section: Mapping[str, Any]
+    """Its section of the manifest; `handler` may be the function or the `Tool` itself."""
+    site: CodeSite
+    targets: tuple[object, ...] = ()
+    """The objects by which actors may list it: its function, its `Tool`."""
+
+    def is_made_of(self, target: object) -> bool:
+        """Return whether the tool was made of this function or `Tool`, or of the function that it wraps."""
+        return any(each == target for each in self.targets) or any(
+            _unwrapped(each) == _unwrapped(target) for each in self.targets
+        )
+
+
+class ToolMethod:
+    """Declares tools; it is the `tool` of an app, an actor or a part."""
+
+    def __init__(self, owner: "Tools") -> None:
+        self._owner = owner
+
+    @overload
+    def __call__(self, function: F, /) -> F: ...
+
+    @overload
+    def __call__(self, **fields: Unpack[ToolFields]) -> Callable[[F], F]: ...
+
+    def __call__(self, *args: Any, **fields: Any) -> Any:
+        """Declare a function as a tool and return the same function.
+
+        Use it bare, `@app.tool`, or with fields, `@app.tool(effect="Refund {amount} EUR")`. The parameters of the
+        function are the arguments of the tool; a parameter of the type `ToolContext` receives the context. A plain
+        `def` runs in a thread. Raises `ConfigError` for a second tool of the same name.
+        """
+        if not args:
+            return partial(self._owner._declare, fields=fields)
+        if len(args) > 1 or fields:
+            shown = cut_text(repr(args[0]), _SHOWN_CHARS)
+            raise _error(call_site(), f"`tool` takes fields by name, and `{shown}` is none: `@app.tool(effect=...)`")
+        return self._owner._declare(args[0], fields={})
+
+
+class Tools:
+    """Tools of one module, for `App.include`; an `App` and each of its actors are such a collection too."""
+
+    def __init__(self) -> None:
+        self._declared: dict[str, DeclaredTool] = {}
+        self._included: list[tuple[Tools, str]] = []
+        self._built: CodeSite | None = None
+
+    @property
+    def tool(self) -> ToolMethod:
+        """Declares a function as a tool: `@tools.tool` or `@tools.tool(effect=...)`."""
+        return ToolMethod(self)
+
+    def add(self, *tools: Tool | Mapping[str, Any]) -> None:
+        """Add tools that are declared already, as `Tool` or as a mapping with the keys of the manifest and a `name`.
+
+        Raises `ConfigError` for a second tool of the same name.
+        """
+        site = call_site()
+        for each in tools:
+            self._add(_declared(each, site))
+
+    def include(self, other: "Tools", *, prefix: str = "") -> None:
+        """Add the tools of another collection, also those that it declares later; `prefix` begins their names."""
+        self._check_open(call_site())
+        self._included.append((other, prefix))
+
+    def _declare(self, function: Any, *, fields: Mapping[str, Any]) -> Any:
+        if not callable(function) or isinstance(function, type | Tool):
+            shown = cut_text(repr(function), _SHOWN_CHARS)
+            raise _error(call_site(), f"`@tool` is for functions, and `{shown}` is none; pass a `Tool` to `add`")
+        name = str(fields.get("name") or getattr(function, "__name__", ""))
+        site = function_site(function)
+        section = _with_policy(name, fields, site)
+        self._add(DeclaredTool(name, {**section, "handler": function}, site, (function,)))
+        return function
+
+    def _add(self, tool: DeclaredTool) -> None:
+        self._check_open(tool.site)
+        check_twin(self._declared.get(tool.name), tool)
+        self._declared[tool.name] = tool
+
+    def _check_open(self, site: CodeSite) -> None:
+        if self._built is not None:
+            why = f"the app was built at {self._built}, and nothing can be declared after that; declare it before"
+            raise _error(site, why)
+
+    def _close(self, site: CodeSite) -> None:
+        self._built = site
+        for other, _ in self._included:
+            other._close(site)
+
+    def _all(self) -> Iterator[DeclaredTool]:
+        yield from self._declared.values()
+        for other, prefix in self._included:
+            for each in other._all():
+                yield DeclaredTool(f"{prefix}{each.name}", each.section, each.site, each.targets) if prefix else each
+
+
+class DeclaredActor(Tools):
+    """One actor of an app; `@actor.tool(justification=...)` declares a tool that this actor alone has."""
+
+    def __init__(self, name: str, section: Mapping[str, Any], tools: Sequence[ToolLike] | None, site: CodeSite) -> None:
+        super().__init__()
+        self.name = name
+        self.section = section
+        self.tools = None if tools is None else tuple(tools)
+        self.routes: dict[str, DeclaredRoute] = {}
+        self.site = site
+
+    def listed(self) -> Iterator[tuple[ToolLike, CodeSite]]:
+        """Yield each tool that the actor or one of its routes lists, and the place of the list."""
+        for each in self.tools or ():
+            yield each, self.site
+        for route in self.routes.values():
+            for each in route.tools:
+                yield each, route.site
+
+    def route(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        tools: Sequence[ToolLike] | None = None,
+        steps: Mapping[str, Mapping[str, Any]] | Sequence[Step] = (),
+        mode: Literal["inherit", "only"] = "inherit",
+        select: Select | str | None = None,
+    ) -> "DeclaredRoute":
+        """Declare a route, a course that a conversation may take.
+
+        Raises `ConfigError` for a second one of that name.
+        """
+        site = call_site()
+        self._check_open(site)
+        if name in self.routes:
+            why = f"actor `{self.name}` has the route `{name}` from {self.routes[name].site} already; rename one"
+            raise _error(site, why, actor=self.name)
+        given = {"description": description or None, "mode": mode, "select": select}
+        section = {key: plain(value) for key, value in given.items() if value is not None}
+        self.routes[name] = DeclaredRoute(name, section, tuple(tools or ()), _steps(steps), site)
+        return self.routes[name]
+
+
+@dataclass(frozen=True)
+class DeclaredRoute:
+    """One route of an actor."""
+
+    name: str
+    section: Mapping[str, Any] = field(repr=False)
+    tools: tuple[ToolLike, ...] = field(repr=False)
+    steps: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    site: CodeSite = field(repr=False)
+
+
+def _steps(steps: Mapping[str, Mapping[str, Any]] | Sequence[Step]) -> dict[str, Mapping[str, Any]]:
+    if isinstance(steps, Mapping):
+        return dict(steps)
+    return {each.name: {key: value for key, value in plain(each).items() if key != "name"} for each in steps}
+
+
+def _with_policy(name: str, fields: Mapping[str, Any], site: CodeSite) -> dict[str, Any]:
+    """Return the fields with the short forms of a policy gathered under `requires_approval`."""
+    short = {key: fields[key] for key in _SHORT_FORMS if key in fields}
+    section = {key: plain(value) for key, value in fields.items() if key not in (*_SHORT_FORMS, "name")}
+    policy = next((key for key in ("requires_approval", "requiresApproval") if key in section), "")
+    if short and policy:
+        why = f"tool `{name}` has `{policy}` beside `{next(iter(short))}`; write both into one policy"
+        raise _error(site, why, tool_name=name, field="requires_approval")
+    if short:
+        section["requires_approval"] = plain(short)
+    return section
+
+
+def _declared(tool: object, site: CodeSite) -> DeclaredTool:
+    if isinstance(tool, Tool):
+        return DeclaredTool(tool.name, {"handler": tool}, site, (tool,))
+    if not isinstance(tool, Mapping):
+        shown = cut_text(repr(tool), _SHOWN_CHARS)
+        raise _error(site, f"`add` takes a `Tool` or a mapping, and `{shown}` is neither; declare it with `@app.tool`")
+    name = tool.get("name", tool.get("id"))
+    if not isinstance(name, str):
+        raise _error(site, "a tool as a mapping needs its `name`", field="name")
+    section = _with_policy(name, {key: value for key, value in tool.items() if key != "id"}, site)
+    targets = (section["handler"],) if callable(section.get("handler")) else ()
+    return DeclaredTool(name, section, site, targets)
+
+
+def check_twin(first: DeclaredTool | None, second: DeclaredTool) -> None:
+    """Raise `ConfigError` with both places if a tool of this name is there already."""
+    if first is not None:
+        why = f"tool `{second.name}` is declared at {first.site} already; rename one of the two"
+        raise _error(second.site, why, tool_name=second.name, field="name", value=second.name)
+
+
+def _unwrapped(target: object) -> object:
+    while hasattr(target, "__wrapped__"):
+        target = target.__wrapped__
+    return target
+
+
+def _error(site: CodeSite, why: str, **context: object) -> ConfigError:
+    return ConfigError(f"{site}: {why}", **{**context, "file": site.shown, "line": site.line})
+
+
+def raise_at(site: CodeSite, why: str, **context: object) -> NoReturn:
+    """Raise a `ConfigError` that begins with the file and line of `site`."""
+    raise _error(site, why, **context)

@@ -1,0 +1,276 @@
+"""A whole program: its declarations as one manifest, and the catalog of both."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, Unpack
+
+from signoff.contracts.person import Person
+from signoff.formats.nearest_name import did_you_mean
+from signoff.formats.yaml_file import Place, YamlFile
+from signoff.people.directory import Directory
+from signoff.policy.approval_policy import GlobalRule
+from signoff.registry.capabilities import Backend
+from signoff.registry.catalog import Catalog
+from signoff.registry.manifest.channel_sections import DeclaredChannel
+from signoff.registry.manifest.loader import load_document, read_document
+from signoff.registry.program.call_site import CodeSite, call_site
+from signoff.registry.program.composition import compose
+from signoff.registry.program.declarations import (
+    ActorOptions,
+    DeclaredActor,
+    DeclaredRoute,
+    DeclaredTool,
+    ToolLike,
+    Tools,
+    check_twin,
+    raise_at,
+)
+from signoff.registry.program.plain_values import plain
+from signoff.registry.registry import ToolRegistry, ToolResolver
+from signoff.registry.tool import Tool
+
+Parts = dict[Place, tuple[YamlFile, Place]]
+_RULE_EFFECTS: Final = Literal["hide", "deny", "require_approval"]
+
+
+class Program(Tools):
+    """Everything that one Python program declares. `build` makes its catalog; nothing can be declared after that."""
+
+    def __init__(
+        self,
+        *,
+        people: str | os.PathLike[str] | Iterable[Person | Mapping[str, Any]] | Directory = (),
+        policies: Iterable[GlobalRule | Mapping[str, Any]] = (),
+        approvers: Sequence[str] = (),
+        model: str = "",
+        channels: Mapping[str, Mapping[str, Any]] | Iterable[DeclaredChannel] = (),
+        registry: ToolResolver | Iterable[Tool] = (),
+        manifest: str | os.PathLike[str] | None = None,
+        context: Mapping[str, Mapping[str, Any]] | None = None,
+        timezone: str = "",
+        backends: Mapping[str, Backend] | None = None,
+    ) -> None:
+        super().__init__()
+        self._site = call_site()
+        self._actors: dict[str, DeclaredActor] = {}
+        self._lists: dict[str, list[tuple[Any, CodeSite]]] = {"policies": []}
+        self._named: dict[str, dict[str, tuple[Any, CodeSite]]] = {"channels": {}, "subscriptions": {}}
+        self._registry = registry
+        self._manifest = manifest
+        self._people = people
+        defaults = {"approvers": list(approvers), "model": model}
+        top = {"defaults": {key: value for key, value in defaults.items() if value}}
+        self._top = {**top, "context": plain(context), "timezone": timezone}
+        self.backends: Mapping[str, Backend] = dict(backends or {})
+        self._catalog: Catalog | None = None
+        for rule in policies:
+            self._lists["policies"].append((plain(rule), self._site))
+        for name, section in _channels(channels):
+            self._declare_named("channels", name, section, self._site)
+
+    def actor(
+        self,
+        name: str,
+        *,
+        model: str = "",
+        instructions: str = "",
+        tools: Sequence[ToolLike] | None = None,
+        **options: Unpack[ActorOptions],
+    ) -> DeclaredActor:
+        """Declare an actor. `tools` are names, functions or `Tool`s; left out, it has all tools of the app.
+
+        Raises `ConfigError` for a second actor of that name.
+        """
+        site = call_site()
+        self._check_open(site)
+        if name in self._actors:
+            why = f"actor `{name}` is declared at {self._actors[name].site} already; rename one of the two"
+            raise_at(site, why, actor=name, field="name")
+        given = {"model": model or None, "instructions": instructions or None, **options}
+        section = {key: plain(value) for key, value in given.items() if value is not None}
+        self._actors[name] = DeclaredActor(name, section, tools, site)
+        return self._actors[name]
+
+    def policy(
+        self, name: str, rule: str, *, effect: Literal["hide", "deny", "require_approval"], reason: str = ""
+    ) -> None:
+        """Declare a rule over all tools: CEL over `tool`, `actor` and `ctx`."""
+        site = call_site()
+        self._check_open(site)
+        section = {"name": name, "rule": rule, "effect": effect, "reason": reason}
+        twin = next((where for each, where in self._lists["policies"] if each.get("name") == name), None)
+        if twin is not None:
+            raise_at(site, f"the rule `{name}` is declared at {twin} already; rename one of the two", field="name")
+        self._lists["policies"].append((section, site))
+
+    def channel(self, name: str, **section: Any) -> None:
+        """Declare a channel that reaches people beside the inbox: `kind`, and the options of that kind."""
+        self._declare_named("channels", name, plain(section), call_site())
+
+    def subscribe(self, pattern: str, *, to: str, name: str = "", **section: Any) -> None:
+        """Declare another system that gets events: `pattern` is their type, `to` its address."""
+        given = {**plain(section), "events": [pattern], "url": to}
+        self._declare_named(
+            "subscriptions", name or f"subscription-{len(self._named['subscriptions']) + 1}", given, call_site()
+        )
+
+    def build(self) -> Catalog:
+        """Return the catalog of all declarations, built at the first call.
+
+        Raises `ConfigError` with file and line of what is wrong, and of a declaration after this.
+        """
+        if self._catalog is None:
+            file, folder = self._document()
+            people = self._people if isinstance(self._people, Directory) else None
+            self._catalog = load_document(file, folder, people=people)
+            for each in (self, *self._actors.values()):
+                each._close(call_site())
+        return self._catalog
+
+    def _declare_named(self, section: str, name: str, data: Any, site: CodeSite) -> None:
+        self._check_open(site)
+        first = self._named[section].get(name)
+        if first is not None:
+            kind = section.removesuffix("s")
+            raise_at(site, f"{kind} `{name}` is declared at {first[1]} already; rename one of the two", field=section)
+        self._named[section][name] = data, site
+
+    def _document(self) -> tuple[YamlFile, Path]:
+        """Return all declarations as one document, and the folder in which its paths begin."""
+        folder = Path(self._site.file).resolve().parent
+        own = self._own_document()
+        if self._manifest is None:
+            return own, folder
+        file, folder = read_document(folder / self._manifest, os.fspath(self._manifest))
+        return compose(own, file), folder
+
+    def _own_document(self) -> YamlFile:
+        tools = self._collect()
+        parts: Parts = {}
+        data: dict[str, Any] = {"version": 1}
+        data |= {key: value for key, value in self._top.items() if value}
+        data["tools"] = {name: _section(each, "generalist") for name, each in tools.items()}
+        parts |= {("tools", name): (each.site.part, ()) for name, each in tools.items()}
+        data["actors"] = {}
+        for name, actor in self._actors.items():
+            data["actors"][name] = self._actor_section(actor, tools, parts)
+            parts["actors", name] = (actor.site.part, ())
+        for key, entries in self._lists.items():
+            data[key] = [section for section, _ in entries]
+            parts |= {(key, index): (site.part, ()) for index, (_, site) in enumerate(entries)}
+        for key, named in self._named.items():
+            data[key] = {name: section for name, (section, _) in named.items()}
+            parts |= {(key, name): (site.part, ()) for name, (_, site) in named.items()}
+        people = self._people
+        if isinstance(people, str | os.PathLike):
+            data["people"] = os.fspath(people)
+        elif not isinstance(people, Directory) and (persons := list(people)):
+            data["people"] = [plain(each) for each in persons]
+        return YamlFile(
+            self._site.shown,
+            {key: each for key, each in data.items() if each or key == "version"},
+            {(): self._site.line},
+            parts,
+        )
+
+    def _collect(self) -> dict[str, DeclaredTool]:
+        """Return the tools that are not an actor's own, by name, also those that only an actor lists."""
+        found: dict[str, DeclaredTool] = {}
+        for each in (*self._all(), *self._of_registry()):
+            check_twin(found.get(each.name), each)
+            found[each.name] = each
+        own = [each for actor in self._actors.values() for each in actor._all()]
+        for actor in self._actors.values():
+            for listed, site in actor.listed():
+                known = any(each.is_made_of(listed) for each in (*found.values(), *own))
+                if isinstance(listed, Tool) and not known:
+                    made = DeclaredTool(listed.name, {"handler": listed}, site, (listed,))
+                    check_twin(found.get(made.name), made)
+                    found[made.name] = made
+        return found
+
+    def _of_registry(self) -> Iterator[DeclaredTool]:
+        given = self._registry
+        if isinstance(given, ToolRegistry):
+            tools: Iterable[Tool | None] = (given.resolve(name) for name in given.list())
+        elif isinstance(given, ToolResolver):
+            names = [name for actor in self._actors.values() for name, _ in actor.listed() if isinstance(name, str)]
+            known = {each.name for each in self._all()}
+            tools = (given.resolve(name) for name in dict.fromkeys(names) if name not in known)
+        else:
+            tools = given
+        for tool in tools:
+            if tool is not None:
+                yield DeclaredTool(tool.name, {"handler": tool}, self._site, (tool,))
+
+    def _actor_section(self, actor: DeclaredActor, tools: Mapping[str, DeclaredTool], parts: Parts) -> dict[str, Any]:
+        place: Place = ("actors", actor.name)
+        own = {each.name: each for each in actor._all()}
+        section = dict(actor.section)
+        known = [*own.values(), *tools.values()]
+        routes = {}
+        for name, route in actor.routes.items():
+            routes[name] = _route_section(route, actor, known)
+            parts[*place, "routes", name] = (route.site.part, ())
+        if "route_select" in section:
+            routes["select"] = section.pop("route_select")
+        if actor.tools is not None:
+            names = [_name_of(each, actor, known, actor.site) for each in actor.tools]
+            section["tools"] = list(dict.fromkeys((*names, *own)))
+        if own:
+            section["own_tools"] = {name: _section(each, "specialist") for name, each in own.items()}
+            parts |= {(*place, "own_tools", name): (each.site.part, ()) for name, each in own.items()}
+        return section | ({"routes": routes} if routes else {})
+
+
+def _section(tool: DeclaredTool, scope: str) -> dict[str, Any]:
+    section = dict(tool.section)
+    # A `Tool` brings its own; a function and a mapping have the scope of the place that declares them.
+    if not isinstance(section.get("handler"), Tool):
+        section.setdefault("scope", scope)
+    section.pop("name", None)
+    return section
+
+
+def _route_section(route: DeclaredRoute, actor: DeclaredActor, known: Sequence[DeclaredTool]) -> dict[str, Any]:
+    section = dict(route.section)
+    if route.tools:
+        section["tools"] = [_name_of(each, actor, known, route.site) for each in route.tools]
+    if route.steps:
+        section["steps"] = {name: _step_section(step, actor, known, route.site) for name, step in route.steps.items()}
+    return section
+
+
+def _step_section(
+    step: Mapping[str, Any], actor: DeclaredActor, known: Sequence[DeclaredTool], site: CodeSite
+) -> dict[str, Any]:
+    section = {key: plain(value) for key, value in step.items()}
+    if "tools" in section:
+        section["tools"] = [
+            each if isinstance(each, Mapping) else _name_of(each, actor, known, site) for each in section["tools"]
+        ]
+    return section
+
+
+def _name_of(listed: ToolLike, actor: DeclaredActor, known: Sequence[DeclaredTool], site: CodeSite) -> str:
+    if isinstance(listed, str):
+        return listed
+    found = next((each.name for each in known if each.is_made_of(listed)), None)
+    if found is None:
+        name = getattr(listed, "__name__", repr(listed))
+        near = did_you_mean(name, [each.name for each in known])
+        why = f"actor `{actor.name}` lists `{name}`, which is no tool; declare it with `@app.tool`{near}"
+        raise_at(site, why, actor=actor.name, field="tools", value=name)
+    return found
+
+
+def _channels(
+    given: Mapping[str, Mapping[str, Any]] | Iterable[DeclaredChannel],
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if isinstance(given, Mapping):
+        for name, section in given.items():
+            yield name, plain(section)
+    else:
+        for each in given:
+            yield each.name, {"kind": each.kind, **plain(each.options)}

@@ -1,0 +1,111 @@
+"""`signoff.App`: one object that declares tools, actors and rules, and runs them."""
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from signoff.contracts.errors import ConfigError, SignoffError
+from signoff.registry.import_reference import module_of
+from signoff.registry.installation import Installation, load_installation
+from signoff.registry.program.program import Program
+from signoff.registry.program.program_loader import imported_program
+from signoff.settings import Settings, load_settings
+
+# Each way of running needs half of Signoff; a module that only declares tools needs none of it.
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from temporalio.client import Client
+    from temporalio.worker import Worker
+
+    from signoff.worker import SignoffPlugin
+
+_GUARD = """
+
+    if __name__ == "__main__":
+        app.run()
+"""
+
+
+class App(Program):
+    """Everything that a program declares: tools, actors, rules, people and channels, and the ways to run it.
+
+    `people` are persons, a YAML file of them, or a directory of your own. `approvers` decide where a policy names
+    none. `model` is that of actors that name none. `registry` brings tools that are declared already. `manifest` is a
+    YAML file or folder, relative to the module, that adds to the declarations and may tighten them. `backends` are
+    for the capabilities of tools, by kind. `settings` are those of `SIGNOFF_*` and `signoff.toml` if left out.
+    """
+
+    def __init__(self, *, settings: Settings | None = None, **declarations: Any) -> None:
+        super().__init__(**declarations)
+        self._settings = settings
+
+    def run(self, **settings: Any) -> None:
+        """Run everything in this process, for development, until Ctrl-C: Temporal's server, a worker, the gateway.
+
+        `settings` are fields of `Settings`, such as `port=8400`. Exits with 1 after an error of one sentence.
+        """
+        if importing := imported_program():
+            raise ConfigError(
+                f"`app.run()` ran while `{importing}` was being imported; call it only if the module is run:{_GUARD}",
+                field="app",
+            )
+        from signoff.cli.local.dev import run_program  # noqa: PLC0415
+
+        try:
+            code = run_program(self, self.reference, {**self._given(), **settings})
+        except SignoffError as error:
+            print(error.message, file=sys.stderr)
+            code = 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Temporal's native threads can abort an interpreter that ends in the ordinary way and hide the exit code.
+        os._exit(code)
+
+    @asynccontextmanager
+    async def worker(self, client: "Client | None" = None) -> AsyncIterator["Worker"]:
+        """Open a worker of this app: `async with app.worker() as worker: await worker.run()`.
+
+        `client` is a Temporal client with Signoff's data converter; left out, `TEMPORAL_*` names the server. Raises
+        `ConfigError`, `ServerUnavailable`, `StoreUnavailable`.
+        """
+        from signoff.worker import open_worker  # noqa: PLC0415
+
+        async with open_worker(self.installation(), client) as worker:
+            yield worker
+
+    def asgi(self) -> "FastAPI":
+        """Return the gateway as an application for an ASGI server: `uvicorn --factory refunds:app.asgi`.
+
+        It opens store, keys and channels as it starts. Serve it at the root of an address.
+        """
+        from signoff.gateway.app import create_app  # noqa: PLC0415
+
+        return create_app(self._resolved(), program=self)
+
+    def plugin(self) -> "AbstractAsyncContextManager[SignoffPlugin]":
+        """Open the plugin for `Client.connect(plugins=[...])`: every worker of that client then runs turns too."""
+        from signoff.worker import SignoffPlugin  # noqa: PLC0415
+
+        return SignoffPlugin.of(self.installation())
+
+    def installation(self) -> Installation:
+        """Return the app with its settings, people and secrets. Raises `ConfigError`."""
+        return load_installation(self._resolved(), program=self)
+
+    @property
+    def reference(self) -> str:
+        """The name by which another process imports this app, `MODULE:APP`; "" if no module has it."""
+        for module_name, module in list(sys.modules.items()):
+            for name, value in list(getattr(module, "__dict__", {}).items()):
+                if value is self:
+                    return f"{module_of(module_name)}:{name}"
+        return ""
+
+    def _resolved(self) -> Settings:
+        return load_settings() if self._settings is None else self._settings
+
+    def _given(self) -> dict[str, Any]:
+        settings = self._settings
+        return {} if settings is None else {name: getattr(settings, name) for name in settings.model_fields_set}

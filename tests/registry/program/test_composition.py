@@ -1,0 +1,125 @@
+from pathlib import Path
+
+import pytest
+from tests.tables import table
+
+from signoff import ConfigError
+from signoff.registry.program.program import Program
+
+MODEL = "openai:gpt-5"
+
+
+async def refund(customer: str, amount: float) -> str:
+    """Refund a customer."""
+    return f"refunded {amount} to {customer}"
+
+
+def compose(tmp_path: Path, manifest: str, **fields: object) -> Program:
+    path = tmp_path / "signoff.yaml"
+    path.write_text(f"version: 1\n{manifest}", encoding="utf-8")
+    app = Program(model=MODEL, manifest=path)
+    app.tool(**fields)(refund)  # type: ignore[arg-type]
+    app.actor("clerk", tools=[refund])
+    return app
+
+
+def test_manifest_adds_to_the_program(tmp_path: Path) -> None:
+    manifest = """
+actors: {guide: {tools: [refund], instructions: Be kind.}}
+policies: [{name: at-night, rule: "tool.name == 'refund'", effect: require_approval}]
+people: [{id: ana, roles: [approvers]}]
+"""
+    app = compose(tmp_path, manifest)
+    app.policy("always", "tool.name == 'refund'", effect="require_approval")
+    catalog = app.build()
+    assert [*catalog.actors] == ["guide", "clerk"]
+    assert catalog.actor("guide").model == MODEL
+    assert [rule.name for rule in catalog.declared_rules] == ["at-night", "always"]
+    assert catalog.people.find("ana") is not None
+
+
+@table(
+    ("ours", "theirs"),
+    ({}, "effect: Refund it, title: Refund"),
+    ({"timeout": 60}, "timeout: 30s"),
+    ({}, "timeout: 1m"),
+    ({"hours": ["Mo-Fr 08:00-18:00 UTC", "Sa 09:00-12:00 UTC"]}, "hours: 'Mo-Fr 08:00-18:00 UTC'"),
+    ({"tenants": ["north", "south"]}, "tenants: [north]"),
+    ({"peer_exposed": True}, "peer_exposed: false"),
+    ({}, "untrusted_output: true"),
+    ({"max_result_chars": 500}, "max_result_chars: 100"),
+    ({"usage_limit": {"count": 5, "per": "user", "period": "1d"}}, "usage_limit: {count: 3, per: user, period: 1d}"),
+    ({"secrets": ["customer"]}, "secrets: [amount]"),
+)
+def test_manifest_may_tighten_a_tool(tmp_path: Path, ours: dict[str, object], theirs: str) -> None:
+    tool = compose(tmp_path, f"tools: {{refund: {{{theirs}}}}}", **ours).build().resolve("refund")
+    assert tool is not None
+
+
+@table(
+    ("ours", "theirs", "words"),
+    ({"timeout": 60}, "timeout: 2m", "`timeout` of tool `refund` may be at most `60`, which the code declares"),
+    ({}, "timeout: 10m", "`timeout` of tool `refund` may be at most `300.0`"),
+    ({"hours": ["Mo-Fr 08:00-18:00 UTC"]}, "hours: 'Mo-Su 00:00-24:00 UTC'", "may only narrow"),
+    ({"tenants": ["north"]}, "tenants: [north, south]", "may only narrow"),
+    ({}, "peer_exposed: true", "may only become `false` here"),
+    ({"untrusted_output": True}, "untrusted_output: false", "may only become `true` here"),
+    ({"usage_limit": {"count": 5, "per": "user", "period": "1d"}}, "usage_limit: {count: 9, per: user, period: 1d}",
+     "may only lower the count"),
+    ({"usage_limit": {"count": 5, "per": "user", "period": "1d"}}, "usage_limit: {count: 5, per: user, period: 1h}",
+     "may only lower the count"),
+    ({"effect": "Refund"}, "effect: Pay back", "is `Refund` in code and `Pay back` here; keep one"),
+    ({}, "read_only: true", "has `read_only` from its code; drop it here"),
+    ({}, "idempotent: true", "has `idempotent` from its code"),
+    ({}, "validation: 'off'", "has `validation` from its code"),
+    ({}, "handler: 'os:getcwd'", "has `handler` from its code"),
+    ({}, "inputSchema: {type: object}", "has `input_schema` from its code"),
+    ({}, "remarks: [customer]", "has `remarks` from its code"),
+)  # fmt: skip
+def test_manifest_that_loosens_a_tool_names_both_places(
+    tmp_path: Path, ours: dict[str, object], theirs: str, words: str
+) -> None:
+    app = compose(tmp_path, f"tools:\n  refund: {{{theirs}}}", **ours)
+    with pytest.raises(ConfigError) as refused:
+        app.build()
+    assert words in refused.value.message
+    assert "signoff.yaml:3: " in refused.value.message
+    assert "test_composition.py:" in refused.value.message
+
+
+@table(
+    ("ours", "theirs", "args", "verdict"),
+    ("args.amount <= 50.0", "{auto_approve_if: 'args.amount <= 10.0'}", {"customer": "ana", "amount": 30.0}, "ask"),
+    ("args.amount <= 50.0", "{auto_approve_if: 'args.amount <= 10.0'}", {"customer": "ana", "amount": 5.0}, "auto"),
+    ("args.amount <= 10.0", "{auto_approve_if: 'args.amount <= 50.0'}", {"customer": "ana", "amount": 30.0}, "ask"),
+    ("args.amount <= 50.0", "{auto_approve_if: 'true', deny_if: 'args.amount > 20.0'}",
+     {"customer": "ana", "amount": 30.0}, "deny"),
+    ("args.amount <= 50.0", "true", {"customer": "ana", "amount": 5.0}, "ask"),
+)  # fmt: skip
+def test_both_policies_are_judged_and_the_stricter_answer_holds(
+    tmp_path: Path, ours: str, theirs: str, args: dict[str, object], verdict: str
+) -> None:
+    app = compose(tmp_path, f"tools: {{refund: {{requires_approval: {theirs}}}}}", auto_approve_if=ours)
+    assert app.build().policy("refund").judge(args, {}).verdict == verdict
+
+
+def test_policy_of_the_manifest_holds_for_a_tool_without_one(tmp_path: Path) -> None:
+    app = compose(tmp_path, "tools: {refund: {requires_approval: true}}")
+    assert app.build().policy("refund").needs_person == "always"
+
+
+@table(
+    ("manifest", "words"),
+    ("actors: {clerk: {tools: []}}", "`clerk` of `actors` is declared here and at "),
+    ("defaults: {model: 'openai:gpt-4'}", "`model` of `defaults` is declared here and at "),
+)
+def test_what_has_one_source_is_refused_twice(tmp_path: Path, manifest: str, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        compose(tmp_path, manifest).build()
+    assert words in refused.value.message
+
+
+def test_error_in_a_tightened_tool_names_the_line_of_the_manifest(tmp_path: Path) -> None:
+    app = compose(tmp_path, "tools:\n  refund:\n    requires_approval: {auto_approve_if: 'args.total < 1.0'}")
+    with pytest.raises(ConfigError, match=r"signoff\.yaml:4: .*args\.total"):
+        app.build()

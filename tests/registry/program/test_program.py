@@ -1,0 +1,282 @@
+import dataclasses
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, get_type_hints
+
+import pytest
+from tests.tables import table
+
+import signoff
+from signoff import ConfigError, Tool, ToolContext
+from signoff.formats.declared_fields import IN_CODE, declared_fields
+from signoff.people.directory import DevelopmentDirectory, FixedDirectory
+from signoff.policy.handler_verdict import HandlerCall
+from signoff.registry.actor import Actor
+from signoff.registry.manifest.tool_section import ToolSection
+from signoff.registry.program.declarations import ActorOptions, ToolFields
+from signoff.registry.registry import ToolRegistry
+
+MODEL = "openai:gpt-5"
+
+
+async def refund(customer: str, amount: float, ctx: ToolContext) -> str:
+    """Refund a customer."""
+    return f"refunded {amount} to {customer}"
+
+
+def lookup(customer: str) -> str:
+    """Look a customer up."""
+    return threading.current_thread().name
+
+
+def an_app(**more: Any) -> signoff.App:
+    return signoff.App(model=MODEL, **more)
+
+
+def test_decorator_returns_the_function_and_declares_a_generalist() -> None:
+    app = an_app()
+    assert app.tool(refund) is refund
+    assert app.tool(effect="Look {customer} up", read_only=True)(lookup) is lookup
+    catalog = app.build()
+    assert [(tool.name, tool.scope) for tool in catalog.tools()] == [("lookup", "generalist"), ("refund", "generalist")]
+    assert app.build() is catalog
+
+
+def test_short_forms_make_one_policy() -> None:
+    app = an_app()
+    app.tool(auto_approve_if="args.amount <= 10.0", deny_if="args.amount > 99.0", approvers=["role:finance"])(refund)
+    policy = app.build().policy("refund").rules
+    assert (policy.auto_approve_if, policy.deny_if) == ("args.amount <= 10.0", "args.amount > 99.0")
+    assert policy.approvers == ("role:finance",)
+
+
+def test_tool_of_an_actor_is_a_specialist_of_it_alone() -> None:
+    app = an_app()
+    app.tool(refund)
+    clerk = app.actor("clerk", tools=[refund])
+    app.actor("guide")
+    clerk.tool(justification="The clerk alone reads the notes of the shop.", read_only=True)(lookup)
+    catalog = app.build()
+    assert catalog.actor("clerk").own_names == {"lookup"}
+    assert catalog.actor("clerk").tools == ("refund", "lookup")
+    assert catalog.actor("guide").own_names == frozenset()
+    assert catalog.resolve("lookup") is None
+
+
+async def test_plain_function_runs_in_a_thread() -> None:
+    app = an_app()
+    app.tool(lookup)
+    tool = app.build().resolve("lookup")
+    assert tool is not None
+    context: Any = None
+    assert await tool.handler({"customer": "ana"}, context) != threading.main_thread().name
+
+
+def test_function_below_another_decorator_is_found_by_its_wrapped_function() -> None:
+    app = an_app()
+    wrapped = app.tool(refund)
+
+    async def measured(*args: Any, **values: Any) -> Any:
+        return await refund(*args, **values)
+
+    measured.__wrapped__ = wrapped  # type: ignore[attr-defined]
+    app.actor("clerk", tools=[measured])
+    assert app.build().actor("clerk").tools == ("refund",)
+
+
+def test_dict_with_the_words_of_other_designs_makes_the_same_tool_as_keywords() -> None:
+    schema = {"type": "object", "properties": {"euro": {"type": "number"}}, "required": ["euro"]}
+
+    async def pay(args: dict[str, Any], context: ToolContext) -> str:
+        return "paid"
+
+    app = an_app()
+    app.add({
+        "name": "pay", "description": "Pay an amount.", "parameters": schema, "execute": pay,
+        "autoApproveIf": "args.euro < 5.0", "maxResultChars": 50,
+    })  # fmt: skip
+    tool = app.build().resolve("pay")
+    assert tool is not None
+    assert (tool.scope, tool.max_result_chars, tool.input_schema) == ("generalist", 50, schema)
+    assert app.build().policy("pay").rules.auto_approve_if == "args.euro < 5.0"
+
+
+def test_tools_of_another_module_are_included_with_their_prefix() -> None:
+    part, app = signoff.Tools(), an_app()
+    app.include(part, prefix="shop_")
+    part.tool(refund)
+    app.actor("clerk", tools=[refund])
+    assert app.build().actor("clerk").tools == ("shop_refund",)
+
+
+@table(
+    "registry",
+    lambda tool: ToolRegistry([tool]),
+    lambda tool: [tool],
+    lambda tool: _Resolver(tool),
+)
+def test_registry_and_resolver_bring_their_tools(registry: Callable[[Tool], Any]) -> None:
+    declared = signoff.tool(scope="generalist")(refund)
+    app = an_app(registry=registry(declared))
+    app.actor("clerk", tools=["refund"])
+    assert app.build().resolve("refund") == declared
+
+
+class _Resolver:
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+
+    def resolve(self, name: str) -> Tool | None:
+        return self._tool if name == self._tool.name else None
+
+
+def test_policy_function_is_called_without_being_imported_by_name() -> None:
+    def ask(call: HandlerCall, context: dict[str, Any]) -> str:
+        return "ask"
+
+    app = an_app()
+    app.tool(requires_approval=ask)(refund)
+    catalog = app.build()
+    assert catalog.handlers["refund"] is ask
+    assert catalog.policy("refund").rules.handler == f"{__name__}:ask"
+
+
+def test_values_of_python_are_read_as_those_of_the_manifest() -> None:
+    app = an_app(people=[{"id": "ana", "roles": ["approvers"]}])
+    app.tool(timeout=timedelta(seconds=30), hours="Mo-Fr 08:00-18:00 Europe/Lisbon", tags=("money",))(refund)
+    clerk = app.actor("clerk", tools=[refund], limits={"calls": 3}, tags=("desk",))
+    clerk.route("returns", tools=[refund], steps={"ask": {"tools": [refund], "collect": {"order": {"type": "string"}}}})
+    app.policy("no-nights", "tool.name == 'refund'", effect="require_approval", reason="refunds are looked at")
+    catalog = app.build()
+    tool, actor = catalog.resolve("refund"), catalog.actor("clerk")
+    assert tool is not None
+    assert (tool.timeout, tool.tags, len(tool.hours)) == (30.0, ("money",), 1)
+    assert (actor.limits.calls, actor.tags) == (3, ("desk",))
+    assert [step.name for step in actor.routes[0].steps] == ["ask"]
+    assert [rule.name for rule in catalog.declared_rules] == ["no-nights"]
+    assert catalog.people.find("ana") is not None
+
+
+def test_directory_of_people_is_used_as_it_is() -> None:
+    people = FixedDirectory(())
+    found = an_app(people=people).build().people
+    assert isinstance(found, DevelopmentDirectory)
+
+
+def test_same_program_has_the_same_hash_each_time() -> None:
+    def build() -> str:
+        app = an_app()
+        app.tool(auto_approve_if="args.amount <= 10.0")(refund)
+        app.actor("clerk", tools=[refund])
+        return app.build().hash
+
+    assert build() == build()
+
+
+def _twins(app: signoff.App) -> None:
+    app.tool(refund)
+    app.tool(name="refund")(lookup)
+
+
+def _no_tool(app: signoff.App) -> None:
+    app.actor("clerk", tools=[lookup])
+
+
+def _untyped(app: signoff.App) -> None:
+    async def untyped(city) -> str:  # type: ignore[no-untyped-def]
+        """Do it."""
+        return ""
+
+    app.tool(untyped)
+
+
+def _wrong_hook(app: signoff.App) -> None:
+    async def available() -> bool:
+        return True
+
+    app.tool(available=available)(refund)  # type: ignore[arg-type]
+
+
+def _wrong_policy(app: signoff.App) -> None:
+    def judge(call: HandlerCall) -> str:
+        return "ask"
+
+    app.tool(requires_approval=judge)(refund)  # type: ignore[arg-type]
+
+
+def _late(app: signoff.App) -> None:
+    app.build()
+    app.tool(refund)
+
+
+def _unknown_field(app: signoff.App) -> None:
+    app.tool(efect="Refund")(refund)  # type: ignore[call-arg]
+
+
+def _wrong_rule(app: signoff.App) -> None:
+    app.policy("r", "tool.nam == 'x'", effect="deny")
+
+
+def _wrong_cel(app: signoff.App) -> None:
+    app.tool(auto_approve_if="args.total < 3.0")(refund)
+
+
+def _misspelt_person(app: signoff.App) -> None:
+    app._people = [{"id": "ana", "role": "approvers"}]
+
+
+def _two_policies(app: signoff.App) -> None:
+    app.tool(requires_approval=True, deny_if="args.amount > 3.0")(refund)
+
+
+def _actor_twice(app: signoff.App) -> None:
+    app.actor("clerk")
+    app.actor("clerk")
+
+
+def _no_function(app: signoff.App) -> None:
+    app.tool("refund")  # type: ignore[call-overload]
+
+
+@table(
+    ("declare", "words"),
+    (_twins, "tool `refund` is declared at "),
+    (_no_tool, "actor `clerk` lists `lookup`, which is no tool; declare it with `@app.tool`"),
+    (_untyped, "has no type for its argument `city`"),
+    (_wrong_hook, "needs `available` to be `async def (context)`"),
+    (_wrong_policy, "the policy of tool `refund` is a function that does not take `(call, context)`"),
+    (_late, "nothing can be declared after that; declare it before"),
+    (_unknown_field, "unknown key `efect` of tool `refund`; did you mean `effect`?"),
+    (_wrong_rule, "no field `tool.nam`; did you mean `tool.name`?"),
+    (_wrong_cel, "`args.total`"),
+    (_misspelt_person, "unknown key `role` of a person; did you mean `roles`?"),
+    (_two_policies, "has `requires_approval` beside `deny_if`; write both into one policy"),
+    (_actor_twice, "actor `clerk` is declared at "),
+    (_no_function, "`@tool` is for functions, and `'refund'` is none; pass a `Tool` to `add`"),
+)
+def test_wrong_declaration_names_its_file_and_line(declare: Callable[[signoff.App], None], words: str) -> None:
+    app = an_app()
+
+    def build() -> None:
+        declare(app)
+        app.build()
+
+    with pytest.raises(ConfigError) as refused:
+        build()
+    assert words in refused.value.message
+    assert refused.value.message.partition(":")[0].endswith("test_program.py")
+    assert int(refused.value.message.split(":")[1]) > 0
+
+
+def test_keywords_of_the_decorator_are_the_keys_of_a_tool_in_the_manifest() -> None:
+    short_forms = {"auto_approve_if", "deny_if", "approvers"}
+    by_place = {"handler", "scope", "per_call"}
+    assert get_type_hints(ToolFields).keys() - short_forms == ToolSection.model_fields.keys() - by_place
+
+
+def test_keywords_of_an_actor_are_the_fields_of_its_record() -> None:
+    fields = {field.name for field in dataclasses.fields(Actor)}
+    by_argument = {"name", "model", "instructions", "tools", "own_tools", "routes"}
+    assert get_type_hints(ActorOptions).keys() == fields - by_argument
+    assert declared_fields(Actor)["route_select"].spec.key is IN_CODE

@@ -1,0 +1,67 @@
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.tables import table
+
+from signoff import ConfigError
+from signoff.registry.program.program_loader import is_program, load_program
+
+APP = "import signoff\napp = signoff.App()\nother = 3\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    known = {*sys.modules}
+    yield tmp_path
+    for name in {*sys.modules} - known:
+        if str(getattr(sys.modules[name], "__file__", "") or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def test_program_is_imported_from_the_working_directory(folder: Path) -> None:
+    (folder / "shop_a.py").write_text(APP)
+    assert load_program("shop_a:app") is load_program("shop_a:app")
+
+
+def test_local_module_wins_over_an_installed_one_of_the_same_name(folder: Path) -> None:
+    (folder / "wcwidth.py").write_text(APP)
+    sys.modules.pop("wcwidth", None)
+    load_program("wcwidth:app")
+    assert sys.modules["wcwidth"].__file__ == str(folder / "wcwidth.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "reference", "words"),
+    [
+        (APP, "shop_b:appp", "has no `appp`; did you mean `shop_b:app`?"),
+        (APP, "shop_b:other", "is a `int`, not a `signoff.App`; did you mean `shop_b:app`?"),
+        ("x = 1\n", "shop_b:app", "has no `app`; write `app = signoff.App()` there"),
+        (APP, "shop_c:app", "there is no module `shop_c` in"),
+        (APP, "shop_b", "`shop_b` names no app: write `MODULE:APP`"),
+        ("import nowhere_at_all\n", "shop_b:app", "shop_b.py:1: importing `shop_b` failed: ModuleNotFoundError"),
+        ("x = 1\n\n1 / 0\n", "shop_b:app", "shop_b.py:3: importing `shop_b` failed: ZeroDivisionError"),
+        ("raise SystemExit\n", "shop_b:app", "importing `shop_b` failed: SystemExit"),
+        (f"{APP}\napp.run()\n", "shop_b:app", 'if __name__ == "__main__":'),
+    ],
+)
+def test_wrong_reference_is_explained(folder: Path, text: str, reference: str, words: str) -> None:
+    (folder / "shop_b.py").write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        load_program(reference)
+    assert words in refused.value.message
+
+
+@table(
+    ("text", "expected"),
+    ("refunds:app", True),
+    ("shop.refunds:app", True),
+    ("signoff.yaml", False),
+    ("C:app.yaml", False),
+    ("./refunds:app", False),
+)
+def test_reference_is_told_from_a_path(text: str, expected: bool) -> None:
+    assert is_program(text) is expected
