@@ -54,7 +54,7 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     (
         "attempt",
         {"verdict": "denied", "on_behalf": "ana", "status": "refused", "receipt": "stale"},
-        "answered denied for ana (over ?, nobody known, unsigned): refused stale",
+        "answered denied for ana (over ?, nobody known, unsigned): refused (stale)",
     ),
     (
         "attempt",
@@ -64,7 +64,7 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     (
         "attempt",
         {"session_event": "message", "id": "m1", "status": "refused", "code": "lost"},
-        "sent the session a message m1: refused lost",
+        "sent the session a message m1: refused (lost)",
     ),
     (
         "attempt",

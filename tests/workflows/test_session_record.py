@@ -76,9 +76,9 @@ async def test_what_a_session_refused_is_found_in_the_record(turn_rig: TurnRig) 
     assert {record.facts["session"] for record in records} == {session.key.session}
     assert all(len(record.facts["body"]) == 64 for record in records)
     assert [each.what for each in timeline(records)][:3] == [
-        "the turn reports: sent the session a message b: refused not_allowed",
-        "the turn reports: sent the session a message a: refused conflict",
-        "the turn reports: sent the session a result i1: refused unknown",
+        "the turn reports: sent the session a message b: refused (not allowed)",
+        "the turn reports: sent the session a message a: refused (conflict)",
+        "the turn reports: sent the session a result i1: refused (unknown)",
     ]
 
 

@@ -17,7 +17,7 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry, AuditKind
 from signoff.contracts.call import CallContext, CallOutcome, LateReport, Permit, RuleReference, type_from_code
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
-from signoff.contracts.content import Content
+from signoff.contracts.content import Content, Words
 from signoff.contracts.decision import Decision
 from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
 from signoff.contracts.names import DEFAULT_TENANT
@@ -73,7 +73,7 @@ def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
         requester=request.requester.user,
         person_id=request.requester.person_id,
         note=request.card.note,
-        notes=[each if isinstance(each, str) else each.model_dump(mode="json") for each in request.card.notes],
+        notes=_remark_facts(request.card.notes),
         edited_by=request.edited_by,
         changed=[each.name for each in row_changes(request.before, request.card.rows)] if request.edited_by else [],
     )
@@ -322,6 +322,7 @@ def attempt_entry(
         receipt=receipt.code,
         why=receipt.why,
         message=receipt.message,
+        remarks=_remark_facts(receipt.remarks),
         votes=receipt.votes,
         needed=receipt.needed,
     )
@@ -470,6 +471,10 @@ def fingerprint(value: Any) -> str:
 
 def _fact(rule: RuleReference | None) -> dict[str, Any] | None:
     return None if rule is None else rule.model_dump(mode="json")
+
+
+def _remark_facts(remarks: Sequence[Words]) -> list[Any]:
+    return [each if isinstance(each, str) else each.model_dump(mode="json") for each in remarks]
 
 
 def _bound(decision: Decision) -> Decision:

@@ -16,7 +16,10 @@ Temporal error types are these class names.
 
 
 class SignoffError(Exception):
-    """The root. `message` is one sentence for the person who reads it, without a final period."""
+    """The root. `message` is one sentence for the person who reads it, without a final period.
+
+    It is English unless `context` has its `language`. A `remark` in `context` says the same in every language.
+    """
 
     def __init__(self, message: str, **context: object) -> None:
         super().__init__(message)
@@ -74,8 +77,10 @@ class BadRequest(Refused):
     `after` is in how many seconds the same request may be taken, where that is known.
     """
 
-    def __init__(self, message: str, *, status: int = 422, code: str = "malformed", after: int = 0) -> None:
-        super().__init__(message, code=code)
+    def __init__(
+        self, message: str, *, status: int = 422, code: str = "malformed", after: int = 0, **context: object
+    ) -> None:
+        super().__init__(message, code=code, **context)
         self.status = status
         self.after = after
 

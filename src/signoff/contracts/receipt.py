@@ -58,4 +58,4 @@ class Receipt(FrozenModel):
     message: str = ""
     """What a program or a developer did wrong, in English; the gateway's API writes the words of every other."""
     remarks: tuple[Words, ...] = ()
-    """The same for readers of other languages, where it has translations."""
+    """Why changed arguments were refused; the gateway's API writes them in `message`, in its reader's language."""

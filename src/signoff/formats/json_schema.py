@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -16,7 +16,7 @@ from referencing.jsonschema import DRAFT202012
 from signoff.contracts.content import Remark, Words
 from signoff.contracts.errors import RegistrationError
 from signoff.formats.linear_pattern import begin_check, pattern_problem, validator_of
-from signoff.formats.nearest_name import did_you_mean, quote_name
+from signoff.formats.nearest_name import nearest_names, quote_name
 from signoff.formats.read_only import read_only
 from signoff.formats.schema_node import SchemaNode
 from signoff.languages.remarks import english
@@ -195,9 +195,8 @@ def _distance(errors: list[ValidationError]) -> tuple[int, int, int]:
 def _unknown(name: str, known: list[str]) -> Remark:
     if not known:
         return Remark.of("unknown.none")
-    near = did_you_mean(name, known).removeprefix("; ")
-    if near:
-        return Remark.of("unknown", near=near)
+    if near := nearest_names(name, known):
+        return Remark.of("unknown", near=_either([_quote(each) for each in near]))
     return Remark.of("unknown.allowed", names=", ".join(map(_quote, known)))
 
 
@@ -213,16 +212,22 @@ def _message(keyword: str, expected: Any) -> Remark:
     if keyword == "const":
         return Remark.of("constant", value=str(expected))
     if keyword == "type":
-        return Remark.of("type", type=_types(expected))
+        return Remark.of("type", type=_either(_types(expected)))
     if keyword == "enum":
         return Remark.of("one_of", values=", ".join(f"`{value}`" for value in expected[:20]))
     if keyword in {"anyOf", "oneOf"} and expected:
-        return Remark.of("type", type=" or ".join(_types(each["type"]) for each in expected))
+        return Remark.of("type", type=_either([name for each in expected for name in _types(each["type"])]))
     return Remark.of("keyword", keyword=keyword)
 
 
-def _types(expected: Any) -> str:
-    return expected if isinstance(expected, str) else " or ".join(expected)
+def _types(expected: Any) -> list[str]:
+    return [expected] if isinstance(expected, str) else list(expected)
+
+
+def _either(names: Sequence[str]) -> Words:
+    """Writes `a`, `a or b`, `a, b or c`."""
+    *others, last = names
+    return Remark.of("either", one=", ".join(others), other=last) if others else last
 
 
 def plainly_valid(schema: Any) -> bool:

@@ -8,12 +8,18 @@ SHOWN_CHARS = 64
 KEYS_LISTED = "`signoff manifest schema --help` lists the keys"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns `; did you mean `x`?` (or `x` or `y`), or nothing when no known name is near."""
+def nearest_names(name: str, known: Iterable[str]) -> list[str]:
+    """Returns the known names that are near, the nearest first: two at most."""
     folded = {candidate.casefold(): candidate for candidate in sorted(known)}
     # Cut first: a model may send a name of any length, which difflib compares with each known one in quadratic time.
     near = difflib.get_close_matches(name[:SHOWN_CHARS].casefold(), folded, n=2, cutoff=_CUTOFF)
-    return f"; did you mean {' or '.join(f'`{folded[match]}`' for match in near)}?" if near else ""
+    return [folded[match] for match in near]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns `; did you mean `x`?` (or `x` or `y`), or nothing when no known name is near."""
+    near = nearest_names(name, known)
+    return f"; did you mean {' or '.join(f'`{each}`' for each in near)}?" if near else ""
 
 
 def cut_text(text: str, chars: int) -> str:

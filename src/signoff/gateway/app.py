@@ -26,6 +26,7 @@ from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.span_process import open_spans
 from signoff.engine.turn_client import TurnClient
 from signoff.engine.worker_watch import WorkerWatch
+from signoff.formats.replace import replace
 from signoff.gateway.act_spans import TraceHeadersMiddleware
 from signoff.gateway.api import (
     approvals,
@@ -57,7 +58,7 @@ from signoff.gateway.calls.own_calls import GatewayCalls
 from signoff.gateway.codec import routes as codec_routes
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.errors import fault_of, headers_of, status_of
-from signoff.gateway.languages import language_for
+from signoff.gateway.languages import asked_language, language_for
 from signoff.gateway.live import Live
 from signoff.gateway.pages import api_docs, batch, edit, inbox, link, sign_in, site
 from signoff.gateway.pages import audit as record_pages
@@ -74,6 +75,7 @@ from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.body_limit import BodyLimit
 from signoff.gateway.transport.middleware import ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
+from signoff.languages.remarks import error_text, speaks
 from signoff.people.directory import Directory
 from signoff.plugins.router import PluginRouter
 from signoff.registry.installation import load_installation
@@ -293,14 +295,16 @@ def _answer_errors(app: FastAPI, routes: RouteTable, plugins: Sequence[PluginRou
     def wants_json(path: str) -> bool:
         return _wants_json(path) or any(each.has_path(path) for each in plugins)
 
-    async def answer(request: Request, fault: Fault, status: int) -> Response:
+    async def answer(request: Request, fault: Fault, status: int, error: SignoffError | None = None) -> Response:
         # By what whoever asks there is let in.
         headers = {"www-authenticate": "Bearer"} if fault.code == "unauthenticated" else {}
         if (response := answer_in_dialect(plugins, request, fault, status, headers)) is not None:
             return response
         if wants_json(request.url.path):
+            if error is not None:
+                fault = replace(fault, message=error_text(error, asked_language(request)))
             return JSONResponse(fault.model_dump(), status_code=status, headers=headers)
-        return await _error_page(request, fault, status)
+        return await _error_page(request, error or SignoffError(fault.message), status)
 
     @app.exception_handler(SignoffError)
     async def ours(request: Request, error: SignoffError) -> Response:
@@ -309,7 +313,7 @@ def _answer_errors(app: FastAPI, routes: RouteTable, plugins: Sequence[PluginRou
         access = routes.access(request.scope)
         if (access is not None and access.scope == "call") or (isinstance(error, Refused) and error.code == "scope"):
             await note_refused_request(request, error)
-        response = await answer(request, fault_of(error), status_of(error))
+        response = await answer(request, fault_of(error), status_of(error), error)
         response.headers.update(headers_of(error))
         return response
 
@@ -330,14 +334,22 @@ def _answer_errors(app: FastAPI, routes: RouteTable, plugins: Sequence[PluginRou
     app.add_middleware(ErrorMiddleware, answer=answer)
 
 
-async def _error_page(request: Request, fault: Fault, status: int) -> Response:
+async def _error_page(request: Request, error: SignoffError, status: int) -> Response:
     pages: Site = request.app.state.site
     try:
         visitor = await pages.visitors.visitor(request)
     except SignoffError:
         visitor = None
+    language = visitor.formatter.language if visitor is not None else language_for(request, "")
+    why = error_text(error, language).removesuffix(".")
     return pages.renderer.page(
-        "error.html", visitor, status=status, fault=fault, status_code=status, spoken=language_for(request, "")
+        "error.html",
+        visitor,
+        status=status,
+        why=f"{why[:1].upper()}{why[1:]}.",
+        understood=speaks(error, language),
+        status_code=status,
+        spoken=language,
     )
 
 

@@ -26,11 +26,11 @@ def language_for(request: Request, locale: str) -> str:
     chosen = request.cookies.get(LANGUAGE, "")
     if is_spoken(chosen):
         return chosen
-    return spoken_language(locale) or _asked_for(request)
+    return spoken_language(locale) or asked_language(request)
 
 
-def _asked_for(request: Request) -> str:
-    """Returns the language that a browser likes best of those that are spoken; English where it likes none."""
+def asked_language(request: Request) -> str:
+    """Returns the language that a client likes best of those that are spoken; English where it likes none."""
     asked = [part.partition(";") for part in request.headers.get(_HEADER, "").split(",")[:_LANGUAGES_READ]]
     liked = sorted(asked, key=lambda part: -_weight(part[2]))
     codes = (name.strip().partition("-")[0].lower() for name, _, weight in liked if _weight(weight) > 0)
@@ -50,4 +50,4 @@ def formatter_in(request: Request, person: Person | None, now: datetime) -> Form
     formatter = formatter_for(person or _NOBODY, now)
     if _HEADER not in request.headers:
         return formatter
-    return replace(formatter, language=_asked_for(request), locale="")
+    return replace(formatter, language=asked_language(request), locale="")

@@ -10,12 +10,14 @@ from signoff.approvals.audit_events import admin_stream
 from signoff.audit.log import AuditLog
 from signoff.audit.stream_report import StreamReport, find_stream, report_stream
 from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.content import Remark
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import parse_workflow_id
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.person import Person, Principal
 from signoff.engine.kill_switch import AUDITOR, OPERATOR
 from signoff.gateway.deps import GatewayDeps
+from signoff.languages.remarks import worded
 
 READERS: Final = frozenset((OPERATOR, AUDITOR))
 """The roles that read every conversation of their tenant, and its record."""
@@ -92,7 +94,7 @@ async def read_record(deps: GatewayDeps, name: str, tenant: str, person: Person 
     Raises `Refused` for who may not read it, `NotFound` where the tenant has nothing of that name, `StoreUnavailable`.
     """
     if not reads_record(deps, person):
-        raise Refused(f"reading the record takes the role `{AUDITOR}` or `{OPERATOR}`", code="not_allowed")
+        raise worded(Refused, Remark.of("reads_record", auditor=AUDITOR, operator=OPERATOR), code="not_allowed")
     known = [each for each in await AuditLog(deps.store).streams() if _of(each, tenant)]
     verifier = deps.verifier()
     return await report_stream(deps.store, find_stream(known, name), verifier)

@@ -42,9 +42,14 @@ def worded(kind: Callable[..., _ErrorT], remark: Remark, **context: object) -> _
 
 
 def error_text(error: SignoffError, language: str) -> str:
-    """Writes why an error was raised; in English where its message is no remark."""
+    """Writes why an error was raised; in the language of its message where that is no remark."""
     remark = error.context.get("remark")
     return remark_text(remark, language) if isinstance(remark, Remark) else error.message
+
+
+def speaks(error: SignoffError, language: str) -> bool:
+    """Returns whether `error_text` is in `language`."""
+    return isinstance(error.context.get("remark"), Remark) or language == error.context.get("language", ENGLISH)
 
 
 def _text(words: Words | Sequence[Words], language: str, depth: int) -> str:

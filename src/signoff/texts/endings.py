@@ -68,7 +68,9 @@ def receipt_words(receipt: Receipt, formatter: Formatter, link: str = "", *, cod
 
 
 def written_receipt(receipt: Receipt, formatter: Formatter) -> Receipt:
-    """Returns a receipt with its words in `message`, where it has none for a developer."""
+    """Returns a receipt with its words in `message`, in the formatter's language where they are not a developer's."""
+    if receipt.remarks:
+        return replace(receipt, message=remark_text(receipt.remarks, formatter.language))
     return receipt if receipt.message else replace(receipt, message=receipt_words(receipt, formatter))
 
 

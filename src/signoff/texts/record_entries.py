@@ -64,11 +64,11 @@ class _Facts:
         # In English the code is the word.
         return text(known, self._language) if known and self._language != ENGLISH else code.replace("_", " ")
 
-    def remarks(self, name: str, key: str) -> str:
-        """Returns remarks; the text `key` where there is none."""
+    def remarks(self, name: str) -> str:
+        """Returns remarks; "" where there is none."""
         given = self.facts.get(name, ())
         remarks = [each if isinstance(each, str) else Remark.model_validate(each) for each in given]
-        return remark_text(remarks, self._language) if remarks else self.text(key)
+        return remark_text(remarks, self._language)
 
     def names(self, name: str) -> str:
         """Returns names, with commas between."""
@@ -115,7 +115,7 @@ def _revision(of: _Facts) -> str:
     if of.get("edited_by", ""):
         why = of.text("entry.revision.changed", names=of.names("changed") or of.text("entry.hidden"))
     else:
-        why = of.remarks("notes", "entry.revision.again")
+        why = of.remarks("notes") or of.text("entry.revision.again")
     return of.text("entry.revision", call=of.call, n=str(of.get("revision")), why=why)
 
 
@@ -130,7 +130,7 @@ def _attempt(of: _Facts) -> str:
     how = of.text(
         "entry.how", channel=of.get("channel"), assurance=of.code("assurance", "entry.no_assurance"), proof=proof
     )
-    became = f"{of.code('status')}{' ' + str(of.get('receipt')) if of.has('receipt') else ''}"
+    became = ": ".join(filter(None, (_status(of, "receipt"), of.remarks("remarks"))))
     key = "entry.attempt.for" if of.has("on_behalf") else "entry.attempt"
     whom = of.get("on_behalf", "")
     return of.text(key, verdict=of.code("verdict", "entry.no_verdict"), whom=whom, how=how, became=became)
@@ -138,9 +138,12 @@ def _attempt(of: _Facts) -> str:
 
 def _write_input(of: _Facts) -> str:
     what = f"{of.get('session_event')} {of.get('id', '')}".strip()
-    status = f"{of.code('status')}{' ' + str(of.get('code')) if of.has('code') else ''}"
     key = "entry.session_event.more" if of.has("more") else "entry.session_event"
-    return of.text(key, what=what, status=status, n=str(of.get("more", "")))
+    return of.text(key, what=what, status=_status(of, "code"), n=str(of.get("more", "")))
+
+
+def _status(of: _Facts, code: str) -> str:
+    return f"{of.code('status')} ({of.code(code)})" if of.has(code) else of.code("status")
 
 
 def _write_allowed(of: _Facts) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import Field
 
 from signoff.approvals.redaction import hide
@@ -18,6 +18,7 @@ from signoff.gateway.approvals.secret_masks import mask_text
 from signoff.gateway.auth.caller import own_tenant, person_of
 from signoff.gateway.auth.dependencies import Deps, TokenDecider
 from signoff.gateway.conversations import Conversations
+from signoff.gateway.languages import formatter_in
 from signoff.gateway.transport.json_route import JsonRoute
 from signoff.registry.catalog import Catalog
 from signoff.store.request_reader import LoadedRequest
@@ -34,13 +35,15 @@ class PreviewBody(RequestBody):
 
 
 @router.post("/{approval}/preview", summary="Try other arguments")
-async def preview_edit(approval: str, body: PreviewBody, deps: Deps, caller: TokenDecider) -> EditPreview:
+async def preview_edit(
+    approval: str, body: PreviewBody, request: Request, deps: Deps, caller: TokenDecider
+) -> EditPreview:
     """The arguments and the card as they would be, for who may read the request; `edited_args` decides it."""
     conversations, person = Conversations(deps), person_of(caller)
     approval_id = await conversations.approval_id(approval, person, own_tenant(caller, None))
     loaded = await conversations.load(approval_id, person)
     typed = _parse_changed(loaded, body, deps.catalog)
-    if problems := problem_words(typed):
+    if problems := problem_words(typed, formatter_in(request, person, deps.clock()).language):
         raise BadRequest(problems)
     card = edited_request(loaded.request, typed.written, deps.catalog).card
     return EditPreview(args=_as_written(typed, body, loaded.request.secrets), card=card, changed=typed.changed)

@@ -20,7 +20,8 @@ from signoff.formats.json_schema import CompiledSchema, SchemaProblem
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.gateway.approvals.argument_form import ABSENT, AbsentValue, ArgumentField, Path, fields_of
 from signoff.gateway.approvals.secret_masks import unmasked_args
-from signoff.languages.remarks import RemarkError, english
+from signoff.languages.catalogue import ENGLISH
+from signoff.languages.remarks import RemarkError, english, remark_text
 
 NULL: Final = "null"
 """What a form holds under a field's `null_key` where its value becomes null."""
@@ -163,17 +164,17 @@ def _as_in_form(field: ArgumentField, value: str) -> str:
     return value
 
 
-def problem_words(typed: ParsedArguments) -> str:
+def problem_words(typed: ParsedArguments, language: str = ENGLISH) -> str:
     """Returns all that is wrong with what was typed, in one sentence; "" for nothing."""
-    problems = [f"{_what(field)}{english(field.problem)}" for field in typed.fields if field.problem]
-    return "; ".join((*problems, *map(english, typed.problems)))
+    problems = [_placed_problem(field) for field in typed.fields if field.problem]
+    return remark_text((*problems, *typed.problems), language)
 
 
-def _what(field: ArgumentField) -> str:
-    """Says what a problem is of; of all arguments at once it mostly says that itself."""
+def _placed_problem(field: ArgumentField) -> Words:
     if field.path:
-        return f"`{field.dotted}` "
-    return "" if english(field.problem).startswith("`") else "this "
+        return Remark.of("at", place=f"`{field.dotted}`", what=field.problem)
+    # A problem of all arguments at once mostly names its place itself.
+    return field.problem if english(field.problem).startswith("`") else Remark.of("whole", what=field.problem)
 
 
 def _first(field: ArgumentField) -> Any:

@@ -83,10 +83,10 @@ def remember_in(form: Mapping[str, str], language: str) -> GrantRequest | None:
         return None
     uses = form.get("uses", "").strip()
     if not (uses.isascii() and uses.isdecimal() and 1 <= int(uses[:9]) <= MAX_REMEMBERED_USES):
-        raise BadRequest(text("remember.bad_uses", language, most=MAX_REMEMBERED_USES))
+        raise BadRequest(text("remember.bad_uses", language, most=MAX_REMEMBERED_USES), language=language)
     where = form.get("where", "").strip()[:WHERE_CHARS] if form.get("which") == "where" else ""
     if form.get("which") == "where" and not where:
-        raise BadRequest(text("remember.bad_where", language))
+        raise BadRequest(text("remember.bad_where", language), language=language)
     return GrantRequest(
         scope="tenant" if form.get("scope") == "tenant" else "session",
         where=where,

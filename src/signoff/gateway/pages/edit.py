@@ -44,7 +44,8 @@ async def show_edit(approval: str, site: CurrentSite, visitor: CurrentVisitor) -
     opened = await open_request(site.deps, approval, visitor)
     why = _why_not(opened, visitor)
     if why:
-        raise BadRequest(text("edit.not_now", visitor.formatter.language, why=why), status=409)
+        language = visitor.formatter.language
+        raise BadRequest(text("edit.not_now", language, why=why), status=409, language=language)
     return _write(site, opened, visitor, _read(site, opened, {}))
 
 

@@ -158,7 +158,8 @@ async def read_page(
     pages = len(value_pages(loaded))
     page = _page_number(str(form.get("page", "")), pages)
     if not reader.opened(str(form.get("token", "")), _purpose(loaded, page)):
-        raise BadRequest(text("note.out_of_date", visitor.formatter.language), status=403)
+        language = visitor.formatter.language
+        raise BadRequest(text("note.out_of_date", language), status=403, language=language)
     if _must_be_read(loaded):
         await open_page(deps.store, loaded, visitor.person, page)
     if page < pages:
