@@ -75,6 +75,7 @@ STATED = {
     "E": [1, 2, 4, 6, 10, 11, 13, 14, *range(16, 23), 25, 31, 32, 35, 38, *range(40, 44)],
 }
 """The numbers of the rows that a design's own document states: each is proved by a test of its own."""
+INTERNAL = sorted((ROOT / "docs" / "internal").glob("*.md"))
 UNITS = {"KiB": limits.KIB, "MiB": limits.MIB}
 CODE_ONLY = {"place", "policy_function", "site", "stricter_policy", "undeclared"}
 FILE_ONLY = {"reducer", "per_call"}
@@ -121,7 +122,7 @@ def test_no_test_proves_more_than_three_rows_at_once() -> None:
     assert {name: rows for name, rows in marked_rows().items() if len(rows) > 3} == {}
 
 
-@table("path", *PAGES, ids=lambda path: path.name)
+@table("path", *PAGES, ROOT / "CONTRIBUTING.md", *INTERNAL, ids=lambda path: path.name)
 def test_relative_links_resolve(path: Path) -> None:
     for target in links(path):
         if target.startswith(("http://", "https://")):
@@ -130,6 +131,22 @@ def test_relative_links_resolve(path: Path) -> None:
         there = (path.parent / file).resolve() if file else path
         assert there.exists(), f"{path.name} links to {target}"
         assert not anchor or anchor in anchors(there), f"{path.name} links to {target}"
+
+
+def test_every_internal_page_is_listed() -> None:
+    listed = [link for link in links(ROOT / "docs" / "internal" / "README.md") if re.fullmatch(r"[\w-]+\.md", link)]
+    assert sorted(listed) == sorted(path.name for path in INTERNAL if path.name != "README.md")
+
+
+@table("name", "architecture.md", "where-to-add.md")
+def test_names_that_a_map_places_are_in_their_modules(name: str) -> None:
+    folder = ROOT / "docs" / "internal"
+    placed = re.findall(r"`([\w.]+)`\s+(?:in|of)\s+\[[^\]]+\]\(([^)]+\.py)\)", page(f"docs/internal/{name}"))
+    assert len(placed) > 20
+    absent = [
+        (each, file) for each, file in placed if each.rpartition(".")[2] not in (folder / file).read_text("utf-8")
+    ]
+    assert absent == []
 
 
 def _subcommands(name: str) -> dict[str, Any]:
