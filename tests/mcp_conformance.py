@@ -13,7 +13,7 @@ from gateway_rig import PEOPLE, GatewayRig
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from turn_fixtures import Ledger, catalog_of
 
-from signoff.plugins.mcp.call_result import TASKS
+from signoff.plugins.mcp.protocol_server import TASKS
 from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.catalog import Catalog
 from signoff.registry.tool import Tool

@@ -18,7 +18,7 @@ from temporalio.client import Client as TemporalClient
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
 from signoff.people.directory import FixedDirectory
-from signoff.plugins.mcp.call_result import TASKS
+from signoff.plugins.mcp.protocol_server import TASKS
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.catalog import Catalog
 from signoff.store.store import Store

@@ -7,7 +7,7 @@ from tables import table
 
 from signoff.calls import CallTimes
 from signoff.contracts.responses import CallAnswer
-from signoff.plugins.mcp.call_result import created_task, detailed_task, result_of
+from signoff.plugins.mcp.protocol_server import created_task, detailed_task, result_of
 
 BEGAN = datetime(2026, 11, 26, 12, tzinfo=UTC)
 

@@ -12,8 +12,7 @@ from mcp_rig import ERAS, LEGACY, MODERN, McpRig, text_of_result
 from mcp_types import InputRequiredResult
 
 from signoff.engine.call_client import CallClient
-from signoff.plugins.mcp.call_result import TASKS
-from signoff.plugins.mcp.protocol_server import TOOL_USE_ID
+from signoff.plugins.mcp.protocol_server import TASKS, TOOL_USE_ID
 
 MODERN_META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": MODERN,

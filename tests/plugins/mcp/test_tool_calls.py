@@ -3,7 +3,7 @@
 from call_rig import refund_tool
 from turn_fixtures import Ledger, pay_tool
 
-from signoff.gateway.calls.agent_tools import listing_of
+from signoff.gateway.calls.own_calls import listing_of
 from signoff.plugins.mcp.tool_calls import list_tools
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 
@@ -25,9 +25,12 @@ from signoff.calls.agent_calls import (
 )
 from signoff.calls.peer_turns import Exposed
 from signoff.calls.use_id import make_use_id
-from signoff.contracts.activity_messages import UseReply
+from signoff.contracts.activity_messages import Tally, UseReply
+from signoff.contracts.call import CallContext
 from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.content import Content
 from signoff.contracts.errors import BadRequest, Refused, SignoffError, StoreUnavailable
+from signoff.contracts.message import CallPart
 from signoff.contracts.person import Person
 from signoff.contracts.requests import CallBody, OutcomeBody
 from signoff.contracts.responses import CallAnswer, PermitAnswer
@@ -37,8 +40,8 @@ from signoff.gateway.approvals.decisions import eligibility_for
 from signoff.gateway.auth.caller import caller_of, own_tenant
 from signoff.gateway.auth.dependencies import access_of_request
 from signoff.gateway.auth.streams import streams_of
-from signoff.gateway.calls.agent_tools import judge_call, list_tools_of
 from signoff.gateway.calls.call_proposer import (
+    CHANNEL,
     agent_of,
     asker_of,
     find_call,
@@ -49,6 +52,7 @@ from signoff.gateway.calls.call_proposer import (
     unname_call,
 )
 from signoff.gateway.calls.call_reader import (
+    CALL,
     begin_answer,
     confirm_call,
     find_request,
@@ -65,8 +69,17 @@ from signoff.gateway.external_turn import ExternalTurn
 from signoff.gateway.peer_turns import OwnTurns, exposed_of
 from signoff.gateway.signed_state import plugin_sealer
 from signoff.gateway.transport.middleware import RETRY_SECONDS
+from signoff.people.directory import principal_of, turn_context
 from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policypool.pool import ask_rules
+from signoff.registry.capabilities import KINDS
+from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.gates.pipeline import GateFacts, judge
+from signoff.registry.tool import Tool
 from signoff.store.call_joins import CallJoins
+from signoff.store.freezes import Freezes
+
+_REASONS: Final = {"denied": "policy_denied", "input_invalid": "invalid_arguments"}
 
 
 @dataclass(frozen=True)
@@ -352,3 +365,66 @@ class GatewayCalls:
     def of(self, request: Request) -> OwnCalls:
         """See `ExternalCalls`."""
         return OwnCalls(request)
+
+
+def list_tools_of(deps: GatewayDeps, tenant: str, agent: str, person: Person) -> list[ToolListing]:
+    """Returns the tools that an agent may see for a person."""
+    view = deps.catalog.tool_view(_context(deps, tenant, agent, person))
+    return [listing_of(each) for each in view.visible()]
+
+
+def listing_of(tool: Tool) -> ToolListing:
+    """Returns what an agent is told of a tool."""
+    return ToolListing(
+        tool.name,
+        tool.title,
+        tool.description,
+        tool.schema.schema,
+        read_only=tool.read_only,
+        idempotent=tool.read_only or tool.idempotent,
+        runs_here=tool.runs == "signoff",
+    )
+
+
+async def judge_call(
+    deps: GatewayDeps, tenant: str, agent: str, person: Person, tool: str, args: dict[str, Any]
+) -> Judgement:
+    """Judges a call by the gates, as far as they need nobody's function and no count. Raises `Unavailable`.
+
+    It asks nobody, keeps nothing and hands out no permit.
+    """
+    try:
+        await Freezes(deps.store).refuse_new(tenant)
+    except Refused as error:
+        return Judgement(False, "frozen", error.message)
+    ctx = _context(deps, tenant, agent, person, "evaluation")
+    call = CallPart(call=CALL, tool=tool, args=Content(inline=args))
+    catalog, known = deps.catalog, GateFacts(backends=frozenset(KINDS), spent={}, at=deps.clock())
+    found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
+    return judgement_of(found)
+
+
+def judgement_of(found: LocalGateDecision) -> Judgement:
+    """Translates the decision of the gates for an agent that runs the call itself."""
+    if found.kind == "settled":
+        return Judgement(False, _REASONS.get(found.code, found.code), found.message)
+    tool = found.tool
+    if tool is None or not tool.is_external:
+        return Judgement(False, "run_by_signoff", "Signoff runs this tool itself: propose it as an external call")
+    # What is counted, or asked of a function of somebody's, is only known once a call is proposed.
+    is_open = tool.available is not None or tool.usage_limit is not None
+    if found.kind == "run" and not is_open:
+        return Judgement(True)
+    return Judgement(False, "approval_required", is_requestable=True)
+
+
+def _context(deps: GatewayDeps, tenant: str, agent: str, person: Person, name: str = "") -> CallContext:
+    return CallContext(
+        actor=agent,
+        session=name,
+        turn=name,
+        tenant=tenant,
+        channel=CHANNEL,
+        user=principal_of(person, deps.people),
+        extra=turn_context(person, {}),
+    )
