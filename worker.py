@@ -62,7 +62,7 @@ from signoff.people.directory import Directory
 from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
 from signoff.registry.installation import Installation, load_installation
-from signoff.settings import Settings, load_settings, require_deployment
+from signoff.settings import Settings, load_settings, require_deployment, require_real_model
 from signoff.store.store import Store, working_store
 from signoff.temporal.converter import DATA_CONVERTER, encrypting_converter
 from signoff.temporal.encryption import Encryption, EncryptionCodec
@@ -122,6 +122,7 @@ async def build_deps(
             "`signoff keys export` writes where the gateway is, and name them in SIGNOFF_PUBLIC_KEYS",
             field="public_keys",
         )
+    require_real_model(profile, (*catalog.models, model))
     if backends and "secrets" in backends:
         # A second way would be one whose secrets nobody hides.
         raise ConfigError("secrets come from the provider: give `secrets` in place of a backend", field="backends")

@@ -258,7 +258,10 @@ class Actor:
     instructions: str = ""
     """The model's system prompt."""
     model: Annotated[str, FieldSpec(unset="`defaults.model`")] = ""
-    """`provider:name`, or `scripted:module:attribute`."""
+    """`provider:name`, `scripted:module:attribute`, or `offline`.
+
+    [models.md](models.md).
+    """
     tools: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
     """Names, in the order the model sees. Left out: every tool. `[]`: none."""
     toolset: Annotated[str | None, FieldSpec(unset="all")] = None

@@ -12,7 +12,6 @@ from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.policy.approval_policy import APPROVER
 from signoff.registry.actor import OWN_WORKFLOWS, Actor, Callbacks, ExternalAgent, is_callback_address
-from signoff.registry.extras import extra_of_model, missing_extra
 from signoff.registry.gates.actor_filters import check_filters
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.respond_form import respond_form
@@ -39,7 +38,6 @@ def check_actors(actors: Iterable[Actor], registry: ToolRegistry) -> dict[str, A
             _check_external(actor, actor.external)
         elif not actor.model.strip():
             raise actor_error(actor, "model", actor.model, "has no model; write `model`, such as `openai:gpt-5`")
-        _check_model(actor)
         _check_tools(actor, registry)
         _check_case(actor, spelled)
         _check_secrets(actor)
@@ -94,12 +92,6 @@ def _check_callbacks(actor: Actor, given: Callbacks) -> None:
     except ValueError:
         why = f"needs in `{where}.allow_networks` networks such as `10.0.0.0/8`"
         raise actor_error(actor, f"{where}.allow_networks", "", why) from None
-
-
-def _check_model(actor: Actor) -> None:
-    extra = extra_of_model(actor.model)
-    if extra and (lacks := missing_extra(extra)):
-        raise actor_error(actor, "model", actor.model, f"has the model `{actor.model}`, which {lacks}")
 
 
 def _check_tools(actor: Actor, registry: ToolRegistry) -> None:

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.names import OFFLINE_MODEL
 
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "mail": ("dkim", "dns", "aiosmtplib", "aiosmtpd", "imap_tools"),
@@ -24,6 +25,13 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
 """Modules by the extra that brings them."""
 CHANNEL_EXTRAS: Final[Mapping[str, str]] = {"email": "mail", "slack": "slack", "apprise": "apprise"}
 """The extra that a kind of channel needs."""
+PROVIDERS: Final = frozenset((
+    "alibaba", "anthropic", "azure", "azure-responses", "bedrock", "cerebras", "crusoe", "deepseek", "fireworks",
+    "github", "github-copilot", "google", "google-cloud", "groq", "heroku", "litellm", "meta", "mistral",
+    "moonshotai", "nebius", "ollama", "openai", "openai-chat", "openai-responses", "openrouter", "ovhcloud",
+    "sambanova", "snowflake", "together", "vercel", "vllm", "zai",
+))  # fmt: skip
+"""The providers whose models an extra of Signoff can reach, for the time before that extra is installed."""
 
 
 def missing_extra(extra: str) -> str:
@@ -40,12 +48,12 @@ def require_extra(extra: str, variable: str) -> None:
 
 
 def extra_of_model(model: str) -> str:
-    """Return the extra that the model `provider:name` needs; "" for a script and for an external actor's "".
+    """Return the extra that the model `provider:name` needs; "" for a script, `offline` and an external actor's "".
 
     A provider without an extra of its own needs that of OpenAI, whose protocol most providers speak.
     """
     provider = model.partition(":")[0]
-    if provider in ("", "scripted"):
+    if provider in ("", "scripted") or model == OFFLINE_MODEL:
         return ""
     named = (extra for extra, modules in EXTRAS.items() if modules[0] == "pydantic_ai" and provider.startswith(extra))
     return next(named, "openai")

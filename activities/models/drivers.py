@@ -4,11 +4,13 @@ import importlib
 from collections.abc import Mapping
 
 from signoff.activities.models.model_settings import model_settings
+from signoff.activities.models.offline_model import OfflineModel
 from signoff.contracts.completion import Driver
-from signoff.contracts.errors import ConfigError
+from signoff.contracts.errors import ConfigError, ModelNotSetUp
+from signoff.contracts.names import OFFLINE_MODEL
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.catalog import Catalog
-from signoff.registry.extras import extra_of_model, missing_extra
+from signoff.registry.extras import PROVIDERS, extra_of_model, missing_extra
 
 SCRIPTED = "scripted:"
 _PROVIDER = "signoff.activities.models.pydantic_ai_driver"
@@ -28,14 +30,21 @@ async def build_drivers(catalog: Catalog, secrets: SecretProvider, *, instead: s
 
 
 def build_driver(model: str) -> Driver:
-    """Builds a driver: `scripted:module:attribute` names an object that completes; else it is a provider's
-    `provider:model`.
+    """Build the driver of `scripted:module:attribute`, `offline` or `provider:model`.
+
+    Raises `ModelNotSetUp` if the key or the extra of a known provider is missing, `ConfigError` for every other fault.
     """
+    if model == OFFLINE_MODEL:
+        return OfflineModel()
     extra = extra_of_model(model)
     if not extra:
         return _make_scripted(model)
     if lacks := missing_extra(extra):
-        raise ConfigError(f"the model `{model}` {lacks}", field="model", value=model)
+        message = f"the model `{model}` {lacks}"
+        provider, _, name = model.partition(":")
+        if provider in PROVIDERS and name:
+            raise ModelNotSetUp(message, f"the extra `{extra}` is not installed", field="model", value=model)
+        raise ConfigError(message, field="model", value=model)
     driver: Driver = importlib.import_module(_PROVIDER).ProviderModel(model)
     return driver
 

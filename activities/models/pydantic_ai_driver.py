@@ -41,9 +41,10 @@ from pydantic_ai.tools import ToolDefinition
 from signoff.contracts.activity_messages import ModelTool
 from signoff.contracts.completion import Completion, CompletionRequest, ProposedCall
 from signoff.contracts.content import text_of
-from signoff.contracts.errors import ConfigError, ModelRefused, ModelUnavailable
+from signoff.contracts.errors import ConfigError, ModelNotSetUp, ModelRefused, ModelUnavailable
 from signoff.contracts.message import CallPart, Message, ResultPart
 from signoff.contracts.message import TextPart as Words
+from signoff.contracts.names import OFFLINE_MODEL
 from signoff.contracts.turn import TokenUsage
 from signoff.formats.nearest_name import did_you_mean
 from signoff.formats.read_only import writable_copy
@@ -56,6 +57,8 @@ TIMEOUT: Final = 120.0
 """Seconds for one request to the provider, unless the actor's `model_settings` say otherwise."""
 MAX_TOKENS: Final = 4_096
 _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`")
+_KEYS: Final = ("_KEY", "_TOKEN")
+"""How the variables end that hold a key; others hold an address or an account."""
 # 408 (RFC 9110), 425 (RFC 8470) and 429 (RFC 6585) mean just that; with 409 OpenAI tells of a lock, and its own
 # client tries again as well.
 _WORDS_CHARS: Final = 300
@@ -123,7 +126,7 @@ def _find(name: str) -> Model:
     try:
         return infer_model(name)
     except UserError as error:
-        raise ConfigError(_unusable(name, str(error)), field="model", value=name) from None
+        raise _unusable(name, str(error)) from None
     except ImportError as error:
         # Whatever an extra of ours brings was there, or this would not have been tried.
         raise ConfigError(
@@ -133,14 +136,22 @@ def _find(name: str) -> Model:
         raise ConfigError(f"there is no model `{name}`: {_sentence(error)}", field="model", value=name) from None
 
 
-def _unusable(name: str, message: str) -> str:
-    """Returns why a model cannot be had, in our words: the library's name its own remedies, which are none here."""
-    keys = list(dict.fromkeys(_VARIABLE.findall(message)))
-    if keys:
-        named = " or ".join(f"`{key}`" for key in keys)
-        return f"the model `{name}` needs a key: set {named}, or name another model in the manifest or SIGNOFF_MODEL"
-    near = did_you_mean(name.partition(":")[0], [each for each in EXTRAS if EXTRAS[each][0] == "pydantic_ai"])
-    return f"there is no model `{name}`{near}" if near else f"there is no model `{name}`: write `provider:name`"
+def _unusable(name: str, message: str) -> ConfigError:
+    """Return the error in our words: the library names its own remedies, which do not help here."""
+    variables = list(dict.fromkeys(_VARIABLE.findall(message)))
+    provider, _, model = name.partition(":")
+    if variables and model:
+        named = " or ".join(variables)
+        needed = " or ".join(f"`{each}`" for each in variables)
+        remedy = "or name another model in the manifest or SIGNOFF_MODEL"
+        if all(each.endswith(_KEYS) for each in variables):
+            why = f"the model `{name}` needs a key: set {needed}, {remedy}"
+            return ModelNotSetUp(why, f"{named} is not set", field="model", value=name)
+        return ConfigError(f"the model `{name}` needs {needed}: set it, {remedy}", field="model", value=name)
+    known = [each for each in EXTRAS if EXTRAS[each][0] == "pydantic_ai"]
+    near = "" if provider in known else did_you_mean(provider, [*known, OFFLINE_MODEL])
+    why = f"there is no model `{name}`{near}" if near else f"there is no model `{name}`: write `provider:name`"
+    return ConfigError(why, field="model", value=name)
 
 
 def _translate_error(error: Exception, model: Model) -> ModelUnavailable | ModelRefused | ConfigError:

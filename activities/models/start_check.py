@@ -8,7 +8,7 @@ from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
 from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.installation import Installation
-from signoff.settings import login_roles, require_deployment, require_ready
+from signoff.settings import login_roles, require_deployment, require_ready, require_real_model
 
 
 async def check_start(installation: Installation, task_queue: str, **there: bool) -> Mapping[str, Driver]:
@@ -19,6 +19,7 @@ async def check_start(installation: Installation, task_queue: str, **there: bool
     settings, catalog = installation.settings, installation.catalog
     require_ready(settings, people=installation.has_people, **there)
     require_deployment(settings)
+    require_real_model(settings.profile, (*catalog.models, settings.model))
     check_approver_coverage(catalog, installation.people, by_login=login_roles(settings))
     check_backends(catalog.every_tool, built_in_backends(settings.state_dir / "storage"), task_queue)
     try:

@@ -7,7 +7,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
@@ -31,6 +31,7 @@ from signoff.contracts.names import (
     DEFAULT_STATE_DIR,
     DEFAULT_TASK_QUEUE,
     ENV_PREFIX,
+    OFFLINE_MODEL,
     PLUGIN_NAMES,
     SETTINGS_FILE,
 )
@@ -286,6 +287,17 @@ def require_deployment(settings: Settings) -> None:
             "SIGNOFF_BUILD_ID and SIGNOFF_VERSIONING are about versions of a deployment: name it in "
             "SIGNOFF_DEPLOYMENT, or leave them out",
             field="deployment",
+        )
+
+
+def require_real_model(profile: str, models: Iterable[str]) -> None:
+    """Raise `ConfigError` for the model `offline` in the production profile."""
+    if profile == "production" and OFFLINE_MODEL in models:
+        raise ConfigError(
+            f"`profile` is `production`, and the model `{OFFLINE_MODEL}` is for first tries alone: name a provider's "
+            "model in the manifest or SIGNOFF_MODEL, such as `openai:gpt-5`",
+            field="model",
+            value=OFFLINE_MODEL,
         )
 
 

@@ -6,9 +6,11 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from app_server import running_app
+from documents import ROOT, shell_lines
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from tables import table
@@ -40,10 +42,13 @@ Answer = Callable[[list[dict[str, Any]]], tuple[int, dict[str, Any], dict[str, s
 
 
 class Vendor:
-    """A chat-completions endpoint: checks keys and message order, then answers with `answer(messages)`."""
+    """A chat-completions endpoint: checks keys and message order, then answers with `answer(messages)`.
 
-    def __init__(self, answer: Answer) -> None:
-        self.answer = answer
+    Without a `key` it takes any.
+    """
+
+    def __init__(self, answer: Answer, key: str = "test-key") -> None:
+        self.answer, self.key = answer, key
         self.seen: list[dict[str, Any]] = []
         self.app = FastAPI()
         self.app.post("/v1/chat/completions")(self.complete)
@@ -52,7 +57,7 @@ class Vendor:
         """One completion, refused like the vendor's when a tool result answers no call."""
         body = await request.json()
         self.seen.append(body)
-        if request.headers.get("authorization") != "Bearer test-key":
+        if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
             return JSONResponse({"error": {"message": "bad key"}}, status_code=401)
         open_calls: set[str] = set()
         ids = [call["id"] for message in body["messages"] for call in message.get("tool_calls") or ()]
@@ -163,6 +168,30 @@ async def test_a_path_that_is_not_there_is_named_with_the_remedy(
             await ProviderModel(model).complete(asked(user_message("hi")))
     assert f"answered 404 at http://127.0.0.1:{port}" in str(raised.value)
     assert "hunter2" not in str(raised.value)
+
+
+@table(
+    ("address", "provider"),
+    ("OPENAI_BASE_URL", "openai-chat"),
+    ("OLLAMA_BASE_URL", "ollama"),
+)
+async def test_documented_small_model_is_reached_without_a_key(
+    address: str, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [line for line in shell_lines(ROOT / "docs" / "models.md") if line.startswith("export ")]
+    exports = dict(line.removeprefix("export ").split("=", 1) for line in lines)
+    documented = exports["SIGNOFF_MODEL"]
+    assert documented.startswith("openai-chat:")
+    vendor = Vendor(lambda _: (200, completion("hello"), {}), key="")
+    async with serving(vendor, monkeypatch):
+        base_url = os.environ["OPENAI_BASE_URL"]
+        assert urlsplit(exports["OPENAI_BASE_URL"]).path == urlsplit(base_url).path
+        for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OLLAMA_API_KEY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(address, base_url)
+        model = f"{provider}:{documented.partition(':')[2]}"
+        assert (await build_driver(model).complete(asked(user_message("hi")))).text == "hello"
+    assert [request["model"] for request in vendor.seen] == ["qwen3:4b"]
 
 
 async def test_no_server_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,6 +381,13 @@ async def test_a_turn_whose_model_repeats_an_id_completes(turn_rig: TurnRig, mon
     ),
     ("opnai:gpt-5", "there is no model `opnai:gpt-5`; did you mean `openai`?"),
     ("nonsense", "there is no model `nonsense`: write `provider:name`"),
+    ("openai:", "there is no model `openai:`: write `provider:name`"),
+    ("oflline", "there is no model `oflline`; did you mean `offline`?"),
+    (
+        "ollama:qwen3",
+        "the model `ollama:qwen3` needs `OLLAMA_BASE_URL`: set it, or name another model in the manifest or "
+        "SIGNOFF_MODEL",
+    ),
 )
 def test_a_model_that_cannot_be_had_is_told_in_our_words(
     monkeypatch: pytest.MonkeyPatch, model: str, expected: str

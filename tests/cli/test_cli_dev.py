@@ -6,7 +6,6 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import httpx2
 import psutil
 import pytest
 from cli_kit import Cli, Ran, assert_one_sentence, waiting_request
+from dev_process import START_SECONDS, Dev
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pydantic_core import from_json
@@ -27,49 +27,6 @@ from signoff.store.questions.questions import Questions
 from signoff.store.store import open_store
 from signoff.temporal.embedded_server import ServerHandle, free_port
 from signoff.testing.builders import a_question
-
-READY = "Ctrl-C stops everything"
-START_SECONDS = 60
-STOP_SECONDS = 60
-
-
-@dataclass
-class Dev:
-    """One installation in a folder of its own; `start` runs `signoff dev` in it."""
-
-    folder: Path
-    ports: tuple[int, int] = field(default_factory=lambda: (free_port(), free_port()))
-    process: asyncio.subprocess.Process | None = None
-    lines: list[str] = field(default_factory=list)
-
-    async def start(self, *arguments: str) -> None:
-        ports = ("--port", str(self.ports[0]), "--temporal-port", str(self.ports[1]), "--no-ui")
-        self.lines = []
-        self.process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "signoff.cli.main", "dev", "--manifest", str(MANIFEST), *ports, *arguments),
-            cwd=self.folder,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        async with asyncio.timeout(START_SECONDS):
-            while not self.lines or (READY not in self.lines[-1] and not self.lines[-1].startswith("{")):
-                line = await self._line()
-                assert line, f"dev ended: {''.join(self.lines)}"
-
-    async def end(self, number: int) -> int:
-        """Send a signal and return the exit code once it is gone."""
-        assert self.process is not None
-        self.process.send_signal(number)
-        async with asyncio.timeout(STOP_SECONDS):
-            while await self._line():
-                pass
-            return await self.process.wait()
-
-    async def _line(self) -> str:
-        assert self.process is not None
-        assert self.process.stdout is not None
-        self.lines.append((await self.process.stdout.readline()).decode())
-        return self.lines[-1]
 
 
 @pytest.fixture

@@ -248,3 +248,18 @@ async def approved(site: Site, tokens: dict[str, str]) -> tuple[str, str]:
                 decided = (await send("POST", url, "ana", json=body))["status"] == "accepted"
             await asyncio.sleep(0.1)
     raise AssertionError(f"turn {turn} never ended")
+
+
+async def test_worker_and_gateway_refuse_the_offline_model(
+    cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, tmp_path: Path
+) -> None:
+    await ready_site(cli, clean_env, site)
+    manifest = tmp_path / "offline.yaml"
+    manifest.write_text(
+        "version: 1\nactors: {desk: {model: offline, instructions: Help.}}\npeople: [{id: ana, name: Ana}]\n"
+    )
+    for process in ("worker", "gateway"):
+        here(clean_env, site, process)
+        clean_env.setenv("SIGNOFF_MANIFEST", str(manifest))
+        refused = assert_one_sentence(await cli(process))
+        assert refused.startswith("`profile` is `production`, and the model `offline` is for first tries alone: name")

@@ -4,15 +4,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic_ai.providers import infer_provider_class
 from tables import table
 
 from signoff.activities.models.drivers import build_driver
 from signoff.channels.channel_loader import known_kinds
-from signoff.contracts.errors import ConfigError
+from signoff.contracts.errors import ConfigError, ModelNotSetUp
 from signoff.plugins.loader import Plugins
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import build_catalog
-from signoff.registry.extras import CHANNEL_EXTRAS, EXTRAS, extra_of_model, missing_extra
+from signoff.registry.extras import CHANNEL_EXTRAS, EXTRAS, PROVIDERS, extra_of_model, missing_extra
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 
 
@@ -35,15 +36,34 @@ def test_a_channel_without_its_extra_is_refused_with_the_command(kind: str, monk
             build_catalog(channels=[DeclaredChannel("hook", "webhook")])
 
 
-def test_an_actor_without_the_extra_of_its_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@table(
+    ("model", "kind"),
+    ("openai:gpt-5", ModelNotSetUp),
+    ("ollama:qwen3", ModelNotSetUp),
+    ("opnai:gpt-5", ConfigError),
+    ("openai:", ConfigError),
+    ("gpt-5", ConfigError),
+)
+def test_model_without_its_extra_is_refused_with_the_command(
+    model: str, kind: type[ConfigError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a known provider's model counts as not set up: a misspelt one stays an error everywhere."""
     without(monkeypatch, "pydantic_ai")
-    build_catalog(actors=[Actor(name="desk", description="", instructions="", model="scripted:x:y")])
+    build_catalog(actors=[Actor(name="desk", description="", instructions="", model=model)])
     with pytest.raises(ConfigError) as caught:
-        build_catalog(actors=[Actor(name="desk", description="", instructions="", model="openai:gpt-5")])
-    sentence = "actor `desk` has the model `openai:gpt-5`, which needs an extra of Signoff: "
-    assert caught.value.message == sentence + "pip install 'signoff[openai]'"
-    with pytest.raises(ConfigError, match="the model `openai:gpt-5` needs an extra of Signoff"):
-        build_driver("openai:gpt-5")
+        build_driver(model)
+    assert caught.value.message == f"the model `{model}` needs an extra of Signoff: pip install 'signoff[openai]'"
+    assert type(caught.value) is kind
+
+
+@table("provider", *sorted(PROVIDERS))
+def test_listed_provider_is_one_of_the_library(provider: str) -> None:
+    try:
+        found = infer_provider_class(provider).__name__
+    except ImportError as error:
+        # It needs a package of the vendor's, which the tests do not install.
+        found = str(error)
+    assert "rovider" in found
 
 
 @table(
@@ -55,6 +75,7 @@ def test_an_actor_without_the_extra_of_its_model_is_refused(monkeypatch: pytest.
     ("bedrock:nova", "bedrock"),
     ("ollama:qwen", "openai"),
     ("scripted:module:model", ""),
+    ("offline", ""),
 )
 def test_a_model_needs_the_extra_of_its_provider(model: str, extra: str) -> None:
     assert extra_of_model(model) == extra

@@ -2,7 +2,8 @@
 
     SignoffError
     ├── ConfigError          the developer's: at build or start; names the thing and the remedy
-    │   └── SecretMissing    a secret is not where its reference leads
+    │   ├── SecretMissing    a secret is not where its reference leads
+    │   └── ModelNotSetUp    the key or the extra of a model is missing
     ├── Refused              soft: somebody may not, or it is too late
     │   ├── InDoubt          it is not known whether a side effect happened
     │   └── BadRequest       a request that cannot be understood
@@ -40,6 +41,14 @@ class RegistrationError(ConfigError):
 
 class SecretMissing(ConfigError):
     """There is no secret where a reference leads; `message` goes on after "needs", and never holds a secret."""
+
+
+class ModelNotSetUp(ConfigError):
+    """The provider's key or the extra of a known provider's model is missing; `lack` says which, for a "because"."""
+
+    def __init__(self, message: str, lack: str, **context: object) -> None:
+        super().__init__(message, **context)
+        self.lack = lack
 
 
 class Refused(SignoffError):

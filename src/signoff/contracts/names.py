@@ -55,6 +55,9 @@ MEMO_STORE: Final = "signoff_store"
 RESPOND: Final = "respond"
 """The reserved tool with which a model ends its turn; never registered, never listed (B46)."""
 
+OFFLINE_MODEL: Final = "offline"
+"""The built-in model for first tries: it takes each message as a command line."""
+
 READ_REST: Final = "read_rest"
 """The framework's own tool with which an actor that declares it reads on in long results."""
 

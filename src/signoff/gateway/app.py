@@ -87,6 +87,7 @@ from signoff.settings import (
     login_roles,
     require_closed,
     require_ready,
+    require_real_model,
 )
 from signoff.store.refusal_counts import RefusalKind
 from signoff.store.store import working_store
@@ -257,6 +258,7 @@ def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None, *, 
         _log.warning("%s", warning)
     has_people = any(person.active for person in deps.people.all()) or bool(login_roles(deps.settings))
     require_ready(deps.settings, people=has_people, signing_keys=deps.signer is not None or not signs)
+    require_real_model(deps.settings.profile, (*deps.catalog.models, deps.settings.model) if signs else ())
     deps.store.counts.tenants.declare(person.tenant for person in deps.people.all())
     logins, live, visitors = ProviderPeople(deps), Live(), Visitors(deps)
     authenticator = Authenticator(deps, logins)

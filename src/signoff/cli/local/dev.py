@@ -5,7 +5,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,8 @@ import typer
 from temporalio.client import Client
 
 from signoff.activities.models.drivers import SCRIPTED
-from signoff.activities.models.first_words import ask_command
+from signoff.activities.models.first_words import ask_command, offline_usage
+from signoff.activities.models.offline_choice import take_offline
 from signoff.approvals.argument_rows import plural
 from signoff.cli.local.codec import running_codec
 from signoff.cli.local.gateway import running_gateway
@@ -31,7 +32,7 @@ from signoff.client.dev_process import DevProcess
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.contracts.ids import show_code
-from signoff.contracts.names import DEFAULT_TENANT, VERSION
+from signoff.contracts.names import DEFAULT_TENANT, OFFLINE_MODEL, VERSION
 from signoff.engine.connection import open_encryption
 from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.engine.turn_client import TurnClient
@@ -136,6 +137,8 @@ async def _dev(
         )
     # Before anything starts. The gateway checks it again.
     require_closed(place.settings)
+    catalog, lacks = (place.catalog, ()) if place.settings.model else take_offline(place.catalog)
+    place = replace(place, catalog=catalog)
     metrics = MetricsEndpoint(place.settings)
     make_state_dir(place.settings)
     with process_log(place.settings.state_dir, as_json=place.settings.log == "json"), stop_signals() as stop:
@@ -160,7 +163,7 @@ async def _dev(
             metrics.is_ready = True
             # Last to come and first to go: who finds the word in another terminal finds everything running.
             stack.enter_context(_leave_word(place, server))
-            await _greet(out, place, server, store)
+            await _greet(out, place, server, store, lacks)
             async with _watch_server(server) as ended:
                 await until_stopped(stop, worker, gateway, *codec, *ended)
     out.say("stopped; started again, it takes up where it stopped")
@@ -240,7 +243,7 @@ def _leave_word(place: LocalInstallation, server: DevServer) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-async def _greet(out: Output, place: LocalInstallation, server: DevServer, store: Store) -> None:
+async def _greet(out: Output, place: LocalInstallation, server: DevServer, store: Store, lacks: Sequence[str]) -> None:
     settings = place.settings
     waiting = len(await RequestLists(store).list_waiting(DEFAULT_TENANT))
     undeclared = await _find_undeclared(place, store)
@@ -258,7 +261,7 @@ async def _greet(out: Output, place: LocalInstallation, server: DevServer, store
         "",
         f"Inbox     {settings.public_url}",
         f"Temporal  {server.ui_url or 'without its UI'}  (server {server.address})",
-        *(f"Model     {line}" for line in model_lines(place.catalog, settings.model)),
+        *(f"Model     {line}" for line in model_lines(place.catalog, settings.model, lacks)),
         f"Files     {settings.state_dir.absolute()}",
         f"Waiting   {asks}",
         *(f"Warning   {warning}" for warning in exposure_warnings(settings)),
@@ -295,14 +298,23 @@ def _undeclared_line(request: ApprovalRequest) -> str:
     )
 
 
-def model_lines(catalog: Catalog, instead: str = "") -> list[str]:
-    """Names the model that answers for the actors, and why a script does."""
+def model_lines(catalog: Catalog, instead: str = "", lacks: Sequence[str] = ()) -> list[str]:
+    """Name the model that answers for the actors, and why a script or the model `offline` does.
+
+    `lacks` says what the models lack in whose place `offline` answers.
+    """
+    shown = offline_usage(catalog, instead)
+    understood = f"; it understands `{shown}`" if shown else ""
     lines = []
     for model in catalog.models:
-        if not model.startswith(SCRIPTED):
+        if model == OFFLINE_MODEL:
+            lines += [f"{model}, because {lack}{understood}" for lack in lacks] or [f"{model}{understood}"]
+        elif not model.startswith(SCRIPTED):
             lines.append(model)
         elif instead:
-            lines.append(f"{instead}, in the place of the manifest's script")
+            lines.append(
+                f"{instead}, in the place of the manifest's script{understood if instead == OFFLINE_MODEL else ''}"
+            )
         else:
             lines.append(
                 f"a script of a few sentences ({model}), because no model is set: "
