@@ -107,6 +107,12 @@ def test_dotted_names_find_nested_values(name: str, value: Any) -> None:
     ("IBAN", "IBAN"),
     ("user-id", "User id"),
     ("x", "X"),
+    ("a_b", "A b"),
+    ("X", "X"),
+    ("toX", "To x"),
+    ("toEU", "To EU"),
+    ("XTo", "Xto"),
+    ("AB_c", "AB c"),
 )
 def test_names_read_as_words(name: str, words: str) -> None:
     assert humanise(name) == words
@@ -150,19 +156,6 @@ def test_references_are_json_pointers(name: str, pointer: str) -> None:
 )
 def test_a_joined_row_has_at_most_120_characters(items: list[str], one_row: bool) -> None:
     assert len(list(leaves({"to": items}, {}, ()))) == (1 if one_row else len(items))
-
-
-@table(
-    ("name", "words"),
-    ("a_b", "A b"),
-    ("X", "X"),
-    ("toX", "To x"),
-    ("toEU", "To EU"),
-    ("XTo", "Xto"),
-    ("AB_c", "AB c"),
-)
-def test_only_words_of_capitals_stay(name: str, words: str) -> None:
-    assert humanise(name) == words
 
 
 def test_a_very_long_name_is_cut_before_it_is_read() -> None:

@@ -8,12 +8,10 @@ from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.policy import first_engine, second_engine
-from signoff.policy.answer import EngineOutcome
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.compiled_policy import CallArguments, CompiledRules, RulesVerdict, compile_policy, compile_rules
 from signoff.policy.context_shapes import context_shape
 from signoff.policy.schema_shapes import read_schema
-from signoff.policy.second_engine import as_celpy, second_program
 
 ACTOR = {"name": "desk", "tags": ["money"]}
 
@@ -62,13 +60,6 @@ def test_a_rule_that_cannot_be_asked_applies(ctx: Any, actor: Any, why: str) -> 
     assert found.why == f"rule `a` could not be evaluated ({why})"
 
 
-def test_numbers_of_the_context_are_what_they_were_declared() -> None:
-    rules = compile_rules([rule("a", "ctx.limit == 5.0")], context_schema={"limit": {"type": "number"}})
-    found = ruled(rules, {**context(), "limit": 5})
-    assert (found.effect, found.why) == ("deny", "rule `a` is true")
-    assert ruled(rules, {**context(), "limit": 6}).effect == "none"
-
-
 # Routes
 
 
@@ -109,14 +100,6 @@ def test_an_error_points_at_its_column() -> None:
     assert f" column {found.context['column']}: " in found.message
 
 
-def test_an_error_of_the_whole_has_no_column() -> None:
-    found = problem(deny_if="args.count")
-    assert (
-        found.message == "tool `book_flight`: `deny_if`: the result is int, it must be true or false (in `args.count`)"
-    )
-    assert found.context["column"] == 0
-
-
 @table(("size", "shown"), (300, 300), (301, 300))
 def test_a_long_expression_is_cut_in_an_error(size: int, shown: int) -> None:
     text = "args.count + size('" + "x" * (size - 21) + "')"
@@ -145,49 +128,7 @@ def test_a_note_holds_no_argument(error: Exception, note: str) -> None:
     assert second_engine._note(error) == note
 
 
-@table(
-    ("text", "outcome"),
-    ("has(args.zero)", EngineOutcome("true")),
-    ("has(args.none)", EngineOutcome("true")),
-    ("has(args.absent)", EngineOutcome("false")),
-    ("has(args.text.x)", EngineOutcome("error", "no such overload")),
-    ("has(args.absent.x)", EngineOutcome("error", "no such member in mapping")),
-)
-def test_has_asks_for_presence_not_for_worth(text: str, outcome: EngineOutcome) -> None:
-    data = {"args": as_celpy({"zero": 0, "none": None, "text": "x"})}
-    found = second_program(text).run(data)
-    assert (found.kind, found.note) == (outcome.kind, outcome.note)
-
-
 # Schemas
-
-
-@table(
-    ("schema", "kind", "nullable"),
-    ({"const": True}, "bool", False),
-    ({"enum": [1, 2]}, "int", False),
-    ({"enum": [1.5]}, "number", False),
-    ({"enum": ["a"]}, "string", False),
-    ({"enum": ["a", None]}, "string", True),
-    ({"enum": ["a", 1]}, "any", False),
-    ({"enum": [["a"]]}, "any", False),
-    ({"anyOf": [{"type": "string"}]}, "string", False),
-    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "string", True),
-    ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "any", False),
-    ({"$ref": "#/$defs/a~1b"}, "int", False),
-    ({"$ref": "#/$defs/a~0b"}, "bool", False),
-    ({"$ref": "#/$defs/none"}, "any", False),
-    ({"$ref": "other#/$defs/a~1b"}, "any", False),
-    ({"$ref": 7}, "any", False),
-)
-def test_a_schema_is_read_as_far_as_it_is_plain(schema: Any, kind: str, nullable: bool) -> None:
-    root = {
-        "type": "object",
-        "properties": {"x": schema},
-        "$defs": {"a/b": {"type": "integer"}, "a~b": {"type": "boolean"}},
-    }
-    found = read_schema(root).fields["x"]
-    assert (found.kind, found.nullable) == (kind, nullable)
 
 
 # Cards and notes

@@ -20,7 +20,7 @@ from signoff.policy.operators import FUNCTIONS
 from signoff.policy.second_engine import as_celpy, second_program
 from signoff.policy.syntax import subtrees
 
-DATA = {"s": "x", "m": {"k": 1}, "n": 3, "l": [1, 2], "none": None, "d": 1.5, "yes": True}
+DATA = {"s": "x", "m": {"k": 1}, "n": 3, "l": [1, 2], "none": None, "zero": 0, "d": 1.5, "yes": True}
 
 
 def both(text: str) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -111,7 +111,13 @@ def test_has_of_what_has_no_fields_is_an_error(text: str, note: str) -> None:
     assert second_program(f"{text} || true").run({"args": as_celpy(DATA)}) == EngineOutcome("true")
 
 
-@table(("text", "kind"), ("has(args.m.k)", "true"), ("has(args.m.z)", "false"), ("!has(args.z)", "true"))
+@table(
+    ("text", "kind"),
+    ("has(args.m.k)", "true"),
+    ("has(args.m.z)", "false"),
+    ("!has(args.z)", "true"),
+    ("has(args.zero) && has(args.none)", "true"),
+)
 def test_has_asks_both_engines_alike(text: str, kind: str) -> None:
     assert both(text) == ((kind, ""), (kind, ""))
 

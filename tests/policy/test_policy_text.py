@@ -1,7 +1,7 @@
 """The text of an expression before any engine reads it: what is rewritten, what is refused, and where."""
 
 import pytest
-from policy_samples import arguments, compiled, context, verdict_of
+from policy_samples import arguments, compiled, verdict_of
 from tables import table
 
 from signoff.contracts.errors import ConfigError
@@ -104,8 +104,3 @@ def test_an_error_of_a_global_rule_names_no_tool() -> None:
     assert caught.value.message.startswith("global rules: `night` column ")
     found = caught.value.context
     assert (found["tool_name"], found["field"], found["value"]) == ("", "night", "actor.nme == 'x'")
-
-
-def test_tags_are_asked_of_the_tool_at_hand() -> None:
-    for text in ("tool.tags.includes('money')", "'money' in tool.tags"):
-        assert compiled(auto_approve_if=text).judge(arguments(), context()).verdict == "auto"

@@ -76,6 +76,12 @@ def test_lists_objects_and_maps(schema: Any, shape: DataShape) -> None:
 @table(
     ("schema", "shape"),
     ({"enum": [True, False]}, DataShape("bool")),
+    ({"enum": [1, 2]}, INT),
+    ({"enum": [1.5]}, DataShape("number")),
+    ({"enum": ["a", None]}, DataShape("string", True)),
+    ({"const": True}, DataShape("bool")),
+    ({"enum": [["a"]]}, ANY),
+    ({"$ref": 7}, ANY),
     ({"enum": [1, 1.5]}, ANY),
     ({"enum": [None, 1]}, DataShape("int", True)),
     ({"enum": [True, 1]}, ANY),
