@@ -361,16 +361,6 @@ async def test_what_its_agent_runs_is_recorded_as_run_by_it(store: Store, extern
     assert started.facts.get("run_by") == (pinned().actor if external else None)
 
 
-async def test_a_call_does_not_begin_unless_what_was_seen_is_written(store: Store, ledger: Ledger) -> None:
-    tool = pay_tool(ledger, FREE)
-    deps, task = worker_deps(store, tool), task_for(tool, audit=(SEEN,))
-    await break_record(store)
-    with pytest.raises(StoreUnavailable):
-        await run(deps, tool, task)
-    assert ledger.rows == []
-    assert await store.read_ticket(task.permit.digest) is None
-
-
 @table("info", {"workflow_type": "Foreign"}, {"activity_id": "c9.9"}, {"workflow_type": None})
 async def test_who_is_no_such_turn_writes_nothing_and_is_counted(store: Store, info: Any) -> None:
     # Somebody tried to run a tool past its turn: neither that nor what they claim stands in that turn's record. Seen to

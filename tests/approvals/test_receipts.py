@@ -208,6 +208,7 @@ def test_a_doubt_is_answered_by_what_became_of_the_call_alone(fields: Any, messa
     assert machine.objection(doubt, answer("happened", result="x" * REASON_CHARS), NOW) is None
 
 
+@pytest.mark.row("E56", "Q4")
 @table(
     ("code", "expected"),
     ("", "not_allowed"),

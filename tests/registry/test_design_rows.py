@@ -118,7 +118,7 @@ def test_the_only_legal_routing_of_a_generalist_is_routed() -> None:
 @pytest.mark.row("B26")
 def test_a_generalist_that_bypasses_is_rejected_at_registration() -> None:
     field, message = refused(routing="bypass", bypass_routing=BypassRouting("It reads a local cache."))
-    assert (field, "use `routed` or make it a specialist" in message) == ("routing", True)
+    assert (field, "may not bypass routing; use `routed` or make it a specialist" in message) == ("routing", True)
 
 
 @pytest.mark.row("B27")

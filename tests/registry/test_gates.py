@@ -10,11 +10,10 @@ from proved_rows import case
 from registry_kit import a_call, a_tool, an_actor, pinned
 from tables import table
 
-from signoff.contracts.activity_messages import Tally, TurnLimits
+from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import RuleReference
 from signoff.contracts.ids import is_tool_name
-from signoff.contracts.limits import MAX_CALLS, MAX_CALLS_PER_TOOL, MAX_IDENTICAL_CALLS, RECENT_CALLS
-from signoff.formats.json_schema import SchemaProblem
+from signoff.contracts.limits import MAX_CALLS, MAX_IDENTICAL_CALLS, RECENT_CALLS
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.local_decision import LocalGateDecision
@@ -66,17 +65,6 @@ def test_shape_rejects_what_cannot_be_written_canonically(args: Any, words: str)
     assert words in found.message
 
 
-def test_malformed_part_says_why() -> None:
-    found = ruled(catalog(), malformed="the arguments are not JSON")
-    assert (facts(found), found.message) == (("settled", "shape", "input_invalid"), "the arguments are not JSON")
-
-
-@pytest.mark.row("E48")
-@table("tally", FULL, Tally(per_tool={"book_flight": MAX_CALLS_PER_TOOL}), Tally(per_tool={"book_flight": 99}))
-def test_caps_stop_a_loop(tally: Tally) -> None:
-    assert facts(ruled(catalog(), tally=tally)) == ("settled", "caps", "too_many_calls")
-
-
 @pytest.mark.row("E48")
 def test_sixth_identical_call_is_too_many() -> None:
     found, tally = catalog(), Tally()
@@ -94,21 +82,6 @@ def test_sixth_identical_call_is_too_many() -> None:
     tally = next_tally(tally, a_call(), other, ruled(found, args=other, tally=tally))
     assert ruled(found, tally=tally).kind == "run", "the first of the five is no longer among the last twenty"
     assert tally.calls == RECENT_CALLS + 1 == tally.per_tool["book_flight"]
-
-
-def test_an_actor_may_have_a_lower_cap() -> None:
-    few = build_catalog(tools=[a_tool()], actors=[an_actor(limits=TurnLimits(calls=2))])
-    assert ruled(few, tally=Tally(calls=1)).kind == "run"
-    assert ruled(few, tally=Tally(calls=2)).gate == "caps"
-
-
-def test_tally_does_not_grow_by_unspeakable_names() -> None:
-    tally = Tally()
-    for index in range(3):
-        call = a_call("no such name " * 50 + str(index))
-        tally = next_tally(tally, call, {}, judge(catalog(), pinned(), call, {}, tally))
-    assert list(tally.per_tool.values()) == [3]
-    assert len(next(iter(tally.per_tool))) == 1
 
 
 UNKNOWN = [
@@ -136,13 +109,6 @@ def test_hidden_tool_reads_like_one_that_does_not_exist() -> None:
     assert facts(hidden) == ("settled", "tag_policy", "not_available")
     assert hidden.message.replace("book_flight", "X") == unknown.message.replace("book_flightt", "X")
     assert [offer.name for offer in found.offered_tools("desk", pinned())] == ["search", "respond"]
-
-
-@pytest.mark.row("V01")
-def test_denied_by_rule_is_a_denial_with_its_reason() -> None:
-    found = ruled(catalog(a_tool(tags=("money",)), policies=[DENY]), args={})
-    assert facts(found) == ("settled", "tag_policy", "denied")
-    assert found.message == "money is frozen"
 
 
 @pytest.mark.row("V01")
@@ -174,13 +140,6 @@ def test_arguments_are_validated_before_any_policy(approval: Any) -> None:
     assert "`totalCost` must be of type number" in found.message
     assert "hunter2" not in found.message
     assert found.verdict is None
-
-
-def test_own_check_of_a_tool_counts_as_validation() -> None:
-    refusing = a_tool(validate_input=lambda args: [SchemaProblem("flight", "must fly")])
-    failing = a_tool(validate_input=lambda args: 1 / 0)
-    assert "`flight` must fly" in ruled(catalog(refusing)).message
-    assert ruled(catalog(failing)).code == "input_invalid"
 
 
 @pytest.mark.row("E17", "N06")
@@ -216,23 +175,6 @@ def test_policy_sees_arguments_and_pinned_user(tier: str, cost: float, kind: str
     )
     assert found.kind == kind
     assert found.verdict.rule == RuleReference(name="auto_approve_if")
-
-
-def test_policy_denial_is_settled_with_its_verdict() -> None:
-    found = ruled(catalog(a_tool(requires_approval=ApprovalPolicy(deny_if="args.totalCost > 100.0"))))
-    assert facts(found) == ("settled", "approval", "denied")
-    assert found.verdict.verdict == "deny"
-    assert found.message
-
-
-@pytest.mark.row("V01")
-def test_global_rule_tightens_automatic_to_asking() -> None:
-    """Gate 14: `require_approval` asks where the tool would not, and says which rule did."""
-    found = ruled(catalog(a_tool(tags=("look",)), policies=[ASK]))
-    assert found.kind == "ask"
-    assert (found.verdict.rule, found.verdict.why) == (RuleReference(kind="global", name="look-first"), "new tool")
-    stricter = a_tool(tags=("look",), requires_approval=ApprovalPolicy(deny_if="true"))
-    assert ruled(catalog(stricter, policies=[ASK])).code == "denied"
 
 
 ORDER = ["shape", "caps", "resolve", "tag_policy", "allowlist", "schema", "dry_run", "approval"]

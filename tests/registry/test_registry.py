@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from proved_rows import case
 from registry_kit import SCHEMA, a_call, a_tool, an_actor, pinned
 from some import some
 from tables import table
@@ -65,20 +64,6 @@ def test_nothing_on_a_registry_can_be_set() -> None:
         registry.register = None  # type: ignore[attr-defined]
     with pytest.raises(AttributeError):
         registry.size = 2  # type: ignore[misc]
-
-
-LOOKUPS = [
-    case("P08", "get_weather", "get_weather", name="the very name"),
-    case("P06", "Get_Weather", None, name="another case"),
-    case("P07", "get_rain", None, name="unknown"),
-    *(pytest.param(other, None) for other in ("get-weather", " get_weather", "")),
-]
-
-
-@pytest.mark.parametrize(("name", "found"), LOOKUPS)
-def test_lookup_is_exact_and_unknown_is_none(name: str, found: str | None) -> None:
-    resolved = create_tool_registry([a_tool("get_weather")]).resolve(name)
-    assert (resolved.name if resolved is not None else None) == found
 
 
 def test_list_is_sorted() -> None:

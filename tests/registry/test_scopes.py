@@ -7,7 +7,6 @@ import pytest
 from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from proved_rows import case
 from registry_kit import SCHEMA, a_call, a_tool, an_actor, pinned
 from some import some
 from tables import table
@@ -60,13 +59,6 @@ def trace(catalog: Catalog, name: str, route: str = "", step: str = "", **fields
 
 
 EVERYWHERE = ["greet", "note", "pay", "search"]
-PLACES = [
-    case("F04", (), EVERYWHERE, name="nowhere in particular"),
-    case("F04", ("talk",), EVERYWHERE, name="a route without tools"),
-    case("F05", ("trip",), ["seats", *EVERYWHERE], name="a route with its own"),
-    case("F05", ("trip", "buy"), ["seats", *EVERYWHERE], name="a step of that route"),
-    case("F06", ("trip", "ask"), ["greet", "note", "pay", "quote", "search", "seats"], name="a step with its own"),
-]
 
 
 def trip() -> Catalog:
@@ -75,11 +67,6 @@ def trip() -> Catalog:
     return catalog_with(
         Route(name="trip", tools=(own("seats"),), steps=steps), Route(name="talk"), own_tools=(own("greet"),)
     )
-
-
-@pytest.mark.parametrize(("where", "tools"), PLACES)
-def test_tools_belong_to_the_actor_a_route_or_a_step(where: tuple[str, ...], tools: list[str]) -> None:
-    assert sorted(summary(trip(), *where)) == sorted(tools)
 
 
 @pytest.mark.row("F33")

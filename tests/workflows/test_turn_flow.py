@@ -18,7 +18,6 @@ from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import parse_tenant_limits
 from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
-from signoff.registry.tool_result import ToolFailure
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, say
 
 PAY = ("pay", {"amount": 20, "to": "Ana"})
@@ -195,14 +194,6 @@ async def test_a_tool_off_the_actors_list_is_not_available(turn_rig: TurnRig, le
     assert [offered.name for offered in seen[0].tools] == ["pay", "respond"]
     assert [outcome.code for outcome in result.calls] == ["not_available"]
     assert ledger.rows == []
-
-
-async def test_a_tools_own_failure_is_a_result(turn_rig: TurnRig, ledger: Ledger) -> None:
-    tool = pay_tool(ledger, False, handler=ledger.handler("pay", ToolFailure("no funds")))
-    async with turn_rig.running([tool], [calls(PAY), respond("oh")]) as turns:
-        result = await turns.signoff.result(await turns.start())
-    assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("execution_failed", "no funds")]
-    assert len(ledger.rows) == 1
 
 
 @pytest.mark.row("B49", "E48")
