@@ -68,7 +68,12 @@ def usage(tool: ModelTool) -> str:
 def example(tool: ModelTool) -> str:
     """Return a line that calls a tool; "" if no line of plausible values does."""
     properties, required = _parameters(tool)
-    line = " ".join([tool.name, *(example_word(name, properties[name], tool.parameters) for name in required)])
+    try:
+        words = [example_word(name, properties[name], tool.parameters) for name in required]
+    # A type may hold itself, such as a list of such lists.
+    except RecursionError:
+        return ""
+    line = " ".join([tool.name, *words])
     return line if isinstance(read_command(line, [tool]), Command) else ""
 
 

@@ -27,8 +27,19 @@ _NAMES: Final[Mapping[str, str]] = {
     "null": "`null`",
 }
 _CHOICES_SHOWN: Final = 5
-_NUMBERED: Final = ("order", "booking", "flight", "invoice", "ticket", "number", "code")
-"""Parts of names of parameters that take a number of some thing, such as `A7`, and no person."""
+_BY_FORMAT: Final[Mapping[str, str]] = {
+    "date": "2030-01-31",
+    "date-time": "2030-01-31T12:00:00Z",
+    "email": "ana@example.com",
+}
+_BY_NAME: Final[Mapping[str, tuple[str, ...]]] = {
+    "ana@example.com": ("mail",),
+    "A7": ("order", "booking", "flight", "invoice", "ticket", "number", "code"),
+    "Lisbon": ("city", "place", "destination", "address", "office"),
+    "EUR": ("currency",),
+    "late": ("reason", "note", "text", "message"),
+}
+"""Example texts, and the parts of the names of parameters that take them."""
 
 
 class Unreadable(ValueError):
@@ -245,14 +256,12 @@ def _plausible_number(node: Schema) -> int | float:
 
 
 def _plausible_text(name: str, node: Schema) -> str:
-    by_format = {"date": "2030-01-31", "date-time": "2030-01-31T12:00:00Z", "email": "ana@example.com"}
+    if node.get("format") in _BY_FORMAT:
+        return _BY_FORMAT[str(node["format"])]
     folded = name.casefold()
-    if node.get("format") in by_format:
-        return by_format[str(node["format"])]
-    if "mail" in folded:
-        return by_format["email"]
-    # A person, or else a number such as that of an order.
-    return "A7" if folded.endswith("id") or any(each in folded for each in _NUMBERED) else "ana"
+    if folded.endswith("id"):
+        return "A7"
+    return next((text for text, parts in _BY_NAME.items() if any(part in folded for part in parts)), "ana")
 
 
 def _show(value: Any) -> str:

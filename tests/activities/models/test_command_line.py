@@ -202,13 +202,23 @@ def test_example_calls_its_tool(schema: dict[str, Any], word: str) -> None:
     assert isinstance(read_command(example(declared), [declared]), Command)
 
 
-@pytest.mark.parametrize(("name", "word"), [("order_id", "A7"), ("email", "ana@example.com"), ("invoice", "A7")])
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("order_id", "A7"), ("email", "ana@example.com"), ("invoice", "A7"), ("city", "Lisbon"), ("payee", "ana")],
+)
 def test_example_of_a_text_goes_by_the_name(name: str, word: str) -> None:
     assert example(tool("do_it", {name: TEXT})) == f"do_it {word}"
 
 
 def test_example_that_is_no_command_is_left_out() -> None:
     assert example(tool("do_it", {"x": {**INTEGER, "default": "none"}})) == ""
+
+
+def test_type_that_holds_itself_has_no_example_and_takes_words() -> None:
+    nested = tool("do_it", {"x": {"$ref": "#/$defs/Tree"}})
+    nested.parameters["$defs"] = {"Tree": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Tree"}}, TEXT]}}
+    assert (example(nested), usage(nested)) == ("", "do_it X")
+    assert read_command("do_it a,b", [nested]) == Command("do_it", {"x": ["a", "b"]})
 
 
 def test_documented_commands_call_as_documented() -> None:

@@ -1,5 +1,6 @@
 """The model `offline` calls what a message names, and answers with what came of it."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ def test_offline_takes_the_place_of_a_model_without_a_key(tmp_path: Path, monkey
     before = catalog(tmp_path, "openai:gpt-5", monkeypatch)
     after, lacks = take_offline(before)
     assert (before.models, after.models) == (("openai:gpt-5",), ("offline",))
-    assert before.hash != after.hash
+    assert before.hash != after.hash == catalog(tmp_path, "offline", monkeypatch).hash
     assert model_lines(after, "", lacks) == [
         "offline, because OPENAI_API_KEY is not set; it understands `refund CUSTOMER AMOUNT`"
     ]
@@ -143,6 +144,8 @@ def test_offline_takes_the_place_of_a_model_without_a_key(tmp_path: Path, monkey
 
 
 def test_offline_takes_the_place_of_a_model_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python finds nothing behind None.
+    monkeypatch.setitem(sys.modules, "anthropic", None)
     after, lacks = take_offline(catalog(tmp_path, "anthropic:claude-sonnet-4-5", monkeypatch))
     assert (after.models, lacks) == (("offline",), ("the extra `anthropic` is not installed",))
 
@@ -150,6 +153,7 @@ def test_offline_takes_the_place_of_a_model_without_its_extra(tmp_path: Path, mo
 @table("model", "opnai:gpt-5", "openai:", "ollama:qwen3", "scripted:nowhere:model", "cohere:command")
 def test_offline_takes_the_place_of_no_other_model(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OLLAMA_BASE_URL", raising=False)
+    monkeypatch.setitem(sys.modules, "cohere", None)
     before = catalog(tmp_path, model, monkeypatch)
     assert take_offline(before) == (before, ())
     with pytest.raises(ConfigError):
