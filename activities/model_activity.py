@@ -38,9 +38,9 @@ from signoff.registry.actor import Actor, instructions_hash
 from signoff.registry.gates.call_parts import call_parts, parse_arguments, parse_call
 from signoff.registry.respond_form import RespondPayload
 from signoff.registry.tool_result import render_value
+from signoff.store.blobs import Blob
 from signoff.store.completions import Completions, KeptReply
 from signoff.store.content_store import fetch_in, load_message, seal_ref, to_content
-from signoff.store.store import Blob
 from signoff.telemetry.stack_trace import trace_without_words
 
 GATES_SECONDS: Final = 30.0

@@ -6,9 +6,10 @@ from datetime import timedelta
 from sqlalchemy import update
 
 from signoff.contracts.ids import SessionKey
+from signoff.store.blobs import Blob
 from signoff.store.completions import KEPT, Completions
 from signoff.store.leases import in_seconds
-from signoff.store.store import Blob, Store
+from signoff.store.store import Store
 from signoff.store.tables import COMPLETIONS
 
 HERE = SessionKey("main", "s")

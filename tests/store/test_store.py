@@ -17,7 +17,8 @@ from signoff.contracts.content import Content
 from signoff.contracts.errors import Refused, StoreUnavailable
 from signoff.contracts.ids import SessionKey
 from signoff.formats.replace import replace
-from signoff.store.store import Store, open_store, preview
+from signoff.store.blobs import preview
+from signoff.store.store import Store, open_store
 from signoff.store.tickets import Claim, ticket_key
 
 KEY = "a" * 64

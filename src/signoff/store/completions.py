@@ -9,9 +9,10 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, bindparam, delete, select
 
 from signoff.contracts.ids import SessionKey
+from signoff.store.blobs import Blob, add_blob
 from signoff.store.claim_conditions import insert_or_hold
 from signoff.store.leases import in_seconds
-from signoff.store.store import Also, Blob, Store, add_blob
+from signoff.store.store import Also, Store
 from signoff.store.tables import COMPLETIONS, time_from_millis
 
 KEPT: Final = timedelta(hours=1)

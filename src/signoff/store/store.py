@@ -1,27 +1,23 @@
 """Keeps tickets, blobs and keys in SQLite or PostgreSQL. Every failure of the database is `StoreUnavailable`."""
 
 import asyncio
-import hashlib
-import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime
-from functools import cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, Row, bindparam, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, bindparam, select, update
 
 from signoff.contracts.call import CallOutcome, LateReport
 from signoff.contracts.content import BlobRef
 from signoff.contracts.errors import ConfigError, Refused, SignoffError, StoreUnavailable
 from signoff.contracts.ids import SessionKey
-from signoff.contracts.limits import PREVIEW_CHARS
 from signoff.contracts.usage import LimitedUse
 from signoff.formats.private_folder import make_private_folder
 from signoff.formats.replace import replace
 from signoff.settings import Settings
+from signoff.store.blobs import Blob, add_blob
 from signoff.store.claim_conditions import (
     add_claim,
     freeze_of,
@@ -31,7 +27,6 @@ from signoff.store.claim_conditions import (
     is_forgotten,
     keep_use,
     return_use,
-    share_blob,
     share_tenant,
     spend_grant,
     take_use,
@@ -40,8 +35,8 @@ from signoff.store.claim_conditions import (
 from signoff.store.database import Database, Found, make_private, open_database, read_url
 from signoff.store.refusal_counts import RefusalCounts, RefusalKind
 from signoff.store.roles import StoreRole, readable_tables
-from signoff.store.tables import BLOB_SESSIONS, BLOBS, KEYS, PROBES, TICKETS, StoreClock, time_from_millis
-from signoff.store.tickets import Claim, Ticket, earlier_keys
+from signoff.store.tables import BLOBS, KEYS, PROBES, TICKETS, StoreClock, time_from_millis
+from signoff.store.tickets import Claim, Ticket, earlier_keys, read_ticket_row, read_tickets
 from signoff.store.upgrade import prepare
 from signoff.telemetry.counts import ProcessCounts
 
@@ -95,50 +90,6 @@ _SINCE: Final = select(StoreClock() - TICKETS.c.seen_at).where(
     TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "claimed"
 )
 _OUTCOME: Final = select(TICKETS.c.outcome).where(TICKETS.c.key == bindparam("ticket"))
-_OF_TURN: Final = select(TICKETS).where(TICKETS.c.workflow == bindparam("of")).order_by(TICKETS.c.claimed_at)
-_TICKET: Final = select(TICKETS).where(TICKETS.c.key == bindparam("ticket"))
-
-
-class Blob(NamedTuple):
-    """The bytes of a JSON value with their hash."""
-
-    sha256: str
-    """The sha-256 of `body`, in hex."""
-    body: bytes
-    """The bytes."""
-
-    @classmethod
-    def of(cls, body: bytes) -> "Blob":
-        """Makes the blob of `body`."""
-        return cls(hashlib.sha256(body).hexdigest(), body)
-
-    @property
-    def ref(self) -> BlobRef:
-        """Returns a reference to the blob, without a seal."""
-        return BlobRef(sha256=self.sha256, size=len(self.body), preview=preview(self.body))
-
-
-def add_blob(connection: Connection, blob: Blob, place: SessionKey | None) -> None:
-    """Adds a blob in the caller's transaction, for turns of the session `place`, or with None for the store itself,
-    which keeps it for good; adding it again changes nothing of it.
-    """
-    tenant, session = place or ("", "")
-    kept = {"sha256": blob.sha256, "tenant": tenant, "session": session}
-    # What the store keeps for good is there once that is written: one statement, and no row that all turns change.
-    if place is None and not insert_new(connection, BLOB_SESSIONS, kept):
-        return
-    share_blob(connection, blob.sha256)
-    if place is not None:
-        connection.execute(_build_blob_keeping(connection.dialect.name), kept)
-    insert_new(connection, BLOBS, {"sha256": blob.sha256, "size": len(blob.body), "body": blob.body})
-
-
-@cache
-def _build_blob_keeping(dialect: str) -> Any:
-    adding = (sqlite.insert if dialect == "sqlite" else postgresql.insert)(BLOB_SESSIONS)
-    # The time anew: what was kept again is not old, whenever it was kept first.
-    again = {"kept_at": StoreClock()}
-    return adding.on_conflict_do_update(index_elements=list(BLOB_SESSIONS.primary_key), set_=again)
 
 
 class _NotGiven(SignoffError):
@@ -287,15 +238,8 @@ class Store:
             share_tenant(connection, tenant)
             hold_call(connection, workflow, call)
             # The row first: SQLite's lock is taken by writing, and what is read after that is the latest.
-            values = {
-                "key": key,
-                "state": "claimed",
-                "workflow": workflow,
-                "call": call,
-                "tool": tool,
-                "owner": owner,
-                "nonce": nonce,
-            }
+            values = {"key": key, "state": "claimed", "workflow": workflow, "call": call, "tool": tool}
+            values |= {"owner": owner, "nonce": nonce}
             forgotten = is_forgotten(connection, key, begun)
             if forgotten:
                 # The call may have run under another use: no later try may take this row for its own.
@@ -362,7 +306,7 @@ class Store:
                 return_use(connection, key)
             if undone and also is not None:
                 also(connection)
-            ticket = _read_ticket(connection, key)
+            ticket = read_ticket_row(connection, key)
             if ticket is None:
                 raise Refused("a ticket that nobody claimed cannot have come to nothing")
             return ticket.claim
@@ -391,7 +335,7 @@ class Store:
                 if also is not None:
                     also(connection)
                 return outcome
-            ticket = _read_ticket(connection, key)
+            ticket = read_ticket_row(connection, key)
             # Of one that does not know its caller hears its own word, and the ticket stays undone.
             if corrects and ticket is not None and ticket.claim.kind == "undone":
                 return outcome
@@ -429,7 +373,7 @@ class Store:
 
     async def read_ticket(self, key: str) -> Ticket | None:
         """Returns the ticket `key`, or None."""
-        return await self.read(lambda connection: _read_ticket(connection, key))
+        return await self.read(lambda connection: read_ticket_row(connection, key))
 
     async def secret_key(self, name: str) -> bytes:
         """Returns the 32 random bytes named `name`, made when first asked for and the same for everyone ever after."""
@@ -445,7 +389,7 @@ class Store:
         return bytes(await self.run(make) if found is None else found)
 
     def _find(self, connection: Connection, key: str, workflow: str) -> Claim:
-        ticket = _read_ticket(connection, key)
+        ticket = read_ticket_row(connection, key)
         # The insert waited for whoever held the key, so the row is there unless somebody deletes tickets.
         if ticket is None:
             raise StoreUnavailable(f"{self._words} lost a ticket while it was read")
@@ -544,40 +488,6 @@ def _return_earlier(connection: Connection, key: str) -> None:
     for earlier in earlier_keys(key):
         # In this order: a claimer that tells its outcome meanwhile waits for this, or is seen here.
         return_use(connection, earlier)
-        ticket = _read_ticket(connection, earlier)
+        ticket = read_ticket_row(connection, earlier)
         if ticket is not None and ticket.outcome is not None:
             _count(connection, earlier, ticket.outcome)
-
-
-def _read_ticket(connection: Connection, key: str) -> Ticket | None:
-    row = connection.execute(_TICKET, {"ticket": key}).first()
-    return None if row is None else _ticket(row)
-
-
-def read_tickets(connection: Connection, workflow: str) -> list[Ticket]:
-    """Returns every ticket of a turn, the first claimed first, in the caller's transaction."""
-    return [_ticket(row) for row in connection.execute(_OF_TURN, {"of": workflow})]
-
-
-def _ticket(row: Row[Any]) -> Ticket:
-    fields = dict(row._mapping)
-    outcome, finished, seen = fields.pop("outcome"), fields.pop("finished_at"), fields.pop("seen_at")
-    late = fields.pop("late_report")
-    return Ticket(
-        **{**fields, "claimed_at": time_from_millis(fields["claimed_at"])},
-        outcome=None if outcome is None else CallOutcome.model_validate_json(outcome),
-        finished_at=None if finished is None else time_from_millis(finished),
-        seen_at=None if seen is None else time_from_millis(seen),
-        late_report=None if late is None else LateReport.model_validate_json(late),
-    )
-
-
-def preview(body: bytes) -> str:
-    """Returns the first characters of a JSON string's text, of other JSON as it is written."""
-    # A character has four bytes at most in UTF-8: enough for the preview, however large the body is.
-    shown: Any = body[: 4 * PREVIEW_CHARS].decode(errors="replace")
-    if body.startswith(b'"'):
-        with suppress(ValueError):
-            shown = json.loads(body)
-    # JSON may escape half a surrogate pair, which nothing could write as UTF-8 later.
-    return str(shown)[:PREVIEW_CHARS].encode(errors="replace").decode()

@@ -1,13 +1,18 @@
-"""Tickets and answers to their claims, as callers of the store get them."""
+"""Tickets and answers to their claims, as callers of the store get them, and their rows."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Final, Literal
+
+from sqlalchemy import Connection, Row, bindparam, select
 
 from signoff.contracts.call import CallOutcome, LateReport
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.store.tables import TICKETS, time_from_millis
 
 ClaimKind = Literal["fresh", "done", "open", "void", "undone", "frozen", "ungranted", "used_up", "superseded", "other"]
 TicketState = Literal["claimed", "done", "void"]
+_OF_TURN: Final = select(TICKETS).where(TICKETS.c.workflow == bindparam("of")).order_by(TICKETS.c.claimed_at)
+_TICKET: Final = select(TICKETS).where(TICKETS.c.key == bindparam("ticket"))
 
 
 class Claim(FrozenModel):
@@ -101,3 +106,27 @@ def earlier_keys(key: str) -> list[str]:
     """Returns the keys of the earlier tickets of the same call."""
     digest, _, number = key.rpartition("/")
     return [ticket_key(digest, each) for each in range(1, int(number))] if digest and number.isdecimal() else []
+
+
+def read_ticket_row(connection: Connection, key: str) -> Ticket | None:
+    """Returns the ticket `key` or None, in the caller's transaction."""
+    row = connection.execute(_TICKET, {"ticket": key}).first()
+    return None if row is None else _ticket(row)
+
+
+def read_tickets(connection: Connection, workflow: str) -> list[Ticket]:
+    """Returns every ticket of a turn, the first claimed first, in the caller's transaction."""
+    return [_ticket(row) for row in connection.execute(_OF_TURN, {"of": workflow})]
+
+
+def _ticket(row: Row[Any]) -> Ticket:
+    fields = dict(row._mapping)
+    outcome, finished, seen = fields.pop("outcome"), fields.pop("finished_at"), fields.pop("seen_at")
+    late = fields.pop("late_report")
+    return Ticket(
+        **{**fields, "claimed_at": time_from_millis(fields["claimed_at"])},
+        outcome=None if outcome is None else CallOutcome.model_validate_json(outcome),
+        finished_at=None if finished is None else time_from_millis(finished),
+        seen_at=None if seen is None else time_from_millis(seen),
+        late_report=None if late is None else LateReport.model_validate_json(late),
+    )

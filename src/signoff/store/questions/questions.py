@@ -19,6 +19,7 @@ from signoff.contracts.approval import JUDGED_SECONDS, Ending, Question
 from signoff.contracts.errors import Refused
 from signoff.contracts.ids import TurnKey, new_code
 from signoff.formats.replace import replace
+from signoff.store.blobs import Blob, add_blob
 from signoff.store.claim_conditions import LIVE
 from signoff.store.questions.approval_rows import (
     ApprovalRows,
@@ -27,7 +28,7 @@ from signoff.store.questions.approval_rows import (
     read_rows,
     read_rows_anew,
 )
-from signoff.store.store import Also, Blob, Store, add_blob
+from signoff.store.store import Also, Store
 from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, time_from_millis
 from signoff.store.tickets import number_of_key
 

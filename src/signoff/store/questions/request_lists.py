@@ -16,9 +16,9 @@ from signoff.contracts.grant import Freeze
 from signoff.contracts.ids import TurnKey
 from signoff.store.claim_conditions import freeze_of
 from signoff.store.questions.approval_rows import answer_from_row, question_from_row
-from signoff.store.store import Store, read_tickets
+from signoff.store.store import Store
 from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, time_from_millis
-from signoff.store.tickets import Ticket
+from signoff.store.tickets import Ticket, read_tickets
 
 _log = logging.getLogger(__name__)
 PIECE: Final = 100
