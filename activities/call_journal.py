@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 from temporalio import activity
 
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.approvals import audit_events
+from signoff.approvals import call_events
 from signoff.approvals.audit_buffer import whole_facts
 from signoff.audit.log import TURNS_KEYS, AuditLog, entry_writer
 from signoff.audit.record import bound_text
@@ -195,7 +195,7 @@ class Journal:
 
     async def record_refusal(self, permit: Permit, why: str, *, vouched: bool = True) -> None:
         """Records that a turn wanted to run the tool without the right to; unvouched, all of that is its word."""
-        entry = audit_events.refused_run_entry(permit, self._tool.name, why, self._deps.clock())
+        entry = call_events.refused_run_entry(permit, self._tool.name, why, self._deps.clock())
         seen = attribute(self._deps, permit.ctx, [entry])
         await self._keep(seen if vouched else mark_claims(seen))
 
@@ -210,7 +210,7 @@ class Journal:
         # Where the agent runs it, that is done as approved is its promise and nobody's here.
         by = {"run_by": permit.ctx.actor} if self._tool.is_external else {}
         attempt = "" if ticket else _attempt()
-        begins = audit_events.started_entry(
+        begins = call_events.started_entry(
             permit, self._tool.name, ticket, self._deps.clock(), found.note, {**event, **by}, attempt
         )
         if event:
@@ -222,7 +222,7 @@ class Journal:
             return attribute(self._deps, permit.ctx, [begins])
         engines = found.verdict.evaluators if found.verdict is not None else ""
         definition = definition_hash(self._tool)
-        allowed = audit_events.allowed_entry(permit, self._tool.name, definition, engines, begins.at)
+        allowed = call_events.allowed_entry(permit, self._tool.name, definition, engines, begins.at)
         return attribute(self._deps, permit.ctx, [allowed, begins])
 
     async def end(
@@ -242,7 +242,7 @@ class Journal:
             }
         )
         attempt = "" if ticket or ran is None else _attempt()
-        entry = audit_events.finished_entry(permit, outcome, ticket, self._deps.clock(), facts, attempt)
+        entry = call_events.finished_entry(permit, outcome, ticket, self._deps.clock(), facts, attempt)
         return attribute(self._deps, permit.ctx, [entry])
 
     async def _arguments_facts(self, ran: CallContent, place: SessionKey) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from signoff.activities.permit_check import ask_if_doubted, is_expired
 from signoff.activities.question_writer import QuestionWriter, Subject, edit_problem
 from signoff.activities.usage_check import exhausted_calls
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.approvals import audit_events
+from signoff.approvals import call_events
+from signoff.approvals.approval_outcomes import denial_from_request, repeated_denial, waiting_outcome
 from signoff.approvals.card_notes import fallback_note, repeat_note
-from signoff.approvals.denial_outcome import denial_from_request, repeated_denial
 from signoff.approvals.digest import digest_in_context, doubt_digest
 from signoff.approvals.doubt_report import happened_outcome
 from signoff.approvals.earlier_questions import (
@@ -31,7 +31,6 @@ from signoff.approvals.earlier_questions import (
 )
 from signoff.approvals.question_reference import reference_from_request
 from signoff.approvals.redaction import redact_remarks, redact_secrets
-from signoff.approvals.waiting_outcome import waiting_outcome
 from signoff.contracts import names
 from signoff.contracts.activity_messages import GateDecision, GateReply, GateTask, RunOptions, Tally
 from signoff.contracts.approval import ApprovalRequest
@@ -121,7 +120,7 @@ class GateActivity:
             facts = resolution_facts(view, call.tool)
             line = resolution_line(call.tool, facts)
             activity.logger.info("actor %s, call %s: %s", task.ctx.actor, call.call, line)
-            entries.append(audit_events.trace_entry(task.ctx, call.call, call.tool, facts, line, self._deps.clock()))
+            entries.append(call_events.trace_entry(task.ctx, call.call, call.tool, facts, line, self._deps.clock()))
         return entries
 
     async def _collect_facts(self, task: GateTask, forged: str) -> GateFacts:
@@ -395,7 +394,7 @@ def _settled_entries(task: GateTask, gate_decisions: Sequence[GateDecision], at:
     entries = []
     for call, gate_decision in zip(task.calls, gate_decisions, strict=True):
         if gate_decision.outcome is not None:
-            entries.append(audit_events.settled_entry(task.ctx, call.tool, gate_decision, gate_decision.outcome, at))
+            entries.append(call_events.settled_entry(task.ctx, call.tool, gate_decision, gate_decision.outcome, at))
     return entries
 
 

@@ -19,7 +19,8 @@ from signoff.activities.hooks.tool_hooks import withheld_tools
 from signoff.activities.models.model_settings import model_settings
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.audit_buffer import unfold_facts
-from signoff.approvals.audit_events import facts_of_begin, proposed_entry
+from signoff.approvals.audit_events import facts_of_begin
+from signoff.approvals.call_events import proposed_entry
 from signoff.approvals.redaction import redact_secrets, redact_value
 from signoff.audit.log import entry_writer
 from signoff.contracts import names

@@ -9,7 +9,7 @@ from signoff.activities.capability_backends import handed_out_secrets
 from signoff.activities.hooks.hook_caller import NoAnswer, ask
 from signoff.activities.results.result_processor import ResultProcessor
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.approvals import audit_events
+from signoff.approvals import call_events
 from signoff.contracts.activity_messages import ToolReply
 from signoff.contracts.call import Permit
 from signoff.formats.replace import replace
@@ -44,7 +44,7 @@ class ProbeRunner:
             return None
         answer = await self._answer(args, context)
         key = context.idempotency_key
-        entry = audit_events.probe_entry(permit, self._tool.name, key, _word(answer), self._clock())
+        entry = call_events.probe_entry(permit, self._tool.name, key, _word(answer), self._clock())
         [entry] = attribute(self._deps, permit.ctx, [entry])
         if isinstance(answer, Happened):
             budget = context.result_budget_chars

@@ -9,9 +9,9 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 with workflow.unsafe.imports_passed_through():
     from signoff.approvals.approval_book import envelope_problem
+    from signoff.approvals.approval_outcomes import outcome_message
     from signoff.approvals.audit_buffer import fold_facts
     from signoff.approvals.audit_events import facts_of_begin, session_entry, turn_end_entry, turn_entry
-    from signoff.approvals.waiting_outcome import outcome_message
     from signoff.contracts import names
     from signoff.contracts.activity_messages import (
         CallPresence,

@@ -8,9 +8,8 @@ from typing import Any
 
 from temporalio import workflow
 
-from signoff.approvals.denial_outcome import denied_outcome
+from signoff.approvals.approval_outcomes import denied_outcome, waiting_outcome
 from signoff.approvals.machine import approving_decisions
-from signoff.approvals.waiting_outcome import waiting_outcome
 from signoff.contracts.activity_messages import GateDecision, GateReply, ModelReply, RunOptions, ToolReply
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.call import CallOutcome

@@ -5,9 +5,8 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from signoff.approvals.approval_book import ApprovalBook
-from signoff.approvals.audit_events import untaken_entry
-from signoff.approvals.denial_outcome import denial_from_request, repeated_outcome
-from signoff.approvals.waiting_outcome import late_result, waiting_outcome
+from signoff.approvals.approval_outcomes import denial_from_request, late_result, repeated_outcome, waiting_outcome
+from signoff.approvals.call_events import untaken_entry
 from signoff.contracts.activity_messages import GateDecision, GateTask, ModelReply, Response, Tally, TurnLimits
 from signoff.contracts.call import CallContext, CallOutcome, RuleReference
 from signoff.contracts.content import Content, text_of

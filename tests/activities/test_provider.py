@@ -19,7 +19,7 @@ from turn_fixtures import Ledger, TurnRig, catalog_of, no, pay_tool
 from signoff.activities.models.drivers import build_driver, build_drivers
 from signoff.activities.models.pydantic_ai_driver import ProviderModel, to_library
 from signoff.activities.worker_deps import WorkerDeps
-from signoff.approvals.waiting_outcome import late_result
+from signoff.approvals.approval_outcomes import late_result
 from signoff.contracts import names
 from signoff.contracts.call import CallOutcome, ToolDenied
 from signoff.contracts.completion import CompletionRequest

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 from tables import table
 
-from signoff.approvals import audit_events
+from signoff.approvals import audit_events, call_events
 from signoff.approvals.audit_buffer import fold_facts, unfold_facts
 from signoff.contracts.activity_messages import Authority, GateDecision
 from signoff.contracts.approval import AppliedTerm, ApprovalRequest, ApproverGroup, Card, CardRow, Vote
@@ -219,7 +219,7 @@ def test_who_answered_is_named_as_the_directory_knows_them_where_that_says_more(
 
 def test_the_entries_of_a_turn_name_its_requester_as_the_directory_knows_them() -> None:
     known = replace(CTX, user=Principal(user="guest", person_id="u7"))
-    assert audit_events.proposed_entry(known, CALL, "pay", AT).data["person_id"] == "u7"
+    assert call_events.proposed_entry(known, CALL, "pay", AT).data["person_id"] == "u7"
 
 
 RESOLUTION = {"name": "pay", "won": {"level": "session"}}
@@ -228,11 +228,11 @@ RESOLUTION = {"name": "pay", "won": {"level": "session"}}
 @table(
     ("built", "expected"),
     (
-        lambda: audit_events.proposed_entry(CTX, CALL, "t" * 300, AT),
+        lambda: call_events.proposed_entry(CTX, CALL, "t" * 300, AT),
         entry("proposal", f"proposed/{CALL}", approval=ID, call=CALL, tool="t" * 200, actor="desk"),
     ),
     (
-        lambda: audit_events.trace_entry(CTX, CALL, "t" * 300, RESOLUTION, "its session won", AT),
+        lambda: call_events.trace_entry(CTX, CALL, "t" * 300, RESOLUTION, "its session won", AT),
         entry(
             "trace", f"trace/{CALL}/{sha256(RESOLUTION)[:16]}",
             approval=ID, call=CALL, tool="t" * 200, actor="desk", resolution=RESOLUTION, line="its session won",
@@ -383,7 +383,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
 @table(
     ("built", "expected"),
     pytest.param(
-        lambda: audit_events.settled_entry(CTX, "pay", RULED, DENIED, AT),
+        lambda: call_events.settled_entry(CTX, "pay", RULED, DENIED, AT),
         entry(
             "verdict", f"verdict/{CALL}/denied/{DIGEST_START}",
             **OF_CALL, **became("denied"), gate="policy", source="policy", rule=LARGE.model_dump(), grant="g1",
@@ -391,7 +391,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="a rule denied it",
     ),
     pytest.param(
-        lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, kind="settled"), DENIED, AT),
+        lambda: call_events.settled_entry(CTX, "pay", GateDecision(call=CALL, kind="settled"), DENIED, AT),
         entry(
             "verdict", f"verdict/{CALL}/denied/",
             **OF_CALL, **became("denied"), gate="policy", source="policy", rule={"kind": "policy", "name": "never"},
@@ -399,19 +399,19 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="the rule is the outcome's where the ruling names none",
     ),
     pytest.param(
-        lambda: audit_events.settled_entry(CTX, "pay", GateDecision(call=CALL, kind="settled"), INVALID, AT),
+        lambda: call_events.settled_entry(CTX, "pay", GateDecision(call=CALL, kind="settled"), INVALID, AT),
         entry("verdict", f"verdict/{CALL}/input_invalid/", **OF_CALL, **became("input_invalid"), gate="input"),
         id="its arguments were wrong: that was nobody's denial",
     ),
     pytest.param(
-        lambda: audit_events.allowed_entry(replace(FREE, **RIGHT), "pay", DEFINITION, "cel", AT),
+        lambda: call_events.allowed_entry(replace(FREE, **RIGHT), "pay", DEFINITION, "cel", AT),
         entry(
             "auto", f"allowed/{CALL}/{DIGEST_START}", **OF_CALL, **PROVED, definition=DEFINITION, engines="cel"
         ),
         id="a rule lets it run",
     ),
     pytest.param(
-        lambda: audit_events.allowed_entry(GRANTED, "pay", DEFINITION, "", AT),
+        lambda: call_events.allowed_entry(GRANTED, "pay", DEFINITION, "", AT),
         entry(
             "grant", f"allowed/{CALL}/{DIGEST_START}",
             **OF_CALL, digest=DIGEST, rule={"kind": "grant", "name": "g1"}, definition=DEFINITION, grant="g1",
@@ -419,7 +419,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="a remembered answer lets it run",
     ),
     pytest.param(
-        lambda: audit_events.started_entry(PERMIT, "pay", "k-ticket", AT),
+        lambda: call_events.started_entry(PERMIT, "pay", "k-ticket", AT),
         entry(
             "execution", f"execution/{CALL}/k-ticket",
             **OF_CALL, **PROVED, ticket="k-ticket", permit="approved", revision=2,
@@ -428,7 +428,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="a handler is called: who approved it, and who says that an earlier try did not happen",
     ),
     pytest.param(
-        lambda: audit_events.started_entry(replace(FREE, grant="g1"), "look", "", AT),
+        lambda: call_events.started_entry(replace(FREE, grant="g1"), "look", "", AT),
         entry(
             "execution", f"execution/{CALL}/{DIGEST}",
             approval=ID, call=CALL, tool="look", permit="auto", digest=DIGEST, revision=1, grant="g1",
@@ -436,7 +436,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="a read-only one, which has no ticket",
     ),
     pytest.param(
-        lambda: audit_events.started_entry(FREE, "look", "", AT, "`to` was cut", {"event": "again"}, "/2"),
+        lambda: call_events.started_entry(FREE, "look", "", AT, "`to` was cut", {"event": "again"}, "/2"),
         entry(
             "execution", f"execution/{CALL}/{DIGEST}/2", approval=ID, call=CALL, tool="look", permit="auto",
             digest=DIGEST, revision=1, note="`to` was cut", event="again",
@@ -444,7 +444,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="its second run, with what was done to its arguments and what else is known",
     ),
     pytest.param(
-        lambda: audit_events.finished_entry(PERMIT, RESULT, "k-ticket", AT),
+        lambda: call_events.finished_entry(PERMIT, RESULT, "k-ticket", AT),
         entry(
             "outcome", f"outcome/{CALL}/k-ticket/ok",
             **OF_CALL, **COST, **became("ok"), gate="execute", ticket="k-ticket",
@@ -453,7 +453,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="it ran: its result is bound by hash",
     ),
     pytest.param(
-        lambda: audit_events.finished_entry(PERMIT, FAILED, "", AT),
+        lambda: call_events.finished_entry(PERMIT, FAILED, "", AT),
         entry(
             "outcome", f"outcome/{CALL}/{DIGEST}/execution_failed",
             **OF_CALL, **COST, **became("execution_failed"), value=BODY,
@@ -461,7 +461,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="a result that lies in the store has the hash it lies under",
     ),
     pytest.param(
-        lambda: audit_events.finished_entry(PERMIT, CHANGING, "k-ticket", AT, {"event": "again"}, "/2"),
+        lambda: call_events.finished_entry(PERMIT, CHANGING, "k-ticket", AT, {"event": "again"}, "/2"),
         entry(
             "outcome", f"outcome/{CALL}/k-ticket/2/ok",
             **OF_CALL, **COST, **became("ok"), gate="execute", ticket="k-ticket",
@@ -471,7 +471,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="it changed the context: by which names, never by which values",
     ),
     pytest.param(
-        lambda: audit_events.finished_entry(PERMIT, told(Content(inline={"ms": 4})), "k9", AT),
+        lambda: call_events.finished_entry(PERMIT, told(Content(inline={"ms": 4})), "k9", AT),
         entry(
             "outcome", f"outcome/{CALL}/k9/ok",
             **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), meta={"ms": 4}, cost=0.0, duration_ms=0,
@@ -480,7 +480,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="what a tool tells of the call is told",
     ),
     pytest.param(
-        lambda: audit_events.finished_entry(PERMIT, told(Content(inline={"n": 2**60})), "k9", AT),
+        lambda: call_events.finished_entry(PERMIT, told(Content(inline={"n": 2**60})), "k9", AT),
         entry(
             "outcome", f"outcome/{CALL}/k9/ok",
             **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), meta="unwritable", cost=0.0, duration_ms=0,
@@ -489,7 +489,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="unless no record can hold it",
     ),
     pytest.param(
-        lambda: audit_events.finished_entry(PERMIT, told(Content(blob=BlobRef(sha256=BODY, size=9_000))), "k9", AT),
+        lambda: call_events.finished_entry(PERMIT, told(Content(blob=BlobRef(sha256=BODY, size=9_000))), "k9", AT),
         entry(
             "outcome", f"outcome/{CALL}/k9/ok",
             **OF_CALL, **became("ok"), ticket="k9", value=sha256(""), cost=0.0, duration_ms=0,
@@ -498,14 +498,14 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="and a large one is bound by hash",
     ),
     pytest.param(
-        lambda: audit_events.untaken_entry(CTX, CALL, "pay", ("data.city", "level"), "given", AT),
+        lambda: call_events.untaken_entry(CTX, CALL, "pay", ("data.city", "level"), "given", AT),
         entry(
             "outcome", f"untaken/{CALL}", **OF_CALL, untaken="given", updates=["data.city", "level"]
         ),
         id="what it changed was not taken",
     ),
     pytest.param(
-        lambda: audit_events.finished_entry(
+        lambda: call_events.finished_entry(
             PERMIT, CallOutcome(call=CALL, tool="pay", code="in_doubt", value=Content(inline={1, 2})), "k9", AT
         ),
         entry(
@@ -516,7 +516,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="nobody knows what became of it; no hash is made up for what has none",
     ),
     pytest.param(
-        lambda: audit_events.probe_entry(PERMIT, "pay", "k-ticket", "did_not_happen", AT),
+        lambda: call_events.probe_entry(PERMIT, "pay", "k-ticket", "did_not_happen", AT),
         entry(
             "in_doubt", f"probe/{CALL}/k-ticket/did_not_happen",
             **OF_CALL, ticket="k-ticket", probe="did_not_happen", digest=DIGEST,
@@ -524,7 +524,7 @@ PROVED = RIGHT | {"rule": LARGE.model_dump()}
         id="the tool's probe was asked",
     ),
     pytest.param(
-        lambda: audit_events.refused_run_entry(PERMIT, "pay", "stale", AT),
+        lambda: call_events.refused_run_entry(PERMIT, "pay", "stale", AT),
         entry(
             "execution", f"refused/{CALL}/{sha256('stale')[:16]}",
             **OF_CALL, refused="stale", permit="approved", digest=DIGEST,

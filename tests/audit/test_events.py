@@ -8,7 +8,8 @@ from jsonschema import Draft202012Validator
 from some import some
 from tables import table
 
-from signoff.approvals.audit_events import admin_entry, allowed_entry, question_entry
+from signoff.approvals.audit_events import admin_entry, question_entry
+from signoff.approvals.call_events import allowed_entry
 from signoff.audit.events import EVENT_TYPES, event_from_record, schema_name, schema_of_type, tenant_of_stream
 from signoff.audit.record import Record, place_record, record_from_entry
 from signoff.contracts.audit import AuditEntry, AuditKind

@@ -1,8 +1,8 @@
-"""Builds the audit entries of a turn. Pure.
+"""Builds the audit entries of questions, answers, turns and acts of administration. Pure.
 
-No entry holds an argument or a result, but for those of specialists: they are bound by digest. What a tool tells as
-`meta` is told here. Keys are made of the
-event alone, so that a retry, a replay or a second report of the same event adds nothing.
+No entry holds an argument or a result, but for those of specialists: they are bound by digest. Keys are made of the
+event alone, so that a retry, a replay or a second report of the same event adds nothing. `call_events` builds the
+entries of calls.
 """
 
 import hashlib
@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from signoff.approvals.audit_buffer import KnownFacts
 from signoff.approvals.edit_diff import row_changes
-from signoff.contracts.activity_messages import Authority, GateDecision
+from signoff.contracts.activity_messages import Authority
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import AuditEntry, AuditKind
-from signoff.contracts.call import CallContext, CallOutcome, LateReport, Permit, RuleReference, type_from_code
+from signoff.contracts.call import CallContext, Permit, RuleReference, type_from_code
 from signoff.contracts.canonical_json import NotCanonical, sha256_hex
-from signoff.contracts.content import Content, Words
+from signoff.contracts.content import Words
 from signoff.contracts.decision import Decision
-from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
+from signoff.contracts.ids import TurnKey, parse_approval_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import SessionEvent
@@ -29,9 +29,9 @@ UNWRITABLE: Final = "unwritable"
 _DENIED: Final = type_from_code("denied")
 _ALWAYS_DENIED: Final = ("denied", "timed_out")
 """Ends by which the call's result is a denial; of one that was withdrawn it may be that it was never begun."""
-_SHOWN_CHARS: Final = 200
+SHOWN_CHARS: Final = 200
 """Characters of what somebody wrote without anybody having checked it."""
-_SHORT: Final = 16
+SHORT: Final = 16
 """Hex digits of a digest in a key."""
 
 
@@ -54,7 +54,7 @@ def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
     return _of_request(
         request,
         kind,
-        f"request/{request.id}/{request.revision}/{request.digest[:_SHORT]}",
+        f"request/{request.id}/{request.revision}/{request.digest[:SHORT]}",
         at,
         request.edited_by or request.requester.user,
         actor=request.actor,
@@ -62,7 +62,7 @@ def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
         digest=request.digest,
         definition=request.definition,
         card=fingerprint(request.card.model_dump(mode="json")),
-        rule=_fact(request.rule),
+        rule=rule_fact(request.rule),
         policy_hash=request.policy_hash,
         approvers=list(request.approvers),
         quorum=request.quorum,
@@ -76,198 +76,6 @@ def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
         notes=_remark_facts(request.card.notes),
         edited_by=request.edited_by,
         changed=[each.name for each in row_changes(request.before, request.card.rows)] if request.edited_by else [],
-    )
-
-
-def proposed_entry(ctx: CallContext, call: str, tool: str, at: datetime) -> AuditEntry:
-    """Records that a model proposed a call, before any gate judged it."""
-    # Which tool it names is the model's word, of any length.
-    return _of_turn(ctx, "proposal", f"proposed/{call}", at, call=call, tool=tool[:_SHOWN_CHARS], actor=ctx.actor)
-
-
-def trace_entry(
-    ctx: CallContext, call: str, name: str, resolution: Mapping[str, Any], line: str, at: datetime
-) -> AuditEntry:
-    """Records which tool the name of a call means, and which levels won and lost; `line` says it in words."""
-    return _of_turn(
-        ctx,
-        "trace",
-        f"trace/{call}/{sha256_hex(resolution)[:_SHORT]}",
-        at,
-        call=call,
-        tool=name[:_SHOWN_CHARS],
-        actor=ctx.actor,
-        resolution=dict(resolution),
-        line=line,
-    )
-
-
-def settled_entry(
-    ctx: CallContext, tool: str, gate_decision: GateDecision, outcome: CallOutcome, at: datetime
-) -> AuditEntry:
-    """Records that the gates ended a call without asking anybody."""
-    denied = outcome.denied
-    return _of_turn(
-        ctx,
-        "verdict",
-        f"verdict/{outcome.call}/{outcome.code}/{gate_decision.digest[:_SHORT]}",
-        at,
-        call=outcome.call,
-        tool=tool,
-        code=outcome.code,
-        type=outcome.type,
-        gate=outcome.gate,
-        source=denied.source if denied is not None else "",
-        rule=_fact(gate_decision.rule or outcome.rule),
-        grant=gate_decision.grant,
-    )
-
-
-def allowed_entry(permit: Permit, tool: str, definition: str, engines: str, at: datetime) -> AuditEntry:
-    """Records that a rule or a remembered answer lets a call run without asking anybody."""
-    return _of_turn(
-        permit.ctx,
-        "grant" if permit.grant else "auto",
-        f"allowed/{permit.call}/{permit.digest[:_SHORT]}",
-        at,
-        call=permit.call,
-        tool=tool,
-        digest=permit.digest,
-        definition=definition,
-        rule=_fact(permit.rule),
-        policy_hash=permit.policy_hash,
-        engines=engines,
-        grant=permit.grant,
-    )
-
-
-def started_entry(
-    permit: Permit,
-    tool: str,
-    ticket: str,
-    at: datetime,
-    note: str = "",
-    facts: Mapping[str, Any] | None = None,
-    attempt: str = "",
-) -> AuditEntry:
-    """Records that a handler is about to be called, with its proved right to run.
-
-    `ticket` is empty for a read of its own right; `attempt` tells the runs of such a read apart. `note` is what was
-    done to the arguments, or let pass of them; `facts` say more, such as the event that it is.
-    """
-    return _of_turn(
-        permit.ctx,
-        "execution",
-        f"execution/{permit.call}/{ticket or permit.digest}{attempt}",
-        at,
-        call=permit.call,
-        tool=tool,
-        ticket=ticket,
-        permit=permit.kind,
-        digest=permit.digest,
-        revision=permit.revision,
-        rule=_fact(permit.rule),
-        policy_hash=permit.policy_hash,
-        grant=permit.grant,
-        decisions=[_decision_facts(decision) for decision in permit.decisions],
-        doubts=[_decision_facts(decision) for decision in permit.doubts],
-        note=note,
-        **(facts or {}),
-    )
-
-
-def finished_entry(
-    permit: Permit,
-    outcome: CallOutcome,
-    ticket: str,
-    at: datetime,
-    facts: Mapping[str, Any] | None = None,
-    attempt: str = "",
-) -> AuditEntry:
-    """Records the outcome of a call that ran, or was refused where it should have run; `facts` say more of one that
-    ran.
-
-    `attempt` tells the runs of a call without a ticket apart.
-    """
-    kind: AuditKind = "in_doubt" if outcome.code == "in_doubt" else "outcome"
-    what = f"{ticket or permit.digest}{attempt}/{outcome.code}"
-    return _of_turn(
-        permit.ctx,
-        kind,
-        f"outcome/{permit.call}/{what}",
-        at,
-        call=outcome.call,
-        tool=outcome.tool,
-        code=outcome.code,
-        type=outcome.type,
-        gate=outcome.gate,
-        ticket=ticket,
-        value=_digest(outcome.value),
-        structured="" if outcome.structured is None else _digest(outcome.structured),
-        cost=outcome.cost,
-        duration_ms=outcome.duration_ms,
-        truncated=outcome.truncated,
-        updates=[] if outcome.updates is None else list(outcome.updates.names),
-        **_meta_facts(outcome.meta),
-        **(facts or {}),
-    )
-
-
-def untaken_entry(ctx: CallContext, call: str, tool: str, names: Sequence[str], why: str, at: datetime) -> AuditEntry:
-    """Records that changes of a call to the context were not taken: the caller gave the same (`given`), or too much
-    (`full`).
-
-    Has names, never values.
-    """
-    return _of_turn(ctx, "outcome", f"untaken/{call}", at, call=call, tool=tool, untaken=why, updates=list(names))
-
-
-def probe_entry(permit: Permit, tool: str, ticket: str, answer: str, at: datetime) -> AuditEntry:
-    """Records the result of a tool's probe of a call: `happened`, `did_not_happen` or `unknown`."""
-    return _of_turn(
-        permit.ctx,
-        "in_doubt",
-        f"probe/{permit.call}/{ticket}/{answer}",
-        at,
-        call=permit.call,
-        tool=tool,
-        ticket=ticket,
-        probe=answer,
-        digest=permit.digest,
-    )
-
-
-def late_report_entry(permit: Permit, ticket: str, report: LateReport, tool: str, at: datetime) -> AuditEntry:
-    """Records an agent's report of a call that came after its outcome had been settled otherwise."""
-    return _of_turn(
-        permit.ctx,
-        "in_doubt",
-        f"late/{permit.call}/{ticket}",
-        at,
-        call=permit.call,
-        tool=tool,
-        ticket=ticket,
-        reported=report.code,
-        value=fingerprint(report.text),
-        digest=permit.digest,
-    )
-
-
-def refused_run_entry(permit: Permit, tool: str, why: str, at: datetime) -> AuditEntry:
-    """Records that a tool's activity refused a permit; once a call and reason.
-
-    It names no approver and no digest: both are what the caller wrote into the permit.
-    """
-    return _of_turn(
-        permit.ctx,
-        "execution",
-        f"refused/{permit.call}/{fingerprint(why)[:_SHORT]}",
-        at,
-        call=permit.call,
-        tool=tool,
-        refused=why,
-        permit=permit.kind,
-        digest=permit.digest,
     )
 
 
@@ -289,7 +97,7 @@ def attempt_entry(
     who = authority or Authority(allowed=False)
     decision = _bound(decision)
     # Raw messages have no delivery id: two that say the same are told apart by their time alone.
-    delivery = decision.delivery_id or f"{at.isoformat()}/{fingerprint(decision.model_dump(mode='json'))[:_SHORT]}"
+    delivery = decision.delivery_id or f"{at.isoformat()}/{fingerprint(decision.model_dump(mode='json'))[:SHORT]}"
     answer = f"{receipt.status}/{receipt.code}" if receipt.code else receipt.status
     # Its turn is the stream's.
     named = parse_approval_id(decision.approval_id)
@@ -334,7 +142,7 @@ def rejected_entry(receipt: Receipt, at: datetime, *, subject: str, channel: str
     return _of_approval(
         receipt.approval_id,
         "attempt",
-        f"turned-away/{at.isoformat()}/{seen[:_SHORT]}",
+        f"turned-away/{at.isoformat()}/{seen[:SHORT]}",
         at,
         subject,
         tenant=tenant,
@@ -407,7 +215,7 @@ def facts_of_begin(ctx: CallContext) -> KnownFacts:
     """Collects the facts of the entry of a turn's begin that `ctx` holds."""
     user = ctx.user
     about = {"actor": ctx.actor, "channel": ctx.channel, "unsigned": not user.signature, "key_id": user.key_id}
-    return KnownFacts("turn/begun", _drop_empty(about))
+    return KnownFacts("turn/begun", drop_empty(about))
 
 
 def facts_of_end(permit: Permit) -> KnownFacts:
@@ -417,7 +225,7 @@ def facts_of_end(permit: Permit) -> KnownFacts:
 
 def session_entry(tenant: str, session: str, turn: str, event: SessionEvent) -> AuditEntry:
     """Records an event of a turn's session before the turn began. Nobody has checked the `subject` that it names."""
-    moment = f"{event.at.isoformat()}/{event.body[:_SHORT]}"
+    moment = f"{event.at.isoformat()}/{event.body[:SHORT]}"
     facts = event.model_dump(include={"id", "status", "code", "body"})
     return AuditEntry(
         stream=TurnKey(tenant, session, turn).workflow_id,
@@ -426,7 +234,7 @@ def session_entry(tenant: str, session: str, turn: str, event: SessionEvent) -> 
         at=event.at,
         tenant=tenant,
         subject=event.subject,
-        data=_drop_empty({"session": session, "session_event": event.what, **facts, "more": event.more or None}),
+        data=drop_empty({"session": session, "session_event": event.what, **facts, "more": event.more or None}),
     )
 
 
@@ -452,12 +260,12 @@ def admin_entry(
     """Records an act that belongs to no turn: a freeze, a revoked grant, changed people or policies."""
     return AuditEntry(
         stream=admin_stream(tenant),
-        key=key or f"{name}/{at.isoformat()}/{fingerprint(facts)[:_SHORT]}",
+        key=key or f"{name}/{at.isoformat()}/{fingerprint(facts)[:SHORT]}",
         kind=kind,
         at=at,
         tenant=tenant,
         subject=subject,
-        data={"act": name, **_drop_empty(facts)},
+        data={"act": name, **drop_empty(facts)},
     )
 
 
@@ -469,7 +277,8 @@ def fingerprint(value: Any) -> str:
         return UNWRITABLE
 
 
-def _fact(rule: RuleReference | None) -> dict[str, Any] | None:
+def rule_fact(rule: RuleReference | None) -> dict[str, Any] | None:
+    """Returns a rule as plain data."""
     return None if rule is None else rule.model_dump(mode="json")
 
 
@@ -482,12 +291,12 @@ def _bound(decision: Decision) -> Decision:
     return replace(
         decision,
         approval_id=_shorten(decision.approval_id),
-        question_hash=decision.question_hash[:_SHOWN_CHARS],
-        subject=decision.subject[:_SHOWN_CHARS],
-        channel=decision.channel[:_SHOWN_CHARS],
+        question_hash=decision.question_hash[:SHOWN_CHARS],
+        subject=decision.subject[:SHOWN_CHARS],
+        channel=decision.channel[:SHOWN_CHARS],
         delivery_id=_shorten(decision.delivery_id),
-        key_id=decision.key_id[:_SHOWN_CHARS],
-        signature=decision.signature[:_SHOWN_CHARS],
+        key_id=decision.key_id[:SHOWN_CHARS],
+        signature=decision.signature[:SHOWN_CHARS],
     )
 
 
@@ -496,31 +305,9 @@ def _shorten(name: str) -> str:
 
     A cut name is longer than all others, so nobody can write one that looks like it.
     """
-    if len(name) <= _SHOWN_CHARS:
+    if len(name) <= SHOWN_CHARS:
         return name
-    return f"{name[:_SHOWN_CHARS]}~{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"
-
-
-def _digest(content: Content) -> str:
-    return content.blob.sha256 if content.blob is not None else fingerprint(content.inline)
-
-
-def _meta_facts(meta: Content | None) -> dict[str, Any]:
-    if meta is None:
-        return {}
-    if meta.blob is not None:
-        return {"meta_kept": {"sha256": meta.blob.sha256, "size": meta.blob.size}}
-    # A number that RFC 8785 cannot write must not keep the rest of the entry out of the record.
-    return {"meta": UNWRITABLE if fingerprint(meta.inline) == UNWRITABLE else meta.inline}
-
-
-def _decision_facts(decision: Decision) -> Mapping[str, Any]:
-    return {
-        "subject": decision.subject,
-        "revision": decision.revision or 1,
-        "delivery_id": decision.delivery_id,
-        "key_id": decision.key_id,
-    }
+    return f"{name[:SHOWN_CHARS]}~{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"
 
 
 def _of_request(
@@ -533,7 +320,7 @@ def _of_request(
         at=at,
         tenant=request.tenant,
         subject=subject,
-        data=_drop_empty(
+        data=drop_empty(
             {"approval": request.id, "revision": request.revision, "call": request.call, "tool": request.tool, **facts}
         ),
     )
@@ -549,20 +336,7 @@ def _of_life(
         at=at,
         tenant=tenant,
         subject=subject,
-        data=_drop_empty(facts),
-    )
-
-
-def _of_turn(ctx: CallContext, kind: AuditKind, key: str, at: datetime, *, call: str, **facts: Any) -> AuditEntry:
-    approval = ApprovalKey(TurnKey(ctx.tenant, ctx.session, ctx.turn), call).id
-    return AuditEntry(
-        stream=turn_stream(ctx),
-        key=key,
-        kind=kind,
-        at=at,
-        tenant=ctx.tenant,
-        subject=ctx.user.user,
-        data=_drop_empty({"approval": approval, "call": call, "person_id": ctx.user.person_id, **facts}),
+        data=drop_empty(facts),
     )
 
 
@@ -585,10 +359,10 @@ def _of_approval(
         at=at,
         tenant=named.turn.tenant if named is not None else tenant,
         subject=subject,
-        data=_drop_empty({"approval": approval_id, **facts}),
+        data=drop_empty({"approval": approval_id, **facts}),
     )
 
 
-def _drop_empty(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Leaves out empty facts."""
+def drop_empty(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the facts that are not empty."""
     return {name: value for name, value in facts.items() if value not in ("", None, [], ())}

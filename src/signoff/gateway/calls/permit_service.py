@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
-from signoff.approvals.audit_events import finished_entry, late_report_entry, stop_entry
+from signoff.approvals.audit_events import stop_entry
+from signoff.approvals.call_events import finished_entry, late_report_entry
 from signoff.approvals.digest import digest_in_context
 from signoff.audit.log import entry_writer
 from signoff.calls.agent_calls import SETTLED
