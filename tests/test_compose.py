@@ -22,7 +22,6 @@ from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest, Remov
 
 from signoff.settings import Settings
 from signoff.temporal.embedded_server import (
-    SEARCH_ATTRIBUTES,
     ServerOptions,
     find_temporal,
     free_port,
@@ -30,6 +29,7 @@ from signoff.temporal.embedded_server import (
     run_server,
     server_arguments,
 )
+from signoff.temporal.server_connection import SEARCH_ATTRIBUTES
 
 COMPOSE: dict[str, Any] = read_compose(PASSWORDS)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]

@@ -27,8 +27,9 @@ from temporalio.api.common.v1 import Payloads
 
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.names import APPROVAL_RESPONSE
-from signoff.temporal.embedded_server import DEFAULT_NAMESPACE, free_port
+from signoff.temporal.embedded_server import free_port
 from signoff.temporal.encryption import is_encrypted
+from signoff.temporal.server_connection import DEFAULT_NAMESPACE
 
 pytestmark = [pytest.mark.postgres, pytest.mark.openid, pytest.mark.timeout(400)]
 

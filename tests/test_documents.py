@@ -51,7 +51,7 @@ from signoff.registry.manifest.subscription_sections import SubscriptionSection
 from signoff.registry.manifest.tool_section import tool_table
 from signoff.registry.tool import Tool
 from signoff.settings import load_settings
-from signoff.temporal.embedded_server import SEARCH_ATTRIBUTES
+from signoff.temporal.server_connection import SEARCH_ATTRIBUTES
 
 ROWS = {"B": 84, "C": 20, "P": 19, "F": 58, "E": 63, "N": 32, "X": 25, "V": 18}
 FEATURES = ("Done", "Different on purpose", "Later")

@@ -26,21 +26,23 @@ from temporalio.service import GrpcCompression
 from signoff.contracts.errors import ConfigError, ServerUnavailable
 from signoff.temporal import embedded_server
 from signoff.temporal.embedded_server import (
-    DEFAULT_ADDRESS,
-    SEARCH_ATTRIBUTES,
     ServerHandle,
     ServerOptions,
-    check_server,
-    connect,
     download_temporal,
-    ensure_search_attributes,
     find_temporal,
     free_port,
-    read_retention,
     run_server,
     server_arguments,
-    set_retention,
     start_server,
+)
+from signoff.temporal.server_connection import (
+    DEFAULT_ADDRESS,
+    SEARCH_ATTRIBUTES,
+    check_server,
+    connect,
+    ensure_search_attributes,
+    read_retention,
+    set_retention,
 )
 
 ORPHAN = """

@@ -15,14 +15,8 @@ from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
 
 from existing_worker.orders import Order, main
 from signoff.client.client import Client
-from signoff.temporal.embedded_server import (
-    DEFAULT_ADDRESS,
-    SEARCH_ATTRIBUTES,
-    ServerHandle,
-    ServerOptions,
-    free_port,
-    run_server,
-)
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
+from signoff.temporal.server_connection import DEFAULT_ADDRESS, SEARCH_ATTRIBUTES
 
 OWN_PROGRAM = ROOT / "docs" / "own-program.md"
 SECONDS = 240

@@ -34,8 +34,9 @@ from signoff.keys.key_files import FileVerifier
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store, open_store
 from signoff.store.tokens import SCOPES, Tokens
-from signoff.temporal.embedded_server import ServerHandle, ServerOptions, connect, free_port, start_server
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, start_server
 from signoff.temporal.encryption import Encryption
+from signoff.temporal.server_connection import connect
 
 Victim = Literal["worker", "gateway", "server"]
 VICTIMS: tuple[Victim, ...] = ("worker", "gateway", "server")

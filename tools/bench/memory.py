@@ -15,7 +15,8 @@ import psutil
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 
 from signoff.store.store import open_store
-from signoff.temporal.embedded_server import LOOPBACK, connect, free_port
+from signoff.temporal.embedded_server import free_port
+from signoff.temporal.server_connection import LOOPBACK, connect
 from signoff.worker import freeze_gc
 from tools.bench.report import Memory
 from tools.bench.sides import BASELINE, HUMAN, Baseline, Gated, Side

@@ -9,8 +9,8 @@ from signoff.contracts.errors import ConfigError
 from signoff.keys.encryption_keys import EncryptionKeyRing, ensure_encryption_keys
 from signoff.keys.secrets import SecretProvider
 from signoff.settings import Settings, encryption_file, require_ready
-from signoff.temporal.embedded_server import connect
 from signoff.temporal.encryption import Encryption
+from signoff.temporal.server_connection import connect
 
 
 async def connect_installation(

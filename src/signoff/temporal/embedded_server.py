@@ -1,6 +1,4 @@
-"""Runs the embedded development server, connects to any Temporal server, and checks or makes what the server must
-know.
-"""
+"""Runs the embedded development server."""
 
 import asyncio
 import contextlib
@@ -13,45 +11,36 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import IO, Final
 
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.namespace.v1 import NamespaceConfig
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, UpdateNamespaceRequest
 from temporalio.client import Client
-from temporalio.envconfig import ClientConfig, ClientConnectConfig
-from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
+from temporalio.envconfig import ClientConnectConfig
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from signoff.contracts.errors import ConfigError, ServerUnavailable
-from signoff.contracts.names import SA_ACTOR, SA_STATE, SA_TENANT
 from signoff.formats.private_folder import PRIVATE_UMASK, make_private_folder
-from signoff.temporal.converter import encrypting_converter
 from signoff.temporal.encryption import Encryption
+from signoff.temporal.server_connection import (
+    CONNECT_SECONDS,
+    DEFAULT_NAMESPACE,
+    LOOPBACK,
+    dial,
+    ensure_search_attributes,
+    read_retention,
+    set_retention,
+)
 
-DEFAULT_ADDRESS: Final = "127.0.0.1:7233"
-DEFAULT_NAMESPACE: Final = "default"
-LOOPBACK: Final = "127.0.0.1"
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 10.0
-CONNECT_SECONDS: Final = 5.0
 
 _FREE_PORTS: Final = range(20_000, 32_000)
 _PORTS_TRIED: Final = 100
 _GIVEN_PORTS: Final[set[int]] = set()
-
-SEARCH_ATTRIBUTES: Final[Mapping[str, str]] = {
-    SA_STATE: "Keyword",
-    SA_ACTOR: "Keyword",
-    SA_TENANT: "Keyword",
-}
-"""Search attribute name -> type, as the `temporal` program writes it."""
 
 POLL_RATE: Final = 500
 """How often a second the server may look for work it owes itself; its own default, 20, makes every step wait 50 ms.
@@ -63,9 +52,6 @@ visibility spares short turns most of their writes there, but takes nothing off 
 Temporal's lists late.
 """
 
-_TYPES: Final[Mapping[str, IndexedValueType.ValueType]] = {
-    "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-}
 # 1 is PR_SET_PDEATHSIG, which outlives `execv`. A parent that died before it was set sends nothing any more, so who
 # the parent is by now is looked at afterwards.
 _LAUNCHER: Final = """
@@ -147,7 +133,7 @@ class ServerHandle:
     async def connect(self, encryption: Encryption | None = None) -> Client:
         """Connects to this very server, whatever `TEMPORAL_*` says. Raises `ServerUnavailable`."""
         config: ClientConnectConfig = {"target_host": self.address, "namespace": DEFAULT_NAMESPACE}
-        return await _dial(config, CONNECT_SECONDS, encryption)
+        return await dial(config, CONNECT_SECONDS, encryption)
 
     async def wait(self) -> int:
         """Waits until the server has ended by itself or was stopped; returns its exit code."""
@@ -317,93 +303,6 @@ def hidden_ui_address() -> tuple[str, int]:
     return host, port
 
 
-async def connect(
-    address: str | None = None,
-    namespace: str | None = None,
-    timeout_seconds: float = CONNECT_SECONDS,
-    *,
-    encryption: Encryption | None = None,
-) -> Client:
-    """Connects to the server that `address`, else `TEMPORAL_*` and Temporal's own file name, else to the local one.
-
-    `encryption` is that of the installation, without which payloads are plain. Raises `ConfigError` when that
-    configuration cannot be read, `ServerUnavailable` when nobody answers in time.
-    """
-    config = _read_config()
-    if address:
-        config["target_host"] = address
-    if namespace:
-        config["namespace"] = namespace
-    config.setdefault("target_host", DEFAULT_ADDRESS)
-    return await _dial(config, timeout_seconds, encryption)
-
-
-def configured_namespace() -> str:
-    """Returns the namespace that `TEMPORAL_*` and Temporal's own file name. Raises `ConfigError`."""
-    return str(_read_config().get("namespace", DEFAULT_NAMESPACE))
-
-
-async def check_server(client: Client) -> None:
-    """Checks that the namespace exists and has our search attributes.
-
-    A server that lets nobody list them (a hosted one) is taken to have them. Raises `ConfigError` with the command that
-    repairs it, `ServerUnavailable` when the server does not answer.
-    """
-    found = await _known_attributes(client)
-    if found is None:
-        return
-    for name, kind in SEARCH_ATTRIBUTES.items():
-        if found.get(name, _TYPES[kind]) != _TYPES[kind]:
-            raise ConfigError(
-                f"search attribute `{name}` of namespace `{client.namespace}` must be a {kind} but has another type: "
-                "use another namespace, or remove it with "
-                f"`temporal operator search-attribute remove --namespace {client.namespace} --name {name}`",
-                field=name,
-            )
-    missing = [name for name in SEARCH_ATTRIBUTES if name not in found]
-    if missing:
-        pairs = " ".join(f"--name {name} --type {SEARCH_ATTRIBUTES[name]}" for name in missing)
-        raise ConfigError(
-            f"namespace `{client.namespace}` lacks the search attributes {', '.join(missing)}: run "
-            f"`temporal operator search-attribute create --namespace {client.namespace} {pairs}`",
-            field=missing[0],
-        )
-
-
-async def ensure_search_attributes(client: Client) -> None:
-    """Creates those of our search attributes that the namespace lacks, then checks as `check_server` does."""
-    found = await _known_attributes(client) or {}
-    missing = {name: _TYPES[kind] for name, kind in SEARCH_ATTRIBUTES.items() if name not in found}
-    if missing:
-        request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
-        try:
-            await client.operator_service.add_search_attributes(request)
-        except RPCError as error:
-            raise _server_error(error, client) from None
-    await check_server(client)
-
-
-async def set_retention(client: Client, days: int) -> None:
-    """Sets for how many `days` the namespace remembers finished workflows. Raises `ServerUnavailable` if it refuses."""
-    wanted = timedelta(days=days)
-    config = NamespaceConfig()
-    config.workflow_execution_retention_ttl.FromTimedelta(wanted)
-    update = UpdateNamespaceRequest(namespace=client.namespace, config=config)
-    try:
-        await client.workflow_service.update_namespace(update)
-        kept = await read_retention(client)
-    except RPCError as error:
-        raise _server_error(error, client) from None
-    if kept != wanted:
-        raise ServerUnavailable(f"the server keeps finished turns for {kept.days} days and not for {days}")
-
-
-async def read_retention(client: Client) -> timedelta:
-    """Returns how long the namespace remembers finished workflows. Raises `RPCError`."""
-    reply = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
-    return reply.config.workflow_execution_retention_ttl.ToTimedelta()
-
-
 async def _make_ready(server: ServerHandle, process: Process) -> None:
     """Creates the search attributes, which are ours alone: `--search-attribute` would write the namespace while we
     do.
@@ -439,77 +338,6 @@ async def _prepare(server: ServerHandle) -> bool:
     except (ServerUnavailable, RPCError):
         return False
     return True
-
-
-def _read_config() -> ClientConnectConfig:
-    try:
-        return ClientConfig.load_client_connect_config()
-    except (RuntimeError, ValueError, OSError) as error:
-        raise ConfigError(f"Temporal's connection settings (`TEMPORAL_*`) cannot be read: {_line(error)}") from None
-
-
-async def _dial(config: ClientConnectConfig, timeout_seconds: float, encryption: Encryption | None) -> Client:
-    target = config.get("target_host", DEFAULT_ADDRESS)
-    codec = None if encryption is None else encryption.codec(config.get("namespace", DEFAULT_NAMESPACE))
-    try:
-        async with asyncio.timeout(timeout_seconds):
-            return await Client.connect(
-                **config, data_converter=encrypting_converter(codec), grpc_compression=_compression(target)
-            )
-    except ValueError as error:
-        if "cert" in str(error):
-            raise ConfigError(
-                f"the certificates for Temporal's server cannot be used ({_line(error)}): correct the variables "
-                "TEMPORAL_TLS_*",
-                field="TEMPORAL_TLS",
-            ) from None
-        raise ConfigError(
-            f"`{target}` is no address of a Temporal server ({_line(error)}): write it as host:port", value=target
-        ) from None
-    except (RuntimeError, TimeoutError) as error:
-        # The SDK has one error for both; only its words tell a refused connection from a stranger at the other end.
-        if "after connection" in str(error):
-            raise ServerUnavailable(
-                f"what answers at `{target}` is no Temporal server or does not let us in: check TEMPORAL_ADDRESS, "
-                "TEMPORAL_API_KEY and TEMPORAL_TLS",
-                reason=_line(error),
-            ) from None
-        raise ServerUnavailable(
-            f"no Temporal server answers at `{target}`: start one with `signoff dev`, or name another with --address "
-            "or TEMPORAL_ADDRESS",
-            reason=_line(error),
-        ) from None
-
-
-def _compression(target: str) -> GrpcCompression:
-    """Returns how messages to `target` are compressed: not at all where they stay on this machine.
-
-    There it took a twelfth of both processes' time in each turn.
-    """
-    return GrpcCompression.NONE if target.rpartition(":")[0] in (LOOPBACK, "localhost") else GrpcCompression.GZIP
-
-
-async def _known_attributes(client: Client) -> Mapping[str, IndexedValueType.ValueType] | None:
-    request = ListSearchAttributesRequest(namespace=client.namespace)
-    try:
-        reply = await client.operator_service.list_search_attributes(request)
-    except RPCError as error:
-        # Hosted servers keep this for administrators: without the list nobody can say that something is missing.
-        if error.status in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED):
-            return None
-        raise _server_error(error, client) from None
-    return reply.custom_attributes
-
-
-def _server_error(error: RPCError, client: Client) -> ConfigError | ServerUnavailable:
-    if error.status == RPCStatusCode.NOT_FOUND:
-        return ConfigError(
-            f"there is no namespace `{client.namespace}`: create it with "
-            f"`temporal operator namespace create --namespace {client.namespace} --retention 90d`, or name another",
-            field="namespace",
-            value=client.namespace,
-        )
-    return ServerUnavailable(f"the Temporal server did not do as asked: {_line(error)}")
 
 
 def _launch(binary: Path) -> list[str]:
@@ -586,7 +414,3 @@ def _require_free(port: int, variable: str, host: str = LOOPBACK) -> None:
 def _last_line(path: Path) -> str:
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
-
-
-def _line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__

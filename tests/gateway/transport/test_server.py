@@ -14,7 +14,8 @@ from signoff.contracts.limits import CONNECTIONS, IDLE_SECONDS
 from signoff.gateway.live import Live
 from signoff.gateway.transport import server
 from signoff.gateway.transport.server import BoundedConnection
-from signoff.temporal.embedded_server import LOOPBACK, free_port
+from signoff.temporal.embedded_server import free_port
+from signoff.temporal.server_connection import LOOPBACK
 
 _STARTED = """
 import logging, resource, sys

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Self
 
 from signoff.contracts.errors import SignoffError
-from signoff.temporal.embedded_server import LOOPBACK, free_port, start_server
+from signoff.temporal.embedded_server import free_port, start_server
+from signoff.temporal.server_connection import LOOPBACK
 from tools.bench.kills.nemesis import CannotStart
 from tools.bench.scale.stack import Stack, StackFailed, kill
 

@@ -18,7 +18,8 @@ import httpx2
 import psutil
 from temporalio.client import Client
 
-from signoff.temporal.embedded_server import LOOPBACK, ServerHandle, ServerOptions, free_port, run_server
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
+from signoff.temporal.server_connection import LOOPBACK
 
 PROJECT = Path(__file__).parent / "project"
 SCOPES = ("read", "decide", "start")

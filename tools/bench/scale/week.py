@@ -41,7 +41,8 @@ from signoff.engine.turn_client import TurnClient
 from signoff.store.completions import Completions
 from signoff.store.store import Store, open_store
 from signoff.store.tables import METADATA
-from signoff.temporal.embedded_server import LOOPBACK, ServerHandle, ServerOptions, free_port, run_server
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
+from signoff.temporal.server_connection import LOOPBACK
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond, results
 
 DAYS: Final = 7

@@ -26,8 +26,8 @@ from signoff.gateway.transport.server import running_server
 from signoff.keys.key_files import FileVerifier
 from signoff.settings import Settings, exposure_warnings
 from signoff.store.store import Store, make_state_dir, working_store
-from signoff.temporal.embedded_server import DEFAULT_ADDRESS, configured_namespace
 from signoff.temporal.encryption import Encryption
+from signoff.temporal.server_connection import DEFAULT_ADDRESS, configured_namespace
 
 _log = logging.getLogger(__name__)
 

@@ -43,16 +43,9 @@ from signoff.registry.program.program import Program
 from signoff.settings import exposure_warnings, require_closed
 from signoff.store.questions.request_lists import RequestLists
 from signoff.store.store import Store, make_state_dir, working_store
-from signoff.temporal.embedded_server import (
-    LOOPBACK,
-    ServerHandle,
-    ServerOptions,
-    connect,
-    ensure_search_attributes,
-    hidden_ui_address,
-    run_server,
-)
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, hidden_ui_address, run_server
 from signoff.temporal.encryption import Encryption
+from signoff.temporal.server_connection import LOOPBACK, connect, ensure_search_attributes
 
 _UNDECLARED_SHOWN: Final = 10
 DATABASE_NAME: Final = "temporal.db"

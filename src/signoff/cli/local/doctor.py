@@ -56,8 +56,9 @@ from signoff.settings import (
 from signoff.store.privileges import ONE_ROLE
 from signoff.store.refusal_counts import refusals_since
 from signoff.store.store import working_store
-from signoff.temporal.embedded_server import check_server, ensure_search_attributes, find_temporal
+from signoff.temporal.embedded_server import find_temporal
 from signoff.temporal.encryption import is_encrypted, key_id_of
+from signoff.temporal.server_connection import check_server, ensure_search_attributes
 
 OLDEST_PYTHON: Final = (3, 11)
 REFUSED_DAYS: Final = 30

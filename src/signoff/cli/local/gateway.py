@@ -25,7 +25,7 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.runtime import gateway_signer, gateway_tasks
 from signoff.gateway.transport.server import running_server
 from signoff.store.store import Store, make_state_dir, working_store
-from signoff.temporal.embedded_server import check_server
+from signoff.temporal.server_connection import check_server
 
 app = typer.Typer(rich_markup_mode=None)
 

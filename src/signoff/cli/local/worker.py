@@ -21,7 +21,7 @@ from signoff.engine.metrics_endpoint import MetricsEndpoint
 from signoff.registry.gates.inventory import inventory
 from signoff.store.roles import StoreRole
 from signoff.store.store import Store, make_state_dir, working_store
-from signoff.temporal.embedded_server import check_server
+from signoff.temporal.server_connection import check_server
 from signoff.worker import freeze_gc, installed_worker
 
 _log = logging.getLogger(__name__)

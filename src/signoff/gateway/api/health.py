@@ -17,7 +17,7 @@ from signoff.gateway.auth.caller import AuthenticatedCaller
 from signoff.gateway.auth.dependencies import OPEN, Deps, MaybeTokenReader
 from signoff.gateway.deps import GatewayDeps
 from signoff.store.refusal_counts import refusals_since
-from signoff.temporal.embedded_server import check_server
+from signoff.temporal.server_connection import check_server
 
 router = APIRouter(tags=["service"])
 _COUNTED: Final = timedelta(days=1)
