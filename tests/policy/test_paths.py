@@ -111,8 +111,8 @@ def test_the_variable_of_a_macro_is_an_item_of_its_list(text: str, used: str) ->
 
 @table(
     ("text", "used", "guarded"),
-    ("has(args.b)", "args", "args.b"),
-    ("has(args.b) && args.b == 'x'", "args args.b", "args.b"),
+    ("has(args.b)", "", "args.b"),
+    ("has(args.b) && args.b == 'x'", "args.b", "args.b"),
     ("has(args.leg.hotel.stars)", "args.leg.hotel", "args.leg.hotel.stars"),
     ("args.legs.all(l, has(l.nights))", "args.legs args.legs[0]", "args.legs[0].nights"),
     ("has(args.legs[args.n].nights)", "args.legs[0] args.n", "args.legs[0].nights"),

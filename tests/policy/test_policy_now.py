@@ -84,6 +84,8 @@ def test_without_an_instant_a_rule_that_reads_it_errs_on_the_safe_side(
     ("ctx.now.hour < 9", True),
     ("has(ctx.now.at) && true", True),
     ("['Sa'].exists(d, d == ctx.now.weekday)", True),
+    ("has(ctx.now)", True),
+    ("has(ctx.user)", False),
     ("ctx.user.tier == 'now'", False),
     ("args.count > 1", False),
 )
@@ -127,6 +129,13 @@ def test_the_instant_is_found_however_it_is_spelt(text: str) -> None:
 def test_the_instant_is_not_read_behind_the_name_of_a_macro() -> None:
     with pytest.raises(ConfigError, match=r"the name `\.ctx` begins with a point"):
         compile_rules([GlobalRule(name="night", rule="[0].exists(ctx, .ctx.now.hour > 20)", effect="hide")])
+
+
+def test_a_filter_may_ask_for_an_optional_field_of_the_context() -> None:
+    found = compile_filter(
+        "has(ctx.mfa) && ctx.mfa", owner="route `r`", field="tool_filter", context_schema={"mfa": {"type": "boolean"}}
+    )
+    assert not found.expression.reads_now
 
 
 def test_the_word_in_a_text_reads_no_instant() -> None:

@@ -31,8 +31,9 @@ def referenced_paths(tree: _Tree, variables: Mapping[str, DataShape]) -> Referen
     for path, in_has in _walk(tree, {name: (name,) for name in variables}):
         if in_has:
             guarded.add(path)
-            # `has(a.b)` reads `a` itself: an absent `a` is an error within it.
-            used.add(path[:-1])
+            # `has(a.b.c)` reads `a.b` itself: an absent `a.b` is an error within it. A variable is always there.
+            if len(path) > 2:
+                used.add(path[:-1])
         else:
             used.add(path)
     return ReferencedPaths(frozenset(used), frozenset(guarded))
