@@ -4,6 +4,7 @@ import dataclasses
 import sys
 from collections.abc import Mapping
 from dataclasses import field
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias, cast
@@ -27,7 +28,7 @@ from signoff.contracts.limits import MAX_ATTEMPTS, MAX_PERMISSION_SECONDS
 from signoff.contracts.names import READ_REST
 from signoff.contracts.usage import UsageLimit
 from signoff.formats.declared_fields import DEFINITION, IN_CODE, FieldSpec, Names, declared_fields
-from signoff.formats.durations import Seconds
+from signoff.formats.durations import Seconds, seconds
 from signoff.formats.json_schema import CompiledSchema, compile_schema
 from signoff.formats.read_only import read_only
 from signoff.formats.record_section import Handed, Reference
@@ -66,6 +67,16 @@ UNDECLARED: Final = cast(Scope, "")
 _OWN_FRAMES: Final = (__file__, dataclasses.__file__, "<string>")
 _PYDANTIC: Final = str(Path(pydantic.__file__).parent)
 _CONFIG: Final = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+def _usage_limit(given: Any) -> Any:
+    try:
+        limit = UsageLimit(**given) if isinstance(given, Mapping) else given
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    if isinstance(limit, UsageLimit) and isinstance(limit.period, str | timedelta):
+        return dataclasses.replace(limit, period=seconds(limit.period))
+    return limit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,9 +142,7 @@ class ToolOptions:
     """It changes nothing: no ticket, run again after a crash."""
     idempotent: Annotated[bool, DEFINITION] = False
     """It may run again under the same key."""
-    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False), FieldSpec(key=Seconds, form="above 0 seconds")] = (
-        DEFAULT_TIMEOUT
-    )
+    timeout: Annotated[Seconds, FieldSpec(form="above 0 seconds")] = DEFAULT_TIMEOUT
     """Seconds, or `30s`, `5m`, for one run."""
     max_result_chars: Annotated[
         int | None,
@@ -184,7 +193,11 @@ class ToolOptions:
     [Below](#hours-and-limits).
     """
     # Another limit need not be a looser one, but counts by user, session and tenant have no common order.
-    usage_limit: Annotated[UsageLimit | None, FieldSpec(unset="any number", shadow="same")] = None
+    usage_limit: Annotated[
+        UsageLimit | None,
+        BeforeValidator(_usage_limit),
+        FieldSpec(form="`count`, `per` and `period`", unset="any number", shadow="same"),
+    ] = None
     """How often it may be used: `{count: 3, per: user, period: 1d}`, `per` `user`, `session` or `tenant`.
 
     [Below](#hours-and-limits).
@@ -255,9 +268,9 @@ class ToolOptions:
     [Below](#availability-and-permission).
     """
     cache_permission: Annotated[
-        float | None,
-        Field(gt=0, le=MAX_PERMISSION_SECONDS, allow_inf_nan=False),
-        FieldSpec(key=Seconds, form=f"above 0 and at most {MAX_PERMISSION_SECONDS} seconds, or none", unset="never"),
+        Seconds | None,
+        Field(le=MAX_PERMISSION_SECONDS),
+        FieldSpec(form=f"above 0 and at most {MAX_PERMISSION_SECONDS} seconds, or none", unset="never"),
     ] = None
     """How long an answer of `check_permissions` is good for the same call of the same person, `60s`; at most 5 minutes.
 

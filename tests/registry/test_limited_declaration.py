@@ -65,13 +65,13 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, line: str, expected: st
     ("fields", "expected"),
     ({"hours": 8}, "needs `hours` to be a list of texts"),
     ({"hours": ("Mo",)}, "has `hours` that cannot be read: `Mo` is not made of days, hours and a time zone"),
-    ({"usage_limit": 3}, "needs `usage_limit` to be a `UsageLimit`"),
+    ({"usage_limit": 3}, "needs `usage_limit` to be `count`, `per` and `period`"),
     ({"usage_limit": UsageLimit(0, "user", 60)}, "`count` must be a whole number from 1 on"),
     ({"usage_limit": UsageLimit(True, "user", 60)}, "`count` must be"),
     ({"usage_limit": UsageLimit(1, "users", 60)}, "`per` must be `user`, `session` or `tenant`"),  # type: ignore[arg-type]
     ({"usage_limit": UsageLimit(1, "user", 0)}, "`period` must be more than 0 and at most 366 days"),
     ({"usage_limit": UsageLimit(1, "user", float("inf"))}, "`period` must be more than 0"),
-    ({"usage_limit": UsageLimit(1, "user", "1d")}, "`period` must be a number of seconds"),  # type: ignore[arg-type]
+    ({"usage_limit": UsageLimit(1, "user", "a day")}, "`count`, `per` and `period`"),  # type: ignore[arg-type]
 )
 def test_a_wrong_declaration_is_refused(fields: dict[str, Any], expected: str) -> None:
     with pytest.raises(RegistrationError, match=expected):

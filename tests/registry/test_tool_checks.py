@@ -1,7 +1,9 @@
 """Declaring tools: what is refused, in which order, in which words."""
 
+import dataclasses
 import functools
 import logging
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from registry_kit import SCHEMA, a_tool, handler
 from tables import table
 
 from signoff.contracts.errors import ConfigError, RegistrationError
+from signoff.contracts.usage import UsageLimit
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.tool import BypassRouting, Tool
@@ -79,10 +82,24 @@ WRONG = [
     case("B22", {"secrets": ("pin",)}, "secrets", "no argument `pin`"),
     case("B22", {"timeout": 0}, "timeout", "above 0"),
     case("B22", {"timeout": float("inf")}, "timeout", "above 0"),
+    case("B22", {"timeout": "soon"}, "timeout", "above 0"),
+    case("B22", {"timeout": True}, "timeout", "above 0"),
+    case("B22", {"cache_permission": "10m"}, "cache_permission", "at most 300"),
+    case("B22", {"usage_limit": {"count": 3}}, "usage_limit", "`count`, `per` and `period`"),
     case("B22", {"max_result_chars": 0}, "max_result_chars", "above 0"),
     case("B22", {"read_only": "no"}, "read_only", "true or false"),
     case("B22", {"tags": ("",)}, "tags", "not a word"),
 ]
+
+
+@pytest.mark.parametrize("half", ["30s", 30, 30.0, timedelta(seconds=30)])
+def test_spans_are_seconds_texts_or_timedeltas(half: Any) -> None:
+    limit = UsageLimit(count=3, per="user", period=half)
+    tool = a_tool(timeout=half, cache_permission=half, usage_limit=limit)
+    assert (tool.timeout, tool.cache_permission) == (30.0, 30.0)
+    assert tool.usage_limit == UsageLimit(count=3, per="user", period=30.0)
+    assert a_tool(usage_limit={"count": 3, "per": "user", "period": half}).usage_limit == tool.usage_limit
+    assert dataclasses.replace(tool) == tool
 
 
 @pytest.mark.row("B18")

@@ -1,6 +1,7 @@
 """Parses durations as people write them."""
 
 import re
+from datetime import timedelta
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, WithJsonSchema
@@ -12,7 +13,9 @@ _LONGEST: Final = 366 * 86_400
 
 
 def seconds(value: Any) -> float:
-    """Returns the seconds of `value`, a number of them or text such as `24h`, `15m`, `1d2h`. Raises `ValueError`."""
+    """Return the seconds of a number, a text such as `24h`, `15m`, `1d2h`, or a `timedelta`. Raises `ValueError`."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
     # A boolean is an int to Python: `timeout: true` would be one second.
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("must be seconds as a number, or a text such as `24h`, `15m`, `1d2h`")
