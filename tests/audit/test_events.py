@@ -114,7 +114,6 @@ def test_the_attributes_of_cloudevents() -> None:
         "subject": CALL,
         "time": "2026-03-01T09:30:00.000000+00:00",
         "datacontenttype": "application/json",
-        "dataschema": "",
         "tenant": "main",
         "number": 0,
         "actor": "",

@@ -59,6 +59,10 @@ EVENT_NAMES: Final = (
 """The types of all other events."""
 
 
+def _is_empty(value: str) -> bool:
+    return not value
+
+
 class CloudEvent(FrozenModel):
     """Something that happened, as programs outside are told of it: by the attribute names of CloudEvents 1.0."""
 
@@ -76,8 +80,8 @@ class CloudEvent(FrozenModel):
     """When it happened: ISO 8601 in UTC."""
     datacontenttype: Literal["application/json"] = "application/json"
     """The form of `data`."""
-    dataschema: str = ""
-    """The address of the JSON Schema of `data`."""
+    dataschema: str = Field("", exclude_if=_is_empty)
+    """The address of the JSON Schema of `data`; left out where no gateway is asked."""
     data: dict[str, Any] = Field(default_factory=dict)
     """The facts of its type."""
     tenant: str = ""
