@@ -19,6 +19,7 @@ from signoff.contracts.approval import ApprovalRequest, CardRow
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content, Words, text_of
 from signoff.contracts.decision import Decision
+from signoff.contracts.ids import show_code
 from signoff.contracts.limits import MAX_REVISIONS
 from signoff.contracts.message import CallPart
 from signoff.contracts.receipt import Receipt
@@ -70,7 +71,7 @@ class ApprovalFlow:
             if happening is None:
                 break
             # Its code alone: what it is about stands in the turn's details, and a timer's words lie in two events.
-            words = temporal_metadata.summary(f"{_TIMERS[happening.what]} of {request.code}")
+            words = temporal_metadata.summary(f"{_TIMERS[happening.what]} of {show_code(request.code)}")
             if not await self._wait(partial(self._moved_on, approval_id, happening), happening.at, words):
                 if happening.what == "deadline":
                     await self._those_before(approval_id)

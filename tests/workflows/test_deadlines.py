@@ -21,6 +21,7 @@ from turn_fixtures import (
 
 from signoff.activities.tool_activity import tool_activities
 from signoff.contracts import names
+from signoff.contracts.ids import show_code
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import TurnView
 from signoff.engine.turn_client import TurnClient
@@ -45,6 +46,19 @@ async def test_silence_denies_after_the_deadline(turn_rig: TurnRig, ledger: Ledg
     assert (denied.source, denied.reason, denied.decided_by) == ("timeout", "Nobody answered in time.", "")
     assert (late.status, late.code, late.state) == ("refused", "expired", "timed_out")
     assert ledger.rows == []
+
+
+async def test_a_timer_names_its_request_by_the_code_that_people_see(turn_rig: TurnRig, ledger: Ledger) -> None:
+    async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
+        key = await turns.start()
+        code = some((await turns.waiting(key)).calls[0].approval).code
+        history = await turns.client.get_workflow_handle(key.workflow_id).fetch_history()
+        timers = [event for event in history.events if event.HasField("timer_started_event_attributes")]
+        summaries = [
+            (await turns.client.data_converter.decode([timer.user_metadata.summary], [str]))[0] for timer in timers
+        ]
+        assert summaries == [f"Deadline of {show_code(code)}"]
+        await turns.signoff.decide(yes(key))
 
 
 @pytest.mark.row("N18")
