@@ -466,10 +466,18 @@ class Tool(ToolOptions):
 
 
 def refuse_tool(name: str, flaw: FieldProblem, site: str = "") -> RegistrationError:
-    """Returns the error of a tool that is declared wrongly, with `tool_name`, `field` and `value` (B18)."""
-    where = f" (declared at {site})" if site else ""
-    message = f"{f'tool `{name}`' if name else 'a tool'} {flaw.why}{where}"
-    return RegistrationError(message, tool_name=name, field=flaw.field, value=flaw.value, site=where)
+    """Return the error of a wrong declaration, with `tool_name`, `field`, `value` (B18) and `site`, its `file:line`.
+
+    That of a duplicate has `first_site`, too.
+    """
+    message = f"{f'tool `{name}`' if name else 'a tool'} {flaw.why}{declared_at(site)}"
+    both = {"first_site": flaw.first_site} if flaw.first_site else {}
+    return RegistrationError(message, tool_name=name, field=flaw.field, value=flaw.value, site=site, **both)
+
+
+def declared_at(site: str) -> str:
+    """Return the end of a message that names the place of a declaration, "" if the place is unknown."""
+    return f" (declared at {site})" if site else ""
 
 
 def _call_site() -> str:

@@ -8,6 +8,7 @@ import logging
 import re
 import string
 from collections.abc import Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
@@ -76,7 +77,7 @@ def is_placeholder(text: str) -> bool:
     return _PLACEHOLDER.fullmatch(text.strip()) is not None
 
 
-def check_declaration(tool: Tool, taken: Collection[str] = ()) -> None:
+def check_declaration(tool: Tool, taken: Mapping[str, Tool] = MappingProxyType({})) -> None:
     """Raises `RegistrationError` (`tool_name`, `field`, `value`) unless `tool` may be registered beside `taken`."""
     flaw = next(_name(tool, taken), None) or next((flaw for check in _CHECKS for flaw in check(tool)), None)
     if flaw is not None:
@@ -97,13 +98,16 @@ def check_fallbacks(tools: Mapping[str, Tool]) -> None:
                 )
 
 
-def _name(tool: Tool, taken: Collection[str]) -> Iterator[FieldProblem]:
+def _name(tool: Tool, taken: Mapping[str, Tool]) -> Iterator[FieldProblem]:
     # In any case: names that differ by case only are one name to whoever reads them (X04). It may still be of any type,
     # as B17 wants this looked at before its shape.
     if str(tool.name).casefold() == RESPOND:
         yield FieldProblem("name", tool.name, "has a reserved name: `respond` is given to every actor by itself")
     if tool.name in taken:
-        yield FieldProblem("name", tool.name, "is already registered; give one of the two another name")
+        twin = taken[tool.name].site
+        where = f" at {twin}" if twin else ""
+        why = f"is already registered{where}; give one of the two another name"
+        yield FieldProblem("name", tool.name, why, first_site=twin)
     if not isinstance(tool.name, str) or not is_tool_name(tool.name):
         yield FieldProblem("name", tool.name, f"needs a name that matches `{TOOL_NAME_PATTERN[:-2]}$`")
 

@@ -20,6 +20,8 @@ class FieldProblem(NamedTuple):
     """Its value."""
     why: str
     """What to say after the tool's name."""
+    first_site: str = ""
+    """The place of the other declaration, `file:line`, of a duplicate."""
 
 
 def hashed_content(tool: Any) -> dict[str, object]:

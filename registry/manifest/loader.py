@@ -36,7 +36,7 @@ from signoff.registry.manifest.subscription_sections import read_subscriptions
 from signoff.registry.manifest.tool_section import HANDLERS, ToolSection, TwoPolicies
 from signoff.registry.mcp.tool_server import ToolServer, build_servers
 from signoff.registry.results.reducers import ReducerRegistry, named_reducer
-from signoff.registry.tool import Tool
+from signoff.registry.tool import Tool, declared_at
 from signoff.registry.tool_context import ToolContext
 
 _READ_HERE: Final = ("handler", "per_call", "name", "input_schema", "reducer", "requires_approval")
@@ -333,7 +333,7 @@ def _locate(file: YamlFile, error: ConfigError) -> ConfigError:
 
 def _without_site(error: ConfigError) -> str:
     # The file and line in front say where; the place of the declaration in code would say it again.
-    return error.message.removesuffix(str(error.context.get("site", "")))
+    return error.message.removesuffix(declared_at(str(error.context.get("site", ""))))
 
 
 def _place(data: Mapping[str, Any], error: ConfigError) -> Place:

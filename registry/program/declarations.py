@@ -320,7 +320,8 @@ def check_twin(first: DeclaredTool | None, second: DeclaredTool) -> None:
     """Raise `ConfigError` with both places if a tool of this name is there already."""
     if first is not None:
         why = f"tool `{second.name}` is declared at {first.site} already; rename one of the two"
-        raise _error(second.site, why, tool_name=second.name, field="name", value=second.name)
+        sites = {"site": str(second.site), "first_site": str(first.site)}
+        raise _error(second.site, why, tool_name=second.name, field="name", value=second.name, **sites)
 
 
 def _unwrapped(target: object) -> object:
@@ -329,10 +330,10 @@ def _unwrapped(target: object) -> object:
     return target
 
 
-def _error(site: CodeSite, why: str, **context: object) -> ConfigError:
+def _error(site: CodeSite, why: str, /, **context: object) -> ConfigError:
     return ConfigError(f"{site}: {why}", **{**context, "file": site.shown, "line": site.line})
 
 
-def raise_at(site: CodeSite, why: str, **context: object) -> NoReturn:
+def raise_at(site: CodeSite, why: str, /, **context: object) -> NoReturn:
     """Raise a `ConfigError` that begins with the file and line of `site`."""
     raise _error(site, why, **context)

@@ -102,6 +102,16 @@ def test_spans_are_seconds_texts_or_timedeltas(half: Any) -> None:
     assert dataclasses.replace(tool) == tool
 
 
+@pytest.mark.row("P05")
+def test_the_error_of_a_duplicate_has_both_places() -> None:
+    first, second = a_tool(site="one.py:1"), a_tool(site="two.py:2")
+    error = refusal(first, second)
+    assert (error.context["site"], error.context["first_site"]) == ("two.py:2", "one.py:1")
+    assert "already registered at one.py:1;" in error.message
+    assert error.message.endswith("(declared at two.py:2)")
+    assert "first_site" not in refusal(a_tool(timeout="5s", secrets=("pin",), site="one.py:1")).context
+
+
 @pytest.mark.row("B18")
 @pytest.mark.parametrize(("fields", "field", "words"), WRONG)
 def test_wrong_declaration_is_refused_naming_tool_field_and_value(
