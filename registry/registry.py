@@ -47,7 +47,7 @@ class ToolRegistry:
             known[tool.name] = tool
         # When all are known, as a fallback may be declared behind the tool that names it.
         check_fallbacks(known)
-        self._tools = known
+        self._tools = MappingProxyType(known)
         self._names = tuple(sorted(known))
         self._hash = _hash(known[name] for name in self._names)
 

@@ -102,6 +102,13 @@ def test_spans_are_seconds_texts_or_timedeltas(half: Any) -> None:
     assert dataclasses.replace(tool) == tool
 
 
+@pytest.mark.row("P03")
+def test_the_tools_of_a_registry_cannot_be_changed() -> None:
+    tools: Any = vars(type(registry := ToolRegistry([a_tool()])))["_tools"].__get__(registry)
+    with pytest.raises(TypeError):
+        tools["other"] = a_tool("other")
+
+
 @pytest.mark.row("P05")
 def test_the_error_of_a_duplicate_has_both_places() -> None:
     first, second = a_tool(site="one.py:1"), a_tool(site="two.py:2")
