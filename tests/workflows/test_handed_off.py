@@ -40,11 +40,11 @@ async def test_a_result_that_comes_later_lets_the_turn_go_on(turn_rig: TurnRig) 
         event = f"main.{session.key.session}.a.c1.1"
         assert (outcome.code, outcome.structured) == ("ok", Content(inline={"event_id": event}))
         assert f"handed the work off as `{event}`" in str(outcome.value.inline)
-        receipt = await turns.signoff.deliver_result(event, "42 rows")
+        receipt = await session.add("a", f"Result of `{event}`: 42 rows", "r1")
         assert (receipt.status, receipt.turn) == ("accepted", "a-2")
         assert await session.answer("a-2") == f"It came. Result of `{event}`: 42 rows"
-        again = await turns.signoff.deliver_result(event, "42 rows")
-        other = await turns.signoff.deliver_result(event, "43 rows")
+        again = await session.add("a", f"Result of `{event}`: 42 rows", "r1")
+        other = await session.add("a", f"Result of `{event}`: 43 rows", "r1")
     assert (again.code, other.code) == ("duplicate", "conflict")
 
 
@@ -61,17 +61,14 @@ async def test_a_result_that_comes_while_the_turn_goes_on_is_told_to_it(turn_rig
         await session.say("both", "a")
         await session.turn("a", "waiting")
         event = f"main.{session.key.session}.a.c1.1"
-        assert (await turns.signoff.deliver_result(event, "42 rows")).turn == "a"
+        assert (await session.add("a", f"Result of `{event}`: 42 rows")).turn == "a"
         await turns.signoff.decide(yes(session.turn_key("a"), "c1.2"))
         assert await session.answer("a") == f"both | Result of `{event}`: 42 rows"
         view = await turns.signoff.session(session.key)
     assert [turn.turn for turn in view.turns] == ["a"]
 
 
-async def test_what_cannot_be_brought_says_so(turn_rig: TurnRig) -> None:
+async def test_result_for_a_session_that_does_not_exist_is_not_found(turn_rig: TurnRig) -> None:
     async with turn_rig.running([export()], ScriptedModel(waiting)) as turns:
-        with pytest.raises(NotFound, match="is not the id of an event"):
-            await turns.signoff.deliver_result("c1.1", "42 rows")
         with pytest.raises(NotFound):
-            await turns.signoff.deliver_result("main.nobody.nothing.c1.1", "42 rows")
-        assert (await turns.signoff.deliver_result("main.nobody.nothing.c1.1", "x" * 9_000)).code == "malformed"
+            await talk(turns).add("a", "42 rows")

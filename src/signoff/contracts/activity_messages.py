@@ -18,7 +18,7 @@ from signoff.contracts.call import (
 from signoff.contracts.content import Content, Words
 from signoff.contracts.decision import Assurance, Decision
 from signoff.contracts.frozen_model import ActivityMessage, FrozenModel
-from signoff.contracts.limits import MAX_TOOLS_AT_ONCE
+from signoff.contracts.limits import MAX_ACTIVE_SECONDS, MAX_CALLS, MAX_COMPLETIONS, MAX_TOOLS_AT_ONCE
 from signoff.contracts.message import CallPart, Message
 from signoff.contracts.receipt import Receipt, ReceiptCode
 from signoff.contracts.turn import Denial, ResponsePart, TokenUsage, WaitingCall
@@ -27,13 +27,13 @@ from signoff.contracts.turn import Denial, ResponsePart, TokenUsage, WaitingCall
 class TurnLimits(FrozenModel):
     """Caps of one turn, from the actor's declaration."""
 
-    completions: int = 20
+    completions: int = MAX_COMPLETIONS
     """Answers of the model."""
-    calls: int = 1_000
+    calls: int = MAX_CALLS
     """Calls of tools."""
     cost: float | None = None
     """What model and tools may cost together, in US dollars."""
-    active_seconds: float = 3_600.0
+    active_seconds: float = MAX_ACTIVE_SECONDS
     """How long something of it may run; waiting for people does not count."""
 
 

@@ -1,6 +1,5 @@
 """Sends messages and late results to sessions, and reads their state."""
 
-import hashlib
 from typing import Any
 
 from pydantic_core import PydanticSerializationError
@@ -17,10 +16,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from signoff.contracts import names
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
-from signoff.contracts.errors import NotFound, ServerUnavailable
-from signoff.contracts.ids import SessionKey, parse_approval_id
-from signoff.contracts.limits import INLINE_BYTES
-from signoff.contracts.message import user_message
+from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.ids import SessionKey
 from signoff.contracts.person import Principal
 from signoff.contracts.session_messages import LateResult, MailboxMessage, SessionInput, SessionReceipt, SessionView
 from signoff.engine.workflow_runs import (
@@ -36,9 +33,6 @@ from signoff.formats.replace import replace
 from signoff.keys.signature_form import new_nonce
 from signoff.workflows import start_options
 
-_SHOWN_CHARS = 200
-_LATE_HEX = 32
-_BROUGHT_BYTES = INLINE_BYTES - 1_024
 _STORED = "it is stored and taken in when a worker is back"
 _UNSAYABLE = "it holds a number or text that JSON cannot carry; send it as a string"
 
@@ -121,26 +115,6 @@ class SessionClient(RunClient):
         except RPCError as error:
             raise missing(error, key.workflow_id) from None
         return SessionReceipt(status="pending", message=_STORED)
-
-    async def deliver_result(self, event_id: str, text: str) -> SessionReceipt:
-        """Delivers the result of work that a handler handed off under `event_id` (`ToolContext.hand_off`), once.
-
-        It reaches the turn that handed it off, or the one that goes on in its place, as a message that names the id.
-        Raises `NotFound` for an id that names nothing, and for a turn without a session; `ServerUnavailable`.
-        """
-        named = parse_approval_id(event_id)
-        if named is None:
-            raise NotFound(f"`{event_id[:_SHOWN_CHARS]}` is not the id of an event, `<tenant>.<session>.<turn>.<call>`")
-        # A session runs no activity that could store it, so it lies inline; some room is for the words around it.
-        if len(text.encode("utf-8", "replace")) > _BROUGHT_BYTES:
-            return _unsayable(f"it is over {_BROUGHT_BYTES} bytes; keep it elsewhere and say where it lies")
-        turn = named.turn
-        # From the event alone, so that it is brought once, whoever brings it; the event's id is too long for an id.
-        late = f"late-{hashlib.sha256(event_id.encode()).hexdigest()[:_LATE_HEX]}"
-        message = user_message(f"Result of `{event_id}`: {text}")
-        return await self.inject(
-            SessionKey(turn.tenant, turn.session), LateResult(id=late, turn=turn.turn, message=message)
-        )
 
     async def session(self, key: SessionKey) -> SessionView:
         """Returns a session's present view. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""

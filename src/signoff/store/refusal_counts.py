@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any, Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, Protocol
 
 from sqlalchemy import Connection, delete, func, select, update
 
@@ -29,7 +29,6 @@ RefusalKind = Literal[
     "too_slow",
     "busy",
 ]
-REFUSAL_KINDS: Final[tuple[RefusalKind, ...]] = get_args(RefusalKind)
 """`forged`: not from whom it claims; `malformed`: cannot be read; `replayed`: brought before; `unproved`: what it
 claims is not in the store, or its sender is not proved; `late`: after its time; `stale`: for another revision;
 `not_allowed`: from somebody who may not; `unknown`: about nothing there is; `sign_in`: a wrong token, cookie or login;

@@ -226,7 +226,6 @@ NOT_ENGLISH: Final[Mapping[str, frozenset[str]]] = {
     "cs": frozenset(("no",)),
     "fi": frozenset(("no",)),
 }
-LANGUAGES: Final = tuple(YES)
 GOOD_SIGNS: Final = frozenset("👍✅✔☑🆗👌🙏🙂😊😀😃😄😁🎉💯🙌👏🤝❤")
 """Pictures that agree. Any other one beside a yes may say anything, so that it is asked back."""
 PRAISE: Final = frozenset("👍✅✔☑🆗👌💯")

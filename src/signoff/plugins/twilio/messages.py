@@ -4,7 +4,6 @@ Twilio cuts a text off at 1,600 characters. How it counts them it does not say: 
 """
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -31,12 +30,13 @@ PREFIX: Final[Mapping[Via, str]] = {"whatsapp": "whatsapp:", "sms": ""}
 """What stands before an address on the wire, and so in the directory."""
 _NUMBER: Final = re.compile(r"\+[1-9][0-9]{4,17}\Z")
 _WHATSAPP: Final = re.compile(r"whatsapp:(?:\+[1-9][0-9]{4,17}|[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128})\Z")
-_BASIC: Final = frozenset(
+EXTENDED: Final = frozenset("\f^{}\\[~]|€")
+"""Characters of the GSM 7-bit alphabet that take the room of two."""
+GSM: Final = EXTENDED | frozenset(
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§"
     "¿abcdefghijklmnopqrstuvwxyzäöñüà"
 )
-_EXTENDED: Final = frozenset("\f^{}\\[~]|€")
-"""Characters that take the room of two."""
+"""The GSM 7-bit alphabet of SMS: of several segments each holds 153 characters of it, or 67 of UCS-2."""
 # Not the marks of `visible_text` and no dash: a value could otherwise be taken for a missing one.
 _PLAIN: Final = str.maketrans(
     {
@@ -47,10 +47,6 @@ _PLAIN: Final = str.maketrans(
         "•": "-",
     }
 )
-_ONE: Final = 160
-_PART: Final = 153
-_UCS2_ONE: Final = 70
-_UCS2_PART: Final = 67
 ACTIONS: Final = ("signoff.approve.{{5}}", "signoff.deny.{{5}}")
 """The ids of the two buttons: what Twilio brings when one is pressed."""
 _PLACE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -110,25 +106,7 @@ def text_fields(words: str, via: Via) -> Fields:
 def plain_quotes(words: str) -> str:
     """Return `words` with plain quotes and spaces if the alphabet then has every character, else unchanged."""
     plain = words.translate(_PLAIN)
-    return plain if _septets(plain) is not None else words
-
-
-def segments(words: str) -> int:
-    """Return the number of segments that carriers send and bill for `words`.
-
-    One of several holds 153 characters of the GSM 7-bit alphabet, or 67 of UCS-2.
-    """
-    septets = _septets(words)
-    if septets is not None:
-        return 1 if septets <= _ONE else math.ceil(septets / _PART)
-    units = len(words.encode("utf-16-le", "surrogatepass")) // 2
-    return 1 if units <= _UCS2_ONE else math.ceil(units / _UCS2_PART)
-
-
-def _septets(words: str) -> int | None:
-    if not set(words) <= _BASIC | _EXTENDED:
-        return None
-    return len(words) + sum(char in _EXTENDED for char in words)
+    return plain if set(plain) <= GSM else words
 
 
 def check_template(content: str, template: Mapping[str, Any], approval: Mapping[str, Any]) -> CheckFinding:
