@@ -4,10 +4,11 @@ import re
 
 import httpx2
 import pytest
+from gateway_login import hidden
 from gateway_rig import BASE, GatewayRig
 from starlette.requests import Request
 from tables import table
-from test_pages import fields, opened, send, words
+from test_pages import opened, send, words
 
 from signoff.approvals.request_state import ENDINGS
 from signoff.gateway.languages import language_for
@@ -63,7 +64,7 @@ async def test_a_card_is_written_whole_in_the_language(gateway: GatewayRig, lang
     async with browser(gateway) as page:
         page.headers["accept-language"] = language
         card = await page.get(f"/approvals/{approval}")
-        answer = await send(page, approval, fields(card.text, f"/approvals/{approval}/decide"), verdict="approved")
+        answer = await send(page, approval, hidden(card.text, f"/approvals/{approval}/decide"), verdict="approved")
     for shown in (card.text, answer.text):
         assert f'<html lang="{language}">' in shown
         assert [each for each in english if each in words(shown)] == []
@@ -74,7 +75,7 @@ async def test_a_card_is_written_whole_in_the_language(gateway: GatewayRig, lang
 async def test_a_language_is_chosen_on_any_page_without_a_script(gateway: GatewayRig) -> None:
     async with browser(gateway) as page:
         first = await page.get("/turns?state=running")
-        form = fields(first.text, "/language")
+        form = hidden(first.text, "/language")
         assert (form["next"], '<option value="en" lang="en" selected>' in first.text) == ("/turns?state=running", True)
         back = await page.post("/language", data={**form, "language": "it"})
         assert (back.status_code, back.headers["location"]) == (303, "/turns?state=running")
@@ -84,7 +85,7 @@ async def test_a_language_is_chosen_on_any_page_without_a_script(gateway: Gatewa
 @table("form", {"language": "it", "token": "forged"}, {"language": "xx"}, {"language": "../en"}, {"language": ""})
 async def test_no_language_is_chosen_by_a_form_of_others(gateway: GatewayRig, form: dict[str, str]) -> None:
     async with browser(gateway) as page:
-        sent = {**fields((await page.get("/turns")).text, "/language"), **form, "next": "//evil.example"}
+        sent = {**hidden((await page.get("/turns")).text, "/language"), **form, "next": "//evil.example"}
         back = await page.post("/language", data=sent)
         assert (back.status_code, back.headers["location"]) == (303, "/")
         assert "signoff_language" not in page.cookies
@@ -99,7 +100,7 @@ async def test_an_error_is_in_the_language_with_what_happened_as_it_was_written(
         approval = await gateway.asked("pay")
         refused = await send(page, approval, await opened(page, approval), verdict="maybe")
         assert texts_of("de")["note.no_verdict"] in words(refused.text)
-        assert fields(refused.text, "/language")["next"] == "/"
+        assert hidden(refused.text, "/language")["next"] == "/"
 
 
 async def test_numbers_and_times_are_those_of_the_language(gateway: GatewayRig) -> None:
@@ -141,7 +142,7 @@ async def test_what_is_wrong_with_a_change_is_said_in_the_language(gateway: Gate
     path = f"/approvals/{approval}/edit"
     async with browser(gateway) as page:
         page.headers["accept-language"] = "de"
-        form = fields((await page.get(path)).text, path)
+        form = hidden((await page.get(path)).text, path)
         wrong = await page.post(path, data={**form, "args/cost": "viel", "step": "review"})
         assert "Muss eine Zahl sein, etwa 380 oder 12.5." in words(wrong.text)
         assert "must be" not in wrong.text
