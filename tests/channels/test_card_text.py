@@ -360,3 +360,10 @@ def test_asking_which_lists_each_with_its_code() -> None:
 @table("language", *LANGUAGES)
 def test_a_channel_that_nobody_translated_is_named(language: str) -> None:
     assert where_words("pigeon", language).endswith("pigeon")
+
+
+@pytest.mark.parametrize(("language", "label"), [("en", "Bcc ⟦not declared⟧"), ("de", "Bcc ⟦nicht deklariert⟧")])
+def test_label_of_an_undeclared_argument_is_marked_in_the_readers_language(language: str, label: str) -> None:
+    card = render_card(effect="", title="", tool="pay", args={"bcc": "eve"}, schema={"properties": {"to": {}}})
+    words = card_words(notice(request(card=card)), Formatter(language, UTC, NOW), how="text")
+    assert f"{label}: eve" in words.text

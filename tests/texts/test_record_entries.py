@@ -25,7 +25,7 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     (
         "request",
         {"approvers": ["a", "b"], "quorum": 2},
-        "a tool needs people (rule none): asked a, b, 2 of them, code ?",
+        "a tool needs people (no rule): asked a, b, 2 of them, code ?",
     ),
     (
         "revision",

@@ -271,7 +271,7 @@ class _Writer:
         # A row may come cut already; only its own `length` knows how much there was.
         length = max(row.length, len(row.value))
         note = text("card.cut", self.formatter.language, n=length) if cut else ""
-        return CardLine(cut_visible((row.label or row.name) if row.name else "", NAME_CHARS), shown, note)
+        return CardLine(self.formatter.label(row.label or row.name, NAME_CHARS) if row.name else "", shown, note)
 
     def note(self) -> str:
         report = self.request.late_report

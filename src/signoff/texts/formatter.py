@@ -12,7 +12,7 @@ from signoff.approvals.argument_rows import UNDECLARED
 from signoff.approvals.confirmation import is_money, is_number
 from signoff.contracts.approval import AppliedTerm, ApproverGroup, CardRow
 from signoff.contracts.person import Person
-from signoff.formats.visible_text import one_line
+from signoff.formats.visible_text import cut_visible, one_line
 from signoff.languages.catalogue import form_of, language_of, text
 
 _THIN: Final = "\u202f"
@@ -23,6 +23,7 @@ _MARKS: Final = {
 }  # fmt: skip
 """Language -> thousands separator, decimal mark."""
 _REASON_CHARS: Final = 300
+_LABEL_CHARS: Final = 2_000
 _CURRENCY = re.compile(r"[A-Z]{3}\Z")
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
@@ -161,6 +162,11 @@ class Formatter:
             bare = row.value.replace(" ", "")
             return " ".join(bare[start : start + 4] for start in range(0, len(bare), 4))
         return row.value
+
+    def label(self, label: str, limit: int = _LABEL_CHARS) -> str:
+        """Writes the label of an argument in at most `limit` characters, then whether the tool's schema lacks it."""
+        own = label.removesuffix(UNDECLARED)
+        return cut_visible(own, limit) + ("" if own == label else f"⟦{self.text('value.undeclared')}⟧")
 
     def card_words(self, row: CardRow) -> str:
         """Writes the words of a row: the card's own in this language, the call's as they are."""

@@ -82,8 +82,10 @@ class _Facts:
     @property
     def rule(self) -> str:
         """Names the rule, and its policy by the beginning of its hash."""
+        if not self.has("rule"):
+            return self.text("entry.rule.none")
         policy = str(self.get("policy_hash", ""))[:_SHORT]
-        label = RuleReference.model_validate(self.facts["rule"]).label if self.has("rule") else "none"
+        label = RuleReference.model_validate(self.facts["rule"]).label
         return self.text("entry.rule.policy" if policy else "entry.rule", rule=label, policy=policy)
 
 

@@ -80,6 +80,13 @@ def test_code_is_read_letter_by_letter(name: str, schema: dict[str, Any], code: 
     assert row.code is code
 
 
+def test_undeclared_argument_is_marked_in_the_readers_language() -> None:
+    german = Formatter("de", UTC, datetime(2026, 11, 21, 17, 0, tzinfo=UTC))
+    request = asked({"to": "Ana", "bcc": "eve"}, to={"type": "string"})
+    parts = value_rows(request, {}, german)
+    assert [each.label for each in parts] == ["To", "Bcc ⟦nicht deklariert⟧"]
+
+
 def test_values_are_counted_with_those_that_are_not_drawn() -> None:
     request = asked({"to": "Bo", "items": [{"article": f"pencil {n}", "pieces": n} for n in range(300)]})
     assert len(request.card.rows) < 60

@@ -115,7 +115,7 @@ def diff_lines(before: tuple[CardRow, ...], after: tuple[CardRow, ...], formatte
     old, new = ({row.name: row for row in rows if row.name} for rows in (before, after))
     return tuple(
         DiffLine(
-            label=change.label or change.name,
+            label=formatter.label(change.label or change.name),
             before=formatter.value(old[change.name], before) if change.name in old else "",
             after=formatter.value(new[change.name], after) if change.name in new else "",
         )

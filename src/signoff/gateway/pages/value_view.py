@@ -83,7 +83,7 @@ def values_count(request: ApprovalRequest) -> int:
 def _row(row: CardRow, request: ApprovalRequest, args: Any, formatter: Formatter) -> Row:
     if not row.name:
         return Row("", formatter.card_words(row), remark=True)
-    label, shown = row.label or row.name, formatter.value(row, request.card.rows)
+    label, shown = formatter.label(row.label or row.name), formatter.value(row, request.card.rows)
     if row.secret:
         return Row(label, shown, secret=True)
     whole = _whole(row, args) if row.cut else row.value
