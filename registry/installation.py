@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from signoff import policypool
+from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
 from signoff.keys.secrets import SecretProvider, source_of
 from signoff.people.directory import DevelopmentDirectory, Directory, declared_people
@@ -28,6 +29,8 @@ class Installation:
     """Reads what manifest and settings refer to."""
     backends: Mapping[str, Backend] = field(default_factory=dict)
     """The program's own backends of capabilities, by kind."""
+    driver: Driver | None = None
+    """Answers for every model, in a test."""
 
     @property
     def source(self) -> str:

@@ -30,6 +30,7 @@ FACES = (
 )
 FACE = {
     "Actor",
+    "App",
     "ApprovalPolicy",
     "ApprovalRequest",
     "Catalog",
@@ -43,6 +44,7 @@ FACE = {
     "ToolDenied",
     "ToolFailure",
     "ToolResult",
+    "Tools",
     "create_app",
     "create_worker",
     "load_manifest",

@@ -22,6 +22,8 @@ async def check_start(installation: Installation, task_queue: str, **there: bool
     require_real_model(settings.profile, (*catalog.models, settings.model))
     check_approver_coverage(catalog, installation.people, by_login=login_roles(settings))
     check_backends(catalog.every_tool, built_in_backends(settings.state_dir / "storage"), task_queue)
+    if installation.driver is not None:
+        return dict.fromkeys(catalog.models, installation.driver)
     try:
         return await build_drivers(catalog, installation.secrets, instead=settings.model)
     except ConfigError as error:

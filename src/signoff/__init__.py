@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from signoff.contracts.errors import ConfigError as ConfigError
     from signoff.contracts.errors import Conflict as Conflict
     from signoff.contracts.errors import InDoubt as InDoubt
+    from signoff.contracts.errors import ModelNotSetUp as ModelNotSetUp
     from signoff.contracts.errors import ModelRefused as ModelRefused
     from signoff.contracts.errors import ModelUnavailable as ModelUnavailable
     from signoff.contracts.errors import NotFound as NotFound
@@ -61,6 +62,7 @@ _MODULES = {
     "Conflict": "signoff.contracts.errors",
     "Decision": "signoff.contracts.decision",
     "InDoubt": "signoff.contracts.errors",
+    "ModelNotSetUp": "signoff.contracts.errors",
     "ModelRefused": "signoff.contracts.errors",
     "ModelUnavailable": "signoff.contracts.errors",
     "NotFound": "signoff.contracts.errors",

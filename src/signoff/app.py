@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from temporalio.client import Client
     from temporalio.worker import Worker
 
+    from signoff.contracts.completion import Driver
+    from signoff.testing.app_test import AppTest
     from signoff.worker import SignoffPlugin
 
 _GUARD = """
@@ -89,6 +91,16 @@ class App(Program):
         from signoff.worker import SignoffPlugin  # noqa: PLC0415
 
         return SignoffPlugin.of(self.installation())
+
+    def test(self, model: "Driver | None" = None, **settings: Any) -> "AbstractAsyncContextManager[AppTest]":
+        """Run the app for a test: `async with app.test(model) as test`, with Temporal's server, a worker and a gateway.
+
+        `model` answers for every model of the actors, such as a `signoff.testing.ScriptedModel`. `settings` are fields
+        of `Settings`. Nothing is kept after the block.
+        """
+        from signoff.testing.app_test import open_app_test  # noqa: PLC0415
+
+        return open_app_test(self, model, settings)
 
     def installation(self) -> Installation:
         """Return the app with its settings, people and secrets. Raises `ConfigError`."""

@@ -1,0 +1,101 @@
+"""Runs an app for a test: Temporal's server, a worker and a gateway of its own, in this process."""
+
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client as TemporalClient
+from temporalio.testing import TimeSkipper
+
+from signoff.cli.local.gateway import running_gateway
+from signoff.cli.local.installation import find_installation
+from signoff.cli.local.worker import running_worker
+from signoff.client.client import Client
+from signoff.client.turn_handle import TurnHandle
+from signoff.contracts.approval import ApprovalRequest
+from signoff.contracts.completion import Driver
+from signoff.contracts.receipt import Receipt
+from signoff.contracts.turn import CallView, TurnResult
+from signoff.engine.turn_client import TurnClient
+from signoff.registry.program.program import Program
+from signoff.store.store import make_state_dir, working_store
+from signoff.temporal.embedded_server import ServerOptions, free_port, run_server
+
+
+@dataclass(frozen=True)
+class TestedTurn:
+    """One turn of an app under test."""
+
+    __test__ = False
+
+    handle: TurnHandle
+    _test: "AppTest"
+
+    async def request(self) -> ApprovalRequest:
+        """Wait until a call of the turn waits for people; return its request. Raises `LookupError` if the turn ends."""
+        async for request in self.handle.pending():
+            return request
+        raise LookupError("the turn ended, and none of its calls asked people")
+
+    async def result(self) -> TurnResult:
+        """Wait for the end of the turn; return its result."""
+        return await self.handle.result()
+
+    async def calls(self) -> tuple[CallView, ...]:
+        """Return the calls of the turn so far."""
+        return (await self.handle.view()).calls
+
+    async def skip(self, **span: float) -> None:
+        """Move the clock of the turn forward, by `hours=25` and the like, while it waits."""
+        turn = self._test.temporal.get_workflow_handle(self.handle.key.workflow_id)
+        await TimeSkipper(self._test.temporal).fast_forward(turn, timedelta(**span))
+
+
+@dataclass(frozen=True)
+class AppTest:
+    """An app that runs for one test. Whoever does not say otherwise asks as `guest` and decides as `approver`."""
+
+    client: Client
+    """The client of its gateway."""
+    temporal: TemporalClient
+    """The client of its Temporal server."""
+
+    async def say(self, text: str, *, actor: str = "", user: str = "", **options: Any) -> TestedTurn:
+        """Start a turn; `options` are those of `Client.start`."""
+        return TestedTurn(await self.client.start(text, actor=actor, user=user, **options), self)
+
+    async def approve(self, request: ApprovalRequest, *, by: str = "", **options: Any) -> Receipt:
+        """Approve a request; `options` are those of `Client.approve`."""
+        return await self.client.approve(request, by=by, **options)
+
+    async def deny(self, request: ApprovalRequest, reason: str = "", *, by: str = "") -> Receipt:
+        """Deny a request; the model reads the reason."""
+        return await self.client.deny(request, by=by, reason=reason)
+
+
+@asynccontextmanager
+async def open_app_test(program: Program, model: Driver | None, settings: Mapping[str, Any]) -> AsyncIterator[AppTest]:
+    """Run a program until the block ends; `model` answers for every model of its actors."""
+    with tempfile.TemporaryDirectory(prefix="signoff-") as folder:
+        given: dict[str, Any] = {
+            "profile": "development",
+            "state_dir": folder,
+            "store_url": f"sqlite:///{folder}/signoff.db",
+        }
+        given |= {"host": "127.0.0.1", "port": free_port(), "public_url": None, "encryption": False, **settings}
+        place = replace(find_installation(program=program, **given), driver=model)
+        make_state_dir(place.settings)
+        options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None, time_skipping=True)
+        queue = place.settings.task_queue
+        async with working_store(place.settings) as store, run_server(options) as server:
+            temporal = await server.connect()
+            async with (
+                running_worker(place, temporal, store, task_queue=queue),
+                running_gateway(place, TurnClient(temporal, task_queue=queue), store),
+                Client(place.settings.public_url) as client,
+            ):
+                yield AppTest(client, temporal)

@@ -1,0 +1,102 @@
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from temporalio.client import Client as TemporalClient
+from temporalio.worker import Worker
+
+import signoff
+from signoff.app import App
+from signoff.settings import Settings
+from signoff.temporal.embedded_server import ServerHandle, free_port
+from signoff.testing import Completion, CompletionRequest, ScriptedModel, calls, respond, results
+
+
+def react(request: CompletionRequest) -> Completion:
+    if told := results(request):
+        return respond(f"{told[-1].code}: {told[-1].note or told[-1].value}")
+    return calls(("refund", {"customer": "ana", "amount": 50.0}))
+
+
+MODEL = ScriptedModel(react)
+
+
+def an_app(**declarations: Any) -> App:
+    app = App(model=f"scripted:{__name__}:MODEL", **declarations)
+
+    @app.tool(effect="Refund {amount} EUR to {customer}", auto_approve_if="args.amount <= 10.0")
+    async def refund(customer: str, amount: float, ctx: signoff.ToolContext) -> str:
+        """Refund a customer."""
+        return f"refunded {amount} to {customer}, approved by {ctx.decided_by}"
+
+    app.actor("clerk", tools=[refund])
+    return app
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+async def test_app_under_test_asks_and_runs_what_was_approved(outside: None) -> None:
+    async with an_app().test(ScriptedModel(react)) as test:
+        turn = await test.say("refund ana 50")
+        request = await turn.request()
+        assert request.card.effect == "Refund 50 EUR to ana"
+        assert (await test.approve(request)).status == "accepted"
+        assert "refunded 50.0 to ana, approved by approver" in (await turn.result()).text
+        other = await test.say("refund ana 50")
+        await test.deny(await other.request(), "not today")
+        assert "not today" in (await other.result()).text
+        late = await test.say("refund ana 50")
+        await late.request()
+        await late.skip(hours=25)
+        assert "Nobody answered in time." in (await late.result()).text
+
+
+@contextlib.asynccontextmanager
+async def served(app: Any, port: int) -> AsyncIterator[None]:
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="on"))
+    running = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.02)
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await running
+
+
+@pytest.mark.parametrize("by", ["worker", "plugin"])
+async def test_worker_and_gateway_of_one_app_decide_a_call(
+    outside: None, server: ServerHandle, monkeypatch: pytest.MonkeyPatch, task_queue: str, by: str
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
+    port = free_port()
+    app = an_app(settings=Settings(port=port, task_queue=task_queue, encryption=False))
+    async with contextlib.AsyncExitStack() as stack:
+        if by == "worker":
+            worker = await stack.enter_async_context(app.worker())
+        else:
+            plugin = await stack.enter_async_context(app.plugin())
+            temporal = await TemporalClient.connect(server.address, plugins=[plugin])
+            worker = Worker(temporal, task_queue=task_queue)
+        await stack.enter_async_context(worker)
+        await stack.enter_async_context(served(app.asgi(), port))
+        client = await stack.enter_async_context(signoff.Client(f"http://127.0.0.1:{port}"))
+        turn = await client.start("refund ana 50")
+        async for request in turn.pending():
+            await client.approve(request)
+        assert "refunded 50.0 to ana" in (await turn.result()).text
+
+
+def test_reference_is_the_module_and_the_name_of_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = an_app()
+    assert app.reference == ""
+    monkeypatch.setattr(sys.modules[__name__], "shop", app, raising=False)
+    assert app.reference == f"{__name__}:shop"
