@@ -82,18 +82,18 @@ class Talk:
         )
 
     async def say(self, text: str, message_id: str = "", **fields: Any) -> SessionReceipt:
-        return await self.turns.signoff.say(self.key, message(text, message_id, **fields), actor="desk")
+        return await self.turns.sessions.say(self.key, message(text, message_id, **fields), actor="desk")
 
     async def add(self, turn: str, text: str, injection_id: str = "") -> SessionReceipt:
         injection = LateResult(id=injection_id or f"i{uuid.uuid4().hex[:12]}", turn=turn, message=user_message(text))
-        return await self.turns.signoff.inject(self.key, injection)
+        return await self.turns.sessions.inject(self.key, injection)
 
     async def until(self, seen: Callable[[SessionView], bool]) -> SessionView:
         """The first view of the session that satisfies `seen`."""
         waits = pauses()
         while True:
             with contextlib.suppress(ServerUnavailable, NotFound):
-                view = await self.turns.signoff.session(self.key)
+                view = await self.turns.sessions.session(self.key)
                 if seen(view):
                     return view
             await asyncio.sleep(next(waits))

@@ -16,6 +16,7 @@ from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.message import user_message
 from signoff.contracts.session_messages import LateResult
 from signoff.engine import workflow_runs
+from signoff.engine.session_client import SessionClient
 from signoff.engine.turn_client import TurnClient
 from signoff.formats.replace import replace
 
@@ -215,12 +216,13 @@ class Endless(Forgetful):
 async def test_what_is_accepted_and_never_completed_goes_as_a_signal_within_patience() -> None:
     turn = Endless()
     client, session = signoff(turn, patience=0.2), SessionKey("main", "s")
+    sessions = SessionClient(client)
     answer = Decision(approval_id=ApprovalKey(KEY, "c1.1").id, verdict="approved", subject="ana", channel="test")
     async with asyncio.timeout(30):
         receipt = await client.decide(answer)
         unheard = await client.withdraw(replace(answer, verdict="withdrawn"))
-        value = await client.say(session, message("hello"), actor="desk")
-        late = await client.inject(session, LateResult(id="late-1", turn="t", message=user_message("late")))
+        value = await sessions.say(session, message("hello"), actor="desk")
+        late = await sessions.inject(session, LateResult(id="late-1", turn="t", message=user_message("late")))
     assert [receipt.status, value.status, late.status] == ["pending"] * 3
     assert (unheard.status, unheard.code) == ("refused", "unavailable")
     assert turn.signals == [names.APPROVAL_RESPONSE, names.SAY, names.INJECT]

@@ -27,6 +27,7 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.contracts.message import ResultPart, user_message
 from signoff.contracts.person import Principal
 from signoff.contracts.turn import TurnInput, TurnResult, TurnView
+from signoff.engine.session_client import SessionClient
 from signoff.engine.turn_client import TurnClient
 from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits
 from signoff.keys.secrets import SecretProvider
@@ -98,6 +99,10 @@ class RunningTurns:
     store: Store
     task_queue: str
     deps: WorkerDeps
+
+    @property
+    def sessions(self) -> SessionClient:
+        return SessionClient(self.signoff)
 
     async def start(self, text: str = "go", **fields: Any) -> TurnKey:
         """Start a turn of `desk` for guest."""

@@ -171,7 +171,7 @@ async def test_who_asked_by_a_login_does_not_approve_it_once_declared(
             form = hidden((await page.get("/new")).text, "/sessions")
             sent = await page.post("/sessions", data={**form, "text": "both", "actor": "desk"})
         session = SessionKey(*sent.headers["location"].rpartition("/")[2].split("."))
-        while not (view := await now.turns.signoff.session(session)).turns:
+        while not (view := await now.turns.sessions.session(session)).turns:
             await asyncio.sleep(0.05)
         turn = await now.turns.waiting(TurnKey(session.tenant, session.session, view.turns[0].turn))
         [approval] = [call.approval.id for call in turn.calls if call.approval is not None]

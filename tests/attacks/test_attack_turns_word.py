@@ -95,7 +95,7 @@ async def test_a_turn_says_of_nothing_that_it_ran_or_who_approved_it(
 @pytest.mark.parametrize("nonsense", [None, {"x": 1}, "hello", {"calls": [{"call": "c1.1"}]}])
 async def test_a_card_is_drawn_whatever_its_turn_says(nonsense: Any, site: AttackSite, impostor: Impostor) -> None:
     # The turn answers queries with nonsense: its card is shown from the store, and can be denied. Without the last
-    # clause of `TurnClient._query` the page was an error.
+    # clause of `RunClient.query` the page was an error.
     to, bo = payee(), await site.browser("bo")
     key, _ = await waiting_turn(site, impostor, to)
     await impostor.take_over(key, **{names.STATE: nonsense})

@@ -13,6 +13,7 @@ from turn_fixtures import Ledger, TurnRig, catalog_of, no, pay_tool, withdrawn
 from signoff.contracts.approval import Vote
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey
+from signoff.engine.session_client import SessionClient
 from signoff.engine.turn_client import TurnClient
 from signoff.keys.signatures import PrivateKeys, Signer, new_key
 from signoff.store.questions.answers import Answers
@@ -46,7 +47,7 @@ async def test_a_message_that_no_worker_takes_leaves_no_error_in_the_log(client:
     hasty = TurnClient(client, task_queue=task_queue, patience=timedelta(seconds=0.3))
     loop.set_exception_handler(lambda _, context: left.append(context))
     try:
-        receipt = await hasty.say(key, message("hello"), actor="desk")
+        receipt = await SessionClient(hasty).say(key, message("hello"), actor="desk")
         gc.collect()
         await asyncio.sleep(0)
     finally:

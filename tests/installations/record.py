@@ -168,7 +168,7 @@ async def _suspend(turns: RunningTurns) -> dict[str, TurnKey]:
     await turns.signoff.decide(yes(keys["doubted"]))
     await turns.until(keys["doubted"], lambda view: revision(view) == 2)
     session = SessionKey("main", SESSION)
-    await turns.signoff.say(session, message("pay", "first"), actor="desk")
+    await turns.sessions.say(session, message("pay", "first"), actor="desk")
     keys["session"] = TurnKey("main", SESSION, "first")
     await turns.waiting(keys["session"])
     for key in keys.values():

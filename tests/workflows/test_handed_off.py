@@ -64,7 +64,7 @@ async def test_a_result_that_comes_while_the_turn_goes_on_is_told_to_it(turn_rig
         assert (await session.add("a", f"Result of `{event}`: 42 rows")).turn == "a"
         await turns.signoff.decide(yes(session.turn_key("a"), "c1.2"))
         assert await session.answer("a") == f"both | Result of `{event}`: 42 rows"
-        view = await turns.signoff.session(session.key)
+        view = await turns.sessions.session(session.key)
     assert [turn.turn for turn in view.turns] == ["a"]
 
 

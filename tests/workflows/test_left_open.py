@@ -48,7 +48,7 @@ def _react(request: CompletionRequest) -> Completion:
 async def _told_after(turns: RunningTurns, session: Talk) -> list[str]:
     """What the turns after the first were told by others than their models, in order."""
     texts: list[str] = []
-    for turn in (await turns.signoff.session(session.key)).turns[1:]:
+    for turn in (await turns.sessions.session(session.key)).turns[1:]:
         # A session lists a turn a moment before the server has it.
         with contextlib.suppress(NotFound, ServerUnavailable):
             own = (await turns.signoff.transcript(session.turn_key(turn.turn)))[turn.earlier :]
@@ -73,7 +73,7 @@ async def test_the_outcome_comes_to_the_session_as_a_new_turn(turn_rig: TurnRig,
         assert (await turns.signoff.decide(yes(key))).status == "accepted"
         page_text = f"Outcome of c1.1 (`pay`), which waited for approval, {code}: ToolResult. paid"
         assert await session.answer("a-2") == page_text
-        view = await turns.signoff.session(session.key)
+        view = await turns.sessions.session(session.key)
         result = await turns.signoff.result(key)
         await turns.replays(key)
     # Nobody said it, and pages must not put it into the mouth of whoever asked.
@@ -124,7 +124,7 @@ async def test_an_outcome_that_is_there_is_told_before_the_turn_ends(turn_rig: T
         goes_on.set()
         assert await session.answer("a") == "c1.1 ToolDenied"
         await turns.signoff.result(key)
-        view = await turns.signoff.session(session.key)
+        view = await turns.sessions.session(session.key)
     assert [turn.turn for turn in view.turns] == ["a"]
 
 

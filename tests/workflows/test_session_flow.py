@@ -19,7 +19,7 @@ async def test_messages_are_answered_in_order_with_what_was_said_before(turn_rig
             receipt = await session.say(text, text)
             assert (receipt.status, receipt.turn) == ("accepted", text)
         assert await session.answer("three") == "three after one | one | two | two after one | one"
-        view = await turns.signoff.session(session.key)
+        view = await turns.sessions.session(session.key)
         turn = await turns.signoff.view(session.turn_key("two"))
     assert [turn.turn for turn in view.turns] == ["one", "two", "three"]
     assert [turn.earlier for turn in view.turns] == [0, 2, 4]

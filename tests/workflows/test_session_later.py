@@ -40,7 +40,7 @@ async def test_a_passed_turn_goes_on_at_once_with_the_next_actor(turn_rig: TurnR
         assert await session.answer("a-2") == "money please | The bank will tell you."
         await session.say("thanks", "b")
         await session.answer("b")
-        view = await turns.signoff.session(session.key)
+        view = await turns.sessions.session(session.key)
     assert [(turn.turn, turn.actor, turn.state, turn.message_id) for turn in view.turns] == [
         ("a", "desk", "passed", "a"),
         ("a-2", "bank", "complete", "a"),
@@ -85,7 +85,7 @@ async def test_a_late_result_goes_to_the_turn_that_waits_for_people(turn_rig: Tu
         await session.answer("b")
         await turns.signoff.decide(yes(session.turn_key("a")))
         assert await session.answer("a") == "done"
-        view = await turns.signoff.session(session.key)
+        view = await turns.sessions.session(session.key)
         entries = [words(each) for each in await turns.signoff.transcript(session.turn_key("a"))]
     assert [turn.turn for turn in view.turns] == ["a", "b"]
     assert entries.count("the rate is 3 %") == 1
@@ -107,7 +107,7 @@ async def test_a_late_result_of_an_answered_turn_is_taken_up_at_once_by_its_own_
         receipt = await session.add("a", "news: it is there")
         assert receipt.turn == "a-2"
         assert await session.answer("a-2") == "Got news: it is there"
-        view = await turns.signoff.session(session.key)
+        view = await turns.sessions.session(session.key)
         unknown = await session.add("nobody", "news")
     assert [(turn.turn, turn.actor) for turn in view.turns] == [("a", "desk"), ("b", "bank"), ("a-2", "desk")]
     assert (unknown.status, unknown.code) == ("refused", "unknown")

@@ -63,7 +63,7 @@ async def test_a_waiting_turn_survives_the_runs_of_its_session(turn_rig: TurnRig
         assert await session.runs() >= 2
         assert (await turns.signoff.decide(yes(session.turn_key("a")))).status == "accepted"
         assert await session.answer("a") == "pay: ok"
-        view = await turns.signoff.session(session.key)
+        view = await turns.sessions.session(session.key)
         again = await session.add("a", "a late word", "i1")
     assert [turn.turn for turn in view.turns] == ["a", *(f"n{number}" for number in range(8))]
     assert again.code == "duplicate"
@@ -94,7 +94,7 @@ async def test_killed_workers_lose_no_message_and_no_turn(
         assert (await session.answer("b")).startswith("hello after pay | (I am still at this")
         assert (await bare.signoff.decide(yes(session.turn_key("a")))).status in ("accepted", "pending")
         assert await session.answer("a") == "pay: ok"
-        view = await bare.signoff.session(session.key)
+        view = await bare.sessions.session(session.key)
     assert [turn.turn for turn in view.turns] == ["a", "b"]
     assert len(ledger.read_text().splitlines()) == 1
 
@@ -139,7 +139,7 @@ async def test_nothing_that_is_sent_can_wedge_a_session_or_its_turns(turn_rig: T
         await session.answer("b")
         await turns.signoff.decide(yes(session.turn_key("a")))
         assert await session.answer("a") == "pay: ok"
-        view = await turns.signoff.session(session.key)
+        view = await turns.sessions.session(session.key)
     # What has an unknown encoding does not even reach a handler, and `turn_waits` takes what names turn `a`.
     assert view.refusals >= 4 * (len(GARBAGE) - 3)
     assert [each.turn for each in view.turns] == ["a", "b"]
@@ -154,7 +154,7 @@ async def test_words_that_say_too_much_or_are_none_are_refused_with_the_reason(t
             deep = [deep]
         nested = await session.say("hello", "b", context={"deep": deep})
         lone = await session.say("\ud800", "c")
-        stranger = await turns.signoff.say(talk(turns).key, message("hello", "d"))
+        stranger = await turns.sessions.say(talk(turns).key, message("hello", "d"))
         reserved = await session.say("hello", "e-2")
         await session.say("hello", "e")
         other = await session.say("pay me", "f", principals=(Principal(user="mallory"),))

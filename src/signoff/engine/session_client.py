@@ -18,7 +18,6 @@ from signoff.contracts import names
 from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import SessionKey
-from signoff.contracts.person import Principal
 from signoff.contracts.session_messages import LateResult, MailboxMessage, SessionInput, SessionReceipt, SessionView
 from signoff.engine.workflow_runs import (
     ANOTHER,
@@ -30,15 +29,18 @@ from signoff.engine.workflow_runs import (
     unavailable,
 )
 from signoff.formats.replace import replace
-from signoff.keys.signature_form import new_nonce
+from signoff.keys.signature_form import with_nonce
 from signoff.workflows import start_options
 
 _STORED = "it is stored and taken in when a worker is back"
 _UNSAYABLE = "it holds a number or text that JSON cannot carry; send it as a string"
 
 
-class SessionClient(RunClient):
-    """Talks to sessions. The times below are those of the default `patience`."""
+class SessionClient:
+    """Talks to sessions, over the client of all runs. The times below are those of the default `patience`."""
+
+    def __init__(self, runs: RunClient) -> None:
+        self._runs = runs
 
     async def say(self, key: SessionKey, message: MailboxMessage, *, actor: str = "") -> SessionReceipt:
         """Sends a message to a session; starts the session if there is none, and makes it talk to `actor`.
@@ -52,7 +54,7 @@ class SessionClient(RunClient):
         if body is None:
             return _unsayable(_UNSAYABLE)
         try:
-            receipt = await self._await_update(self._start_with(key, message, body, actor))
+            receipt = await self._runs.await_update(self._start_with(key, message, body, actor))
         except WorkflowUpdateRPCTimeoutOrCancelledError:
             return await self._send_message(key, message, body, actor)
         except WorkflowUpdateFailedError as error:
@@ -75,12 +77,12 @@ class SessionClient(RunClient):
             **self._session_options(key, message),
         )
         try:
-            receipt: SessionReceipt = await self.temporal.execute_update_with_start_workflow(
+            receipt: SessionReceipt = await self._runs.temporal.execute_update_with_start_workflow(
                 names.SAY,
                 body,
                 start_workflow_operation=start,
                 result_type=SessionReceipt,
-                rpc_timeout=self._patience,
+                rpc_timeout=self._runs.patience,
             )
         except Exception:
             await take_start_error(start)
@@ -95,10 +97,12 @@ class SessionClient(RunClient):
         body = _plain(injection)
         if body is None:
             return _unsayable(_UNSAYABLE)
-        handle = self._handle(key)
+        handle = self._runs.handle(key)
         try:
-            sent = execute_update(handle, names.INJECT, body, result_type=SessionReceipt, rpc_timeout=self._patience)
-            receipt: SessionReceipt = await self._await_update(sent)
+            sent = execute_update(
+                handle, names.INJECT, body, result_type=SessionReceipt, rpc_timeout=self._runs.patience
+            )
+            receipt: SessionReceipt = await self._runs.await_update(sent)
         except WorkflowUpdateFailedError as error:
             if isinstance(error.cause, ApplicationError) and error.cause.type == "ValueError":
                 return _unsayable(error.cause.message)
@@ -111,14 +115,14 @@ class SessionClient(RunClient):
             return receipt
         # The Update may still apply; the shared id makes the second one a duplicate.
         try:
-            await handle.signal(names.INJECT, body, rpc_timeout=self._patience)
+            await handle.signal(names.INJECT, body, rpc_timeout=self._runs.patience)
         except RPCError as error:
             raise missing(error, key.workflow_id) from None
         return SessionReceipt(status="pending", message=_STORED)
 
     async def session(self, key: SessionKey) -> SessionView:
         """Returns a session's present view. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
-        view: SessionView = await self._query(key, names.STATE, SessionView)
+        view: SessionView = await self._runs.query(key, names.STATE, SessionView)
         if (view.tenant, view.session) != key:
             raise ServerUnavailable(ANOTHER)
         return view
@@ -126,7 +130,7 @@ class SessionClient(RunClient):
     async def has_session(self, key: SessionKey) -> bool:
         """Returns whether a session exists; needs no worker. Raises `ServerUnavailable`."""
         try:
-            await self._handle(key).describe(rpc_timeout=self._patience)
+            await self._runs.handle(key).describe(rpc_timeout=self._runs.patience)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False
@@ -138,14 +142,14 @@ class SessionClient(RunClient):
     ) -> SessionReceipt:
         # The Update that timed out may still apply; the shared id makes the second one a duplicate.
         try:
-            await self.temporal.start_workflow(
+            await self._runs.temporal.start_workflow(
                 names.SESSION,
                 _first(key, message.actor or actor),
                 **self._session_options(key, message),
                 # The server keeps a Signal though no worker runs, which it does with no Update.
                 start_signal=names.SAY,
                 start_signal_args=[body],
-                rpc_timeout=self._patience,
+                rpc_timeout=self._runs.patience,
             )
         except RPCError as error:
             raise unavailable(error) from None
@@ -154,7 +158,7 @@ class SessionClient(RunClient):
     def _session_options(self, key: SessionKey, message: MailboxMessage) -> dict[str, Any]:
         return {
             "id": key.workflow_id,
-            "task_queue": self._task_queue,
+            "task_queue": self._runs.task_queue,
             "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
             "memo": start_options.session_memo(message),
             "search_attributes": start_options.session_attributes(key.tenant),
@@ -164,13 +168,6 @@ class SessionClient(RunClient):
 
 def _first(key: SessionKey, actor: str) -> SessionInput:
     return SessionInput(engine=names.ENGINE, tenant_id=key.tenant, session_id=key.session, actor=actor)
-
-
-def with_nonce(principal: Principal) -> Principal:
-    """Adds a nonce to `principal` where the gateway has not: an unsigned principal may be changed here."""
-    if principal.nonce or principal.signature or principal.key_id:
-        return principal
-    return replace(principal, nonce=new_nonce())
 
 
 def _plain(item: MailboxMessage | LateResult) -> dict[str, Any] | None:

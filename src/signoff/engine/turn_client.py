@@ -36,12 +36,12 @@ from signoff.contracts.limits import MAX_NESTING, REQUEST_BODY_BYTES
 from signoff.contracts.message import Message, TextPart
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import CallView, ModelRetry, TurnInput, TurnResult, TurnView
-from signoff.engine.session_client import SessionClient, with_nonce
 from signoff.engine.workflow_runs import (
     ANOTHER,
     NO_MORE_UPDATES,
     PATIENCE,
     UNREADABLE,
+    RunClient,
     execute_update,
     missing,
     unavailable,
@@ -49,7 +49,7 @@ from signoff.engine.workflow_runs import (
 from signoff.formats.bounds import bounds_problem
 from signoff.formats.nearest_name import cut_text
 from signoff.formats.replace import replace
-from signoff.keys.signature_form import unsigned_principal
+from signoff.keys.signature_form import unsigned_principal, with_nonce
 from signoff.workflows import start_options
 
 _OURS: Final = ("ModelUnavailable", "StoreUnavailable")
@@ -62,8 +62,8 @@ _UNDECIDED_KEPT = 1_000
 """Answers that a turn could not judge, of which it is known how often that was."""
 
 
-class TurnClient(SessionClient):
-    """Talks to turns and sessions over one Temporal client.
+class TurnClient(RunClient):
+    """Talks to turns over one Temporal client.
 
     Also holds how often each of the latest answers could not be judged. The times below are those of the default
     `patience`.
@@ -117,7 +117,7 @@ class TurnClient(SessionClient):
 
     async def view(self, key: TurnKey) -> TurnView:
         """Returns a turn's present view. Raises `NotFound`; `ServerUnavailable` when no worker answers in 3 s."""
-        view: TurnView = await self._query(key, names.STATE, TurnView)
+        view: TurnView = await self.query(key, names.STATE, TurnView)
         # Whoever stands in a turn's place may answer as another: what is known of that one would be told of this one.
         if (view.tenant, view.session, view.turn) != key:
             raise ServerUnavailable(ANOTHER)
@@ -131,7 +131,7 @@ class TurnClient(SessionClient):
         No worker is needed. Raises `NotFound`, `ServerUnavailable`.
         """
         try:
-            events = self._handle(key).fetch_history_events(page_size=1, rpc_timeout=self._patience)
+            events = self.handle(key).fetch_history_events(page_size=1, rpc_timeout=self._patience)
             first = await anext(aiter(events))
         except RPCError as error:
             raise missing(error, key.workflow_id) from None
@@ -150,7 +150,7 @@ class TurnClient(SessionClient):
         Its conversation is the question and the answer; its calls are those of the result, without requests. Raises
         `NotFound`, and `ServerUnavailable` for a turn that goes on or ended without a result.
         """
-        handle = self._handle(key, TurnResult)
+        handle = self.handle(key, TurnResult)
         try:
             described = await handle.describe(rpc_timeout=self._patience)
             if described.status != WorkflowExecutionStatus.COMPLETED:
@@ -185,7 +185,7 @@ class TurnClient(SessionClient):
 
         Raises `NotFound`, or `ConfigError` for a turn that never began.
         """
-        handle = self._handle(key, TurnResult)
+        handle = self.handle(key, TurnResult)
         try:
             result: TurnResult = await handle.result()
         except WorkflowFailureError as error:
@@ -222,12 +222,12 @@ class TurnClient(SessionClient):
 
     async def pending(self, key: TurnKey) -> list[ApprovalRequest]:
         """Returns the requests of one turn that wait."""
-        found: list[ApprovalRequest] = await self._query(key, names.PENDING_APPROVALS, list[ApprovalRequest])
+        found: list[ApprovalRequest] = await self.query(key, names.PENDING_APPROVALS, list[ApprovalRequest])
         return found
 
     async def transcript(self, key: TurnKey) -> list[Message]:
         """Returns the conversation of one turn so far."""
-        found: list[Message] = await self._query(key, names.TRANSCRIPT, list[Message])
+        found: list[Message] = await self.query(key, names.TRANSCRIPT, list[Message])
         return found
 
     async def decide(self, decision: Decision) -> Receipt:
@@ -242,7 +242,7 @@ class TurnClient(SessionClient):
         # Made here, not in the turn: the Update and the Signal that may follow it must be one answer.
         if not decision.delivery_id:
             decision = replace(decision, delivery_id=uuid.uuid4().hex)
-        handle = self._handle(key.turn)
+        handle = self.handle(key.turn)
         body = decision.model_dump(mode="json", exclude_defaults=True)
         try:
             return await self._update(handle, names.DECIDE, key, decision, body)
@@ -263,7 +263,7 @@ class TurnClient(SessionClient):
             return malformed_receipt("`approval_id`: no such id", approval_id)
         if not wish.delivery_id:
             wish = replace(wish, delivery_id=uuid.uuid4().hex)
-        handle = self._handle(key.turn)
+        handle = self.handle(key.turn)
         body = wish.model_dump(mode="json", exclude_defaults=True)
         try:
             return await self._update(handle, names.CANCEL, key, wish, body)
@@ -301,7 +301,7 @@ class TurnClient(SessionClient):
             result_type=Receipt,
             rpc_timeout=self._patience,
         )
-        receipt: Receipt = await self._await_update(sent)
+        receipt: Receipt = await self.await_update(sent)
         # What answers may be anybody's workflow.
         if isinstance(receipt, Receipt) and receipt.code == "unavailable":
             # The server would answer the same id so for ever, though the author can be looked up by now.
@@ -313,7 +313,7 @@ class TurnClient(SessionClient):
     async def require_input(self, key: TurnKey, digest: str) -> None:
         """Raises `Conflict` where a turn was begun with another input, `NotFound` where there is none."""
         try:
-            described = await self._handle(key).describe()
+            described = await self.handle(key).describe()
         except RPCError as error:
             raise missing(error, key.workflow_id) from None
         # The memo, as it can be read of a turn that has closed and with no worker there.
@@ -324,13 +324,13 @@ class TurnClient(SessionClient):
     async def cancel_turn(self, key: TurnKey) -> None:
         """Asks a turn to stop; running tools are awaited, waiting requests become cancelled. Raises `NotFound`."""
         try:
-            await self._handle(key).cancel()
+            await self.handle(key).cancel()
         except RPCError as error:
             raise missing(error, key.workflow_id) from None
 
     async def _model_retry(self, key: TurnKey) -> ModelRetry | None:
         try:
-            return await _read_model_retry(await self._handle(key).describe(rpc_timeout=self._patience))
+            return await _read_model_retry(await self.handle(key).describe(rpc_timeout=self._patience))
         except RPCError as error:
             raise missing(error, key.workflow_id) from None
 

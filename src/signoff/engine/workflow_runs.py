@@ -74,12 +74,19 @@ class RunClient:
         """Returns the task queue of the workers."""
         return self._task_queue
 
-    def _handle(self, key: TurnKey | SessionKey, result_type: type[Any] | None = None) -> WorkflowHandle[Any, Any]:
+    @property
+    def patience(self) -> timedelta:
+        """Returns how long workers may take to answer."""
+        return self._patience
+
+    def handle(self, key: TurnKey | SessionKey, result_type: type[Any] | None = None) -> WorkflowHandle[Any, Any]:
+        """Returns a handle of a run."""
         return self.temporal.get_workflow_handle(key.workflow_id, result_type=result_type)
 
-    async def _query(self, key: TurnKey | SessionKey, query: str, result_type: Any) -> Any:
+    async def query(self, key: TurnKey | SessionKey, query: str, result_type: Any) -> Any:
+        """Returns the answer to a query. Raises `NotFound`, and `ServerUnavailable` where no worker answers."""
         try:
-            found = await self._run_query(self._handle(key), query, result_type=result_type)
+            found = await self._run_query(self.handle(key), query, result_type=result_type)
         except RPCError as error:
             raise missing(error, key.workflow_id) from None
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
@@ -101,7 +108,7 @@ class RunClient:
 
         return await self._queries.ask(" ".join((handle.id, query, *about)), ask)
 
-    async def _await_update(self, sent: Awaitable[_Receipt]) -> _Receipt:
+    async def await_update(self, sent: Awaitable[_Receipt]) -> _Receipt:
         """Returns the receipt of an Update; raises the SDK's timeout where it takes longer than `patience`.
 
         `rpc_timeout` bounds a request: of an Update that a worker accepted and did not complete, as it was lost, the

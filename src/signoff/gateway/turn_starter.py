@@ -13,6 +13,7 @@ from signoff.contracts.person import Person, Principal
 from signoff.contracts.requests import MessageBody, ResultBody, SayBody, TurnBody
 from signoff.contracts.session_messages import LateResult, MailboxMessage, SessionReceipt, turn_of
 from signoff.contracts.turn import TurnInput
+from signoff.engine.session_client import SessionClient
 from signoff.formats.bounds import bounds_problem
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.formats.replace import replace
@@ -110,7 +111,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
     message_id = body.id or new_id(deps)
     known = tuple(each for each, actor in deps.catalog.actors.items() if actor.external is None)
-    if body.actor is None and len(known) != 1 and not await deps.client.has_session(key):
+    if body.actor is None and len(known) != 1 and not await SessionClient(deps.client).has_session(key):
         # Refused by the session itself, it would have begun one that talks to nobody.
         chosen_actor(deps, None)
     actor = chosen_actor(deps, body.actor) if body.actor is not None else ""
@@ -144,7 +145,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         dry_run=body.dry_run,
         trace=body.trace,
     )
-    return _take(await deps.client.say(key, message, actor=known[0] if len(known) == 1 else ""))
+    return _take(await SessionClient(deps.client).say(key, message, actor=known[0] if len(known) == 1 else ""))
 
 
 async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> SessionReceipt:
@@ -159,7 +160,7 @@ async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> Se
     await deps.starts.take(key.tenant, key.session, body.turn, result_id)
     message = await _message(deps, MessageBody(text=body.text), key)
     injection = LateResult(id=result_id, turn=body.turn, message=message)
-    return _take(await deps.client.inject(key, injection))
+    return _take(await SessionClient(deps.client).inject(key, injection))
 
 
 def new_id(deps: GatewayDeps) -> str:

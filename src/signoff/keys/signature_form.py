@@ -55,6 +55,13 @@ def new_nonce() -> str:
     return secrets.token_urlsafe(16)
 
 
+def with_nonce(principal: Principal) -> Principal:
+    """Adds a nonce to `principal` where the gateway has not: an unsigned principal may be changed here."""
+    if principal.nonce or principal.signature or principal.key_id:
+        return principal
+    return replace(principal, nonce=new_nonce())
+
+
 def is_as_asked(ctx: CallContext) -> bool:
     """Returns whether `ctx` has the actor, route, step and tools that its user asked for; a session passes turns on to
     other actors.

@@ -76,7 +76,7 @@ async def test_who_is_known_by_claims_alone_asks(rig: GatewayRig, provider: Prov
         sent = await page.post("/sessions", data={**form, "text": "small", "actor": "desk"})
         assert sent.status_code == 303, words(sent.text)
         session = SessionKey(*sent.headers["location"].rpartition("/")[2].split("."))
-        while not (view := await rig.turns.signoff.session(session)).turns or view.turns[0].state != "complete":
+        while not (view := await rig.turns.sessions.session(session)).turns or view.turns[0].state != "complete":
             await asyncio.sleep(0.05)
     assert (view.owner, view.turns[0].requester) == (cy(provider).id, cy(provider).id)
     assert [row[0] for row in rig.ledger.rows] == ["small"]
