@@ -85,7 +85,6 @@ LONGEST = {
     "channels/mail/test_imap.py": 37,
     "bench/test_scale.py": 36,
     "workflows/test_worker_versions.py": 36,
-    "engine/test_store_cleanup.py": 34,
     "gateway/vendors/test_channel_routes.py": 33,
     "test_left_out.py": 33,
     "test_embedded.py": 30,

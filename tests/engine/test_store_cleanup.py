@@ -1,6 +1,7 @@
 """What is removed from a store, by what a real server says of its turns."""
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -54,8 +55,10 @@ async def place(client: Client) -> AsyncIterator[str]:
     """A name of its own for a test's sessions, whose workflows end with it."""
     name = uuid.uuid4().hex[:12]
     yield name
-    async for each in client.list_workflows(f'WorkflowId STARTS_WITH "turn/main/{name}"'):
-        await _forget(client, each.id)
+    running = f'WorkflowId STARTS_WITH "turn/main/{name}" AND ExecutionStatus = "Running"'
+    async for each in client.list_workflows(running):
+        with contextlib.suppress(RPCError):
+            await client.get_workflow_handle(each.id).terminate()
 
 
 async def _begin(client: Client, name: str) -> None:
