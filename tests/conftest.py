@@ -30,7 +30,7 @@ from signoff.policy.bounded_expression import set_evaluator
 from signoff.policypool.pool import PolicyPool
 from signoff.store.store import Store, open_store
 from signoff.temporal import embedded_server
-from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
+from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, start_server
 from signoff.temporal.encryption import Encryption
 
 REQUIRE_ALL = "SIGNOFF_REQUIRE_ALL"
@@ -322,8 +322,10 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     """One real server for the whole session, whose workflows' clocks may be moved."""
     folder = tmp_path_factory.mktemp("temporal")
     options = ServerOptions(folder / "temporal.db", port=free_port(), ui_port=None, time_skipping=True)
-    async with run_server(options) as handle:
-        yield handle
+    handle = await start_server(options)
+    yield handle
+    # A stop takes up to ten seconds while workflows wait, and no test reads the data afterwards.
+    await handle.kill()
 
 
 @pytest.fixture(scope="session")
