@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from encrypted_client import encrypted_client
+from killable_worker import hand_over_soon
 from temporalio import activity
 from turn_fixtures import AMOUNT_SCHEMA, ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns
 
@@ -91,4 +92,5 @@ async def work(address: str, store_url: str, task_queue: str, way: str, ledger: 
 
 
 if __name__ == "__main__":
+    hand_over_soon()
     asyncio.run(work(*sys.argv[1:5], Path(sys.argv[5])))

@@ -9,6 +9,7 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from encrypted_client import encrypted_client
 from session_rig import PAY, model
 from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns
 
+from signoff import worker
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.message import ResultPart
 from signoff.registry.tool_context import ToolContext
@@ -23,6 +25,16 @@ from signoff.store.store import open_store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond
 
 _GLANCE_SECONDS = 0.05
+
+
+def hand_over_soon() -> None:
+    """Have a killed worker's turns given to the next one after a second, not after the SDK's ten."""
+    options = worker.worker_options
+
+    def quicker(cached: int) -> Any:
+        return {**options(cached), "sticky_queue_schedule_to_start_timeout": timedelta(seconds=1)}
+
+    worker.worker_options = quicker
 
 
 @contextlib.asynccontextmanager
@@ -78,4 +90,5 @@ async def work(address: str, store_url: str, task_queue: str, ledger: Path, held
 
 
 if __name__ == "__main__":
+    hand_over_soon()
     asyncio.run(work(*sys.argv[1:4], Path(sys.argv[4]), sys.argv[5]))

@@ -1,5 +1,23 @@
-"""A real PostgreSQL server, for tests in which the store is slow at one thing only."""
+"""A real PostgreSQL server, for tests in which the store is slow at one thing only, and quick heartbeats."""
 
+from datetime import timedelta
+from functools import partial
+
+import pytest
 from store_fixtures import postgres_server, postgres_url
 
+from signoff import worker
+from signoff.activities import model_activity, tool_activity
+from signoff.activities.heartbeat import send_heartbeats
+
 __all__ = ["postgres_server", "postgres_url"]
+
+
+@pytest.fixture
+def quick_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cancellation reaches an activity with its next heartbeat: every half second here, not every five."""
+    options, interval = worker.worker_options, timedelta(seconds=0.5)
+    for module in (model_activity, tool_activity):
+        monkeypatch.setattr(module, "send_heartbeats", partial(send_heartbeats, 0.5))
+    given = {"max_heartbeat_throttle_interval": interval, "default_heartbeat_throttle_interval": interval}
+    monkeypatch.setattr(worker, "worker_options", lambda cached: {**options(cached), **given})

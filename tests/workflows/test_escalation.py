@@ -121,7 +121,7 @@ async def test_the_first_word_after_an_escalation_counts_where_clocks_differ(tur
 
 
 async def test_an_edit_starts_the_clocks_anew(turn_rig: TurnRig) -> None:
-    policy = ApprovalPolicy(edit="approve", timeout=8.0, remind_after=2.0, quorum=2)
+    policy = ApprovalPolicy(edit="approve", timeout=6.0, remind_after=1.0, quorum=2)
     catalog = catalog_of([pay_tool(Ledger(), policy)])
     async with turn_rig.running(catalog, SCRIPT, people=PEOPLE) as turns:
         key = await turns.start()
@@ -137,7 +137,7 @@ async def test_an_edit_starts_the_clocks_anew(turn_rig: TurnRig) -> None:
     assert edited.expires_at is not None
     assert edited.opened_at > first.remind_at[0]
     assert (edited.revision, edited.reminded, edited.state) == (2, 0, "pending")
-    assert edited.expires_at == edited.opened_at + timedelta(seconds=8)
+    assert edited.expires_at == edited.opened_at + timedelta(seconds=6)
     denied = some(result.calls[0].denied)
     assert denied.decided_at is not None
     assert (denied.source, receipt.code) == ("timeout", "expired")

@@ -82,6 +82,7 @@ async def test_a_failure_leaves_its_siblings_alone(turn_rig: TurnRig) -> None:
 
 
 @pytest.mark.row("X17", "F48", "F49")
+@pytest.mark.usefixtures("quick_heartbeats")
 async def test_a_failure_stops_what_only_reads_and_what_has_not_begun(turn_rig: TurnRig) -> None:
     scene = Scene()
     catalog = scene.catalog(
@@ -155,6 +156,7 @@ async def test_a_denial_aborts_nothing(turn_rig: TurnRig) -> None:
         assert codes(await ended(turns, key)) == ["denied", "ok", "input_invalid"]
 
 
+@pytest.mark.usefixtures("quick_heartbeats")
 async def test_a_fallback_that_is_stopped_while_it_waits_hides_no_failure(turn_rig: TurnRig) -> None:
     scene = Scene()
     catalog = scene.catalog(

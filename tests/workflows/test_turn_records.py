@@ -56,6 +56,7 @@ async def test_a_cancelled_turn_records_its_requests_and_its_end(turn_rig: TurnR
     assert timeline(records)[-1].what == "the turn reports: ended cancelled"
 
 
+@pytest.mark.usefixtures("quick_heartbeats")
 async def test_a_turn_cancelled_while_the_model_thinks_records_that(turn_rig: TurnRig) -> None:
     asked = asyncio.Event()
 
