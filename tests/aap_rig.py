@@ -27,7 +27,6 @@ class Adapter:
 
     @property
     def client(self) -> AsyncClient:
-        """The protocol's client."""
         return AsyncClient(f"{BASE}{self.base}", self.token, http=self.http)
 
     def gate(self, **options: Any) -> AsyncGate:

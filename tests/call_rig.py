@@ -104,7 +104,6 @@ class CallRig:
 
     @property
     def http(self) -> httpx2.AsyncClient:
-        """The client."""
         return self.rig.http
 
     async def propose(self, euro: float = 20, key: str = "", **fields: Any) -> httpx2.Response:
@@ -163,7 +162,6 @@ class CallRig:
 
 
 def approval_of(call: str) -> str:
-    """The id of the request that a call waits for."""
     return ApprovalKey(TurnKey(*call.split(".")), "c1.1").id
 
 

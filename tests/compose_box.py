@@ -81,7 +81,6 @@ class Box:
 
     @property
     def services(self) -> dict[str, dict[str, Any]]:
-        """The services of the file."""
         services: dict[str, dict[str, Any]] = read_compose(PASSWORDS | self.env)["services"]
         return services
 
@@ -208,6 +207,5 @@ async def _listens(port: int) -> bool:
 
 
 def _programs() -> list[Path]:
-    """Where `psql` and `temporal` are."""
     found = [find_temporal(), shutil.which("psql")]
     return [Path(each).parent for each in found if each is not None]

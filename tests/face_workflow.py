@@ -16,7 +16,6 @@ class AsksForTheFace:
 
     @workflow.run
     async def run(self) -> str:
-        """The name's module."""
         from signoff import NotFound  # noqa: PLC0415
 
         return NotFound.__module__

@@ -67,8 +67,6 @@ _PLAIN: Final[dict[str, Any]] = {
 
 
 class ForkRequest(TypedDict):
-    """What is to be started."""
-
     words: list[str]
     cwd: str
     env: dict[str, str]

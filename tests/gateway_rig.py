@@ -214,7 +214,6 @@ def rig_catalog(ledger: Ledger) -> Catalog:
 
 
 def turn_of(approval: str) -> TurnKey:
-    """The turn of a request."""
     key = parse_approval_id(approval)
     assert key is not None
     return key.turn

@@ -48,7 +48,6 @@ _GLANCE_SECONDS = 0.05
 
 
 def store_url(folder: Path) -> str:
-    """The store that worker and gateway share."""
     return f"sqlite:///{folder}/signoff.db"
 
 

@@ -21,8 +21,6 @@ TO = "approvals+k7q2fmxyz0123456789abcdef@example.com"
 
 @dataclass(frozen=True)
 class Reply:
-    """One of `mails/replies.yaml`."""
-
     client: str
     language: str
     body: str

@@ -31,7 +31,6 @@ class Post(Vendor):
 
     @property
     def trouble(self) -> Any:  # type: ignore[override]
-        """What the mail server has."""
         return "down" if self._server.trouble == "down" else "busy" if self._server.trouble else ""
 
     @trouble.setter
@@ -40,7 +39,6 @@ class Post(Vendor):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """See `Vendor`."""
         return {
             "smtp": {"host": "127.0.0.1", "port": self._server.port, "tls": "none"},
             "sender": "Signoff <signoff@signoff.example>",
@@ -51,28 +49,22 @@ class Post(Vendor):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """See `Vendor`."""
         return {"MAIL_SECRET": SECRET}
 
     def taken(self) -> Sequence[Delivered]:
-        """Return every mail that the server took."""
         return self._server.taken
 
     def cards(self) -> Sequence[VendorCard]:
-        """See `Vendor`."""
         cards = [each for each in self._server.taken if not re.search(r"\.(closed|answer)", each.mail["Message-ID"])]
         return [VendorCard(each.to[0], _token(each), each.plain) for each in cards]
 
     def reads(self, identity: str) -> Sequence[str]:
-        """See `Vendor`."""
         return [each.plain for each in self._server.taken if identity in each.to]
 
     def press(self, card: VendorCard, identity: str, verdict: Verdict, reason: str = "") -> InboundRequest:
-        """See `Vendor`."""
         return self._brought(judged(self._reply(card, identity, f"{HOW[verdict]}\n{reason}")))
 
     def reply(self, card: VendorCard, identity: str, words: str) -> InboundRequest | None:
-        """See `Vendor`."""
         return self._brought(judged(self._reply(card, identity, words)))
 
     def reply_with(self, card: VendorCard, identity: str, words: str, headers: Mapping[str, str]) -> InboundRequest:
@@ -83,21 +75,17 @@ class Post(Vendor):
         return self._brought(judged(mail))
 
     def write(self, identity: str, words: str) -> InboundRequest:
-        """See `Vendor`."""
         return self._brought(judged(self._now(written(identity, "approvals@signoff.example", words))))
 
     def reply_to_latest(self, identity: str, words: str) -> InboundRequest:
-        """See `Vendor`."""
         newest = next(each for each in reversed(self._server.taken) if identity in each.to)
         back = str(newest.mail["Reply-To"] or "approvals@signoff.example")
         return self._brought(judged(self._now(replied(newest, identity, words, to=back))))
 
     def sign(self, body: bytes) -> InboundRequest:
-        """See `Vendor`."""
         return self._brought(body)
 
     def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
-        """See `Vendor`; also mail that our server brings though it is by somebody else."""
         received, judgement, mail = raw.body.split(b"\r\n", 2)
         received, judgement = received + b"\r\n", judgement + b"\r\n"
         other = b"Authentication-Results: mx.else.example; dmarc=pass header.from=people.example\r\n"
@@ -115,7 +103,6 @@ class Post(Vendor):
         return (*super().forgeries(raw), *map(self._brought, untrue))
 
     def unknown(self) -> Sequence[InboundRequest]:
-        """See `Vendor`: what machines send."""
         card = self.cards()[-1]
         away = self._reply(card, card.to, "approve")
         away["Auto-Submitted"] = "auto-replied"

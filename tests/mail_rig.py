@@ -34,7 +34,6 @@ class MailRig:
     server: Relay
 
     async def card(self, token: str = TOKEN, **given: Any) -> Delivered:
-        """A card for Bo, sent."""
         await self.channel.deliver(a_notice(token=token, **given), None)
         return self.server.taken[-1]
 

@@ -28,7 +28,6 @@ class SiteMail(Post):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """See `Vendor`. Without `authserv_id` DKIM decides."""
         usual = {name: value for name, value in super().options.items() if name != "authserv_id"}
         return usual | self._more
 

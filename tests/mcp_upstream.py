@@ -32,7 +32,6 @@ class Upstream:
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """The tools that it lists now."""
         path = self.folder / "tools.json"
         found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else default_tools()
         return found
@@ -75,13 +74,10 @@ class Upstream:
             await asyncio.sleep(0.02)
 
     def write(self, name: str, line: str) -> None:
-        """Add a line to one of its files."""
         with (self.folder / name).open("a") as file:
             file.write(line + "\n")
 
     def server(self) -> Server[Any]:
-        """The server itself."""
-
         async def on_list(ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
             # Two pages, so that nobody takes the first for all.
             tools = [types.Tool.model_validate(each) for each in self.tools]

@@ -25,7 +25,6 @@ class NameServer(asyncio.DatagramProtocol):
         self.asked: Counter[str] = Counter()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keeps the way back."""
         self.transport = cast(asyncio.DatagramTransport, transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:

@@ -25,8 +25,6 @@ _STEPS = 20
 
 @dataclass(frozen=True)
 class OpenIdServer:
-    """The provider, as the gateway has to know it."""
-
     issuer: str
     secret: str
 

@@ -21,7 +21,6 @@ def pauses() -> Iterator[float]:
 
 
 async def until(seen: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait until something is so."""
     async with asyncio.timeout(seconds):
         for pause in pauses():
             if seen():

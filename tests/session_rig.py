@@ -51,7 +51,6 @@ def words(message: Message) -> str:
 
 
 def message(text: str, message_id: str = "", **fields: Any) -> MailboxMessage:
-    """What guest says."""
     given: dict[str, Any] = {
         "engine": names.ENGINE,
         "id": message_id or f"m{uuid.uuid4().hex[:12]}",

@@ -80,7 +80,6 @@ class EmptyStores:
         self._image = b""
 
     def make_private(self, place: StoreAddress) -> None:
-        """See `signoff.store.database.make_private`."""
         if place.url.get_backend_name() == "sqlite" and place.url.database is not None:
             self._copy(Path(place.url.database))
         make_private(place)

@@ -38,7 +38,6 @@ _LOGIN: dict[str, Any] = {
 
 
 def store_url(folder: Path) -> str:
-    """The store that worker and gateway share."""
     return f"sqlite:///{folder}/signoff.db"
 
 

@@ -17,7 +17,6 @@ UNSURE = timedelta(minutes=1)
 
 
 def late() -> datetime:
-    """A clock that is ten minutes behind."""
     return system_clock() - LATE
 
 

@@ -59,7 +59,6 @@ class Stage:
 
     @property
     def url(self) -> str:
-        """Where people reach the gateways."""
         return f"http://127.0.0.1:{self.box.ports['8300']}"
 
     def desk(self, query: str) -> list[tuple[Any, ...]]:
@@ -84,7 +83,6 @@ class Stage:
         await dataclasses.replace(self.box, ports=self.box.ports | {"8300": port}).healthy(GATEWAY, started)
 
     async def kill(self, processes: list[Running | None], number: int) -> None:
-        """SIGKILL to one of the workers or gateways."""
         running, processes[number] = processes[number], None
         assert running is not None
         await running.kill()
@@ -101,7 +99,6 @@ class Stage:
         return str((await self.send(person, "POST", "/v1/turns", json={"text": text}))["id"])
 
     async def view(self, turn: str, person: str = "guest") -> dict[str, Any]:
-        """The turn as it stands."""
         found: dict[str, Any] = await self.send(person, "GET", f"/v1/turns/{turn}")
         return found
 

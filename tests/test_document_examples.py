@@ -43,7 +43,6 @@ def beside(tmp_path: Path) -> Iterator[Path]:
 
 
 def write_files(folder: Path, page: str) -> None:
-    """The named files of a page, in `folder`."""
     for block in EXAMPLES:
         if block.page == page and block.file:
             path = folder / block.file

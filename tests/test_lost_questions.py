@@ -35,7 +35,6 @@ class Clock:
         self.now = 1_000.0
 
     def monotonic(self) -> float:
-        """As `time.monotonic`."""
         return self.now
 
 
@@ -58,7 +57,6 @@ class Forgetful:
         self.late = late
 
     async def query(self, query: str, *, rpc_timeout: timedelta, **asked: Any) -> str:
-        """As a handle's; the silence is heard `late` s after the time was up."""
         self.waits.append(rpc_timeout.total_seconds())
         if len(self.waits) <= self.losses:
             self.clock.now += self.waits[-1] + self.late
@@ -73,11 +71,9 @@ class Unreadable(Forgetful):
     """A turn that has ended, and whose history no worker understands."""
 
     async def execute_update(self, *args: Any, **named: Any) -> Any:
-        """As a handle's, of a workflow that is closed."""
         raise RPCError("workflow execution already completed", RPCStatusCode.NOT_FOUND, b"")
 
     async def query(self, query: str, **asked: Any) -> str:
-        """As a handle's."""
         raise WorkflowQueryFailedError("nondeterminism")
 
 
@@ -119,7 +115,6 @@ class HalfRead(Forgetful):
     """A turn whose history is first seen up to the middle of a task."""
 
     async def query(self, query: str, *, rpc_timeout: timedelta, **asked: Any) -> str:
-        """As a handle's."""
         self.waits.append(rpc_timeout.total_seconds())
         if len(self.waits) <= self.losses:
             raise WorkflowQueryFailedError("[TMPRL1100] Nondeterminism error: Missing associated machine")
@@ -136,7 +131,6 @@ class Unpolled(Forgetful):
     """A turn whose worker the server has not seen yet; each query takes it 0.2 s."""
 
     async def query(self, query: str, *, rpc_timeout: timedelta, **asked: Any) -> str:
-        """As a handle's."""
         self.waits.append(rpc_timeout.total_seconds())
         if len(self.waits) <= self.losses:
             self.clock.now += 0.2
@@ -162,7 +156,6 @@ class Failing(Forgetful):
     """A turn whose workflow task fails, over and over."""
 
     async def query(self, query: str, **asked: Any) -> str:
-        """As a handle's."""
         words = "Unable to query workflow due to Workflow Task in failed state.\nmore"
         raise RPCError(words, RPCStatusCode.FAILED_PRECONDITION, b"")
 
@@ -206,7 +199,6 @@ class Endless(Forgetful):
         await self.execute_update()
 
     async def signal(self, signal: str, *args: Any, **named: Any) -> None:
-        """As a handle's."""
         self.signals.append(signal)
 
     async def start_workflow(self, *args: Any, start_signal: str, **named: Any) -> None:

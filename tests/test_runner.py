@@ -53,7 +53,6 @@ class Inner(WorkflowRunner, WorkflowInstance):
         return SimpleNamespace(namespace="default", workflow_id="own")
 
     def get_thread_id(self) -> int | None:
-        """None."""
         return None
 
 
@@ -63,7 +62,6 @@ def _name(job: Any) -> str:
 
 
 def act(at: int, *jobs: str, query: str = "q-1") -> Any:
-    """An activation at `at` seconds."""
     made = WorkflowActivation(run_id=RUN)
     made.timestamp.seconds = at
     made.history_length = 3

@@ -15,7 +15,6 @@ class Run:
         self.let = asyncio.Semaphore(0)
 
     async def ask(self) -> int:
-        """One query."""
         self.asked += 1
         number = self.asked
         self.at_once += 1

@@ -141,7 +141,6 @@ class RunningTurns:
             await asyncio.sleep(next(waits))
 
     async def waiting(self, key: TurnKey, count: int = 1) -> TurnView:
-        """The turn once `count` requests wait."""
         return await self.until(key, lambda v: sum(_waits(c) for c in v.calls) >= count)
 
     async def suspended(self, key: TurnKey) -> None:
@@ -244,7 +243,6 @@ def yes(key: TurnKey, call: str = "c1.1", **fields: Any) -> Decision:
 
 
 def no(key: TurnKey, call: str = "c1.1", **fields: Any) -> Decision:
-    """A denial by the built-in approver."""
     return yes(key, call, **({"verdict": "denied", "reason": "too expensive"} | fields))
 
 
@@ -298,8 +296,6 @@ async def running_turns(
 
 @dataclass(frozen=True)
 class TurnRig:
-    """What the turns of one test run with."""
-
     client: Client
     store: Store
     task_queue: str

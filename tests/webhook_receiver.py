@@ -21,7 +21,6 @@ class Receiver:
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one request."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
         body = await reader.readexactly(int(headers["content-length"]))

@@ -21,7 +21,6 @@ SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "pla
 
 
 async def become(page: Page, served: Served, person: str) -> None:
-    """Act as somebody else."""
     await page.goto(served.base)
     await page.get_by_label("You are").select_option(person)
     await page.get_by_role("button", name="Switch").click()

@@ -31,8 +31,6 @@ START = (
 
 @dataclass(frozen=True)
 class Attacked:
-    """A running `signoff dev` and its ports."""
-
     gateway: int
     temporal: int
     ui: int

@@ -84,7 +84,6 @@ class Rig:
         await self.settle()
 
     async def asked(self, call: str = "c1.1", **changes: Any) -> ApprovalRequest:
-        """A request whose cards are out."""
         asks = request(call, **changes)
         await self.told("opened", asks)
         return asks

@@ -31,7 +31,6 @@ class Names:
         self.asked: list[tuple[str, int]] = []
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        """See `Resolve`."""
         self.asked.append((host, port))
         return self.answers[min(len(self.asked), len(self.answers)) - 1]
 
@@ -43,7 +42,6 @@ class Place:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
 
     async def take(self, request: Request) -> Response:
-        """One message."""
         self.requests.append((request.url.path, dict(request.headers), await request.body()))
         if request.url.path == "/moved":
             return Response(status_code=307, headers={"location": "/hook"})

@@ -62,7 +62,6 @@ class Rig:
         self._said = 0
 
     def now(self) -> datetime:
-        """The time, as it is told."""
         return datetime.now(UTC) + self.ahead
 
     def another(self, hold: float = 0.0) -> InboundProcessor:
@@ -131,13 +130,11 @@ class Rig:
         await (await self.hurried()).processor.step()
 
     async def result(self, key: str = "k1") -> dict[str, Any]:
-        """What came of something heard."""
         row = await self.arrivals.read("chat", "action", key)
         assert row is not None
         return {} if row.result is None else {"state": row.state, **row.result}
 
     async def recorded(self, name: str) -> list[dict[str, Any]]:
-        """Acts of that name in the record."""
         return [r.facts for r in await AuditLog(self.store).stream("admin/main") if r.facts.get("act") == name]
 
     async def hurried(self) -> Self:

@@ -72,7 +72,6 @@ def summary(events: list[RequestEvent]) -> list[tuple[str, str, int, str]]:
 
 
 async def following(events: RequestEvents, many: int) -> list[RequestEvent]:
-    """The next so many things that happen."""
     found: list[RequestEvent] = []
     async with asyncio.timeout(60):
         while len(found) < many:
@@ -185,8 +184,6 @@ async def test_what_the_store_could_not_say_is_told_later(asking: Asking) -> Non
     """
 
     class Failing(RequestReader):
-        """Fails at the requests of `away`."""
-
         away: frozenset[str] = frozenset()
 
         async def load(self, approval: str, revision: int | None = None) -> LoadedRequest:

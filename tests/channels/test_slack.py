@@ -48,7 +48,6 @@ class TestSlack(ChannelSuite):
     """What every channel must do, and what only this one does."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
-        """One workspace."""
         return fake_slack()
 
     @play_scenario

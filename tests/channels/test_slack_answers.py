@@ -56,7 +56,6 @@ class Kept:
         self.posts: list[tuple[str, dict[str, Any]]] = []
 
     async def take(self, request: Request) -> Response:
-        """Any call."""
         self.posts.append((request.url.path, await request.json()))
         if request.url.path.startswith("/actions"):
             return Response("ok" if self.status == 200 else "no", status_code=self.status)

@@ -52,7 +52,6 @@ class SentCards:
         self.channel = recording_channel("chat")
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
-        """See `CodeLookup`."""
         self.asked_for.append((person.id, code))
         return [each for each in self.coded if each.code == code]
 

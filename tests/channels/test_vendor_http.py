@@ -28,7 +28,6 @@ ERRORS = VendorErrors(
 
 
 async def place(request: Request) -> Response:
-    """Answers as the path says."""
     kind = request.path_params["kind"]
     if kind == "echo":
         result = {"body": (await request.body()).decode(), "token": request.headers.get("authorization", "")}

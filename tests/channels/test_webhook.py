@@ -52,7 +52,6 @@ class Receiver(Vendor):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """As a manifest has them."""
         return {"url": self.url, "secret": "env:HOOK_SECRET", "allow_networks": ["127.0.0.0/8"]}
 
     @property
@@ -60,7 +59,6 @@ class Receiver(Vendor):
         return {"HOOK_SECRET": SECRET}
 
     async def take(self, request: Request) -> Response:
-        """One message. What is not signed, not JSON, too large or too old is refused."""
         self.asked += 1
         if self.trouble:
             busy = self.trouble == "busy"
@@ -119,7 +117,6 @@ class Receiver(Vendor):
         return self.send("message", identity=identity, text=words, in_reply_to=f"{card.token}.ask")
 
     def status(self, card: VendorCard, state: str) -> InboundRequest:
-        """By the id of our message."""
         return self.send("status", id=f"{card.token}.ask", state=state)
 
     def forgeries(self, raw: InboundRequest) -> Sequence[InboundRequest]:
@@ -131,7 +128,6 @@ class Receiver(Vendor):
         return (*super().forgeries(raw), *made)
 
     def unknown(self) -> Sequence[InboundRequest]:
-        """Types and states that nobody has heard of."""
         card = self.cards()[-1].token
         return (
             self.send("approval.fancied", token=card),
@@ -151,10 +147,7 @@ async def receiving() -> AsyncIterator[Receiver]:
 
 
 class TestWebhook(ChannelSuite):
-    """Everything that every channel must do."""
-
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
-        """See `ChannelSuite`."""
         return receiving()
 
 
@@ -169,7 +162,6 @@ class Line:
         self.posts: list[tuple[str, dict[str, str], dict[str, Any]]] = []
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> ServerAnswer:
-        """See `GuardedHttp`."""
         self.posts.append((url, dict(headers), json.loads(body)))
         return self.answer
 

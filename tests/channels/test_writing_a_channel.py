@@ -38,7 +38,6 @@ class Careless(pigeon.Pigeon):  # type: ignore[misc]
     """Compares what may be no ASCII."""
 
     def verify(self, raw: InboundRequest) -> None:
-        """Raises `UnicodeEncodeError`."""
         raw.headers.get("x-pigeon-signature", "").encode("ascii")
         super().verify(raw)
 
@@ -47,7 +46,6 @@ class Unread(pigeon.Pigeon):  # type: ignore[misc]
     """Reads what it gets without care."""
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """Raises `KeyError` and `TypeError`."""
         json.loads(raw.body)["id"]
         return super().parse(raw)
 

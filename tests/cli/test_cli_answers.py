@@ -40,7 +40,6 @@ def editor(tmp_path: Path, *replacements: tuple[str, str]) -> str:
 
 
 async def shown(served_cli: Cli, card: dict[str, Any]) -> ApprovalRequest:
-    """The request as it stands."""
     return ApprovalRequest.model_validate((await served_cli("show", card["id"], "--json")).data)
 
 

@@ -51,7 +51,6 @@ class Receiver:
         self.messages: list[dict[str, Any]] = []
 
     async def take(self, request: Request) -> Response:
-        """One message."""
         self.messages.append(Webhook(SECRET).verify(await request.body(), dict(request.headers)))
         return Response(status_code=self.status)
 

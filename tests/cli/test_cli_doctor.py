@@ -36,7 +36,6 @@ from signoff.worker import deployment_config, worker_deployment
 
 
 def nowhere() -> tuple[str, str]:
-    """Arguments that name no server."""
     return "--address", f"127.0.0.1:{free_port()}"
 
 

@@ -28,7 +28,6 @@ class Stranger:
         self.requests: list[bytes] = []
 
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
-        """Answers one request."""
         with contextlib.suppress(asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
             self.requests.append(head)

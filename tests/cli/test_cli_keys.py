@@ -18,7 +18,6 @@ from signoff.store.store import Store
 
 @pytest.fixture
 def keys(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
-    """The command line in an empty folder."""
     return cli
 
 

@@ -18,7 +18,6 @@ async def acts(cli: Cli) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def place(cli: Cli, clean_env: pytest.MonkeyPatch) -> Cli:
-    """The command line of a project."""
     clean_env.setenv("SIGNOFF_MANIFEST", str(MANIFEST))
     return cli
 

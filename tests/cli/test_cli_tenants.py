@@ -63,7 +63,6 @@ class Receiver:
     told: list[dict[str, Any]] = field(default_factory=list)
 
     async def take(self, request: Request) -> Response:
-        """One message of ours."""
         self.told.append(await request.json())
         return Response(status_code=204)
 
@@ -97,7 +96,6 @@ class Installation:
 
     @property
     def address(self) -> str:
-        """Where the gateway is."""
         return f"http://127.0.0.1:{self.site.port}"
 
     async def run(self, tenant: str, person: str, *words: str) -> Ran:

@@ -41,7 +41,6 @@ async def test_a_call_of_a_turns_own_tool_is_judged_with_it(client: Client, stor
 
 
 async def chosen(args: dict[str, Any], ctx: ToolContext) -> ToolResult:
-    """Changes the project."""
     return ToolResult("chosen", context_update={"project": "moon"})
 
 

@@ -7,7 +7,6 @@ from signoff.contracts.turn import CallView
 
 
 def summary(code: Any, **fields: Any) -> str:
-    """The line of a call of `book` that ended so."""
     outcome = CallOutcome(call="c1.1", tool="book", code=code, value=Content(inline="no seat left"), **fields)
     return call_line(CallView(call="c1.1", tool="book", state=code, outcome=outcome)).plain
 

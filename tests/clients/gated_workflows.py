@@ -131,7 +131,6 @@ class Impatient:
 
     @workflow.run
     async def run(self, order: str, kind: str = "refund", how: str = "TRY_CANCEL") -> str:
-        """What came of it; `how` is the type of the cancellation."""
         hangs = kind == "hang"
         handle = workflow.start_activity(
             kind,
@@ -154,7 +153,6 @@ class Stubborn:
 
     @workflow.run
     async def run(self, order: str) -> list[str]:
-        """What it was told."""
         told = []
         for name in ("refund", "refund", "refund_money"):
             args: list[Any] = [Money(order, 200.0)] if name == "refund_money" else [order, 200.0]
@@ -172,12 +170,10 @@ class Renewed:
 
     @workflow.signal
     def go_on(self) -> None:
-        """The new run."""
         self._go_on = True
 
     @workflow.run
     async def run(self, order: str, is_new: bool = False) -> str:
-        """What came of the second refund."""
         refunding = workflow.start_activity(refund, args=[order, 200.0], start_to_close_timeout=_TIME)
         if not is_new:
             await workflow.wait_condition(lambda: self._go_on)
@@ -200,12 +196,10 @@ class Interrupted:
 
     @workflow.signal
     def go_on(self) -> None:
-        """The user's answer."""
         self._go_on = True
 
     @workflow.run
     async def run(self, order: str) -> str:
-        """Return the second result."""
         once: dict[str, Any] = {"start_to_close_timeout": _TIME, "retry_policy": RetryPolicy(maximum_attempts=1)}
         try:
             return await workflow.execute_activity(interrupt, args=[order, 200.0], **once)
@@ -219,7 +213,6 @@ class Interrupted:
 class Parent:
     @workflow.run
     async def run(self, order: str) -> str:
-        """What came of it."""
         return await workflow.execute_child_workflow("Trusting", order, id=f"{workflow.info().workflow_id}-child")
 
 
@@ -227,7 +220,6 @@ class Parent:
 class Trusting:
     @workflow.run
     async def run(self, order: str) -> str:
-        """What came of it."""
         return await workflow.execute_activity(refund, args=[order, 200.0], start_to_close_timeout=_TIME)
 
 
@@ -235,7 +227,6 @@ class Trusting:
 class Forgetful:
     @workflow.run
     async def run(self, order: str) -> str:
-        """Waits until it is asked about."""
         refunding = workflow.start_activity(refund, args=[order, 200.0], start_to_close_timeout=_TIME)
         await workflow.sleep(0.1)
         return "refunded" if refunding.done() else "forgotten"
@@ -248,12 +239,10 @@ class Twice:
 
     @workflow.signal
     def go_on(self) -> None:
-        """The second refund."""
         self._go_on = True
 
     @workflow.run
     async def run(self, order: str, euro: float) -> list[str]:
-        """What came of both."""
         first = await workflow.execute_activity(refund, args=[order, 20.0], start_to_close_timeout=_TIME)
         seen = await workflow.execute_activity(look, order, start_to_close_timeout=_TIME)
         await workflow.wait_condition(lambda: self._go_on)
@@ -268,7 +257,6 @@ class Twice:
 class Asks:
     @workflow.run
     async def run(self, order: str) -> dict[str, Any]:
-        """What it was told."""
         try:
             return await ask("refund", {"order": order, "euro": 200}, says="a good customer", user="guest")
         except ApplicationError as error:

@@ -96,14 +96,11 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def events(handle: WorkflowHandle[Any, Any]) -> list[str]:
-    """The kinds of a workflow's events."""
     history = await handle.fetch_history()
     return [EventType.Name(each.event_type).removeprefix("EVENT_TYPE_") for each in history.events]
 
 
 async def until_asked(handle: WorkflowHandle[Any, Any], times: int = 1) -> None:
-    """Returns once the workflow has asked so often, and waits."""
-
     async def has_asked() -> bool:
         return (await events(handle)).count("TIMER_STARTED") >= times
 

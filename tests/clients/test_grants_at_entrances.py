@@ -48,7 +48,6 @@ class Entrances:
     workers: Workers
 
     async def requests(self, order: str) -> list[str]:
-        """The ids of the requests about an order that wait."""
         params = {"as": "approver", "limit": 500}
         listed = (await self.agent.http.get("/v1/approvals", params=params)).json()["approvals"]
         return [str(each["id"]) for each in listed if order in each["effect"]]

@@ -32,7 +32,6 @@ class _Noting(Gate):
         self._keys = keys
 
     def call(self, tool: str, args: Any, **fields: Any) -> Call:
-        """The call."""
         self._keys.append(fields["key"])
         return super().call(tool, args, **fields)
 

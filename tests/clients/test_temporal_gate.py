@@ -42,7 +42,6 @@ async def costs(handle: WorkflowHandle[Any, Any]) -> int:
 
 
 async def has_seen(handle: WorkflowHandle[Any, Any]) -> bool:
-    """Whether a workflow has ended two activities."""
     return (await events(handle)).count("ACTIVITY_TASK_COMPLETED") == 2
 
 

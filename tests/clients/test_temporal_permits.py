@@ -333,7 +333,6 @@ class StrictCodec(PayloadCodec):
         self._cipher = AESGCM(AESGCM.generate_key(bit_length=128))
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """See the base class."""
         sealed = []
         for each in payloads:
             nonce = secrets.token_bytes(12)
@@ -342,7 +341,6 @@ class StrictCodec(PayloadCodec):
         return sealed
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """See the base class."""
         return [self._open(each) if each.metadata["encoding"] == b"binary/encrypted" else each for each in payloads]
 
     def _open(self, payload: Payload) -> Payload:

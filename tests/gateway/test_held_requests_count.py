@@ -28,7 +28,6 @@ class Waiter:
 
     @property
     def streams(self) -> int:
-        """How many streams are counted."""
         return int(self._rig.app.state.streams._open.total())
 
     async def send(self) -> httpx2.Response:

@@ -151,7 +151,6 @@ class Blind(TurnClient):
     """A client to which no worker answers queries."""
 
     async def view(self, key: TurnKey) -> Any:
-        """Nobody there."""
         raise ServerUnavailable("no worker answered in time")
 
 

@@ -24,7 +24,6 @@ async def of_turn(gateway: GatewayRig, approval_id: str) -> list[Record]:
 
 
 def facts(records: list[Record], kind: str) -> list[dict[str, Any]]:
-    """What the records of one kind say."""
     return [record.facts for record in records if record.kind == kind]
 
 

@@ -63,14 +63,12 @@ async def asked(rig: GatewayRig, text: str) -> TurnKey:
 
 
 async def approved(rig: GatewayRig) -> TurnKey:
-    """One yes."""
     key = await asked(rig, "pay")
     await rig.turns.signoff.decide(yes(key))
     return key
 
 
 async def denied(rig: GatewayRig) -> TurnKey:
-    """One no."""
     key = await asked(rig, "pay")
     await rig.turns.signoff.decide(no(key))
     return key
@@ -94,7 +92,6 @@ async def by_two(rig: GatewayRig) -> TurnKey:
 
 
 async def timed_out(rig: GatewayRig) -> TurnKey:
-    """A day of silence."""
     key = await asked(rig, "pay")
     handle = rig.turns.client.get_workflow_handle(key.workflow_id)
     await TimeSkipper(rig.turns.client).fast_forward(handle, timedelta(hours=25))

@@ -17,7 +17,6 @@ class Waiting:
         self.tried: list[str] = []
 
     async def cards(self) -> list[WaitingCard]:
-        """What waits now."""
         return [WaitingCard(id=each, code=each) for each in self.left]
 
     async def withdraw(self, approval: str, reason: str) -> Receipt:

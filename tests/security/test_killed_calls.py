@@ -49,7 +49,6 @@ class Installation:
     """Keys of the tickets under which the agent ran something, one entry each time."""
 
     async def begin(self, role: str) -> None:
-        """Starts one of the two."""
         process = killable(role, self.address, self.folder, self.queue, self.port)
         self.processes[role] = await self.running.enter_async_context(process)
 
@@ -109,7 +108,6 @@ class Installation:
         return permit
 
     async def report(self, call: str) -> dict[str, Any]:
-        """Reports it."""
         answer = await self.insist(f"/v1/calls/{call}/outcome", code="ok", result="refunded")
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()

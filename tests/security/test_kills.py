@@ -80,7 +80,6 @@ class Stack:
             self.processes[role] = await self.running.enter_async_context(process)
 
     async def kill(self, role: str) -> None:
-        """kill -9."""
         process = self.processes.pop(role)
         if isinstance(process, ServerHandle):
             await process.kill()

@@ -79,7 +79,6 @@ class Race:
         return await decide(other, DecisionDraft.model_validate(body), DecisionAuthor(found, "inbox", "session"))
 
     async def by_http(self, person: str, verdict: str) -> Receipt:
-        """The API, with a token."""
         url, headers = f"/v1/approvals/{self._request.id}/decide", bearer(self._tokens[person])
         answer = await self._rig.http.post(
             url, json={"verdict": verdict, "question_hash": self._request.question_hash}, headers=headers

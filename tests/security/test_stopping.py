@@ -56,7 +56,6 @@ async def test_the_kill_switch_ends_what_waits_refuses_what_comes_and_is_recorde
 
 
 async def worker(manifest: Path, server: ServerHandle, folder: Path, queue: str) -> asyncio.subprocess.Process:
-    """`signoff worker` as a process."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))}
     env |= {
         "SIGNOFF_MANIFEST": str(manifest),

@@ -11,10 +11,7 @@ from signoff.testing.vendor import Vendor
 
 
 class TestEmail(ChannelSuite):
-    """Mail is a channel like any other."""
-
     @asynccontextmanager
     async def vendor(self) -> AsyncIterator[Vendor]:
-        """See `ChannelSuite`."""
         async with relay() as server:
             yield Post(server)

@@ -38,13 +38,11 @@ class MailboxPost(Post):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """See `Vendor`."""
         imap = {"host": "127.0.0.1", "port": self._box.imap, "tls": "none", "user": "approvals"}
         return {**super().options, "inbound": {"imap": imap | {"password": "env:MAIL_PASSWORD"}}}
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """See `Vendor`."""
         return {"MAIL_PASSWORD": self._password}
 
     def deliver(self, raw: bytes, to: str = "approvals@signoff.example") -> None:
@@ -53,7 +51,6 @@ class MailboxPost(Post):
             lmtp.sendmail("somebody@people.example", [to], raw)
 
     def unread(self) -> int:
-        """How many mails lie there unread."""
         return self.found("UNSEEN")
 
     def found(self, what: str) -> int:
@@ -139,7 +136,6 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 @asynccontextmanager
 async def listening(rig: ChannelRig, take: Receive | None = None) -> AsyncIterator[None]:
-    """The mailbox is watched while the block runs."""
     task = asyncio.create_task(rig.channel.listen(take or partial(rig.receiver.take, rig.channel.name)))
     try:
         yield

@@ -37,17 +37,14 @@ class Text(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """See `HTMLParser`."""
         self.tags.add(tag)
         self.links += [value or "" for name, value in attrs if name in ("href", "src", "action")]
 
     def handle_data(self, data: str) -> None:
-        """See `HTMLParser`."""
         self._said.append(data)
 
     @property
     def words(self) -> str:
-        """All of it, in one line."""
         return " ".join(" ".join(self._said).split())
 
 

@@ -44,7 +44,6 @@ class Kept:
         self._channel = made
 
     async def take(self, raw: InboundRequest) -> InboundBatch:
-        """See `Receive`."""
         if self.failure is not None:
             raise self.failure
         assert isinstance(raw, FetchedMail)

@@ -42,13 +42,11 @@ def summary(received: InboundBatch) -> tuple[str, str, str]:
 
 
 def raw_request(mail: bytes) -> InboundRequest:
-    """As our own mail server brings it."""
     headers = signed_headers([read_secret(SECRET)], "mail_1", NOW, mail)
     return InboundRequest(mail, headers={**headers, "content-type": "message/rfc822"}, at=NOW)
 
 
 def postmark_request(mail: bytes, password: str = "secret", **changes: Any) -> InboundRequest:
-    """As Postmark does."""
     body = {"OriginalRecipient": "x@inbound.example", "RawEmail": mail.decode(), "From": BO, **changes}
     login = base64.b64encode(f"signoff:{password}".encode()).decode()
     headers = {"authorization": f"Basic {login}", "content-type": "application/json; charset=utf-8"}
@@ -170,7 +168,6 @@ class Amazon:
         self.fetched: list[str] = []
 
     def fetch(self, url: str) -> bytes:
-        """See `Fetch`."""
         self.fetched.append(url)
         if url.endswith("-a.pem"):
             raise OSError("gone")
@@ -193,12 +190,10 @@ class Amazon:
 
     @property
     def shape(self) -> MailFormat:
-        """The channel's reader of it."""
         return mail_shape(MailWebhookOptions(shape="ses", topic=TOPIC), self.fetch)
 
 
 def received(mail: bytes, *, dmarc: str = "PASS", encoding: str = "BASE64") -> dict[str, Any]:
-    """What SES says of a mail."""
     content = base64.b64encode(mail).decode() if encoding == "BASE64" else mail.decode()
     verdicts = {"dmarcVerdict": {"status": dmarc}, "spfVerdict": {"status": "PASS"}}
     receipt = {**verdicts, "recipients": ["approvals@signoff.example"], "action": {"type": "SNS", "encoding": encoding}}

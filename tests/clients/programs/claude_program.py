@@ -25,8 +25,6 @@ AROUND = re.compile(
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request."""
-
     server: "Endpoint"
 
     def do_POST(self) -> None:

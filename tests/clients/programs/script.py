@@ -16,8 +16,6 @@ from signoff_client import Call, Gate
 
 
 class NamedGate(Gate):
-    """Asks about every tool under one name."""
-
     name = "refund"
     keys = ""
     """The file that says under which key each call is proposed."""

@@ -9,8 +9,6 @@ from strands.models import Model
 
 
 class ScriptedModel(Model):
-    """Makes the calls of a script."""
-
     def __init__(self, turns: list[list[dict[str, Any]]]) -> None:
         self.turns = list(turns)
 
@@ -21,7 +19,6 @@ class ScriptedModel(Model):
         return {}
 
     def structured_output(self, *args: Any, **kwargs: Any) -> Any:
-        """Is never asked for."""
         raise NotImplementedError
 
     async def stream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:

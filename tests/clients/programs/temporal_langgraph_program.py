@@ -11,8 +11,6 @@ from signoff_client.temporal import GatedActivity
 
 
 class Order(TypedDict, total=False):
-    """What the graph works on."""
-
     order: str
     euro: float
     text: str
@@ -27,7 +25,6 @@ async def refund(state: Order) -> dict[str, Any]:
 class RefundAgent:
     @workflow.run
     async def run(self, order: str) -> str:
-        """What it ends with."""
         ended = await graph("clerk").compile().ainvoke({"order": order, "euro": 200.0})
         return str(ended["text"])
 

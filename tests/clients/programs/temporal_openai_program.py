@@ -21,7 +21,6 @@ async def refund(order: str, euro: float) -> str:
 class RefundAgent:
     @workflow.run
     async def run(self, order: str) -> str:
-        """What it says in the end."""
         agent = Agent("clerk", tools=[activity_as_tool(refund, start_to_close_timeout=TIME)])
         return str((await Runner.run(agent, order)).final_output)
 

@@ -37,13 +37,10 @@ AGENT = Agent(
 
 @workflow.defn(name="Agent")
 class RefundAgent(PydanticAIWorkflow):
-    """The agent."""
-
     __pydantic_ai_agents__ = (AGENT,)
 
     @workflow.run
     async def run(self, order: str) -> str:
-        """What it says in the end."""
         return str((await AGENT.run(order)).output)
 
 

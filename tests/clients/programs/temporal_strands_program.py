@@ -21,7 +21,6 @@ async def refund(order: str, euro: float) -> str:
 class RefundAgent:
     @workflow.run
     async def run(self, order: str) -> str:
-        """What it says in the end."""
         tools = [activity_as_tool(refund, start_to_close_timeout=TIME)]
         agent = TemporalAgent(model="scripted", start_to_close_timeout=TIME, tools=tools, callback_handler=None)
         return str(await agent.invoke_async(order)).strip()
@@ -34,11 +33,9 @@ class Scripted(Model):
         """Has none."""
 
     def get_config(self) -> Any:
-        """Has none."""
         return {}
 
     def structured_output(self, *args: Any, **kwargs: Any) -> Any:
-        """Has none."""
         raise NotImplementedError
 
     async def stream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:

@@ -50,7 +50,6 @@ ARGS: dict[str, Any] = {
 
 
 def fields(args: dict[str, Any] = ARGS, schema: dict[str, Any] = SCHEMA) -> dict[str, ArgumentField]:
-    """The fields by their dotted names."""
     return {field.dotted: field for field in fields_of(args, schema, ("pin",))}
 
 
@@ -63,7 +62,6 @@ def sent(args: dict[str, Any] = ARGS, schema: dict[str, Any] = SCHEMA, **changed
 
 
 def problems(typed: ParsedArguments) -> dict[str, str]:
-    """What is wrong with which field."""
     return {field.dotted: english(field.problem) for field in typed.fields if field.problem}
 
 

@@ -92,7 +92,6 @@ class Story:
 
     @property
     def turn(self) -> TurnKey:
-        """The turn of the call."""
         return TurnKey(*self.call.split("."))
 
     async def play(self) -> None:
@@ -123,7 +122,6 @@ class Story:
         assert (answer.status_code, answer.json()["code"]) == (409, "conflict"), self.model.steps
 
     async def use(self) -> None:
-        """Uses the permit, if there is one."""
         attempt = self.dice.choice(("first-try", "other-try", uuid.uuid4().hex))
         answer = await _insist(lambda: self.agent.use(self.call, attempt))
         self._note("use", attempt, answer.json())
@@ -172,7 +170,6 @@ class Story:
             self.model.approved.append(_EDITED if choice == "edited" else before)
 
     async def change_policy(self) -> None:
-        """The policy says something else from now on."""
         self.model.policy = _SAYS[self.order] = self.dice.choice(("auto", "ask", "deny"))
         self._note("policy", self.model.policy)
 

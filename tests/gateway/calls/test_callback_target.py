@@ -31,7 +31,6 @@ class CallbackRig:
     receiver: Receiver
 
     def callback(self, path: str = "hooks/run-7", state: str = "resume-7") -> dict[str, Any]:
-        """A callback to the receiver."""
         return {"url": f"http://127.0.0.1:{self.receiver.port}/{path}", "state": state}
 
     async def told(self, number: int = 1) -> list[dict[str, Any]]:

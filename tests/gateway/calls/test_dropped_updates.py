@@ -33,7 +33,6 @@ class _Dropping(Interceptor):
         self.errors = errors
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
-        """Put the errors in front of `next`."""
         return _DroppingOutbound(next, self.errors)
 
 

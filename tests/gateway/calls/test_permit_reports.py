@@ -34,7 +34,6 @@ class _Mute(Interceptor):
     """A connection over which no Signal comes through."""
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
-        """Put the error in front of `next`."""
         return _MuteOutbound(next)
 
 

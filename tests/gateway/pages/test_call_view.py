@@ -22,12 +22,10 @@ CATALOG = rig_catalog(Ledger())
 
 
 def line(view: CallView, part: CallPart | None = None) -> CallLine:
-    """The line of a call."""
     return call_line(view, part, CATALOG, FixedDirectory(PEOPLE), "en")
 
 
 def outcome(code: CallCode, text: Any = "", **more: Any) -> CallView:
-    """A call that is settled."""
     settled = CallOutcome(call="c1.1", tool="pay", code=code, value=Content(inline=text), **more)
     return CallView(call="c1.1", tool="pay", state=code, outcome=settled)
 

@@ -41,7 +41,6 @@ async def confirmed(page: httpx2.AsyncClient, approval: str, review: httpx2.Resp
 
 
 async def ended(gateway: GatewayRig, approval: str) -> Any:
-    """The outcome of the call behind a request."""
     return (await gateway.turns.signoff.result(turn_of(approval))).calls[0]
 
 

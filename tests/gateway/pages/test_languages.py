@@ -16,7 +16,6 @@ from signoff.languages.catalogue import ENGLISH, language_codes, texts_of
 
 
 def browser(gateway: GatewayRig) -> httpx2.AsyncClient:
-    """A browser on whose pages nobody chose a language."""
     return httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app=gateway.app), base_url=BASE, headers={"sec-fetch-site": "same-origin"}
     )

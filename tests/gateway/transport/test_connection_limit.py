@@ -13,8 +13,6 @@ from signoff.gateway.transport.server import _OPEN, _address
 
 
 class Wire(asyncio.Transport):
-    """A connection from an address."""
-
     def __init__(self, host: str) -> None:
         super().__init__()
         self.host = host
@@ -24,7 +22,6 @@ class Wire(asyncio.Transport):
         return (self.host, 40_000) if name == "peername" else default
 
     def abort(self) -> None:
-        """Note that it was broken off."""
         self.aborted = True
 
 

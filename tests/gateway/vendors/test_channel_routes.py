@@ -150,7 +150,6 @@ async def test_the_page_of_a_request_says_who_was_told_of_it(spoken: Spoken) -> 
 
 
 async def until_runs(spoken: Spoken, request: ApprovalRequest) -> None:
-    """The tool behind an approved request has run, once."""
     async with asyncio.timeout(30):
         while not await spoken.rig.runs(request.id):
             await asyncio.sleep(0.05)
@@ -466,7 +465,6 @@ class HeldTurnClient(TurnClient):
         self.released = asyncio.Event()
 
     async def decide(self, decision: Decision) -> Receipt:
-        """See `TurnClient`."""
         await self.released.wait()
         return await super().decide(decision)
 

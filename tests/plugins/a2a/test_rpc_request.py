@@ -21,7 +21,6 @@ SAID = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
 
 
 def kind_of(call: Any, *args: Any) -> RpcErrorKind:
-    """The kind of the error that a call raises."""
     with pytest.raises(RpcError) as caught:
         call(*args)
     return caught.value.kind

@@ -19,7 +19,6 @@ from signoff.gateway.external_turn import ExternalTurn
 
 
 def call(body: dict, **fields: object) -> Call:
-    """The gate's call of a body."""
     return Call(key=uuid.uuid4().hex, tool=body["tool"], arguments=body["arguments"], **fields)
 
 

@@ -31,10 +31,7 @@ def fake(rig: ChannelRig) -> FakeApprise:
 
 
 class TestApprise(ChannelSuite):
-    """What every channel must do that only tells."""
-
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
-        """One host of pagers."""
         return fake_apprise()
 
     @play_scenario

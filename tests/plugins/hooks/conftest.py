@@ -38,7 +38,6 @@ class Hooks:
         return await self.agent.http.post(f"/v1/hooks/{self.host}", json=body, params=query)
 
     async def answer(self, event: str, command: str = "", *, hold: float = 600, **fields: Any) -> dict[str, Any]:
-        """What the gateway answers a hook."""
         answer = await self.send(self.body(event, command, **fields), hold=hold)
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()

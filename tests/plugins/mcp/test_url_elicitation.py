@@ -27,12 +27,10 @@ class Visitor:
         self._action = action
 
     async def open(self, context: Any, params: Any) -> ElicitResult:
-        """Opens a page, or does not."""
         await self.pages.put(params)
         return ElicitResult(action=self._action)  # type: ignore[arg-type]
 
     async def hear(self, message: Any) -> None:
-        """Keeps what the client is told."""
         self.messages.append(message)
 
 

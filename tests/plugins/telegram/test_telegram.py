@@ -42,7 +42,6 @@ class TestTelegram(ChannelSuite):
     """What every channel must do, and what only this one does."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
-        """A bot with a webhook."""
         return fake_telegram()
 
     @play_scenario
@@ -314,7 +313,6 @@ async def listening(channel: Telegram, take: Receive, done: Callable[[], bool]) 
 
 
 async def never(raw: InboundRequest) -> InboundBatch:
-    """Takes nothing."""
     raise AssertionError("nothing was to be taken")
 
 
@@ -387,8 +385,6 @@ async def test_options_that_cannot_be_right_are_told_without_their_value(options
 
 
 class Listener(logging.Handler):
-    """Keeps every line that is logged."""
-
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.lines: list[str] = []

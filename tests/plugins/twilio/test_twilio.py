@@ -68,7 +68,6 @@ class TestSms(ChannelSuite):
     """What every channel must do, by SMS; a code is all that says what an answer is about."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
-        """A number."""
         return fake_twilio(FakeSms())
 
     @play_scenario
@@ -162,7 +161,6 @@ class TestWhatsApp(ChannelSuite):
     """The same on WhatsApp, to people who have written lately, who may swipe the card that they answer."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
-        """A sender without a template."""
         return fake_twilio()
 
     @play_scenario
@@ -238,7 +236,6 @@ class TestTemplates(ChannelSuite):
     """The same to people of whom nothing is known: every card is a template whose buttons carry the token."""
 
     def vendor(self) -> AbstractAsyncContextManager[Vendor]:
-        """A sender with its template."""
         return fake_twilio(FakeTwilio(template=True))
 
     @play_scenario

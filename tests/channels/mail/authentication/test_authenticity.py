@@ -82,7 +82,6 @@ KEYS = {"s1._domainkey.example.org": [public(RSA)]}
 
 
 def by_dkim(raw: bytes, found: dict[str, list[str]] | None = None) -> Authenticity:
-    """Judged by its signatures alone."""
     return authenticate(raw).judge(records(KEYS if found is None else found))
 
 
@@ -91,7 +90,6 @@ def by_results(raw: bytes) -> Authenticity:
 
 
 def with_results(*values: str, raw: bytes = REPLY) -> bytes:
-    """`raw` with verdicts on top."""
     return "".join(f"Authentication-Results: {value}\r\n" for value in values).encode() + raw
 
 
