@@ -17,7 +17,6 @@ from polling import pauses
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
-from signoff.audit.log import AuditLog
 from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.gateway.audit_writer import AttemptRecords
 from signoff.gateway.deps import GatewayDeps
@@ -193,8 +192,7 @@ def production_gateway(rig: GatewayRig, clock: Callable[[], datetime] | None = N
 
 async def refusals(rig: GatewayRig, subject: str, tool: str = "") -> list[dict[str, Any]]:
     """What the record has of refusals of somebody, about one tool if it is named."""
-    records = await AuditLog(rig.deps.store).stream("admin/main")
-    found = [each.facts for each in records if (each.kind, each.subject) == ("attempt", subject)]
+    found = [each.facts for each in await rig.acts() if (each.kind, each.subject) == ("attempt", subject)]
     return [each for each in found if each.get("tool", "") == tool]
 
 

@@ -14,6 +14,8 @@ from fastapi import FastAPI
 from temporalio.client import Client
 from turn_fixtures import Ledger, RunningTurns, catalog_of, pay_tool, running_turns
 
+from signoff.audit.log import AuditLog
+from signoff.audit.record import Record
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.completion import Completion, CompletionRequest, Driver
 from signoff.contracts.content import text_of
@@ -266,6 +268,14 @@ class GatewayRig:
     async def request(self, approval: str) -> ApprovalRequest:
         """A request as people are shown it."""
         return (await self.deps.requests.load(approval)).request
+
+    async def records(self, approval: str) -> list[Record]:
+        """The record of the turn of a request."""
+        return await AuditLog(self.deps.store).stream(turn_of(approval).workflow_id)
+
+    async def acts(self, tenant: str = "main") -> list[Record]:
+        """What is recorded of a tenant beside its turns."""
+        return await AuditLog(self.deps.store).stream(f"admin/{tenant}")
 
     async def runs(self, approval: str) -> int:
         """How often the call behind a request was executed."""

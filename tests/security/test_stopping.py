@@ -21,8 +21,7 @@ PROJECT = Path(__file__).parents[1] / "cli" / "cli_project"
 
 async def recorded(rig: GatewayRig, approval: str, kind: str) -> list[str]:
     """What the record of a request's turn says of one kind, as JSON."""
-    records = await AuditLog(rig.deps.store).stream(turn_of(approval).workflow_id)
-    return [record.data for record in records if record.kind == kind]
+    return [record.data for record in await rig.records(approval) if record.kind == kind]
 
 
 @pytest.mark.usefixtures("nothing_waits")
@@ -47,7 +46,7 @@ async def test_the_kill_switch_ends_what_waits_refuses_what_comes_and_is_recorde
         assert (await rig.http.request("DELETE", "/v1/freezes/main", json={})).status_code == 200
         await rig.turns.signoff.result(await rig.start("small"))
         assert len(rig.ledger.rows) == 1
-        acts = await AuditLog(store).stream("admin/main")
+        acts = await rig.acts()
         points = Checkpoints(store)
         report = await verify(AuditLog(store).records(), points.all(), SIGNER.verifier(), heads=await points.heads())
     assert [(act.subject, act.facts["act"]) for act in acts] == [("approver", "freeze"), ("approver", "thaw")]

@@ -12,7 +12,6 @@ from oidc_provider import Provider
 from provider_login import approve_in_browser, asked, login_settings, provider_rig, sign_in_at_provider
 from temporalio.client import Client
 
-from signoff.audit.log import AuditLog
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.person import Person
@@ -64,7 +63,7 @@ async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(rig: Gate
     assert await rig.runs(approval) == 1
     request = await rig.turns.signoff.request(approval)
     assert (request.decided_by, request.decided_name) == (cy(provider).id, "Cy")
-    signed_in = [each.facts for each in await AuditLog(rig.deps.store).stream("admin/main") if each.kind == "admin"]
+    signed_in = [each.facts for each in await rig.acts() if each.kind == "admin"]
     assert [each["roles"] for each in signed_in if each.get("act") == "sign-in"] == [["approvers"]]
 
 

@@ -6,7 +6,6 @@ import pytest
 from gateway_login import browser, hidden, locked_rig, sign_in, token_of, words
 from gateway_rig import GatewayRig
 
-from signoff.audit.log import AuditLog
 from signoff.contracts.limits import REASON_CHARS
 from signoff.contracts.person import Person
 from signoff.store.freezes import Freezes
@@ -42,7 +41,7 @@ async def test_freeze_and_thaw_by_a_form(rig: GatewayRig) -> None:
         assert (await page.post("/thaw", data=form)).status_code == 303
     acts = [
         (record.subject, record.facts["act"], record.facts.get("reason"), record.facts["channel"])
-        for record in await AuditLog(rig.deps.store).stream("admin/main")
+        for record in await rig.acts()
     ]
     assert acts == [("approver", "freeze", "a stolen laptop", "inbox"), ("approver", "thaw", None, "inbox")]
 

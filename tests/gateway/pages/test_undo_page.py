@@ -14,7 +14,6 @@ from turn_fixtures import GUEST
 from signoff.activities.answers_activity import AnswersActivity
 from signoff.activities.approval_reader import ApprovalReader
 from signoff.approvals import request_state
-from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import AnswersTask
 from signoff.contracts.call import CallContext
 from signoff.formats.replace import replace
@@ -133,7 +132,7 @@ async def test_undo_by_another_person_or_browser_session_is_refused(rig: Gateway
         assert (receipt.status, receipt.code) == ("refused", "not_allowed")
         assert OTHERS in receipt_words(receipt, formatter_for(replace(found, locale="en"), rig.deps.clock()))
     assert (await rig.request(approval)).state == "denied"
-    records = await AuditLog(rig.deps.store).stream(turn_of(approval).workflow_id)
+    records = await rig.records(approval)
     refused = [each.subject for each in records if each.facts.get("status") == "refused"]
     assert refused == ["approver", "approver", "ana"]
 
@@ -171,7 +170,7 @@ async def test_undo_is_stored_signed_and_recorded(rig: GatewayRig) -> None:
     denial, taken_back = (await rows_of(rig, approval)).answers
     assert (denial.void, taken_back.void, taken_back.settles) == (True, True, False)
     assert SIGNER.verifier().check_decision(taken_back.vote.decision)
-    records = await AuditLog(rig.deps.store).stream(turn_of(approval).workflow_id)
+    records = await rig.records(approval)
     found = [each for each in records if each.kind == "attempt" and each.facts.get("verdict") == "retracted"]
     assert [(each.subject, each.facts["status"], bool(each.facts["signature"])) for each in found] == [
         ("approver", "counted", True)
