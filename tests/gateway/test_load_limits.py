@@ -1,6 +1,7 @@
-"""The cost of one person's lists: how many are read at once, and which share a reading."""
+"""The cost of lists and of waiting: how many are read at once, which share a reading, how often one looks."""
 
 import asyncio
+import contextlib
 from collections import Counter
 from typing import Any
 
@@ -15,7 +16,7 @@ from signoff.contracts.person import Person
 from signoff.engine import turn_list
 from signoff.formats.replace import replace
 from signoff.gateway import load_limits
-from signoff.gateway.load_limits import SHARED_SECONDS, ListReads
+from signoff.gateway.load_limits import SHARED_SECONDS, ListReads, LookInterval
 from signoff.store.grants import Grants
 from signoff.store.request_reader import RequestReader
 
@@ -165,3 +166,19 @@ async def test_failed_list_is_not_shared_and_a_reader_that_hangs_up_ends_nothing
     reads.go.set()
     assert await second == []
     assert reads.begun == 1
+
+
+def test_one_call_is_looked_at_soon_and_less_often_the_longer_it_takes() -> None:
+    looks = LookInterval()
+    with looks.awaiting():
+        assert [looks.seconds(each) for each in (0, 0.03, 0.08, 8)] == [0.004, 0.004, 0.01, 1.0]
+
+
+def test_many_calls_are_looked_at_as_often_together_as_one() -> None:
+    looks = LookInterval()
+    with looks.awaiting():
+        with looks.awaiting():
+            assert looks.seconds(0) == 0.008
+        with contextlib.suppress(ValueError), looks.awaiting():
+            raise ValueError
+        assert looks.seconds(0) == 0.004
