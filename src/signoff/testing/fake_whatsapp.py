@@ -1,7 +1,9 @@
 """A WhatsApp that holds messages in memory: it checks tokens, shapes, sizes, the 24 hours and templates as Meta does.
 
 It signs what it brings as Meta does, and refuses with Meta's codes. Some people are known by their number, and some by
-a business-scoped id beside it.
+a business-scoped id beside it. The shapes are JSON Schema, and narrower than Meta's: only what is documented. They
+follow Meta's OpenAPI description of the Business Messaging API (`InteractiveObject`, `ActionObject`, `TemplateObject`)
+and its pages on templates and business-scoped ids.
 """
 
 import hashlib
@@ -24,7 +26,6 @@ from signoff.channels.envelopes import InboundRequest
 from signoff.contracts.decision import Verdict
 from signoff.testing.vendor import HTTP_TROUBLES, CardStatus, Trouble, Vendor, VendorCard
 from signoff.testing.vendor_server import serve_vendor
-from signoff.testing.whatsapp_schema import MESSAGE
 
 TOKEN: Final = "EAAfake"
 APP_SECRET: Final = "9a1de0c4b2f84c7db8c3d1e0f7a65b21"
@@ -36,11 +37,90 @@ BODY: Final = "Approval {{1}} waits for you.\n\n{{2}}\n\n{{3}}\n\nIt is also her
 """The template of docs/channels.md."""
 _OURS: Final = "15550783881"
 _WINDOW: Final = timedelta(hours=24)
-_SHAPE: Final = Draft202012Validator(MESSAGE)
 _TOKEN_IN: Final = re.compile(r"/link/([a-z0-9]+)")
 _MOST: Final = 1024
 _STATUS: Final[Mapping[int, int]] = {190: 401, 10: 403, 131000: 500, 131016: 503}
 """Of HTTP, for codes that are not told with 400."""
+
+
+def _close(required: list[str], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
+
+
+def _text_shape(most: int) -> dict[str, Any]:
+    return {"type": "string", "minLength": 1, "maxLength": most, "pattern": r"\S"}
+
+
+_TITLE_SHAPE: Final = {"type": "string", "minLength": 1, "maxLength": 20, "pattern": r"\S"}
+_BUTTON_SHAPE: Final = _close(
+    ["type", "reply"],
+    type={"const": "reply"},
+    reply=_close(
+        ["id", "title"],
+        id={"type": "string", "minLength": 1, "maxLength": 256, "pattern": r"^\S(.*\S)?$"},
+        title=_TITLE_SHAPE,
+    ),
+)
+_INTERACTIVE_SHAPE: Final = _close(
+    ["type", "body", "action"],
+    type={"const": "button"},
+    header=_close(["type", "text"], type={"const": "text"}, text=_text_shape(60)),
+    body=_close(["text"], text=_text_shape(1024)),
+    footer=_close(["text"], text=_text_shape(60)),
+    action=_close(["buttons"], buttons={"type": "array", "minItems": 1, "maxItems": 3, "items": _BUTTON_SHAPE}),
+)
+_TEXT_SHAPE: Final = _close(["body"], body=_text_shape(4096), preview_url={"type": "boolean"})
+_PARAMETER_SHAPE: Final = _close(
+    ["type", "text"],
+    type={"const": "text"},
+    text={"type": "string", "minLength": 1, "maxLength": 1024, "not": {"pattern": r"[\n\r\t]| {5}"}},
+)
+_BODY_SHAPE: Final = _close(
+    ["type", "parameters"], type={"const": "body"}, parameters={"type": "array", "items": _PARAMETER_SHAPE}
+)
+_REPLY_SHAPE: Final = _close(
+    ["type", "sub_type", "index", "parameters"],
+    type={"const": "button"},
+    sub_type={"const": "quick_reply"},
+    index={"enum": [str(number) for number in range(10)]},
+    parameters={
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 1,
+        "items": _close(["type", "payload"], type={"const": "payload"}, payload=_text_shape(128)),
+    },
+)
+_TEMPLATE_SHAPE: Final = _close(
+    ["name", "language", "components"],
+    name={"type": "string", "pattern": "^[a-z0-9_]{1,512}$"},
+    language=_close(["policy", "code"], policy={"const": "deterministic"}, code={"type": "string", "minLength": 2}),
+    components={"type": "array", "items": {"oneOf": [_BODY_SHAPE, _REPLY_SHAPE]}},
+)
+_COMMON_SHAPE: Final = {
+    "messaging_product": {"const": "whatsapp"},
+    "recipient_type": {"const": "individual"},
+    "to": {"type": "string", "pattern": "^[0-9]{5,20}$"},
+    "recipient": {"type": "string", "pattern": r"^[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128}$"},
+    "context": _close(["message_id"], message_id={"type": "string", "pattern": "^wamid"}),
+}
+
+
+def _message_shape(kind: str, shape: dict[str, Any]) -> dict[str, Any]:
+    required = ["messaging_product", "recipient_type", "type", kind]
+    return _close(required, **_COMMON_SHAPE, **{"type": {"const": kind}, kind: shape})
+
+
+MESSAGE: Final[dict[str, Any]] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "anyOf": [{"required": ["to"]}, {"required": ["recipient"]}],
+    "oneOf": [
+        _message_shape("interactive", _INTERACTIVE_SHAPE),
+        _message_shape("text", _TEXT_SHAPE),
+        _message_shape("template", _TEMPLATE_SHAPE),
+    ],
+}
+"""The body of a message: with buttons, of text, or a template."""
+_SHAPE: Final = Draft202012Validator(MESSAGE)
 
 
 @dataclass
