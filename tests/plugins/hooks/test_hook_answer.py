@@ -5,8 +5,7 @@ from typing import Any
 from tables import table
 
 from signoff.contracts.responses import CallAnswer
-from signoff.plugins.hooks.hook_event import HookBody, HookHost
-from signoff.plugins.hooks.plugin import allow, can_edit, defer, deny, refusal_words, wait_words
+from signoff.plugins.hooks.plugin import HookBody, HookHost, allow, can_edit, defer, deny, refusal_words, wait_words
 
 ARGS = {"command": "rm -rf build"}
 EDITED = {"command": "rm -r build"}

@@ -15,8 +15,7 @@ from signoff.calls.agent_calls import MOVING, CallHandle
 from signoff.contracts.limits import MIB
 from signoff.gateway.calls.call_reader import read_call
 from signoff.gateway.calls.own_calls import OwnCall, OwnCalls
-from signoff.plugins.hooks.hook_event import HookBody
-from signoff.plugins.hooks.plugin import HookAnswer, HookCalls
+from signoff.plugins.hooks.plugin import HookAnswer, HookBody, HookCalls
 from signoff.temporal.embedded_server import free_port
 
 ALLOWED = {"permissionDecision": "allow"}

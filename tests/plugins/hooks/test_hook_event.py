@@ -10,7 +10,7 @@ from tables import table
 from signoff.contracts.canonical_json import json_bytes
 from signoff.contracts.ids import is_id
 from signoff.contracts.limits import ARGUMENTS_BYTES
-from signoff.plugins.hooks.hook_event import HookBody, run_key
+from signoff.plugins.hooks.plugin import HookBody, run_key
 
 RECORDED = Path(__file__).parent / "recorded"
 
