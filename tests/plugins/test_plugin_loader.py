@@ -1,5 +1,6 @@
 """Plugins: which are loaded, which are never imported, and what is said of those that fail."""
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -63,6 +64,24 @@ def test_plugin_that_the_settings_do_not_name_is_never_imported(install: Install
     assert not mark.exists()
 
 
+@table("name", *OURS)
+def test_own_plugin_that_the_settings_do_not_name_is_never_imported(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, OURS[name].partition(":")[0], None)
+    plugins = Plugins([each for each in OURS if each != name])
+    assert [each.problem for each in (*plugins.all(), *plugins.with_routes()) if each.problem] == []
+    assert name not in known_kinds(plugins)
+    with pytest.raises(ConfigError, match="there is no kind of channel `fax`"):
+        channel_class("fax", plugins)
+
+
+def test_own_channel_whose_plugin_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, OURS["telegram"].partition(":")[0], None)
+    failed = "kind `telegram`: the distribution `signoff` has a plugin `telegram` that fails: ModuleNotFoundError"
+    with pytest.raises(ConfigError, match=failed):
+        channel_class("telegram", Plugins())
+    assert channel_class("apprise", Plugins()).kind == "apprise"
+
+
 def test_entry_point_of_a_distribution_that_the_settings_do_not_name_is_not_believed(
     install: Install, tmp_path: Path
 ) -> None:
@@ -99,7 +118,7 @@ def test_misspelt_entry_point_is_answered_with_the_nearest(install: Install) -> 
     assert problems("acme-beeper:beper") == [expected]
 
 
-@pytest.mark.parametrize("kind", ["email", "telegram", "inbox", "api", "link"])
+@pytest.mark.parametrize("kind", ["email", "telegram", "apprise", "mcp", "inbox", "api", "link"])
 def test_plugin_cannot_offer_a_channel_that_exists(install: Install, kind: str) -> None:
     name = install("acme-beeper", code(kind=kind))
     expected = f"the distribution `acme-beeper` offers the channel `{kind}`, which exists already"
@@ -122,6 +141,10 @@ def test_first_of_two_plugins_with_one_channel_has_it(install: Install) -> None:
         (code(kind="Bee.per"), "offers the channel `Bee.per`: use lower case letters, digits and `_`"),
         (code().replace("return {'beeper'", "return {'bell'"), "offers the channel `bell` without a channel class of"),
         (code().replace(": Beeper}", ": str}"), "offers the channel `beeper` without a channel class of that `kind`"),
+        (
+            code().replace("(RecordingChannel)", ""),
+            "offers the channel `beeper` without a channel class of that `kind`",
+        ),
         (code().replace("return {", "return 3 #"), "has a plugin `beeper` that fails: TypeError"),
         ("Made = 3", "has a plugin `beeper` that fails: TypeError"),
         ("", "has a plugin `beeper` that fails: AttributeError"),

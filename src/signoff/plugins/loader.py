@@ -86,12 +86,10 @@ class Plugins:
 
     def with_routes(self) -> list[LoadedPlugin]:
         """Load the plugins that may have routes, in the order of the settings."""
-        self.foreign()
         return [self._load(name) for name in self._names if name not in OWN_CHANNELS]
 
     def all(self) -> list[LoadedPlugin]:
         """Load every plugin, in the order of the settings."""
-        self.foreign()
         return [self._load(name) for name in self._names]
 
     def _own_channel(self, kind: str) -> type[Channel] | None:
