@@ -18,6 +18,7 @@ from signoff.activities.usage_check import exhausted_calls
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals import call_events
 from signoff.approvals.approval_outcomes import denial_from_request, repeated_denial, waiting_outcome
+from signoff.approvals.card import effect_sentence
 from signoff.approvals.card_notes import fallback_note, repeat_note
 from signoff.approvals.digest import digest_in_context, doubt_digest
 from signoff.approvals.doubt_report import happened_outcome
@@ -106,7 +107,7 @@ class GateActivity:
                 continue
             found = await self._settled_before(task, call, args, found, rows, action)
             gate_decision = await self._decide(task, call, args, found, budget, rows)
-            gate_decisions.append(replace(gate_decision, action=action))
+            gate_decisions.append(replace(_with_summary(gate_decision, found.tool, args, secrets), action=action))
         traced = [] if forged or not self._deps.traces(task.ctx) else self._trace(task)
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
         seen = [*traced, *_settled_entries(task, gate_decisions, self._deps.clock())]
@@ -369,7 +370,6 @@ class GateActivity:
             # Local activities run twice when a worker is killed, and have no heartbeat by which a lost one is noticed.
             local=tool.routing == "bypass" and tool.read_only and needs_nobody and inline and not tool.is_external,
             task_queue=tool.task_queue,
-            summary=tool.title,
             activity=tool.activity if tool.place else "",
             budget_chars=min(budget, tool.max_result_chars or budget),
             return_direct=tool.return_direct,
@@ -384,6 +384,15 @@ class GateActivity:
             report_within=tool.timeout if tool.is_external else 0.0,
             ask_unreported=tool.unreported == "ask",
         )
+
+
+def _with_summary(decision: GateDecision, tool: Tool | None, args: Any, secrets: Collection[str]) -> GateDecision:
+    runs = decision.kind != "settled" or decision.options.fallbacks
+    if tool is None or not runs or not isinstance(args, dict):
+        return decision
+    hidden = frozenset(tool.masked_arguments)
+    effect = effect_sentence(tool.effect, title=tool.title, tool=tool.name, args=args, secrets=hidden)
+    return replace(decision, options=replace(decision.options, summary=redact_secrets(effect, secrets)))
 
 
 def _settled_entries(task: GateTask, gate_decisions: Sequence[GateDecision], at: datetime) -> list[AuditEntry]:

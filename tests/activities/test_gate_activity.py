@@ -159,6 +159,7 @@ async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store:
 
 
 OPTIONS = RunOptions(
+    summary="Pay 20 to Ana",
     start_to_close=315.0,
     grant_ttl=86_400.0,
     budget_chars=RESULT_CHARS_PER_BATCH,
@@ -183,7 +184,13 @@ BYPASS: dict[str, Any] = {
     (free(LEDGER, read_only=True), READS),
     (free(LEDGER, idempotent=True, attempts=5), {"idempotent": True, "attempts": 5}),
     (free(LEDGER, concurrency="exclusive"), {"exclusive": True}),
-    (free(LEDGER, title="Payment"), {"summary": "Payment"}),
+    (free(LEDGER, effect="", title="Payment"), {"summary": "Payment: amount 20, to Ana"}),
+    (free(LEDGER, effect="Pay {amount}", secrets=("to",)), {"summary": "Pay 20"}),
+    (free(LEDGER, effect="", secrets=("to",)), {"summary": "pay: amount 20, to hidden"}),
+    (
+        pay_tool(LEDGER, ApprovalPolicy(show=ShownArguments(secret=("to",))), effect=""),
+        {"summary": "pay: amount 20, to hidden"},
+    ),
     (free(LEDGER, task_queue="gpu"), {"task_queue": "gpu"}),
     (free(LEDGER, max_result_chars=99), {"budget_chars": 99}),
     (free(LEDGER, max_result_chars=RESULT_CHARS_PER_BATCH + 1), {}),

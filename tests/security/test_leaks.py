@@ -92,6 +92,12 @@ async def test_arguments_are_in_no_id_attribute_log_error_or_record(
         "failures": str([_failure(event) for event in history.events]),
         "record": "".join(record.model_dump_json() for record in records),
     }
+    converter = plain_client.data_converter
+    metadata = [each.user_metadata for each in history.events if each.user_metadata.HasField("summary")]
+    summaries = [(await converter.decode([each.summary], [str]))[0] for each in metadata]
+    # Temporal's UI shows what ran by the sentence of the card, in which no secret argument stands.
+    assert f"Pay {TO}" in summaries
+    assert [each for each in summaries if PIN in each or str(DIGITS) in each] == []
     found = [(where, word) for where, text in places.items() for word in (TO, PIN, str(DIGITS)) if word in text]
     assert found == []
     assert "flickers: TimeoutError" in places["failures"]

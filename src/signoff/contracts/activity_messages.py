@@ -192,7 +192,7 @@ class RunOptions(FrozenModel):
     task_queue: str = ""
     """The task queue; "" for the turn's own."""
     summary: str = ""
-    """The activity's summary in Temporal's UI; "" for none, as its type names the tool."""
+    """The activity's summary in Temporal's UI: the effect of the call, without secret arguments."""
     budget_chars: int = 80_000
     """How many characters of its result the model gets."""
     at_once: int = MAX_TOOLS_AT_ONCE
