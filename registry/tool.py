@@ -69,14 +69,17 @@ _PYDANTIC: Final = str(Path(pydantic.__file__).parent)
 _CONFIG: Final = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
 
 
+def _span(given: Any) -> Any:
+    # Numbers are the field's own to judge: in code a timeout may be longer than in a manifest.
+    return seconds(given) if isinstance(given, str | timedelta) else given
+
+
 def _usage_limit(given: Any) -> Any:
     try:
         limit = UsageLimit(**given) if isinstance(given, Mapping) else given
     except TypeError as error:
         raise ValueError(str(error)) from None
-    if isinstance(limit, UsageLimit) and isinstance(limit.period, str | timedelta):
-        return dataclasses.replace(limit, period=seconds(limit.period))
-    return limit
+    return dataclasses.replace(limit, period=_span(limit.period)) if isinstance(limit, UsageLimit) else limit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +145,12 @@ class ToolOptions:
     """It changes nothing: no ticket, run again after a crash."""
     idempotent: Annotated[bool, DEFINITION] = False
     """It may run again under the same key."""
-    timeout: Annotated[Seconds, FieldSpec(form="above 0 seconds")] = DEFAULT_TIMEOUT
+    timeout: Annotated[
+        float,
+        BeforeValidator(_span),
+        Field(gt=0, allow_inf_nan=False),
+        FieldSpec(key=Seconds, form="above 0 seconds"),
+    ] = DEFAULT_TIMEOUT
     """Seconds, or `30s`, `5m`, for one run."""
     max_result_chars: Annotated[
         int | None,

@@ -100,6 +100,7 @@ def test_spans_are_seconds_texts_or_timedeltas(half: Any) -> None:
     assert tool.usage_limit == UsageLimit(count=3, per="user", period=30.0)
     assert a_tool(usage_limit={"count": 3, "per": "user", "period": half}).usage_limit == tool.usage_limit
     assert dataclasses.replace(tool) == tool
+    assert a_tool(timeout=1e9).timeout == 1e9
 
 
 @pytest.mark.row("P03")
