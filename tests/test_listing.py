@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
-from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns
+from turn_fixtures import ApprovalPolicy, Ledger, catalog_of, pay_tool, running_turns, yes
 
 from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
@@ -48,6 +48,28 @@ async def test_a_row_has_what_its_turn_asks_in_the_store(client: Client, store: 
     assert row.due_at == asked["wire"].opened_at + timedelta(hours=1)
     assert after is not None
     assert (after.codes, after.approvers) == ((asked["wire"].code,), row.approvers)
+
+
+async def test_temporal_finds_turns_by_the_tools_whose_calls_wait(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    tools = [pay_tool(Ledger()), pay_tool(Ledger(), name="wire")]
+    script = [calls(("wire", {"amount": 20}), ("pay", {"amount": 30}), ("pay", {"amount": 40})), respond("done")]
+    async with running_turns(client, store, task_queue, catalog_of(tools), script) as running:
+        key = await running.start()
+        await running.waiting(key, 3)
+        query = f'WorkflowId = "{key.workflow_id}" AND {names.SA_TOOL} = '
+        while not (await client.count_workflows(f'{query}"pay"')).count:
+            await asyncio.sleep(0.05)
+        handle = client.get_workflow_handle(key.workflow_id)
+        assert (await handle.describe()).typed_search_attributes.get(temporal_metadata.TOOL) == ["pay", "wire"]
+        assert (await running.signoff.decide(yes(key))).status == "accepted"
+        while (await client.count_workflows(f'{query}"wire"')).count:
+            await asyncio.sleep(0.05)
+        await running.signoff.cancel_turn(key)
+        await running.signoff.result(key)
+        while (await client.count_workflows(f'{query}"pay"')).count:
+            await asyncio.sleep(0.05)
 
 
 async def test_nobody_is_asked_by_a_memo_or_a_search_attribute(client: Client, store: Store) -> None:

@@ -4,10 +4,10 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey
+from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from signoff.contracts import names
 from signoff.contracts.approval import ApprovalRequest, Card, CardRow
@@ -21,6 +21,7 @@ from signoff.workflows.turn_state import TurnState
 STATE = SearchAttributeKey.for_keyword(names.SA_STATE)
 ACTOR = SearchAttributeKey.for_keyword(names.SA_ACTOR)
 TENANT = SearchAttributeKey.for_keyword(names.SA_TENANT)
+TOOL = SearchAttributeKey.for_keyword_list(names.SA_TOOL)
 
 _UNSAID: Final = ("running", "complete")
 _SUMMARY_BYTES: Final = 300
@@ -42,11 +43,11 @@ _HONEST: Final = (
 
 
 class TemporalMetadata:
-    """Keeps the state attribute and the current details of one turn up to date; costs an event only for the former."""
+    """Keeps search attributes and current details of one turn up to date; costs an event only for the former."""
 
     def __init__(self, state: TurnState) -> None:
         self._state = state
-        self._published: str | None = None
+        self._published: tuple[str | None, list[str]] = (None, [])
         self._cards: dict[tuple[str, int], Card | None] = {}
 
     def publish(self) -> None:
@@ -55,10 +56,17 @@ class TemporalMetadata:
         waiting = state.book.pending()
         if state.result is None:
             state.live = "suspended" if waiting else "running"
-        shown = shown_state(state.live)
-        if shown != self._published:
-            workflow.upsert_search_attributes([STATE.value_unset() if shown is None else STATE.value_set(shown)])
-            self._published = shown
+        # By name, each once: a second request of a tool costs no event.
+        shown, tools = shown_state(state.live), sorted({each.tool for each in waiting})
+        before, tools_before = self._published
+        changes: list[SearchAttributeUpdate[Any]] = []
+        if shown != before:
+            changes.append(STATE.value_unset() if shown is None else STATE.value_set(shown))
+        if tools != tools_before:
+            changes.append(TOOL.value_set(tools) if tools else TOOL.value_unset())
+        if changes:
+            workflow.upsert_search_attributes(changes)
+            self._published = (shown, tools)
         settled = [view.outcome for view in state.calls.values() if view.outcome is not None]
         self._cards = {(each.id, each.revision): self._card(each) for each in waiting[:DETAILED_REQUESTS]}
         cards = {approval_id: card for (approval_id, _), card in self._cards.items() if card is not None}

@@ -42,6 +42,7 @@ STATE: Final = "state"
 SA_STATE: Final = "SignoffState"
 SA_ACTOR: Final = "SignoffActor"
 SA_TENANT: Final = "SignoffTenant"
+SA_TOOL: Final = "SignoffTool"
 
 # Given to turns by the worker that runs them, never written to a history.
 DETAIL_CARD: Final = "signoff.detail_card"

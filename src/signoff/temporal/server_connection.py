@@ -14,7 +14,7 @@ from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
 from signoff.contracts.errors import ConfigError, ServerUnavailable
-from signoff.contracts.names import SA_ACTOR, SA_STATE, SA_TENANT
+from signoff.contracts.names import SA_ACTOR, SA_STATE, SA_TENANT, SA_TOOL
 from signoff.temporal.converter import encrypting_converter
 from signoff.temporal.encryption import Encryption
 
@@ -26,10 +26,12 @@ SEARCH_ATTRIBUTES: Final[Mapping[str, str]] = {
     SA_STATE: "Keyword",
     SA_ACTOR: "Keyword",
     SA_TENANT: "Keyword",
+    SA_TOOL: "KeywordList",
 }
 """Search attribute name -> type, as the `temporal` program writes it."""
 _TYPES: Final[Mapping[str, IndexedValueType.ValueType]] = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    "KeywordList": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST,
 }
 
 
