@@ -12,8 +12,6 @@ from typing import Any, Final
 from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id, parse_workflow_id
 from signoff.telemetry.stack_trace import trace_without_words
 
-FIELDS: Final = ("tenant", "session", "turn", "call", "request")
-"""The fields that say what a line is about; each is there where it is known."""
 FACTS: Final = "signoff_facts"
 """The attribute of a record of `logging` that holds further fields."""
 RECORD_LOGGER: Final = "signoff.record"

@@ -5,7 +5,6 @@ address that its card gave, or says the card's code. Links only show.
 """
 
 import asyncio
-import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -50,7 +49,6 @@ TakeMail = Callable[[bytes, tuple[str, ...]], Awaitable[object]]
 _IDLE_SECONDS: Final = 60.0
 # RFC 5321 wants room for 100, and 452 for the next: the sender then brings the mail for the rest by itself.
 _MAX_RECIPIENTS: Final = 100
-_log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 30.0
 """How long a server is left alone that says that it has trouble itself."""

@@ -20,7 +20,6 @@ Message: TypeAlias = dict[str, Any]
 BODY_UNITS: Final = 1_024
 """Of a message with buttons, and of a template once it is filled in."""
 TEXT_UNITS: Final = 4_096
-TITLE_CHARS: Final = 20
 PARAMETERS: Final = 4
 """Of the template's body: the code, what would happen, all the rest, and the link."""
 _FIXED_UNITS: Final = 200

@@ -40,7 +40,6 @@ from signoff.texts.formatter import FormattedTime, Formatter
 from signoff.texts.reasons import rule_expression, rule_words
 
 RAW_CHARS: Final = 20_000
-_ABSENT: Final = object()
 
 
 @dataclass(frozen=True)
