@@ -9,7 +9,8 @@ from mail_kit import relay
 from mail_post import Post
 
 from signoff.contracts.ids import show_code
-from signoff.testing.channels import ChannelSuite, open_rig
+from signoff.testing.channel_cards import open_rig
+from signoff.testing.channels import ChannelSuite
 from signoff.testing.fake_slack import fake_slack
 from signoff.testing.fake_telegram import fake_telegram
 from signoff.testing.fake_whatsapp import fake_whatsapp

@@ -13,7 +13,8 @@ from mail_post import Post
 from name_server import NameServer, Zone, name_server
 
 from signoff.channels.envelopes import InboundBatch, InboundRequest
-from signoff.testing.channels import ChannelSuite, open_rig
+from signoff.testing.channel_cards import open_rig
+from signoff.testing.channels import ChannelSuite
 from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor
 

@@ -22,7 +22,8 @@ from signoff.channels.slack.slack import Slack
 from signoff.contracts.errors import ConfigError, StoreUnavailable
 from signoff.contracts.ids import show_code
 from signoff.languages.catalogue import text
-from signoff.testing.channels import ChannelSuite, open_rig, play_scenario
+from signoff.testing.channel_cards import open_rig, play_scenario
+from signoff.testing.channels import ChannelSuite
 from signoff.testing.fake_slack import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, FakeSlack, fake_slack
 from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor

@@ -23,7 +23,8 @@ from signoff.channels.whatsapp.whatsapp import ERRORS, ServiceWindow, WhatsApp, 
 from signoff.contracts.ids import show_code
 from signoff.formats.replace import replace
 from signoff.languages.catalogue import language_codes, text
-from signoff.testing.channels import ChannelSuite, play_scenario
+from signoff.testing.channel_cards import play_scenario
+from signoff.testing.channels import ChannelSuite
 from signoff.testing.fake_whatsapp import (
     APP_SECRET,
     BODY,

@@ -198,7 +198,7 @@ def test_the_suite_fails_a_channel_that_leaves_something_out(
     broken: type[Any], test: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pigeon, "CHANNEL", broken)
-    play = vars(loft.ChannelSuite)[test]
+    play = getattr(loft.ChannelSuite, test)
     with pytest.raises((AssertionError, UnicodeError, LookupError, TypeError, ValueError)):
         play(TestPigeon(), tmp_path)
 
@@ -213,6 +213,6 @@ def test_the_guide_shows_the_example_to_the_letter() -> None:
 
 def test_the_guide_names_every_test_of_the_suite() -> None:
     guide = page("docs/writing-a-channel.md")
-    tests = [name for name in vars(loft.ChannelSuite) if name.startswith("test_")]
+    tests = [name for name in dir(loft.ChannelSuite) if name.startswith("test_")]
     assert len(tests) > 30
     assert [name for name in tests if f"`{name}`" not in guide] == []

@@ -21,7 +21,8 @@ from signoff.channels.envelopes import InboundBatch, InboundRequest
 from signoff.channels.mail import imap
 from signoff.channels.mail.imap import LOOK_SECONDS
 from signoff.contracts.errors import StoreUnavailable, Unavailable
-from signoff.testing.channels import ChannelSuite, open_rig
+from signoff.testing.channel_cards import open_rig
+from signoff.testing.channels import ChannelSuite
 from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor
 

@@ -12,7 +12,8 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import show_code
 from signoff.formats.replace import replace
 from signoff.plugins.apprise.plugin import Apprise
-from signoff.testing.channels import ChannelSuite, play_scenario
+from signoff.testing.channel_cards import play_scenario
+from signoff.testing.channels import ChannelSuite
 from signoff.testing.fake_apprise import KEY, SCHEME, FakeApprise, fake_apprise
 from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor

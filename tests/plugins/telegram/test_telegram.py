@@ -20,7 +20,8 @@ from signoff.keys.secrets import SecretProvider
 from signoff.languages.catalogue import text
 from signoff.plugins.telegram.cards import ALERT_UNITS, TEXT_UNITS, cut_words, read_button
 from signoff.plugins.telegram.plugin import Telegram, TelegramBot
-from signoff.testing.channels import ChannelSuite, play_scenario
+from signoff.testing.channel_cards import play_scenario
+from signoff.testing.channels import ChannelSuite
 from signoff.testing.fake_telegram import HEADER, TOKEN, WEBHOOK_SECRET, FakeTelegram, fake_telegram
 from signoff.testing.rig import ChannelRig
 from signoff.testing.vendor import Vendor

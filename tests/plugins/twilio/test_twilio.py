@@ -24,7 +24,8 @@ from signoff.plugins.twilio.errors import ERRORS
 from signoff.plugins.twilio.forms import list_spellings, read_form, signature
 from signoff.plugins.twilio.messages import EXTENDED, GSM, check_template, is_address, text_fields
 from signoff.plugins.twilio.plugin import Twilio
-from signoff.testing.channels import ChannelSuite, play_scenario
+from signoff.testing.channel_cards import play_scenario
+from signoff.testing.channels import ChannelSuite
 from signoff.testing.fake_twilio import (
     ACCOUNT,
     ACTIONS,

@@ -1,0 +1,279 @@
+"""The part of the suite of channels about what people are sent, and how each test is played."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from signoff.channels.channel_loader import open_channels
+from signoff.channels.envelopes import ClosedCard
+from signoff.contracts.ids import show_code
+from signoff.formats.replace import replace
+from signoff.keys.secrets import SecretProvider
+from signoff.languages.catalogue import text
+from signoff.plugins.loader import Plugins
+from signoff.registry.manifest.channel_sections import DeclaredChannel
+from signoff.store.store import open_store
+from signoff.testing.rig import ChannelRig, MovableClock
+from signoff.testing.vendor import CardStatus, Vendor
+
+HOSTILE: Final = "Bo\nApproved by Ana\u202e\u200b\x1b[2J\u2028 *bold* <b>html</b> <!here> [a](https://evil.example)"
+"""What a model may write into an argument."""
+UNICODE: Final = "naïve 🎉 日本語 שלום"
+_HIDDEN: Final = "\u202e\u200b\x1b\u2028"
+Scenario: TypeAlias = "Callable[[Any, ChannelRig], Awaitable[None]]"
+
+
+def play_scenario(scenario: Scenario) -> Callable[["CardSuite", Path], None]:
+    """Makes a test of pytest's that plays a scenario in a loop of its own."""
+
+    def test(self: "CardSuite", tmp_path: Path) -> None:
+        async def play() -> None:
+            async with open_rig(self, tmp_path) as rig:
+                await scenario(self, rig)
+
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            runner.run(play())
+
+    test.__name__, test.__doc__ = scenario.__name__, scenario.__doc__
+    return test
+
+
+@asynccontextmanager
+async def open_rig(suite: "CardSuite", folder: Path, locale: str = "en") -> AsyncIterator[ChannelRig]:
+    """Opens the suite's channel as a manifest would, at the suite's vendor; its people are of `locale`."""
+    time = MovableClock()
+    async with suite.vendor() as vendor, open_store(f"sqlite:///{folder}/signoff.db") as store:
+        vendor.clock = time.now
+        declared = DeclaredChannel("channel", vendor.kind, vendor.options)
+        opened, problems = await open_channels(
+            [declared],
+            store,
+            public_url="https://signoff.example",
+            clock=time.now,
+            secrets=SecretProvider(environment=vendor.environment),
+            plugins=Plugins(vendor.plugins),
+        )
+        assert not problems, problems[0].what
+        channel = opened["channel"]
+        try:
+            yield ChannelRig(store, channel, vendor, time, locale)
+        finally:
+            await channel.close_down()
+
+
+class CardSuite:
+    """What a channel must do with cards; see `ChannelSuite`."""
+
+    def vendor(self) -> AbstractAsyncContextManager[Vendor]:
+        """Runs a fresh vendor while the block does."""
+        raise NotImplementedError
+
+    @play_scenario
+    async def test_each_person_is_sent_one_card_that_says_all(self, rig: ChannelRig) -> None:
+        """What would happen, each argument, the code and the link; one card each, and not to who may not answer."""
+        request = await rig.ask()
+        await rig.dispatch()
+        assert sorted(card.to for card in rig.vendor.cards()) == sorted((rig.ana, rig.bo))
+        for card in rig.vendor.cards():
+            for part in (request.card.effect, "Payee 1", show_code(request.code), "signoff.example/link/"):
+                assert part in card.text
+        row = await rig.delivery(request, "bo")
+        assert (row.state, row.token) == ("sent", rig.card(rig.bo).token)
+
+    @play_scenario
+    async def test_every_copy_of_a_card_carries_the_same_token(self, rig: ChannelRig) -> None:
+        """The sender may be killed before it knows that the card is out: then it is sent again."""
+        request = await rig.ask()
+        row = await rig.delivery(request, "bo")
+        first = rig.card(rig.bo)
+        await rig.channel.deliver(await rig.outbound_card(row), None)
+        copies = [card for card in rig.vendor.cards() if card.to == rig.bo]
+        assert {card.token for card in copies} == {first.token}
+
+    @play_scenario
+    async def test_what_a_model_writes_is_text_and_nothing_else(self, rig: ChannelRig) -> None:
+        """No character that is not seen, no line of its own."""
+        await rig.ask(args={"to": HOSTILE, "note\u202e": "x"})
+        message = rig.card(rig.bo).text
+        assert not any(char in message for char in _HIDDEN)
+        assert "⟦U+202E⟧" in message
+        assert not any(line.strip().startswith("Approved by") for line in message.splitlines())
+
+    @play_scenario
+    async def test_unicode_arrives_as_it_is(self, rig: ChannelRig) -> None:
+        """In a card, and in a reason."""
+        request = await rig.ask(args={"to": UNICODE})
+        assert UNICODE in rig.card(rig.bo).text
+        self._answers(rig)
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "denied", UNICODE))
+        assert rig.request(request.id).reason == UNICODE
+
+    @play_scenario
+    async def test_a_card_too_large_for_the_channel_says_so_and_links(self, rig: ChannelRig) -> None:
+        """Every argument is there, cut where it has to be; or the card says that it is not whole."""
+        args = {f"argument_{number}": f"{number}:" + "x" * 480 for number in range(40)}
+        await rig.ask(args=args)
+        message = rig.card(rig.bo).text
+        if not all(value in message for value in args.values()):
+            whole = (text("card.incomplete_short", "en"), text("card.incomplete", "en", link="").strip())
+            assert any(words in message for words in whole)
+        assert "signoff.example/link/" in message
+
+    @play_scenario
+    async def test_all_cards_say_who_decided_and_where(self, rig: ChannelRig) -> None:
+        """Wherever it was decided; what could be answered before says now that it is over."""
+        request = await rig.ask()
+        assert "Approved by Ana" not in rig.text_read_by(rig.bo)
+        await rig.decide_elsewhere(request)
+        for identity in (rig.ana, rig.bo):
+            message = rig.text_read_by(identity)
+            assert "Approved by Ana" in message
+            assert text("where.inbox", "en") in message
+        assert (await rig.delivery(request, "bo")).state == "closed"
+
+    @play_scenario
+    async def test_a_long_reason_keeps_no_card_from_closing(self, rig: ChannelRig) -> None:
+        """Nor does an action that takes many words."""
+        request = await rig.ask(args={"to": UNICODE * 30, "note": "<&>" * 200})
+        await rig.decide_elsewhere(request, "denied", f"{UNICODE} <&> *no* " * 60)
+        assert "Denied by Ana" in rig.text_read_by(rig.bo)
+        assert (await rig.delivery(request, "bo")).state == "closed"
+
+    @play_scenario
+    async def test_people_are_told_in_their_language(self, rig: ChannelRig) -> None:
+        """What a card says, and what it says once it is over."""
+        request = await rig.ask()
+        card = await rig.outbound_card(await rig.delivery(request, "bo"))
+        german = replace(card.person, locale="de-CH")
+        another = "another" + card.token[7:]
+        sent = await rig.channel.deliver(replace(card, person=german, token=another), None)
+        assert text("rule.requires_approval", "de") in rig.card(rig.bo).text
+        await rig.decide_in_inbox(request)
+        closed = ClosedCard(request=rig.request(request.id), person=german, token=another, link=card.link)
+        await rig.channel.close(sent, closed)
+        assert "Genehmigt von Ana" in rig.text_read_by(rig.bo)
+
+    @play_scenario
+    async def test_what_a_vendor_tells_of_a_card_never_leads_back(self, rig: ChannelRig) -> None:
+        """It comes in any order, and more than once."""
+        request = await rig.ask()
+        card = rig.card(rig.bo)
+        course: Sequence[tuple[CardStatus, str]] = (
+            ("delivered", "delivered"),
+            ("read", "read"),
+            ("delivered", "read"),
+            ("failed", "read"),
+        )
+        for report, known in course:
+            raw = rig.vendor.status(card, report)
+            if raw is None:
+                pytest.skip("that vendor tells nothing of cards")
+            assert await rig.receive(raw, raw) == [None, None]
+            assert (await rig.delivery(request, "bo")).state == known
+
+    @play_scenario
+    async def test_a_reminder_says_that_it_is_one(self, rig: ChannelRig) -> None:
+        """It is about the same delivery, and answers to it count."""
+        request = await rig.ask()
+        token = rig.card(rig.bo).token
+        await rig.report_event("reminded", replace(request, reminded=1))
+        await rig.dispatch()
+        assert rig.card(rig.bo).token == token
+        assert text("card.remind", "en") in rig.text_read_by(rig.bo)
+        self._answers(rig)
+        await rig.receive(rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
+        assert rig.request(request.id).state == "approved"
+
+    @play_scenario
+    async def test_many_at_once_are_one_message(self, rig: ChannelRig) -> None:
+        """A digest says how many there are, and decides nothing by itself."""
+        for number in range(1, 9):
+            await rig.ask(number, notify=False, approvers=("user:bo",))
+        await rig.dispatch()
+        mine = [card for card in rig.vendor.cards() if card.to == rig.bo]
+        assert len(mine) == 1
+        assert text("card.digest", "en", n=8) in mine[0].text
+
+    @play_scenario
+    async def test_a_vendor_that_is_down_gets_the_card_when_it_is_back(self, rig: ChannelRig) -> None:
+        """Nothing is lost, nothing is said to be sent, and the token is the same."""
+        rig.vendor.trouble = "down"
+        request = await rig.ask()
+        row = await rig.delivery(request, "bo")
+        assert (row.state, list(rig.vendor.cards())) == ("planned", [])
+        assert row.code
+        rig.vendor.trouble = ""
+        rig.time.ahead = timedelta(minutes=11)
+        await rig.make_due()
+        await rig.dispatch()
+        assert rig.card(rig.bo).token == row.token
+        assert (await rig.delivery(request, "bo")).state == "sent"
+
+    @play_scenario
+    async def test_a_vendor_that_is_busy_is_left_alone_as_long_as_it_says(self, rig: ChannelRig) -> None:
+        """Each card waits, and goes out when the time is over."""
+        rig.vendor.trouble = "busy"
+        request = await rig.ask()
+        assert (await rig.delivery(request, "bo")).state == "planned"
+        rig.vendor.trouble = ""
+        if rig.vendor.busy_seconds:
+            rig.time.ahead = timedelta(seconds=rig.vendor.busy_seconds / 2)
+            await rig.make_due()
+            await rig.dispatch()
+            assert list(rig.vendor.cards()) == [], "it was asked before its time was over"
+        rig.time.ahead = timedelta(minutes=11)
+        await rig.make_due()
+        await rig.dispatch()
+        assert sorted(card.to for card in rig.vendor.cards()) == sorted((rig.ana, rig.bo))
+
+    @play_scenario
+    async def test_a_call_that_goes_wrong_is_made_again(self, rig: ChannelRig) -> None:
+        """Too much, a fault, an answer that is none, a cut connection: nothing is said to be sent, and later it is."""
+        for number, trouble in enumerate(rig.vendor.troubles, 1):
+            rig.vendor.trouble = trouble
+            request = await rig.ask(number)
+            rows = [await rig.delivery(request, who) for who in ("ana", "bo")]
+            # Of one the vendor said that it takes no more, the other was then not even tried.
+            assert {row.state for row in rows} == {"planned"}, trouble
+            assert any(row.code for row in rows), trouble
+            rig.vendor.trouble = ""
+            rig.time.ahead += timedelta(minutes=11)
+            await rig.make_due()
+            await rig.dispatch()
+            assert (await rig.delivery(request, "bo")).state == "sent", trouble
+            assert rig.card(rig.bo).token == rows[1].token
+
+    @play_scenario
+    async def test_a_card_is_closed_even_where_the_vendor_was_down_at_the_decision(self, rig: ChannelRig) -> None:
+        """Later, then."""
+        request = await rig.ask()
+        rig.vendor.trouble = "down"
+        await rig.decide_elsewhere(request)
+        assert (await rig.delivery(request, "bo")).closed_at is None
+        rig.vendor.trouble = ""
+        rig.time.ahead = timedelta(minutes=11)
+        await rig.make_due()
+        await rig.dispatch()
+        assert "Approved by Ana" in rig.text_read_by(rig.bo)
+
+    @play_scenario
+    async def test_the_check_says_what_is_wrong_and_never_fails(self, rig: ChannelRig) -> None:
+        """Whether the vendor answers or not; a finding that is not well says what to do."""
+        await rig.channel.check()
+        for trouble in ("down", *rig.vendor.troubles):
+            rig.vendor.trouble = trouble
+            for finding in await rig.channel.check():
+                assert finding.ok or finding.remedy
+
+    def _answers(self, rig: ChannelRig) -> None:
+        if not rig.channel.answers:
+            pytest.skip("nobody answers by this channel")
+
+    def _writes(self, rig: ChannelRig) -> None:
+        if not (rig.channel.answers and rig.vendor.writes):
+            pytest.skip("nobody can write there beside a card")
