@@ -59,6 +59,17 @@ async def test_app_under_test_asks_and_runs_what_was_approved(outside: None) -> 
         assert "Nobody answered in time." in (await late.result()).text
 
 
+async def test_app_under_test_without_a_model_answers_offline_whatever_its_provider(
+    outside: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    app = an_app()
+    app.actor("till", model="openai:gpt-5", tools=["refund"])
+    async with app.test() as test:
+        turn = await test.say("refund ana 9", actor="till")
+        assert (await turn.result()).text == "refunded 9.0 to ana, approved by "
+
+
 @contextlib.asynccontextmanager
 async def served(app: Any, port: int) -> AsyncIterator[None]:
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="on"))

@@ -1,6 +1,7 @@
-"""Lets the model `offline` answer for models that cannot be used yet, for first tries with `signoff dev`."""
+"""Lets the model `offline` answer for models of providers, in first tries and tests."""
 
 import dataclasses
+from collections.abc import Collection
 
 from signoff.activities.models.drivers import SCRIPTED, build_driver
 from signoff.contracts.errors import ConfigError, ModelNotSetUp
@@ -15,13 +16,20 @@ def take_offline(catalog: Catalog) -> tuple[Catalog, tuple[str, ...]]:
     The second value says why, once a reason. A model with any other fault stays: the worker's start reports it.
     """
     lacks = {model: lack for model in catalog.models if (lack := _lack(model))}
-    if not lacks:
-        return catalog, ()
+    return _answer_offline(catalog, lacks), tuple(dict.fromkeys(lacks.values()))
+
+
+def replace_providers(catalog: Catalog) -> Catalog:
+    """Return a catalog whose actors have `offline` in place of each model of a provider; scripts stay."""
+    return _answer_offline(catalog, [model for model in catalog.models if not model.startswith(SCRIPTED)])
+
+
+def _answer_offline(catalog: Catalog, models: Collection[str]) -> Catalog:
     actors = [
-        dataclasses.replace(actor, model=OFFLINE_MODEL) if actor.model in lacks else actor
+        dataclasses.replace(actor, model=OFFLINE_MODEL) if actor.model in models else actor
         for actor in catalog.actors.values()
     ]
-    return derive(catalog, actors=actors), tuple(dict.fromkeys(lacks.values()))
+    return derive(catalog, actors=actors) if models else catalog
 
 
 def _lack(model: str) -> str:

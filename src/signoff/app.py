@@ -95,8 +95,9 @@ class App(Program):
     def test(self, model: "Driver | None" = None, **settings: Any) -> "AbstractAsyncContextManager[AppTest]":
         """Run the app for a test: `async with app.test(model) as test`, with Temporal's server, a worker and a gateway.
 
-        `model` answers for every model of the actors, such as a `signoff.testing.ScriptedModel`. `settings` are fields
-        of `Settings`. Nothing is kept after the block.
+        `model` answers for every model of the actors, such as a `signoff.testing.ScriptedModel`. Left out, the model
+        `offline` answers for those of providers: `test.say("refund ana 50")`. `settings` are fields of `Settings`.
+        Nothing is kept after the block.
         """
         from signoff.testing.app_test import open_app_test  # noqa: PLC0415
 

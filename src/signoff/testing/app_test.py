@@ -11,6 +11,7 @@ from typing import Any
 from temporalio.client import Client as TemporalClient
 from temporalio.testing import TimeSkipper
 
+from signoff.activities.models.offline_choice import replace_providers
 from signoff.cli.local.gateway import running_gateway
 from signoff.cli.local.installation import find_installation
 from signoff.cli.local.worker import running_worker
@@ -79,7 +80,10 @@ class AppTest:
 
 @asynccontextmanager
 async def open_app_test(program: Program, model: Driver | None, settings: Mapping[str, Any]) -> AsyncIterator[AppTest]:
-    """Run a program until the block ends; `model` answers for every model of its actors."""
+    """Run a program until the block ends; `model` answers for every model of its actors.
+
+    Without `model`, scripts answer for themselves and `offline` for every other model: no test reaches a provider.
+    """
     with tempfile.TemporaryDirectory(prefix="signoff-") as folder:
         given: dict[str, Any] = {
             "profile": "development",
@@ -88,6 +92,8 @@ async def open_app_test(program: Program, model: Driver | None, settings: Mappin
         }
         given |= {"host": "127.0.0.1", "port": free_port(), "public_url": None, "encryption": False, **settings}
         place = replace(find_installation(program=program, **given), driver=model)
+        if model is None and not place.settings.model:
+            place = replace(place, catalog=replace_providers(place.catalog))
         make_state_dir(place.settings)
         options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None, time_skipping=True)
         queue = place.settings.task_queue
