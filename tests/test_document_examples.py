@@ -1,5 +1,4 @@
 import asyncio
-import itertools
 import os
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from signoff.people.people_file import load_people
 from signoff.policy.cases import run_cases
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.mcp.import_file import read_import
+from signoff.registry.program.program_loader import load_program
 from signoff.store.store import Store
 from signoff.temporal.embedded_server import ServerHandle, find_temporal
 from signoff.testing.scripted_model import calls, respond
@@ -100,29 +100,39 @@ def test_every_file_of_the_styles_is_shown() -> None:
     assert sorted(shown) == sorted(path.relative_to(ROOT).as_posix() for path in files)
 
 
-async def test_the_readme_s_tool_runs_and_asks_as_it_says(
-    client: Client, store: Store, task_queue: str, beside: Path
+async def test_tool_of_the_readme_runs_and_asks_as_it_says(
+    client: Client, store: Store, task_queue: str, beside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_files(beside, "README.md")
-    small, large = ({"customer": "Ana", "percent": percent} for percent in (5, 50))
-    script = [calls(("give_discount", small), ("give_discount", large)), respond("done")]
-    async with running_turns(client, store, task_queue, load_manifest(beside / "signoff.yaml"), script) as turns:
+    monkeypatch.chdir(beside)
+    small, large = ({"customer": "ana", "amount": amount} for amount in (5.0, 50.0))
+    script = [calls(("refund", small), ("refund", large)), respond("done")]
+    catalog = load_program("refunds:app").build()
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
         key = await turns.start(actor="clerk")
         view = await turns.until(key, lambda view: [call.state for call in view.calls] == ["ok", "waiting"])
         request = view.calls[1].approval
         assert request is not None
-        assert request.card.effect == "Give Ana 50 % off the next order"
+        assert request.card.effect == "Refund 50 EUR to ana"
         await turns.signoff.decide(yes(key, "c1.2"))
         result = await turns.signoff.result(key)
     assert [outcome.value.inline for outcome in result.calls] == [
-        "Ana gets 5 % off, agreed by rule",
-        "Ana gets 50 % off, agreed by approver",
+        "refunded 5.0 to ana, approved by policy",
+        "refunded 50.0 to ana, approved by approver",
     ]
 
 
-def test_the_readme_s_tool_has_about_twenty_lines() -> None:
-    own = [block.text.strip().splitlines() for block in EXAMPLES if block.page == "README.md"]
-    assert len(list(itertools.chain(*own))) <= 24
+async def test_test_of_the_python_page_passes(beside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(beside, "python.md")
+    monkeypatch.chdir(beside)
+    namespace: dict[str, Any] = {"__name__": "example"}
+    exec(compile((beside / "test_refunds.py").read_text(encoding="utf-8"), "test_refunds.py", "exec"), namespace)
+    assert await namespace["test_denied_refund_does_not_run"]() is None
+
+
+def test_program_of_the_readme_has_at_most_twenty_lines() -> None:
+    [program] = [block for block in EXAMPLES if block.page == "README.md" and block.file == "refunds.py"]
+    assert len(program.text.strip().splitlines()) <= 20
 
 
 class Terminal:

@@ -13,7 +13,7 @@ import pytest
 from cli_kit import Cli, assert_one_sentence
 from documents import ROOT, blocks, shell_lines
 
-from signoff.cli.local.init import EXAMPLE_SIGNATURE, FILES
+from signoff.cli.local.init import EXAMPLE_SIGNATURE, MANIFEST, PROGRAM
 from signoff.contracts.completion import CompletionRequest
 from signoff.contracts.message import user_message
 from signoff.temporal.embedded_server import free_port
@@ -23,15 +23,21 @@ CODE = "K7Q-2FM"
 TURN = "0355QgOLoRCXrtjscGr3gX"
 
 
-async def test_init_writes_a_project_and_no_second_one(cli: Cli, tmp_path: Path) -> None:
+async def test_init_writes_a_program_and_no_second_one(cli: Cli, tmp_path: Path) -> None:
     ran = await cli("init", "--json")
-    assert (ran.code, ran.err, ran.data["files"]) == (0, "", list(FILES))
-    assert (await cli("manifest", "validate")).code == 0
-    (tmp_path / "signoff.yaml").write_text("mine", encoding="utf-8")
-    assert "`signoff.yaml` is there already" in assert_one_sentence(await cli("init"))
-    assert (tmp_path / "signoff.yaml").read_text(encoding="utf-8") == "mine"
+    assert (ran.code, ran.err, ran.data["files"]) == (0, "", list(PROGRAM))
+    (tmp_path / "refunds.py").write_text("mine", encoding="utf-8")
+    assert "`refunds.py` is there already" in assert_one_sentence(await cli("init"))
+    assert (tmp_path / "refunds.py").read_text(encoding="utf-8") == "mine"
     assert (await cli("init", "shop")).code == 0
-    assert (tmp_path / "shop" / "clerk_script.py").read_text(encoding="utf-8") == FILES["clerk_script.py"]
+    assert (tmp_path / "shop" / "refunds.py").read_text(encoding="utf-8") == PROGRAM["refunds.py"]
+
+
+async def test_init_writes_a_manifest(cli: Cli, tmp_path: Path) -> None:
+    ran = await cli("init", "--yaml", "--json")
+    assert (ran.code, ran.err, ran.data["files"]) == (0, "", list(MANIFEST))
+    assert (await cli("manifest", "validate")).code == 0
+    assert "use one of the two" in assert_one_sentence(await cli("init", "--yaml", "--tool", EXAMPLE_SIGNATURE))
 
 
 async def run_pytest(folder: Path, file: str) -> subprocess.CompletedProcess[str]:
@@ -43,8 +49,18 @@ async def run_pytest(folder: Path, file: str) -> subprocess.CompletedProcess[str
     )
 
 
-async def test_the_test_that_it_writes_passes(cli: Cli, tmp_path: Path) -> None:
+async def test_test_of_the_program_passes_and_fails_with_another_rule(cli: Cli, tmp_path: Path) -> None:
     await cli("init")
+    passed = await run_pytest(tmp_path, "test_refunds.py")
+    assert (passed.returncode, "2 passed" in passed.stdout) == (0, True), passed.stdout
+    program = tmp_path / "refunds.py"
+    program.write_text(program.read_text(encoding="utf-8").replace("<= 10.0", "<= 50.0"), encoding="utf-8")
+    failed = await run_pytest(tmp_path, "test_refunds.py")
+    assert (failed.returncode, "1 failed, 1 passed" in failed.stdout) == (1, True), failed.stdout
+
+
+async def test_the_test_that_it_writes_passes(cli: Cli, tmp_path: Path) -> None:
+    await cli("init", "--yaml")
     passed = await run_pytest(tmp_path, "test_discounts.py")
     assert (passed.returncode, "2 passed" in passed.stdout) == (0, True), passed.stdout
     manifest = tmp_path / "signoff.yaml"
@@ -54,7 +70,7 @@ async def test_the_test_that_it_writes_passes(cli: Cli, tmp_path: Path) -> None:
 
 
 async def test_a_tool_of_ones_own_takes_a_function_an_entry_and_a_line_of_the_script(cli: Cli, tmp_path: Path) -> None:
-    await cli("init")
+    await cli("init", "--yaml")
     tool = 'async def refund_order(order: str, euros: int) -> str:\n    """Refund an order."""\n    return order\n'
     (tmp_path / "refunds.py").write_text(tool, encoding="utf-8")
     entry = '  refund_order: {handler: "refunds:refund_order", scope: generalist, requires_approval: true}\n'
@@ -72,15 +88,10 @@ async def test_a_tool_of_ones_own_takes_a_function_an_entry_and_a_line_of_the_sc
         assert [(each.tool, each.args) for each in proposed.calls] == [call]
 
 
-async def test_a_tool_of_ones_own_is_written_whole(cli: Cli, tmp_path: Path) -> None:
+async def test_program_for_a_tool_of_ones_own_asks_each_time(cli: Cli, tmp_path: Path) -> None:
     ran = await cli("init", "--tool", EXAMPLE_SIGNATURE)
     assert (ran.code, ran.err) == (0, "")
     assert 'signoff ask "refund_order A7 30.5"' in ran.out
-    assert (await cli("manifest", "validate")).code == 0
-    namespace: dict[str, Any] = {}
-    exec((tmp_path / "own_script.py").read_text(encoding="utf-8"), namespace)
-    proposed = namespace["react"](CompletionRequest("", "", (user_message("refund_order B9 12"),), (None,), ()))
-    assert [(each.tool, each.args) for each in proposed.calls] == [("refund_order", {"order": "B9", "euro": 12.0})]
     passed = await run_pytest(tmp_path, "test_own_tools.py")
     assert (passed.returncode, "2 passed" in passed.stdout) == (0, True), passed.stdout
 
@@ -97,9 +108,9 @@ async def test_what_is_no_tool_with_its_parameters_is_refused(cli: Cli, tmp_path
     assert os.listdir(tmp_path) == []
 
 
-def test_the_readme_shows_what_is_written() -> None:
+def test_readme_shows_the_program_that_init_writes() -> None:
     shown = {block.file: block.text for block in blocks(ROOT / "README.md") if block.file}
-    assert shown == {name: FILES[name] for name in ("discounts.py", "signoff.yaml")}
+    assert shown == {"refunds.py": PROGRAM["refunds.py"]}
 
 
 def typed() -> list[list[str]]:
@@ -141,15 +152,15 @@ async def test_the_readme_is_typed_word_for_word_in_an_empty_folder(
                 assert line, text
                 text += line
         # Whatever it offers is understood by what runs here.
-        assert "signoff ask 'give Ana 50 % off'" in text
+        assert "signoff ask 'refund" in text
         turn = (await run(*ask)).split()[1]
         listed = ""
         async with asyncio.timeout(START_SECONDS):
-            while "Give Ana 50 % off" not in listed:
+            while "Refund 50 EUR to ana" not in listed:
                 listed = await run(*inbox)
-        code = next(line.split()[0] for line in listed.splitlines() if "Give Ana" in line)
-        assert "approved: Give Ana 50 % off" in await run(*(code if word == CODE else word for word in approve))
-        assert "clerk: Ana gets 50 % off, agreed by approver" in await run(
+        code = next(line.split()[0] for line in listed.splitlines() if "Refund 50" in line)
+        assert "approved: Refund 50 EUR to ana" in await run(*(code if word == CODE else word for word in approve))
+        assert "refunded 50.0 to ana, approved by approver" in await run(
             *(turn if word == TURN else word for word in watch)
         )
     finally:

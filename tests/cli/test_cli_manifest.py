@@ -160,7 +160,7 @@ async def test_the_gate_of_ci_fails_where_calls_that_wait_lose_something(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str, code: int
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    await cli("init", str(tmp_path))
+    await cli("init", "--yaml", str(tmp_path))
     manifest, new = tmp_path / "signoff.yaml", tmp_path / "new.yaml"
     text = manifest.read_text(encoding="utf-8")
     # Not of the handler, whose function keeps its name.

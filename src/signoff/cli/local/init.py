@@ -1,7 +1,6 @@
-"""`init`: the files of a first project: a manifest, a tool, a script in the place of a model, and a test."""
+"""`init`: the files of a first project: a program or a manifest, a tool that asks people, and a test."""
 
 import ast
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -92,64 +91,39 @@ def _read_signature(text: str) -> ToolSignature:
     return ToolSignature(function.name, parameters)
 
 
-def _make_files(tool: ToolSignature) -> dict[str, str]:
-    """Returns the files of a project whose one tool always asks, by their names."""
+def _program_of(tool: ToolSignature) -> dict[str, str]:
+    """Returns the files of a program whose one tool always asks, by their names."""
     name, parameters = tool.name, tool.parameters
     words = name.replace("_", " ").strip() or name
     shown = ", ".join(f"{each} {{{each}}}" for each in parameters)
-    typed = ", ".join([*(f"{each}: {kind}" for each, kind in parameters.items()), "ctx: ToolContext"])
-    groups = "".join(r" (\S+)" for _ in parameters)
-    kinds = ", ".join(f'"{each}": {kind}' for each, kind in parameters.items())
+    typed = ", ".join([*(f"{each}: {kind}" for each, kind in parameters.items()), "ctx: signoff.ToolContext"])
+    effect = f"{words}: {shown}" if shown else words
     return {
-        "signoff.yaml": f"""\
-# signoff.yaml
-version: 1
-actors:
-  clerk: {{model: "scripted:own_script:model", instructions: You help the staff., tools: [{name}]}}
-tools:
-  {name}:
-    handler: own_tools:{name}
-    scope: generalist
-    effect: "{f"{words}: {shown}" if shown else words}"   # what the approver reads
-    requires_approval: true
-""",
         "own_tools.py": f'''\
 # own_tools.py
-from signoff import ToolContext
+import signoff
+
+app = signoff.App()
 
 
+@app.tool(effect="{effect}", requires_approval=True)
 async def {name}({typed}) -> str:
     """{words.capitalize()}."""
-    return f"{words}: {f"{shown}, " if shown else ""}agreed by {{ctx.decided_by or 'rule'}}"
+    return f"{words}: {f"{shown}, " if shown else ""}approved by {{ctx.decided_by or 'policy'}}"
+
+
+app.actor("clerk", model="openai:gpt-5", instructions="You help the staff.", tools=[{name}])
+
+if __name__ == "__main__":
+    app.run()
 ''',
-        "own_script.py": _write_script(
-            "own_script.py", (tool.example,), f'(r"{re.escape(name)}{groups}", "{name}", {{{kinds}}})'
+        "test_own_tools.py": _TEST.format(
+            file="own_tools",
+            tool=name,
+            cases=f'    cases = [{{"name": "it asks", "tool": "{name}", "args": {tool.arguments!r}, "expect": "ask"}}]',
+            title="call_asks_an_approver",
+            call=f'{name}(**{tool.arguments!r}, ctx=a_tool_context(decided_by="bo"))',
         ),
-        "test_own_tools.py": f'''\
-# test_own_tools.py
-"""The rule and the tool, without a server, a model or a key."""
-
-import asyncio
-
-from own_tools import {name}
-
-from signoff import load_manifest
-from signoff.testing import a_tool_context, run_cases
-
-ARGS = {tool.arguments!r}
-
-
-def test_somebody_is_asked() -> None:
-    """The rule of signoff.yaml."""
-    cases = [{{"name": "it asks", "tool": "{name}", "args": ARGS, "expect": "ask"}}]
-    results = run_cases(cases, load_manifest("signoff.yaml").policies)
-    assert [result.case.name for result in results if not result.passed] == []
-
-
-def test_the_answer_says_who_agreed() -> None:
-    """The handler knows who decided."""
-    assert asyncio.run({name}(**ARGS, ctx=a_tool_context(decided_by="bo"))).endswith("agreed by bo")
-''',
     }
 
 
@@ -158,7 +132,60 @@ def _write_script(file: str, examples: Sequence[str], wish: str) -> str:
     return _SCRIPT.replace("{file}", file).replace("{examples}", quoted).replace("{wish}", wish)
 
 
-FILES: Final = {
+_TEST: Final = '''\
+# test_{file}.py
+"""The policy and the tool, without a server, a model or a key."""
+
+import asyncio
+
+from {file} import app, {tool}
+
+from signoff.testing import a_tool_context, run_cases
+
+
+def test_{title}() -> None:
+{cases}
+    results = run_cases(cases, app.build().policies)
+    assert [result.case.name for result in results if not result.passed] == []
+
+
+def test_result_names_the_approver() -> None:
+    assert asyncio.run({call}).endswith("approved by bo")
+'''
+PROGRAM: Final = {
+    "refunds.py": '''\
+# refunds.py
+import signoff
+
+app = signoff.App()
+
+
+@app.tool(effect="Refund {amount} EUR to {customer}", auto_approve_if="args.amount <= 10.0")
+async def refund(customer: str, amount: float, ctx: signoff.ToolContext) -> str:
+    """Refund a customer."""
+    return f"refunded {amount} to {customer}, approved by {ctx.decided_by or 'policy'}"
+
+
+app.actor("clerk", model="openai:gpt-5", instructions="You help the staff of a shop.", tools=[refund])
+
+if __name__ == "__main__":
+    app.run()
+''',
+    "test_refunds.py": _TEST.format(
+        file="refunds",
+        tool="refund",
+        cases="""\
+    small, large = {"customer": "ana", "amount": 5.0}, {"customer": "ana", "amount": 50.0}
+    cases = [
+        {"name": "5 EUR are refunded at once", "tool": "refund", "args": small, "expect": "auto"},
+        {"name": "50 EUR ask an approver", "tool": "refund", "args": large, "expect": "ask"},
+    ]""",
+        title="small_refund_runs_and_a_large_one_asks",
+        call='refund("ana", 50.0, a_tool_context(decided_by="bo"))',
+    ),
+}
+"""The files of a first program, by name; the README shows them."""
+MANIFEST: Final = {
     "signoff.yaml": """\
 # signoff.yaml
 version: 1
@@ -215,8 +242,7 @@ def test_the_answer_says_who_agreed() -> None:
     assert said == "Ana gets 50 % off, agreed by bo"
 ''',
 }
-"""The project's files, by name; the README shows them."""
-_FIRST_WORDS: Final = "give Ana 50 % off"
+"""The files of a first project with a manifest, by name."""
 
 
 app = typer.Typer(rich_markup_mode=None)
@@ -228,22 +254,24 @@ def init(
     tool: Annotated[
         str, typer.Option(metavar="SIGNATURE", help=f"A tool of your own, such as '{EXAMPLE_SIGNATURE}'.")
     ] = "",
+    yaml: Annotated[bool, typer.Option("--yaml", help="A manifest in the place of a program.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a first project: a manifest, a tool that asks people, a script in the place of a model, and a test."""
+    """Write a first program, with a tool that asks people, and its test."""
 
     async def body(out: Output) -> int:
+        if yaml and tool:
+            raise ConfigError("`--tool` writes a program, and `--yaml` a manifest: use one of the two")
         own = _read_signature(tool) if tool else None
-        written = write_project(folder, _make_files(own) if own else FILES)
+        files = _program_of(own) if own else MANIFEST if yaml else PROGRAM
+        first, words = ("own_tools:app", own.example) if own else ("refunds:app", "refund ana 50")
+        if yaml:
+            first, words = "", "give Ana 50 % off"
+        written = write_project(folder, files)
         inside = "" if folder == Path() else f"cd {folder}; "
-        lines = [f"  {path}" for path in written]
-        todo = [
-            f"{inside}signoff dev",
-            f'signoff ask "{own.example if own else _FIRST_WORDS}"    (in a second terminal)',
-        ]
-        out.show(
-            {"files": [str(path) for path in written]}, "written:", *lines, "next:", *(f"  {each}" for each in todo)
-        )
+        todo = [f"{inside}signoff dev {first}".rstrip(), f'signoff ask "{words}"    (in a second terminal)']
+        lines = ["written:", *(f"  {path}" for path in written), "next:", *(f"  {each}" for each in todo)]
+        out.show({"files": [str(path) for path in written]}, *lines)
         return 0
 
     run(body, as_json=as_json)
