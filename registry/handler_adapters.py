@@ -81,14 +81,14 @@ def from_ok(value: Any) -> Result:
 def from_success(value: Any) -> Result:
     """Converts a `{data, success, error, ...}` result; anything but a mapping is data.
 
-    `success` is true unless it is exactly false; a call that failed keeps its updates as well.
+    `success` is true unless it is exactly false. A failed call keeps its data and updates.
     """
     if not isinstance(value, Mapping):
         return ToolResult(value)
     data, context, meta = value.get("dataUpdate"), value.get("contextUpdate"), value.get("meta")
     if value.get("success") is False:
         error = str(value.get("error") or "the tool failed")
-        return ToolFailure(error, data_update=data, context_update=context, meta=meta)
+        return ToolFailure(error, data_update=data, context_update=context, meta=meta, value=value.get("data"))
     return ToolResult(value.get("data"), data_update=data, context_update=context, meta=meta)
 
 

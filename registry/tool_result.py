@@ -47,6 +47,8 @@ class ToolFailure:
     """As in `ToolResult`."""
     meta: Any = None
     """As in `ToolResult`."""
+    value: Any = None
+    """The result in spite of the failure: the model reads it after the message, programs as structured data."""
 
 
 @dataclass(frozen=True)

@@ -203,9 +203,11 @@ class ResultProcessor:
             outcome = await self._make_outcome(permit, args, result, "", budget_chars)
             return ProcessedResult(replace(outcome, handed=True), self._find_record(result.value))
         if isinstance(result, ToolFailure):
-            failure = _quiet_failure(result, hushed)
+            failure = _quiet_failure(self._without_record(result), hushed)
             outcome = await self._make_text_outcome(permit, args, failure, budget_chars)
             outcome = await self._add_updates(permit, args, failure, outcome, budget_chars)
+            structured = await self._keep_structured(failure.value, _place(permit))
+            outcome = replace(outcome, structured=structured)
             return ProcessedResult(await self._add_meta(permit, failure, outcome), self._find_record(failure.message))
         if isinstance(result.value, AnnotatedRecord):
             return await self._of_record(permit, args, result, budget_chars, key or permit.digest, hushed)
@@ -265,6 +267,13 @@ class ResultProcessor:
         if problem:
             return problem, await self._distributing.views(permit, record)
         return "", await self._distributing.distribute(permit, record, key)
+
+    def _without_record(self, failure: ToolFailure) -> ToolFailure:
+        # No filter of a destination sees a failure, and a record may have fields that the model must not read.
+        if not isinstance(failure.value, AnnotatedRecord):
+            return failure
+        activity.logger.warning("the record beside the failure of %s is left out", self._tool.name)
+        return dataclasses.replace(failure, value=None)
 
     def _find_record(self, value: Any) -> str | None:
         """Returns the record's value of a result that is no annotated record: only specialists' (B39)."""
@@ -416,9 +425,11 @@ def _quiet(result: ToolResult, secrets: Collection[str]) -> ToolResult:
 
 
 def _quiet_failure(failure: ToolFailure, secrets: Collection[str]) -> ToolFailure:
+    message, value = redact_secrets(render_value(failure.message), secrets), _hide(failure.value, secrets)
     return dataclasses.replace(
         failure,
-        message=redact_secrets(render_value(failure.message), secrets),
+        message=message if value is None else f"{message}\n{render_value(value)}",
+        value=value,
         data_update=_hide(failure.data_update, secrets),
         context_update=_hide(failure.context_update, secrets),
         meta=_hide(failure.meta, secrets),

@@ -92,7 +92,7 @@ async def test_results_with_ok_are_adapted(given: Any, expected: Any) -> None:
     ({"data": 3, "meta": {"ms": 4}}, ToolResult(3, meta={"ms": 4})),
     (
         {"success": False, "error": "no", "data": 3, "contextUpdate": {"b": 2}, "meta": {"ms": 4}},
-        ToolFailure("no", context_update={"b": 2}, meta={"ms": 4}),
+        ToolFailure("no", context_update={"b": 2}, meta={"ms": 4}, value=3),
     ),
     ({"success": False, "error": "no", "dataUpdate": {"a": 1}}, ToolFailure("no", data_update={"a": 1})),
     ({"success": False}, ToolFailure("the tool failed")),

@@ -23,18 +23,20 @@ from signoff.approvals.audit_events import fingerprint
 from signoff.audit.log import AuditLog
 from signoff.contracts.activity_messages import GateTask
 from signoff.contracts.call import CallOutcome
-from signoff.contracts.content import Content
+from signoff.contracts.content import Content, text_of
 from signoff.contracts.ids import completion_of
 from signoff.contracts.limits import CALLS_PER_COMPLETION, MAX_NESTING, RESULT_BYTES, RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
 from signoff.contracts.updates import UPDATE_LOST
 from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
+from signoff.registry.handler_adapters import from_success
 from signoff.registry.results.destinations import Delivery, Destination
 from signoff.registry.results.reducers import ReducerRegistry
 from signoff.registry.tool import Tool
 from signoff.registry.tool_result import (
     AnnotatedRecord,
+    Annotations,
     HandOff,
     RecordField,
     ReducerInput,
@@ -256,6 +258,20 @@ async def test_meta_is_kept_of_successes_and_failures(store: Store) -> None:
         outcome = await _outcome(store, answer, secrets=("to",), effect="")
         assert outcome.meta == Content(inline={"of": "[hidden]", "ms": 4})
         assert "meta" not in (await _outcome(store, replace(answer, meta=[1]))).model_dump()
+
+
+@pytest.mark.row("F03")
+async def test_a_failure_keeps_its_data_and_the_model_reads_it(store: Store) -> None:
+    failed = from_success({"success": False, "error": "sold out", "data": {"left": 0, "of": "Ana"}})
+    outcome = await _outcome(store, failed)
+    assert (outcome.code, text_of(outcome.value)) == ("execution_failed", 'sold out\n{"left":0,"of":"Ana"}')
+    assert outcome.structured == Content(inline={"left": 0, "of": "Ana"})
+    hidden = await _outcome(store, failed, secrets=("to",), effect="")
+    assert text_of(hidden.value) == 'sold out\n{"left":0,"of":"[hidden]"}'
+    assert hidden.structured == Content(inline={"left": 0, "of": "[hidden]"})
+    record = ToolFailure("sold out", value=AnnotatedRecord({"pin": RecordField("1", Annotations(privacy="private"))}))
+    left_out = await _outcome(store, record)
+    assert (text_of(left_out.value), left_out.structured) == ("sold out", None)
 
 
 async def test_a_misfit_is_not_tried_again(store: Store, ledger: Ledger) -> None:
