@@ -32,7 +32,7 @@ from signoff.formats.nearest_name import cut_text
 from signoff.registry.hooks import Handler, InputCheck
 from signoff.registry.tool import UNDECLARED, Tool, ToolOptions, refuse_tool
 from signoff.registry.tool_context import ToolContext
-from signoff.registry.tool_fields import FieldProblem
+from signoff.registry.tool_fields import FieldProblem, by_own_names
 
 P = ParamSpec("P")
 ToolFunction: TypeAlias = Callable[..., Any]
@@ -121,6 +121,10 @@ def tool_from_function(function: Any, fields: Mapping[str, Any]) -> Tool:
     Raises `ConfigError` for what is no function, and `RegistrationError` for a keyword that is no field, or a parameter
     without a type, or of one that has no JSON Schema.
     """
+    named = by_own_names(Tool, fields)
+    if isinstance(named, FieldProblem):
+        raise _refuse(_origin(function, fields), named.field, named.why)
+    fields = named
     origin = _origin(function, fields)
     # `inspect.isfunction` is false of what is written in C, whose signature has no types.
     written = inspect.isfunction(inspect.unwrap(function)) or inspect.ismethod(function)

@@ -49,7 +49,7 @@ from signoff.registry.hooks import (
     PermissionCheck,
     Probe,
 )
-from signoff.registry.tool_fields import FieldProblem, field_problem
+from signoff.registry.tool_fields import FieldProblem, by_own_names, field_problem
 from signoff.registry.tool_result import Filter
 
 Scope: TypeAlias = Literal["generalist", "specialist"]
@@ -97,7 +97,8 @@ class ToolOptions:
     """
 
     name: Annotated[str, SkipValidation] = ""
-    """The key of the section: `[A-Za-z0-9_-]{1,64}`, exact, case-sensitive. `respond` is reserved."""
+    """The key of the section: `[A-Za-z0-9_-]{1,64}`, exact, case-sensitive. `respond` is reserved. Beside an `id` it is
+    the title."""
     description: Annotated[str, FieldSpec(unset="the docstring")] = ""
     """What the model reads."""
     output_schema: Mapping[str, Any] | None = None
@@ -261,9 +262,11 @@ class ToolOptions:
 
     [distribution.md](distribution.md#filters).
     """
-    available: Annotated[Available | None, AVAILABLE, FieldSpec(unset="always", shadow="same")] = field(
-        default=None, repr=False, compare=False
-    )
+    available: Annotated[
+        Available | None,
+        AVAILABLE,
+        FieldSpec(aliases=("is_available", "isAvailable"), unset="always", shadow="same"),
+    ] = field(default=None, repr=False, compare=False)
     """`module:function`: whether the tool is there now.
 
     [Below](#availability-and-permission).
@@ -348,6 +351,11 @@ class Tool(ToolOptions):
     @model_validator(mode="wrap")
     @classmethod
     def _explain_errors(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, ArgsKwargs):
+            fields = by_own_names(cls, data.kwargs or {})
+            if isinstance(fields, FieldProblem):
+                raise refuse_tool(str((data.kwargs or {}).get("name", "")), fields, _call_site())
+            data = ArgsKwargs(data.args, dict(fields))
         try:
             return handler(data)
         except ValidationError as error:

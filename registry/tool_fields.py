@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from signoff.formats.declared_fields import DeclaredField, declared_fields
@@ -22,6 +23,31 @@ class FieldProblem(NamedTuple):
     """What to say after the tool's name."""
     first_site: str = ""
     """The place of the other declaration, `file:line`, of a duplicate."""
+
+
+def id_and_title(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return `given` with the `name` beside an `id` as the title: other designs show it to people (F02)."""
+    if given.get("id") is None or given.get("name") in (None, given["id"]) or "title" in given:
+        return given
+    return {**{key: value for key, value in given.items() if key != "name"}, "title": given["name"]}
+
+
+def by_own_names(cls: type, given: Mapping[str, Any]) -> Mapping[str, Any] | FieldProblem:
+    """Return `given` by the names of the fields of `cls`, for camelCase and other designs' words (X20).
+
+    A problem if two words of one field differ. Unknown words stay as they are.
+    """
+    fields = declared_fields(cls)
+    if given.keys() <= fields.keys():
+        return given
+    words = {alias: name for name, each in fields.items() for alias in (to_camel(name), *each.spec.aliases)}
+    written: dict[str, str] = {}
+    given = id_and_title(given)
+    for key in given:
+        first = written.setdefault(words.get(key, key), key)
+        if given[first] != given[key]:
+            return FieldProblem(key, given[key], f"has `{first}` and `{key}`, which mean the same and differ; keep one")
+    return {name: given[key] for name, key in written.items()}
 
 
 def hashed_content(tool: Any) -> dict[str, object]:

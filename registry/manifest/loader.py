@@ -38,6 +38,7 @@ from signoff.registry.mcp.tool_server import ToolServer, build_servers
 from signoff.registry.results.reducers import ReducerRegistry, named_reducer
 from signoff.registry.tool import Tool, declared_at
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_fields import id_and_title
 
 _READ_HERE: Final = ("handler", "per_call", "name", "input_schema", "reducer", "requires_approval")
 """Keys that are not simply handed to the tool."""
@@ -161,6 +162,7 @@ def _rule(file: YamlFile, index: int, data: Any) -> GlobalRule:
 
 
 def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
+    data = id_and_title(data) if isinstance(data, Mapping) else data
     section = dict(read_section(file, place, ToolSection, data, f"tool `{name}`"))
     # Before anything is looked up in `data`, which may be nothing at all.
     given = [key for key in HANDLERS if section[key] is not None]

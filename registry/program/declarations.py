@@ -29,6 +29,7 @@ from signoff.registry.program.plain_values import plain
 from signoff.registry.results.domain_data import DomainMerge
 from signoff.registry.results.reducers import Reducer
 from signoff.registry.tool import BypassRouting, Concurrency, Routing, RunBy, Tool, Validation
+from signoff.registry.tool_fields import id_and_title
 from signoff.registry.tool_result import Filter
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -200,7 +201,8 @@ class Tools:
         if not callable(function) or isinstance(function, type | Tool):
             shown = cut_text(repr(function), _SHOWN_CHARS)
             raise _error(call_site(), f"`@tool` is for functions, and `{shown}` is none; pass a `Tool` to `add`")
-        name = str(fields.get("name") or getattr(function, "__name__", ""))
+        fields = id_and_title(fields)
+        name = str(fields.get("id") or fields.get("name") or getattr(function, "__name__", ""))
         site = function_site(function)
         section = _with_policy(name, fields, site)
         self._add(DeclaredTool(name, {**section, "handler": function}, site, (function,)))
@@ -292,7 +294,7 @@ def _steps(steps: Mapping[str, Mapping[str, Any]] | Sequence[Step]) -> dict[str,
 def _with_policy(name: str, fields: Mapping[str, Any], site: CodeSite) -> dict[str, Any]:
     """Return the fields with the short forms of a policy gathered under `requires_approval`."""
     short = {key: fields[key] for key in _SHORT_FORMS if key in fields}
-    section = {key: plain(value) for key, value in fields.items() if key not in (*_SHORT_FORMS, "name")}
+    section = {key: plain(value) for key, value in fields.items() if key not in (*_SHORT_FORMS, "name", "id")}
     policy = next((key for key in ("requires_approval", "requiresApproval") if key in section), "")
     if short and policy:
         why = f"tool `{name}` has `{policy}` beside `{next(iter(short))}`; write both into one policy"
@@ -308,10 +310,11 @@ def _declared(tool: object, site: CodeSite) -> DeclaredTool:
     if not isinstance(tool, Mapping):
         shown = cut_text(repr(tool), _SHOWN_CHARS)
         raise _error(site, f"`add` takes a `Tool` or a mapping, and `{shown}` is neither; declare it with `@app.tool`")
-    name = tool.get("name", tool.get("id"))
+    tool = id_and_title(tool)
+    name = tool.get("id", tool.get("name"))
     if not isinstance(name, str):
         raise _error(site, "a tool as a mapping needs its `name`", field="name")
-    section = _with_policy(name, {key: value for key, value in tool.items() if key != "id"}, site)
+    section = _with_policy(name, tool, site)
     targets = (section["handler"],) if callable(section.get("handler")) else ()
     return DeclaredTool(name, section, site, targets)
 

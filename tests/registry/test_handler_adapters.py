@@ -53,6 +53,9 @@ async def test_a_tool_by_id_with_parameters_and_its_context_first_is_declared_as
     assert (found.description, found.schema.schema["required"]) == ("Tells the weather.", ["city"])
     assert await found.handler({"city": "Porto"}, a_context()) == "guest: Porto"
     (tmp_path / "signoff.yaml").write_text(text.replace("id: weather", "id: weather\n    name: Weather"))
+    named = some(load_manifest(tmp_path / "signoff.yaml").registry.resolve("weather"))
+    assert (named.name, named.title) == ("weather", "Weather")
+    (tmp_path / "signoff.yaml").write_text(text.replace("id: weather", "id: weather\n    name: Weather\n    title: W"))
     with pytest.raises(ConfigError, match="`id` and `name` of tool `weather` mean the same and differ"):
         load_manifest(tmp_path / "signoff.yaml")
 

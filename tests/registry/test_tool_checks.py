@@ -16,6 +16,8 @@ from tables import table
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.usage import UsageLimit
 from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.function import tool
+from signoff.registry.hooks import HookContext
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.registry.tool_checks import check_declaration, is_placeholder
@@ -101,6 +103,37 @@ def test_spans_are_seconds_texts_or_timedeltas(half: Any) -> None:
     assert a_tool(usage_limit={"count": 3, "per": "user", "period": half}).usage_limit == tool.usage_limit
     assert dataclasses.replace(tool) == tool
     assert a_tool(timeout=1e9).timeout == 1e9
+
+
+@pytest.mark.row("F02", "X20")
+def test_words_of_other_designs_are_taken_in_code() -> None:
+    async def there(context: HookContext) -> bool:
+        return True
+
+    plain = a_tool("refund", title="Refund money", requires_approval=True, max_result_chars=9, available=there)
+    given: dict[str, Any] = {
+        "id": "refund",
+        "name": "Refund money",
+        "description": "Books a flight.",
+        "parameters": SCHEMA,
+        "execute": handler,
+        "scope": "generalist",
+        "requiresApproval": True,
+        "maxResultChars": 9,
+        "isAvailable": there,
+    }
+    assert Tool(**given) == plain
+    schema = given.pop("parameters")
+    assert Tool(**given, inputSchema=schema).available is there  # type: ignore[call-arg]
+    with pytest.raises(RegistrationError, match="has `input_schema` and `inputSchema`, which mean the same and differ"):
+        Tool(**given, input_schema=schema, inputSchema={})  # type: ignore[call-arg]
+
+    async def pay(amount: float) -> str:
+        """Pay."""
+        return ""
+
+    made = tool(scope="generalist", id="payment", name="Pay money", maxResultChars=9)(pay)  # type: ignore[call-arg]
+    assert (made.name, made.title, made.max_result_chars) == ("payment", "Pay money", 9)
 
 
 @pytest.mark.row("P03")

@@ -93,12 +93,13 @@ def test_dict_with_the_words_of_other_designs_makes_the_same_tool_as_keywords() 
 
     app = an_app()
     app.add({
-        "name": "pay", "description": "Pay an amount.", "parameters": schema, "execute": pay,
+        "id": "pay", "name": "Pay money", "description": "Pay an amount.", "parameters": schema, "execute": pay,
         "autoApproveIf": "args.euro < 5.0", "maxResultChars": 50,
     })  # fmt: skip
     tool = app.build().resolve("pay")
     assert tool is not None
     assert (tool.scope, tool.max_result_chars, tool.input_schema) == ("generalist", 50, schema)
+    assert tool.title == "Pay money"
     assert app.build().policy("pay").rules.auto_approve_if == "args.euro < 5.0"
 
 
