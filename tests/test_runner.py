@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tables import table
 from temporalio.api.enums.v1 import CommandType
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
@@ -247,6 +248,53 @@ async def test_a_run_that_began_something_outside_a_task_is_let_go(inner: Inner)
     assert gone == []
     instance.activate(act(1, "query_workflow", query="legacy_query"))
     assert gone == [RUN]
+
+
+def live(at: int, length: int, *jobs: str, replaying: bool = False, query: str = "q-1") -> Any:
+    made = act(at, *jobs, query=query)
+    made.history_length, made.is_replaying = length, replaying
+    return made
+
+
+@table(
+    ("activations", "expected"),
+    # What came after a task whose worker was lost has the time of that task.
+    ([live(1, 3, "signal_workflow", replaying=True), live(2, 9, "signal_workflow")], [RUN]),
+    # Of one task, in two parts.
+    (
+        [
+            live(1, 3, "signal_workflow", replaying=True),
+            live(2, 9, "signal_workflow"),
+            live(2, 9, "resolve_activity"),
+        ],
+        [RUN],
+    ),
+    ([live(1, 3, "signal_workflow", replaying=True)], []),
+    (
+        [
+            live(1, 3, "signal_workflow", replaying=True),
+            live(2, 9, "signal_workflow"),
+            live(3, 12, "signal_workflow"),
+        ],
+        [],
+    ),
+    ([live(2, 9, "signal_workflow")], []),
+)
+def test_run_that_was_read_anew_is_let_go_where_its_first_live_events_are_queried_apart(
+    activations: list[Any], expected: list[str]
+) -> None:
+    # The server hands out a task that was lost again, and what came since with a query before. The workflow wrote its
+    # search attributes for that query, then accepted an update with the task; read anew it does so the other way round
+    # (`Update machine does not handle this event: HistoryEvent(id: 12, UpsertWorkflowSearchAttributes)`).
+    looks, gone = QueryFence(), list[str]()
+    looks.release = gone.append
+    instance = watched(Inner(), looks)
+    for activation in (live(1, 3, "resolve_activity"), *activations):
+        instance.activate(activation)
+    instance.activate(live(3, 12, "query_workflow", query="q-1"))
+    assert gone == []
+    instance.activate(live(3, 12, "query_workflow", query="legacy_query"))
+    assert gone == expected
 
 
 def test_only_what_is_for_another_workflow_is_asked_of_the_instance(inner: Inner) -> None:

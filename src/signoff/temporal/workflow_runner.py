@@ -12,6 +12,8 @@ the order in which they are sent; so `FencedBridge` stands where they are sent.
 The server may hand the core a query by itself together with events since the last task, for which a task is yet to
 come: the core has the workflow process them at once, and again nothing of them when the task comes, with more. Read
 anew both come together. So a run that is ahead of its history is let go once the query is answered, and read anew.
+The core gives such events the time of the last task, or that of a task whose worker was lost. A worker gets the latter
+for runs that it reads anew, so it lets each of these go whose first live events are followed by a query by itself.
 """
 
 from collections.abc import Collection, Mapping
@@ -98,6 +100,8 @@ class _Watched(WorkflowInstance):
         self._begun: dict[int, str] = {}
         """Local activities of which the workflow has not heard that they ended: number -> activity id."""
         self._before: Any = None
+        self._is_unsure = False
+        """Whether the last activation is the first live one of a run that was read anew, so may belong to no task."""
 
     def activate(self, act: Any) -> Any:
         """Answers the core; its messages are those of the SDK's bridge."""
@@ -109,7 +113,7 @@ class _Watched(WorkflowInstance):
     def _take(self, act: Any) -> Any:
         if _is_query(act):
             # No task ends before its local activities have, so of one outside a task these were begun ahead of theirs.
-            if _is_apart(act) and self._begun:
+            if _is_apart(act) and (self._begun or self._is_unsure):
                 self._fence.release(act.run_id)
             return self._inner.activate(act)
         # A run that is let go may be read anew here: what its old instance knew is nothing that the new one has heard.
@@ -138,7 +142,9 @@ class _Watched(WorkflowInstance):
                 begun = command.schedule_local_activity
                 self._begun[begun.seq] = begun.activity_id
                 self._fence.record_begun(act.run_id, begun.activity_id)
-        self._before = act
+        before, self._before = self._before, act
+        if before is not None and not act.is_replaying and act.history_length > before.history_length:
+            self._is_unsure = before.is_replaying
         return done
 
     def get_serialization_context(self, command_info: Any) -> Any:
