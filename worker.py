@@ -397,13 +397,17 @@ def default_build_id(catalog: Catalog) -> str:
 def worker_deployment(installation: Installation) -> WorkerDeploymentConfig | None:
     """Returns as which version of which deployment an installation's worker polls; None where it has no versions.
 
-    Raises `ConfigError` for a version of no deployment.
+    Raises `ConfigError` for a version of no deployment, and for a program without a version in one.
     """
     settings = installation.settings
     require_deployment(settings)
     if not settings.deployment:
         return None
-    build_id = settings.build_id or default_build_id(installation.catalog)
+    build_id = settings.build_id or installation.version or ""
+    if not build_id and installation.version is not None:
+        why = "a program's code is in no hash, so a deployment needs its version: write `App(version=...)`"
+        raise ConfigError(f"{why}, or set SIGNOFF_BUILD_ID", field="build_id")
+    build_id = build_id or default_build_id(installation.catalog)
     return deployment_config(settings.deployment, build_id, pinned=settings.versioning == "pinned")
 
 

@@ -29,6 +29,8 @@ class Installation:
     """Reads what manifest and settings refer to."""
     backends: Mapping[str, Backend] = field(default_factory=dict)
     """The program's own backends of capabilities, by kind."""
+    version: str | None = None
+    """The program's own version, "" for none; None of a manifest."""
     driver: Driver | None = None
     """Answers for every model, in a test."""
 
@@ -57,8 +59,10 @@ def load_installation(
     # After the manifest, which says where modules are.
     # Not by its truth: a directory of one's own may be empty at first, and nobody else's people may stand in for it.
     known = people_of(settings, catalog) if people is None else people
-    backends = {} if program is None else program.backends
-    return Installation(settings, catalog, known, provider_of_secrets(settings), backends)
+    secrets = provider_of_secrets(settings)
+    if program is None:
+        return Installation(settings, catalog, known, secrets)
+    return Installation(settings, catalog, known, secrets, program.backends, program.version)
 
 
 def _load_catalog(settings: Settings) -> Catalog:

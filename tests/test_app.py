@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 import uvicorn
+from tables import table
 from temporalio.client import Client as TemporalClient
 from temporalio.worker import Worker
 
 import signoff
 from signoff.app import App
-from signoff.settings import Settings
+from signoff.contracts.errors import ConfigError
+from signoff.settings import Settings, load_settings
 from signoff.temporal.embedded_server import ServerHandle, free_port
 from signoff.testing import Completion, CompletionRequest, ScriptedModel, calls, respond, results
+from signoff.worker import worker_deployment
 
 
 def react(request: CompletionRequest) -> Completion:
@@ -111,3 +114,25 @@ def test_reference_is_the_module_and_the_name_of_the_app(monkeypatch: pytest.Mon
     assert app.reference == ""
     monkeypatch.setattr(sys.modules[__name__], "shop", app, raising=False)
     assert app.reference == f"{__name__}:shop"
+
+
+@table(
+    ("version", "build_id", "expected"),
+    ("2026-11-28", None, "2026-11-28"),
+    ("2026-11-28", "b7", "b7"),
+    ("", "b7", "b7"),
+)
+def test_version_of_an_app_is_the_build_id_of_its_workers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, build_id: str | None, expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings(deployment="shop", build_id=build_id)
+    deployment = worker_deployment(an_app(version=version, settings=settings).installation())
+    assert deployment is not None
+    assert deployment.version.build_id == expected
+
+
+def test_app_without_a_version_is_refused_in_a_deployment(outside: None) -> None:
+    installation = an_app(settings=load_settings(deployment="shop")).installation()
+    with pytest.raises(ConfigError, match=r"write `App\(version=\.\.\.\)`, or set SIGNOFF_BUILD_ID"):
+        worker_deployment(installation)

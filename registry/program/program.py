@@ -29,6 +29,7 @@ from signoff.registry.program.declarations import (
 from signoff.registry.program.plain_values import plain
 from signoff.registry.registry import ToolRegistry, ToolResolver
 from signoff.registry.tool import Tool
+from signoff.settings import Settings
 
 Parts = dict[Place, tuple[YamlFile, Place]]
 _RULE_EFFECTS: Final = Literal["hide", "deny", "require_approval"]
@@ -40,6 +41,7 @@ class Program(Tools):
     def __init__(
         self,
         *,
+        version: str = "",
         people: str | os.PathLike[str] | Iterable[Person | Mapping[str, Any]] | Directory = (),
         policies: Iterable[GlobalRule | Mapping[str, Any]] = (),
         approvers: Sequence[str] = (),
@@ -50,8 +52,11 @@ class Program(Tools):
         context: Mapping[str, Mapping[str, Any]] | None = None,
         timezone: str = "",
         backends: Mapping[str, Backend] | None = None,
+        settings: Settings | None = None,
     ) -> None:
         super().__init__()
+        self.version = version
+        self.settings = settings
         self._site = call_site()
         self._actors: dict[str, DeclaredActor] = {}
         self._lists: dict[str, list[tuple[Any, CodeSite]]] = {"policies": []}

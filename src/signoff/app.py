@@ -36,12 +36,9 @@ class App(Program):
     `people` are persons, a YAML file of them, or a directory of your own. `approvers` decide where a policy names
     none. `model` is that of actors that name none. `registry` brings tools that are declared already. `manifest` is a
     YAML file or folder, relative to the module, that adds to the declarations and may tighten them. `backends` are
-    for the capabilities of tools, by kind. `settings` are those of `SIGNOFF_*` and `signoff.toml` if left out.
+    for the capabilities of tools, by kind. `version` is the build id of its workers, which a deployment with versions
+    needs. `settings` are those of `SIGNOFF_*` and `signoff.toml` if left out.
     """
-
-    def __init__(self, *, settings: Settings | None = None, **declarations: Any) -> None:
-        super().__init__(**declarations)
-        self._settings = settings
 
     def run(self, **settings: Any) -> None:
         """Run everything in this process, for development, until Ctrl-C: Temporal's server, a worker, the gateway.
@@ -117,8 +114,8 @@ class App(Program):
         return ""
 
     def _resolved(self) -> Settings:
-        return load_settings() if self._settings is None else self._settings
+        return load_settings() if self.settings is None else self.settings
 
     def _given(self) -> dict[str, Any]:
-        settings = self._settings
+        settings = self.settings
         return {} if settings is None else {name: getattr(settings, name) for name in settings.model_fields_set}
