@@ -10,7 +10,7 @@ from signoff.contracts import names
 from signoff.contracts.ids import TurnKey
 
 GHOST = TurnKey("main", "ghost-1", "ghost-1")
-GARBAGE: tuple[Any, ...] = ("garbage", None, {"x": 1}, ["a"], 7)
+GARBAGE: tuple[Any, ...] = ("garbage", None, {"x": 1}, ["a"], 7, {"calls": [{"call": "c1.1"}]})
 
 
 async def summary(site: AttackSite, person: str, key: TurnKey) -> list[tuple[int, str]]:
@@ -19,6 +19,7 @@ async def summary(site: AttackSite, person: str, key: TurnKey) -> list[tuple[int
     answers = [
         await http.get(f"/v1/turns/{turn}"),
         await http.get(f"/v1/turns/{turn}/events"),
+        await http.get(f"/v1/turns/{turn}/transcript"),
         await http.get(f"/v1/turns/{turn}/calls/c1.1/rest"),
         await http.get(f"/v1/approvals/{approval_id(key)}"),
         await http.get(f"/v1/sessions/{session}"),
@@ -51,9 +52,9 @@ async def test_without_a_worker_strangers_learn_nothing(site: AttackSite) -> Non
 async def test_nonsense_takes_no_card_away(site: AttackSite, impostor: Impostor) -> None:
     # The turn answers every query with nonsense: card, list and batch are drawn all the same, and Ana can deny. Without
     # the mend the card's page was a fault of ours (500), and so was a batch with it in it.
-    rui, ana = site.person("rui"), site.person("ana")
+    to, rui, ana = payee(), site.person("rui"), site.person("ana")
     good = approval_id(await rui.ask([("pay", {"amount": 5, "to": payee()})]))
-    key = await rui.ask([("pay", {"amount": 1, "to": payee()})])
+    key = await rui.ask([("pay", {"amount": 1, "to": to})])
     bad = approval_id(key)
     for each in (good, bad):
         await ana.waiting(each)
@@ -63,7 +64,8 @@ async def test_nonsense_takes_no_card_away(site: AttackSite, impostor: Impostor)
     odd = {**view, "calls": [{**view["calls"][0], "call": "../x", "stands_for": "y", "outcome": None}]}
     for answer in (*GARBAGE, {**view, "calls": [{"call": "c1.1"}]}, odd):
         await forged.forge(**{names.STATE: answer})
-        assert (await page.open(bad))[0].status == 200, answer
+        shown, _ = await page.open(bad)
+        assert (shown.status, to in shown.words) == (200, True), answer
         assert (await page.http.get("/batch", params={"pick": [good, bad]})).status_code == 200, answer
         api = await rui.http.get(f"/v1/turns/{'.'.join(key)}")
         assert api.status_code == (200 if answer is odd else 503), answer

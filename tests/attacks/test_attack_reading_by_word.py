@@ -34,7 +34,12 @@ async def read_by(site: AttackSite, person: str, key: TurnKey) -> list[int]:
     """What somebody is answered who wants to read a turn and its request, over the API and in the inbox."""
     api, page = site.person(person).http, (await site.browser(person)).http
     turn, approval = ".".join(key), approval_id(key)
-    paths = (f"/v1/turns/{turn}", f"/v1/turns/{turn}/calls/c1.1/rest", f"/v1/approvals/{approval}")
+    paths = (
+        f"/v1/turns/{turn}",
+        f"/v1/turns/{turn}/calls/c1.1/rest",
+        f"/v1/approvals/{approval}",
+        f"/v1/approvals/{approval}/values",
+    )
     pages = (f"/turns/{turn}", f"/approvals/{approval}", f"/approvals/{approval}/values")
     over_api = [(await api.get(path)).status_code for path in paths]
     return over_api + [(await page.get(path)).status_code for path in pages]
@@ -52,10 +57,10 @@ async def test_a_turn_does_not_say_whose_it_is(site: AttackSite, impostor: Impos
     for key in (waits, over):
         view = await impostor.view(key)
         zoes = replace(view.requester, user="zoe")
-        forged = replace(view, requester=zoes, calls=())
+        forged = replace(view, requester=zoes, calls=view.calls if key is waits else ())
         await impostor.stop(key)
         await impostor.stand(key, **{names.STATE: plain(forged)}, memo={names.MEMO_REQUESTER: "zoe"})
-        assert await read_by(site, "zoe", key) == [404] * 6
+        assert await read_by(site, "zoe", key) == [404] * 7
         stopped = await site.person("zoe").http.post(f"/v1/turns/{'.'.join(key)}/cancel", json={})
         assert stopped.status_code == 404
         assert (await rui.turn(key))["requester"]["user"] == "rui"
@@ -75,13 +80,18 @@ async def test_a_turn_does_not_show_anothers_request(site: AttackSite, impostor:
     [call] = view.calls
     forged = await impostor.stand(own, **{names.STATE: plain(view)})
     claims = replace(view, calls=(replace(call, approval=hers.calls[0].approval),))
-    for lie in (claims, hers, replace(hers, requester=view.requester)):
+    for lie, status in (
+        (claims, 200),
+        (replace(view, calls=hers.calls), 200),
+        (hers, 503),
+        (replace(hers, requester=view.requester), 503),
+    ):
         blank = plain(lie)
         for each in blank["calls"]:
             each["approval"] |= {"card": {"effect": ""}, "args": {"inline": {}}, "approvers": []}
         await forged.forge(**{names.STATE: blank})
         answer = await zoe.http.get(f"/v1/turns/{'.'.join(own)}")
-        assert to not in answer.text
+        assert (answer.status_code, to in answer.text) == (status, False)
         assert approval_id(key) not in answer.text
         async with zoe.http.stream("GET", f"/v1/turns/{'.'.join(own)}/events") as events:
             lines = events.aiter_lines()
@@ -112,7 +122,7 @@ async def test_a_session_does_not_say_whose_it_is(site: AttackSite, impostor: Im
         forged = await impostor.client.start_workflow(
             names.ACTOR_TURN, {names.STATE: plain(lie)}, id=session.workflow_id, task_queue=impostor.queue
         )
-        assert await read_by(site, "zoe", key) == [404] * 6
+        assert await read_by(site, "zoe", key) == [404] * 7
         assert (await zoe.http.get(f"/v1/sessions/{'.'.join(session)}")).status_code == 404
         await forged.terminate()
 
