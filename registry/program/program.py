@@ -14,6 +14,7 @@ from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.registry.manifest.loader import load_document, read_document
+from signoff.registry.manifest.subscription_sections import EventHandler
 from signoff.registry.program.call_site import CodeSite, call_site
 from signoff.registry.program.composition import compose
 from signoff.registry.program.declarations import (
@@ -113,12 +114,16 @@ class Program(Tools):
         """Declare a channel that reaches people beside the inbox: `kind`, and the options of that kind."""
         self._declare_named("channels", name, plain(section), call_site())
 
-    def subscribe(self, pattern: str, *, to: str, name: str = "", **section: Any) -> None:
-        """Declare another system that gets events: `pattern` is their type, `to` its address."""
-        given = {**plain(section), "events": [pattern], "url": to}
-        self._declare_named(
-            "subscriptions", name or f"subscription-{len(self._named['subscriptions']) + 1}", given, call_site()
-        )
+    def subscribe(self, pattern: str, *, to: str | EventHandler, name: str = "", **section: Any) -> None:
+        """Declare a receiver of events; `to` is an address or a function.
+
+        `pattern` is the type of the events, or its beginning with `*`.
+
+        A function is an `async def (event)`. An address needs a `secret`, such as `env:HOOK_SECRET`.
+        """
+        receiver = {"url": to} if isinstance(to, str) else {"to": "handler", "handler": to}
+        name = name or f"subscription-{len(self._named['subscriptions']) + 1}"
+        self._declare_named("subscriptions", name, {**plain(section), "events": [pattern], **receiver}, call_site())
 
     def build(self) -> Catalog:
         """Return the catalog of all declarations, built at the first call.

@@ -159,6 +159,18 @@ def test_values_of_python_are_read_as_those_of_the_manifest() -> None:
     assert catalog.people.find("ana") is not None
 
 
+def test_subscription_sends_to_an_address_or_a_function() -> None:
+    async def note(event: signoff.CloudEvent) -> None:
+        return None
+
+    app = an_app()
+    app.subscribe("approval.*", to=note)
+    app.subscribe("tool_call.executed", to="https://example.org/hook", secret="env:HOOK_SECRET", name="books")
+    found = app.build().subscriptions
+    assert (found["subscription-1"].handler, found["subscription-1"].events) == (note, ("approval.*",))
+    assert (found["books"].url, found["books"].events) == ("https://example.org/hook", ("tool_call.executed",))
+
+
 def test_directory_of_people_is_used_as_it_is() -> None:
     people = FixedDirectory(())
     found = an_app(people=people).build().people
