@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from polling import pauses
+from some import some
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
@@ -19,7 +20,7 @@ from turn_reset import reset_turn
 from signoff.activities.mcp.tool_servers import tool_servers, use_servers
 from signoff.activities.worker_deps import Profile, WorkerDeps
 from signoff.contracts import names
-from signoff.contracts.approval import Question
+from signoff.contracts.approval import ApprovalRequest, Question
 from signoff.contracts.completion import Completion, Driver
 from signoff.contracts.decision import Decision
 from signoff.contracts.errors import NotFound, ServerUnavailable
@@ -41,6 +42,7 @@ from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
+from signoff.store.tickets import ticket_key
 from signoff.telemetry.span_sender import SpanSender
 from signoff.testing.scripted_model import steps
 from signoff.worker import build_worker
@@ -122,6 +124,13 @@ class RunningTurns:
         key = await self.start(text, **fields)
         await self.waiting(key)
         return key
+
+    async def lose(self, key: TurnKey) -> ApprovalRequest:
+        """Approve the first call, whose ticket a worker has claimed that is lost; the request that was approved."""
+        request = some((await self.waiting(key)).calls[0].approval)
+        await self.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
+        await self.signoff.decide(yes(key))
+        return request
 
     async def result_after(self, decision: Decision) -> TurnResult:
         """Send a decision and return the turn's result."""
@@ -321,6 +330,20 @@ __all__ = [
     "withdrawn",
     "yes",
 ]
+
+
+def slow_once(ledger: Ledger) -> Any:
+    """A handler whose first try never answers in time."""
+    tries: list[int] = []
+
+    async def run(args: dict[str, Any], ctx: ToolContext) -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            await asyncio.Event().wait()
+        ledger.rows.append(("pay", args, ctx.idempotency_key))
+        return "paid"
+
+    return run
 
 
 def doubted(view: TurnView) -> bool:

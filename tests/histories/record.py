@@ -37,7 +37,6 @@ from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_result import ToolFailure, ToolResult
 from signoff.store.store import Store, open_store
-from signoff.store.tickets import ticket_key
 from signoff.temporal.converter import DATA_CONVERTER
 from signoff.temporal.embedded_server import ServerOptions, free_port, run_server
 from signoff.testing.builders import a_person
@@ -173,11 +172,7 @@ async def lapsed(client: Client, store: Store) -> TurnKey:
 
 async def _lost(turns: RunningTurns, key: TurnKey, **answer: Any) -> None:
     """Approve a call whose worker is lost in the middle of the side effect, then say what became of it."""
-    view = await turns.waiting(key)
-    request = view.calls[0].approval
-    if request is not None:
-        await turns.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
-    await turns.signoff.decide(yes(key))
+    await turns.lose(key)
     await turns.until(key, _second_revision)
     await turns.signoff.decide(yes(key, revision=2, **answer))
     await turns.signoff.result(key)

@@ -1,6 +1,5 @@
 """Whole turns in which nobody knows whether a call happened, and people are asked."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from turn_fixtures import (
     catalog_of,
     no,
     pay_tool,
+    slow_once,
     withdrawn,
     yes,
 )
@@ -43,9 +43,7 @@ def _asks(request: ApprovalRequest | None, revision: int) -> bool:
 
 async def lost(turns: RunningTurns, key: TurnKey) -> ApprovalRequest:
     """Approve the first call, whose ticket a worker has claimed that is lost; the question that follows."""
-    request = some((await turns.waiting(key)).calls[0].approval)
-    await turns.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
-    await turns.signoff.decide(yes(key))
+    await turns.lose(key)
     return await in_doubt(turns, key)
 
 
@@ -121,14 +119,16 @@ async def test_it_did_not_happen_twice(turn_rig: TurnRig, ledger: Ledger) -> Non
     assert [row[2] for row in ledger.rows] == [f"{first.digest}/3"]
 
 
-async def test_a_worker_that_answers_after_all_is_believed(turn_rig: TurnRig, ledger: Ledger) -> None:
+@pytest.mark.parametrize("verdict", ["approved", "happened"])
+async def test_a_worker_that_answers_after_all_is_believed(verdict: Any, turn_rig: TurnRig, ledger: Ledger) -> None:
     async with turn_rig.running([pay_tool(ledger)], SCRIPT) as turns:
         key = await turns.start()
         first = some((await turns.waiting(key)).calls[0].approval)
         await lost(turns, key)
         late = CallOutcome(call="c1.1", tool="pay", code="ok", gate="execute", value=Content(inline="paid late"))
         await turn_rig.store.record(ticket_key(first.digest, 1), late)
-        result = await turns.result_after(yes(key, revision=2))
+        said = "booking 7" if verdict == "happened" else ""
+        result = await turns.result_after(yes(key, revision=2, verdict=verdict, result=said))
     assert [(outcome.code, outcome.value.inline) for outcome in result.calls] == [("ok", "paid late")]
     assert ledger.rows == []
 
@@ -152,7 +152,7 @@ async def test_given_up(how: str, turn_rig: TurnRig, ledger: Ledger) -> None:
 
 
 async def test_a_call_that_ran_by_rule_is_asked_about_too(turn_rig: TurnRig, ledger: Ledger) -> None:
-    tool = pay_tool(ledger, FREE, handler=_slow_once(ledger), timeout=0.2)
+    tool = pay_tool(ledger, FREE, handler=slow_once(ledger), timeout=0.2)
     async with turn_rig.running([tool], SCRIPT) as turns:
         key = await turns.start()
         doubt = await in_doubt(turns, key, 1)
@@ -179,17 +179,3 @@ async def test_to_run_it_again_takes_as_many_people_as_to_run_it(turn_rig: TurnR
         await turns.signoff.result(key)
     assert (one.status, one.votes, one.needed) == ("counted", 1, 2)
     assert len(ledger.rows) == 1
-
-
-def _slow_once(ledger: Ledger) -> Any:
-    """A handler whose first try never answers in time."""
-    tries: list[int] = []
-
-    async def run(args: dict[str, Any], ctx: Any) -> str:
-        tries.append(1)
-        if len(tries) == 1:
-            await asyncio.Event().wait()
-        ledger.rows.append(("pay", args, ctx.idempotency_key))
-        return "paid"
-
-    return run

@@ -1,6 +1,5 @@
 """Whole turns in which a call's worker is lost and the tool's own probe finds out what became of it."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from turn_fixtures import (
     TurnRig,
     doubted,
     pay_tool,
+    slow_once,
     yes,
 )
 
@@ -18,7 +18,6 @@ from signoff.contracts.call import RuleReference
 from signoff.contracts.ids import TurnKey
 from signoff.registry.hooks import CannotTell, DidNotHappen, Happened
 from signoff.registry.tool_context import ToolContext
-from signoff.store.tickets import ticket_key
 from signoff.testing.scripted_model import calls, respond
 
 SCRIPT = [calls(("pay", {"amount": 20, "to": "Ana"})), respond("done")]
@@ -37,27 +36,9 @@ class Finder:
         return self.answer
 
 
-def slow_once(ledger: Ledger) -> Any:
-    """A handler whose first try never answers in time."""
-    tries: list[int] = []
-
-    async def run(args: dict[str, Any], ctx: ToolContext) -> str:
-        tries.append(1)
-        if len(tries) == 1:
-            await asyncio.Event().wait()
-        ledger.rows.append(("pay", args, ctx.idempotency_key))
-        return "paid"
-
-    return run
-
-
 async def lost(turns: RunningTurns) -> tuple[TurnKey, str]:
     key = await turns.start()
-    request = (await turns.waiting(key)).calls[0].approval
-    assert request is not None
-    await turns.store.claim(ticket_key(request.digest, 1), workflow=key.workflow_id, call="c1.1", tool="pay")
-    await turns.signoff.decide(yes(key))
-    return key, request.digest
+    return key, (await turns.lose(key)).digest
 
 
 async def test_what_happened_is_found_without_asking_anybody(turn_rig: TurnRig) -> None:
