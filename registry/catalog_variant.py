@@ -9,7 +9,7 @@ from signoff.formats.nearest_name import did_you_mean
 from signoff.people.directory import declared_people
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
-from signoff.registry.results.reducers import ReducerRegistry
+from signoff.registry.results.reducers import ReducerRegistry, ToolReducer
 from signoff.registry.tool import Tool
 
 
@@ -94,7 +94,7 @@ def _reducers(catalog: Catalog, gone: frozenset[str]) -> ReducerRegistry:
     for name, reducer in catalog.reducers.items():
         # A reducer of a tool that is gone would be an error of the new catalog, which its author could not mend.
         if name not in gone:
-            found.register(name, reducer)
+            found.register(ToolReducer(name, reducer))
     return found
 
 

@@ -35,7 +35,7 @@ from signoff.registry.manifest.server_sections import ServerFields, add_server_t
 from signoff.registry.manifest.subscription_sections import read_subscriptions
 from signoff.registry.manifest.tool_section import HANDLERS, ToolSection, TwoPolicies
 from signoff.registry.mcp.tool_server import ToolServer, build_servers
-from signoff.registry.results.reducers import ReducerRegistry, named_reducer
+from signoff.registry.results.reducers import ReducerRegistry, ToolReducer, named_reducer
 from signoff.registry.tool import Tool, declared_at
 from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_fields import id_and_title
@@ -126,7 +126,7 @@ def _reducers(file: YamlFile, tools: Mapping[str, Any]) -> ReducerRegistry:
         reference = data.get("reducer")
         try:
             if reference is not None:
-                found.register(name, named_reducer(reference))
+                found.register(ToolReducer(name, named_reducer(reference)))
         except ConfigError as error:
             where = f"`reducer` of tool `{name}`: {error.message}"
             raise file.error(("tools", name, "reducer"), where, **error.context | {"field": "reducer"}) from error

@@ -29,6 +29,7 @@ from signoff.registry.program.declarations import (
 )
 from signoff.registry.program.plain_values import plain
 from signoff.registry.registry import ToolRegistry, ToolResolver
+from signoff.registry.results.reducers import ReducerRegistry, ToolReducer
 from signoff.registry.tool import Tool
 from signoff.settings import Settings
 
@@ -53,6 +54,7 @@ class Program(Tools):
         context: Mapping[str, Mapping[str, Any]] | None = None,
         timezone: str = "",
         backends: Mapping[str, Backend] | None = None,
+        reducers: Iterable[ToolReducer] = (),
         settings: Settings | None = None,
     ) -> None:
         super().__init__()
@@ -69,6 +71,7 @@ class Program(Tools):
         top = {"defaults": {key: value for key, value in defaults.items() if value}}
         self._top = {**top, "context": plain(context), "timezone": timezone}
         self.backends: Mapping[str, Backend] = dict(backends or {})
+        self._reducers = ReducerRegistry(reducers).snapshot()
         self._catalog: Catalog | None = None
         for rule in policies:
             self._lists["policies"].append((plain(rule), self._site))
@@ -161,6 +164,7 @@ class Program(Tools):
         data: dict[str, Any] = {"version": 1}
         data |= {key: value for key, value in self._top.items() if value}
         data["tools"] = {name: _section(each, "generalist") for name, each in tools.items()}
+        self._add_reducers(data["tools"])
         parts |= {("tools", name): (each.site.part, ()) for name, each in tools.items()}
         data["actors"] = {}
         for name, actor in self._actors.items():
@@ -183,6 +187,16 @@ class Program(Tools):
             {(): self._site.line},
             parts,
         )
+
+    def _add_reducers(self, tools: Mapping[str, dict[str, Any]]) -> None:
+        for name, reducer in self._reducers.items():
+            if name not in tools:
+                why = f"there is a reducer for the unknown tool `{name}`{did_you_mean(name, tools)}"
+                raise_at(self._site, why, tool_name=name, field="reducers", value=name)
+            if tools[name].get("reducer") is not None:
+                why = f"Reducer already registered for tool '{name}'; keep the one of the tool or that of `reducers`"
+                raise_at(self._site, why, tool_name=name, field="reducers", value=name)
+            tools[name]["reducer"] = reducer
 
     def _collect(self) -> dict[str, DeclaredTool]:
         """Return the tools that are not an actor's own, by name, also those that only an actor lists."""

@@ -4,8 +4,9 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -186,48 +187,50 @@ BUILT_IN: Final[Mapping[str, Reducer]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True)
-class ReducerEntry:
-    """One entry of a `ReducerRegistry`. Two entries are the same only if they are one object."""
+@dataclass(frozen=True, eq=False)
+class ToolReducer:
+    """The reducer of one tool. Two of them are the same only if they are one object."""
 
-    registry: "ReducerRegistry"
     tool: str
-    reducer: Reducer
-
-    def unregister(self) -> None:
-        """Removes this very entry; a later one under the same name stays (N16). Again, it does nothing."""
-        self.registry.forget(self)
+    """The exact name of the tool."""
+    reduce: Reducer
+    """Shortens the tool's results."""
 
 
 class ReducerRegistry:
     """Holds reducers by the exact name of their tool, filled before a catalog is built; the catalog keeps a copy."""
 
-    def __init__(self) -> None:
-        self._entries: dict[str, ReducerEntry] = {}
+    def __init__(self, reducers: Iterable[ToolReducer] = ()) -> None:
+        self._entries: dict[str, ToolReducer] = {}
+        for each in reducers:
+            self.register(each)
 
-    def register(self, tool: str, reducer: Reducer) -> ReducerEntry:
-        """Adds the reducer of `tool`. Raises `RegistrationError` for a second one, and for what is no function."""
+    def register(self, reducer: ToolReducer) -> Callable[[], None]:
+        """Add a reducer and return a function that takes this very one out; a later one of the tool stays (N16).
+
+        Raises `RegistrationError` for a second one of the tool, and for what is no function.
+        """
+        tool = reducer.tool
         if not is_tool_name(tool):
             raise _refuse(tool, f"`{tool}` is no tool's name")
         if tool in self._entries:
             raise _refuse(tool, f"Reducer already registered for tool '{tool}'")
-        _check(tool, reducer)
-        self._entries[tool] = ReducerEntry(self, tool, reducer)
-        return self._entries[tool]
+        _check(tool, reducer.reduce)
+        self._entries[tool] = reducer
+        return partial(self._unregister, reducer)
 
-    def forget(self, entry: ReducerEntry) -> None:
-        """Removes `entry` if it is still the one under its name."""
-        if self._entries.get(entry.tool) is entry:
-            del self._entries[entry.tool]
+    def _unregister(self, reducer: ToolReducer) -> None:
+        if self._entries.get(reducer.tool) is reducer:
+            del self._entries[reducer.tool]
 
     def get(self, tool: str) -> Reducer | None:
         """Returns the reducer of the tool of exactly this name, or None."""
         entry = self._entries.get(tool)
-        return None if entry is None else entry.reducer
+        return None if entry is None else entry.reduce
 
     def snapshot(self) -> Mapping[str, Reducer]:
         """Copies the present reducers by name; the mapping does not change any more."""
-        return MappingProxyType({name: entry.reducer for name, entry in self._entries.items()})
+        return MappingProxyType({name: entry.reduce for name, entry in self._entries.items()})
 
 
 def reduce_result(reducer: Reducer | None, result: Result, given: ReducerInput) -> Result:

@@ -36,8 +36,8 @@ class App(Program):
     `people` are persons, a YAML file of them, or a directory of your own. `approvers` decide where a policy names
     none. `model` is that of actors that name none. `registry` brings tools that are declared already. `manifest` is a
     YAML file or folder, relative to the module, that adds to the declarations and may tighten them. `backends` are
-    for the capabilities of tools, by kind. `version` is the build id of its workers, which a deployment with versions
-    needs. `settings` are those of `SIGNOFF_*` and `signoff.toml` if left out.
+    for the capabilities of tools, by kind. `reducers` shorten results of tools. `version` is the build id of its
+    workers, which a deployment with versions needs. `settings` are those of `SIGNOFF_*` and `signoff.toml` if left out.
     """
 
     def run(self, **settings: Any) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from signoff.registry.results.destinations import DeliveryFailure as DeliveryFailure
     from signoff.registry.results.reducers import BUILT_IN as BUILT_IN
     from signoff.registry.results.reducers import ReducerRegistry as ReducerRegistry
+    from signoff.registry.results.reducers import ToolReducer as ToolReducer
     from signoff.registry.tool_result import AnnotatedRecord as AnnotatedRecord
     from signoff.registry.tool_result import Annotations as Annotations
     from signoff.registry.tool_result import RecordField as RecordField
@@ -53,6 +54,7 @@ _MODULES = {
     "ReducerRegistry": "signoff.registry.results.reducers",
     "Result": "signoff.registry.tool_result",
     "SchemaProblem": "signoff.formats.json_schema",
+    "ToolReducer": "signoff.registry.results.reducers",
     "ToolRegistry": "signoff.registry.registry",
     "ToolRegistryBuilder": "signoff.registry.registry",
     "ToolResolver": "signoff.registry.registry",

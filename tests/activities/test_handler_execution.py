@@ -12,7 +12,7 @@ from turn_fixtures import Ledger
 from signoff.activities import handler_runner
 from signoff.activities.handler_runner import HandlerExecution
 from signoff.activities.results.result_processor import ProcessedResult, ResultProcessor
-from signoff.registry.results.reducers import ReducerRegistry
+from signoff.registry.results.reducers import ReducerRegistry, ToolReducer
 from signoff.registry.tool import Tool
 from signoff.store.store import Store
 
@@ -36,7 +36,7 @@ async def test_a_handler_gets_arguments_of_its_own_where_anything_reads_them_aft
 ) -> None:
     ledger, args, reducers = Ledger(), {**ARGS}, ReducerRegistry()
     if reduced:
-        reducers.register("pay", lambda result, given: result)
+        reducers.register(ToolReducer("pay", lambda result, given: result))
     tool = free(ledger, **fields)
     execution = execution_of(store, tool, reducers=reducers)
     await environment().run(execution.run, task_for(tool), args, "key")

@@ -16,7 +16,7 @@ from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.registry.mcp.tool_server import ToolServer
 from signoff.registry.normal_form import normal_text
 from signoff.registry.results.destinations import NOWHERE, Destination
-from signoff.registry.results.reducers import ReducerRegistry
+from signoff.registry.results.reducers import ReducerRegistry, ToolReducer
 from signoff.registry.tool import Tool
 from signoff.registry.tool_result import Result, identity
 
@@ -39,7 +39,7 @@ async def shown(delivery: Any) -> None:
 
 def a_catalog() -> Catalog:
     reducers = ReducerRegistry()
-    reducers.register("book", shorter)
+    reducers.register(ToolReducer("book", shorter))
     return build_catalog(
         tools=[a_tool("book", requires_approval=ApprovalPolicy(quorum=2)), a_tool("look"), a_tool("sell")],
         actors=[an_actor(tools=("book", "look")), an_actor("reader", read_rest=True)],

@@ -15,7 +15,7 @@ from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.results.reducers import ReducerRegistry
+from signoff.registry.results.reducers import ReducerRegistry, ToolReducer
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.registry.tool_result import ReducerInput, Result
 
@@ -232,7 +232,7 @@ def same(result: Result, given: ReducerInput) -> Result:
 @pytest.mark.row("E06")
 def test_a_catalog_is_constructed_with_or_without_reducers() -> None:
     reducers = ReducerRegistry()
-    reducers.register("look", same)
+    reducers.register(ToolReducer("look", same))
     assert dict(build_catalog(tools=[a_tool("look")], reducers=reducers).reducers) == {"look": same}
     assert dict(build_catalog(tools=[a_tool("look")]).reducers) == {}
 

@@ -12,7 +12,7 @@ from tables import table
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.manifest.loader import load_manifest
-from signoff.registry.results.reducers import BUILT_IN, ReducerRegistry, reduce_result
+from signoff.registry.results.reducers import BUILT_IN, ReducerRegistry, ToolReducer, reduce_result
 from signoff.registry.tool_result import ReducerInput, Result, ToolFailure, ToolResult
 
 NOTHING = ReducerInput({})
@@ -42,25 +42,25 @@ def _catalog(reducers: ReducerRegistry | None) -> Catalog:
 @pytest.mark.row("E38")
 def test_a_second_reducer_for_a_tool_is_an_error() -> None:
     reducers = ReducerRegistry()
-    reducers.register("look", shout)
+    reducers.register(ToolReducer("look", shout))
     with pytest.raises(RegistrationError, match=r"^Reducer already registered for tool 'look'$") as raised:
-        reducers.register("look", same)
+        reducers.register(ToolReducer("look", same))
     assert raised.value.context["tool_name"] == "look"
-    reducers.register("Look", same)
+    reducers.register(ToolReducer("Look", same))
     assert (reducers.get("look"), reducers.get("Look"), reducers.get("lo")) == (shout, same, None)
 
 
 @pytest.mark.row("E38", "N16")
 def test_a_registration_takes_out_itself_and_nothing_that_came_after_it() -> None:
     reducers = ReducerRegistry()
-    first = reducers.register("look", shout)
-    first.unregister()
+    first = reducers.register(ToolReducer("look", shout))
+    first()
     assert reducers.get("look") is None
-    second = reducers.register("look", shout)
-    first.unregister()
-    first.unregister()
+    second = reducers.register(ToolReducer("look", shout))
+    first()
+    first()
     assert reducers.get("look") is shout
-    second.unregister()
+    second()
     assert reducers.get("look") is None
 
 
@@ -73,21 +73,21 @@ def test_a_registration_takes_out_itself_and_nothing_that_came_after_it() -> Non
 )
 def test_what_is_no_reducer_is_refused(wrong: Any, words: str) -> None:
     with pytest.raises(RegistrationError, match=words):
-        ReducerRegistry().register("look", wrong)
+        ReducerRegistry().register(ToolReducer("look", wrong))
     with pytest.raises(RegistrationError, match="is no tool's name"):
-        ReducerRegistry().register("no tool", same)
+        ReducerRegistry().register(ToolReducer("no tool", same))
 
 
 @pytest.mark.row("E43")
 def test_a_catalog_keeps_the_reducers_it_was_built_with() -> None:
     assert dict(_catalog(None).reducers) == {}
     reducers = ReducerRegistry()
-    entry = reducers.register("look", shout)
+    undo = reducers.register(ToolReducer("look", shout))
     catalog = _catalog(reducers)
-    entry.unregister()
-    reducers.register("pay", same)
+    undo()
+    reducers.register(ToolReducer("pay", same))
     assert dict(catalog.reducers) == {"look": shout}
-    reducers.register("lok", same)
+    reducers.register(ToolReducer("lok", same))
     with pytest.raises(ConfigError, match=r"unknown tool `lok`; did you mean `look`\?"):
         _catalog(reducers)
 

@@ -10,7 +10,7 @@ from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import ResultPart
 from signoff.registry.actor import Actor
-from signoff.registry.results.reducers import ReducerRegistry
+from signoff.registry.results.reducers import ReducerRegistry, ToolReducer
 from signoff.registry.tool_result import ReducerInput, Result, ToolFailure, ToolResult
 from signoff.store.content_store import load
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
@@ -60,7 +60,7 @@ def _book(**fields: Any) -> Any:
 @pytest.mark.row("E21", "E43", "V15")
 async def test_a_model_reads_a_long_result_to_its_end(turn_rig: TurnRig) -> None:
     reducers, reader = ReducerRegistry(), _Reader()
-    reducers.register("book", _half)
+    reducers.register(ToolReducer("book", _half))
     actors = [Actor(name="desk", model="scripted", tools=("book",), read_rest=True)]
     catalog = catalog_of([_book()], actors=actors, reducers=reducers)
     async with turn_rig.running(catalog, ScriptedModel(reader)) as turns:

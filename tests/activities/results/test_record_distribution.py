@@ -20,7 +20,7 @@ from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.registry.results.destinations import Delivery, DeliveryFailure, Destination
-from signoff.registry.results.reducers import ReducerRegistry
+from signoff.registry.results.reducers import ReducerRegistry, ToolReducer
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_result import AnnotatedRecord, Annotations, RecordField, ToolResult, identity
@@ -125,7 +125,7 @@ async def test_a_record_goes_to_every_destination_each_with_its_view(store: Stor
 @pytest.mark.row("B31")
 async def test_the_model_reads_its_view_and_programs_do_too(store: Store) -> None:
     reducers = ReducerRegistry()
-    reducers.register("pay", lambda result, given: ToolResult(f"short {result.value}"))  # type: ignore[union-attr]
+    reducers.register(ToolReducer("pay", lambda result, given: ToolResult(f"short {result.value}")))  # type: ignore[union-attr]
     model = Destination(name="llm-session", filter=names("fare", "margin"))
     _, outcome = await called(store, ToolResult(RECORD, cost=0.5), model, reducers=reducers)
     assert outcome.value.inline == 'short {"fare":120,"margin":0.3}'

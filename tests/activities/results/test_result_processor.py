@@ -32,7 +32,7 @@ from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.handler_adapters import from_success
 from signoff.registry.results.destinations import Delivery, Destination
-from signoff.registry.results.reducers import ReducerRegistry
+from signoff.registry.results.reducers import ReducerRegistry, ToolReducer
 from signoff.registry.tool import Tool
 from signoff.registry.tool_result import (
     AnnotatedRecord,
@@ -60,7 +60,7 @@ async def _outcome(store: Store, answer: Any, budget: int = 1_000, **fields: Any
     reducer = fields.pop("reducer", None)
     if reducer is not None:
         more["reducers"] = ReducerRegistry()
-        more["reducers"].register("pay", reducer)
+        more["reducers"].register(ToolReducer("pay", reducer))
     # Without a ticket, so that one test may ask for several outcomes of the one call.
     tool = free(Ledger(), handler=Ledger().handler("pay", answer), read_only=True, **fields)
     reply = await run(worker_deps(store, tool, **more), tool, task_for(tool, budget_chars=budget))
@@ -396,7 +396,7 @@ async def _processed(
     reducer = fields.pop("reducer", None)
     if reducer is not None:
         more["reducers"] = ReducerRegistry()
-        more["reducers"].register("pay", reducer)
+        more["reducers"].register(ToolReducer("pay", reducer))
     tool = free(Ledger(), **fields)
     results = ResultProcessor(worker_deps(store, tool, destinations=to, **more), tool)
     keyed = {} if key is None else {"key": key}

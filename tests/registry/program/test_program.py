@@ -16,6 +16,7 @@ from signoff.registry.actor import Actor
 from signoff.registry.manifest.tool_section import ToolSection
 from signoff.registry.program.declarations import ActorOptions, ToolFields
 from signoff.registry.registry import ToolRegistry
+from signoff.registry.results.reducers import BUILT_IN, ToolReducer
 
 MODEL = "openai:gpt-5"
 
@@ -101,6 +102,22 @@ def test_dict_with_the_words_of_other_designs_makes_the_same_tool_as_keywords() 
     assert (tool.scope, tool.max_result_chars, tool.input_schema) == ("generalist", 50, schema)
     assert tool.title == "Pay money"
     assert app.build().policy("pay").rules.auto_approve_if == "args.euro < 5.0"
+
+
+@pytest.mark.row("E38", "E43")
+def test_reducers_of_an_app_know_their_tool() -> None:
+    app = an_app(reducers=[ToolReducer("refund", BUILT_IN["terminal"])])
+    app.tool(refund)
+    assert app.build().reducers == {"refund": BUILT_IN["terminal"]}
+    twins = [ToolReducer("refund", BUILT_IN["terminal"]), ToolReducer("refund", BUILT_IN["read_file"])]
+    with pytest.raises(ConfigError, match="Reducer already registered for tool 'refund'"):
+        an_app(reducers=twins)
+    own = an_app(reducers=twins[:1])
+    own.tool(reducer="terminal")(refund)
+    with pytest.raises(ConfigError, match=r"test_program\.py:.*Reducer already registered for tool 'refund'"):
+        own.build()
+    with pytest.raises(ConfigError, match="there is a reducer for the unknown tool `refund`"):
+        an_app(reducers=twins[:1]).build()
 
 
 def test_tools_of_another_module_are_included_with_their_prefix() -> None:
