@@ -72,3 +72,8 @@ def test_a_mark_without_a_key_is_a_mistake() -> None:
     """An unkeyed mark would let masked arguments be guessed."""
     with pytest.raises(ValueError, match=r"^a digest mark needs a key$"):
         digest_mark("0" * 64, b"")
+
+
+def test_a_call_context_of_tests_refuses_unknown_fields() -> None:
+    with pytest.raises(TypeError, match="a call context has no field `chanel`; did you mean `channel`"):
+        a_call_context(chanel="slack")

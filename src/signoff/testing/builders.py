@@ -11,6 +11,7 @@ from signoff.contracts.content import Content
 from signoff.contracts.decision import Decision
 from signoff.contracts.grant import Grant, GrantScope
 from signoff.contracts.person import Person, Principal
+from signoff.formats.nearest_name import did_you_mean
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
@@ -103,7 +104,14 @@ def a_permit(tool: Tool | None = None, args: Any = None, **fields: Any) -> Permi
 
 
 def a_call_context(**fields: Any) -> CallContext:
-    """Returns the context, `ctx` of policies, of a call of the actor `desk` for `guest`; `fields` are its own."""
+    """Return the context, `ctx` of policies, of a call of the actor `desk` for `guest`; `fields` are its own.
+
+    Raises `TypeError` for an unknown field.
+    """
+    unknown = min(fields.keys() - CallContext.model_fields.keys(), default="")
+    if unknown:
+        near = did_you_mean(unknown, CallContext.model_fields)
+        raise TypeError(f"a call context has no field `{unknown}`{near}; your own fields go into `extra`")
     given: dict[str, Any] = {
         "actor": "desk",
         "session": "s",
