@@ -21,6 +21,7 @@ from signoff.contracts.person import Principal
 from signoff.formats.declared_fields import FunctionForm
 from signoff.formats.json_schema import SchemaProblem
 from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.policy.facts import ToolFacts
 from signoff.policy.handler_verdict import HandlerVerdict, PolicyHandler, read_answer
 from signoff.registry.cel_context import NO_FIELDS, ContextFields, handler_context, handler_data
 from signoff.registry.import_reference import load_reference
@@ -55,6 +56,8 @@ class HookContext:
     """The context fields that the manifest declares, the attributes of `user` under `user`; read-only."""
     data: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """What the session has collected; read-only."""
+    tools: Mapping[str, ToolFacts] = field(default_factory=dict, hash=False)
+    """For `select`: the tools to choose from, by name, with their tags and metadata."""
 
     @property
     def person_id(self) -> str:

@@ -235,6 +235,9 @@ class ToolOptions:
     settings: Annotated[Mapping[str, Any], FieldSpec(hashed="no", unset="`{}`")] = field(default_factory=dict)
     """What the handler reads as `context.settings`; checked by `settings_schema` at start, a misfit is an error.
     Secrets are `capabilities`, not settings."""
+    metadata: Annotated[Mapping[str, Any], FieldSpec(unset="`{}`")] = field(default_factory=dict)
+    """Fields of your own, JSON: rules and filters read them as `tool.metadata`, `select` as
+    `context.tools[name].metadata`. Nothing secret."""
     plugin: str = ""
     """The plugin it comes from, for rules and for the filters of actors."""
     validation: Validation = "strict"
@@ -338,7 +341,7 @@ class Tool(ToolOptions):
         if not self.site:
             object.__setattr__(self, "site", _call_site())
         # What is hashed, shown and checked must not change under an approval, nor by whoever asks the registry (P10).
-        for schema in ("input_schema", "output_schema", "settings_schema", "settings"):
+        for schema in ("input_schema", "output_schema", "settings_schema", "settings", "metadata"):
             object.__setattr__(self, schema, self._read_only(schema))
 
     def _read_only(self, schema: str) -> Mapping[str, Any] | None:
@@ -448,6 +451,7 @@ class Tool(ToolOptions):
             tags=self.tags,
             toolset=self.toolset,
             plugin=self.plugin,
+            metadata=self.metadata,
         )
 
     @cached_property

@@ -17,6 +17,7 @@ from signoff.contracts.ids import ID_PATTERN, TOOL_NAME_PATTERN, is_id, is_tool_
 from signoff.contracts.limits import MAX_FALLBACKS
 from signoff.contracts.names import RESPOND
 from signoff.contracts.updates import DATA
+from signoff.formats.bounds import bounds_problem
 from signoff.formats.declared_fields import declared_fields
 from signoff.formats.hours import parse_opening_hours
 from signoff.formats.json_schema import compile_schema
@@ -287,6 +288,17 @@ def _reach_here(declared: Capabilities) -> Iterator[FieldProblem]:
         yield FieldProblem("capabilities.environment", declared.environment, why)
 
 
+def _metadata(tool: Tool) -> Iterator[FieldProblem]:
+    try:
+        canonical_json(tool.metadata)
+    except NotCanonical as error:
+        yield FieldProblem("metadata", None, f"has `metadata` that is no JSON: {error}")
+        return
+    problem = bounds_problem(tool.metadata)
+    if problem:
+        yield FieldProblem("metadata", None, f"has `metadata` that rules cannot read: it holds {problem}")
+
+
 def _settings(tool: Tool) -> Iterator[FieldProblem]:
     for name in literal_secrets(tool.settings):
         why = (
@@ -398,6 +410,7 @@ _CHECKS: Final[tuple[_Check, ...]] = (
     _validation,
     _capabilities,
     _settings,
+    _metadata,
     _tenants,
     _updates,
     _hours,

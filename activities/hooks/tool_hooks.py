@@ -130,8 +130,9 @@ async def _find_unselected(catalog: Catalog, ctx: CallContext, seen: Sequence[To
     position = catalog.tool_view(ctx).position
     if position is None or not position.is_selected:
         return frozenset()
-    context = hook_context(ctx, catalog.fields)
-    names = frozenset(tool.name for tool in seen if not tool.of_framework)
+    there = {tool.name: tool.facts for tool in seen if not tool.of_framework}
+    context = dataclasses.replace(hook_context(ctx, catalog.fields), tools=there)
+    names = frozenset(there)
     if position.route_select is not None and position.route not in await _select(position.route_select, ctx, context):
         # Not what lies behind the route: that may be what the route keeps away from.
         return names

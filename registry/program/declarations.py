@@ -82,6 +82,7 @@ class ToolFields(TypedDict, total=False):
     settings_schema: Mapping[str, Any]
     runs: RunBy
     unreported: Literal["record", "ask"]
+    metadata: Mapping[str, Any]
     plugin: str
     validation: Validation
     capabilities: Capabilities | Mapping[str, Any]

@@ -28,6 +28,22 @@ def test_only_what_is_true_of_a_tool_lets_it_through(source: str, words: str) ->
     assert problem(source) == words
 
 
+@pytest.mark.row("F11")
+@table(
+    ("source", "words"),
+    ("tool.metadata.needs == 'finance'", ""),
+    ("has(tool.metadata.level) && tool.metadata.level > 2", ""),
+    ("'eu' in tool.metadata.regions", ""),
+    ("tool.metadata.level > 3", "is false"),
+    ("tool.metadata.owner == 'ana'", "could not be evaluated"),
+)
+def test_a_filter_reads_the_metadata_of_a_tool(source: str, words: str) -> None:
+    found = compile_filter(source, owner="actor `desk`", field="filter")
+    metadata = {"needs": "finance", "level": 3, "regions": ["eu"]}
+    tool = ToolFacts("pay", "generalist", "routed", (), metadata=metadata)
+    assert found.problem(actor=ACTOR, tool=tool, ctx={}) == words
+
+
 def test_what_is_no_boolean_keeps_back() -> None:
     assert problem("ctx.flag", {"flag": 1}, flag={}) == "could not be evaluated"
     assert problem("ctx.flag", {"flag": True}, flag={}) == ""

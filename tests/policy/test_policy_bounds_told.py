@@ -43,7 +43,7 @@ def test_too_many_names_are_told_before_an_odd_one() -> None:
     assert bounds_problem(dict.fromkeys(range(2_000))) == "more than 2000 values"
 
 
-def test_a_policy_sees_six_facts_of_a_tool() -> None:
+def test_a_policy_sees_seven_facts_of_a_tool() -> None:
     tool = ToolFacts("pay", "acme", "local", ("money", "final"), "bank", "acme-tools")
     assert tool.as_cel() == {
         "name": "pay",
@@ -52,6 +52,7 @@ def test_a_policy_sees_six_facts_of_a_tool() -> None:
         "tags": ["money", "final"],
         "toolset": "bank",
         "plugin": "acme-tools",
+        "metadata": {},
     }
     assert ToolFacts("pay", "acme", "local", ()).as_cel() == {
         "name": "pay",
@@ -60,4 +61,5 @@ def test_a_policy_sees_six_facts_of_a_tool() -> None:
         "tags": [],
         "toolset": "",
         "plugin": "",
+        "metadata": {},
     }

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from signoff.contracts.errors import ConfigError
 from signoff.formats.hours import DAYS
-from signoff.policy.schema_shapes import DataShape, read_schema
+from signoff.policy.schema_shapes import ANY, DataShape, read_schema
 
 _STRING: Final = DataShape("string")
 _INTEGER: Final = DataShape("int")
@@ -28,6 +28,7 @@ TOOL: Final = _make_closed(
         "tags": _STRINGS,
         "toolset": _STRING,
         "plugin": _STRING,
+        "metadata": DataShape("map", items=ANY),
     }
 )
 ACTOR: Final = _make_closed({"name": _STRING, "scope": _STRING, "tags": _STRINGS})

@@ -1,7 +1,10 @@
 """Defines what policies see as `tool`."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+from signoff.formats.read_only import writable_copy
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,7 @@ class ToolFacts:
     tags: tuple[str, ...]
     toolset: str = ""
     plugin: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def as_cel(self) -> dict[str, Any]:
         """Returns the `tool` variable in plain JSON types."""
@@ -24,4 +28,5 @@ class ToolFacts:
             "tags": list(self.tags),
             "toolset": self.toolset,
             "plugin": self.plugin,
+            "metadata": writable_copy(self.metadata),
         }

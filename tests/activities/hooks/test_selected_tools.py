@@ -23,6 +23,16 @@ NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 NAMES = ("pay", "look", "note")
 
 
+@pytest.mark.row("F11")
+async def test_a_function_chooses_by_the_metadata_of_tools() -> None:
+    async def select(context: HookContext, data: dict[str, Any]) -> list[str]:
+        return [name for name, tool in context.tools.items() if tool.metadata.get("min_step", 0) <= data["step"]]
+
+    tools = [pay_tool(Ledger(), False, name=name, metadata={"min_step": n}) for n, name in enumerate(NAMES)]
+    known = build_catalog(tools=tools, actors=[Actor(name="desk", model="scripted", select=select)])
+    assert await withheld_tools(known, pinned(extra={"data": {"step": 1}}), at=NOW) == {"note"}
+
+
 def catalog(**fields: Any) -> Catalog:
     tools = [pay_tool(Ledger(), False, name=name) for name in NAMES]
     return build_catalog(tools=tools, actors=[Actor(**{"name": "desk", "model": "scripted", **fields})])
