@@ -20,8 +20,6 @@ ASKED, FREE, FORBIDDEN = 200, 20, 2_000
 """Amounts in EUR: people are asked, a rule approves, a rule denies."""
 YEARS = 50 * 365 * 86_400.0
 """How long people may answer, and an agent may use its permit and report: as long as there are versions."""
-_YEAR = 365 * 86_400.0
-"""The longest timeout of a tool."""
 # A policy has people asked for a year at most; a copy is not validated.
 _LONG = {"timeout": YEARS, "grant_ttl": YEARS}
 _LOOK_SECONDS = 0.1
@@ -32,7 +30,7 @@ def catalog(ledger: Ledger) -> Catalog:
     free = ApprovalPolicy(auto_approve_if="args.amount < 50.0")
     return call_catalog(
         ledger,
-        refund_tool(replace(RULES, **_LONG), name="lasting", timeout=_YEAR),
+        refund_tool(replace(RULES, **_LONG), name="lasting", timeout=YEARS),
         pay_tool(ledger, replace(free, **_LONG), name="wire"),
         refund_tool(ApprovalPolicy(grant_ttl=1.0), name="fleeting"),
     )
