@@ -69,7 +69,8 @@ async def test_raw_update_is_told_of_the_answer_that_was_first(rig: GatewayRig) 
 @pytest.mark.timeout(600)
 async def test_raw_answer_and_gateway_racing_give_one_winner_in_every_receipt(rig: GatewayRig) -> None:
     winners: set[str] = set()
-    for number in range(30):
+
+    async def race(number: int) -> None:
         approval = await rig.asked("pay")
         by_gateway, by_update = ("approved", "denied") if number % 2 else ("denied", "approved")
         told, raw = await asyncio.gather(
@@ -85,6 +86,9 @@ async def test_raw_answer_and_gateway_racing_give_one_winner_in_every_receipt(ri
         result = await asyncio.wait_for(rig.turns.signoff.result(turn_of(approval)), 60)
         assert [call.code for call in result.calls] == [{"approved": "ok", "denied": "denied"}[state]]
         assert await rig.runs(approval) == (state == "approved")
+
+    for begun in range(0, 30, 6):
+        await asyncio.gather(*map(race, range(begun, begun + 6)))
     assert winners <= {"ana", "unsigned"}
 
 

@@ -12,7 +12,7 @@ from signoff.testing.scripted_model import ScriptedModel
 
 
 async def test_turns_are_taken_while_no_worker_is_there(gateway: GatewayRig) -> None:
-    away = TurnClient(gateway.turns.client, task_queue=f"nobody-{fresh()}")
+    away = TurnClient(gateway.turns.client, task_queue=f"nobody-{fresh()}", patience=timedelta(seconds=1))
     nobody, turn = gateway.beside(client=away).http, fresh()
     started = await nobody.post("/v1/turns", json={"text": "pay", "actor": "desk", "turn": turn})
     assert started.status_code == 201

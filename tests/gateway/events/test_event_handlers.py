@@ -142,7 +142,7 @@ async def test_what_raises_is_tried_again_then_given_up_and_retried(rig: Gateway
     assert await owed(rig) == []
 
 
-@pytest.mark.parametrize("rig", [5.0], indirect=True)
+@pytest.mark.parametrize("rig", [2.0], indirect=True)
 async def test_a_handler_that_hangs_is_broken_off_and_holds_up_nothing(rig: GatewayRig, handler: Handler) -> None:
     hanging = asyncio.Event()
 
@@ -156,7 +156,7 @@ async def test_a_handler_that_hangs_is_broken_off_and_holds_up_nothing(rig: Gate
     # Again where a busy machine took longer for the turn than the handler has.
     while not beside:
         hanging.clear()
-        # The worker breaks it off after its five seconds, and is waited for as long as it takes to say so.
+        # The worker breaks it off after its two seconds, and is waited for as long as it takes to say so.
         stepping = asyncio.create_task(sender_of(rig, timeout=60.0).step())
         await hanging.wait()
         approval = await rig.asked("pay")
@@ -251,7 +251,7 @@ async def test_what_takes_long_is_waited_for_again_and_is_no_failure(
         await goes_on.wait()
 
     handler.does = wait
-    monkeypatch.setattr(event_sender, "LEASE_SECONDS", event_sender._SPARE_SECONDS + 1.5)
+    monkeypatch.setattr(event_sender, "LEASE_SECONDS", event_sender._SPARE_SECONDS + 0.7)
     await rig.http.post("/v1/freezes?as=approver", json={"reason": "drill"})
     for _ in range(3):
         await sender_of(rig).step()

@@ -19,9 +19,9 @@ from signoff.audit.timeline import timeline
 from signoff.contracts.audit import CloudEvent
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import ApprovalKey, TurnKey
+from signoff.gateway.events import event_task
 from signoff.gateway.events.event_task import (
     DEADLINES,
-    GRACE,
     LONG_END_OVERLAP,
     DeadlineRecorder,
     TurnEndRecorder,
@@ -32,9 +32,10 @@ from signoff.registry.catalog import Catalog
 from signoff.store.store import Store
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
 
+GRACE_SECONDS = 0.5
 PAY = {"amount": 1, "to": "Ana"}
 HURRIED = ApprovalPolicy(
-    timeout=1.5, remind_after=0.3, escalate_after=0.6, escalate_to=("role:finance",), on_timeout="escalate"
+    timeout=0.9, remind_after=0.2, escalate_after=0.4, escalate_to=("role:finance",), on_timeout="escalate"
 )
 
 
@@ -55,8 +56,9 @@ def react(request: CompletionRequest) -> Completion:
 
 
 @pytest.fixture
-async def rig(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
+async def rig(client: Client, store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GatewayRig]:
     """A gateway whose record begins with the test, and which records nothing by itself."""
+    monkeypatch.setattr(event_task, "GRACE", timedelta(seconds=GRACE_SECONDS))
     queue = f"recorders-{uuid.uuid4().hex[:12]}"
     async with gateway_rig(
         client, store, queue, catalog_of_ledger=hurried_catalog, model=ScriptedModel(react)
@@ -109,7 +111,7 @@ async def test_what_passed_while_no_gateway_ran_is_told_later(rig: GatewayRig, a
     approval = ApprovalKey(key, "c1.1").id
     while (await rig.deps.requests.load(approval)).request.state == "pending":
         await asyncio.sleep(0.1)
-    await asyncio.sleep(GRACE.total_seconds())
+    await asyncio.sleep(GRACE_SECONDS)
     assert await DeadlineRecorder(rig.deps).step() == 4
     assert await DeadlineRecorder(rig.deps).step() == 0
 
@@ -123,7 +125,7 @@ async def test_an_answer_that_was_in_time_is_no_deadline_that_passed(rig: Gatewa
         await rig.turns.waiting(key)
         approval = ApprovalKey(key, "c1.1").id
         status = (await rig.decide(approval, verdict="denied", **{"as": "approver"})).json()["status"]
-    await asyncio.sleep(2 * HURRIED.timeout + GRACE.total_seconds())
+    await asyncio.sleep(2 * HURRIED.timeout + GRACE_SECONDS)
     await DeadlineRecorder(rig.deps).step()
     result = {each.type: each.time for each in await events_of(rig, key) if each.subject == approval}
     timed = [result[each] for each in ("approval.escalated", "approval.postponed") if each in result]

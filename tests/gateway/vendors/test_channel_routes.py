@@ -22,6 +22,7 @@ from turn_fixtures import Ledger, running_turns
 
 from signoff.audit.log import AuditLog
 from signoff.channels.envelopes import ChannelReply, ClosedCard, InboundBatch, InboundRequest
+from signoff.channels.inbound import processor
 from signoff.channels.outbound.dispatcher import TICK
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.decision import Decision
@@ -380,7 +381,10 @@ async def test_channels_stop_with_the_gateway(client: Client, tmp_path: Any) -> 
         assert receiver is None
 
 
-async def test_an_answer_that_waits_for_a_worker_is_sent_once(client: Client, store: Store) -> None:
+async def test_an_answer_that_waits_for_a_worker_is_sent_once(
+    client: Client, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "LONGEST_WAIT", 0.2)
     channel, queue = recording_channel("chat"), f"stopped-{fresh()}"
     async with gateway_rig(client, store, queue, catalog_of_ledger=channel_catalog) as running:
         request = await running.request(await running.asked("pay"))
