@@ -370,7 +370,7 @@ async def test_a_reply_that_does_not_get_out_undoes_nothing(rig: Rig, monkeypatc
         tries += 1
         raise NotDelivered("away", code="503", again=True)
 
-    monkeypatch.setattr("signoff.channels.inbound.processor._PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("signoff.channels.inbound.processor.REPLY_PAUSES", (0.0, 0.0))
     monkeypatch.setattr(rig.channel, "answer", away)
     await rig.hear(text="yes")
     assert tries == 3

@@ -37,7 +37,7 @@ async def test_all_tries_of_a_reply_together_are_bounded(monkeypatch: pytest.Mon
         raise NotDelivered("busy", code="429", again=True, after=after)
 
     monkeypatch.setattr(channel, "answer", slow)
-    monkeypatch.setattr(processing, "_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(processing, "REPLY_PAUSES", (0.0, 0.0))
     after = 0.0
     async with asyncio.timeout(60):
         # The second one hangs; where a busy machine takes all of the time for the first one there is none.

@@ -16,12 +16,14 @@ import dataclasses
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
+from unittest import mock
 
 import pytest
 
 from signoff.channels.base import Channel
 from signoff.channels.channel_errors import Forged, Malformed
 from signoff.channels.envelopes import InboundRequest
+from signoff.channels.inbound import processor
 from signoff.contracts.ids import show_code
 from signoff.languages.catalogue import text
 from signoff.testing.channel_cards import CardSuite, play_scenario
@@ -370,7 +372,8 @@ class ChannelSuite(CardSuite):
         request = await rig.ask()
         await rig.receiver.take(rig.channel.name, rig.vendor.press(rig.card(rig.bo), rig.bo, "approved"))
         rig.vendor.trouble = "down"
-        await rig.process_inbound()
+        with mock.patch.object(processor, "REPLY_PAUSES", (0.0, 0.0)):
+            await rig.process_inbound()
         assert rig.request(request.id).state == "approved"
         assert await rig.inbound_rows() == []
 

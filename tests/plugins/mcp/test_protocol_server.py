@@ -19,7 +19,7 @@ MODERN_META: dict[str, Any] = {
     "io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}},
 }
 _AMOUNTS = iter(range(100, 900))
-_AWAY_SECONDS = 6.0
+_AWAY_SECONDS = 3.0
 _SIGNALED = "WORKFLOW_EXECUTION_SIGNALED"
 
 

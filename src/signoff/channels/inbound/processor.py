@@ -38,8 +38,8 @@ from signoff.telemetry.stack_trace import trace_without_words
 
 TOTAL_SECONDS: Final = 25.0
 """How long all tries of one reply take at most; far less than a claim, so that nobody else answers meanwhile."""
-_PAUSES: Final = (0.5, 2.0)
-
+REPLY_PAUSES: Final = (0.5, 2.0)
+"""How long after each failed try of a reply it is tried again."""
 
 _UNKNOWN_CARD_TRIES: Final = 5
 
@@ -309,7 +309,7 @@ async def send_reply(channel: Channel, where: Mapping[str, Any], reply: ChannelR
 
 
 async def _try(channel: Channel, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
-    for pause in (*_PAUSES, None):
+    for pause in (*REPLY_PAUSES, None):
         try:
             return await channel.answer(where, reply) or SentCard()
         except NotDelivered as error:
