@@ -45,6 +45,10 @@ class InventoryRow:
     """Who may use it, hide rules aside."""
     tags: tuple[str, ...]
     """Its tags."""
+    bypass_reason: str = ""
+    """Why its calls are not routed; empty where they are."""
+    justification: str = ""
+    """Why one actor alone has it; empty where several may."""
 
 
 def inventory(catalog: Catalog, tenant: str | None = None) -> tuple[InventoryRow, ...]:
@@ -84,6 +88,8 @@ def _row(catalog: Catalog, tool: Tool) -> InventoryRow:
         approvers=() if person == "never" else catalog.approvers(tool.activity),
         actors=tuple(actor.name for actor in users),
         tags=tool.tags,
+        bypass_reason="" if tool.bypass_routing is None else tool.bypass_routing.reason,
+        justification=tool.justification,
     )
 
 

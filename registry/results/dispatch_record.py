@@ -32,6 +32,7 @@ def execution_facts(tool: Tool, permit: Permit) -> dict[str, Any]:
         "scope": tool.scope,
         "routing": tool.routing,
         "bypass_reason": reason,
+        "justification": tool.justification,
         "site": tool.site,
         "tags": list(tool.tags),
         "completion": completion_of(permit.call),

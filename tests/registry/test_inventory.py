@@ -2,8 +2,10 @@
 
 import pytest
 from registry_kit import a_call, a_tool, an_actor, pinned
+from rich.console import Console
 from tables import table
 
+from signoff.cli.local.tools import inventory_table
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.errors import ConfigError
 from signoff.people.directory import FixedDirectory
@@ -13,6 +15,7 @@ from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.inventory import InventoryRow, inventory
 from signoff.registry.gates.pipeline import judge
+from signoff.registry.tool import BypassRouting
 
 ARGS = {"flight": "TP1", "totalCost": 10}
 
@@ -51,6 +54,19 @@ def test_global_rules_show_in_the_inventory(rule: str, effect: str, needs: str) 
     assert row.needs == needs
     assert row.rules == (() if needs == "auto" else (f"{effect} by `house`: {rule}",))
     assert row.approvers == (("role:approvers",) if "asks" in needs else ())
+
+
+@pytest.mark.row("B10", "B11")
+def test_a_row_says_why_a_tool_bypasses_and_why_one_actor_has_it() -> None:
+    why = BypassRouting(reason="reads the price list only")
+    own = {"scope": "specialist", "routing": "bypass", "bypass_routing": why, "justification": "the desk knows tariffs"}
+    row = row_of(build_catalog(tools=[a_tool(**own)], actors=[an_actor()]))
+    assert (row.bypass_reason, row.justification) == ("reads the price list only", "the desk knows tariffs")
+    console = Console(width=200)
+    with console.capture() as printed:
+        console.print(inventory_table((row,)))
+    assert "not routed: reads the price list only" in printed.get()
+    assert "of one actor: the desk knows tariffs" in printed.get()
 
 
 def test_a_rule_makes_no_tool_looser() -> None:

@@ -86,6 +86,11 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
         "pay c1.1 begins, auto by rule r, as a private event",
     ),
     ("outcome", CALL | {"code": "ok", "duration_ms": 12}, "pay c1.1 ends ok after 12 ms"),
+    (
+        "outcome",
+        CALL | {"code": "ok", "duration_ms": 12, "bypass_reason": "reads only", "justification": "of the desk"},
+        "pay c1.1 ends ok after 12 ms, not routed: reads only, own tool of one agent: of the desk",
+    ),
     ("proposal", CALL | {"actor": "desk"}, "pay c1.1 is proposed"),
     ("in_doubt", CALL, "nobody knows whether pay c1.1 happened"),
     ("in_doubt", CALL | {"approvers": ["role:a"]}, "nobody knows whether pay c1.1 happened: asked role:a"),

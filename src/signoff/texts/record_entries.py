@@ -172,7 +172,11 @@ def _execution(of: _Facts) -> str:
 
 
 def _outcome(of: _Facts) -> str:
-    return of.text("entry.ends", call=of.call, code=of.code("code"), ms=str(of.get("duration_ms", "0")))
+    words = of.text("entry.ends", call=of.call, code=of.code("code"), ms=str(of.get("duration_ms", "0")))
+    for name, key in (("bypass_reason", "entry.bypassed"), ("justification", "entry.justified")):
+        if of.get(name, ""):
+            words = of.text(key, words=words, why=of.get(name))
+    return words
 
 
 def _doubt(of: _Facts) -> str:

@@ -326,6 +326,7 @@ async def test_a_specialists_call_is_recorded_whole(store: Store, fields: dict[s
     assert ended["record"] == "specialist_execution"
     assert (ended["actor"], ended["tool"], ended["scope"], ended["routing"]) == ("desk", "pay", "specialist", routing)
     assert ended.get("bypass_reason") == ("nobody else may hear of it" if routing == "bypass" else None)
+    assert ended["justification"] == tool.justification
     assert ended["arguments"] == {"amount": 20, "to": HIDDEN}
     assert (ended["result"], ended.get("result_chars")) == (f"paid {HIDDEN}", None)
     assert ended.get("duration_ms", 0) == outcome.duration_ms

@@ -208,11 +208,16 @@ def inventory_table(rows: tuple[InventoryRow, ...]) -> Table:
         table.add_row(
             row.tool,
             Text(row.needs, style=_NEEDS_STYLE.get(row.needs, "")),
-            "\n".join(row.rules),
+            "\n".join([*row.rules, *_reasons(row)]),
             ", ".join(row.approvers),
             ", ".join(row.actors),
         )
     return table
+
+
+def _reasons(row: InventoryRow) -> list[str]:
+    given = {"not routed": row.bypass_reason, "of one actor": row.justification}
+    return [f"{words}: {why}" for words, why in given.items() if why]
 
 
 def call_context_of(place: LocalInstallation, actor: str, person_id: str, tenant: str) -> CallContext:
@@ -317,6 +322,8 @@ def _facts(tool: Tool, row: InventoryRow) -> Table:
     table.add_row("gate", row.needs)
     for rule in row.rules:
         table.add_row("rule", rule)
+    for why in _reasons(row):
+        table.add_row("because", why)
     if row.approvers:
         table.add_row("who decides", ", ".join(row.approvers))
     table.add_row("actors", ", ".join(row.actors))
