@@ -24,9 +24,13 @@ _NAMED: Final = ("tools", "actors", "channels", "subscriptions", "mcp_servers", 
 _LISTS: Final = ("policies", "part_types", "requires_peer_consumes", "path")
 _FROM_CODE: Final = (
     "handler", "per_call", "input_schema", "scope", "routing", "bypass_routing", "runs", "read_only", "idempotent",
-    "validation", "remarks", "always_include", "concurrency",
+    "validation", "remarks", "always_include", "concurrency", "capabilities", "updates",
+    "tags", "toolset", "plugin", "metadata",
 )  # fmt: skip
-"""What a call does, and fields that loosen a tool which lacks them: a manifest may not say them of code."""
+"""Fields that a manifest may not give a tool of the code: they say what a call does, or could loosen the tool.
+
+The last four are facts for rules: a rule that denies tools without a tag would let a tool pass that gets it.
+"""
 
 
 def compose(code: YamlFile, manifest: YamlFile) -> YamlFile:
@@ -151,6 +155,14 @@ def _timeout(ours: Any, theirs: Any) -> str:
     return _at_most(DEFAULT_TIMEOUT if ours is None else ours, theirs)
 
 
+def _attempts(ours: Any, theirs: Any) -> str:
+    return _at_most(1 if ours is None else ours, theirs)
+
+
+def _cache(ours: Any, theirs: Any) -> str:
+    return "is not in the code, which asks for each call" if ours is None else _at_most(ours, theirs)
+
+
 def _subset(ours: Any, theirs: Any) -> str:
     mine, their = ([each] if isinstance(each, str) else each for each in (ours, theirs))
     if mine is None or not isinstance(their, list) or set(map(str, their)) <= set(map(str, mine)):
@@ -183,8 +195,8 @@ _SECONDS: Final = TypeAdapter(Seconds)
 _ORDERS: Final[Mapping[str, Callable[[Any, Any], str]]] = {
     "timeout": _timeout,
     "max_result_chars": _at_most,
-    "attempts": _at_most,
-    "cache_permission": _at_most,
+    "attempts": _attempts,
+    "cache_permission": _cache,
     "hours": _subset,
     "tenants": _subset,
     "peer_exposed": _only(False),

@@ -75,6 +75,11 @@ def test_manifest_may_tighten_a_tool(tmp_path: Path, ours: dict[str, object], th
     ({}, "handler: 'os:getcwd'", "has `handler` from its code"),
     ({}, "inputSchema: {type: object}", "has `input_schema` from its code"),
     ({}, "remarks: [customer]", "has `remarks` from its code"),
+    ({}, "tags: [reviewed]", "has `tags` from its code"),
+    ({}, "capabilities: {network: [example.org]}", "has `capabilities` from its code"),
+    ({}, "updates: [plan]", "has `updates` from its code"),
+    ({}, "attempts: 3", "`attempts` of tool `refund` may be at most `1`"),
+    ({}, "cache_permission: 60s", "is not in the code, which asks for each call"),
 )  # fmt: skip
 def test_manifest_that_loosens_a_tool_names_both_places(
     tmp_path: Path, ours: dict[str, object], theirs: str, words: str
