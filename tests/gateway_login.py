@@ -10,6 +10,7 @@ import httpx2
 from fastapi.routing import APIRoute
 from gateway_rig import BASE, PEOPLE, GatewayRig
 
+from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.people.directory import FixedDirectory
 from signoff.settings import Settings
@@ -41,6 +42,16 @@ async def token_of(rig: GatewayRig, person: str, *scopes: Scope, tenant: str = "
         tenant, person, scopes or SCOPES, lifetime=timedelta(days=days), now=rig.deps.clock()
     )
     return secret
+
+
+async def asked_of(rig: GatewayRig, text: str = "pay", by: str = "guest", **fields: Any) -> str:
+    """A request that waits, of a turn that a person started with a token of theirs."""
+    headers = bearer(await token_of(rig, by))
+    answer = await rig.http.post("/v1/turns", json={"text": text, "actor": "desk", **fields}, headers=headers)
+    assert answer.status_code == 201, answer.text
+    body = answer.json()
+    view = await rig.turns.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
+    return next(call.approval.id for call in view.calls if call.approval is not None)
 
 
 def bearer(secret: str) -> dict[str, str]:

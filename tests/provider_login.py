@@ -9,12 +9,11 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from gateway_login import bearer, hidden, locked_rig, token_of
+from gateway_login import hidden, locked_rig
 from gateway_rig import GatewayRig, gateway_rig
 from oidc_provider import CLIENT, SECRET, Provider, running_provider
 from temporalio.client import Client
 
-from signoff.contracts.ids import TurnKey
 from signoff.contracts.person import Person
 from signoff.people.directory import FixedDirectory
 from signoff.store.store import open_store
@@ -72,12 +71,3 @@ async def approve_in_browser(page: httpx2.AsyncClient, approval: str) -> httpx2.
     card = await page.get(f"/approvals/{approval}")
     form = hidden(card.text, f"/approvals/{approval}/decide") if card.status_code == 200 else {}
     return await page.post(f"/approvals/{approval}/decide", data={**form, "verdict": "approved"})
-
-
-async def asked(rig: GatewayRig, text: str = "pay") -> str:
-    headers = bearer(await token_of(rig, "guest"))
-    answer = await rig.http.post("/v1/turns", json={"text": text, "actor": "desk"}, headers=headers)
-    assert answer.status_code == 201, answer.text
-    body = answer.json()
-    view = await rig.turns.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
-    return next(call.approval.id for call in view.calls if call.approval is not None)

@@ -15,10 +15,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from gateway_login import bearer, browser, hidden, locked_rig, token_of, words
+from gateway_login import asked_of, bearer, browser, hidden, locked_rig, token_of, words
 from gateway_rig import PEOPLE, SIGNER, GatewayRig
 from oidc_provider import CLIENT, Provider
-from provider_login import approve_in_browser, asked, provider_rig, sign_in_at_provider
+from provider_login import approve_in_browser, provider_rig, sign_in_at_provider
 from temporalio.client import Client
 
 from signoff.contracts.ids import SessionKey, TurnKey
@@ -76,7 +76,7 @@ async def test_one_human_is_no_second_approver(
     # However the login spells the address of somebody declared, it is refused, and the quorum of two is not met.
     # Without `DeclaredNames` in `ClaimsDirectory._make_person` the login was let in, and without the names in `_doubt`
     # and `joined_logins` as well the quorum was met.
-    approval = await asked(rig, "both")
+    approval = await asked_of(rig, "both")
     assert (await approve_by_token(rig, approval, "bo")).json()["status"] == "counted"
     provider.claims = {"sub": "b-2", "name": "Robert", "groups": ["money"], **claims}
     with caplog.at_level(logging.WARNING):
@@ -125,7 +125,7 @@ async def test_a_login_from_before_the_declaration_approves_nothing(rig: Gateway
     await rig.deps.store.run(vouched_writer(row))
     deps = with_provider_people(rig.deps)
     await ProviderPeople(deps).look()
-    approval = await asked(rig, "both")
+    approval = await asked_of(rig, "both")
     await approve_by_token(rig, approval, "bo")
     shown = (await deps.requests.load(approval)).request.question_hash
     draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=shown)
@@ -138,7 +138,7 @@ async def test_two_entries_of_one_human_are_one_of_a_quorum(client: Client, tmp_
     # `authority` giving the id of the entry in place of the human's, the second answer approved the request.
     second = Person(id="bo-admin", person_id="bo", name="Bo (admin)", roles=("finance", "admin"))
     async with rig_for(client, tmp_path, provider, *DECLARED, second) as rig:
-        approval = await asked(rig, "both")
+        approval = await asked_of(rig, "both")
         await approve_by_token(rig, approval, "bo")
         await approve_by_token(rig, approval, "bo-admin")
         request = await rig.turns.signoff.request(approval)

@@ -4,12 +4,11 @@ from datetime import timedelta
 
 import pytest
 from browser_window import PHONE, WIDE, Open, Served, axe_findings
-from gateway_login import STRANGER, locked_rig, token_of
+from gateway_login import STRANGER, asked_of, locked_rig, token_of
 from gateway_rig import PEOPLE
 from oidc_provider import CLIENT, SECRET, Provider, running_provider
 from playwright.async_api import expect
 
-from signoff.contracts.ids import ApprovalKey, TurnKey
 from signoff.gateway.approvals.approval_links import LINK_KEY, ApprovalLink, make_link
 from signoff.gateway.auth.sign_in_attempt import CALLBACK
 from signoff.gateway.transport.server import serve
@@ -52,16 +51,6 @@ async def served(served: Served, provider: Provider, monkeypatch: pytest.MonkeyP
     await running
 
 
-async def asked(served: Served, words: str) -> str:
-    """A request that waits, of a turn that `guest` started."""
-    headers = {"authorization": f"Bearer {await token_of(served.rig, 'guest')}"}
-    started = await served.rig.http.post("/v1/turns", json={"text": words, "actor": "desk"}, headers=headers)
-    assert started.status_code == 201, started.text
-    key = TurnKey(*(started.json()[part] for part in ("tenant", "session", "turn")))
-    await served.rig.turns.waiting(key)
-    return ApprovalKey(key, "c1.1").id
-
-
 async def link_to(served: Served, approval: str, **fields: object) -> str:
     key = await served.rig.deps.store.secret_key(LINK_KEY)
     end = served.rig.deps.clock() + timedelta(hours=1)
@@ -74,7 +63,7 @@ async def link_to(served: Served, approval: str, **fields: object) -> str:
 async def test_sign_in_with_a_token_decide_and_leave(
     window: Open, served: Served, size: tuple[int, int], scripts: bool
 ) -> None:
-    approval = await asked(served, "pay")
+    approval = await asked_of(served.rig, "pay")
     page = await window(f"/approvals/{approval}", size=size, scripts=scripts)
     await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
     await page.get_by_label("Personal token").fill("sgf_wrong")
@@ -100,13 +89,13 @@ async def test_sign_in_by_the_provider(window: Open, served: Served, scripts: bo
     await expect(page.get_by_text("Signed in as Eve")).to_be_visible()
     if scripts:
         await page.goto(served.base)
-        approval = await asked(served, "pay")
+        approval = await asked_of(served.rig, "pay")
         await expect(page.locator(f'[data-key="{approval}"]')).to_be_visible()
 
 
 @SCRIPTS
 async def test_a_phone_shows_the_card_first(window: Open, served: Served, scripts: bool) -> None:
-    booked, typed = await asked(served, "book"), await asked(served, "typed")
+    booked, typed = await asked_of(served.rig, "book"), await asked_of(served.rig, "typed")
     page = await window("/login", size=(390, 844), scripts=scripts)
     await page.get_by_label("Personal token").fill(await token_of(served.rig, "approver"))
     await page.get_by_role("button", name="Sign in").click()
@@ -131,7 +120,7 @@ async def test_a_phone_shows_the_card_first(window: Open, served: Served, script
 
 @SCRIPTS
 async def test_what_is_not_read_to_the_end_says_so_until_it_is(window: Open, served: Served, scripts: bool) -> None:
-    approval = await asked(served, "query")
+    approval = await asked_of(served.rig, "query")
     page = await window("/login", size=(390, 844), scripts=scripts)
     await page.get_by_label("Personal token").fill(await token_of(served.rig, "approver"))
     await page.get_by_role("button", name="Sign in").click()
@@ -149,7 +138,7 @@ async def test_what_is_not_read_to_the_end_says_so_until_it_is(window: Open, ser
 @SIZES
 @SCRIPTS
 async def test_answer_by_a_link(window: Open, served: Served, size: tuple[int, int], scripts: bool) -> None:
-    page = await window(await link_to(served, await asked(served, "easy")), size=size, scripts=scripts)
+    page = await window(await link_to(served, await asked_of(served.rig, "easy")), size=size, scripts=scripts)
     await expect(page.get_by_role("heading", level=1)).to_have_text("Pay 420 EUR to Ana")
     await expect(page.get_by_text("This was sent to Ana")).to_be_visible()
     await page.get_by_role("button", name="Approve").click()
@@ -157,7 +146,7 @@ async def test_answer_by_a_link(window: Open, served: Served, size: tuple[int, i
 
 
 async def test_keys_give_no_verdict_that_a_link_does_not(window: Open, served: Served) -> None:
-    page = await window(await link_to(served, await asked(served, "easy"), verb="denied"))
+    page = await window(await link_to(served, await asked_of(served.rig, "easy"), verb="denied"))
     await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
     await page.locator("h1").click()
     await page.keyboard.press("a")
@@ -169,7 +158,7 @@ async def test_keys_give_no_verdict_that_a_link_does_not(window: Open, served: S
 
 @pytest.mark.timeout(300)
 async def test_axe_finds_nothing_where_one_signs_in(window: Open, served: Served) -> None:
-    easy, more = await asked(served, "easy"), await asked(served, "pay")
+    easy, more = await asked_of(served.rig, "easy"), await asked_of(served.rig, "pay")
     links = [await link_to(served, easy), await link_to(served, easy, verb="denied"), await link_to(served, more)]
     stale = await link_to(served, easy, revision=2)
     paths = ["/login", "/login?out=1", *links, stale, "/link/x"]
@@ -191,7 +180,7 @@ async def test_axe_finds_nothing_where_one_signs_in(window: Open, served: Served
 
 
 async def test_nothing_needs_a_sideways_scroll_here(window: Open, served: Served) -> None:
-    link = await link_to(served, await asked(served, "easy"))
+    link = await link_to(served, await asked_of(served.rig, "easy"))
     page = await window("/login", size=(320, 640))
     for path in ("/login", link, "/link/x"):
         await page.goto(served.base + path)

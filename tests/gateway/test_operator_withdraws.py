@@ -4,7 +4,7 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_login import bearer, browser, hidden, locked_rig, sign_in, token_of, words
+from gateway_login import asked_of, bearer, browser, hidden, locked_rig, sign_in, token_of, words
 from gateway_rig import PEOPLE, GatewayRig, gateway_rig
 from temporalio.client import Client
 
@@ -25,18 +25,8 @@ async def locked(client: Client, store: Store) -> AsyncIterator[GatewayRig]:
         yield locked_rig(rig, people=people)
 
 
-async def asked(locked: GatewayRig) -> str:
-    headers = bearer(await token_of(locked, "guest"))
-    response = await locked.http.post("/v1/turns", json={"text": "pay", "actor": "desk"}, headers=headers)
-    turn = response.json()["id"]
-    shown = await locked.http.get(f"/v1/turns/{turn}", headers=headers)
-    while not shown.json()["calls"] or shown.json()["calls"][0]["approval"] is None:
-        shown = await locked.http.get(f"/v1/turns/{turn}", headers=headers)
-    return str(shown.json()["calls"][0]["approval"]["id"])
-
-
 async def test_an_operator_withdraws_over_the_api(locked: GatewayRig) -> None:
-    approval = await asked(locked)
+    approval = await asked_of(locked)
     url = f"/v1/approvals/{approval}/withdraw"
     refused = await locked.http.post(url, json={}, headers=bearer(await token_of(locked, "aki")))
     assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
@@ -48,7 +38,7 @@ async def test_an_operator_withdraws_over_the_api(locked: GatewayRig) -> None:
 
 
 async def test_an_operator_withdraws_on_the_card(locked: GatewayRig) -> None:
-    approval = await asked(locked)
+    approval = await asked_of(locked)
     for person, offered in (("aki", False), ("olga", True)):
         async with browser(locked) as page:
             await sign_in(page, await token_of(locked, person))

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from gateway_login import STRANGER, bearer, locked_rig, token_of
+from gateway_login import STRANGER, asked_of, bearer, locked_rig, token_of
 from gateway_rig import FLIGHT, PEOPLE, SIGNER, GatewayRig, fresh, gateway_rig, http_of, turn_of
 from temporalio.client import Client
 
@@ -47,16 +47,6 @@ async def rig(plain_client: Client, tmp_path_factory: pytest.TempPathFactory) ->
         yield locked_rig(open_rig)
 
 
-async def asked(rig: GatewayRig, text: str = "pay", **fields: Any) -> str:
-    """A request of guest's that waits, started through the gateway with guest's token."""
-    headers = bearer(await token_of(rig, "guest"))
-    answer = await rig.http.post("/v1/turns", json={"text": text, "actor": "desk", **fields}, headers=headers)
-    assert answer.status_code == 201, answer.text
-    body = answer.json()
-    view = await rig.turns.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
-    return next(call.approval.id for call in view.calls if call.approval is not None)
-
-
 async def answered(rig: GatewayRig, approval: str, person: str = "ana", **body: Any) -> httpx2.Response:
     headers = bearer(await token_of(rig, person))
     shown = (await rig.http.get(f"/v1/approvals/{approval}", headers=headers)).json()
@@ -70,7 +60,7 @@ async def ended(rig: GatewayRig, approval: str) -> str:
 
 
 async def test_a_turn_of_signed_people_runs(rig: GatewayRig) -> None:
-    approval = await asked(rig)
+    approval = await asked_of(rig)
     receipt = (await answered(rig, approval)).json()
     assert (receipt["status"], receipt["decided_by"]) == ("accepted", "ana")
     assert await ended(rig, approval) == "ok"
@@ -90,7 +80,7 @@ async def test_a_turn_of_signed_people_runs(rig: GatewayRig) -> None:
 
 
 async def test_a_signed_turn_costs_at_most_10_kb_of_history(plain_client: Client, rig: GatewayRig) -> None:
-    approval = await asked(rig)
+    approval = await asked_of(rig)
     assert (await answered(rig, approval)).json()["status"] == "accepted"
     assert await ended(rig, approval) == "ok"
     handle = plain_client.get_workflow_handle(turn_of(approval).workflow_id)
@@ -104,7 +94,7 @@ async def test_a_signed_turn_costs_at_most_10_kb_of_history(plain_client: Client
 
 
 async def test_two_people_make_a_quorum(rig: GatewayRig) -> None:
-    approval = await asked(rig, "both")
+    approval = await asked_of(rig, "both")
     assert (await answered(rig, approval, "ana")).json()["status"] == "counted"
     again = await answered(rig, approval, "ana")
     assert (again.json()["status"], again.json()["code"]) == ("counted", "duplicate")
@@ -132,7 +122,7 @@ async def test_the_same_start_is_the_same_turn_across_a_rotation(rig: GatewayRig
 
 async def test_an_answer_that_names_no_question_is_not_signed(rig: GatewayRig) -> None:
     """Without its hash `malformed`, with a mark or another's hash `stale`; with it, signed: no worker is asked."""
-    approval = await asked(rig)
+    approval = await asked_of(rig)
     request = await rig.request(approval)
     away = dataclasses.replace(rig.deps, client=Blind(rig.turns.client))
     author = DecisionAuthor(PEOPLE[2], "api", "session")
@@ -155,7 +145,7 @@ class Blind(TurnClient):
 
 
 async def test_what_json_cannot_carry_is_not_signed(rig: GatewayRig) -> None:
-    approval = await asked(rig, "book")
+    approval = await asked_of(rig, "book")
     shown = (await rig.request(approval)).question_hash
     edited = {**FLIGHT, "cost": 2**60}
     draft = DecisionDraft(approval_id=approval, verdict="approved", revision=1, question_hash=shown, edited_args=edited)
@@ -165,7 +155,7 @@ async def test_what_json_cannot_carry_is_not_signed(rig: GatewayRig) -> None:
 
 
 async def test_whoever_asked_withdraws_by_name(rig: GatewayRig) -> None:
-    approval = await asked(rig)
+    approval = await asked_of(rig)
     headers = bearer(await token_of(rig, "guest"))
     done = await rig.http.post(f"/v1/approvals/{approval}/withdraw", json={}, headers=headers)
     assert (done.status_code, done.json()["state"]) == (200, "cancelled")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from gateway_login import STRANGER, bearer, browser, hidden, locked_rig, sign_in, token_of
+from gateway_login import STRANGER, asked_of, bearer, browser, hidden, locked_rig, sign_in, token_of
 from gateway_rig import PEOPLE, SIGNER, GatewayRig
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 from turn_fixtures import yes
@@ -40,11 +40,7 @@ def fresh_gateway(locked: GatewayRig) -> GatewayRig:
 
 async def asked(locked: GatewayRig, text: str = "both", by: str = "guest") -> ApprovalRequest:
     """A request of `by` that waits; `both` needs two of the role finance."""
-    headers = bearer(await token_of(locked, by))
-    answer = await locked.http.post("/v1/turns", json={"text": text, "actor": "desk"}, headers=headers)
-    body = answer.json()
-    view = await locked.turns.waiting(TurnKey(body["tenant"], body["session"], body["turn"]))
-    return next(call.approval for call in view.calls if call.approval is not None)
+    return await locked.turns.signoff.request(await asked_of(locked, text, by))
 
 
 def key_of(request: ApprovalRequest) -> TurnKey:

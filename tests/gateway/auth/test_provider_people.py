@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from gateway_login import STRANGER, bearer, browser, hidden, locked_rig, token_of, words
+from gateway_login import STRANGER, asked_of, bearer, browser, hidden, locked_rig, token_of, words
 from gateway_rig import PEOPLE, SIGNER, GatewayRig, turn_of
 from oidc_provider import Provider
-from provider_login import approve_in_browser, asked, login_settings, provider_rig, sign_in_at_provider
+from provider_login import approve_in_browser, login_settings, provider_rig, sign_in_at_provider
 from temporalio.client import Client
 
 from signoff.contracts.errors import ConfigError
@@ -52,7 +52,7 @@ async def vote(rig: GatewayRig, approval: str, person: Person, *, revision: int 
 
 
 async def test_who_is_known_by_claims_alone_approves_and_the_tool_runs(rig: GatewayRig, provider: Provider) -> None:
-    approval = await asked(rig)
+    approval = await asked_of(rig)
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
     async with browser(rig) as page:
         assert (await sign_in_at_provider(page)).status_code == 303
@@ -82,7 +82,7 @@ async def test_who_is_known_by_claims_alone_asks(rig: GatewayRig, provider: Prov
 
 
 async def test_a_role_taken_away_counts_at_once(rig: GatewayRig, provider: Provider) -> None:
-    approval = await asked(rig, "both")
+    approval = await asked_of(rig, "both")
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["money"]}
     async with browser(rig) as page:
         await sign_in_at_provider(page)
@@ -104,7 +104,7 @@ async def test_a_role_taken_away_counts_at_once(rig: GatewayRig, provider: Provi
 
 
 async def test_rows_that_are_over_forged_or_ended_are_nobody(rig: GatewayRig, provider: Provider) -> None:
-    approval, person, store = await asked(rig), cy(provider, "approvers"), rig.deps.store
+    approval, person, store = await asked_of(rig), cy(provider, "approvers"), rig.deps.store
     week = timedelta(days=7)
     rows = {
         "never signed in": None,
@@ -139,7 +139,7 @@ async def test_another_gateway_knows_who_signed_in_and_who_was_signed_out(rig: G
 
 
 async def test_who_left_every_group_is_nobody_any_more(rig: GatewayRig, provider: Provider) -> None:
-    approval = await asked(rig)
+    approval = await asked_of(rig)
     provider.claims = {"sub": "cy", "name": "Cy", "groups": ["desk"]}
     async with browser(rig) as page:
         await sign_in_at_provider(page)
@@ -156,7 +156,7 @@ def test_a_sign_in_is_believed_for_days_not_for_ever() -> None:
 async def test_a_claim_says_of_which_tenant_somebody_is(rig: GatewayRig, provider: Provider) -> None:
     settings = login_settings(provider, GROUPS) | {"oidc_tenant_claim": "org"}
     there = locked_rig(rig, people=(*PEOPLE, STRANGER), **settings)
-    approval = await asked(rig)
+    approval = await asked_of(rig)
     provider.claims = {"sub": "cy", "groups": ["desk"], "org": "acme"}
     async with browser(there) as page:
         assert (await sign_in_at_provider(page)).status_code == 303
