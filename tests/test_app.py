@@ -73,6 +73,26 @@ async def test_app_under_test_without_a_model_answers_offline_whatever_its_provi
         assert (await turn.result()).text == "refunded 9.0 to ana, approved by "
 
 
+async def test_app_under_test_opens_no_channel_and_sends_no_event(
+    outside: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = signoff.App(model=f"scripted:{__name__}:MODEL")
+
+    @app.tool(effect="Refund {amount} EUR to {customer}", requires_approval={"notify": ["chat"]})
+    def refund(customer: str, amount: float) -> str:
+        """Refund a customer."""
+        return "done"
+
+    app.actor("clerk", tools=[refund])
+    app.channel("chat", kind="slack", token="env:NO_SUCH_TOKEN", app_token="env:NO_SUCH_TOKEN")
+    app.subscribe("*", to="https://events.example.com", secret="env:NO_SUCH_SECRET")
+    async with app.test() as test:
+        turn = await test.say("refund ana 50")
+        await test.approve(await turn.request())
+        assert (await turn.result()).calls[0].code == "ok"
+    assert [record.getMessage() for record in caplog.records if "NO_SUCH" in record.getMessage()] == []
+
+
 @contextlib.asynccontextmanager
 async def served(app: Any, port: int) -> AsyncIterator[None]:
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="on"))

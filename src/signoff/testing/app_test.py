@@ -22,6 +22,7 @@ from signoff.contracts.completion import Driver
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.turn import CallView, TurnResult
 from signoff.engine.turn_client import TurnClient
+from signoff.registry.manifest.channel_sections import Channels
 from signoff.registry.program.program import Program
 from signoff.store.store import make_state_dir, working_store
 from signoff.temporal.embedded_server import ServerOptions, free_port, run_server
@@ -83,6 +84,7 @@ async def open_app_test(program: Program, model: Driver | None, settings: Mappin
     """Run a program until the block ends; `model` answers for every model of its actors.
 
     Without `model`, scripts answer for themselves and `offline` for every other model: no test reaches a provider.
+    Channels do not run, nor subscriptions of an address: no test writes to people or to other systems.
     """
     with tempfile.TemporaryDirectory(prefix="signoff-") as folder:
         given: dict[str, Any] = {
@@ -92,8 +94,10 @@ async def open_app_test(program: Program, model: Driver | None, settings: Mappin
         }
         given |= {"host": "127.0.0.1", "port": free_port(), "public_url": None, "encryption": False, **settings}
         place = replace(find_installation(program=program, **given), driver=model)
-        if model is None and not place.settings.model:
-            place = replace(place, catalog=replace_providers(place.catalog))
+        catalog = replace_providers(place.catalog) if model is None and not place.settings.model else place.catalog
+        channels = Channels(routing=catalog.channels.routing)
+        own = {name: each for name, each in catalog.subscriptions.items() if each.handler is not None}
+        place = replace(place, catalog=replace(catalog, channels=channels, subscriptions=own))
         make_state_dir(place.settings)
         options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None, time_skipping=True)
         queue = place.settings.task_queue
