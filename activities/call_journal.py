@@ -110,9 +110,9 @@ def mark_claims(seen: Sequence[AuditEntry]) -> list[AuditEntry]:
     ]
 
 
-def attribute(deps: WorkerDeps, ctx: CallContext, seen: Sequence[AuditEntry]) -> list[AuditEntry]:
+async def attribute(deps: WorkerDeps, ctx: CallContext, seen: Sequence[AuditEntry]) -> list[AuditEntry]:
     """Return an activity's entries about a turn; their subject is a claim unless the gateway signed the requester."""
-    vouched = ctx.user.key_id and deps.verifier.check_principal(ctx)
+    vouched = ctx.user.key_id and deps.verifier.check_principal(await deps.as_asked(ctx))
     return list(seen if vouched else map(_claim_subject, seen))
 
 
@@ -196,7 +196,7 @@ class Journal:
     async def record_refusal(self, permit: Permit, why: str, *, vouched: bool = True) -> None:
         """Records that a turn wanted to run the tool without the right to; unvouched, all of that is its word."""
         entry = call_events.refused_run_entry(permit, self._tool.name, why, self._deps.clock())
-        seen = attribute(self._deps, permit.ctx, [entry])
+        seen = await attribute(self._deps, permit.ctx, [entry])
         await self._keep(seen if vouched else mark_claims(seen))
 
     async def start_entries(
@@ -219,11 +219,11 @@ class Journal:
             given = await self._arguments(mask_arguments(self._tool, args), place)
             begins = EventEntry(**dict(begins), event_facts=given)
         if permit.kind == "approved":
-            return attribute(self._deps, permit.ctx, [begins])
+            return await attribute(self._deps, permit.ctx, [begins])
         engines = found.verdict.evaluators if found.verdict is not None else ""
         definition = definition_hash(self._tool)
         allowed = call_events.allowed_entry(permit, self._tool.name, definition, engines, begins.at)
-        return attribute(self._deps, permit.ctx, [allowed, begins])
+        return await attribute(self._deps, permit.ctx, [allowed, begins])
 
     async def end(
         self, permit: Permit, outcome: CallOutcome, ticket: str, ran: CallContent | None = None
@@ -243,7 +243,7 @@ class Journal:
         )
         attempt = "" if ticket or ran is None else _attempt()
         entry = call_events.finished_entry(permit, outcome, ticket, self._deps.clock(), facts, attempt)
-        return attribute(self._deps, permit.ctx, [entry])
+        return await attribute(self._deps, permit.ctx, [entry])
 
     async def _arguments_facts(self, ran: CallContent, place: SessionKey) -> dict[str, Any]:
         own: dict[str, Any] = {}

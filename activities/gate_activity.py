@@ -86,7 +86,7 @@ class GateActivity:
         """Judges each call of the batch; returns one decision a call, in order. Never fails for what a model wrote."""
         gate_decisions: list[GateDecision] = []
         doubt = await self._deps.doubt(task.ctx)
-        forged = self._deps.signature_policy.requester_problem(task.ctx)
+        forged = await self._deps.requester_problem(task.ctx)
         budget = self._deps.result_budget(task.ctx.actor, len(task.calls))
         known = await self._collect_facts(task, forged)
         batch, tally = await self._judge_calls(task, known)
@@ -111,7 +111,7 @@ class GateActivity:
         traced = [] if forged or not self._deps.traces(task.ctx) else self._trace(task)
         # A local activity runs again when its workflow task is lost; entries with the same keys add nothing then.
         seen = [*traced, *_settled_entries(task, gate_decisions, self._deps.clock())]
-        await write(self._deps, attribute(self._deps, task.ctx, seen))
+        await write(self._deps, await attribute(self._deps, task.ctx, seen))
         return GateReply(gate_decisions=tuple(gate_decisions), tally=tally)
 
     def _trace(self, task: GateTask) -> list[AuditEntry]:

@@ -112,7 +112,7 @@ class ModelActivity:
         body = reply.model_dump_json().encode()
         at = self._deps.clock()
         proposed = entry_writer(
-            attribute(
+            await attribute(
                 self._deps, task.ctx, [proposed_entry(task.ctx, part.call, part.tool, at) for part in reply.calls]
             )
         )
@@ -140,7 +140,7 @@ class ModelActivity:
             return reply
         # In the transaction that keeps the call: of an attempt that comes after the first all of it is written.
         entry = proposed_entry(task.ctx, part.call, part.tool, self._deps.clock())
-        proposed = make_hand_over(_read_entries(task), attribute(self._deps, task.ctx, [entry]))
+        proposed = make_hand_over(_read_entries(task), await attribute(self._deps, task.ctx, [entry]))
         body = reply.model_dump_json().encode()
         return _keep_reply(await self._completions.keep(run, task.completion, body, _place(task), None, proposed))
 

@@ -72,21 +72,21 @@ class OutcomeActivity:
             reply = await self._record_word(task, task.happened)
         if reply.outcome is not None:
             tool = self._deps.catalog.tool_view(permit.ctx).tool(task.tool)
-            seen = [self._make_entry(task, tool, reply.outcome)]
+            seen = [await self._make_entry(task, tool, reply.outcome)]
             await write(self._deps, seen if await self._is_known(task, workflow) else mark_claims(seen))
         return reply
 
-    def _make_entry(self, task: OutcomeTask, tool: Tool | None, outcome: CallOutcome) -> AuditEntry:
+    async def _make_entry(self, task: OutcomeTask, tool: Tool | None, outcome: CallOutcome) -> AuditEntry:
         # Not its arguments: nothing here has bound them to the permit.
         facts = {} if tool is None else execution_facts(tool, task.permit)
         key = ticket_key(task.permit.digest, task.ticket)
         entry = finished_entry(task.permit, outcome, key, self._deps.clock(), facts)
-        return attribute(self._deps, task.permit.ctx, [entry])[0]
+        return (await attribute(self._deps, task.permit.ctx, [entry]))[0]
 
     async def _is_known(self, task: OutcomeTask, workflow: str) -> bool:
         """Returns whether the store bears out that the call was begun, and the gateway in whose name."""
         permit = task.permit
-        if self._deps.signature_policy.requester_problem(permit.ctx):
+        if await self._deps.requester_problem(permit.ctx):
             return False
         found = await self._deps.store.read_ticket(ticket_key(permit.digest, task.ticket))
         # A read has no ticket: that one was begun at all, and lost, nobody but the turn says here.
@@ -107,7 +107,7 @@ class OutcomeActivity:
             return ToolReply() if found is None else ToolReply(outcome=found.outcome)
         unknown = _settle(task, "in_doubt", IN_DOUBT_TEXT)
         # With the outcome or not at all; where an earlier attempt has written that, this was written with it.
-        seen = entry_writer([self._make_entry(task, tool, unknown)])
+        seen = entry_writer([await self._make_entry(task, tool, unknown)])
         try:
             return ToolReply(outcome=await self._deps.store.record(key, unknown, also=seen))
         except Refused as error:
@@ -117,7 +117,7 @@ class OutcomeActivity:
     async def _record_word(self, task: OutcomeTask, word: Decision) -> ToolReply:
         """Writes `word` into the ticket, if whoever gives it may, and returns the outcome there."""
         permit, tool = task.permit, self._deps.catalog.tool_view(task.permit.ctx).tool(task.tool)
-        if tool is None or task.args is None or self._deps.signature_policy.requester_problem(permit.ctx):
+        if tool is None or task.args is None or await self._deps.requester_problem(permit.ctx):
             return ToolReply()
         call = CallPart(call=permit.call, tool=task.tool, args=task.args)
         args = await load_in(self._deps.store, task.args, _place(task))
@@ -181,7 +181,7 @@ class OutcomeActivity:
     async def _looked_up(self, task: OutcomeTask, tool: Tool, key: str) -> ToolReply | None:
         """Asks the tool's probe about the very call of the permit, and returns its finding."""
         permit = task.permit
-        if tool.probe is None or task.args is None or self._deps.signature_policy.requester_problem(permit.ctx):
+        if tool.probe is None or task.args is None or await self._deps.requester_problem(permit.ctx):
             return None
         proposed = await load_in(self._deps.store, task.args, _place(task))
         if not is_of(permit, tool, proposed):

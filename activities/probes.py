@@ -45,7 +45,7 @@ class ProbeRunner:
         answer = await self._answer(args, context)
         key = context.idempotency_key
         entry = call_events.probe_entry(permit, self._tool.name, key, _word(answer), self._clock())
-        [entry] = attribute(self._deps, permit.ctx, [entry])
+        [entry] = await attribute(self._deps, permit.ctx, [entry])
         if isinstance(answer, Happened):
             budget = context.result_budget_chars
             secrets = handed_out_secrets(context.capabilities, self._secrets)

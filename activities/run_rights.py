@@ -121,7 +121,7 @@ class RunRights:
         """
         permit, signature_policy = task.permit, self._deps.signature_policy
         # First of all: everything below judges by who asks, and a permit can name anybody.
-        problem = signature_policy.requester_problem(permit.ctx)
+        problem = await self._deps.requester_problem(permit.ctx)
         if problem:
             return await self._refused.refuse(task, problem, vouched=False)
         meant = self._deps.catalog.tool_view(permit.ctx).tool(task.tool)

@@ -8,11 +8,13 @@ from signoff.activities.hooks.permissions import PermissionCache, PermissionRead
 from signoff.activities.mcp.tool_servers import ToolServers
 from signoff.activities.permit_check import SignaturePolicy, is_believed, is_expired
 from signoff.approvals.redaction import secret_values
-from signoff.contracts.call import CallContext
+from signoff.contracts.call import CallContext, Place
 from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.completion import Driver
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.ids import SessionKey
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
+from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits
 from signoff.keys.secrets import SecretProvider
 from signoff.keys.signatures import Verifier
@@ -20,6 +22,7 @@ from signoff.people.directory import Directory
 from signoff.people.vouched_directory import VouchedDirectory, joined_logins, vouched_people
 from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
+from signoff.store.content_store import is_sealed
 from signoff.store.store import Store
 from signoff.store.vouched_people import VouchedPeople
 
@@ -102,6 +105,23 @@ class WorkerDeps:
     def believes_unsigned(self) -> bool:
         """Whether starts and answers without a signature count for every tool: in development, unless switched off."""
         return self.profile == "development" and self.raw_answers
+
+    async def requester_problem(self, ctx: CallContext) -> str:
+        """Returns why the gateway does not vouch for who asked for the turn of `ctx`; "" when it does.
+
+        Raises `StoreUnavailable`.
+        """
+        return self.signature_policy.requester_problem(await self.as_asked(ctx))
+
+    async def as_asked(self, ctx: CallContext) -> CallContext:
+        """Returns `ctx` at the route and step that its user asked for, where a seal proves the way to those it names.
+
+        Raises `StoreUnavailable`.
+        """
+        place = Place(actor=ctx.actor, route=ctx.route, step=ctx.step, seal=ctx.seal)
+        if await is_sealed(self.store, SessionKey(ctx.tenant, ctx.session), place):
+            return replace(ctx, route=ctx.user.route, step=ctx.user.step)
+        return ctx
 
     async def directory_for(self, tenant: str, *ids: str) -> Directory:
         """Returns the directory as it is now for a question about the people `ids`.

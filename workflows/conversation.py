@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from signoff.approvals.approval_book import envelope_problem
+from signoff.contracts.call import Place
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.content import Content
 from signoff.contracts.frozen_model import FrozenModel
@@ -53,6 +54,7 @@ class Conversation:
         self._patience = timedelta(seconds=session.patience_seconds)
         self._actor = session.actor
         self._chosen = session.chosen or session.actor
+        self._place = session.place
         self._owner = session.owner
         self._turns = {turn.turn: turn for turn in session.turns}
         self._mailbox = list(session.mailbox)
@@ -187,6 +189,7 @@ class Conversation:
             self._mailbox.pop(0)
             actor = item.actor or self._actor
             self._chosen = item.actor or self._chosen
+            item = self._put(item, actor)
             turn = SessionTurn(turn=item.id, actor=actor, origin=item, messages=(item.message,), started_at=now)
         self._actor = turn.actor
         # Before the turn is entered, which would have its own words twice in what it reads.
@@ -194,6 +197,18 @@ class Conversation:
         turn = replace(turn, earlier=len(earlier))
         self._turns[turn.turn] = turn
         return self._input(turn, (*earlier, *turn.messages))
+
+    def _put(self, item: MailboxMessage, actor: str) -> MailboxMessage:
+        """Returns a message to `actor` with its place: the one that it names, else the conversation's."""
+        if item.route or item.step:
+            self._place = Place(actor=actor, route=item.route, step=item.step, seal=item.seal)
+            return item
+        place = self._place_with(actor)
+        return item if place is None else replace(item, route=place.route, step=place.step, seal=place.seal)
+
+    def _place_with(self, actor: str) -> Place | None:
+        # Routes are an actor's own.
+        return self._place if self._place is not None and self._place.actor == actor else None
 
     def forget(self, turn: TurnInput, now: datetime) -> None:
         """Removes a turn that could not be begun, because another one has its id."""
@@ -230,10 +245,13 @@ class Conversation:
 
     def view(self) -> SessionView:
         """Returns the present state of the session for queries."""
+        place = self._place_with(self._actor)
         return SessionView(
             tenant=self.key.tenant,
             session=self.key.session,
             actor=self._actor,
+            route="" if place is None else place.route,
+            step="" if place is None else place.step,
             owner=self._owner,
             turns=tuple(_view(turn) for turn in self._turns.values()),
             queued=tuple(QueuedView(message_id=item.id, message=item.message) for item in self._mailbox),
@@ -246,6 +264,7 @@ class Conversation:
             self._session,
             actor=self._actor,
             chosen=self._chosen,
+            place=self._place,
             owner=self._owner,
             turns=tuple(self._turns.values()),
             mailbox=tuple(self._mailbox),
@@ -371,7 +390,10 @@ class Conversation:
         origin = before.origin
         if item.actor != before.actor:
             # Routes and the reach of tools are an actor's own: whoever it was passed to has none of these names.
-            origin = replace(origin, route="", step="", transient=())
+            origin = replace(origin, route="", step="", seal="", transient=())
+        place = self._place_with(item.actor)
+        if place is not None:
+            origin = replace(origin, route=place.route, step=place.step, seal=place.seal)
         return SessionTurn(
             turn=turn_id, number=number, actor=item.actor, origin=origin, messages=item.messages, started_at=now
         )
@@ -390,6 +412,7 @@ class Conversation:
             channel=origin.channel,
             route=origin.route,
             step=origin.step,
+            seal=origin.seal,
             transient=origin.transient,
             context=origin.context,
             dry_run=origin.dry_run,
@@ -452,6 +475,8 @@ def _view(turn: SessionTurn) -> SessionTurnView:
         turn=turn.turn,
         message_id=turn.origin.id,
         actor=turn.actor,
+        route=turn.origin.route,
+        step=turn.origin.step,
         state=turn.state,
         requester=turn.origin.principals[0].user,
         messages=turn.messages,

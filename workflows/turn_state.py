@@ -54,6 +54,7 @@ class TurnState:
             channel=turn.channel,
             route=turn.route,
             step=turn.step,
+            seal=turn.seal,
             user=turn.principal,
             extra=self.updates.extra,
             transient=turn.transient,

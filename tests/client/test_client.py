@@ -134,7 +134,7 @@ async def test_the_same_turn_with_other_words_is_a_conflict(client: Client) -> N
 
 
 async def test_a_conversation_goes_on(client: Client) -> None:
-    reply = await client.say("talk", "pay 5", user="rui")
+    reply = await client.say("pay 5", session="talk", user="rui")
     # The turn begins after the message is taken in.
     async with asyncio.timeout(60):
         while not (view := await client.session(reply.id)).turns or view.turns[0].state == "working":
@@ -143,6 +143,44 @@ async def test_a_conversation_goes_on(client: Client) -> None:
     assert (await (await client.turn(f"{reply.id}.{reply.turn}")).result()).state == "complete"
     assert reply.session in [row.session for row in await client.sessions()]
     assert reply.turn in [row.turn for row in await client.turns(state="complete")]
+
+
+async def test_turn_started_in_a_session_joins_it(client: Client) -> None:
+    first = await client.start("pay 5", session="joined", user="rui", turn="one")
+    assert (await first.result()).state == "complete"
+    second = await client.start("look", session="joined", user="rui")
+    assert (await second.result()).state == "complete"
+    view = await client.session("joined")
+    assert [turn.turn for turn in view.turns] == ["one", second.key.turn]
+    assert len((await second.view()).messages) > len((await first.view()).messages)
+
+
+async def test_message_without_a_session_begins_one(client: Client) -> None:
+    one, two = await client.say("pay 5", user="rui"), await client.say("pay 5", user="rui")
+    assert one.session != two.session
+
+
+async def test_session_keeps_the_route_that_a_message_names(client: Client) -> None:
+    # Of an actor without routes they are words for rules.
+    for route, step in (("till", "pay"), ("", "")):
+        turn = await client.start("pay 5", session="routed", user="rui", route=route, step=step)
+        await turn.result()
+    view = await client.session("routed")
+    assert (view.route, view.step) == ("till", "pay")
+    assert [(each.route, each.step) for each in view.turns] == [("till", "pay")] * 2
+
+
+async def test_late_result_of_an_event_counts_once(client: Client) -> None:
+    said = await client.say("look", session="late", user="rui", id="first")
+    event = f"{said.id}.first.c1.1"
+    async with asyncio.timeout(60):
+        while not (await client.session("late")).turns:
+            await asyncio.sleep(0.05)
+    replies = [await client.add_result(event, "it is done") for _ in range(2)]
+    assert [each.code for each in replies] == ["", "duplicate"]
+    assert (await client.add_result(f"{said.id}.first", "and this")).status == "accepted"
+    with pytest.raises(NotFound, match="is not the id of an event or a turn"):
+        await client.add_result("first", "it is done")
 
 
 async def test_answers_are_remembered_and_a_tenant_is_frozen(client: Client) -> None:

@@ -6,13 +6,19 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from gateway_login import bearer, locked_rig, token_of
 from gateway_rig import GatewayRig, fresh, gateway_rig
 from temporalio.client import Client
 from turn_fixtures import Ledger, catalog_of, pay_tool
 
+from signoff.contracts.errors import NotFound
+from signoff.contracts.ids import TurnKey
+from signoff.contracts.person import Person
+from signoff.contracts.turn import TurnResult
+from signoff.people.directory import FixedDirectory
 from signoff.registry.actor import Actor, Route, Step
 from signoff.registry.catalog import Catalog
-from signoff.store.store import open_store
+from signoff.store.store import Store, open_store
 
 
 def till_catalog(ledger: Ledger) -> Catalog:
@@ -69,14 +75,16 @@ async def test_a_turn_begins_where_it_is_told_with_a_tool_of_its_own(
 
 @pytest.mark.row("F34")
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("first", "second", "code"),
     [
-        (ELSEWHERE | {"step": "pay"}, {"text": "small"}),
-        (BROUGHT | {"transient": ["refund"]}, BROUGHT | {"transient": []}),
+        (ELSEWHERE | {"step": "pay"}, {"text": "small"}, "ok"),
+        (ELSEWHERE | {"step": "pay"}, ELSEWHERE | {"step": "look"}, "not_available"),
+        (ELSEWHERE | {"step": "pay"}, {"text": "small", "actor": "plain"}, "not_available"),
+        (BROUGHT | {"transient": ["refund"]}, BROUGHT | {"transient": []}, "not_available"),
     ],
 )
-async def test_a_message_of_a_session_has_its_own_place_and_tool(
-    till: GatewayRig, first: dict[str, Any], second: dict[str, Any]
+async def test_session_stays_on_its_route_and_a_tool_of_one_turn_does_not(
+    till: GatewayRig, first: dict[str, Any], second: dict[str, Any], code: str
 ) -> None:
     path = f"/v1/sessions/{fresh()}/messages"
     codes = []
@@ -84,7 +92,38 @@ async def test_a_message_of_a_session_has_its_own_place_and_tool(
         body = (await till.http.post(path, json=given)).json()
         view = await ended(till, f"{body['id']}.{body['turn']}")
         codes += [call["outcome"]["code"] for call in view["calls"]]
-    assert codes == ["ok", "not_available"]
+    assert codes == ["ok", code]
+
+
+async def test_signed_requester_stays_on_the_route_that_the_gateway_sealed(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    # The gateway signs a message without a route as one without a route: its turn runs by the seal of the session.
+    people = (Person(id="guest", name="Guest", may_set=("route", "step")),)
+    worker: dict[str, Any] = {"profile": "production", "people": FixedDirectory(people)}
+    async with gateway_rig(client, store, task_queue, catalog_of_ledger=till_catalog, **worker) as found:
+        rig = locked_rig(found, people=people)
+        headers, path = bearer(await token_of(rig, "guest")), "/v1/sessions/talk/messages"
+        for given in (ELSEWHERE | {"step": "pay"}, {"text": "small", "actor": "desk"}):
+            body = (await rig.http.post(path, json=given, headers=headers)).json()
+            key = TurnKey(body["tenant"], body["session"], body["turn"])
+            result = await asyncio.wait_for(result_of(rig, key), 60)
+            assert [each.code for each in result.calls] == ["ok"]
+        view = (await rig.http.get(f"/v1/sessions/{body['id']}", headers=headers)).json()
+        assert (view["route"], view["step"]) == ("till", "pay")
+        assert [(turn["route"], turn["step"]) for turn in view["turns"]] == [("till", "pay")] * 2
+        signed = (await rig.deps.client.input_of(key)).principal
+        assert (signed.route, signed.step, signed.signature != "") == ("", "", True)
+        shown = (await rig.http.get(f"/v1/turns/{'.'.join(key)}", headers=headers)).json()
+        assert shown["requester"]["user"] == "guest"
+
+
+async def result_of(rig: GatewayRig, key: TurnKey) -> TurnResult:
+    while True:
+        try:
+            return await rig.deps.client.result(key)
+        except NotFound:
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize(

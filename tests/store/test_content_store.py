@@ -5,13 +5,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
+from signoff.contracts.call import Place
 from signoff.contracts.canonical_json import NotCanonical, json_bytes
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import SessionKey
 from signoff.contracts.limits import INLINE_BYTES
 from signoff.formats.replace import replace
-from signoff.store.content_store import fetch_in, keep, load, load_in, to_content
+from signoff.store.content_store import fetch_in, is_sealed, keep, load, load_in, seal_place, to_content
 from signoff.store.store import Store
 from signoff.store.tables import BLOBS
 
@@ -74,3 +75,16 @@ async def test_a_blob_is_of_its_own_session_alone(store: Store, other: SessionKe
         with pytest.raises(StoreUnavailable, match="is not in this store"):
             await fetch_in(store, found, place)
     assert await fetch_in(store, ref, HERE) == json_bytes("x" * (INLINE_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"actor": "bank"}, {"route": "loan"}, {"step": "pay"}, {"seal": ""}, {"seal": "0" * 32}],
+)
+async def test_a_seal_proves_one_place_of_one_session(store: Store, change: dict[str, str]) -> None:
+    here = SessionKey("main", "s")
+    place = await seal_place(store, here, Place(actor="desk", route="trip", step="ask"))
+    assert await is_sealed(store, here, place)
+    assert not await is_sealed(store, here, replace(place, **change))
+    assert not await is_sealed(store, SessionKey("main", "t"), place)
+    assert not await is_sealed(store, SessionKey("other", "s"), place)

@@ -13,17 +13,18 @@ from signoff.client.transport import Transport
 from signoff.client.turn_handle import TurnHandle
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.audit import CloudEvent, EventList, FailedEvent, FailedEventList, RetryResult
+from signoff.contracts.clock import system_clock
 from signoff.contracts.decision import GrantRequest
 from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.grant import Freeze, FreezeResult, Grant
-from signoff.contracts.ids import TurnKey, parse_workflow_id
+from signoff.contracts.ids import TurnKey, is_id, parse_approval_id, parse_workflow_id, uuid7
 from signoff.contracts.list_rows import SessionRow, TurnRow, WaitingCard
 from signoff.contracts.message import APPROVAL_RESPONSE
 from signoff.contracts.names import VERSION
 from signoff.contracts.receipt import Receipt
 from signoff.contracts.requests import DecisionDraft
 from signoff.contracts.responses import ApprovalRequestPart, EditPreview, Health, SessionMessageReply, TurnStarted
-from signoff.contracts.session_messages import SessionView
+from signoff.contracts.session_messages import SessionView, late_id, late_words
 from signoff.contracts.turn import TurnView
 from signoff.formats.nearest_name import quote_name
 
@@ -114,10 +115,16 @@ class Client:
         """Asks `actor` for something on behalf of `user`; when this returns the turn is safe.
 
         `actor` may be left out where there is one. The same `turn` again, with the same words, is the same turn.
+        A turn of a `session` is its next message: it knows what was said before, and the session remembers it.
         `context` holds fields that the manifest declares; `transient` names tools that this turn has before all others;
         a `dry_run` judges calls, asks nobody and runs nothing; with `trace` the record tells which tool a name means.
         """
-        body: dict[str, Any] = {"text": text, "actor": actor, "user": user, "session": session, "turn": turn}
+        if session:
+            given: dict[str, Any] = {"route": route, "step": step, "dry_run": dry_run, "trace": trace}
+            given |= {"actor": actor, "user": user, "id": turn, "transient": transient, "context": context}
+            said = await self.say(text, session=session, **given)
+            return TurnHandle(self._transport, TurnKey(said.tenant, said.session, said.turn), joins=True)
+        body: dict[str, Any] = {"text": text, "actor": actor, "user": user, "turn": turn}
         body |= {"route": route, "step": step, "dry_run": dry_run, "context": dict(context or {})}
         body |= {"transient": list(transient), "trace": trace}
         started = await self._transport.call(TurnStarted, "POST", "/v1/turns", json=_drop_empty(body))
@@ -143,24 +150,42 @@ class Client:
 
     async def say(
         self,
-        session: str,
         text: str,
         *,
+        session: str = "",
         actor: str = "",
         user: str = "",
         id: str = "",
+        route: str = "",
+        step: str = "",
+        transient: Sequence[str] = (),
+        dry_run: bool = False,
+        trace: bool = False,
         context: Mapping[str, Any] | None = None,
     ) -> SessionMessageReply:
-        """Says something in a session, which begins with it if it is new. The same `id` again is the same message."""
-        body = {"text": text, "actor": actor, "user": user, "id": id, "context": dict(context or {})}
-        path = f"/v1/sessions/{_quote_part(session)}/messages"
+        """Says something in a session; without `session`, or with a new name, a session begins with it.
+
+        A session that is begun on a `route` stays there: later messages need not name it. The same `id` again is the
+        same message. The other fields are those of `start`.
+        """
+        body: dict[str, Any] = {"text": text, "actor": actor, "user": user, "id": id, "route": route, "step": step}
+        body |= {"transient": list(transient), "dry_run": dry_run, "trace": trace, "context": dict(context or {})}
+        path = f"/v1/sessions/{_quote_part(session or uuid7(system_clock()))}/messages"
         return await self._transport.call(SessionMessageReply, "POST", path, json=_drop_empty(body))
 
-    async def add_result(self, session: str, turn: str, text: str, *, id: str = "") -> SessionMessageReply:
-        """Hands a late result to a turn of a session, once for each `id`."""
-        path = f"/v1/sessions/{_quote_part(session)}/results"
+    async def add_result(self, event_id: str, text: str, *, id: str = "") -> SessionMessageReply:
+        """Hands a late result to a turn of a session, once.
+
+        `event_id` is the id under which a tool handed its work off, or a turn's `<tenant>.<session>.<turn>`; a result
+        for a turn counts once for each `id`. Raises `NotFound` for any other id.
+        """
+        handed = parse_approval_id(event_id)
+        turn = handed.turn if handed is not None else _read_turn(event_id)
+        if handed is not None:
+            id, text = id or late_id(event_id), late_words(event_id, text)
+        path = f"/v1/sessions/{_quote_part(f'{turn.tenant}.{turn.session}')}/results"
         return await self._transport.call(
-            SessionMessageReply, "POST", path, json=_drop_empty({"turn": turn, "text": text, "id": id})
+            SessionMessageReply, "POST", path, json=_drop_empty({"turn": turn.turn, "text": text, "id": id})
         )
 
     async def session(self, name: str) -> SessionView:
@@ -375,6 +400,13 @@ def _draft(**given: Any) -> DecisionDraft:
 def _drop_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `fields` without those that say nothing."""
     return {name: value for name, value in fields.items() if value}
+
+
+def _read_turn(name: str) -> TurnKey:
+    parts = name.split(".")
+    if len(parts) != len(TurnKey._fields) or not all(map(is_id, parts)):
+        raise NotFound(f"{quote_name(name)} is not the id of an event or a turn")
+    return TurnKey(*parts)
 
 
 def _quote_part(name: str) -> str:

@@ -8,9 +8,10 @@ from typing import Final
 
 from signoff.client.transport import Transport
 from signoff.contracts.approval import ApprovalRequest
-from signoff.contracts.errors import ServerUnavailable
+from signoff.contracts.errors import NotFound, ServerUnavailable
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.responses import Fault, TurnCancelled, TurnLinks
+from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import CallView, TurnResult, TurnView
 
 PAUSE_SECONDS: Final = 1.0
@@ -25,6 +26,8 @@ class TurnHandle:
     key: TurnKey
     links: TurnLinks | None = None
     """Where to follow it; of a turn that this client started."""
+    joins: bool = False
+    """Whether it answers a message that its session may still hold."""
 
     @property
     def id(self) -> str:
@@ -42,16 +45,28 @@ class TurnHandle:
         """
         while True:
             view: TurnView | None = None
-            async for name, data in self._transport.events(f"/v1/turns/{self.id}/events"):
-                if name != "turn":
-                    raise ServerUnavailable(self._transport.read(Fault, data).message)
-                view = self._transport.read(TurnView, data)
-                yield view
+            try:
+                async for name, data in self._transport.events(f"/v1/turns/{self.id}/events"):
+                    if name != "turn":
+                        raise ServerUnavailable(self._transport.read(Fault, data).message)
+                    view = self._transport.read(TurnView, data)
+                    yield view
+            except NotFound:
+                if not (self.joins and await self._is_to_begin()):
+                    raise
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
             if view is None:
                 raise ServerUnavailable(f"the gateway at {self._transport.url} no longer tells of `{self.id}`")
             if view.result is not None:
                 return
             await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _is_to_begin(self) -> bool:
+        """Returns whether the session still holds the message, or has just begun its turn."""
+        session = await self._transport.call(SessionView, "GET", f"/v1/sessions/{self.key.tenant}.{self.key.session}")
+        held = (*(each.message_id for each in session.queued), *(each.turn for each in session.turns))
+        return self.key.turn in held
 
     async def pending(self) -> AsyncGenerator[ApprovalRequest]:
         """Yields each request of the turn that waits for people, whole, as soon as it does, until the turn is over.

@@ -85,6 +85,19 @@ IN_DOUBT_RULE: Final = RuleReference(kind="in_doubt")
 """People are asked whether a call happened."""
 
 
+class Place(FrozenModel):
+    """A position of a conversation: a route of an actor, and a step of it."""
+
+    actor: str
+    """The actor whose route it is."""
+    route: str
+    """The route."""
+    step: str = ""
+    """The step; empty where the route has not come to one."""
+    seal: str = ""
+    """Proves by a key of the store that the gateway or a worker put the session there."""
+
+
 class CallContext(FrozenModel):
     """What policies see as `ctx`, as it stood when the call was proposed."""
 
@@ -95,6 +108,8 @@ class CallContext(FrozenModel):
     channel: str = ""
     route: str = ""
     step: str = ""
+    seal: str = ""
+    """Proves `route` and `step` where they are not those that the user asked for, see `Place`."""
     user: Principal
     extra: dict[str, Any] = Field(default_factory=dict)
     transient: tuple[str, ...] = ()

@@ -1,10 +1,12 @@
 """Messages to and from a session: one conversation, its turns, and what reaches them later."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, StringConstraints
 
+from signoff.contracts.call import Place
+from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import Id
 from signoff.contracts.limits import SESSION_EVENTS, SESSION_PATIENCE_SECONDS
@@ -14,6 +16,7 @@ from signoff.contracts.person import Principal
 from signoff.contracts.turn import Denial, FinalState, ResponsePart, SessionEvent, TurnError
 from signoff.contracts.updates import NO_UPDATES, Updates
 
+_LATE_HEX: Final = 32
 SessionTurnState = Literal["working", "waiting"] | FinalState
 """`working` until the turn ends or waits for people for the first time."""
 
@@ -52,6 +55,8 @@ class MailboxMessage(FrozenModel):
     """The route asked for."""
     step: str = ""
     """The step asked for."""
+    seal: str = ""
+    """Proves that the gateway took this route and step, see `Place`: later messages stay there."""
     transient: tuple[str, ...] = ()
     """Names of tools that its turn has before all others; an actor to whom it is passed on has them no more."""
     context: dict[str, Any] = Field(default_factory=dict)
@@ -128,6 +133,8 @@ class SessionInput(FrozenModel):
     """The actor that the session talks to."""
     chosen: str = ""
     """The actor that a person chose last; turns may have passed the session on since."""
+    place: Place | None = None
+    """Where the conversation is: messages that name no route begin there."""
     owner: str = ""
     """The id of the person whose session it is: for a message of others its turns would run in the owner's name."""
     turns: tuple[SessionTurn, ...] = ()
@@ -201,6 +208,10 @@ class SessionTurnView(FrozenModel):
     """The message that it answers."""
     actor: str
     """The turn's actor."""
+    route: str = ""
+    """The route on which it began."""
+    step: str = ""
+    """The step at which it began."""
     state: SessionTurnState
     """The turn's state."""
     requester: str = ""
@@ -237,6 +248,10 @@ class SessionView(FrozenModel):
     """The session's id."""
     actor: str
     """The actor that it talks to."""
+    route: str = ""
+    """The route on which the conversation is with that actor."""
+    step: str = ""
+    """The step of that route."""
     owner: str = ""
     """The id of the person whose session it is."""
     turns: tuple[SessionTurnView, ...] = ()
@@ -250,3 +265,13 @@ class SessionView(FrozenModel):
 def turn_of(message_id: str, number: int) -> str:
     """Makes the id of the `number`-th turn, from 1, that one message leads to."""
     return message_id if number == 1 else f"{message_id}-{number}"
+
+
+def late_id(event_id: str) -> str:
+    """Makes the id of the late result of an event, the same for every delivery; an event's own id is too long."""
+    return f"late-{sha256_hex(event_id)[:_LATE_HEX]}"
+
+
+def late_words(event_id: str, text: str) -> str:
+    """Writes the late result of an event for the model."""
+    return f"Result of `{event_id}`: {text}"

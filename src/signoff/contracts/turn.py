@@ -94,6 +94,8 @@ class TurnInput(ActivityMessage):
     """The route asked for."""
     step: str = ""
     """The step asked for."""
+    seal: str = ""
+    """Proves a route and step that the session knows, see `Place`; empty where the message names them."""
     context: dict[str, Any] = Field(default_factory=dict)
     """The context that the caller gave; wins over `updates`."""
     dry_run: bool = False

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 from signoff.audit.event_stream import EventStream
+from signoff.contracts.call import Place
 from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, session_name, turn_name
@@ -19,6 +20,7 @@ from signoff.contracts.turn import TurnView
 from signoff.decisions.raw_answer_taker import RawAnswerTaker
 from signoff.engine.turn_client import TurnClient
 from signoff.engine.worker_watch import WorkerWatch
+from signoff.formats.replace import replace
 from signoff.formats.tenant_limits import TenantLimits, parse_tenant_limits
 from signoff.gateway.act_spans import ActSpans
 from signoff.gateway.approvals.decision_writer import DecisionWriter
@@ -34,6 +36,7 @@ from signoff.people.directory import Directory
 from signoff.people.eligibility import rights
 from signoff.registry.catalog import Catalog
 from signoff.settings import Settings
+from signoff.store.content_store import is_sealed
 from signoff.store.request_reader import RequestReader
 from signoff.store.store import Store
 from signoff.store.tickets import Ticket
@@ -165,6 +168,11 @@ class GatewayDeps:
         """Says who asked for a turn and what it asks, without its word. Raises as `view`, but asks no worker."""
         given = await self.client.input_of(key)
         requests = await self.requests.list_of_turn(key)
+        if given is not None:
+            place = Place(actor=given.actor, route=given.route, step=given.step, seal=given.seal)
+            if await is_sealed(self.store, SessionKey(key.tenant, key.session), place):
+                # The session has moved since by what is proved: what was signed names the beginning.
+                given = replace(given, route=given.principal.route, step=given.principal.step)
         return signed_start_of(key, given, requests, self.verifier(), development=self.believes_unsigned)
 
     async def view(self, key: TurnKey) -> TurnView:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from signoff.contracts.call import CallContext, ProposedExternalCall
+from signoff.contracts.call import CallContext, Place, ProposedExternalCall
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.errors import BadRequest, ConfigError, Conflict, NotFound, Refused
 from signoff.contracts.ids import SessionKey, TurnKey, is_id, parse_approval_id, uuid7
@@ -23,7 +23,7 @@ from signoff.gateway.session_names import is_of_peer, own_session
 from signoff.keys.signature_form import new_nonce, principal_as_asked
 from signoff.people.directory import principal_of, turn_context
 from signoff.registry.catalog import Catalog
-from signoff.store.content_store import to_content
+from signoff.store.content_store import seal_place, to_content
 from signoff.store.freezes import Freezes
 
 CONTEXT: Final = "context"
@@ -130,6 +130,9 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         user=principal_of(person, deps.people),
         extra=turn_context(person, body.context),
     )
+    place = Place(actor=actor or (known[0] if len(known) == 1 else ""), route=body.route, step=body.step)
+    if place.route or place.step:
+        place = await seal_place(deps.store, key, place)
     message = MailboxMessage(
         engine=ENGINE,
         id=message_id,
@@ -140,6 +143,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         channel=channel,
         route=body.route,
         step=body.step,
+        seal=place.seal,
         transient=body.transient,
         context=ctx.extra,
         dry_run=body.dry_run,

@@ -5,6 +5,7 @@ import hmac
 import json
 from typing import Any, Final
 
+from signoff.contracts.call import Place
 from signoff.contracts.canonical_json import canonical_json, json_bytes
 from signoff.contracts.content import BlobRef, Content
 from signoff.contracts.errors import StoreUnavailable
@@ -91,6 +92,30 @@ async def _check(store: Store, ref: BlobRef, place: SessionKey) -> None:
     if not hmac.compare_digest(ref.seal.encode(), (await _seal(store, ref.sha256, place)).encode()):
         # In the words of what is not there: that others have kept this is nothing to tell.
         raise _missing(ref)
+
+
+async def seal_place(store: Store, session: SessionKey, place: Place) -> Place:
+    """Returns `place` with the seal that proves that the session was put there. Raises `StoreUnavailable`."""
+    return replace(place, seal=await _seal_of(store, session, place))
+
+
+async def is_sealed(store: Store, session: SessionKey, place: Place) -> bool:
+    """Returns whether a gateway or worker put the session at `place`. Raises `StoreUnavailable`.
+
+    Whoever runs a workflow can name any place; without the seal, a turn would have tools that its requester did not
+    ask for.
+    """
+    if not place.seal:
+        return False
+    # A message need not name its actor: then the gateway sealed its place for the actor that the session talks to.
+    seals = [await _seal_of(store, session, replace(place, actor=actor)) for actor in (place.actor, "")]
+    return any(hmac.compare_digest(place.seal.encode(), each.encode()) for each in seals)
+
+
+async def _seal_of(store: Store, session: SessionKey, place: Place) -> str:
+    key = await store.secret_key(KEY)
+    named = canonical_json(["place", *session, place.actor, place.route, place.step])
+    return hmac.digest(key, named, "sha256").hex()[:_SEAL_CHARS]
 
 
 async def _seal(store: Store, sha256: str, place: SessionKey) -> str:

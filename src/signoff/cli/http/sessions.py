@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.text import Text
@@ -37,6 +37,8 @@ def chat(
     session: Annotated[str, typer.Option(help="The session to go on with; a new one if not given.")] = "",
     actor: Annotated[str, typer.Option(help="Who is spoken to; whoever the session talks to if not given.")] = "",
     person: Asker = "",
+    route: Annotated[str, typer.Option(help="On which route of the actor; later messages stay there.")] = "",
+    step: Annotated[str, typer.Option(help="At which step of the route.")] = "",
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,13 +48,18 @@ def chat(
     """
     name = session_id(session) or uuid7(system_clock())
     given = None if text is None else [spoken(text)]
+    place = {"route": route, "step": step}
     failed = False
     for words in _lines() if given is None else given:
         # An event loop a message: while a person types, Ctrl-C ends the command as everywhere else.
         try:
-            run(partial(_say, url=url, session=name, text=words, actor=actor, user=person), as_json=as_json)
+            said: dict[str, Any] = {"session": name, "text": words, "actor": actor, "user": person, **place}
+            run(partial(_say, url=url, **said), as_json=as_json)
         except typer.Exit:
             failed = True
+        else:
+            # The session stays where the first message put it, or goes on from there.
+            place = {}
     if not as_json:
         typer.echo(f"session {name}: signoff chat --session {name}")
     if failed:
@@ -80,11 +87,11 @@ def sessions(
     run(body, as_json=as_json)
 
 
-async def _say(out: Output, *, url: str | None, session: str, text: str, actor: str, user: str) -> int:
+async def _say(out: Output, *, url: str | None, session: str, text: str, **given: Any) -> int:
     # By the id `_follow` knows the turns that answer this message, also where others speak in the same session.
     message = uuid7(system_clock())
     async with gateway_client(url) as client:
-        receipt = await client.say(session, text, actor=actor, user=user, id=message)
+        receipt = await client.say(text, session=session, id=message, **given)
         if receipt.status == "pending":
             out.show({"session": session, "receipt": receipt, "turns": []}, receipt.message, compact=True)
             return 0
