@@ -115,12 +115,11 @@ async def test_worker_and_gateway_of_one_app_decide_a_call(
     app = an_app(settings=Settings(port=port, task_queue=task_queue, encryption=False))
     async with contextlib.AsyncExitStack() as stack:
         if by == "worker":
-            worker = await stack.enter_async_context(app.worker())
+            await stack.enter_async_context(app.worker())
         else:
             plugin = await stack.enter_async_context(app.plugin())
             temporal = await TemporalClient.connect(server.address, plugins=[plugin])
-            worker = Worker(temporal, task_queue=task_queue)
-        await stack.enter_async_context(worker)
+            await stack.enter_async_context(Worker(temporal, task_queue=task_queue))
         await stack.enter_async_context(served(app.asgi(), port))
         client = await stack.enter_async_context(signoff.Client(f"http://127.0.0.1:{port}"))
         turn = await client.start("refund ana 50")

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, Literal, NoReturn, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from signoff.contracts.errors import ConfigError
+from signoff.contracts.usage import UsageLimit
 from signoff.formats.nearest_name import cut_text
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.handler_verdict import PolicyHandler
@@ -61,7 +62,7 @@ class ToolFields(TypedDict, total=False):
     timeout: Span
     attempts: int
     hours: str | Sequence[str]
-    usage_limit: Any
+    usage_limit: UsageLimit | Mapping[str, Any]
     input_schema: Mapping[str, Any]
     output_schema: Mapping[str, Any]
     routing: Routing

@@ -64,14 +64,14 @@ class App(Program):
 
     @asynccontextmanager
     async def worker(self, client: "Client | None" = None) -> AsyncIterator["Worker"]:
-        """Open a worker of this app: `async with app.worker() as worker: await worker.run()`.
+        """Run a worker of this app within the block, as `async with` does with a worker of Temporal.
 
         `client` is a Temporal client with Signoff's data converter; left out, `TEMPORAL_*` names the server. Raises
         `ConfigError`, `ServerUnavailable`, `StoreUnavailable`.
         """
         from signoff.worker import open_worker  # noqa: PLC0415
 
-        async with open_worker(self.installation(), client) as worker:
+        async with open_worker(self.installation(), client) as worker, worker:
             yield worker
 
     def asgi(self) -> "FastAPI":
