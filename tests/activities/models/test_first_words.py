@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from signoff.activities.models.first_words import ask_command
-from signoff.cli.local.init import FILES
+from signoff.cli.local.init import MANIFEST
 from signoff.registry.manifest.loader import load_manifest
 
 EXTERNAL = """
@@ -24,7 +24,7 @@ tools:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, text in FILES.items():
+    for name, text in MANIFEST.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
