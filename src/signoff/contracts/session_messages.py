@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, computed_field
 
 from signoff.contracts.call import Place
 from signoff.contracts.canonical_json import sha256_hex
@@ -260,6 +260,17 @@ class SessionView(FrozenModel):
     """The messages still in its mailbox."""
     refusals: int = 0
     """How many messages were refused."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def state(self) -> Literal["", "running", "suspended"] | FinalState:
+        """`running`, `suspended` while a call waits for people, or as the last turn ended; empty before the first."""
+        if self.queued or any(turn.state == "working" for turn in self.turns):
+            return "running"
+        if any(turn.state == "waiting" or turn.left_open for turn in self.turns):
+            return "suspended"
+        last = self.turns[-1].state if self.turns else ""
+        return "" if last == "working" or last == "waiting" else last
 
 
 def turn_of(message_id: str, number: int) -> str:

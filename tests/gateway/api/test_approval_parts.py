@@ -83,6 +83,7 @@ async def test_what_waits_carries_a_part_for_each_request(gateway: GatewayRig) -
 @pytest.mark.parametrize("verdict", ["approved", "denied"])
 async def test_a_message_with_an_approval_response_decides(verdict: str, gateway: GatewayRig) -> None:
     session, part = await _asked(gateway)
+    assert (await gateway.http.get(f"/v1/sessions/{session}")).json()["state"] == "suspended"
     answer = await _answer(gateway, session, _response(part, verdict, reason="so be it"))
     assert answer.status_code == 200, answer.text
     reply = answer.json()
@@ -90,6 +91,7 @@ async def test_a_message_with_an_approval_response_decides(verdict: str, gateway
     assert (reply["status"], reply["turn"], reply["links"]["turn"]) == ("accepted", "a", f"/v1/turns/main.{session}.a")
     assert (receipt["status"], receipt["state"], receipt["decided_by"]) == ("accepted", verdict, "approver")
     turn = await _view(gateway, session, "complete")
+    assert (await gateway.http.get(f"/v1/sessions/{session}")).json()["state"] == "complete"
     assert [each["type"] for each in turn["parts"]] == ["response"]
     whole = (await gateway.http.get(f"/v1/turns/main.{session}.a")).json()
     types = {"approved": "ToolResult", "denied": "ToolDenied"}

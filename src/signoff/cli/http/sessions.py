@@ -95,13 +95,13 @@ async def _say(out: Output, *, url: str | None, session: str, text: str, **given
         if receipt.status == "pending":
             out.show({"session": session, "receipt": receipt, "turns": []}, receipt.message, compact=True)
             return 0
-        turns = await _follow(out, client, receipt.id, message)
-    out.show({"session": session, "receipt": receipt, "turns": turns}, compact=True)
+        state, turns = await _follow(out, client, receipt.id, message)
+    out.show({"session": session, "receipt": receipt, "state": state, "turns": turns}, compact=True)
     return int(any(turn.state in _FAILED for turn in turns))
 
 
-async def _follow(out: Output, client: Client, name: str, message: str) -> list[TurnView]:
-    """Prints the course of a message, until everything it led to is answered or waits for people."""
+async def _follow(out: Output, client: Client, name: str, message: str) -> tuple[str, list[TurnView]]:
+    """Print the course of a message until all is answered or waits for people; return the session's state and turns."""
     printed: set[tuple[str, str]] = set()
     while True:
         view = await client.session(name)
@@ -113,7 +113,7 @@ async def _follow(out: Output, client: Client, name: str, message: str) -> list[
                     printed.add((turn.turn, line.plain))
                     out.say(line)
         if _is_settled(mine):
-            return [full for _, full in found if full is not None]
+            return view.state, [full for _, full in found if full is not None]
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
@@ -134,6 +134,8 @@ async def _read(out: Output, client: Client, name: str) -> int:
         lines += _answers(turn, full)
     queued = [part for each in view.queued for part in each.message.parts if isinstance(part, TextPart)]
     lines += [Text(f"not answered yet: {content_text(part.text)}") for part in queued]
+    if view.state == "suspended":
+        lines.append(Text("suspended: a call waits for people", style="yellow"))
     out.show(view, *lines)
     return 0
 

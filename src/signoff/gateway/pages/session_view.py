@@ -50,19 +50,9 @@ async def session_talk(
         entries.append(
             TranscriptEntry(f"{queued.message_id}-m0-0", "person", words, speaker=text("talk.queued", language))
         )
-    state = state_of(view)
+    state = view.state
     version = hashlib.sha256(repr((entries, state)).encode()).hexdigest()[:16]
     return Transcript(tuple(entries), state, state in ("running", "suspended"), "", version)
-
-
-def state_of(view: SessionView) -> str:
-    """Says how the whole conversation stands: it runs, waits for people, or as its last turn ended."""
-    states = [turn.state for turn in view.turns]
-    if view.queued or "working" in states:
-        return "running"
-    if "waiting" in states or any(turn.left_open for turn in view.turns):
-        return "suspended"
-    return states[-1] if states else ""
 
 
 async def _turn(deps: GatewayDeps, key: TurnKey) -> TurnView | None:

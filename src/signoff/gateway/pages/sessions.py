@@ -26,7 +26,7 @@ from signoff.gateway.live import event
 from signoff.gateway.pages.dependencies import CurrentSite, CurrentVisitor, Site
 from signoff.gateway.pages.first_run import first_run
 from signoff.gateway.pages.form_fields import read_form
-from signoff.gateway.pages.session_view import session_talk, state_of, turns_in_full
+from signoff.gateway.pages.session_view import session_talk, turns_in_full
 from signoff.gateway.session_names import own_session
 from signoff.gateway.turn_starter import new_id, read_session, say
 from signoff.languages.catalogue import text
@@ -229,7 +229,7 @@ async def _versions(site: Site, key: SessionKey) -> AsyncGenerator[str, None]:
             shown = _facts(view, await turns_in_full(site.deps, view))
             if shown != last:
                 last = shown
-                yield event("turn", {"state": state_of(view), "calls": shown["calls"], "over": False})
+                yield event("turn", {"state": view.state, "calls": shown["calls"], "over": False})
             await asyncio.sleep(WATCH_SECONDS)
     except SignoffError:
         # The reader comes back by itself, and then finds what there is.
