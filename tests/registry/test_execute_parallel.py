@@ -12,7 +12,7 @@ from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import build_catalog
 from signoff.registry.hooks import HookContext, Permission
 from signoff.registry.tool_context import ToolContext
-from signoff.testing import a_call_context, execute_parallel
+from signoff.testing import a_call_context, available_tools, execute_parallel, offered_definitions
 
 GOOD = {"flight": "TP 1", "totalCost": 20}
 
@@ -25,6 +25,19 @@ async def here(context: HookContext) -> bool:
 async def no(args: dict[str, Any], context: HookContext) -> Permission:
     """Permits nothing."""
     return Permission.deny("not today")
+
+
+@pytest.mark.row("E04")
+async def test_lists_of_a_test_ask_whether_tools_are_available() -> None:
+    async def gone(context: HookContext) -> bool:
+        return False
+
+    tools = [a_tool("bags"), a_tool("meals", available=here), a_tool("seats", available=gone)]
+    catalog = build_catalog(tools=tools, actors=[an_actor()])
+    ctx = a_call_context(user=GUEST)
+    assert [tool.name for tool in catalog.available(ctx)] == ["bags"]
+    assert [tool.name for tool in await available_tools(catalog, ctx)] == ["bags", "meals"]
+    assert [each.name for each in await offered_definitions(catalog, ctx)] == ["bags", "meals", "respond"]
 
 
 @pytest.mark.row("E01")

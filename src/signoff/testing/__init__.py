@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from signoff.testing.builders import a_request as a_request
     from signoff.testing.builders import a_tool_context as a_tool_context
     from signoff.testing.channels import ChannelSuite as ChannelSuite
+    from signoff.testing.execution import available_tools as available_tools
     from signoff.testing.execution import execute_parallel as execute_parallel
+    from signoff.testing.execution import offered_definitions as offered_definitions
     from signoff.testing.scripted_model import ScriptedModel as ScriptedModel
     from signoff.testing.scripted_model import calls as calls
     from signoff.testing.scripted_model import last_user_text as last_user_text
@@ -42,7 +44,9 @@ _MODULES = {
     "a_request": "signoff.testing.builders",
     "a_tool_context": "signoff.testing.builders",
     "calls": "signoff.testing.scripted_model",
+    "available_tools": "signoff.testing.execution",
     "execute_parallel": "signoff.testing.execution",
+    "offered_definitions": "signoff.testing.execution",
     "last_user_text": "signoff.testing.scripted_model",
     "run_cases": "signoff.policy.cases",
     "respond": "signoff.testing.scripted_model",

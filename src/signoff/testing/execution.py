@@ -18,18 +18,33 @@ from signoff.activities.results.result_processor import plain_outcome
 from signoff.activities.tool_activity import ToolActivity
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.contracts import names
-from signoff.contracts.activity_messages import GateDecision, GateTask, ToolReply, ToolTask
+from signoff.contracts.activity_messages import GateDecision, GateTask, ModelTool, ToolReply, ToolTask
 from signoff.contracts.call import CallContext, CallOutcome, Permit
+from signoff.contracts.clock import system_clock
 from signoff.contracts.ids import SessionKey, TurnKey, call_id
 from signoff.contracts.limits import CALLS_PER_COMPLETION
 from signoff.contracts.message import CallPart
 from signoff.formats.replace import replace
 from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
+from signoff.registry.tool import Tool
 from signoff.store.content_store import to_content
 from signoff.store.store import Store, open_store
 
 _MARK_KEY = b"a key of tests alone, under which cards show their digests"
+
+
+async def available_tools(catalog: Catalog, ctx: CallContext) -> tuple[Tool, ...]:
+    """Return the tools that the actor of `ctx` has now, in its model's order; hours, `available` and `select` are asked.
+
+    `Catalog.available` asks no function and leaves out all tools that depend on one.
+    """
+    return catalog.available(ctx, await withheld_tools(catalog, ctx, at=system_clock()))
+
+
+async def offered_definitions(catalog: Catalog, ctx: CallContext) -> tuple[ModelTool, ...]:
+    """Return the definitions that the model of `ctx` is shown now: those of `available_tools`, and that of `respond`."""
+    return catalog.definitions(ctx, await withheld_tools(catalog, ctx, at=system_clock()))
 
 
 async def execute_parallel(
