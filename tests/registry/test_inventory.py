@@ -56,7 +56,7 @@ def test_global_rules_show_in_the_inventory(rule: str, effect: str, needs: str) 
     assert row.approvers == (("role:approvers",) if "asks" in needs else ())
 
 
-@pytest.mark.row("B10", "B11")
+@pytest.mark.row("B10")
 def test_a_row_says_why_a_tool_bypasses_and_why_one_actor_has_it() -> None:
     why = BypassRouting(reason="reads the price list only")
     own = {"scope": "specialist", "routing": "bypass", "bypass_routing": why, "justification": "the desk knows tariffs"}

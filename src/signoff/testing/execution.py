@@ -35,7 +35,7 @@ _MARK_KEY = b"a key of tests alone, under which cards show their digests"
 
 
 async def available_tools(catalog: Catalog, ctx: CallContext) -> tuple[Tool, ...]:
-    """Return the tools that the actor of `ctx` has now, in its model's order; hours, `available` and `select` are asked.
+    """Return the tools that the actor of `ctx` has now, in its model's order, by hours, `available` and `select`.
 
     `Catalog.available` asks no function and leaves out all tools that depend on one.
     """
@@ -43,7 +43,7 @@ async def available_tools(catalog: Catalog, ctx: CallContext) -> tuple[Tool, ...
 
 
 async def offered_definitions(catalog: Catalog, ctx: CallContext) -> tuple[ModelTool, ...]:
-    """Return the definitions that the model of `ctx` is shown now: those of `available_tools`, and that of `respond`."""
+    """Return the definitions that the model of `ctx` reads now: those of `available_tools`, and that of `respond`."""
     return catalog.definitions(ctx, await withheld_tools(catalog, ctx, at=system_clock()))
 
 

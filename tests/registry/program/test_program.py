@@ -104,7 +104,7 @@ def test_dict_with_the_words_of_other_designs_makes_the_same_tool_as_keywords() 
     assert app.build().policy("pay").rules.auto_approve_if == "args.euro < 5.0"
 
 
-@pytest.mark.row("E38", "E43")
+@pytest.mark.row("E43")
 def test_reducers_of_an_app_know_their_tool() -> None:
     app = an_app(reducers=[ToolReducer("refund", BUILT_IN["terminal"])])
     app.tool(refund)
