@@ -94,7 +94,7 @@ class App(Program):
 
         `model` answers for every model of the actors, such as a `signoff.testing.ScriptedModel`. Left out, the model
         `offline` answers for those of providers: `test.say("refund ana 50")`. `settings` are fields of `Settings`.
-        Channels do not run, nor subscriptions of an address. Nothing is kept after the block.
+        Channels and subscriptions with an address do not run. Nothing is kept after the block.
         """
         from signoff.testing.app_test import open_app_test  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Runs an app for a test: Temporal's server, a worker and a gateway of its own, in this process."""
+"""Runs an app for a test, with a Temporal server, a worker and a gateway in this process."""
 
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -44,7 +44,7 @@ class TestedTurn:
         raise LookupError("the turn ended, and none of its calls asked people")
 
     async def result(self) -> TurnResult:
-        """Wait for the end of the turn; return its result."""
+        """Wait for the end of the turn and return its result."""
         return await self.handle.result()
 
     async def calls(self) -> tuple[CallView, ...]:
@@ -59,7 +59,7 @@ class TestedTurn:
 
 @dataclass(frozen=True)
 class AppTest:
-    """An app that runs for one test. Whoever does not say otherwise asks as `guest` and decides as `approver`."""
+    """A running app for one test. `guest` asks and `approver` decides by default."""
 
     client: Client
     """The client of its gateway."""
@@ -67,15 +67,15 @@ class AppTest:
     """The client of its Temporal server."""
 
     async def say(self, text: str, *, actor: str = "", user: str = "", **options: Any) -> TestedTurn:
-        """Start a turn; `options` are those of `Client.start`."""
+        """Start a turn. Takes the `options` of `Client.start`."""
         return TestedTurn(await self.client.start(text, actor=actor, user=user, **options), self)
 
     async def approve(self, request: ApprovalRequest, *, by: str = "", **options: Any) -> Receipt:
-        """Approve a request; `options` are those of `Client.approve`."""
+        """Approve a request. Takes the `options` of `Client.approve`."""
         return await self.client.approve(request, by=by, **options)
 
     async def deny(self, request: ApprovalRequest, reason: str = "", *, by: str = "") -> Receipt:
-        """Deny a request; the model reads the reason."""
+        """Deny a request. The model reads the reason."""
         return await self.client.deny(request, by=by, reason=reason)
 
 
@@ -84,7 +84,7 @@ async def open_app_test(program: Program, model: Driver | None, settings: Mappin
     """Run a program until the block ends; `model` answers for every model of its actors.
 
     Without `model`, scripts answer for themselves and `offline` for every other model: no test reaches a provider.
-    Channels do not run, nor subscriptions of an address: no test writes to people or to other systems.
+    Channels and subscriptions with an address do not run: no test writes to people or other systems.
     """
     with tempfile.TemporaryDirectory(prefix="signoff-") as folder:
         given: dict[str, Any] = {
