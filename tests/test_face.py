@@ -104,6 +104,11 @@ def test_examples_import_the_face_alone(path: Path) -> None:
     assert set(imported(path.read_text(encoding="utf-8"))) <= set(FACES)
 
 
+@table("path", *sorted((ROOT / "tests" / "designs").glob("test_*.py")), ids=lambda path: path.stem)
+def test_examples_of_designs_import_the_face_alone(path: Path) -> None:
+    assert set(imported(path.read_text(encoding="utf-8"))) <= set(FACES)
+
+
 @table("page", *PAGES, ids=lambda path: path.name)
 def test_documents_import_the_face_alone(page: Path) -> None:
     assert {name for block in blocks(page, "python") for name in imported(block.text)} <= set(FACES)

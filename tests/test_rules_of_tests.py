@@ -107,7 +107,7 @@ OF_ONE_FOLDER = (
 """Folders of the package whose tests stand in the folder of that name, and are about what is in it."""
 OF_WHOLE_TURNS = ("activities", "channels", "cli", "gateway", "plugins", "workflows")
 """The same, but a test may do without importing it: it asks by a command, a request or a turn."""
-OF_BEHAVIOURS = ("attacks", "bench", "browser", "clients", "examples", "histories", "security")
+OF_BEHAVIOURS = ("attacks", "bench", "browser", "clients", "designs", "examples", "histories", "security")
 """Folders of tests that are about what several parts do together."""
 
 

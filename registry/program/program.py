@@ -74,7 +74,10 @@ class Program(Tools):
         self._reducers = ReducerRegistry(reducers).snapshot()
         self._catalog: Catalog | None = None
         for rule in policies:
-            self._lists["policies"].append((plain(rule), self._site))
+            section = plain(rule)
+            # Where the section has no rule either, its own check says so.
+            named = isinstance(section, dict) and {"name": section.get("rule"), **section}
+            self._lists["policies"].append((named or section, self._site))
         for name, section in _channels(channels):
             self._declare_named("channels", name, section, self._site)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from signoff.registry.registry import ToolRegistry as ToolRegistry
     from signoff.registry.registry import ToolRegistryBuilder as ToolRegistryBuilder
     from signoff.registry.registry import ToolResolver as ToolResolver
+    from signoff.registry.registry import create_tool_registry as create_tool_registry
     from signoff.registry.results.destinations import Delivery as Delivery
     from signoff.registry.results.destinations import DeliveryFailure as DeliveryFailure
     from signoff.registry.results.reducers import BUILT_IN as BUILT_IN
@@ -60,6 +61,7 @@ _MODULES = {
     "ToolResolver": "signoff.registry.registry",
     "DeliveryFailure": "signoff.registry.results.destinations",
     "context_first": "signoff.registry.handler_adapters",
+    "create_tool_registry": "signoff.registry.registry",
     "ok_results": "signoff.registry.handler_adapters",
     "per_call": "signoff.registry.handler_adapters",
     "success_results": "signoff.registry.handler_adapters",
