@@ -206,6 +206,14 @@ class Conversation:
         place = self._place_with(actor)
         return item if place is None else replace(item, route=place.route, step=place.step, seal=place.seal)
 
+    def _leave(self, turn: SessionTurn) -> None:
+        """Moves the conversation back from the place of a turn that could not begin: every later one would fail too."""
+        lost = _place_of(turn)
+        if self._place is None or self._place != lost:
+            return
+        places = (_place_of(each) for each in reversed(self._turns.values()) if each.actor == turn.actor)
+        self._place = next((each for each in places if each != lost), None)
+
     def _place_with(self, actor: str) -> Place | None:
         # Routes are an actor's own.
         return self._place if self._place is not None and self._place.actor == actor else None
@@ -331,6 +339,8 @@ class Conversation:
     def _end(self, turn: SessionTurn, report: TurnReport) -> None:
         ended = replace(turn, state=report.state, parts=report.parts, error=report.error, left_open=report.left_open)
         self._turns[turn.turn] = ended
+        if report.error is not None and report.error.code == "config_error":
+            self._leave(turn)
         self._remember_denials(report.denied)
         left = self._left_for(turn.turn, report.taken)
         # One turn more is kept for what was added meanwhile: that is never dropped.
@@ -445,6 +455,13 @@ class Conversation:
                 return
             room -= _size(turn)
             del self._turns[turn.turn]
+
+
+def _place_of(turn: SessionTurn) -> Place | None:
+    origin = turn.origin
+    if not (origin.route or origin.step):
+        return None
+    return Place(actor=turn.actor, route=origin.route, step=origin.step, seal=origin.seal)
 
 
 def _is_open(turn: SessionTurn) -> bool:
