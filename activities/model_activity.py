@@ -35,7 +35,7 @@ from signoff.contracts.limits import CALLS_KEPT_PER_COMPLETION, MIB
 from signoff.contracts.message import CallPart, Message, Part, TextPart, words_of
 from signoff.contracts.turn import ResponsePart
 from signoff.formats.replace import replace
-from signoff.registry.actor import Actor, instructions_hash
+from signoff.registry.actor import Actor, instructions_at, instructions_hash
 from signoff.registry.gates.call_parts import call_parts, parse_arguments, parse_call
 from signoff.registry.respond_form import RespondPayload
 from signoff.registry.tool_result import render_value
@@ -182,7 +182,7 @@ class ModelActivity:
         left_out = await withheld_tools(deps.catalog, task.ctx, at=deps.clock())
         request = CompletionRequest(
             model=actor.model,
-            instructions=actor.instructions,
+            instructions=instructions_at(actor, task.ctx.route, task.ctx.step),
             messages=messages,
             provider=tuple([await self._provider(message, _place(task)) for message in task.messages]),
             tools=deps.catalog.offered_tools(actor.name, task.ctx, left_out),
@@ -230,7 +230,7 @@ class ModelActivity:
             message=Message(role="assistant", parts=tuple(parts), provider=provider),
             usage=completion.usage,
             catalog=deps.catalog.hash[:_CATALOG_CHARS] if task.completion == 1 else "",
-            instructions=instructions_hash(deps.catalog.actor(task.ctx.actor)) if task.completion == 1 else "",
+            instructions=_hash_instructions(deps.catalog.actor(task.ctx.actor), task) if task.completion == 1 else "",
             response=response,
             respond_call=respond_call,
             respond_error=error,
@@ -289,6 +289,10 @@ class ModelActivity:
 
     async def _provider(self, message: Message, place: SessionKey) -> bytes | None:
         return await fetch_in(self._deps.store, message.provider, place) if message.provider else None
+
+
+def _hash_instructions(actor: Actor, task: ModelTask) -> str:
+    return instructions_hash(actor, task.ctx.route, task.ctx.step)
 
 
 async def _complete_or_retry(driver: Driver, request: CompletionRequest) -> Completion:

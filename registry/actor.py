@@ -52,6 +52,8 @@ class Level:
     """The name."""
     description: str = ""
     """For people."""
+    instructions: str = ""
+    """Added to the model's system prompt while the conversation is here."""
     tools: Annotated[tuple[ListedTool, ...], FieldSpec(key=list[Any])] = ()
     """Names, or names with more to say: `{name, optional, min_step, loosens}`.
 
@@ -370,11 +372,19 @@ class Actor:
         return tuple(use.tool for each in listed for use in tool_uses(each) if not isinstance(use.tool, str))
 
 
-def instructions_hash(actor: Actor) -> str:
-    """Returns the first 16 digits of the sha-256 of an actor's instructions, by which evaluations tell that they
-    changed.
+def instructions_at(actor: Actor, route: str, step: str) -> str:
+    """Returns the system prompt of an actor's model at a place: the instructions of the actor, the route, the step."""
+    course = next((each for each in actor.routes if each.name == route), None)
+    at = next((each for each in course.steps if each.name == step), None) if course is not None else None
+    levels = (actor, *(each for each in (course, at) if each is not None))
+    return "\n\n".join(each.instructions for each in levels if each.instructions)
+
+
+def instructions_hash(actor: Actor, route: str, step: str) -> str:
+    """Returns the first 16 digits of the sha-256 of an actor's instructions at a place, by which evaluations tell that
+    they changed.
     """
-    return sha256_hex(actor.instructions)[:_HASH_CHARS]
+    return sha256_hex(instructions_at(actor, route, step))[:_HASH_CHARS]
 
 
 def actor_facts(name: str, scope: str = "", tags: Iterable[str] = ()) -> dict[str, Any]:

@@ -121,6 +121,7 @@ def _level(level: Level) -> dict[str, object]:
     return {
         "name": level.name,
         "description": level.description,
+        **({"instructions": level.instructions} if level.instructions else {}),
         "tools": _contents(level.tools),
         "mode": level.mode,
         "tool_filter": level.tool_filter,

@@ -256,6 +256,7 @@ class DeclaredActor(Tools):
         name: str,
         *,
         description: str = "",
+        instructions: str = "",
         tools: Sequence[ToolLike] | None = None,
         steps: Mapping[str, Mapping[str, Any]] | Sequence[Step] = (),
         mode: Literal["inherit", "only"] = "inherit",
@@ -270,7 +271,8 @@ class DeclaredActor(Tools):
         if name in self.routes:
             why = f"actor `{self.name}` has the route `{name}` from {self.routes[name].site} already; rename one"
             raise _error(site, why, actor=self.name)
-        given = {"description": description or None, "mode": mode, "select": select}
+        said = {"description": description or None, "instructions": instructions or None}
+        given = {**said, "mode": mode, "select": select}
         section = {key: plain(value) for key, value in given.items() if value is not None}
         self.routes[name] = DeclaredRoute(name, section, tuple(tools or ()), _steps(steps), site)
         return self.routes[name]

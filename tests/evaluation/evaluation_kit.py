@@ -62,7 +62,7 @@ def a_call(amount: float = 20, verdict: str = "run", call: str = "c1.1", **field
 def a_case(*calls: dict[str, Any], **fields: Any) -> EvaluationCase:
     given: dict[str, Any] = {
         "name": "pay what is owed",
-        "recorded": {"turn": "turn/main/s1/t1", "instructions": instructions_hash(ACTOR)},
+        "recorded": {"turn": "turn/main/s1/t1", "instructions": instructions_hash(ACTOR, "", "")},
         "actor": "desk",
         "user": {"user": "guest"},
         "messages": [{"role": "user", "text": "pay"}],

@@ -10,6 +10,7 @@ from tables import table
 
 from signoff.contracts.errors import ConfigError
 from signoff.formats.yaml_file import read_yaml
+from signoff.registry.actor import instructions_at
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.manifest.schema_export import manifest_schema
@@ -28,6 +29,7 @@ actors:
     routes:
       trip:
         description: From the wish to the ticket.
+        instructions: You plan a trip.
         tools: [note, {name: fly, optional: true}]
         own_tools:
           pay:
@@ -39,7 +41,7 @@ actors:
             loosens: The agency's card has a limit of its own.
         mode: only
         steps:
-          ask: {collect: {city: {type: string}}}
+          ask: {instructions: Ask for the city., collect: {city: {type: string}}}
           buy: {tools: [{name: note}], requires: [city], toolFilter: "tool.name != 'greet'"}
       talk:
         select: registry_kit:nothing
@@ -71,6 +73,28 @@ def test_a_manifest_declares_where_an_actor_may_stand(tmp_path: Path) -> None:
     assert summary(catalog, "trip", "buy") == ["pay@desk.trip"]
     assert catalog.tool_view(pinned(route="rest")).resolution("pay").reason == "nothing is paid on a day of rest"
     assert catalog.actors["desk"].routes[0].description == "From the wish to the ticket."
+
+
+@table(
+    ("route", "step", "prompt"),
+    ("", "", "You serve."),
+    ("trip", "", "You serve.\n\nYou plan a trip."),
+    ("trip", "ask", "You serve.\n\nYou plan a trip.\n\nAsk for the city."),
+    ("trip", "buy", "You serve.\n\nYou plan a trip."),
+    ("talk", "", "You serve."),
+)
+def test_instructions_of_route_and_step_follow_those_of_the_actor(
+    tmp_path: Path, route: str, step: str, prompt: str
+) -> None:
+    actor = loaded(
+        tmp_path, MANIFEST.replace("    shadowing: allow", "    instructions: You serve.\n    shadowing: allow")
+    ).actors["desk"]
+    assert instructions_at(actor, route, step) == prompt
+
+
+def test_catalog_hash_covers_instructions_of_a_step(tmp_path: Path) -> None:
+    changed = loaded(tmp_path, MANIFEST.replace("Ask for the city.", "Ask for the town.")).hash
+    assert changed != loaded(tmp_path).hash
 
 
 def test_the_schema_for_editors_takes_it(tmp_path: Path) -> None:

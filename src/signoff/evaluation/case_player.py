@@ -24,6 +24,7 @@ from signoff.formats.replace import replace
 from signoff.languages.remarks import english
 from signoff.policy.compiled_policy import PolicyVerdict
 from signoff.policy.handler_verdict import HandlerVerdict, apply_handler_verdict, handler_rule
+from signoff.registry.actor import instructions_at
 from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.call_parts import call_parts
@@ -166,7 +167,7 @@ class _Player:
             ctx, withheld = case.ctx(number), frozenset(self._completion(number).withheld)
             request = CompletionRequest(
                 model=model.name,
-                instructions=actor.instructions,
+                instructions=instructions_at(actor, case.route, case.step),
                 messages=tuple(messages),
                 provider=(None,) * len(messages),
                 tools=self.catalog.offered_tools(actor.name, ctx, withheld),

@@ -32,7 +32,7 @@ class Difference:
 def find_differences(case: EvaluationCase, played: PlayResult, actor: Actor) -> tuple[Difference, ...]:
     """Returns the differences of a played case from what was recorded, its calls in their order."""
     found: list[Difference] = []
-    was, now = case.recorded.instructions, instructions_hash(actor)
+    was, now = case.recorded.instructions, instructions_hash(actor, case.route, case.step)
     if was and was != now and case.prompt_hash_mismatch != "ignore":
         found.append(Difference("prompt", case.prompt_hash_mismatch == "error", was, now, why="other instructions"))
     forbidden = set(case.forbid)
