@@ -16,6 +16,7 @@ from temporalio.client import Client
 from signoff.contracts.call import CallContext
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import TurnKey
+from signoff.contracts.limits import KIB
 from signoff.contracts.requests import DecisionAuthor, DecisionDraft, TurnBody
 from signoff.engine.turn_client import TurnClient
 from signoff.formats.replace import replace
@@ -79,7 +80,7 @@ async def test_a_turn_of_signed_people_runs(rig: GatewayRig) -> None:
     assert (vote.decision.question_hash, vote.decision.revision) == (call.approval.question_hash, 1)
 
 
-async def test_a_signed_turn_costs_at_most_10_kb_of_history(plain_client: Client, rig: GatewayRig) -> None:
+async def test_history_of_a_signed_turn_takes_at_most_10_kib(plain_client: Client, rig: GatewayRig) -> None:
     approval = await asked_of(rig)
     assert (await answered(rig, approval)).json()["status"] == "accepted"
     assert await ended(rig, approval) == "ok"
@@ -90,7 +91,7 @@ async def test_a_signed_turn_costs_at_most_10_kb_of_history(plain_client: Client
     events = [event.SerializeToString() for event in (await handle.fetch_history()).events]
     named = sum(event.count(plain_client.identity.encode()) for event in events)
     longer = max(len(plain_client.identity) - len("12345@host"), 0)
-    assert info.history_size_bytes - named * longer <= 10_000
+    assert info.history_size_bytes - named * longer <= 10 * KIB
 
 
 async def test_two_people_make_a_quorum(rig: GatewayRig) -> None:
