@@ -29,7 +29,6 @@ actors:
     routes:
       trip:
         description: From the wish to the ticket.
-        instructions: You plan a trip.
         tools: [note, {name: fly, optional: true}]
         own_tools:
           pay:
@@ -86,9 +85,11 @@ def test_a_manifest_declares_where_an_actor_may_stand(tmp_path: Path) -> None:
 def test_instructions_of_route_and_step_follow_those_of_the_actor(
     tmp_path: Path, route: str, step: str, prompt: str
 ) -> None:
-    actor = loaded(
-        tmp_path, MANIFEST.replace("    shadowing: allow", "    instructions: You serve.\n    shadowing: allow")
-    ).actors["desk"]
+    text = MANIFEST.replace("    shadowing:", "    instructions: You serve.\n    shadowing:")
+    text = text.replace(
+        "        description: From", "        instructions: You plan a trip.\n        description: From"
+    )
+    actor = loaded(tmp_path, text).actors["desk"]
     assert instructions_at(actor, route, step) == prompt
 
 
