@@ -12,7 +12,7 @@ from signoff.people.directory import Directory
 from signoff.policy.approval_policy import GlobalRule
 from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
-from signoff.registry.manifest.channel_sections import DeclaredChannel
+from signoff.registry.manifest.channel_sections import DeclaredChannel, RoutingRules
 from signoff.registry.manifest.loader import load_document, read_document
 from signoff.registry.manifest.subscription_sections import EventHandler
 from signoff.registry.program.call_site import CodeSite, call_site
@@ -49,6 +49,7 @@ class Program(Tools):
         approvers: Sequence[str] = (),
         model: str = "",
         channels: Mapping[str, Mapping[str, Any]] | Iterable[DeclaredChannel] = (),
+        routing: RoutingRules | Mapping[str, Any] | None = None,
         registry: ToolResolver | Iterable[Tool] = (),
         manifest: str | os.PathLike[str] | None = None,
         context: Mapping[str, Mapping[str, Any]] | None = None,
@@ -69,7 +70,7 @@ class Program(Tools):
         self._people = people
         defaults = {"approvers": list(approvers), "model": model}
         top = {"defaults": {key: value for key, value in defaults.items() if value}}
-        self._top = {**top, "context": plain(context), "timezone": timezone}
+        self._top = {**top, "context": plain(context), "timezone": timezone, "routing": plain(routing)}
         self.backends: Mapping[str, Backend] = dict(backends or {})
         self._reducers = ReducerRegistry(reducers).snapshot()
         self._catalog: Catalog | None = None

@@ -34,10 +34,11 @@ class App(Program):
     """Everything that a program declares: tools, actors, rules, people and channels, and the ways to run it.
 
     `people` are persons, a YAML file of them, or a directory of your own. `approvers` decide where a policy names
-    none. `model` is that of actors that name none. `registry` brings tools that are declared already. `manifest` is a
-    YAML file or folder, relative to the module, that adds to the declarations and may tighten them. `backends` are
-    for the capabilities of tools, by kind. `reducers` shorten results of tools. `version` is the build id of its
-    workers, which a deployment with versions needs. `settings` are those of `SIGNOFF_*` and `signoff.toml` if left out.
+    none. `routing` says by which channel people are reached first. `model` is that of actors that name none.
+    `registry` brings tools that are declared already. `manifest` is a YAML file or folder, relative to the module,
+    that adds to the declarations and may tighten them. `backends` are for the capabilities of tools, by kind.
+    `reducers` shorten results of tools. `version` is the build id of its workers, which a deployment with versions
+    needs. `settings` are those of `SIGNOFF_*` and `signoff.toml` if left out.
     """
 
     def run(self, **settings: Any) -> None:

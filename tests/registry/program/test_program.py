@@ -188,6 +188,12 @@ def test_subscription_sends_to_an_address_or_a_function() -> None:
     assert (found["books"].url, found["books"].events) == ("https://example.org/hook", ("tool_call.executed",))
 
 
+def test_routing_names_the_channels_that_reach_people_first() -> None:
+    app = an_app(routing={"default": ["desk"]})
+    app.channel("desk", kind="webhook", url="https://desk.example.org/", secret="env:DESK_SECRET")
+    assert app.build().channels.routing.default == ("desk",)
+
+
 def test_directory_of_people_is_used_as_it_is() -> None:
     people = FixedDirectory(())
     found = an_app(people=people).build().people
