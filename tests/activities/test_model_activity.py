@@ -92,7 +92,7 @@ async def test_limits_and_catalog_are_told_once(store: Store) -> None:
     first = await asked(store, calls(("look", {"amount": 1})), completion=1)
     assert first.limits == TurnLimits(calls=9)
     assert first.catalog
-    assert first.instructions == instructions_hash(Actor(name="desk", model="m", instructions="Be brief."))
+    assert first.instructions == instructions_hash(Actor(name="desk", model="m", instructions="Be brief."), "", "")
 
 
 async def test_the_driver_is_asked_with_everything_inline(store: Store) -> None:
