@@ -261,8 +261,11 @@ class DeclaredActor(Tools):
         steps: Mapping[str, Mapping[str, Any]] | Sequence[Step] = (),
         mode: Literal["inherit", "only"] = "inherit",
         select: Select | str | None = None,
+        tool_filter: str = "",
+        tool_filter_reason: str = "",
+        own_tools: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> "DeclaredRoute":
-        """Declare a route, a course that a conversation may take.
+        """Declare a route, a course that a conversation may take; `own_tools` are there and nowhere else.
 
         Raises `ConfigError` for a second one of that name.
         """
@@ -271,8 +274,10 @@ class DeclaredActor(Tools):
         if name in self.routes:
             why = f"actor `{self.name}` has the route `{name}` from {self.routes[name].site} already; rename one"
             raise _error(site, why, actor=self.name)
-        said = {"description": description or None, "instructions": instructions or None}
-        given = {**said, "mode": mode, "select": select}
+        texts = {"description": description, "instructions": instructions}
+        texts |= {"tool_filter": tool_filter, "tool_filter_reason": tool_filter_reason}
+        given: dict[str, Any] = {key: text or None for key, text in texts.items()}
+        given |= {"mode": mode, "select": select, "own_tools": own_tools}
         section = {key: plain(value) for key, value in given.items() if value is not None}
         self.routes[name] = DeclaredRoute(name, section, tuple(tools or ()), _steps(steps), site)
         return self.routes[name]

@@ -1,0 +1,247 @@
+"""The examples of the design @falai/agent, written as its author writes them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tables import table
+
+import signoff
+from signoff.people import Person
+from signoff.testing import ScriptedModel, a_call_context, calls, execute_parallel, respond, results
+from signoff.tools import HookContext, ToolRegistryBuilder, context_first, per_call, success_results
+
+PARAMETERS = {"type": "object", "properties": {"words": {"type": "string"}}}
+PEOPLE = [Person(id="eva", roles=("finance",), tier="gold"), Person(id="max", tenant="north")]
+EVA = {"user": "eva", "roles": ["finance"], "tier": "gold"}
+
+
+def handler(text: str) -> Any:
+    """Make a handler that takes its context first, as the design has it, and says where it is from."""
+
+    @context_first
+    async def run(context: signoff.ToolContext, args: dict[str, Any]) -> str:
+        return f"{text} for {context.user_id}"
+
+    return run
+
+
+def entry(name: str, text: str = "", /, **more: Any) -> dict[str, Any]:
+    fields = {"id": name, "description": f"Use {name}.", "parameters": PARAMETERS, "scope": "generalist"}
+    return {**fields, "handler": handler(text or name), "readOnly": True, **more}
+
+
+def own(text: str, **more: Any) -> dict[str, Any]:
+    return {key: value for key, value in entry("x", text, **more).items() if key != "id"}
+
+
+def app_of(*tools: dict[str, Any], **more: Any) -> signoff.App:
+    app = signoff.App(model="openai:gpt-5", people=PEOPLE, **more)
+    app.add(*tools)
+    return app
+
+
+def at(route: str = "", step: str = "", **more: Any) -> Any:
+    data = more.pop("data", {})
+    return a_call_context(actor="shop", route=route, step=step, **{"user": EVA, "extra": {"data": data}, **more})
+
+
+def shown(app: signoff.App, context: Any) -> list[str]:
+    return [tool.name for tool in app.build().available(context)]
+
+
+async def said(app: signoff.App, tool: str, context: Any) -> tuple[str, str]:
+    [made] = await execute_parallel(app.build(), [(tool, {"words": "shoes"})], context)
+    assert made.outcome is not None
+    return made.outcome.code, str(made.outcome.value.inline)
+
+
+def test_registry_registers_many_and_tells_what_is_registered() -> None:
+    registry = ToolRegistryBuilder()
+    made = [signoff.Tool(**entry(name)) for name in ("search", "weather", "email")]
+    registry.register(made[0])
+    registry.register_many(made[1:])
+    assert [*registry.get_registered()] == ["search", "weather", "email"]
+    assert (registry.is_registered("weather"), registry.is_registered("missing")) == (True, False)
+    app = signoff.App(model="openai:gpt-5", people=PEOPLE, registry=registry.build())
+    app.actor("shop")
+    assert shown(app, at()) == ["email", "search", "weather"]
+
+
+def test_name_beside_an_id_is_what_people_read() -> None:
+    app = app_of(entry("search", name="Search the shop"))
+    app.actor("shop")
+    tool = app.build().resolve("search")
+    assert tool is not None
+    assert tool.title == "Search the shop"
+
+
+@table(
+    ("route", "step", "text"),
+    ("", "", "Agent for eva"),
+    ("order", "", "Route for eva"),
+    ("order", "inline", "Step for eva"),
+    ("order", "reference", "Registry for eva"),
+    ("order", "plain", "Route for eva"),
+)
+async def test_nearest_level_has_the_tool(route: str, step: str, text: str) -> None:
+    app = app_of(entry("search", "Registry"))
+    shop = app.actor("shop", shadowing="allow")
+    shop.add(entry("search", "Agent"))
+    steps: dict[str, dict[str, Any]] = {
+        "inline": {"own_tools": {"search": own("Step")}},
+        "reference": {"tools": ["search"]},
+        "plain": {},
+    }
+    shop.route("order", own_tools={"search": own("Route")}, steps=steps)
+    assert await said(app, "search", at(route, step)) == ("ok", text)
+
+
+async def test_registry_is_the_fallback() -> None:
+    app = app_of(entry("search", "Registry"))
+    app.actor("shop").route("order", steps={"plain": {}})
+    assert await said(app, "search", at("order", "plain")) == ("ok", "Registry for eva")
+
+
+@table(("data", "seen"), ({}, []), ({"address": "Rua 1", "paymentDetails": "card"}, ["pay"]))
+def test_step_waits_for_what_it_requires(data: dict[str, str], seen: list[str]) -> None:
+    app = app_of(entry("pay"), entry("browse"))
+    steps: dict[str, dict[str, Any]] = {
+        "gather": {"collect": {"address": {"type": "string"}, "paymentDetails": {"type": "string"}}},
+        "process": {"mode": "only", "tools": ["pay"], "requires": ["address", "paymentDetails"]},
+    }
+    app.actor("shop").route("checkout", steps=steps)
+    assert shown(app, at("checkout", "process", data=data)) == seen
+
+
+async def by_category(context: HookContext, data: dict[str, Any]) -> list[str]:
+    """Load the tools of the category that was collected, as the design's lazy route does."""
+    category = data.get("category")
+    return [name for name, tool in context.tools.items() if tool.metadata.get("category") == category]
+
+
+@table(("category", "seen"), ("books", "read"), ("shoes", "try_on"))
+async def test_select_chooses_tools_by_fields_of_the_authors_own(category: str, seen: str) -> None:
+    tools = [entry("read", metadata={"category": "books"}), entry("try_on", metadata={"category": "shoes"})]
+    app = app_of(*tools)
+    app.actor("shop").route("lazy", mode="only", tools=["read", "try_on"], select=by_category)
+    codes = {name: (await said(app, name, at("lazy", data={"category": category})))[0] for name in ("read", "try_on")}
+    assert [name for name, code in codes.items() if code == "ok"] == [seen]
+
+
+@context_first
+async def secure(context: signoff.ToolContext, args: dict[str, Any]) -> str:
+    """Check the permission in the handler and throw, as the design's secure tool does."""
+    if "finance" not in context.user.roles:
+        raise PermissionError("Insufficient permissions")
+    return "paid"
+
+
+@table(("user", "code"), (EVA, "ok"), ({"user": "guest", "name": "Guest"}, "execution_failed"))
+async def test_secure_tool_throws_without_the_permission(user: dict[str, Any], code: str) -> None:
+    app = app_of(entry("payout", handler=secure))
+    app.actor("shop")
+    found, text = await said(app, "payout", at(user=user))
+    assert (found, "Insufficient permissions" in text) == (code, code != "ok")
+
+
+async def test_route_with_a_filter_has_its_own_tools_alone_and_says_why_it_refuses() -> None:
+    app = app_of(entry("ledger", tags=["finance"]), entry("browse"))
+    filtered: dict[str, Any] = {"tool_filter": "ctx.user.tier == 'platinum'", "tool_filter_reason": "MFA required"}
+    shop = app.actor("shop")
+    shop.route("open", mode="only", tools=["ledger"])
+    shop.route("finance", mode="only", tools=["ledger"], **filtered)
+    assert shown(app, at("open")) == ["ledger"]
+    assert shown(app, at("finance")) == []
+    code, text = await said(app, "ledger", at("finance"))
+    assert (code, "MFA required" in text) == ("not_available", True)
+
+
+def scoped(context: signoff.ToolContext) -> Any:
+    """Bind a tool to the user of one call, as the design's `createScopedTools(userContext)`."""
+    user, tenant = context.user_id, context.tenant_id
+
+    async def run(args: dict[str, Any], context: signoff.ToolContext) -> str:
+        return f"files of {user} in {tenant}"
+
+    return run
+
+
+@table(
+    ("context", "text"),
+    ({"user": EVA}, "files of eva in main"),
+    ({"user": {"user": "max"}, "tenant": "north"}, "files of max in north"),
+)
+async def test_scoped_tool_is_made_for_the_user_and_tenant_of_the_call(context: dict[str, Any], text: str) -> None:
+    app = app_of(entry("files", handler=per_call(scoped)))
+    app.actor("shop")
+    assert await said(app, "files", at(**context)) == ("ok", text)
+
+
+@success_results
+@context_first
+async def verify(context: signoff.ToolContext, args: dict[str, Any]) -> dict[str, Any]:
+    return {"data": "not verified", "success": False, "error": "no such card", "contextUpdate": {"checked": True}}
+
+
+async def test_failed_result_keeps_its_data_and_its_context_update() -> None:
+    app = app_of(entry("verify", handler=verify, updates=["checked"]), context={"checked": {"type": "boolean"}})
+    app.actor("shop")
+    [made] = await execute_parallel(app.build(), [("verify", {})], at())
+    assert made.outcome is not None
+    assert made.outcome.context_update is not None
+    assert made.outcome.context_update.inline == {"checked": True}
+    assert "no such card" in str(made.outcome.value.inline)
+    assert "not verified" in str(made.outcome.value.inline)
+
+
+async def test_usage_limit_counts_what_succeeded() -> None:
+    app = app_of(entry("search", usageLimit={"count": 1, "per": "user", "period": "1d"}))
+    app.actor("shop")
+    model = ScriptedModel(lambda request: respond("ok") if results(request) else calls(("search", {"words": "a"})))
+    async with app.test(model) as test:
+        codes = []
+        for user in ("eva", "eva", "guest"):
+            result = await (await test.say("search", user=user)).result()
+            codes += [call.code for call in result.calls]
+        assert [code == "ok" for code in codes] == [True, False, True]
+
+
+async def test_metrics_wrap_a_tool_on_success_and_failure() -> None:
+    tool = signoff.Tool(**entry("payout", handler=secure))
+    seen: list[tuple[str, bool]] = []
+
+    async def measured(args: dict[str, Any], context: signoff.ToolContext) -> Any:
+        try:
+            result = await tool.handler(args, context)
+        except Exception:
+            seen.append((tool.name, False))
+            raise
+        seen.append((tool.name, True))
+        return result
+
+    app = signoff.App(model="openai:gpt-5", people=PEOPLE, registry=[replace(tool, handler=measured)])
+    app.actor("shop")
+    for user in (EVA, {"user": "guest", "name": "Guest"}):
+        await said(app, "payout", at(user=user))
+    assert seen == [("payout", True), ("payout", False)]
+
+
+async def routes_of(context: HookContext, data: dict[str, Any]) -> list[str]:
+    return {"main": ["retail"], "north": ["wholesale"]}.get(context.tenant, [])
+
+
+@table(("route", "code"), ("retail", "ok"), ("wholesale", "not_available"))
+async def test_each_tenant_has_its_own_routes(route: str, code: str) -> None:
+    app = app_of(entry("browse"))
+    shop = app.actor("shop", route_select=routes_of)
+    for name in ("retail", "wholesale"):
+        shop.route(name, tools=["browse"])
+    assert (await said(app, "browse", at(route)))[0] == code
+
+
+def test_tool_of_one_id_at_two_levels_must_be_allowed() -> None:
+    app = app_of(entry("search", "Registry"))
+    app.actor("shop").route("order", own_tools={"search": own("Route")})
+    with pytest.raises(signoff.ConfigError, match="shadow"):
+        app.build()
