@@ -49,6 +49,15 @@ def test_a_correction_of_many_arguments_names_the_first_ten(changed: int, more: 
     assert found.note == f"The arguments were corrected ({named}{more})."
 
 
+@table(("changed", "note"), (0, "(none changed): it left."), (12, " and 2 more): it left."))
+def test_note_of_a_correction_ends_with_its_reason(changed: int, note: str) -> None:
+    to = dict.fromkeys([f"n{index:02}" for index in range(changed)], 1)
+    checked = a_tool(validate_input=lambda args: Correction(to, "it left"), input_schema=OPEN)
+    found = ruled(checked if not changed else corrects(to, "it left", input_schema=OPEN), {})
+    assert found.note.startswith("The arguments were corrected (")
+    assert found.note.endswith(note)
+
+
 def test_a_correction_that_changes_nothing_is_said_to() -> None:
     found = ruled(a_tool(validate_input=lambda args: Correction(args)))
     assert (found.kind, found.note) == ("run", "The arguments were corrected (none changed).")

@@ -1,6 +1,7 @@
 """The gates: one order, the first that objects decides, nothing unadvertised passes."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from signoff.contracts.limits import MAX_CALLS, MAX_IDENTICAL_CALLS, RECENT_CALL
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.local_decision import LocalGateDecision
-from signoff.registry.gates.pipeline import judge, next_tally
+from signoff.registry.gates.pipeline import GateFacts, judge, next_tally
 from signoff.registry.tool import Tool
 
 GOOD = {"flight": "TP 531", "totalCost": 420}
@@ -90,6 +91,29 @@ UNKNOWN = [
     case("E11", "wire_money", name="nothing like it"),
     *("", "respond", "x" * 1000, "`\n"),
 ]
+
+
+def test_rule_over_the_moment_is_told_the_moment_of_the_judgement() -> None:
+    weekend = GlobalRule(
+        name="weekend", rule="ctx.now.weekday in ['Sa', 'Su']", effect="deny", reason="it is the weekend"
+    )
+    found = catalog(policies=(weekend,))
+    saturday, monday = (datetime(2026, 11, day, 12, tzinfo=UTC) for day in (28, 30))
+    assert facts(ruled(found, known=GateFacts(at=saturday)))[2] == "denied"
+    assert ruled(found, known=GateFacts(at=monday)).kind == "run"
+
+
+def test_calls_that_differ_in_their_remarks_alone_are_identical() -> None:
+    found, tally = catalog(a_tool(remarks=("flight",))), Tally()
+    for turn in range(MAX_IDENTICAL_CALLS):
+        args = {**GOOD, "flight": f"words {turn}"}
+        decision = ruled(found, args=args, tally=tally)
+        assert decision.kind == "run"
+        tally = next_tally(tally, a_call(), args, decision)
+    stopped = ruled(found, args={**GOOD, "flight": "other words"}, tally=tally)
+    assert stopped.code == "too_many_calls"
+    again = next_tally(tally, a_call(), {**GOOD, "flight": "last words"}, stopped)
+    assert again.recent[-1] == again.recent[-2]
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
