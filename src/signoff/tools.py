@@ -6,9 +6,12 @@ from signoff.formats.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from signoff.activities.hooks.policy_decision_point import PolicyDecisionPoint as PolicyDecisionPoint
+    from signoff.contracts.usage import UsageLimit as UsageLimit
     from signoff.formats.json_schema import SchemaProblem as SchemaProblem
     from signoff.policy.handler_verdict import HandlerCall as HandlerCall
     from signoff.policy.handler_verdict import HandlerVerdict as HandlerVerdict
+    from signoff.registry.actor import Step as Step
+    from signoff.registry.capabilities import Capabilities as Capabilities
     from signoff.registry.handler_adapters import context_first as context_first
     from signoff.registry.handler_adapters import ok_results as ok_results
     from signoff.registry.handler_adapters import per_call as per_call
@@ -40,6 +43,7 @@ _MODULES = {
     "Annotations": "signoff.registry.tool_result",
     "HandlerVerdict": "signoff.policy.handler_verdict",
     "BUILT_IN": "signoff.registry.results.reducers",
+    "Capabilities": "signoff.registry.capabilities",
     "CannotTell": "signoff.registry.hooks",
     "Correction": "signoff.registry.hooks",
     "Delivery": "signoff.registry.results.destinations",
@@ -55,11 +59,13 @@ _MODULES = {
     "ReducerRegistry": "signoff.registry.results.reducers",
     "Result": "signoff.registry.tool_result",
     "SchemaProblem": "signoff.formats.json_schema",
+    "Step": "signoff.registry.actor",
     "ToolReducer": "signoff.registry.results.reducers",
     "ToolRegistry": "signoff.registry.registry",
     "ToolRegistryBuilder": "signoff.registry.registry",
     "ToolResolver": "signoff.registry.registry",
     "DeliveryFailure": "signoff.registry.results.destinations",
+    "UsageLimit": "signoff.contracts.usage",
     "context_first": "signoff.registry.handler_adapters",
     "create_tool_registry": "signoff.registry.registry",
     "ok_results": "signoff.registry.handler_adapters",

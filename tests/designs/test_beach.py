@@ -196,3 +196,24 @@ def test_second_tool_of_a_name_is_rejected_as_it_is_registered() -> None:
     app = app_of({**MISSIVE, "handler": list_missives})
     with pytest.raises(signoff.ConfigError, match=r"tool `missive_list` is declared at .* already"):
         app.add({**MISSIVE, "handler": list_missives})
+
+
+async def test_routed_call_is_an_event_of_its_actor() -> None:
+    app = app_of({**FLIGHT, "handler": book_flight, "requiresApproval": False})
+    app.actor("travel", tools=["book_flight"])
+    async with app.test(ScriptedModel(answer_flight)) as test:
+        await (await test.say("book the flight to Lisbon", user="tom")).result()
+        events = (await test.client.events()).events
+        assert [each.source for each in events if each.type.endswith("tool_call:book_flight")] == ["actor:travel"]
+
+
+async def test_bypass_of_a_specialist_runs_and_is_no_event() -> None:
+    why = {"justification": "The mailbox is of this one actor alone.", "bypassRouting": {"reason": "It reads a cache."}}
+    app = app_of()
+    mine = {**FLIGHT, **why, "handler": book_flight, "scope": "specialist", "routing": "bypass", "readOnly": True}
+    app.actor("travel").add({**mine, "requiresApproval": False})
+    async with app.test(ScriptedModel(answer_flight)) as test:
+        result = await (await test.say("book the flight to Lisbon", user="tom")).result()
+        events = (await test.client.events()).events
+        assert [call.code for call in result.calls] == ["ok"]
+        assert [each for each in events if "tool_call:" in each.type] == []

@@ -6,8 +6,17 @@ import pytest
 from tables import table
 
 import signoff
-from signoff.testing import ScriptedModel, a_call_context, calls, execute_parallel, respond, results
-from signoff.tools import BUILT_IN, HookContext, ReducerInput, ReducerRegistry, Result, ToolReducer, ok_results
+from signoff.testing import ScriptedModel, a_call_context, calls, execute_parallel, respond, results, steps
+from signoff.tools import (
+    BUILT_IN,
+    Capabilities,
+    HookContext,
+    ReducerInput,
+    ReducerRegistry,
+    Result,
+    ToolReducer,
+    ok_results,
+)
 
 SCHEMA = {"type": "object", "properties": {"count": {"type": "integer"}}}
 CTX = a_call_context(actor="ada")
@@ -165,3 +174,19 @@ async def test_dry_run_runs_nothing_and_says_what_would_be_called() -> None:
         [call] = (await turn.result()).calls
         assert "[dry-run] note would be called with: " in str(call.value.inline)
         assert ran == []
+
+
+async def keep(args: dict[str, Any], ctx: signoff.ToolContext) -> str:
+    await ctx.capabilities.storage.write("note.txt", b"milk")
+    return (await ctx.capabilities.storage.read("note.txt")).decode()
+
+
+async def test_capability_is_given_to_the_tool_in_its_context() -> None:
+    app = app_of(entry("keep", keep, capabilities=Capabilities(storage=True)))
+    assert await outcomes(app, ("keep", {})) == [("ok", "milk")]
+
+
+async def test_return_direct_ends_the_turn_with_the_value() -> None:
+    async with app_of(entry(returnDirect=True)).test(steps([calls(("read_file", {"count": 3}))])) as test:
+        result = await (await test.say("read it")).result()
+        assert (result.completions, result.parts[0].content.inline) == (1, "xxx")

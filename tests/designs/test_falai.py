@@ -1,6 +1,7 @@
 """The examples of the design @falai/agent, written as its author writes them."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,8 +9,17 @@ from tables import table
 
 import signoff
 from signoff.people import Person
-from signoff.testing import ScriptedModel, a_call_context, calls, execute_parallel, respond, results
-from signoff.tools import HookContext, ToolRegistryBuilder, context_first, per_call, success_results
+from signoff.testing import (
+    Completion,
+    CompletionRequest,
+    ScriptedModel,
+    a_call_context,
+    calls,
+    execute_parallel,
+    respond,
+    results,
+)
+from signoff.tools import HookContext, Step, ToolRegistryBuilder, UsageLimit, context_first, per_call, success_results
 
 PARAMETERS = {"type": "object", "properties": {"words": {"type": "string"}}}
 PEOPLE = [Person(id="eva", roles=("finance",), tier="gold"), Person(id="max", tenant="north")]
@@ -245,3 +255,43 @@ def test_tool_of_one_id_at_two_levels_must_be_allowed() -> None:
     app.actor("shop").route("order", own_tools={"search": own("Route")})
     with pytest.raises(signoff.ConfigError, match="shadow"):
         app.build()
+
+
+async def test_next_step_has_its_prompt_and_collects_for_a_later_one() -> None:
+    steps = [
+        Step(name="gather", instructions="Ask for the address.", collect={"address": {"type": "string"}}),
+        Step(name="process", instructions="Take the payment.", requires=("address",), tools=("pay",)),
+    ]
+    limit = UsageLimit(count=5, per="user", period=60.0)
+    app = app_of(entry("pay", usageLimit=limit))
+    app.actor("shop", instructions="You keep a shop.").route("checkout", steps=steps)
+    prompts: list[str] = []
+
+    def react(request: CompletionRequest) -> Completion:
+        prompts.append(request.instructions)
+        return respond("ok")
+
+    async with app.test(ScriptedModel(react)) as test:
+        for step in ("gather", "process"):
+            await (await test.say("I want to pay", user="eva", route="checkout", step=step)).result()
+    assert ["Ask for the address." in each for each in prompts] == [True, False]
+    assert ["Take the payment." in each for each in prompts] == [False, True]
+    assert all("You keep a shop." in each for each in prompts)
+
+
+async def test_trace_says_which_level_won(caplog: pytest.LogCaptureFixture) -> None:
+    app = app_of(entry("search", "Registry"))
+    app.actor("shop", shadowing="allow").route("order", own_tools={"search": own("Route")}, steps={"pick": {}})
+    model = ScriptedModel(lambda request: respond("ok") if results(request) else calls(("search", {"words": "a"})))
+    caplog.set_level("INFO")
+    async with app.test(model) as test:
+        await (await test.say("search", user="eva", route="order", step="pick", trace=True)).result()
+    assert "tool `search` in step pick: search@shop.order (route > registry)" in caplog.text
+
+
+@table(("days", "code"), (0, "ok"), (3, "not_available"))
+async def test_tool_of_business_hours_is_there_on_its_days(days: int, code: str) -> None:
+    day = (datetime.now(UTC) + timedelta(days=days)).strftime("%a")[:2]
+    app = app_of(entry("call", hours=f"{day} 00:00-24:00 UTC"))
+    app.actor("shop")
+    assert (await said(app, "call", at()))[0] == code
