@@ -131,7 +131,7 @@ async def test_test_of_the_python_page_passes(beside: Path, monkeypatch: pytest.
     write_files(beside, "python.md")
     monkeypatch.chdir(beside)
     namespace: dict[str, Any] = {"__name__": "example"}
-    exec(compile((beside / "test_refunds.py").read_text(encoding="utf-8"), "test_refunds.py", "exec"), namespace)
+    exec(compile((beside / "test_shop.py").read_text(encoding="utf-8"), "test_shop.py", "exec"), namespace)
     assert await namespace["test_denied_refund_does_not_run"]() is None
 
 

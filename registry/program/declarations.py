@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NoReturn, TypeAlias, TypedDict, TypeVar,
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.usage import UsageLimit
-from signoff.formats.nearest_name import cut_text
+from signoff.formats.nearest_name import cut_text, did_you_mean
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.policy.handler_verdict import PolicyHandler
 from signoff.registry.actor import (
@@ -206,6 +206,10 @@ class Tools:
         fields = id_and_title(fields)
         name = str(fields.get("id") or fields.get("name") or getattr(function, "__name__", ""))
         site = function_site(function)
+        strange = next((key for key in fields if key not in ToolFields.__annotations__), None)
+        if strange is not None:
+            near = did_you_mean(strange, ToolFields.__annotations__) or "; docs/python.md lists the fields"
+            raise _error(site, f"tool `{name}` has no field `{strange}`{near}", tool_name=name, field=strange)
         section = _with_policy(name, fields, site)
         self._add(DeclaredTool(name, {**section, "handler": function}, site, (function,)))
         return function

@@ -22,6 +22,14 @@ def is_program(reference: str) -> bool:
     return REFERENCE.match(reference) is not None and not Path(reference).exists()
 
 
+def check_manifest_path(path: Path) -> None:
+    """Raise `ConfigError` for a Python file, or the name of one, in the place of a manifest."""
+    file = path if path.suffix == ".py" else path.with_name(f"{path.name}.py")
+    if file.is_file() and (path.suffix == ".py" or not path.exists()):
+        why = f"`{path}` is no manifest: for the app in `{file}` write `{file.stem}:app`"
+        raise ConfigError(why, field="manifest", value=str(path))
+
+
 def imported_program() -> str:
     """Return the reference that is being imported now, or ""."""
     return _importing[-1] if _importing else ""
@@ -60,6 +68,10 @@ def _import(reference: str, name: str, folder: str) -> Any:
         except ModuleNotFoundError as error:
             if error.name not in (name, name.partition(".")[0]):
                 raise _failed(name, error) from error
+            if name.endswith(".py"):
+                _, _, attribute = reference.partition(":")
+                why = f"`{name}` is a file, not a module: write `{name.removesuffix('.py')}:{attribute}`"
+                raise ConfigError(why, field="app", value=reference) from None
             near = ", ".join(sorted(path.name for path in Path(folder).glob("*.py")))[:200]
             hint = f"; its Python files are {near}" if near else ""
             why = f"there is no module `{name}` in `{folder}`{hint}"

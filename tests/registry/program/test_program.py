@@ -250,6 +250,10 @@ def _unknown_field(app: signoff.App) -> None:
     app.tool(efect="Refund")(refund)  # type: ignore[call-arg]
 
 
+def _misspelt_short_form(app: signoff.App) -> None:
+    app.tool(auto_aprove_if="true")(refund)  # type: ignore[call-arg]
+
+
 def _wrong_rule(app: signoff.App) -> None:
     app.policy("r", "tool.nam == 'x'", effect="deny")
 
@@ -283,7 +287,8 @@ def _no_function(app: signoff.App) -> None:
     (_wrong_hook, "needs `available` to be `async def (context)`"),
     (_wrong_policy, "the policy of tool `refund` is a function that does not take `(call, context)`"),
     (_late, "nothing can be declared after that; declare it before"),
-    (_unknown_field, "unknown key `efect` of tool `refund`; did you mean `effect`?"),
+    (_unknown_field, "tool `refund` has no field `efect`; did you mean `effect`?"),
+    (_misspelt_short_form, "tool `refund` has no field `auto_aprove_if`; did you mean `auto_approve_if`?"),
     (_wrong_rule, "no field `tool.nam`; did you mean `tool.name`?"),
     (_wrong_cel, "`args.total`"),
     (_misspelt_person, "unknown key `role` of a person; did you mean `roles`?"),

@@ -6,7 +6,7 @@ import pytest
 from tests.tables import table
 
 from signoff import ConfigError
-from signoff.registry.program.program_loader import is_program, load_program
+from signoff.registry.program.program_loader import check_manifest_path, is_program, load_program
 
 APP = "import signoff\napp = signoff.App()\nother = 3\n"
 
@@ -39,6 +39,7 @@ def test_local_module_wins_over_an_installed_one_of_the_same_name(folder: Path) 
     [
         (APP, "shop_b:appp", "has no `appp`; did you mean `shop_b:app`?"),
         (APP, "shop_b:other", "is a `int`, not a `signoff.App`; did you mean `shop_b:app`?"),
+        (APP, "shop_b.py:app", "`shop_b.py` is a file, not a module: write `shop_b:app`"),
         ("x = 1\n", "shop_b:app", "has no `app`; write `app = signoff.App()` there"),
         (APP, "shop_c:app", "there is no module `shop_c` in"),
         (APP, "shop_b", "`shop_b` names no app: write `MODULE:APP`"),
@@ -53,6 +54,19 @@ def test_wrong_reference_is_explained(folder: Path, text: str, reference: str, w
     with pytest.raises(ConfigError) as refused:
         load_program(reference)
     assert words in refused.value.message
+
+
+@table("path", "shop_b.py", "shop_b")
+def test_python_file_in_the_place_of_a_manifest_names_its_app(folder: Path, path: str) -> None:
+    (folder / "shop_b.py").write_text(APP)
+    with pytest.raises(ConfigError, match=r"for the app in `shop_b\.py` write `shop_b:app`"):
+        check_manifest_path(Path(path))
+
+
+def test_manifest_beside_a_module_of_its_name_is_taken(folder: Path) -> None:
+    (folder / "shop_b.py").write_text(APP)
+    (folder / "shop_b").mkdir()
+    assert check_manifest_path(Path("shop_b")) is None
 
 
 @table(

@@ -15,7 +15,7 @@ from signoff.formats.replace import replace
 from signoff.keys.secrets import SecretProvider
 from signoff.registry.installation import Installation, load_installation, provider_of_secrets
 from signoff.registry.program.program import Program
-from signoff.registry.program.program_loader import is_program, load_program
+from signoff.registry.program.program_loader import check_manifest_path, is_program, load_program
 from signoff.settings import Settings, load_settings
 
 # Temporal's client takes half a second to import: commands that read the manifest alone do without.
@@ -87,6 +87,7 @@ def find_settings(manifest: Path | None = None, **overrides: Any) -> tuple[Setti
     elif is_program(str(manifest)):
         settings = load_settings(app=str(manifest), **overrides)
     else:
+        check_manifest_path(manifest)
         settings = load_settings(app="", manifest=manifest, **overrides)
     running = read_running(settings.state_dir)
     if running is not None and not settings.model_fields_set & {"app", "manifest"}:
