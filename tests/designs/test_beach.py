@@ -17,7 +17,7 @@ from signoff.testing import (
     respond,
     results,
 )
-from signoff.tools import HandlerCall
+from signoff.tools import BypassRouting, HandlerCall
 
 MODEL = "openai:gpt-5"
 PEOPLE = [
@@ -217,3 +217,17 @@ async def test_bypass_of_a_specialist_runs_and_is_no_event() -> None:
         events = (await test.client.events()).events
         assert [call.code for call in result.calls] == ["ok"]
         assert [each for each in events if "tool_call:" in each.type] == []
+
+
+@table(("reason", "right"), ("It only reads a local cache.", True), ("tbd", False))
+def test_bypass_of_a_tool_in_code_needs_a_reason(reason: str, right: bool) -> None:
+    fields: dict[str, Any] = {**FLIGHT, "handler": book_flight, "justification": "Of this one actor alone."}
+    fields |= {"scope": "specialist", "routing": "bypass", "bypassRouting": BypassRouting(reason)}
+    app = signoff.App(model=MODEL, people=PEOPLE, approvers=["role:approvers"])
+    app.actor("travel")
+    app.add(signoff.Tool(**fields))
+    if right:
+        assert names(app, "travel") == ["book_flight", "respond"]
+    else:
+        with pytest.raises(signoff.ConfigError, match="reason"):
+            app.build()

@@ -81,7 +81,7 @@ async def never(context: HookContext) -> bool:
 
 
 async def test_tool_that_is_not_available_is_neither_shown_nor_run() -> None:
-    app = app_of(entry(), entry("write_file", available=never))
+    app = app_of(entry(), entry("write_file", isAvailable=never))
     assert [tool.name for tool in app.build().definitions(CTX)] == ["read_file", "respond"]
     [(code, text)] = await outcomes(app, ("write_file", {}))
     assert (code, "Tool write_file is not currently available" in text) == ("not_available", True)

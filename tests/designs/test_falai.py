@@ -19,7 +19,16 @@ from signoff.testing import (
     respond,
     results,
 )
-from signoff.tools import HookContext, Step, ToolRegistryBuilder, UsageLimit, context_first, per_call, success_results
+from signoff.tools import (
+    HookContext,
+    Permission,
+    Step,
+    ToolRegistryBuilder,
+    UsageLimit,
+    context_first,
+    per_call,
+    success_results,
+)
 
 PARAMETERS = {"type": "object", "properties": {"words": {"type": "string"}}}
 PEOPLE = [Person(id="eva", roles=("finance",), tier="gold"), Person(id="max", tenant="north")]
@@ -295,3 +304,35 @@ async def test_tool_of_business_hours_is_there_on_its_days(days: int, code: str)
     app = app_of(entry("call", hours=f"{day} 00:00-24:00 UTC"))
     app.actor("shop")
     assert (await said(app, "call", at()))[0] == code
+
+
+@success_results
+@context_first
+async def gather(context: signoff.ToolContext, args: dict[str, Any]) -> dict[str, Any]:
+    return {"data": "noted", "dataUpdate": {"address": args["words"]}}
+
+
+async def test_data_update_of_a_tool_brings_what_the_step_requires() -> None:
+    app = app_of(entry("gather", handler=gather, updates=["address"]), entry("pay"))
+    step = {"requires": ["address"], "tools": ["pay"], "collect": {"address": {"type": "string"}}}
+    app.actor("shop").route("checkout", tools=["gather"], steps={"process": step})
+    offered: list[bool] = []
+
+    def react(request: CompletionRequest) -> Completion:
+        offered.append("pay" in [tool.name for tool in request.tools])
+        return respond("ok") if results(request) else calls(("gather", {"words": "Rua 1"}))
+
+    async with app.test(ScriptedModel(react)) as test:
+        await (await test.say("to Rua 1", user="eva", route="checkout", step="process")).result()
+    assert offered == [False, True]
+
+
+async def of_finance(args: dict[str, Any], context: HookContext) -> Permission:
+    return Permission("finance" in context.user.roles, "of finance alone")
+
+
+@table(("user", "code"), (EVA, "ok"), ({"user": "guest", "name": "Guest"}, "denied"))
+async def test_tool_of_a_plugin_asks_for_its_permission(user: dict[str, Any], code: str) -> None:
+    app = app_of(entry("ledger", plugin="books", check_permissions=of_finance))
+    app.actor("shop", allowed_plugins=["books"])
+    assert (await said(app, "ledger", at(user=user)))[0] == code
