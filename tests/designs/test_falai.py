@@ -300,8 +300,9 @@ async def test_trace_says_which_level_won(caplog: pytest.LogCaptureFixture) -> N
 
 @table(("days", "code"), (0, "ok"), (3, "not_available"))
 async def test_tool_of_business_hours_is_there_on_its_days(days: int, code: str) -> None:
-    day = (datetime.now(UTC) + timedelta(days=days)).strftime("%a")[:2]
-    app = app_of(entry("call", hours=f"{day} 00:00-24:00 UTC"))
+    # Two days each, so that midnight may pass meanwhile.
+    names = [(datetime.now(UTC) + timedelta(days=days + more)).strftime("%a")[:2] for more in (0, 1)]
+    app = app_of(entry("call", hours=[f"{name} 00:00-24:00 UTC" for name in names]))
     app.actor("shop")
     assert (await said(app, "call", at()))[0] == code
 
