@@ -286,7 +286,7 @@ async def test_two_tenants_do_everything_and_nothing_of_each_other(two: Installa
 
 async def test_operators_commands_take_a_tenant(two: Installation) -> None:
     for tenant in TENANTS:
-        card = await two.asks(tenant, AMOUNTS[tenant])
+        card = await two.asks(tenant, AMOUNTS[tenant], "operators")
         assert (await two.run(tenant, "ana", "deny", card["code"], "--reason", "no")).code == 0
         await two.run(tenant, "rui", "watch", card["name"])
     two.env.setenv("SIGNOFF_STATE_DIR", str(two.site.folder / "gateway"))
