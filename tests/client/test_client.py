@@ -1,14 +1,17 @@
 """The client over a real gateway with a real worker: what an engineer's own program does."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from documents import ROOT, blocks
+from polling import pauses
 from served_stack import gateway_alone, worker_alone
 
 from signoff.client.client import Client
+from signoff.client.turn_handle import TurnHandle
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import text_of
 from signoff.contracts.decision import GrantRequest
@@ -109,9 +112,19 @@ async def test_a_secret_that_is_changed_is_sent_as_it_was_written(client: Client
     assert (tried.args["pin"], tried.changed) == ("0815", True)
 
 
+async def found(client: Client, name: str) -> TurnHandle:
+    """The turn of a shortened name, once Temporal's list of workflows has it."""
+    async with asyncio.timeout(60):
+        for pause in pauses():
+            with contextlib.suppress(NotFound):
+                return await client.turn(name)
+            await asyncio.sleep(pause)
+    raise AssertionError(name)
+
+
 async def test_a_turn_is_found_followed_and_stopped(client: Client) -> None:
     started = await client.start("pay 480", user="rui")
-    turn = await client.turn(started.key.turn[:-1])
+    turn = await found(client, started.key.turn[:-1])
     assert turn.key == started.key
     assert (await client.view(turn.key.workflow_id)).turn == turn.key.turn
     await anext(aiter(turn.pending()))
