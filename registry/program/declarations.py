@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, Literal, NoReturn, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.usage import UsageLimit
@@ -168,7 +168,7 @@ class ToolMethod:
             return partial(self._owner._declare, fields=fields)
         if len(args) > 1 or fields:
             shown = cut_text(repr(args[0]), _SHOWN_CHARS)
-            raise _error(call_site(), f"`tool` takes fields by name, and `{shown}` is none: `@app.tool(effect=...)`")
+            raise error_at(call_site(), f"`tool` takes fields by name, and `{shown}` is none: `@app.tool(effect=...)`")
         return self._owner._declare(args[0], fields={})
 
 
@@ -202,14 +202,14 @@ class Tools:
     def _declare(self, function: Any, *, fields: Mapping[str, Any]) -> Any:
         if not callable(function) or isinstance(function, type | Tool):
             shown = cut_text(repr(function), _SHOWN_CHARS)
-            raise _error(call_site(), f"`@tool` is for functions, and `{shown}` is none; pass a `Tool` to `add`")
+            raise error_at(call_site(), f"`@tool` is for functions, and `{shown}` is none; pass a `Tool` to `add`")
         fields = id_and_title(fields)
         name = str(fields.get("id") or fields.get("name") or getattr(function, "__name__", ""))
         site = function_site(function)
         strange = next((key for key in fields if key not in ToolFields.__annotations__), None)
         if strange is not None:
             near = did_you_mean(strange, ToolFields.__annotations__) or "; docs/python.md lists the fields"
-            raise _error(site, f"tool `{name}` has no field `{strange}`{near}", tool_name=name, field=strange)
+            raise error_at(site, f"tool `{name}` has no field `{strange}`{near}", tool_name=name, field=strange)
         section = _with_policy(name, fields, site)
         self._add(DeclaredTool(name, {**section, "handler": function}, site, (function,)))
         return function
@@ -222,7 +222,7 @@ class Tools:
     def _check_open(self, site: CodeSite) -> None:
         if self._built is not None:
             why = f"the app was built at {self._built}, and nothing can be declared after that; declare it before"
-            raise _error(site, why)
+            raise error_at(site, why)
 
     def _close(self, site: CodeSite) -> None:
         self._built = site
@@ -277,7 +277,7 @@ class DeclaredActor(Tools):
         self._check_open(site)
         if name in self.routes:
             why = f"actor `{self.name}` has the route `{name}` from {self.routes[name].site} already; rename one"
-            raise _error(site, why, actor=self.name)
+            raise error_at(site, why, actor=self.name)
         texts = {"description": description, "instructions": instructions}
         texts |= {"tool_filter": tool_filter, "tool_filter_reason": tool_filter_reason}
         given: dict[str, Any] = {key: text or None for key, text in texts.items()}
@@ -311,7 +311,7 @@ def _with_policy(name: str, fields: Mapping[str, Any], site: CodeSite) -> dict[s
     policy = next((key for key in ("requires_approval", "requiresApproval") if key in section), "")
     if short and policy:
         why = f"tool `{name}` has `{policy}` beside `{next(iter(short))}`; write both into one policy"
-        raise _error(site, why, tool_name=name, field="requires_approval")
+        raise error_at(site, why, tool_name=name, field="requires_approval")
     if short:
         section["requires_approval"] = plain(short)
     return section
@@ -322,11 +322,13 @@ def _declared(tool: object, site: CodeSite) -> DeclaredTool:
         return DeclaredTool(tool.name, {"handler": tool}, site, (tool,))
     if not isinstance(tool, Mapping):
         shown = cut_text(repr(tool), _SHOWN_CHARS)
-        raise _error(site, f"`add` takes a `Tool` or a mapping, and `{shown}` is neither; declare it with `@app.tool`")
+        raise error_at(
+            site, f"`add` takes a `Tool` or a mapping, and `{shown}` is neither; declare it with `@app.tool`"
+        )
     tool = id_and_title(tool)
     name = tool.get("id", tool.get("name"))
     if not isinstance(name, str):
-        raise _error(site, "a tool as a mapping needs its `name`", field="name")
+        raise error_at(site, "a tool as a mapping needs its `name`", field="name")
     section = _with_policy(name, tool, site)
     targets = (section["handler"],) if callable(section.get("handler")) else ()
     return DeclaredTool(name, section, site, targets)
@@ -337,7 +339,7 @@ def check_twin(first: DeclaredTool | None, second: DeclaredTool) -> None:
     if first is not None:
         why = f"tool `{second.name}` is declared at {first.site} already; rename one of the two"
         sites = {"site": str(second.site), "first_site": str(first.site)}
-        raise _error(second.site, why, tool_name=second.name, field="name", value=second.name, **sites)
+        raise error_at(second.site, why, tool_name=second.name, field="name", value=second.name, **sites)
 
 
 def _unwrapped(target: object) -> object:
@@ -346,10 +348,6 @@ def _unwrapped(target: object) -> object:
     return target
 
 
-def _error(site: CodeSite, why: str, /, **context: object) -> ConfigError:
+def error_at(site: CodeSite, why: str, /, **context: object) -> ConfigError:
+    """Return a `ConfigError` that begins with the file and line of `site`."""
     return ConfigError(f"{site}: {why}", **{**context, "file": site.shown, "line": site.line})
-
-
-def raise_at(site: CodeSite, why: str, /, **context: object) -> NoReturn:
-    """Raise a `ConfigError` that begins with the file and line of `site`."""
-    raise _error(site, why, **context)

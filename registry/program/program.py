@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from signoff.contracts.person import Person
 from signoff.formats.nearest_name import did_you_mean
@@ -25,7 +25,7 @@ from signoff.registry.program.declarations import (
     ToolLike,
     Tools,
     check_twin,
-    raise_at,
+    error_at,
 )
 from signoff.registry.program.plain_values import plain
 from signoff.registry.registry import ToolRegistry, ToolResolver
@@ -34,7 +34,6 @@ from signoff.registry.tool import Tool
 from signoff.settings import Settings
 
 Parts = dict[Place, tuple[YamlFile, Place]]
-_RULE_EFFECTS: Final = Literal["hide", "deny", "require_approval"]
 
 
 class Program(Tools):
@@ -99,7 +98,7 @@ class Program(Tools):
         self._check_open(site)
         if name in self._actors:
             why = f"actor `{name}` is declared at {self._actors[name].site} already; rename one of the two"
-            raise_at(site, why, actor=name, field="name")
+            raise error_at(site, why, actor=name, field="name")
         given = {"model": model or None, "instructions": instructions or None, **options}
         section = {key: plain(value) for key, value in given.items() if value is not None}
         self._actors[name] = DeclaredActor(name, section, tools, site)
@@ -114,7 +113,9 @@ class Program(Tools):
         section = {"name": name, "rule": rule, "effect": effect, "reason": reason}
         twin = next((where for each, where in self._lists["policies"] if each.get("name") == name), None)
         if twin is not None:
-            raise_at(site, f"the rule `{name}` is declared at {twin} already; rename one of the two", field="name")
+            raise error_at(
+                site, f"the rule `{name}` is declared at {twin} already; rename one of the two", field="name"
+            )
         self._lists["policies"].append((section, site))
 
     def channel(self, name: str, **section: Any) -> None:
@@ -150,7 +151,9 @@ class Program(Tools):
         first = self._named[section].get(name)
         if first is not None:
             kind = section.removesuffix("s")
-            raise_at(site, f"{kind} `{name}` is declared at {first[1]} already; rename one of the two", field=section)
+            raise error_at(
+                site, f"{kind} `{name}` is declared at {first[1]} already; rename one of the two", field=section
+            )
         self._named[section][name] = data, site
 
     def _document(self) -> tuple[YamlFile, Path]:
@@ -196,10 +199,10 @@ class Program(Tools):
         for name, reducer in self._reducers.items():
             if name not in tools:
                 why = f"there is a reducer for the unknown tool `{name}`{did_you_mean(name, tools)}"
-                raise_at(self._site, why, tool_name=name, field="reducers", value=name)
+                raise error_at(self._site, why, tool_name=name, field="reducers", value=name)
             if tools[name].get("reducer") is not None:
                 why = f"Reducer already registered for tool '{name}'; keep the one of the tool or that of `reducers`"
-                raise_at(self._site, why, tool_name=name, field="reducers", value=name)
+                raise error_at(self._site, why, tool_name=name, field="reducers", value=name)
             tools[name]["reducer"] = reducer
 
     def _collect(self) -> dict[str, DeclaredTool]:
@@ -289,7 +292,7 @@ def _name_of(listed: ToolLike, actor: DeclaredActor, known: Sequence[DeclaredToo
         name = getattr(listed, "__name__", repr(listed))
         near = did_you_mean(name, [each.name for each in known])
         why = f"actor `{actor.name}` lists `{name}`, which is no tool; declare it with `@app.tool`{near}"
-        raise_at(site, why, actor=actor.name, field="tools", value=name)
+        raise error_at(site, why, actor=actor.name, field="tools", value=name)
     return found
 
 
