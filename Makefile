@@ -56,6 +56,7 @@ lint: $(TESTS)
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	$(PY) -m tools.prose
 
 bench: $(TESTS)
 	$(PY) -m tools.bench

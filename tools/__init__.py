@@ -1,1 +1,1 @@
-"""What works on the repository and is not installed: benchmarks, mutants, the release."""
+"""Programs for developers of Signoff; the wheel leaves them out."""

@@ -1,4 +1,4 @@
-"""Compiles the languages into a wheel; hatchling runs it. An editable install compiles them when they are needed."""
+"""Hatchling's build hook: compiles the translations into the wheel. An editable install compiles them on first use."""
 
 from pathlib import Path
 from runpy import run_path
@@ -10,14 +10,14 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CompiledLanguages(BuildHookInterface[BuilderConfig]):
-    """Puts a `.mo` in the place of each `.po`."""
+    """Pack each `.po` file compiled, as `.mo`."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         self._folder = TemporaryDirectory()
         if version == "editable":
             return
         folder = Path(self.root, "src/signoff/languages")
-        # Signoff itself cannot be imported here: what it needs is not installed where it is built.
+        # Run the file alone: the build environment lacks the dependencies that importing `signoff` needs.
         po = run_path(str(folder / "po.py"))
         for file in sorted(folder.glob("*.po")):
             compiled = Path(self._folder.name, f"{file.stem}.mo")

@@ -1,7 +1,7 @@
 """Signoff: durable human approval of agents' actions, on Temporal.
 
-The public face. What else is public stands in `signoff.tools`, `signoff.people`, `signoff.channels` and
-`signoff.testing`; everything deeper may change at any time. Importing this loads nothing else.
+The public names of Signoff, with `signoff.tools`, `signoff.people`, `signoff.channels` and `signoff.testing`. Modules
+below them are internal and may change at any time. Importing `signoff` loads no other module until a name is used.
 """
 
 from typing import TYPE_CHECKING

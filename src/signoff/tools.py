@@ -1,4 +1,4 @@
-"""What authors of tools need beside `signoff`: registries, hooks, results, reducers, other signatures of handlers."""
+"""Names for authors of tools: registries, hooks, results, reducers and further handler signatures."""
 
 from typing import TYPE_CHECKING
 
