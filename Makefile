@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 PY := .venv/bin/python
+DOCS := NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 # Each file is checked against its hash in tools/locks/. What builds a package from source is locked, too: pip fetches none.
 LOCKED := $(PIP) --require-hashes --no-build-isolation
@@ -15,7 +16,7 @@ CERBOS := tests/cerbos/node_modules/.package-lock.json
 MCP := tests/mcp_packages/node_modules/.package-lock.json
 VERCEL := tests/vercel_packages/node_modules/.package-lock.json
 
-.PHONY: dev demo demo-channels demo-external test test-all rehearsal ready-all lint bench kills histories mutants release lock clean
+.PHONY: dev docs demo demo-channels demo-external test test-all rehearsal ready-all lint bench kills histories mutants release lock clean
 
 dev: $(READY)
 	@.venv/bin/signoff dev --manifest examples/travel_desk/signoff.yaml
@@ -57,6 +58,11 @@ lint: $(TESTS)
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	$(PY) -m tools.prose
+	$(DOCS) build
+
+# Serves the documents as a site on port 8000.
+docs: $(TESTS)
+	$(DOCS) serve
 
 bench: $(TESTS)
 	$(PY) -m tools.bench

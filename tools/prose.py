@@ -1,10 +1,12 @@
 """Measures the English of comments, docstrings, documents, messages and test names.
 
-    python -m tools.prose [PATH ...]     figures of each kind, then the worst sentences; exit status 1 over a limit
+    python -m tools.prose [PATH ...]     figures of each kind, then the worst sentences
     --worst N                            the number of sentences, 15 by default
 
-A marker is a construction that well-kept Python projects avoid: `[tool.prose]` of pyproject.toml holds the limits in
-1,000 words, and the paths that still wait for their rewrite. CONTRIBUTING.md has the rules.
+The exit status is 1 if a figure is over its limit.
+
+A marker is a construction that well-kept Python projects avoid. `[tool.prose]` in pyproject.toml holds the limits in
+1,000 words and the paths that still wait for their rewrite. CONTRIBUTING.md has the rules.
 """
 
 import argparse
@@ -24,35 +26,35 @@ from typing import Final, NamedTuple
 MARKERS: Final = {
     "what": r"\bwhat(?:ever)?\b(?!.*\?$)",
     "first word is relative": (
-        r"^(?:who|whoever|whom|whose|whichever|of(?! (?:course|these))|(?:by|for|to|from) whom|by which)\b(?!.*\?$)"
+        r"^(?:who|whoever|whom|whose|whichever|of(?! (?:course|these))|(?:by|for|to|from)\swhom|by\swhich)\b(?!.*\?$)"
     ),
     "nobody, somebody": r"\b(?:nobody|somebody|anybody|everybody|whoever|whomever|whichever)\b",
-    "one who": r"\b(?:one|ones|those|he|they) who\b|[,;:] who\b",
-    "of which": r"\b(?:whom|(?:of|by|to|from) which|(?:of|in|to|by) whose)\b",
+    "one who": r"\b(?:one|ones|those|he|they)\swho\b|[,;:] who\b",
+    "of which": r"\b(?:whom|(?:of|by|to|from)\swhich|(?:of|in|to|by)\swhose)\b",
     "told, said": (
         r"\b(?:tell|tells|told)\b(?!\s+\w*\s*apart)|\b(?:is|are|was|were|be|been)\s+(?:said(?! to)|had)\b"
         r"|\bsays? (?:of|nothing|so|what|who|whose|how)\b"
     ),
-    "became of": r"\b(?:became|becomes?|come|comes|came) of\b",
+    "became of": r"\b(?:became|becomes?|come|comes|came)\sof\b",
     "lies, stands, goes on": (
-        r"\b(?:lies|stands(?! for)|stood|(?:comes|came)(?! (?:from|first|with))|goes|gone|go on|is over"
-        r"|(?:is|are) (?:not )?there(?= ?[.,;:]|$))\b(?!\s*\?)"
+        r"\b(?:lies|stands(?! for)|stood|(?:comes|came)(?! (?:from|first|with))|goes|gone|go\son|is\sover"
+        r"|(?:is|are)\s(?:not )?there(?= ?[.,;:]|$))\b(?!\s*\?)"
     ),
     "anew, any more": (
-        r"\b(?:anew|once more|any more(?! \w+s\b)|for ever\b|thereof|whereby|meanwhile|by now"
-        r"|all the same(?=[.,;:]|$)|no more(?=[.,;:]|$))"
+        r"\b(?:anew|once\smore|any\smore(?! \w+s\b)|for\sever\b|thereof|whereby|meanwhile|by\snow"
+        r"|all\sthe\ssame(?=[.,;:]|$)|no\smore(?=[.,;:]|$))"
     ),
     "nor without neither": r"^(?!.*\bneither\b).*?\bnor\b",
-    "one that, those that": r"\b(?:(?:one|those|all|each|any) that|those of)\b",
-    "beside": r"\b(?:in the place of|beside)\b",
-    "as nobody": r",\s+as (?:nobody|somebody|nothing|none|its|no|every|each|he|she|what)\b",
+    "one that, those that": r"\b(?:(?:one|those|all|each|any)\sthat|those\sof)\b",
+    "beside": r"\b(?:in\sthe\splace\sof|beside)\b",
+    "as nobody": r",\s+as\s(?:nobody|somebody|nothing|none|its|no|every|each|he|she|what)\b",
     "nothing is lost": (
         r"\b(?:none|nothing)\b[^.]{0,40}\b(?:is|are)\s+(?:lost|known|done|said|there|asked|taken|told|kept|made)\b"
     ),
-    "by itself": r"\b(?:by (?:itself|themselves|himself)|of (?:its|their|his) own)\b",
-    "as it stands": r"\bas (?:it|they) (?:is|are|was|were|stands?|stood)(?=[.,;:]|$)",
-    "but for": r"\b(?:but for|be it|be they|in vain|nothing but)\b",
-    "a mail": r"\b(?:a mail|mails)\b",
+    "by itself": r"\b(?:by\s(?:itself|themselves|himself)|of\s(?:its|their|his)\sown)\b",
+    "as it stands": r"\bas\s(?:it|they)\s(?:is|are|was|were|stands?|stood)(?=[.,;:]|$)",
+    "but for": r"\b(?:but\sfor|be\sit|be\sthey|in\svain|nothing\sbut)\b",
+    "a mail": r"\b(?:a\smail|mails)\b",
 }
 _COMPILED: Final = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in MARKERS.items()}
 _NO_PROSE: Final = re.compile(r"type:|noqa|fmt:|pragma|mypy:|ruff:|!")
@@ -67,7 +69,7 @@ class Passage(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A sentence with markers, or one that is too long."""
+    """A sentence that has markers or is too long."""
 
     weight: float
     kind: str
@@ -78,7 +80,7 @@ class Finding(NamedTuple):
 
 @dataclass
 class Figures:
-    """Counts by kind of prose: words, markers and semicolons; and the findings."""
+    """Counts by kind of prose, and the findings."""
 
     words: Counter[str] = field(default_factory=Counter)
     markers: Counter[str] = field(default_factory=Counter)
