@@ -1,4 +1,4 @@
-"""Keeps the bytes of JSON values under their hashes."""
+"""Stores the bytes of JSON values under their hashes."""
 
 import hashlib
 import json
@@ -20,28 +20,27 @@ class Blob(NamedTuple):
     """The bytes of a JSON value with their hash."""
 
     sha256: str
-    """The sha-256 of `body`, in hex."""
     body: bytes
-    """The bytes."""
 
     @classmethod
     def of(cls, body: bytes) -> "Blob":
-        """Makes the blob of `body`."""
+        """Return the blob of `body`."""
         return cls(hashlib.sha256(body).hexdigest(), body)
 
     @property
     def ref(self) -> BlobRef:
-        """Returns a reference to the blob, without a seal."""
+        """Return a reference to the blob, without a seal."""
         return BlobRef(sha256=self.sha256, size=len(self.body), preview=preview(self.body))
 
 
 def add_blob(connection: Connection, blob: Blob, place: SessionKey | None) -> None:
-    """Adds a blob in the caller's transaction, for turns of the session `place`, or with None for the store itself,
-    which keeps it for good; adding it again changes nothing of it.
+    """Add a blob in the caller's transaction, for turns of the session `place`.
+
+    With `None` the store owns the blob and keeps it permanently. Adding a blob again does not change its bytes.
     """
     tenant, session = place or ("", "")
     kept = {"sha256": blob.sha256, "tenant": tenant, "session": session}
-    # What the store keeps for good is there once that is written: one statement, and no row that all turns change.
+    # A permanent blob exists once this row exists. One statement is enough, and turns do not compete for one row.
     if place is None and not insert_new(connection, BLOB_SESSIONS, kept):
         return
     share_blob(connection, blob.sha256)
@@ -53,17 +52,17 @@ def add_blob(connection: Connection, blob: Blob, place: SessionKey | None) -> No
 @cache
 def _build_blob_keeping(dialect: str) -> Any:
     adding = (sqlite.insert if dialect == "sqlite" else postgresql.insert)(BLOB_SESSIONS)
-    # The time anew: what was kept again is not old, whenever it was kept first.
+    # Refresh the time, so that a blob in use does not count as old.
     again = {"kept_at": StoreClock()}
     return adding.on_conflict_do_update(index_elements=list(BLOB_SESSIONS.primary_key), set_=again)
 
 
 def preview(body: bytes) -> str:
-    """Returns the first characters of a JSON string's text, of other JSON as it is written."""
-    # A character has four bytes at most in UTF-8: enough for the preview, however large the body is.
+    """Return the start of a JSON string's text, or of other JSON as written."""
+    # A character takes at most four bytes in UTF-8, so this is enough for the preview of a body of any size.
     shown: Any = body[: 4 * PREVIEW_CHARS].decode(errors="replace")
     if body.startswith(b'"'):
         with suppress(ValueError):
             shown = json.loads(body)
-    # JSON may escape half a surrogate pair, which nothing could write as UTF-8 later.
+    # JSON may escape half a surrogate pair, which cannot be encoded as UTF-8 later.
     return str(shown)[:PREVIEW_CHARS].encode(errors="replace").decode()

@@ -1,4 +1,7 @@
-"""Stores the browser sessions of people who signed in. The cookie is a random value; the store keeps only its hash."""
+"""Stores the browser sessions of signed-in people.
+
+The cookie is a random value. The store keeps only its hash.
+"""
 
 import hashlib
 from datetime import datetime, timedelta
@@ -13,31 +16,30 @@ from signoff.store.tables import SESSIONS, TOKENS, millis_from_time, time_from_m
 from signoff.store.tokens import SCOPES, Scope, Token
 
 LIFETIME: Final = timedelta(hours=12)
-"""How long a sign-in lasts; one by a token not longer than the token."""
+"""The lifetime of a sign-in. A session opened with a token also ends with that token."""
 
 
 class BrowserSession(FrozenModel):
-    """The session of a person who signed in at a browser."""
+    """The browser session of a signed-in person."""
 
     tenant: str
-    """The person's tenant."""
     person: str
-    """The person's id."""
     assurance: Assurance
-    """How strongly the sign-in proved who the person is."""
+    """The strength of the sign-in's proof of identity."""
     scopes: tuple[Scope, ...]
-    """What the session may do."""
+    """The permitted actions."""
     token: str = ""
-    """The id of the personal token that was pasted to sign in, or ""."""
+    """The id of the personal token used to sign in, or ""."""
     created_at: datetime
-    """When the person signed in, in UTC."""
+    """The time of the sign-in, in UTC."""
     expires_at: datetime
-    """When the session ends, in UTC."""
+    """The end of the session, in UTC."""
 
 
 class StoredSessions:
-    """Reads and writes the browser sessions of a store. All methods raise `StoreUnavailable` when the database
-    fails.
+    """Reads and writes browser sessions.
+
+    All methods raise `StoreUnavailable` if the database fails.
     """
 
     def __init__(self, store: Store) -> None:
@@ -54,9 +56,9 @@ class StoredSessions:
         token: Token | None = None,
         also: Also | None = None,
     ) -> BrowserSession:
-        """Opens a session for a browser that holds `cookie`, a secret of 32 random bytes that was never used before.
+        """Open a session for a browser that holds `cookie`, 32 random bytes never used before.
 
-        `also` is written in the same transaction. Expired sessions are deleted on the way.
+        Writes `also` in the same transaction. Deletes expired sessions as well.
         """
         end = now + LIFETIME
         session = BrowserSession(
@@ -85,10 +87,13 @@ class StoredSessions:
         return session
 
     async def find(self, cookie: str, now: datetime) -> BrowserSession | None:
-        """Returns the session of this cookie, or None when it has expired or the token that opened it was revoked."""
+        """Return the session of this cookie.
+
+        `None` if it expired, or if the token that opened it was revoked.
+        """
         query = (
             select(SESSIONS, TOKENS.c.revoked_at)
-            # Asked at each use: who revokes a token signs out every browser that it opened, at once.
+            # Check the token at each use: revoking it signs out every browser that it opened, at once.
             .outerjoin(TOKENS, TOKENS.c.id == SESSIONS.c.token)
             .where(SESSIONS.c.digest == _digest(cookie), SESSIONS.c.expires_at > millis_from_time(now))
         )
@@ -96,18 +101,19 @@ class StoredSessions:
         return None if row is None or row.revoked_at is not None else _session(row)
 
     async def close(self, cookie: str, *, also: Also | None = None) -> None:
-        """Ends the session of this cookie. `also` is written in the same transaction, if there was a session."""
+        """End the session of this cookie. If there was one, write `also` in the same transaction."""
 
         def end(connection: Connection) -> None:
-            gone = connection.execute(delete(SESSIONS).where(SESSIONS.c.digest == _digest(cookie)))
-            if gone.rowcount and also is not None:
+            result = connection.execute(delete(SESSIONS).where(SESSIONS.c.digest == _digest(cookie)))
+            if result.rowcount and also is not None:
                 also(connection)
 
         await self._store.run(end)
 
 
 def _digest(cookie: str) -> str:
-    # Neither salt nor stretching: no dictionary holds 32 random bytes. A header may hold what UTF-8 cannot.
+    # No salt and no key stretching: 32 random bytes are in no dictionary. A header may hold text that UTF-8 cannot
+    # encode.
     return hashlib.sha256(cookie.encode(errors="replace")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Keeps which unused call equal proposals without a key of their own join, until its result was handed out."""
+"""Maps equal proposals without a key to one unused call, until its result is handed out."""
 
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -12,28 +12,31 @@ from signoff.store.tables import CALL_JOINS, StoreClock, time_from_millis
 
 
 class JoinedCall(NamedTuple):
-    """The call that a proposal is of."""
+    """The call of a proposal."""
 
     turn: str
-    """The id of its turn."""
+    """The id of the call's turn."""
     at: datetime
-    """When the proposal joined it, by the store's clock."""
+    """The time of joining, by the store's clock."""
     is_new: bool
-    """Whether no equal proposal was there before."""
+    """Whether this was the first equal proposal."""
     given: str = ""
-    """What was given with the first one."""
+    """The value stored with the first proposal."""
 
 
 class CallJoins:
-    """Reads and writes which call is joined. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes joined calls.
+
+    All methods raise `StoreUnavailable` if the database fails.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def join(self, key: str, turn: str, given: str = "") -> JoinedCall:
-        """Returns the call that proposals of this digest are of: the one there, or a new one with this turn.
+        """Return the stored call that proposals with this digest join, or a new one with `turn`.
 
-        `given` is kept with a new one.
+        `given` is stored with a new call.
         """
 
         def enter(connection: Connection) -> JoinedCall:
@@ -41,27 +44,27 @@ class CallJoins:
             row = {"key": key, "turn": turn, "given": given or None}
             while True:
                 is_new = insert_new(connection, CALL_JOINS, row)
-                found = connection.execute(query).first()
-                # Else it was released between the two statements, and its place is free.
-                if found is not None:
-                    return JoinedCall(found[0], time_from_millis(found[1]), is_new, found[2] or "")
+                row_now = connection.execute(query).first()
+                # Without a row, the call was released between the two statements. Try again.
+                if row_now is not None:
+                    return JoinedCall(row_now[0], time_from_millis(row_now[1]), is_new, row_now[2] or "")
 
         return await self._store.run(enter)
 
     async def find(self, key: str) -> str:
-        """Returns the turn of the call that proposals of this digest are of; "" where there is none."""
+        """Return the turn of the call that proposals with this digest join, or ""."""
         query = select(CALL_JOINS.c.turn).where(CALL_JOINS.c.key == key)
-        found = await self._store.read(lambda connection: connection.execute(query).scalar_one_or_none())
-        return "" if found is None else str(found)
+        turn = await self._store.read(lambda connection: connection.execute(query).scalar_one_or_none())
+        return "" if turn is None else str(turn)
 
     async def read(self, key: str) -> JoinedCall | None:
-        """Returns the call that proposals of this digest are of, with what was given; None where there is none."""
+        """Return the call that proposals with this digest join, with its `given` value, or `None`."""
         query = select(CALL_JOINS.c.turn, StoreClock(), CALL_JOINS.c.given).where(CALL_JOINS.c.key == key)
-        found = await self._store.read(lambda connection: connection.execute(query).first())
-        return None if found is None else JoinedCall(found[0], time_from_millis(found[1]), False, found[2] or "")
+        row = await self._store.read(lambda connection: connection.execute(query).first())
+        return None if row is None else JoinedCall(row[0], time_from_millis(row[1]), False, row[2] or "")
 
     async def move(self, key: str, turn: str) -> None:
-        """Lets proposals of this digest be of the call of this turn, whichever they were of."""
+        """Make proposals with this digest join the call of `turn`, and no other."""
 
         def enter(connection: Connection) -> None:
             connection.execute(delete(CALL_JOINS).where(CALL_JOINS.c.key == key))
@@ -70,11 +73,14 @@ class CallJoins:
         await self._store.run(enter)
 
     async def release(self, key: str, turn: str) -> None:
-        """Lets nobody join the call of this turn any more; does nothing where another one took its place."""
-        gone = delete(CALL_JOINS).where(CALL_JOINS.c.key == key, CALL_JOINS.c.turn == turn)
-        await self._store.run(lambda connection: connection.execute(gone).rowcount)
+        """Stop further proposals from joining the call of `turn`.
+
+        No effect if another call has replaced it.
+        """
+        release = delete(CALL_JOINS).where(CALL_JOINS.c.key == key, CALL_JOINS.c.turn == turn)
+        await self._store.run(lambda connection: connection.execute(release).rowcount)
 
     async def sweep(self, kept: timedelta) -> None:
-        """Deletes calls that were first proposed longer ago than `kept`, and whose results nobody fetched."""
+        """Delete calls first proposed longer ago than `kept`, whose results were never fetched."""
         old = delete(CALL_JOINS).where(CALL_JOINS.c.proposed_at < in_seconds(-kept.total_seconds()))
         await self._store.run(lambda connection: connection.execute(old).rowcount)

@@ -1,5 +1,6 @@
-"""Checks and changes the rows that a claim depends on beside its ticket: freezes, uses of grants, uses of limited
-tools.
+"""Checks and changes the rows that a claim depends on, apart from its ticket.
+
+These are freezes, uses of grants and uses of limited tools.
 """
 
 from collections import Counter
@@ -43,25 +44,25 @@ from signoff.store.tables import (
 )
 from signoff.store.tickets import digest_of_key, earlier_keys
 
-# Claims share the lock of their tenant and a freeze takes it alone: when the freeze is written, every claim that did
-# not see it is already committed. SQLite has one writer at a time anyway.
-# Two tenants with one `hashtext` share a lock, and then only wait for each other.
+# Claims share their tenant's lock, and a freeze takes it exclusively. Once the freeze is written, every claim that
+# missed it is already committed. SQLite has only one writer anyway. Two tenants with the same `hashtext` share a lock,
+# which only makes them wait for each other.
 _SHARE: Final = text("SELECT pg_advisory_xact_lock_shared(7310271, hashtext(:tenant))")
 _ALONE: Final = text("SELECT pg_advisory_xact_lock(7310271, hashtext(:tenant))")
 _FREEZE: Final = select(FREEZES).where(FREEZES.c.tenant == bindparam("of"))
-# Two that take the last use of one grant would not see each other's row: their tickets have different keys.
+# Lock the grant: two claims for its last use would not see each other's row, because their tickets have different keys.
 _SPENDING: Final = text("SELECT pg_advisory_xact_lock(7310274, hashtext(:grant))")
 SPENT: Final = select(func.count()).where(GRANT_USES.c.grant_id == GRANTS.c.id).correlate(GRANTS).scalar_subquery()
-"""How often a remembered answer has answered."""
+"""The number of uses of a grant ("remembered answer") so far."""
 _NOTED: Final = select(GRANT_USES.c.key).where(
     GRANT_USES.c.grant_id == bindparam("named"), GRANT_USES.c.key == bindparam("ticket")
 )
-# Nobody counts uses of a tool while somebody else takes one; a transaction takes no other such lock after this one.
+# Prevents counting uses of a tool while another transaction takes one. A transaction takes no such lock after this.
 _COUNTING: Final = text("SELECT pg_advisory_xact_lock(7310272, hashtext(:counted))")
-# Of two claims under one call the second has to see the first: their tickets have different keys, so neither waits for
+# The second of two claims for one call must see the first. Their tickets have different keys, so that neither waits for
 # the other's row.
 _CALLING: Final = text("SELECT pg_advisory_xact_lock(7310273, hashtext(:called))")
-# Who keeps a blob that is there already must not find that it was removed meanwhile: both take this lock of its hash.
+# Adding a reference to an existing blob must not race with its removal: both take a lock on its hash.
 _KEEPING: Final = text("SELECT pg_advisory_xact_lock_shared(7310276, hashtext(:sha256))")
 _REMOVING: Final = text("SELECT pg_try_advisory_xact_lock(7310276, hashtext(:sha256))")
 LIVE: Final = select(TICKETS.c.key).where(
@@ -70,10 +71,13 @@ LIVE: Final = select(TICKETS.c.key).where(
     TICKETS.c.nonce == bindparam("turn"),
     TICKETS.c.state != "void",
 )
-"""The keys of the tickets `of` a workflow, under the call `named`, in the `turn` of that nonce: begun or done."""
+"""The keys of all tickets of a call in one turn, claimed or done.
+
+Parameters: the workflow (`of`), the call (`named`) and the turn's nonce (`turn`).
+"""
 _SEEN_IF_RUNS: Final = case((bindparam("runs", type_=Boolean), StoreClock()))
-# Whoever may schedule `signoff.outcome` names digests as they like: a ticket that was voided under another turn is
-# nobody's word about this call.
+# Anyone who can schedule `signoff.outcome` chooses its digests. Therefore a ticket voided by another turn says nothing
+# about this call.
 _TAKE_OVER: Final = (
     update(TICKETS)
     .where(
@@ -99,7 +103,7 @@ _RETURN: Final = (
     update(USES).where(USES.c.key == bindparam("ticket"), USES.c.returned_at.is_(None)).values(returned_at=StoreClock())
 )
 SWEPT: Final = 100
-"""How many uses that no limit can count any more go with each that is taken, at most: no claim waits for many."""
+"""The limit of outdated uses deleted with each new use, so that no claim waits for many."""
 _OLD: Final = (
     select(USES.c.key)
     .where(
@@ -116,24 +120,25 @@ _KEEP: Final = update(USES).where(USES.c.key == bindparam("ticket")).values(retu
 
 
 def insert_new(connection: Connection, table: Table, values: dict[str, Any]) -> bool:
-    """Inserts a row; returns whether it was added, which it is unless its primary key is taken."""
+    """Insert a row. Return False, without a change, if its primary key exists."""
     return connection.execute(_build_adding(table, connection.dialect.name), values).first() is not None
 
 
 @cache
 def insert_or_hold(table: Table, touched: str, dialect: str) -> Any:
-    """Builds an insert of a row that, where its primary key is taken, locks the row there and leaves it as it is.
+    """Build an insert that only locks an existing row with the same primary key.
 
-    `touched` is a column that the role may change: it is set to what it holds. DO NOTHING would neither lock the row
-    nor return it.
+    `touched` is a column that the role may change. It is set to its own value, because DO NOTHING would neither lock
+    nor return the row.
     """
     adding = (sqlite.insert if dialect == "sqlite" else postgresql.insert)(table)
     return adding.on_conflict_do_update(index_elements=list(table.primary_key), set_={touched: table.c[touched]})
 
 
 def add_claim(connection: Connection, values: dict[str, Any], *, runs: bool) -> bool:
-    """Adds the claimed ticket of `values`, or takes its key over where another turn had voided it; returns whether it
-    did.
+    """Add a claimed ticket, or take over its key if another turn voided it.
+
+    Return whether it succeeded.
 
     `runs`: the claimer begins at once, so the ticket counts as seen now.
     """
@@ -144,29 +149,29 @@ def add_claim(connection: Connection, values: dict[str, Any], *, runs: bool) -> 
 
 
 def restored_at(connection: Connection) -> datetime | None:
-    """Returns when the store was last restored from a backup, by its own clock; None where it never was."""
-    found = connection.scalar(_RESTORED)
-    return None if found is None else time_from_millis(found)
+    """Return the time of the store's last restore from a backup, by its clock, or `None`."""
+    restored = connection.scalar(_RESTORED)
+    return None if restored is None else time_from_millis(restored)
 
 
 class Restoration(NamedTuple):
-    """What was taken back when the store was said to be restored from a backup, by tenant."""
+    """Counts, by tenant, of the rights that a restore from a backup took back."""
 
     at: datetime
-    """When that was said, by the store's clock."""
+    """The time of the restore's report, by the store's clock."""
     grants: Counter[str]
-    """How many remembered approvals."""
+    """Approvals ("remembered answers") revoked."""
     logins: Counter[str]
-    """How many people whom nobody declared are to sign in again."""
+    """Undeclared people who must sign in again."""
     browsers: Counter[str]
-    """How many browsers are signed out."""
+    """Browsers signed out."""
 
 
 def add_restoration(connection: Connection, *, by: str) -> Restoration:
-    """Records that the store was restored now, and takes back what it may say again that was taken back since.
+    """Record a restore of the store now, and revoke rights that the backup may have revived.
 
-    A remembered approval may have been revoked or used up after the backup, somebody signed out, or a sign-in found
-    that they have lost their groups: none of it is in this store. `by` is who says that it was restored.
+    After the backup, a grant may have been revoked or used up, a person may have signed out, or a sign-in may have
+    shown the loss of groups. The restored store knows none of that. `by` is the person who reports the restore.
     """
     now = connection.execute(insert(RESTORATIONS).returning(RESTORATIONS.c.at)).scalar_one()
     usable = (GRANTS.c.verdict == "approved", GRANTS.c.revoked_at.is_(None), GRANTS.c.expires_at > now)
@@ -181,28 +186,28 @@ def add_restoration(connection: Connection, *, by: str) -> Restoration:
 
 
 def is_forgotten(connection: Connection, key: str, begun: datetime | None) -> bool:
-    """Returns whether a call without the ticket `key`, of a turn that was `begun` then, may have run under it.
+    """Return whether a call without the ticket `key` may have run under it.
 
-    That is so where the store was restored from a backup since: what ran after the backup was taken has no ticket. A
-    turn of which nobody knows when it was begun is one begun before.
+    True if the store was restored from a backup after the turn `begun`: calls that ran after the backup have no ticket.
+    A turn whose start is unknown (`None`) counts as begun before the restore.
     """
     restored = restored_at(connection)
     if restored is None or (begun is not None and begun >= restored):
         return False
-    # The ticket before it was given up by people who were asked since: what they said is not forgotten.
+    # Approvers gave up the previous ticket after the restore, so the store still knows their decision.
     before = earlier_keys(key)[-1:]
-    given = connection.scalar(_LAST, {"ticket": before[0]}) if before else None
-    return given is None or given < millis_from_time(restored)
+    claimed = connection.scalar(_LAST, {"ticket": before[0]}) if before else None
+    return claimed is None or claimed < millis_from_time(restored)
 
 
 def has_other_action(connection: Connection, values: dict[str, Any]) -> bool:
-    """Returns whether another digest than that of the ticket `values` was claimed or done under the ticket's call."""
+    """Return whether the call has a ticket, claimed or done, for another digest."""
     own = digest_of_key(values["key"])
     return any(digest_of_key(key) != own for key in connection.scalars(LIVE, _call_values(values)))
 
 
 def hold_call(connection: Connection, workflow: str, call: str) -> None:
-    """Locks a call until the transaction ends: waits for claims of its tickets that have begun, and lets none begin."""
+    """Lock a call until the transaction ends. Wait for running claims, block new ones."""
     if connection.dialect.name == "postgresql":
         connection.execute(_CALLING, {"called": f"{workflow} {call}"})
 
@@ -212,75 +217,86 @@ def _call_values(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def share_tenant(connection: Connection, tenant: str) -> None:
-    """Takes a shared lock on a tenant: no freeze begins before the transaction ends; one that has begun is awaited."""
+    """Take a shared lock on a tenant until the transaction ends.
+
+    Waits for a running freeze and blocks new ones.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(_SHARE, {"tenant": tenant})
 
 
 def share_blob(connection: Connection, sha256: str) -> None:
-    """Takes a shared lock on a blob: it is not removed before the transaction ends; a removal that has begun is
-    awaited.
+    """Take a shared lock on a blob until the transaction ends.
+
+    Waits for a running removal and blocks new ones.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(_KEEPING, {"sha256": sha256})
 
 
 def try_hold_blob(connection: Connection, sha256: str) -> bool:
-    """Takes an exclusive lock on a blob and returns True, or False at once where somebody keeps it just now."""
+    """Take an exclusive lock on a blob.
+
+    Return False at once if another transaction is keeping it.
+    """
     return connection.dialect.name != "postgresql" or connection.scalar(_REMOVING, {"sha256": sha256}) is True
 
 
 def hold_tenant(connection: Connection, tenant: str) -> None:
-    """Takes an exclusive lock on a tenant: claims that have begun are awaited, none begins before the transaction
-    ends.
+    """Take an exclusive lock on a tenant until the transaction ends.
+
+    Waits for running claims and blocks new ones.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(_ALONE, {"tenant": tenant})
 
 
 def freeze_of(connection: Connection, tenant: str) -> Freeze | None:
-    """Returns the freeze of a tenant, or None."""
+    """Return the freeze of a tenant, or `None`."""
     row = connection.execute(_FREEZE, {"of": tenant}).first()
     return None if row is None else read_freeze(row)
 
 
 def read_freeze(row: Row[Any]) -> Freeze:
-    """Converts a row of `freezes`."""
+    """Convert a row of `freezes`."""
     return Freeze(tenant=row.tenant, reason=row.reason, by=row.frozen_by, at=time_from_millis(row.frozen_at))
 
 
 def hold_grant(connection: Connection, grant: str) -> None:
-    """Locks a grant until the transaction ends: waits for whoever spends or revokes it, and lets nobody else begin."""
+    """Lock a grant until the transaction ends.
+
+    Waits for running uses and revocations, and blocks new ones.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(_SPENDING, {"grant": grant})
 
 
 def spend_grant(connection: Connection, grant: str, ticket: str) -> bool:
-    """Spends one use of a grant for one ticket, once however often it is called.
+    """Spend one use of a grant for one ticket, however often it is called.
 
-    Returns False, with nothing changed, when the grant is used up, revoked or expired.
+    Returns False, without a change, if the grant is used up, revoked or expired.
     """
     hold_grant(connection, grant)
     about = {"named": grant, "ticket": ticket}
-    # One statement: on SQLite a count that is read first could be out of date once the row is written.
+    # One statement: on SQLite a count read first could be outdated when the row is written.
     if connection.execute(_build_spending(connection.dialect.name), about).first() is not None:
         return True
-    # A retry of the same ticket has spent its use already.
+    # A retry of the same ticket has already spent its use.
     return connection.execute(_NOTED, about).first() is not None
 
 
 def take_use(connection: Connection, use: LimitedUse, ticket: str) -> datetime | None:
-    """Takes one use of a limited tool for one ticket; returns None, or when a use is possible again if none is left.
+    """Take one use of a limited tool for one ticket.
 
-    In the second case nothing is changed. Uses of the tool that are older than any limit's period are deleted on the
-    way.
+    Returns `None` if it succeeded. If no use is left, returns the time of the next possible one and changes nothing.
+    Deletes uses of the tool that are older than any limit's period.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(_COUNTING, {"counted": f"{use.tenant} {use.tool}"})
     again = possible_again(connection, use)
     if again is None:
         values = use._asdict() | {"key": ticket}
-        # The limit is not kept: a changed one counts what was used before it.
+        # Do not store the limit: a changed limit also counts earlier uses.
         del values["limit"]
         insert_new(connection, USES, values)
         connection.execute(_SWEEP, {"of": use.tenant, "named": use.tool})
@@ -288,9 +304,9 @@ def take_use(connection: Connection, use: LimitedUse, ticket: str) -> datetime |
 
 
 def possible_again(connection: Connection, use: LimitedUse, *, but: str = "") -> datetime | None:
-    """Returns None where one more use is possible now, else the time when one is.
+    """Return `None` if one more use is possible now, or the time when it becomes possible.
 
-    A use by the call `but` of the same turn is not counted.
+    Does not count a use by the call `but` of the same turn.
     """
     period = round(use.limit.period * 1000)
     used = [USES.c.tenant == use.tenant, USES.c.tool == use.tool, USES.c.returned_at.is_(None)]
@@ -300,7 +316,7 @@ def possible_again(connection: Connection, use: LimitedUse, *, but: str = "") ->
         used.append(USES.c.session == use.session)
     if but:
         used.append(or_(USES.c.session != use.session, USES.c.turn != use.turn, USES.c.call != but))
-    # The oldest that is in the way: once it is out of the period, there is room for another.
+    # The use that blocks the next one: when it leaves the period, there is room again.
     oldest = (
         select(USES.c.used_at)
         .where(*used, USES.c.used_at > StoreClock() - period)
@@ -308,22 +324,22 @@ def possible_again(connection: Connection, use: LimitedUse, *, but: str = "") ->
         .offset(use.limit.count - 1)
         .limit(1)
     )
-    found = connection.scalar(oldest)
-    return None if found is None else time_from_millis(found + period)
+    used_at = connection.scalar(oldest)
+    return None if used_at is None else time_from_millis(used_at + period)
 
 
 def return_use(connection: Connection, ticket: str) -> None:
-    """Gives back the use that a ticket took, if any, because its call came to nothing."""
+    """Return the use that a ticket took, if any, because its call had no effect."""
     connection.execute(_RETURN, {"ticket": ticket})
 
 
 def keep_use(connection: Connection, ticket: str) -> None:
-    """Counts a use again that was given back, because the call was done after all."""
+    """Count a returned use again, because the call took effect after all."""
     connection.execute(_KEEP, {"ticket": ticket})
 
 
 def tenant_of(workflow: str) -> str:
-    """Returns the tenant of a turn's workflow id; "" for an id that is no turn's."""
+    """Return the tenant of a turn's workflow id, or "" for other ids."""
     key = parse_workflow_id(workflow)
     return "" if key is None else key.tenant
 
@@ -346,7 +362,7 @@ def _build_spending(dialect: str) -> Any:
 def _build_adding(table: Table, dialect: str) -> Any:
     insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
     key = list(table.primary_key)
-    # For the primary key only: a clash with any other unique index is a fault, and must raise.
+    # Ignore only conflicts of the primary key: a conflict in another unique index is a fault and must raise.
     return insert(table).on_conflict_do_nothing(index_elements=key).returning(*key)
 
 

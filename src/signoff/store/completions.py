@@ -1,5 +1,6 @@
-"""Keeps models' replies before their calls are judged, so that a later attempt finds the reply and asks no model
-again.
+"""Stores model replies before their calls are judged.
+
+A later attempt finds the reply and does not ask the model again.
 """
 
 from datetime import datetime, timedelta
@@ -16,7 +17,10 @@ from signoff.store.store import Also, Store
 from signoff.store.tables import COMPLETIONS, time_from_millis
 
 KEPT: Final = timedelta(hours=1)
-"""For how long a reply is kept at most: all attempts of its completion together have ten minutes."""
+"""The maximum age of a stored reply.
+
+All attempts of its completion together have ten minutes.
+"""
 _DROPPED_AT_ONCE: Final = 20
 
 _READ: Final = select(COMPLETIONS.c.body, COMPLETIONS.c.kept_at).where(COMPLETIONS.c.key == bindparam("named"))
@@ -31,25 +35,24 @@ _DROP_OLD: Final = delete(COMPLETIONS).where(COMPLETIONS.c.key.in_(_OLD))
 
 
 class KeptReply(NamedTuple):
-    """A model's reply as the store keeps it."""
+    """A stored model reply."""
 
     body: bytes
-    """The reply's bytes."""
     at: datetime
-    """Since when the reply is kept, by the store's clock, in UTC."""
+    """The time of storing, by the store's clock, in UTC."""
 
 
 class Completions:
-    """Reads and writes models' replies, by run and number of the completion (from 1).
+    """Reads and writes model replies, by run and completion number (from 1).
 
-    All methods raise `StoreUnavailable` when the database fails.
+    All methods raise `StoreUnavailable` if the database fails.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def read(self, run: str, number: int) -> KeptReply | None:
-        """Returns the reply that an earlier attempt kept, or None."""
+        """Return the reply stored by an earlier attempt, or `None`."""
 
         def find(connection: Connection) -> KeptReply | None:
             row = connection.execute(_READ, {"named": _key(run, number)}).first()
@@ -66,34 +69,35 @@ class Completions:
         blob: Blob | None = None,
         also: Also | None = None,
     ) -> KeptReply:
-        """Keeps a reply to a turn of the session `place`, and `blob` and what `also` writes with it; returns the kept
-        one, the first of all attempts.
+        """Store a reply to a turn of the session `place`.
 
-        Old replies are dropped by `drop_old` alone: an attempt that was taken for lost may still come, and would ask
-        people about calls of another reply.
+        Return the first attempt's reply.
+
+        A first reply is stored together with `blob` and `also`. Only `drop_old` deletes replies. An attempt that was
+        considered lost may still arrive, and would otherwise ask approvers about the calls of another reply.
         """
         values = {"key": _key(run, number), "body": body}
 
         def write(connection: Connection) -> KeptReply:
             row = connection.execute(_keep_statement(connection.dialect.name), values).one()
-            kept = KeptReply(bytes(row.body), time_from_millis(row.kept_at))
-            # Of an attempt that comes after the first nothing is kept.
-            if kept.body == body:
+            reply = KeptReply(bytes(row.body), time_from_millis(row.kept_at))
+            # Store nothing from an attempt after the first.
+            if reply.body == body:
                 if blob is not None:
                     add_blob(connection, blob, place)
                 if also is not None:
                     also(connection)
-            return kept
+            return reply
 
         return await self._store.run(write)
 
     async def drop_old(self) -> int:
-        """Drops every reply that is older than `KEPT`; returns how many there were."""
+        """Delete replies older than `KEPT`. Return their number."""
         dropped = 0
         while True:
             some = await self._store.run(lambda connection: connection.execute(_DROP_OLD).rowcount)
             dropped += some
-            # A batch at a time, so that whoever keeps a reply meanwhile waits for one of them at most.
+            # Delete in batches, so that a concurrent `keep` waits for at most one batch.
             if some < _DROPPED_AT_ONCE:
                 return dropped
 

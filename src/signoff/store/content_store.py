@@ -1,4 +1,4 @@
-"""Converts JSON values to `Content` and back: inline when small, in the store when not."""
+"""Converts JSON values to `Content` and back: small values inline, others in the store."""
 
 import hashlib
 import hmac
@@ -20,34 +20,39 @@ _SEAL_CHARS: Final = 32
 
 
 async def to_content(store: Store, value: Any, place: SessionKey) -> Content:
-    """Converts `value` to content: inline up to 8 KiB of compact JSON, else a blob that only turns of session `place`
-    read.
+    """Convert `value` to content.
 
-    Raises `NotCanonical` for what is not JSON, `StoreUnavailable`.
+    Up to 8 KiB of compact JSON are stored inline, larger values as a blob that only turns of session `place` can read.
+    Raises `NotCanonical` for values that are not JSON, and `StoreUnavailable`.
     """
     body = json_bytes(value)
     if len(body) <= INLINE_BYTES:
-        # Read back: a small value comes out as a large one does, tuples as lists and names as texts.
+        # Parse the JSON, so that small values come out like large ones: tuples as lists and keys as strings.
         return Content(inline=json.loads(body))
     return Content(blob=await keep(store, body, place))
 
 
 async def keep(store: Store, body: bytes, place: SessionKey) -> BlobRef:
-    """Keeps the bytes of a JSON value for turns of the session `place` alone. Raises `StoreUnavailable`."""
+    """Store the bytes of a JSON value for turns of the session `place` only.
+
+    Raises `StoreUnavailable`.
+    """
     return await seal_ref(store, await store.put_blob(body, place), place)
 
 
 async def seal_ref(store: Store, ref: BlobRef, place: SessionKey) -> BlobRef:
-    """Returns `ref` with the seal by which only turns of the session `place` can read it. Raises `StoreUnavailable`."""
+    """Return `ref` with the seal that lets only turns of the session `place` read it.
+
+    Raises `StoreUnavailable`.
+    """
     return replace(ref, seal=await _seal(store, ref.sha256, place))
 
 
 async def load_in(store: Store, content: Content, place: SessionKey) -> Any:
-    """Loads content that a workflow names as content of the session `place`. Raises as `load`, also for another
-    session's.
+    """Load content that a workflow claims for the session `place`.
 
-    Whoever runs a workflow can name any hash; without the seal, content of others would be printed, judged or run as
-    its own.
+    Raises as `load`, also for content of another session. A workflow's owner can name any hash. Without the seal, the
+    content of other sessions would be printed, judged or run as the workflow's own.
     """
     if content.blob is not None:
         await _check(store, content.blob, place)
@@ -55,7 +60,7 @@ async def load_in(store: Store, content: Content, place: SessionKey) -> Any:
 
 
 async def load_message(store: Store, message: Message, place: SessionKey) -> Message:
-    """Returns the message with all that it holds inline. Raises as `load_in`."""
+    """Return the message with all content inline. Raises as `load_in`."""
     parts: list[Part] = []
     for part in message.parts:
         field, content = content_of(part)
@@ -65,24 +70,25 @@ async def load_message(store: Store, message: Message, place: SessionKey) -> Mes
 
 
 async def fetch_in(store: Store, ref: BlobRef, place: SessionKey) -> bytes | None:
-    """Reads the bytes that a workflow names as those of the session `place`. Raises `StoreUnavailable` for another
-    session's.
+    """Read the bytes that a workflow claims for the session `place`.
+
+    Raises `StoreUnavailable` for bytes of another session.
     """
     await _check(store, ref, place)
     return await store.get_blob(ref.sha256)
 
 
 async def load(store: Store, content: Content) -> Any:
-    """Loads the value of content that a row of the store names, or that is named by somebody who may read all of it.
+    """Load content named by a row of the store, or by a reader who may read everything in it.
 
-    Raises `StoreUnavailable` when its blob is missing or does not match its hash.
+    Raises `StoreUnavailable` if its blob is missing or does not match its hash.
     """
     if content.blob is None:
         return content.inline
     body = await store.get_blob(content.blob.sha256)
     if body is None:
         raise _missing(content.blob)
-    # Arguments and results lie here: whoever can write rows must not be able to exchange them unseen.
+    # Blobs hold arguments and results: write access to rows must not allow replacing them unnoticed.
     if hashlib.sha256(body).hexdigest() != content.blob.sha256:
         raise StoreUnavailable(f"the blob `{content.blob.sha256[:12]}` was changed in the store")
     return json.loads(body)
@@ -90,24 +96,28 @@ async def load(store: Store, content: Content) -> Any:
 
 async def _check(store: Store, ref: BlobRef, place: SessionKey) -> None:
     if not hmac.compare_digest(ref.seal.encode(), (await _seal(store, ref.sha256, place)).encode()):
-        # In the words of what is not there: that others have kept this is nothing to tell.
+        # Same message as for a missing blob, so as not to reveal that another session has it.
         raise _missing(ref)
 
 
 async def seal_place(store: Store, session: SessionKey, place: Place) -> Place:
-    """Returns `place` with the seal that proves that the session was put there. Raises `StoreUnavailable`."""
+    """Return `place` with a seal that proves that the session was put there.
+
+    Raises `StoreUnavailable`.
+    """
     return replace(place, seal=await _seal_of(store, session, place))
 
 
 async def is_sealed(store: Store, session: SessionKey, place: Place) -> bool:
-    """Returns whether a gateway or worker put the session at `place`. Raises `StoreUnavailable`.
+    """Return whether a gateway or worker put the session at `place`.
 
-    Whoever runs a workflow can name any place; without the seal, a turn would have tools that its requester did not
-    ask for.
+    Raises `StoreUnavailable`.
+
+    A workflow's owner can name any place. Without the seal, a turn would get tools that its requester did not ask for.
     """
     if not place.seal:
         return False
-    # A message need not name its actor: then the gateway sealed its place for the actor that the session talks to.
+    # A message without an actor has a seal for the session's actor, with an empty name.
     seals = [await _seal_of(store, session, replace(place, actor=actor)) for actor in (place.actor, "")]
     return any(hmac.compare_digest(place.seal.encode(), each.encode()) for each in seals)
 

@@ -1,4 +1,4 @@
-"""Opens the database of a `store_url` and runs transactions in it: SQLite or PostgreSQL, nothing else."""
+"""Opens the database of a `store_url`, SQLite or PostgreSQL, and runs transactions in it."""
 
 import asyncio
 import os
@@ -19,19 +19,19 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry, PoolProx
 from signoff.contracts.errors import ConfigError, SignoffError, StoreUnavailable
 
 OPEN_SECONDS: Final = 15.0
-"""Time that opening a store waits for another process, which may be upgrading the tables of the same SQLite file."""
+"""Maximum wait when opening: another process may be upgrading the same SQLite file."""
 BUSY_SECONDS: Final = 2.0
-"""Time that a write waits for another process's write to the same SQLite file."""
+"""Maximum wait of a write for another process's write to the same SQLite file."""
 BUSY_AGAIN_SECONDS: Final = 0.1
-"""Time that a write waits if the write before it has waited in vain."""
+"""Maximum wait of a write if the previous write gave up waiting."""
 BLOCKED_SECONDS: Final = 0.4
-"""Wait of a write after which the SQLite file counts as blocked."""
+"""A write that waits longer than this marks the SQLite file as blocked."""
 POOL_SECONDS: Final = 30
 POSTGRESQL_CONNECTIONS: Final = 5
 CONNECT_SECONDS: Final = 10
 STATEMENT_SECONDS: Final = 30
 PING_SECONDS: Final = 1.0
-"""A pooled connection that was not used for so long is asked whether it still works before it is used."""
+"""A pooled connection idle for longer than this is tested before use."""
 
 _DRIVERS: Final = {
     "sqlite": "sqlite+pysqlite",
@@ -47,17 +47,19 @@ class StoreAddress(NamedTuple):
     """The address of a store."""
 
     url: URL
-    """The URL, with the driver."""
     words: str
-    """The address in words that hold no password."""
+    """The address for messages, without the password."""
 
 
 def read_url(text: str) -> StoreAddress:
-    """Parses `store_url`. Raises `ConfigError` for a URL that cannot be a store; never shows a password."""
+    """Parse `store_url`.
+
+    Raises `ConfigError` for a URL that cannot be a store. Never shows a password.
+    """
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        # The error's own text may quote the URL, password and all: nothing of it goes on.
+        # Do not chain the original error: its text may quote the URL with the password.
         raise ConfigError("store_url is not a URL; use `sqlite:///FILE` or `postgresql://USER@HOST/NAME`") from None
     driver = _DRIVERS.get(url.drivername)
     if driver is None:
@@ -69,7 +71,7 @@ def read_url(text: str) -> StoreAddress:
     url = url.set(drivername=driver)
     if driver == "sqlite+pysqlite":
         return StoreAddress(url, f"the SQLite file `{_sqlite_file(url)}`")
-    # Asked here, where the extra can be named: SQLAlchemy would say only which module is missing.
+    # Check here, where the message can name the extra. SQLAlchemy would only name the missing module.
     if find_spec("asyncpg") is None:
         raise ConfigError("store_url names PostgreSQL, whose driver is not installed; install `signoff[postgres]`")
     host = url.host or url.query.get("host") or "localhost"
@@ -80,32 +82,32 @@ Found = TypeVar("Found")
 
 
 class Database(Protocol):
-    """A database that runs transactions. It does not connect before the first transaction."""
+    """A database that runs transactions. Does not connect before the first transaction."""
 
     dialect: str
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
-        """Runs `work` in a transaction of its own, committed when it returns and rolled back when it raises."""
+        """Run `work` in its own transaction: commit when it returns, roll back when it raises."""
         ...
 
     async def read(self, work: Callable[[Connection], Found]) -> Found:
-        """Runs `work`, which writes nothing, in a transaction of its own that waits for no write."""
+        """Run `work`, which writes nothing, in its own transaction that does not wait for writes."""
         ...
 
     def problem(self) -> str:
-        """Return why writes are blocked now, or ""."""
+        """Return the reason why writes are blocked now, or ""."""
         ...
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         ...
 
 
 class SqliteDatabase:
-    """Runs SQLite in two threads of one connection each: one writes, one reads and waits for no write.
+    """Runs SQLite in two threads with one connection each, a writer and a reader.
 
-    Writers of a process queue up fairly instead of polling for its lock. A whole transaction is one visit to a thread;
-    a visit for each statement took 2.6 times as long.
+    The reader never waits for a write. Writers in a process queue fairly instead of polling for its lock. A whole
+    transaction takes one visit to a thread. One visit for each statement took 2.6 times as long.
     """
 
     dialect = "sqlite"
@@ -119,15 +121,18 @@ class SqliteDatabase:
         self._waits_since: float | None = None
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
-        """See `Database`. Raises `StoreUnavailable` if another process keeps the file's lock.
+        """See `Database`.
 
-        A cancelled caller does not stop a transaction that has begun.
+        Raises `StoreUnavailable` if another process holds the file's lock.
+
+        Cancelling the caller does not stop a transaction that has begun.
         """
         given_up = self._given_up
 
         def write(connection: Connection) -> Found:
             if self._given_up != given_up:
-                # The lock was not given while this waited in the queue. Callers behind it must not wait in turn.
+                # Getting the lock failed while this write was queued. Fail at once, so that queued callers do not each
+                # wait in turn.
                 raise self._locked()
             self._take_lock(connection)
             return work(connection)
@@ -138,7 +143,7 @@ class SqliteDatabase:
         """See `Database`."""
 
         def read(connection: Connection) -> Found:
-            # One snapshot for all statements: the writer may commit between two of them.
+            # Use one snapshot for all statements: the writer may commit between two of them.
             connection.exec_driver_sql("BEGIN")
             return work(connection)
 
@@ -181,7 +186,7 @@ class _SqliteThread:
         self._engine = engine
         self._connection: Connection | None = None
         self._file = file
-        # `make_private` has made the file by now: None would let a store without its file pass for the same one.
+        # `make_private` has created the file: with `None`, a store without its file would pass as the same one.
         self._identity = _identity(file)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
 
@@ -190,12 +195,12 @@ class _SqliteThread:
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._leave)
-        # Nothing is left to wait for, and waiting would hold up the event loop.
+        # The thread has no work left, and waiting would block the event loop.
         self._thread.shutdown(wait=False)
 
     def _transaction(self, work: Callable[[Connection], Found]) -> Found:
         if _identity(self._file) != self._identity:
-            # SQLite would go on writing into a file that has no name any more, and its tickets would be lost.
+            # SQLite would keep writing into a file without a name, and its tickets would be lost.
             raise StoreUnavailable(
                 f"the SQLite file `{self._file}` was removed or replaced: stop and start `signoff dev`, or each "
                 "process that uses the file; to keep its data, put the file back between"
@@ -206,10 +211,10 @@ class _SqliteThread:
             with self._connection.begin():
                 return work(self._connection)
         except SignoffError:
-            # Our own rollback, such as a ticket that is not given: the connection is as good as before.
+            # Our own rollback, for example of a rejected ticket. The connection is still good.
             raise
         except BaseException:
-            # Whatever went wrong, the next transaction begins on a connection that has seen nothing of it.
+            # After any other error, use a new connection for the next transaction.
             self._leave()
             raise
 
@@ -221,7 +226,7 @@ class _SqliteThread:
 
 
 class PostgresDatabase:
-    """Runs PostgreSQL over a pool of connections."""
+    """Runs PostgreSQL with a pool of connections."""
 
     dialect = "postgresql"
 
@@ -247,7 +252,7 @@ class PostgresDatabase:
 
 
 def open_database(place: StoreAddress, *, durable: bool) -> Database:
-    """Opens the database at `place`. `durable` makes SQLite sync every commit to disk."""
+    """Open the database at `place`. `durable` makes SQLite sync every commit to disk."""
     if place.url.get_backend_name() == "sqlite":
         writing, reading = (_sqlite_engine(place, durable=durable, reads=reads) for reads in (False, True))
         return SqliteDatabase(writing, reading, _sqlite_file(place.url))
@@ -260,16 +265,17 @@ def _postgres_engine(place: StoreAddress) -> AsyncEngine:
         poolclass=AsyncAdaptedQueuePool,
         pool_size=POSTGRESQL_CONNECTIONS,
         pool_timeout=POOL_SECONDS,
-        # What is read after waiting for a lock has to be what its holder left.
-        # REPEATABLE READ would show what was there before the wait.
+        # A read after waiting for a lock must see its holder's changes. REPEATABLE READ would show the state before the
+        # wait.
         isolation_level="READ COMMITTED",
-        # Parameters are arguments and secrets, and SQLAlchemy writes them into errors and logs.
+        # Parameters contain arguments and secrets. By default SQLAlchemy writes them into errors and logs.
         hide_parameters=True,
         connect_args={"timeout": CONNECT_SECONDS, "command_timeout": STATEMENT_SECONDS},
     )
 
-    # A server that restarted has dropped the pooled connections: unasked, the next claim would fail. SQLAlchemy's own
-    # `pool_pre_ping` asks each time, in three round trips, as many as a transaction of one statement has itself.
+    # A restarted server has dropped the pooled connections, and the next claim would fail without this test.
+    # SQLAlchemy's `pool_pre_ping` tests every time, in three round trips, as many as a whole transaction of one
+    # statement.
     @event.listens_for(engine.sync_engine, "checkin")
     def _note_use(connection: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
         entry.info["used"] = time.monotonic()
@@ -279,10 +285,10 @@ def _postgres_engine(place: StoreAddress) -> AsyncEngine:
         used: float | None = entry.info.get("used")
         if used is None:
             return
-        # The driver knows at once that a connection was closed, but not that its network is gone.
+        # The driver notices a closed connection at once, but not a lost network.
         closed = entry.driver_connection is None or entry.driver_connection.is_closed()
         if closed or (time.monotonic() - used > PING_SECONDS and not _answers(engine.dialect, connection)):
-            # All others that are as old are given up with it, and this one is replaced.
+            # SQLAlchemy invalidates all connections of the same age and replaces this one.
             raise InvalidatePoolError
 
     return engine
@@ -298,16 +304,19 @@ def _answers(dialect: Dialect, connection: DBAPIConnection) -> bool:
 
 
 def _begin(connection: Connection) -> bool:
-    """Begin to write, unless another process holds SQLite's lock for as long as the connection waits.
+    """Begin a write transaction.
 
-    The lock comes before the first statement: SQLite refuses it at once to a transaction that read before another
-    wrote. The driver would also begin no transaction before CREATE or ALTER.
+    Return False if another process keeps SQLite's lock.
+
+    Waits for the lock as long as the connection's timeout. Take the lock before the first statement: SQLite refuses it
+    at once to a transaction that has read before another wrote. The driver would also begin no transaction before
+    CREATE or ALTER.
     """
     driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
     try:
         driver.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:
-        # The low byte is the kind. The rest says more, such as SQLITE_BUSY_RECOVERY after a crash.
+        # The low byte is the kind of error. The rest gives details, such as SQLITE_BUSY_RECOVERY after a crash.
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
             raise
         return False
@@ -321,10 +330,10 @@ def _sqlite_engine(place: StoreAddress, *, durable: bool, reads: bool) -> Engine
         pool_size=1,
         max_overflow=0,
         hide_parameters=True,
-        # A writer asks again by itself, so that it knows how long it waits. A reader waits only after a crash.
+        # A writer retries in `_take_lock`, so that the wait is known. A reader waits only after a crash.
         connect_args={"timeout": OPEN_SECONDS if reads else BUSY_AGAIN_SECONDS},
     )
-    # With WAL, NORMAL outlives a killed process; a power cut may take the last commits, and leaves the file sound.
+    # With WAL, NORMAL survives a killed process. A power cut may lose the last commits, but leaves the file intact.
     synchronous = "FULL" if durable else "NORMAL"
 
     @event.listens_for(engine, "connect")
@@ -339,7 +348,7 @@ def _sqlite_engine(place: StoreAddress, *, durable: bool, reads: bool) -> Engine
 
 
 def _write_ahead(cursor: sqlite3.Cursor) -> None:
-    # SQLite does not wait for its lock here, as it does everywhere else, when another process switches the same file.
+    # Unlike elsewhere, SQLite does not wait for its lock here if another process switches the mode of the same file.
     patience = time.monotonic() + OPEN_SECONDS
     while True:
         try:
@@ -353,23 +362,26 @@ def _write_ahead(cursor: sqlite3.Cursor) -> None:
 
 
 def make_private(place: StoreAddress) -> None:
-    """Creates the SQLite file, if absent, readable by its owner alone, as it holds keys. Raises OSError."""
+    """Create the SQLite file, if absent, readable by its owner only, because it holds keys.
+
+    Raises `OSError`.
+    """
     if place.url.get_backend_name() == "sqlite":
-        # SQLite gives its -wal and -shm files the mode of this one, so they are private with it.
+        # SQLite gives its -wal and -shm files the mode of this file, so they are private as well.
         os.close(os.open(_sqlite_file(place.url), os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _sqlite_file(url: URL) -> Path:
     name = url.database or ""
-    # A ticket that is forgotten with its process would let a retry run the tool a second time.
+    # The store must outlive the process: a retry after a lost ticket would run the tool a second time.
     if name in ("", ":memory:") or name.startswith("file:"):
         raise ConfigError("store_url names no file, and a store must outlive its process; use `sqlite:///FILE`")
     path = Path(name)

@@ -1,4 +1,7 @@
-"""Queues the cards that channels send: one row for each person on each channel, whatever is retried."""
+"""Queues the cards that channels send.
+
+A person has one row on each channel, whatever is retried.
+"""
 
 import base64
 import hmac
@@ -22,18 +25,18 @@ from signoff.store.tables import DELIVERIES, StoreClock, millis_from_time, time_
 from signoff.telemetry.counts import ProcessCounts
 
 KEY: Final = "deliveries"
-"""The name of the store's key under which tokens are made."""
+"""The name of the store's key that derives tokens."""
 DeliveryKind = Literal["ask", "digest"]
 DeliveryState = Literal["planned", "sent", "delivered", "read", "failed", "closed", "dropped"]
-"""What is known of one card on its way. `dropped`: it was not needed any more before it was sent."""
+"""Progress of a card. `dropped`: no longer needed, and never sent."""
 Reported = Literal["sent", "delivered", "read", "failed", "unknown"]
 _OUT: Final = ("sent", "delivered", "read")
 _CLOSABLE: Final = ("planned", *_OUT)
 _UNTRIED: Final = and_(DELIVERIES.c.state == "planned", DELIVERIES.c.tried_at.is_(None))
-"""A card that the vendor cannot have. It may have any other, acknowledged or not."""
+"""A card that the vendor cannot have. The vendor may have any other, acknowledged or not."""
 _HELD_BACK_SECONDS: Final = 3_600.0
-"""How long a tried card that nobody wants any more waits, unless its request ends."""
-# Vendors tell of one message in any order: a failure is believed only of a card that is not known to have arrived.
+"""The wait of a tried card that is no longer needed, unless its request ends."""
+# Vendors report on one message in any order. Believe a failure only for a card that is not known to have arrived.
 _BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
     "sent": (),
     "delivered": ("sent",),
@@ -41,7 +44,7 @@ _BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
     "failed": ("sent",),
     "unknown": (),
 }
-"""From which states a vendor's report leads to each state: none leads back."""
+"""Maps a reported state to the states that it may follow. No report moves a card back."""
 _CODE_CHARS: Final = 100
 _SHOWN_CHARS: Final = 500
 _VENDOR_CHARS: Final = 500
@@ -50,33 +53,28 @@ _HANDLE_TEXTS: Final = 12
 
 
 class NewDelivery(FrozenModel):
-    """A card to be sent."""
+    """A card to send."""
 
     request: ApprovalRequest
-    """The request that the card shows."""
     person: str
-    """The recipient's id."""
     channel: str
     """The channel's name in the manifest."""
     address: str
     """The recipient's address on the channel."""
     kind: DeliveryKind = "ask"
-    """What the card is for."""
+    """The purpose of the card."""
     due_at: datetime | None = None
-    """When to send it, in UTC; None sends it at once."""
+    """The time to send it, in UTC. `None` sends it at once."""
 
 
 class DeliveryRow(FrozenModel):
-    """One card on its way to one person on one channel. Times are the store's own, in UTC."""
+    """One card for one person on one channel. Times are by the store's clock, in UTC."""
 
     token: str
     """The card's name; see `delivery_token`."""
     tenant: str
-    """The request's tenant."""
     approval: str
-    """The request's approval id."""
     revision: int
-    """The request's revision."""
     person: str
     """The recipient's id."""
     channel: str
@@ -84,44 +82,44 @@ class DeliveryRow(FrozenModel):
     address: str
     """The recipient's address on the channel."""
     state: DeliveryState
-    """How far the card has come."""
+    """The progress of the card."""
     kind: DeliveryKind
-    """What the card is for."""
+    """The purpose of the card."""
     vendor_id: str = ""
-    """The vendor's name for the sent card, or ""."""
+    """The vendor's id for the sent card, or ""."""
     handle: dict[str, Any] = Field(default_factory=dict)
-    """What the channel needs to change the sent card."""
+    """The channel's data for changing the sent card."""
     code: str = ""
-    """The code of the last failure that the vendor reported, or ""."""
+    """The code of the last failure reported by the vendor, or ""."""
     message: str = ""
-    """The vendor's words for the last failure, or ""."""
+    """The vendor's message for the last failure, or ""."""
     attempts: int = 0
-    """How often the card was claimed."""
+    """The number of claims."""
     due_at: datetime
-    """When the card is to be sent or tried again."""
+    """The time to send or retry the card."""
     created_at: datetime
-    """When the card was planned."""
+    """The time of planning."""
     sent_at: datetime | None = None
-    """When the vendor took the card."""
+    """The time at which the vendor accepted the card."""
     changed_at: datetime
-    """When this row changed last."""
+    """The time of the row's last change."""
     ended_at: datetime | None = None
-    """When the request ended; `request` then says how."""
+    """The end of the request. From then on `request` holds the end state."""
     closed_at: datetime | None = None
-    """When the sent card was changed to say that the request ended."""
+    """The time at which the sent card was changed to show the end."""
     tried_at: datetime | None = None
-    """When the first try to send the card began."""
+    """The start of the first attempt to send the card."""
     remind_at: datetime | None = None
-    """Since when a reminder of the card is due, whatever its kind."""
+    """The time since which a reminder is due, of whatever kind the card is."""
     request: ApprovalRequest
-    """The request as the card last learnt of it."""
+    """The request as last stored for the card."""
 
 
 class DeliveryQueue:
-    """Plans, claims and settles the cards in a store. All methods raise `StoreUnavailable` when the database fails.
+    """Plans, claims and settles the cards in a store.
 
-    A claimed card is left to its claimer for a minute, and every claim counts as an attempt. Cards that this version
-    cannot read are passed over. Of each tenant no more is claimed to be sent than its `limits` allow.
+    All methods raise `StoreUnavailable` if the database fails. A claim lasts a minute and counts as an attempt. Cards
+    that this version cannot read are skipped. For each tenant, claims for sending stay within its `limits`.
     """
 
     def __init__(self, store: Store, limits: TenantLimits = NO_LIMITS) -> None:
@@ -131,20 +129,22 @@ class DeliveryQueue:
 
     @property
     def counts(self) -> ProcessCounts:
-        """The counts of this process."""
         return self._store.counts
 
     async def plan(self, rows: Sequence[NewDelivery]) -> int:
-        """Adds the cards that are not there yet; returns how many it added. Existing cards stay as they are."""
+        """Add the cards that do not exist yet and return their number.
+
+        Existing cards do not change.
+        """
         key = await self._store.secret_key(KEY)
-        # In one order, so that two who plan the same cards do not wait for each other.
+        # Insert in a fixed order, so that two planners of the same cards do not wait for each other.
         values = sorted((_new(key, row) for row in rows), key=lambda row: str(row["token"]))
         return await self._store.run(lambda connection: sum(insert_new(connection, DELIVERIES, row) for row in values))
 
     async def claim_due(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
-        """Claims cards to be sent on these channels: planned cards, and reminders of sent ones.
+        """Claim cards to send on these channels: planned cards and reminders of sent ones.
 
-        The longest due of each tenant comes first, then the second of each, as long as it has any left by its limit.
+        The longest due card of each tenant comes first, then the second of each, as far as its limit allows.
         """
         waiting = or_(
             DELIVERIES.c.state == "planned", and_(DELIVERIES.c.state.in_(_OUT), DELIVERIES.c.remind_at.is_not(None))
@@ -153,9 +153,11 @@ class DeliveryQueue:
         return await self._take(limit, *which, within=self._limit)
 
     async def record_try(self, tokens: Sequence[str]) -> frozenset[str]:
-        """Record that a try to send these cards begins now; `tried_at` keeps the first one.
+        """Record that an attempt to send these cards begins now.
 
-        Returns the tokens of those that may go out: the request of the others ended, or they were dropped.
+        `tried_at` keeps the first attempt.
+
+        Returns the tokens of cards that may be sent. The others were dropped, or their request ended.
         """
         wanted = (DELIVERIES.c.state.in_(_CLOSABLE), DELIVERIES.c.ended_at.is_(None))
         begins = (
@@ -169,11 +171,13 @@ class DeliveryQueue:
     async def record_sent(
         self, token: str, vendor_id: str, handle: Mapping[str, Any], *, kind: Literal["ask", "digest"] = "ask"
     ) -> None:
-        """Record that the vendor took the card. If its request ended meanwhile, the card is due to be closed.
+        """Record that the vendor accepted the card.
 
-        That includes a dropped card, and one whose end was told before its vendor id was known.
+        If its request has ended, the card is due to be closed.
+
+        Includes a dropped card, and a card whose end was announced before its vendor id was known.
         """
-        # A vendor may answer after the card was given up or dropped: it is out all the same, and has to be closed.
+        # A vendor may answer after the card failed or was dropped. The card is out nevertheless and must be closed.
         unknown: ColumnElement[bool] = DELIVERIES.c.state.in_(("planned", "failed", "dropped"))
         if vendor_id:
             unknown = or_(unknown, and_(DELIVERIES.c.state == "closed", DELIVERIES.c.vendor_id == ""))
@@ -193,16 +197,16 @@ class DeliveryQueue:
         )
 
     async def add_to_handle(self, token: str, name: str, texts: Sequence[str]) -> None:
-        """Adds texts to a list in the handle of a sent card, which keeps the last ones."""
+        """Add texts to a list in the handle of a sent card. The list keeps only the last ones."""
         if not texts:
             return
         ours = DELIVERIES.c.token == token
 
         def write(connection: Connection) -> None:
-            kept = connection.execute(select(DELIVERIES.c.handle).where(ours).with_for_update()).scalar()
-            if kept is None:
+            stored = connection.execute(select(DELIVERIES.c.handle).where(ours).with_for_update()).scalar()
+            if stored is None:
                 return
-            handle = json.loads(kept)
+            handle = json.loads(stored)
             every = dict.fromkeys((*handle.get(name, ()), *texts))
             handle[name] = list(every)[-_HANDLE_TEXTS:]
             connection.execute(update(DELIVERIES).where(ours).values(handle=json.dumps(handle)))
@@ -212,10 +216,12 @@ class DeliveryQueue:
     async def record_failure(
         self, token: str, code: str, message: str, *, again_after: float | None, closing: bool = False
     ) -> None:
-        """Record that the card was not sent, or not closed; it is due again in `again_after` seconds, None: never.
+        """Record that the card was not sent or not closed.
 
-        If the request ended during the try to send, the card is due to be closed at once. A reminder that fails for
-        good leaves its card as it is.
+        It is due again in `again_after` seconds, or never (`None`).
+
+        If the request ended during the attempt to send, the card is due to be closed at once. A reminder that fails
+        permanently does not change its card.
         """
         words = {"code": clip_text(code, _CODE_CHARS), "message": clip_text(message, _SHOWN_CHARS), "claimed_until": 0}
         ours = DELIVERIES.c.token == token
@@ -231,9 +237,10 @@ class DeliveryQueue:
     async def state(
         self, channel: str, vendor_id: str, state: Reported, code: str = "", message: str = ""
     ) -> DeliveryRow | None:
-        """Records a vendor's report of a card that it took; returns the card as it is then. A report never leads back.
+        """Record a vendor's report about an accepted card, and return the updated card.
 
-        Returns None where no card has that vendor id, which may only be because it is not written down yet.
+        A report never moves a card back. Returns `None` if no card has that vendor id, which may just not be recorded
+        yet.
         """
         changes: dict[str, Any] = {"changed_at": StoreClock()}
         if code or message:
@@ -243,36 +250,36 @@ class DeliveryQueue:
         noting = update(DELIVERIES).where(named).values(**changes)
 
         def write(connection: Connection) -> list[DeliveryRow]:
-            moved = connection.execute(moving).rowcount
-            if not moved and state == "unknown":
+            changed = connection.execute(moving).rowcount
+            if not changed and state == "unknown":
                 connection.execute(noting)
             return readable(connection.execute(select(DELIVERIES).where(named).order_by(DELIVERIES.c.token)), _row)
 
-        found = await self._store.run(write)
-        return found[0] if found else None
+        cards = await self._store.run(write)
+        return cards[0] if cards else None
 
     async def of_request(self, approval: str, revision: int | None = None) -> list[DeliveryRow]:
-        """Returns all cards of a request, or of one revision of it, in the order in which they were planned."""
+        """Return all cards of a request, or of one revision, in order of planning."""
         which = [DELIVERIES.c.approval == approval]
         if revision is not None:
             which.append(DELIVERIES.c.revision == revision)
         return await self._find(*which)
 
     async def by_token(self, token: str) -> DeliveryRow | None:
-        """Returns the card with this token, or None."""
-        # One more than a token has: a longer text that begins with a token is none.
-        found = await self._find(DELIVERIES.c.token == clip_text(token, _TOKEN_CHARS + 1))
-        return found[0] if found else None
+        """Return the card with this token, or `None`."""
+        # Keep one character more than a token has, so that a longer text does not match the token it starts with.
+        cards = await self._find(DELIVERIES.c.token == clip_text(token, _TOKEN_CHARS + 1))
+        return cards[0] if cards else None
 
     async def by_vendor(self, channel: str, vendor_ids: Sequence[str]) -> list[DeliveryRow]:
-        """Returns the cards with these vendor ids; several where one message showed several requests."""
+        """Return the cards with these vendor ids. One message may have shown several requests."""
         return await self._find(_match_vendor_ids(channel, vendor_ids))
 
     async def list_out(self, channel: str, address: str, since: datetime, until: datetime) -> list[DeliveryRow]:
-        """Return the cards that were out at this address at some time from `since` to `until`, by the store's clock.
+        """Return the cards that were out at this address at any time from `since` to `until`.
 
-        A card is out from its first try until its request ends. Cards without `sent_at` may have been taken by the
-        vendor although its answer was lost.
+        Times are by the store's clock. A card is out from its first attempt until its request ends. The vendor may have
+        accepted a card without `sent_at`, if its reply was lost.
         """
         return await self._find(
             DELIVERIES.c.channel == channel,
@@ -283,42 +290,48 @@ class DeliveryQueue:
         )
 
     async def list_unfinished(self, limit: int, after: DeliveryRow | None = None) -> list[DeliveryRow]:
-        """Returns cards whose request is not known to have ended, the oldest first, to check whether it still waits.
+        """Return cards of requests that may still wait, oldest first, to check them.
 
-        With `after`, those that come after that one.
+        With `after`, only the cards that follow it.
         """
         order = (DELIVERIES.c.created_at, DELIVERIES.c.token)
         waiting = DELIVERIES.c.state.in_(("planned", *_OUT))
         query = select(DELIVERIES).where(waiting, DELIVERIES.c.ended_at.is_(None)).order_by(*order)
         if after is not None:
-            # By place, not by OFFSET: cards that end between two pages would let others be skipped.
+            # Page by position instead of OFFSET: cards that end between two pages would cause others to be skipped.
             query = query.where(tuple_(*order) > tuple_(millis_from_time(after.created_at), after.token))
         return await self._store.read(lambda connection: readable(connection.execute(query.limit(limit)), _row))
 
     async def remind(self, request: ApprovalRequest) -> int:
-        """Makes all sent cards of `request` due again, once for each of its reminders; returns how many these are.
+        """Make all sent cards of `request` due again, once for each of its reminders.
 
-        All cards learn the request's present state. The same reminder again, or an earlier one, changes nothing.
+        Return their number.
+
+        All cards get the request's present state. A repeated or earlier reminder changes nothing.
         """
         return await self._renew(request, reminds=True)
 
     async def renew(self, request: ApprovalRequest) -> int:
-        """Gives the cards of `request` its new deadline and approvers; returns how many cards are out or planned."""
+        """Give the cards of `request` its new deadline and approvers.
+
+        Return the number of cards, out or planned.
+        """
         return await self._renew(request, reminds=False)
 
     async def record_reminder(self, token: str) -> None:
-        """Records that the reminder was sent, or is not needed any more."""
+        """Record that the reminder was sent, or is no longer needed."""
         to_remind = (DELIVERIES.c.token == token, DELIVERIES.c.remind_at.is_not(None))
         await self._set(*to_remind, remind_at=None, claimed_until=0, attempts=0)
 
     async def end(self, approval: str, revision: int, request: ApprovalRequest) -> int:
-        """Records that the request ended, as `request` says: untried cards are dropped, others are due to be closed.
+        """Record the end of the request as given by `request`.
 
-        The vendor may have a card whose delivery was tried, even without an acknowledgement. Returns the number of
-        cards.
+        Drop untried cards, make others due to be closed.
+
+        The vendor may have any tried card, even without an acknowledgement. Returns the number of cards.
         """
         state = case((_UNTRIED, "dropped"), else_=DELIVERIES.c.state)
-        # A card or reminder under way keeps its claim: the card is closed after it, by the vendor's id if known.
+        # A card or reminder being sent keeps its claim. It is closed afterwards, by the vendor's id if known.
         claimed = case((_UNTRIED, 0), else_=DELIVERIES.c.claimed_until)
         return await self._set(
             *_of(approval, revision),
@@ -332,12 +345,12 @@ class DeliveryQueue:
         )
 
     async def claim_to_close(self, limit: int, channels: Collection[str]) -> list[DeliveryRow]:
-        """Claims cards on these channels that are out, or may be, though their request has ended."""
+        """Claim cards on these channels that are, or may be, out although their request has ended."""
         over = DELIVERIES.c.ended_at.is_not(None)
         return await self._take(limit, DELIVERIES.c.state.in_(_CLOSABLE), over, DELIVERIES.c.channel.in_(channels))
 
     async def record_closed(self, token: str) -> None:
-        """Records that the card says that its request ended, or that nobody can make it say so any more."""
+        """Record that the card shows the end of its request, or can no longer be changed."""
         await self._set(
             DELIVERIES.c.token == token,
             DELIVERIES.c.state.in_(_CLOSABLE),
@@ -347,19 +360,19 @@ class DeliveryQueue:
         )
 
     async def expedite(self, token: str) -> None:
-        """Makes an unsent card due now, as when the card before it failed."""
+        """Make an unsent card due now, for example because the card before it failed."""
         planned = (DELIVERIES.c.token == token, DELIVERIES.c.state == "planned", DELIVERIES.c.due_at > StoreClock())
         await self._set(*planned, due_at=StoreClock())
 
     async def drop(self, token: str) -> None:
-        """Drop a card that is not sent yet. A tried one is held back instead, as its end may have to be told."""
+        """Drop an unsent card. If it was tried, hold it back instead: it may have to show the end."""
         ours = DELIVERIES.c.token == token
         await self._set(ours, _UNTRIED, state="dropped", claimed_until=0)
         planned = DELIVERIES.c.state == "planned"
         await self._set(ours, planned, due_at=in_seconds(_HELD_BACK_SECONDS))
 
     async def sweep(self, older_than: timedelta) -> int:
-        """Deletes the cards to which nothing happens any more since `older_than`; returns how many."""
+        """Delete finished cards that have not changed since `older_than`. Return their number."""
         over = DELIVERIES.c.state.in_(("closed", "dropped", "failed"))
         old = delete(DELIVERIES).where(over, DELIVERIES.c.changed_at < in_seconds(-older_than.total_seconds()))
         return await self._store.run(lambda connection: connection.execute(old).rowcount)
@@ -376,11 +389,11 @@ class DeliveryQueue:
                 if now is had:
                     continue
                 due = reminds and row.state in _OUT
-                # Whoever else read the same notice may have been first.
+                # Another reader of the same notice may have been first.
                 unchanged = (DELIVERIES.c.token == row.token, DELIVERIES.c.request == row.request, waiting[-1])
                 values = {"request": now.model_dump_json(), "changed_at": StoreClock(), **(again if due else {})}
-                found = connection.execute(update(DELIVERIES).where(*unchanged).values(values)).rowcount
-                changed += found if due or not reminds else 0
+                updates = connection.execute(update(DELIVERIES).where(*unchanged).values(values)).rowcount
+                changed += updates if due or not reminds else 0
             return changed
 
         return await self._store.run(write)
@@ -388,7 +401,7 @@ class DeliveryQueue:
     async def _take(
         self, limit: int, *which: ColumnElement[bool], within: DeliveryLimit | None = None
     ) -> list[DeliveryRow]:
-        # Tenants in turn: what thousands of one tenant's cards wait for, another's few need not.
+        # Serve tenants in turn: a few cards of one tenant do not wait for thousands of another.
         return await self._store.run(
             lambda connection: claim_readable(
                 connection, DELIVERIES, *which, limit=limit, read=_row, share_by=DELIVERIES.c.tenant, within=within
@@ -405,17 +418,20 @@ class DeliveryQueue:
 
 
 def delivery_token(key: bytes, approval: str, revision: int, person: str, channel: str) -> str:
-    """Computes the name of a card: the same whoever plans it, and known to nobody without the store's key."""
+    """Return the name of a card.
+
+    It is the same for every planner, and cannot be computed without the store's key.
+    """
     content = f"{approval}|{revision}|{person}|{channel}".encode()
-    # In lower-case base32: the mail addresses in which it stands may come back in any case.
+    # Use lower-case base32: email addresses that contain it may come back in any case.
     return base64.b32encode(hmac.digest(key, content, "sha256")).decode().lower()[:_TOKEN_CHARS]
 
 
 def _newer(had: ApprovalRequest, update: ApprovalRequest, *, reminds: bool) -> ApprovalRequest:
-    """Returns a card's request after a notice; `had` where the notice brings nothing new, as notices may arrive out of
-    order.
+    """Return a card's request after a notice, or `had` if the notice is outdated.
 
-    Only a reminder counts as one: an escalation may be read before the reminder that came before it.
+    Notices may arrive out of order. Only a reminder counts as one, because an escalation may be read before the
+    reminder that preceded it.
     """
     further = update.escalated + update.extended - had.escalated - had.extended
     if reminds and update.reminded > had.reminded:
@@ -430,7 +446,7 @@ def _of(approval: str, revision: int) -> tuple[ColumnElement[bool], ColumnElemen
 
 
 def _match_vendor_ids(channel: str, vendor_ids: Sequence[str]) -> ColumnElement[bool]:
-    # Without empty ones: every card that is not sent yet has that name.
+    # Ignore empty ids: every unsent card has one.
     names = {clip_text(each, _VENDOR_CHARS) for each in vendor_ids if each}
     return and_(DELIVERIES.c.channel == channel, DELIVERIES.c.vendor_id.in_(names))
 
@@ -459,7 +475,7 @@ def _new(key: bytes, row: NewDelivery) -> dict[str, Any]:
 
 
 def _try_name(row: Row[Any]) -> str:
-    # Attempts are counted anew once a card is sent, leases never end at the same moment.
+    # Attempts restart at 0 after sending, but no two leases end at the same moment.
     return f"{row.token}.{row.claimed_until}"
 
 

@@ -1,4 +1,4 @@
-"""Stores the kill switch's rows: tenants whose tools do not run."""
+"""Stores freezes: tenants whose tools do not run."""
 
 from sqlalchemy import Connection, delete, select
 
@@ -10,19 +10,21 @@ from signoff.store.tables import FREEZES
 
 
 class Freezes:
-    """Reads and writes the freezes in a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes freezes. All methods raise `StoreUnavailable` if the database fails."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def freeze(self, tenant: str, *, reason: str, by: str, also: Also | None = None) -> Freeze:
-        """Freezes a tenant; returns the freeze that stands, which is the first. `also` is written with a new one.
+        """Freeze a tenant.
 
-        No ticket of the tenant is claimed after this returns, until it is thawed.
+        Return the existing freeze, or a new one, written together with `also`.
+
+        No ticket of the tenant is claimed after this returns, until the tenant is unfrozen.
         """
 
         def write(connection: Connection) -> Freeze:
-            # A claim that saw no freeze and is not committed would otherwise start a tool after this has returned.
+            # Lock the tenant: an uncommitted claim that saw no freeze would start a tool after this returns.
             hold_tenant(connection, tenant)
             new = insert_new(connection, FREEZES, {"tenant": tenant, "reason": reason, "frozen_by": by})
             if new and also is not None:
@@ -32,14 +34,17 @@ class Freezes:
         return await self._store.run(write)
 
     async def thaw(self, tenant: str, *, also: Also | None = None) -> Freeze | None:
-        """Lifts a freeze; returns it, or None when the tenant was not frozen. `also` is written in the same
-        transaction.
+        """Unfreeze a tenant.
+
+        Return the freeze, or `None` if there was none.
+
+        Writes `also` in the same transaction.
         """
-        gone = delete(FREEZES).where(FREEZES.c.tenant == tenant).returning(FREEZES)
+        removal = delete(FREEZES).where(FREEZES.c.tenant == tenant).returning(FREEZES)
 
         def lift(connection: Connection) -> Freeze | None:
-            # Without the tenant's lock: a claim that still sees the freeze is refused, which is the safe side.
-            row = connection.execute(gone).first()
+            # No lock is needed: refusing a claim that still sees the freeze is safe.
+            row = connection.execute(removal).first()
             if row is not None and also is not None:
                 also(connection)
             return None if row is None else read_freeze(row)
@@ -47,17 +52,20 @@ class Freezes:
         return await self._store.run(lift)
 
     async def read(self, tenant: str) -> Freeze | None:
-        """Returns the freeze of a tenant, or None."""
+        """Return the freeze of a tenant, or `None`."""
         return await self._store.read(lambda connection: freeze_of(connection, tenant))
 
     async def refuse_new(self, tenant: str) -> None:
-        """Raises `Refused` (`frozen`) with the reason while the tenant is frozen: nothing new starts then."""
-        standing = await self.read(tenant)
-        if standing is not None:
-            message = f"the tenant `{tenant}` is frozen: {standing.reason}; nothing new starts until it is thawed"
+        """Raise `Refused` (`frozen`) with the reason if the tenant is frozen.
+
+        A frozen tenant cannot start anything new.
+        """
+        freeze = await self.read(tenant)
+        if freeze is not None:
+            message = f"the tenant `{tenant}` is frozen: {freeze.reason}; nothing new starts until it is thawed"
             raise Refused(message, code="frozen", tenant=tenant)
 
     async def all(self) -> list[Freeze]:
-        """Returns every frozen tenant, the latest first."""
+        """Return all freezes, newest first."""
         query = select(FREEZES).order_by(FREEZES.c.frozen_at.desc(), FREEZES.c.tenant)
         return await self._store.read(lambda connection: [read_freeze(row) for row in connection.execute(query)])

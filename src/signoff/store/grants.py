@@ -1,4 +1,4 @@
-"""Stores remembered answers."""
+"""Stores grants, the "remembered answers"."""
 
 import logging
 from datetime import datetime, timedelta
@@ -21,34 +21,36 @@ from signoff.store.tables import GRANTS, StoreClock, time_from_millis
 
 _log = logging.getLogger(__name__)
 CANDIDATES: Final = 200
-"""How many remembered answers for one tool are tried; with more of them people are asked instead."""
+"""The number of grants tried for one tool. With more, approvers are asked instead."""
 _EXACT: Final = "these arguments"
 _ROWS: Final = select(GRANTS, (GRANTS.c.uses - SPENT).label("uses_left"))
 _USABLE: Final = (GRANTS.c.uses > SPENT, GRANTS.c.revoked_at.is_(None), GRANTS.c.expires_at > StoreClock())
 
 
 class Grants:
-    """Reads and writes the remembered answers in a store. All methods raise `StoreUnavailable` when the database
-    fails.
+    """Reads and writes grants.
+
+    All methods raise `StoreUnavailable` if the database fails.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def list_usable(self, tenant: str, session: str, tool: str) -> list[Grant | None]:
-        """Returns the grants that may answer for a call of `tool` in this session now: denials first, then the
-        oldest; None for a row that holds no grant.
+        """Return the grants that may apply to a call of `tool` in this session now.
+
+        Denials come first, then the oldest. `None` marks a row that cannot be read as a grant.
         """
         query = (
             _ROWS.where(GRANTS.c.tenant == tenant, GRANTS.c.tool == tool, GRANTS.c.session.in_(("", session)), *_USABLE)
-            # `denied` sorts behind `approved`: descending puts it first, and neither limit nor approval hides a denial.
+            # In descending order `denied` precedes `approved`, so neither the limit nor an approval hides a denial.
             .order_by(GRANTS.c.verdict.desc(), GRANTS.c.created_at, GRANTS.c.id)
             .limit(CANDIDATES)
         )
         return await self._store.read(lambda connection: [_grant(row) for row in connection.execute(query)])
 
     async def read(self, grant_id: str) -> Grant | None:
-        """Returns one remembered answer, or None."""
+        """Return one grant, or `None`."""
         query = _ROWS.where(GRANTS.c.id == grant_id)
 
         def read(connection: Connection) -> Grant | None:
@@ -58,14 +60,17 @@ class Grants:
         return await self._store.read(read)
 
     async def all(self, tenant: str, *, every: bool = False) -> list[Grant]:
-        """Returns a tenant's grants, newest first; with `every` also those that are expired, used up or revoked."""
+        """Return a tenant's grants, newest first.
+
+        `every` includes expired, used up and revoked ones.
+        """
         query = _ROWS.where(GRANTS.c.tenant == tenant).order_by(GRANTS.c.created_at.desc(), GRANTS.c.id)
         query = query if every else query.where(*_USABLE)
-        found = await self._store.read(lambda connection: [_grant(row) for row in connection.execute(query)])
-        return [grant for grant in found if grant is not None]
+        grants = await self._store.read(lambda connection: [_grant(row) for row in connection.execute(query)])
+        return [grant for grant in grants if grant is not None]
 
     async def state_of(self, tenant: str, tool: str) -> tuple[int, ...]:
-        """Returns numbers that are others once a remembered answer for `tool` was given, revoked, spent or ran out."""
+        """Return numbers that change when a grant for `tool` is added, revoked, spent or expires."""
         usable = case((and_(*_USABLE), 1), else_=0)
         query = select(
             func.count(),
@@ -77,17 +82,19 @@ class Grants:
         return await self._store.read(lambda connection: tuple(int(each) for each in connection.execute(query).one()))
 
     async def revoke(self, grant_id: str, tenant: str, *, by: str, also: Also | None = None) -> Grant:
-        """Revokes a remembered answer; doing it again changes nothing. `also` is written in the same transaction.
+        """Revoke a grant.
 
-        Raises `NotFound`.
+        Revoking it again changes nothing.
+
+        Writes `also` in the same transaction. Raises `NotFound`.
         """
         named = (GRANTS.c.id == grant_id) & (GRANTS.c.tenant == tenant)
 
         def mark(connection: Connection) -> Row[Any] | None:
             hold_grant(connection, grant_id)
             taken = update(GRANTS).where(named, GRANTS.c.revoked_at.is_(None))
-            done = connection.execute(taken.values(revoked_at=StoreClock(), revoked_by=by))
-            if done.rowcount and also is not None:
+            result = connection.execute(taken.values(revoked_at=StoreClock(), revoked_by=by))
+            if result.rowcount and also is not None:
                 also(connection)
             return connection.execute(_ROWS.where(named)).first()
 
@@ -98,8 +105,9 @@ class Grants:
         return grant
 
     async def use(self, grant_id: str, ticket: str) -> bool:
-        """Spends one use for a call that ends without a ticket, once for each key; returns False when no use is
-        left.
+        """Spend one use for a call that ends without a ticket, once for each key.
+
+        Return False if none is left.
         """
         return await self._store.run(lambda connection: spend_grant(connection, grant_id, ticket))
 
@@ -117,13 +125,14 @@ def write_grant(
     reason: str = "",
     since: datetime | None = None,
 ) -> bool:
-    """Writes a remembered answer; returns whether it is new. The first one under this id stands, revoked or used up or
-    not.
+    """Write a grant and return whether it is new.
 
-    It expires `wish.seconds` after `since`, or after now, whichever is earlier.
+    An existing grant with this id is kept, even if revoked or used up.
+
+    It expires `wish.seconds` after `since` or now, whichever is earlier.
     """
     now: int = connection.execute(select(StoreClock())).scalar_one()
-    # The earlier of the two: a late write does not lengthen the answer, nor does a clock that is ahead.
+    # Use the earlier time: neither a late write nor a fast clock may lengthen the grant.
     begin = time_from_millis(now) if since is None else min(time_from_millis(now), since)
     row = {
         "id": grant_id,
@@ -144,7 +153,10 @@ def write_grant(
 
 
 def masked_grant(grant: Grant) -> Grant:
-    """Returns a grant as people may see it, without its digest: a bare digest would let masked arguments be guessed."""
+    """Return a grant for display, without its digest.
+
+    The bare digest would allow masked arguments to be guessed.
+    """
     if not grant.like.exact:
         return grant
     return replace(grant, like=replace(grant.like, exact=_EXACT))
@@ -155,7 +167,10 @@ def _millis(time: datetime) -> int:
 
 
 def _grant(row: Row[Any]) -> Grant | None:
-    """Builds the grant of a row; None for a row that holds none, which must not take down those of all others."""
+    """Return the grant of a row, or `None` if it cannot be read.
+
+    One bad row must not make all others fail.
+    """
     try:
         return Grant(
             id=row.id,

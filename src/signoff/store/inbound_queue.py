@@ -1,5 +1,6 @@
-"""Queues what channels receive: kept before the vendor gets its answer, and recognised for as long as it may be
-repeated.
+"""Queues the messages that channels receive.
+
+A message is stored before the vendor gets its response, and recognised as long as the vendor may repeat it.
 """
 
 import hashlib
@@ -19,80 +20,86 @@ from signoff.store.tables import ARRIVALS, millis_from_time, time_from_millis
 ArrivalKind = Literal["action", "status"]
 ArrivalState = Literal["new", "done", "dropped"]
 REPEATED: Final = timedelta(days=7)
-"""Vendors try to deliver a message for so long."""
+"""How long vendors retry the delivery of a message."""
 TOLD: Final = "told"
-"""In the result of a message that decided nothing: a hash of it and of what it was about, or ""."""
+"""Key in the result of a message that decided nothing.
+
+The value is a hash of the message and its subject, or "".
+"""
 _KEY_CHARS: Final = 200
 _HASHED: Final = "sha256-"
 
 
 class InboundItem(Protocol):
-    """Something that a channel received, with a key of its own."""
+    """A received message or report, with its own key."""
 
     @property
     def key(self) -> str:
-        """Returns a key that is unique within the channel, and the same whenever the vendor repeats the message."""
+        """Return a key, unique within the channel and equal for every repetition by the vendor."""
         ...
 
     def model_dump_json(self) -> str:
-        """Writes all of it as JSON."""
+        """Return the complete item as JSON."""
         ...
 
     @property
     def author(self) -> str:
-        """Return the author's identity on the channel; "" for a report of the vendor."""
+        """Return the author's identity on the channel, or "" for a report of the vendor."""
         ...
 
 
 class InboundRow(FrozenModel):
-    """One message that came in by a channel."""
+    """One message received by a channel."""
 
     key: str
-    """The row's own key."""
+    """The row's key."""
     channel: str
     """The channel's name in the manifest."""
     kind: ArrivalKind
-    """What kind of message it is."""
+    """The kind of message."""
     body: str
-    """JSON of what the channel received; "" once it is settled."""
+    """The received message as JSON, or "" once it is settled."""
     received_at: datetime
-    """When it came in, by the store's clock, in UTC."""
+    """The time of receipt, by the store's clock, in UTC."""
     attempts: int
-    """How often it was claimed."""
+    """The number of claims."""
     state: ArrivalState = "new"
-    """How far its processing has come."""
+    """The progress of its processing."""
     about: dict[str, Any] | None = None
-    """What was noted of it while it is not settled."""
+    """The note on the message, until it is settled."""
     result: dict[str, Any] | None = None
-    """What its processing led to."""
+    """The result of its processing."""
     speaker: str = ""
-    """A hash of channel and author; "" for a report of the vendor."""
+    """A hash of channel and author, or "" for a report of the vendor."""
 
 
 class InboundQueue:
-    """Reads and writes what came in to a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes received messages.
+
+    All methods raise `StoreUnavailable` if the database fails.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def put(self, channel: str, actions: Sequence[InboundItem], statuses: Sequence[InboundItem]) -> int:
-        """Keeps all of it or nothing; returns how much of it is new. Known messages stay as they are."""
+        """Store all items or none. Return the number of new ones. Known messages do not change."""
         rows = [_new(channel, "action", each) for each in actions]
         rows += [_new(channel, "status", each) for each in statuses]
-        # In one order, so that two who keep the same do not wait for each other.
+        # Insert in a fixed order, so that two writers of the same messages do not wait for each other.
         rows.sort(key=lambda row: str(row["key"]))
         return await self._store.run(lambda connection: sum(insert_new(connection, ARRIVALS, row) for row in rows))
 
     async def claim(self, limit: int, without: Collection[str] = ()) -> list[InboundRow]:
-        """Claims at most `limit` arrivals that are due, the longest due first, for the caller alone for a minute.
+        """Claim up to `limit` due arrivals for one minute, the longest due first.
 
-        Takes none of the channels `without`.
+        Skips the channels in `without`.
         """
         which = (ARRIVALS.c.state == "new", ARRIVALS.c.channel.not_in(without))
         return await self._store.run(lambda connection: _rows(claim_rows(connection, ARRIVALS, *which, limit=limit)))
 
     async def note(self, key: str, about: Mapping[str, Any]) -> dict[str, Any]:
-        """Notes what an arrival is about, once; returns the note that stands, which is the first."""
+        """Record the subject of an arrival once. Return the first note."""
         noting = update(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new", ARRIVALS.c.result.is_(None))
         query = select(ARRIVALS).where(ARRIVALS.c.key == key)
 
@@ -100,11 +107,11 @@ class InboundQueue:
             connection.execute(noting.values(result=json.dumps(about)))
             return _rows(connection.execute(query))
 
-        found = await self._store.run(write)
-        return dict(about) if not found or found[0].about is None else found[0].about
+        rows = await self._store.run(write)
+        return dict(about) if not rows or rows[0].about is None else rows[0].about
 
     async def others_of_author(self, row: InboundRow) -> list[InboundRow]:
-        """Return the other messages of the same author since `REPEATED` before `row` arrived, the earliest first.
+        """Return other messages of the same author, oldest first, since `REPEATED` before `row`.
 
         A vendor may deliver a message after one that was written later.
         """
@@ -119,7 +126,7 @@ class InboundQueue:
         return await self._store.read(lambda connection: _rows(connection.execute(ordered)))
 
     async def list_told(self, row: InboundRow, since: datetime, *, limit: int) -> list[InboundRow]:
-        """Return the newest messages of the same author since then that decided nothing and got a reply."""
+        """Return the author's newest messages since `since` that decided nothing and got a reply."""
         query = (
             select(ARRIVALS)
             .where(
@@ -137,48 +144,49 @@ class InboundQueue:
         return await self._store.run(lambda connection: _rows(connection.execute(query)))
 
     async def hold(self, key: str, seconds: float) -> None:
-        """Give a claimed arrival back for `seconds`, as if it had never been claimed."""
+        """Return a claimed arrival to the queue for `seconds`, as if it had never been claimed."""
         await self._set(key, due_at=in_seconds(seconds), claimed_until=0, attempts=0)
 
     async def finish(self, key: str, result: Mapping[str, Any], *, state: Literal["done", "dropped"] = "done") -> None:
-        """Records the result of an arrival, and deletes its body.
+        """Record the result of an arrival and delete its body.
 
-        `dropped` means that it cannot be processed any more.
+        `dropped` means that it can no longer be processed.
         """
         await self._set(key, state=state, body="", result=json.dumps(result))
 
     async def reschedule(self, key: str, seconds: float) -> None:
-        """Gives a claimed arrival back, due in `seconds`."""
+        """Return a claimed arrival to the queue, due in `seconds`."""
         await self._set(key, due_at=in_seconds(seconds), claimed_until=0)
 
     async def forget(self, key: str) -> None:
-        """Deletes an arrival that is not settled; a replay of it is new again."""
-        gone = delete(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new")
-        await self._store.run(lambda connection: connection.execute(gone).close())
+        """Delete an unsettled arrival. A repetition of it counts as new."""
+        removal = delete(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new")
+        await self._store.run(lambda connection: connection.execute(removal).close())
 
     async def read(self, channel: str, kind: ArrivalKind, key: str) -> InboundRow | None:
-        """Returns the arrival that `channel` names by `key`, or None."""
+        """Return the channel's arrival with this key, or `None`."""
         query = select(ARRIVALS).where(ARRIVALS.c.key == _key(channel, kind, key))
-        found = await self._store.read(lambda connection: _rows(connection.execute(query)))
-        return found[0] if found else None
+        rows = await self._store.read(lambda connection: _rows(connection.execute(query)))
+        return rows[0] if rows else None
 
     async def sweep(self, older_than: timedelta, *, what: str = "") -> int:
-        """Deletes arrivals that came in before `older_than` and are done; returns how many.
+        """Delete settled arrivals received before `older_than`.
 
-        Replays of them are new again.
+        Return their number.
 
-        With `what`, only those whose `result` says so first.
+        Repetitions of them count as new. With `what`, only arrivals whose `result` begins with it.
         """
         old = delete(ARRIVALS).where(
             ARRIVALS.c.received_at < in_seconds(-older_than.total_seconds()), ARRIVALS.c.state != "new"
         )
         if what:
-            # `what` is written first in its JSON; without the closing brace the text is how all such results begin.
+            # `what` comes first in the result's JSON. Without the closing brace, this is the start of every such
+            # result.
             old = old.where(ARRIVALS.c.result.startswith(json.dumps({"what": what})[:-1], autoescape=True))
         return await self._store.run(lambda connection: connection.execute(old).rowcount)
 
     async def _set(self, key: str, **values: Any) -> None:
-        # What is settled stays so, whatever a claimer reports whose minute was over.
+        # A settled arrival stays settled, even if a claimer reports after its lease expired.
         changing = update(ARRIVALS).where(ARRIVALS.c.key == key, ARRIVALS.c.state == "new").values(**values)
 
         def write(connection: Connection) -> None:
@@ -203,7 +211,7 @@ def _new(channel: str, kind: ArrivalKind, arriving: InboundItem) -> dict[str, An
 
 
 def _key(channel: str, kind: ArrivalKind, key: str) -> str:
-    # Vendors, and whoever writes a mail, name things as they like: what no database would take is named by its hash.
+    # Vendors and authors of emails choose keys freely. Replace a key that some database would reject by its hash.
     plain = key.isascii() and key.isprintable() and len(key) <= _KEY_CHARS and not key.startswith(_HASHED)
     own = key if plain else _HASHED + hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
     return f"{channel}:{own}" if kind == "action" else f"{channel}/status:{own}"
@@ -214,7 +222,7 @@ def _rows(rows: Iterable[Row[Any]]) -> list[InboundRow]:
 
 
 def _row(row: Row[Any]) -> InboundRow:
-    known = None if row.result is None else json.loads(row.result)
+    content = None if row.result is None else json.loads(row.result)
     return InboundRow(
         key=row.key,
         channel=row.channel,
@@ -224,6 +232,6 @@ def _row(row: Row[Any]) -> InboundRow:
         speaker=row.speaker,
         attempts=row.attempts,
         state=row.state,
-        about=known if row.state == "new" else None,
-        result=None if row.state == "new" else known,
+        about=content if row.state == "new" else None,
+        result=None if row.state == "new" else content,
     )

@@ -1,4 +1,7 @@
-"""Leases rows to one of several processes for a while; a process that is killed loses its lease by that."""
+"""Leases rows to one of several processes for a while.
+
+A killed process simply loses its lease.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -10,12 +13,12 @@ from signoff.store.limits.counted_acts import DeliveryLimit
 from signoff.store.tables import StoreClock
 
 LEASE_SECONDS: Final = 60.0
-"""How long a claimed row is left to its claimer."""
+"""How long a claimed row belongs to its claimer."""
 ASIDE_SECONDS: Final = 3_600.0
-"""For how long a row is set aside that this version cannot read."""
+"""How long a row is set aside if this version cannot read it."""
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-# PostgreSQL takes no NUL in a text, and half a surrogate pair cannot be written as UTF-8 at all.
+# PostgreSQL rejects NUL in texts, and half a surrogate pair cannot be encoded as UTF-8.
 _SHOWN: Final = {0: "\ufffd"} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
@@ -27,22 +30,22 @@ def claim_rows(
     share_by: ColumnElement[Any] | None = None,
     within: DeliveryLimit | None = None,
 ) -> Sequence[Row[Any]]:
-    """Claims at most `limit` rows that are due, unclaimed, and match `which`; the longest due come first.
+    """Claim up to `limit` due, unclaimed rows that match `which`, the longest due first.
 
-    With `share_by`, such as a column of tenants, they come in turn: the longest due of each, then the second of each.
-    `within` a limit tenants come so as well, and of each no more than it has left.
+    With `share_by`, for example a column of tenants, shares take turns: the longest due row of each, then the second.
+    `within` also makes tenants take turns, and claims no more for each than its limit has left.
     """
     if within is not None:
         share_by = within.tenant
     key = next(iter(table.primary_key))
     free = table.c.claimed_until <= StoreClock()
-    # By the store's clock, as all that claim have that one in common: the clocks of their machines may differ.
+    # Use the store's clock, which all claimers share. The clocks of their machines may differ.
     due = select(key).where(*which, table.c.due_at <= StoreClock(), free).order_by(table.c.due_at, key)
     if within is not None:
-        # Left where they are, in the order in which they are due, until their tenant has something left again.
+        # Rows of exhausted tenants keep their place in the queue until their tenant's limit allows more.
         due = due.where(within.tenant.not_in(within.select_exhausted()))
     if connection.execute(due.limit(1)).first() is None:
-        # Who only looks, twice a second, does not take SQLite's one lock for writing.
+        # Without due rows, polling twice a second does not take SQLite's only write lock.
         return []
     if within is not None:
         within.hold(connection)
@@ -51,8 +54,8 @@ def claim_rows(
         place = func.row_number().over(partition_by=share_by, order_by=(table.c.due_at, key))
         columns = (table.c.due_at, place.label("place"), share_by.label("share"))
         ranked = due.order_by(None).add_columns(*columns).subquery()
-        # Apart, as PostgreSQL locks no rows of a query that ranks them; and all that are ranked, of which those that
-        # somebody claims just now are passed over: of the first ones alone nothing might be left.
+        # Use a separate query, because PostgreSQL locks no rows of a ranking query. Rank all rows: rows being claimed
+        # by others are skipped, and the first ones alone might all be.
         chosen = select(key).join(ranked, ranked.c[key.name] == key)
         if within is not None:
             chosen = within.restrict(chosen, ranked.c.place, ranked.c.share)
@@ -60,13 +63,13 @@ def claim_rows(
         chosen = chosen.with_for_update(skip_locked=True, of=table)
     claiming = (
         update(table)
-        # Asked again where the row is changed: whoever waited for it there finds it taken.
+        # Check again when changing the row: a claimer that waited for it here finds it taken.
         .where(key.in_(chosen), free)
-        # Counted with the claim, not with its failure: a row that kills its claimers has its attempts counted, too.
+        # Count the attempt with the claim instead of the failure, so that a row that kills its claimers counts as well.
         .values(claimed_until=in_seconds(LEASE_SECONDS), attempts=table.c.attempts + 1)
         .returning(table)
     )
-    # RETURNING promises no order.
+    # RETURNING guarantees no order.
     rows = sorted(connection.execute(claiming).all(), key=lambda row: (row.due_at, row._mapping[key.name]))
     if within is not None:
         within.count(connection, rows)
@@ -82,42 +85,43 @@ def claim_readable(
     share_by: ColumnElement[Any] | None = None,
     within: DeliveryLimit | None = None,
 ) -> list[_T]:
-    """Claims rows as `claim_rows`, and converts each by `read`. A row that `read` refuses (`ValueError`) is set aside:
-    it stops nothing.
+    """Claim rows as `claim_rows` does, and convert each with `read`.
+
+    A row for which `read` raises `ValueError` is set aside and does not block others.
     """
     key = next(iter(table.primary_key))
     rows = claim_rows(connection, table, *which, limit=limit, share_by=share_by, within=within)
-    found, odd = _read(rows, read)
+    converted, odd = _read(rows, read)
     if odd:
-        _log.error("%d rows of `%s` cannot be read, and are left for %g s", len(odd), table.name, ASIDE_SECONDS)
-        # Not deleted, and not failed: another process of a newer version may have written it, and can read it.
+        _log.error("%d rows of `%s` cannot be read and are set aside for %g s", len(odd), table.name, ASIDE_SECONDS)
+        # Do not delete or fail it: a newer version may have written the row and can read it.
         aside = update(table).where(key.in_([row._mapping[key.name] for row in odd]))
         connection.execute(aside.values(due_at=in_seconds(ASIDE_SECONDS), claimed_until=0))
-    return found
+    return converted
 
 
 def readable(rows: Iterable[Row[Any]], read: Callable[[Row[Any]], _T]) -> list[_T]:
-    """Converts rows by `read`, leaving out those that it cannot read."""
+    """Convert rows with `read`, leaving out those that it cannot read."""
     return _read(rows, read)[0]
 
 
 def _read(rows: Iterable[Row[Any]], read: Callable[[Row[Any]], _T]) -> tuple[list[_T], list[Row[Any]]]:
-    found: list[_T] = []
+    converted: list[_T] = []
     odd: list[Row[Any]] = []
     for row in rows:
         try:
-            found.append(read(row))
+            converted.append(read(row))
         except ValueError:
-            # What it holds is nobody's who reads a log.
+            # Do not log the content: it may be confidential.
             odd.append(row)
-    return found, odd
+    return converted, odd
 
 
 def in_seconds(seconds: float) -> ColumnElement[int]:
-    """Returns the store's time that many seconds from now, as an SQL expression."""
+    """Return the store's time in `seconds` from now, as an SQL expression."""
     return StoreClock() + round(seconds * 1000)
 
 
 def clip_text(text: str, chars: int) -> str:
-    """Cuts a text from outside to `chars` characters, in a form that every database takes."""
+    """Cut external text to `chars` characters, and replace what a database would reject."""
     return text.translate(_SHOWN)[:chars]

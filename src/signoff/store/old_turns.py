@@ -1,7 +1,7 @@
-"""Finds and removes what turns have left that ended long ago: questions, answers, cards, tickets, uses and blobs.
+"""Finds and removes the rows of turns that ended long ago.
 
-Whether nobody can come back to a turn is not known here: its caller asks the Temporal server. What is removed is looked
-at once more in the transaction that removes it, under the locks of whoever might add to it.
+These are questions, answers, cards, tickets, uses and blobs. The caller asks the Temporal server whether a turn can
+still be resumed. The removing transaction checks the rows again, under the locks of all writers that might add to them.
 """
 
 from collections.abc import Sequence
@@ -31,36 +31,36 @@ from signoff.store.tables import (
 )
 
 PAGE: Final = 500
-"""Rows that are looked at in one transaction."""
+"""Rows inspected in one transaction."""
 AT_ONCE: Final = 50
-"""Remembered answers, and blobs, that are removed in one transaction."""
+"""Grants or blobs removed in one transaction."""
 _SETTLED_CARDS: Final = ("closed", "dropped", "failed")
 _FIRST: Final = (-1, "")
 _APPROVAL: Final = QUESTIONS.c.approval
-# A limit counts uses for up to `LONGEST`, whatever became of their turns.
+# A limit counts uses for up to `LONGEST`, even if their turns are gone.
 _UNCOUNTED: Final = USES.c.used_at < StoreClock() - round(LONGEST * 1000)
 
 
 class TurnPage(NamedTuple):
-    """Some old turns, and where the next page begins."""
+    """A page of old turns, and the start of the next page."""
 
     turns: tuple[TurnKey, ...]
     """The turns, those with the oldest rows first."""
     end: tuple[int, str] | None
-    """The place of the last row that was looked at; None where there is no more."""
+    """The position of the last row inspected, or `None` on the last page."""
 
 
 class SessionPage(NamedTuple):
-    """Some sessions with old blobs, and where the next page begins."""
+    """A page of sessions with old blobs, and the start of the next page."""
 
     sessions: tuple[SessionKey, ...]
     """The sessions, those with the oldest blobs first."""
     end: tuple[int, str] | None
-    """The place of the last row that was looked at; None where there is no more."""
+    """The position of the last row inspected, or `None` on the last page."""
 
 
 class RemovedRows(NamedTuple):
-    """Counts the rows that were removed."""
+    """Counts of removed rows."""
 
     questions: int = 0
     answers: int = 0
@@ -71,23 +71,24 @@ class RemovedRows(NamedTuple):
     blobs: int = 0
 
     def plus(self, other: "RemovedRows") -> "RemovedRows":
-        """Returns the sum of both."""
+        """Return the sum of both."""
         return RemovedRows(*(one + two for one, two in zip(self, other, strict=True)))
 
 
 def old_turns(connection: Connection, table: Table, before: int, after: tuple[int, str] | None) -> TurnPage:
-    """Returns turns with a row of `table`, `QUESTIONS` or `TICKETS`, that was made before `before` (ms), after a
-    place.
+    """Return turns with a row of `table` older than `before` (ms), after a position.
+
+    `table` is `QUESTIONS` or `TICKETS`.
     """
     at, name = (TICKETS.c.claimed_at, TICKETS.c.key) if table is TICKETS else (QUESTIONS.c.opened_at, _APPROVAL)
     columns = (TICKETS.c.workflow,) if table is TICKETS else (QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn)
     rows = connection.execute(_page(at, name, before, after, *columns)).all()
-    found = [parse_workflow_id(row[2]) if table is TICKETS else TurnKey(*row[2:]) for row in rows]
-    return TurnPage(tuple(dict.fromkeys(key for key in found if key is not None)), _end(rows))
+    keys = [parse_workflow_id(row[2]) if table is TICKETS else TurnKey(*row[2:]) for row in rows]
+    return TurnPage(tuple(dict.fromkeys(key for key in keys if key is not None)), _end(rows))
 
 
 def newest_turns(connection: Connection, limit: int) -> list[TurnKey]:
-    """Returns the turns of the newest questions and tickets."""
+    """Return the turns of the newest questions and tickets."""
     tickets = select(TICKETS.c.workflow).order_by(TICKETS.c.claimed_at.desc(), TICKETS.c.key.desc()).limit(limit)
     of_tickets = [parse_workflow_id(name) for name in connection.scalars(tickets)]
     columns = (QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn)
@@ -97,14 +98,14 @@ def newest_turns(connection: Connection, limit: int) -> list[TurnKey]:
 
 
 def is_old(connection: Connection, turn: TurnKey, before: int) -> bool:
-    """Returns whether nothing was added to a turn since `before`, nothing of it waits, and nothing else needs its rows.
+    """Return whether a turn is unchanged since `before`, waits for nothing and is not needed.
 
-    What needs them are cards that are still to be closed, and remembered answers, which its questions and answers
-    prove, until they expire.
+    Cards that are still to be closed need them. So do grants until they expire: the turn's questions and answers prove
+    them.
     """
     asked = _of_turn(turn)
     approvals = select(QUESTIONS.c.approval).where(asked)
-    # Without an ending it waits until its last deadline, unless an answer has settled it.
+    # A question without an end waits until its last deadline, unless an answer has settled it.
     settling = select(ANSWERS.c.number).where(
         ANSWERS.c.approval == QUESTIONS.c.approval,
         ANSWERS.c.revision == QUESTIONS.c.revision,
@@ -130,15 +131,16 @@ def is_old(connection: Connection, turn: TurnKey, before: int) -> bool:
 
 
 def remove_turn(connection: Connection, turn: TurnKey, before: int) -> RemovedRows:
-    """Removes a turn's rows where they are old by now, all or none."""
+    """Remove a turn's rows if they are still old, all or none."""
     calls = set(connection.scalars(select(TICKETS.c.call).where(TICKETS.c.workflow == turn.workflow_id)))
     approvals = sorted(set(connection.scalars(select(QUESTIONS.c.approval).where(_of_turn(turn)))))
-    # In the order of a claim: first the call, then its approval. What they are about to add is young, and keeps all.
+    # Lock in the order of a claim, the call before its approval. Rows that lock holders are about to add are new, so
+    # that the turn is kept.
     for call in sorted(calls):
         hold_call(connection, turn.workflow_id, call)
     for approval in approvals:
         lock_approval(connection, approval)
-    # By their keys, read under the locks and before it is asked how old they are: what comes later is not among them.
+    # Read the keys under the locks and before checking their age, so that later tickets are not removed.
     of_calls = select(TICKETS.c.key).where(TICKETS.c.workflow == turn.workflow_id, TICKETS.c.call.in_(calls))
     keys = list(connection.scalars(of_calls))
     if not is_old(connection, turn, before):
@@ -157,7 +159,7 @@ def remove_turn(connection: Connection, turn: TurnKey, before: int) -> RemovedRo
 
 
 def count_turn(connection: Connection, turn: TurnKey) -> RemovedRows:
-    """Counts a turn's rows, without its uses, of which some stay."""
+    """Count a turn's rows, except its uses, some of which are kept."""
     approvals = select(QUESTIONS.c.approval).where(_of_turn(turn))
     return RemovedRows(
         questions=_count(connection, QUESTIONS, _of_turn(turn)),
@@ -168,7 +170,7 @@ def count_turn(connection: Connection, turn: TurnKey) -> RemovedRows:
 
 
 def remove_uses(connection: Connection, before: int, *, dry_run: bool) -> RemovedRows:
-    """Removes some uses of limited tools that no limit counts any more."""
+    """Remove some uses of limited tools that no limit counts any longer."""
     which = _UNCOUNTED & (USES.c.used_at < before)
     if dry_run:
         return RemovedRows(uses=_count(connection, USES, which))
@@ -177,9 +179,10 @@ def remove_uses(connection: Connection, before: int, *, dry_run: bool) -> Remove
 
 
 def remove_grants(connection: Connection, before: int, *, dry_run: bool) -> RemovedRows:
-    """Removes some remembered answers that expired before `before` and their uses, once their questions are gone.
+    """Remove some grants that expired before `before`, with their uses.
 
-    A question whose answer is handed over again would write its remembered answer anew, revoked or used up or not.
+    Keeps grants whose questions still exist. While a question exists, delivering its answer again would write its grant
+    again, even if it was revoked or used up.
     """
     proved = select(QUESTIONS.c.approval).where(QUESTIONS.c.approval == GRANTS.c.approval_id).exists()
     which = (GRANTS.c.expires_at < before) & ~proved
@@ -191,16 +194,16 @@ def remove_grants(connection: Connection, before: int, *, dry_run: bool) -> Remo
 
 
 def old_sessions(connection: Connection, before: int, after: tuple[int, str] | None) -> SessionPage:
-    """Returns sessions for which a blob was last kept before `before` (ms), after a place."""
+    """Return sessions with a blob last stored before `before` (ms), after a position."""
     at, name = BLOB_SESSIONS.c.kept_at, BLOB_SESSIONS.c.sha256
     columns = (BLOB_SESSIONS.c.tenant, BLOB_SESSIONS.c.session)
     rows = connection.execute(_page(at, name, before, after, *columns)).all()
-    # Without a session it is the store's own, and stays.
+    # Blobs without a session belong to the store itself and are kept.
     return SessionPage(tuple(dict.fromkeys(SessionKey(*row[2:]) for row in rows if row.session)), _end(rows))
 
 
 def has_questions(connection: Connection, session: SessionKey) -> bool:
-    """Returns whether a row of a session's turns may name a blob."""
+    """Return whether the session has questions, whose rows may name blobs."""
     asked = select(QUESTIONS.c.approval).where(
         QUESTIONS.c.tenant == session.tenant, QUESTIONS.c.session == session.session
     )
@@ -208,14 +211,17 @@ def has_questions(connection: Connection, session: SessionKey) -> bool:
 
 
 def old_blobs(connection: Connection, session: SessionKey, before: int, after: str) -> list[str]:
-    """Returns some hashes, those after `after`, of the blobs that were last kept for a session before `before`."""
+    """Return some hashes after `after` of the session's blobs last stored before `before`."""
     name, at = BLOB_SESSIONS.c.sha256, BLOB_SESSIONS.c.kept_at
     query = select(name).where(*_of_session(session), at < before, name > after).order_by(name).limit(AT_ONCE)
     return list(connection.scalars(query))
 
 
 def count_blobs(connection: Connection, session: SessionKey, hashes: Sequence[str], before: int) -> RemovedRows:
-    """Counts those of the blobs that no other session names; what several old ones share is counted with none."""
+    """Count the blobs that no other session names.
+
+    Blobs shared by several old sessions are not counted.
+    """
     other = and_(
         BLOB_SESSIONS.c.sha256 == BLOBS.c.sha256, ~and_(*_of_session(session), BLOB_SESSIONS.c.kept_at < before)
     )
@@ -224,10 +230,10 @@ def count_blobs(connection: Connection, session: SessionKey, hashes: Sequence[st
 
 
 def remove_blobs(connection: Connection, session: SessionKey, hashes: Sequence[str], before: int) -> RemovedRows:
-    """Forgets that a session names these blobs, and removes those that no other one names."""
+    """Remove the session's references to these blobs, and blobs without other references."""
     removed = 0
     for sha256 in hashes:
-        # Whoever keeps it just now needs it: it is young when this is done, and stays.
+        # A transaction is storing it again: it will be new afterwards, and is kept.
         if not try_hold_blob(connection, sha256):
             continue
         named = BLOB_SESSIONS.c.sha256 == sha256
@@ -239,13 +245,13 @@ def remove_blobs(connection: Connection, session: SessionKey, hashes: Sequence[s
 
 def _page(at: Any, name: Any, before: int, after: tuple[int, str] | None, *columns: Any) -> Any:
     since, last = after or _FIRST
-    # The first condition says to an index of `at` where it begins.
+    # The first condition lets an index on `at` start at the right place.
     later = and_(at >= since, tuple_(at, name) > (since, last))
     return select(at, name, *columns).where(at < before, later).order_by(at, name).limit(PAGE)
 
 
 def _end(rows: Sequence[Any]) -> tuple[int, str] | None:
-    # A row has the place of its revisions: what a page cuts off is found again by the turn's other rows, or next time.
+    # Revisions share a position. If a page cuts some off, the turn's other rows or the next run find them.
     return (rows[-1][0], rows[-1][1]) if len(rows) == PAGE else None
 
 

@@ -1,4 +1,7 @@
-"""Records who opened which values of a question; an approval of a card that is not whole depends on it."""
+"""Records which people opened which values of a question.
+
+The approval of an incomplete card depends on it.
+"""
 
 from datetime import timedelta
 
@@ -11,18 +14,21 @@ from signoff.store.tables import OPENED_VALUES
 
 
 class OpenedValues:
-    """Reads and writes the pages that people opened. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes the opened pages.
+
+    All methods raise `StoreUnavailable` if the database fails.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def add(self, question_hash: str, tenant: str, person: str, page: int) -> None:
-        """Records that a person opened a page (from 1) of the values of a question."""
+        """Record that a person opened a page (from 1) of a question's values."""
         row = {"question_hash": question_hash, "tenant": tenant, "person": person, "page": page}
         await self._store.run(lambda connection: insert_new(connection, OPENED_VALUES, row))
 
     async def count(self, question_hash: str, tenant: str, person: str, pages: int) -> int:
-        """Returns how many of the first `pages` pages a person opened."""
+        """Return how many of the first `pages` pages the person opened."""
         query = (
             select(func.count())
             .select_from(OPENED_VALUES)
@@ -36,6 +42,6 @@ class OpenedValues:
         return await self._store.read(lambda connection: connection.scalar(query) or 0)
 
     async def sweep(self, kept: timedelta) -> None:
-        """Deletes what was opened longer ago than `kept`."""
+        """Delete records older than `kept`."""
         old = delete(OPENED_VALUES).where(OPENED_VALUES.c.opened_at < in_seconds(-kept.total_seconds()))
         await self._store.run(lambda connection: connection.execute(old).rowcount)

@@ -1,4 +1,4 @@
-"""Reads which of the two database roles a PostgreSQL connection has, and grants roles exactly their rights."""
+"""Detects the role of a PostgreSQL connection, and grants roles exactly their rights."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -30,7 +30,7 @@ _TOO_MUCH: Final = {
     "rolcreatedb": "may create databases",
     "rolreplication": "may replicate the whole server",
 }
-# What these may do with the server's files and programs is everything.
+# Membership in these gives access to the server's files and programs, and therefore to everything.
 _SERVER_ROLES: Final = ("pg_execute_server_program", "pg_read_server_files", "pg_write_server_files")
 _HERE: Final = text("SELECT current_user, current_schema(), current_database()")
 _OWNS: Final = text(
@@ -66,33 +66,31 @@ _ROLE: Final = text(f"SELECT {', '.join(_TOO_MUCH)} FROM pg_roles WHERE rolname 
 
 
 def is_owner(connection: Connection, version_table: str) -> bool:
-    """Returns whether this connection may make and change the tables: on SQLite always."""
+    """Return whether this connection may create and change the tables. Always true on SQLite."""
     if connection.dialect.name != "postgresql":
         return True
     owns = connection.scalar(_OWNS, {"named": version_table})
-    # Where there is no table yet, whoever may make one will own it.
+    # If there is no table yet, the role that creates it will own it.
     return bool(connection.scalar(_MAY_CREATE) if owns is None else owns)
 
 
 def may_read(connection: Connection, table: str) -> bool:
-    """Returns whether this connection may read a table; False where there is none."""
+    """Return whether this connection may read a table. False if there is none."""
     return bool(connection.scalar(_MAY_READ, {"named": table}))
 
 
 def role_of(connection: Connection) -> StoreRole:
-    """Returns the role whose rights this connection has.
+    """Return the role whose rights this connection has.
 
-    Raises `ConfigError` where they are no worker's and no gateway's.
-
-    Missing rights would fail at the first call that needs them, and excess rights are what the roles exist to prevent:
-    both are reported at the start.
+    Raises `ConfigError` if they are neither a worker's nor a gateway's. Missing rights would fail at the first call
+    that needs them. Excess rights defeat the purpose of the roles. Both are reported at the start.
     """
     user, _, _ = connection.execute(_HERE).one()
     held = _read_held(connection, user)
     for role in PROCESS_ROLES:
         if not list(_differences(held, RIGHTS[role])):
             return role
-    # Told by what only a gateway has, so that the sentence names what is wrong and not all that a gateway may do.
+    # Only a gateway may read tokens. Choose the intended role by that, so that the message names the one wrong table.
     meant: ProcessRole = "gateway" if held.get("tokens", NOTHING).select else "worker"
     first = next(_differences(held, RIGHTS[meant]))
     raise ConfigError(
@@ -102,17 +100,20 @@ def role_of(connection: Connection) -> StoreRole:
 
 
 def role_statements(connection: Connection, names: Mapping[ProcessRole, str], version_table: str) -> list[str]:
-    """Returns the SQL for the roles `names`. Raises `ConfigError` on SQLite and for roles that do not exist."""
+    """Return the SQL for the roles `names`.
+
+    Raises `ConfigError` on SQLite and for missing roles.
+    """
     _check_names(connection, names)
     _, schema, database = connection.execute(_HERE).one()
     return statements(names, schema=schema, database=database, version_table=version_table)
 
 
 def give_roles(connection: Connection, names: Mapping[ProcessRole, str], version_table: str) -> None:
-    """Grants the roles exactly their rights, and checks that they have no others by any way.
+    """Grant the roles exactly their rights, and check that they have no others.
 
-    Raises `ConfigError` where one has others, as a superuser, by a membership or as an owner; the transaction is to be
-    rolled back then.
+    Raises `ConfigError` if a role has others, as a superuser, by membership or as an owner. The caller must then roll
+    back the transaction.
     """
     for statement in role_statements(connection, names, version_table):
         connection.exec_driver_sql(statement)
@@ -123,14 +124,14 @@ def give_roles(connection: Connection, names: Mapping[ProcessRole, str], version
 def _check_names(connection: Connection, names: Mapping[ProcessRole, str]) -> None:
     if connection.dialect.name != "postgresql":
         raise ConfigError(
-            "SQLite has no roles: who can write the file can write all of it; two roles need PostgreSQL "
+            "SQLite has no roles: any process that can write the file can write all of it; two roles need PostgreSQL "
             "(`SIGNOFF_STORE_URL=postgresql://OWNER@HOST/NAME`)"
         )
     user, _, _ = connection.execute(_HERE).one()
     if names["worker"] == names["gateway"] or user in names.values():
         raise ConfigError(
-            f"the worker's role, the gateway's and the owner's (`{user}`) must be three: with one for two of them a "
-            "worker that is taken over could answer"
+            f"the worker's role, the gateway's and the owner's (`{user}`) must be three: with a shared role, a "
+            "hijacked worker could answer requests"
         )
     for name in names.values():
         if connection.execute(_ROLE, {"role": name}).first() is None:
@@ -145,18 +146,20 @@ def _check_role(connection: Connection, role: ProcessRole, name: str) -> None:
     own = connection.execute(_ROLE, {"role": name}).one()
     for flag, words in _TOO_MUCH.items():
         if own._mapping[flag]:
-            raise ConfigError(f"the database role `{name}` {words}: it could do whatever it is not given", value=name)
+            raise ConfigError(
+                f"the database role `{name}` {words}: it would have more rights than a role may have", value=name
+            )
     for row in connection.execute(_BEHIND, {"role": name}).all():
         for words in _beyond(connection, role, row):
             by = "" if row.rolname == name else f" as a member of `{row.rolname}`"
-            raise ConfigError(f"the database role `{name}`{by} {words}: take that away first", value=name)
+            raise ConfigError(f"the database role `{name}`{by} {words}: revoke that first", value=name)
     missing = next(_differences(_read_held(connection, name), RIGHTS[role]), None)
     if missing is not None:
-        raise ConfigError(f"`{missing}` could not be given to `{name}`: connect as the owner of the tables", value=name)
+        raise ConfigError(f"`{name}` lacks rights on `{missing}`: connect as the owner of the tables", value=name)
 
 
 def _beyond(connection: Connection, role: ProcessRole, row: Any) -> Iterator[str]:
-    """Yields the excess rights of a role, by itself or by a role of which it is a member."""
+    """Yield the excess rights of a role, held directly or by membership in another role."""
     yield from (words for flag, words in _TOO_MUCH.items() if row._mapping[flag])
     if row.rolname in _SERVER_ROLES:
         yield "reaches the server's files and programs"

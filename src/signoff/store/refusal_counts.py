@@ -1,4 +1,7 @@
-"""Counts refused input by kind and hour for all processes: forged, replayed, late and other bad input."""
+"""Counts refused input by kind and hour: forged, replayed, late and other.
+
+All processes share the counts.
+"""
 
 import asyncio
 import contextlib
@@ -29,25 +32,35 @@ RefusalKind = Literal[
     "too_slow",
     "busy",
 ]
-"""`forged`: not from whom it claims; `malformed`: cannot be read; `replayed`: brought before; `unproved`: what it
-claims is not in the store, or its sender is not proved; `late`: after its time; `stale`: for another revision;
-`not_allowed`: from somebody who may not; `unknown`: about nothing there is; `sign_in`: a wrong token, cookie or login;
-`too_large`, `too_slow`, `busy`: a body beyond a limit of `contracts/limits.py`."""
+"""Kinds of refused input.
+
+- `forged`: not from the claimed sender
+- `malformed`: cannot be read
+- `replayed`: received before
+- `unproved`: its claim is not in the store, or its sender is not proved
+- `late`: after its deadline
+- `stale`: for another revision
+- `not_allowed`: from a person without the permission
+- `unknown`: about an unknown subject
+- `sign_in`: a wrong token, cookie or login
+- `too_large`, `too_slow`, `busy`: a body beyond a limit of `contracts/limits.py`
+"""
 _HOUR_MILLIS: Final = 3_600_000
 _log = logging.getLogger(__name__)
 
 
 class TransactionRunner(Protocol):
-    """Runs `work` in one transaction of the store; `Store.run`."""
+    """Runs `work` in one transaction of the store, as `Store.run` does."""
 
     def __call__(self, work: Callable[[Connection], Any]) -> Awaitable[Any]:
-        """Runs `work` in one transaction."""
+        """Run `work` in one transaction."""
         ...
 
 
 class RefusalCounts:
-    """Counts refusals in memory and adds them to the store once a second at most, so that a flood costs one write a
-    second.
+    """Counts refusals in memory and adds them to the store at most once a second.
+
+    A flood of refusals therefore costs only one write a second.
     """
 
     def __init__(self, run: TransactionRunner) -> None:
@@ -56,13 +69,13 @@ class RefusalCounts:
         self._flushing: asyncio.Task[None] | None = None
 
     def count(self, kind: RefusalKind) -> None:
-        """Counts one refusal. Writes nothing itself, and never raises."""
+        """Count one refusal. Writes nothing and never raises."""
         self._pending[kind] += 1
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())
 
     async def flush(self) -> None:
-        """Adds the counts to the store; where the store is away, the next flush adds them."""
+        """Add the counts to the store. If it is unavailable, keep them for the next flush."""
         pending, self._pending = self._pending, Counter()
         if not pending:
             return
@@ -73,7 +86,7 @@ class RefusalCounts:
             _log.warning("%d refusals are not counted yet: %s", pending.total(), error.message)
 
     async def close(self) -> None:
-        """Adds the remaining counts, then counts no more."""
+        """Add the remaining counts and stop counting."""
         if self._flushing is not None:
             self._flushing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -89,9 +102,9 @@ class RefusalCounts:
 
 
 async def refusals_since(run: TransactionRunner, ago: timedelta) -> dict[str, int]:
-    """Returns how many refusals of each kind were counted in the full hours that `ago` covers, and in the present one.
+    """Return the refusals of each kind in the last full hours and the present one.
 
-    Kinds without any are left out. Raises `StoreUnavailable`.
+    `ago` gives the number of full hours. Kinds without refusals are left out. Raises `StoreUnavailable`.
     """
 
     def read(connection: Connection) -> dict[str, int]:
@@ -104,13 +117,13 @@ async def refusals_since(run: TransactionRunner, ago: timedelta) -> dict[str, in
         )
         return {kind: int(number) for kind, number in connection.execute(query)}
 
-    found: dict[str, int] = await run(read)
-    return found
+    counts: dict[str, int] = await run(read)
+    return counts
 
 
 def _add(connection: Connection, pending: Counter[RefusalKind]) -> None:
     hour = _hour(connection)
-    # Sorted: two processes that add the same kinds lock their rows in the same order.
+    # Sort the kinds, so that two processes lock their rows in the same order.
     for kind in sorted(pending):
         if not insert_new(connection, REFUSALS, {"kind": kind, "hour": hour, "number": pending[kind]}):
             same = (REFUSALS.c.kind == kind) & (REFUSALS.c.hour == hour)

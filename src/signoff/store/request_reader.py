@@ -1,6 +1,7 @@
-"""Reads requests from the store, recomputes and proves them before anything of them is shown or signed.
+"""Reads requests from the store, and proves them before they are shown or signed.
 
-No workflow, query, memo or notice is consulted: whoever holds a credential of Temporal's can write anything there.
+All hashes are recomputed. Workflows, queries, memos and notices are never consulted: any holder of Temporal credentials
+can write anything there.
 """
 
 import hashlib
@@ -45,19 +46,18 @@ class LoadedRequest:
     request: ApprovalRequest
     """The request, with its card."""
     args: Mapping[str, Any]
-    """The arguments from which the card was drawn."""
+    """The arguments shown on the card."""
     declaration: Mapping[str, Any]
     """The tool's declaration."""
     rows: ApprovalRows
-    """The rows of the store from which the request was built."""
+    """The source rows of the request."""
 
 
 class RequestReader:
     """Loads requests for pages, the API, channels and the dispatcher.
 
-    `verifier` checks who asked; in the `development` profile nobody has to have signed that. `declares` says whether
-    the tool of a question is in the catalog. All methods raise
-    `StoreUnavailable` when the database fails.
+    `verifier` checks the requester's signature, which the `development` profile does not require. `declares` returns
+    whether the catalog contains the tool of a question. All methods raise `StoreUnavailable` if the database fails.
     """
 
     def __init__(
@@ -76,10 +76,13 @@ class RequestReader:
         self.development = development
 
     async def load(self, approval: str, revision: int | None = None) -> LoadedRequest:
-        """Loads a request in its present state, waiting or settled; the latest revision where none is named.
+        """Load a request in its present state, waiting or settled.
 
-        Raises `NotFound` where nobody was asked, and for a row that is not proved: a changed blob, a requester whom the
-        gateway did not sign for, or a digest that is not that of the call. The operator finds those counted.
+        The default is its latest revision.
+
+        Raises `NotFound` if there is no question, and for an unproved row. A row is unproved if a blob was changed, if
+        the gateway did not sign for the requester, or if the digest is not that of the call. Unproved rows are counted
+        for the operator.
         """
         rows = await self._rows.read(approval)
         question = None if rows is None else rows.latest if revision is None else rows.revision(revision)
@@ -111,27 +114,27 @@ class RequestReader:
         wanted: Callable[[WaitingCard], bool] | None = None,
         limit: int = 100,
     ) -> list[WaitingCard]:
-        """Returns requests that wait in `tenant`, soonest deadline first; only those `approvers` may decide, when
-        given.
+        """Return requests that wait in `tenant`, soonest deadline first.
 
-        `wanted` says of a row without its effect whether it is listed; `readers` are the entries of whom it lists rows
-        for, None for who may read all. A row that is not proved is not listed.
+        `approvers` restricts them to requests that these entries may decide. `wanted` is called with a row without its
+        effect and returns whether to list it. `readers` are the approver entries of the reader, or `None` for a reader
+        of everything. Unproved rows are not listed.
         """
-        found: list[WaitingCard] = []
+        cards: list[WaitingCard] = []
         entries = readers if approvers is None else approvers
-        # Many rows are of few tools; read for each, their declarations were the most of a list's time.
+        # Many rows share few tools. Reading the declaration for each row took most of the time of a list.
         declarations: dict[tuple[str, str], Mapping[str, Any]] = {}
-        # A generator that is left half read is closed only when it is collected.
+        # A partly consumed generator is otherwise closed only by the garbage collector.
         async with aclosing(self._lists.iterate_waiting(tenant, readers=entries)) as pieces:
             async for piece in pieces:
                 for request in piece:
-                    if len(found) == limit:
+                    if len(cards) == limit:
                         break
                     row = await self._build_listed(request, approvers, wanted, declarations)
-                    found += [row] if row is not None else []
-                if len(found) == limit:
+                    cards += [row] if row is not None else []
+                if len(cards) == limit:
                     break
-        return sorted(found, key=lambda row: row.expires_at or _NEVER)
+        return sorted(cards, key=lambda row: row.expires_at or _NEVER)
 
     async def _build_listed(
         self,
@@ -151,53 +154,56 @@ class RequestReader:
         return _row(request, _effect(request, declaration, args))
 
     async def list_of_turn(self, turn: TurnKey) -> list[ApprovalRequest]:
-        """Returns every revision of what a turn asks and asked, where the gateway signed for the requester; without
-        cards.
+        """Return all revisions of a turn's requests, without cards.
+
+        Includes only requests for whose requester the gateway signed.
         """
         return (await self.rows_of_turn(turn)).requests
 
     async def rows_of_turn(self, turn: TurnKey) -> TurnRows:
-        """Returns the tickets and the freeze of a turn, and those of its requests that `list_of_turn` returns."""
-        found = await self._lists.of_turn(turn)
-        return found._replace(requests=[request for request in found.requests if self._is_vouched(request)])
+        """Return a turn's tickets and freeze, with the requests that `list_of_turn` returns."""
+        rows = await self._lists.of_turn(turn)
+        return rows._replace(requests=[request for request in rows.requests if self._is_vouched(request)])
 
     async def find_by_code(self, tenant: str, code: str) -> str | None:
-        """Returns the approval id of a short code in a tenant, or None."""
+        """Return the approval id of a short code in a tenant, or `None`."""
         return await self._rows.find_by_code(tenant, code)
 
     async def _prove(
         self, question: Question, declarations: dict[tuple[str, str], Mapping[str, Any]] | None = None
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Loads the declaration and the arguments of a question; recomputes every hash and checks every signature.
+        """Load the declaration and the arguments of a question.
 
-        `declarations` are those that were loaded and found right for the same caller, by hash and tool.
+        Recompute all hashes and check all signatures.
+
+        `declarations` caches checked declarations for one caller, by hash and tool.
         """
-        known, own = declarations if declarations is not None else {}, (question.definition, question.tool)
-        declaration = known.get(own)
+        cache, own = declarations if declarations is not None else {}, (question.definition, question.tool)
+        declaration = cache.get(own)
         if declaration is None:
-            declaration = known[own] = await self._declaration(question)
+            declaration = cache[own] = await self._declaration(question)
         args = await self._arguments(question)
         if question.judging_delay > JUDGED_SECONDS:
             self._refuse_unproved(question, "it was judged at another moment than it was asked")
         if not self._is_vouched(question):
-            self._refuse_unproved(question, "who asked is not who the gateway signed for")
+            self._refuse_unproved(question, "the gateway did not sign for its requester")
         try:
             digest = digest_with(question)(args)
         except NotCanonical:
-            self._refuse_unproved(question, "its arguments cannot be bound")
+            self._refuse_unproved(question, "its arguments cannot be encoded")
         if question.doubt_of:
             digest = doubt_digest(digest, question.doubt_of)
         if digest != question.digest:
-            self._refuse_unproved(question, "its digest is not that of its call")
+            self._refuse_unproved(question, "its digest does not match its call")
         return declaration, args
 
     async def _declaration(self, question: Question) -> Mapping[str, Any]:
         body = await self._store.get_blob(question.definition)
         if body is None or hashlib.sha256(body).hexdigest() != question.definition:
-            self._refuse_unproved(question, "its declaration is not what its hash says")
+            self._refuse_unproved(question, "its declaration does not match its hash")
         declaration: Mapping[str, Any] = json.loads(body)
         if declaration.get("name") != question.tool:
-            self._refuse_unproved(question, "its declaration is another tool's")
+            self._refuse_unproved(question, "its declaration belongs to another tool")
         return declaration
 
     async def _arguments(self, question: Question) -> Mapping[str, Any]:
@@ -205,7 +211,7 @@ class RequestReader:
         if content.blob is not None:
             body = await self._store.get_blob(content.blob.sha256)
             if body is None or hashlib.sha256(body).hexdigest() != content.blob.sha256:
-                self._refuse_unproved(question, "its arguments are not what their hash says")
+                self._refuse_unproved(question, "its arguments do not match their hash")
         args: Mapping[str, Any] = await load(self._store, content)
         return args
 
@@ -218,7 +224,7 @@ class RequestReader:
     def _refuse_unproved(self, question: Question, why: str) -> NoReturn:
         _log.error("the request %r is not shown: %s", question.id, why)
         self._store.count_refusal("unproved")
-        # The same words as of what is not there: who made it learns nothing of how far it came.
+        # Same message as for a missing request, so that a forger learns nothing about the progress of the forgery.
         raise NotFound(f"there is no request `{question.id}`")
 
     async def _card(self, question: Question, declaration: Mapping[str, Any], args: Mapping[str, Any]) -> Card:

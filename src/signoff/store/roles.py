@@ -1,9 +1,8 @@
-"""Declares what each of the two database roles, a worker's and a gateway's, may do with each table.
+"""Declares the rights of a worker's and a gateway's database role on each table.
 
-Data and SQL, no connection.
-
-A worker that is taken over has its database credential. With it alone it cannot answer, remember, lift a freeze, or
-read what signs people in: nothing here lets it. On SQLite there are no roles.
+Contains data and SQL, no connection. An attacker who takes over a worker has its database credential. With it alone,
+they cannot answer, create grants, lift a freeze or read sign-in secrets, because no right here allows it. SQLite has no
+roles.
 """
 
 from collections.abc import Mapping
@@ -55,39 +54,45 @@ from signoff.store.tables import (
 
 ProcessRole = Literal["worker", "gateway"]
 StoreRole = Literal["owner", "worker", "gateway"]
-"""As whom a process is connected: `owner` makes and changes the tables, and may do everything."""
+"""The role of a process's connection.
+
+`owner` creates and changes the tables and may do everything.
+"""
 PROCESS_ROLES: Final[tuple[ProcessRole, ...]] = get_args(ProcessRole)
 WORKER_KEYS: Final = ("card-mark", "content", "rest", "store-id")
-"""The secrets that a worker reads: of the marks on cards, of the handles of long results, and of the store's id."""
+"""The secrets that a worker reads.
+
+They belong to marks on cards, content seals, handles of long results, and the store's id.
+"""
 EVERY_ROW: Final = "true"
 _VERBS: Final = ("select", "insert", "update", "delete")
 
 
 class Rights(FrozenModel):
-    """What a role may do with a table; nothing unless stated."""
+    """The rights of a role on a table. Default: none."""
 
     select: bool = False
-    """Whether the role reads rows."""
     insert: bool = False
-    """Whether the role inserts rows."""
     update: frozenset[str] = frozenset()
-    """The columns that the role changes."""
+    """The columns that the role may change."""
     delete: bool = False
-    """Whether the role deletes rows."""
     rows: str = EVERY_ROW
-    """An SQL condition for the rows that the role reads, changes and deletes, and for their values afterwards."""
+    """An SQL condition for rows that the role reads, changes or deletes.
+
+    It must also hold after a change.
+    """
     added: str = EVERY_ROW
-    """An SQL condition for the rows that the role inserts."""
+    """An SQL condition for rows that the role inserts."""
     changed: str = EVERY_ROW
-    """One more SQL condition for the rows that the role changes or deletes."""
+    """An additional SQL condition for rows that the role changes or deletes."""
 
     @property
     def verbs(self) -> "Rights":
-        """Returns the same rights without conditions, as the database's own list of rights has none."""
+        """Return these rights without conditions, like the database's own list of rights."""
         return replace(self, rows=EVERY_ROW, added=EVERY_ROW, changed=EVERY_ROW)
 
     def is_within(self, other: "Rights") -> bool:
-        """Returns whether `other` allows all of this, the conditions on rows left aside."""
+        """Return whether `other` allows all of this, ignoring conditions on rows."""
         flags = ((self.select, other.select), (self.insert, other.insert), (self.delete, other.delete))
         return all(has <= may for has, may in flags) and self.update <= other.update
 
@@ -111,17 +116,17 @@ _COUNTS: Final = Rights(select=True, insert=True, update=_only(REFUSALS, "number
 _KEEP: Final = Rights(select=True, insert=True, update=_only(BLOB_SESSIONS, "kept_at"))
 _PROBE: Final = Rights(select=True, insert=True, update=_only(PROBES, "at"))
 _END: Final = _only(QUESTIONS, "ended_at", "ended_as", "settled_at")
-# An ending is set once: taken away, a call that was withdrawn after its approval could run.
+# An end is set once. If it could be removed, a call could run that was withdrawn after its approval.
 _NOT_ENDED: Final = "ended_at IS NULL"
 _NO_CHAIN: Final = "stream <> 'checkpoints'"
 
 _WORKER: Final = {
     BLOBS: _ADD,
     BLOB_SESSIONS: _KEEP,
-    # Rows are locked before they are dropped, which PostgreSQL lets only those do who may change a column of them.
+    # Rows are locked before they are dropped. PostgreSQL requires the right to change a column for that.
     COMPLETIONS: Rights(select=True, insert=True, update=_only(COMPLETIONS, "kept_at"), delete=True),
     QUESTIONS: Rights(select=True, insert=True, update=_END, changed=_NOT_ENDED),
-    # What is done stays done, so that nothing runs a second time, but for an outcome of which nobody knew.
+    # A done ticket stays done, so that nothing runs twice, unless its outcome is unknown.
     TICKETS: Rights(
         select=True,
         insert=True,
@@ -131,7 +136,7 @@ _WORKER: Final = {
     USES: Rights(select=True, insert=True, update=_only(USES, "returned_at"), delete=True),
     GRANT_USES: _ADD,
     ANSWERS: _READ,
-    # What the gateway makes of a raw answer, a worker only reads.
+    # The gateway processes raw answers. A worker can only read their receipts.
     RAW_ANSWERS: _ADD,
     RAW_RECEIPTS: _READ,
     GRANTS: _READ,
@@ -144,10 +149,10 @@ _WORKER: Final = {
     ARRIVALS: NOTHING,
     FOOTERS: NOTHING,
     OWN_MESSAGES: NOTHING,
-    # Else a worker could say that somebody has read what they have not.
+    # Otherwise a worker could claim that a person has opened values that they have not.
     OPENED_VALUES: NOTHING,
-    # The chain of checkpoints is the gateway's: with its head moved, the next one would name none that there is.
-    # Nor does a worker say that the checkpoints cover what it wrote, or that events were made of it.
+    # The chain of checkpoints belongs to the gateway: if its head were moved, the next checkpoint would name a missing
+    # one. A worker also must not claim that checkpoints cover its records or that events were made of them.
     AUDIT_HEADS: Rights(
         select=True,
         insert=True,
@@ -155,24 +160,24 @@ _WORKER: Final = {
         rows=_NO_CHAIN,
         added=f"{_NO_CHAIN} AND covered = 0 AND numbered = 0",
     ),
-    # What people did at the gateway (signing in, freezing, making tokens), and what was taken out, is its word alone.
+    # Only the gateway may record admin actions (sign-ins, freezes, new tokens) and removals.
     AUDIT_RECORDS: Rights(select=True, insert=True, added="kind NOT IN ('admin', 'retired')"),
     AUDIT_CHECKPOINTS: _READ,
-    # Made of the record by the gateway: with these a worker could tell of answers that nobody gave.
+    # The gateway makes events from the audit log. With these rights a worker could announce answers that never existed.
     EVENT_HEADS: NOTHING,
     EVENTS: NOTHING,
-    # Written with the record that they belong to.
+    # Written together with their record.
     EVENT_FACTS: _ADD,
     EVENT_SOURCES: NOTHING,
-    # What a handler is given is read where it runs: whoever starts that cannot say it.
+    # A handler's input is read where it runs, so that the starter of its workflow cannot forge it.
     EVENT_DELIVERIES: _READ,
     SUBSCRIPTIONS: NOTHING,
     REFUSALS: _COUNTS,
-    # Taken back, what may have run before a restoration would run without a question.
+    # If it were removed, calls that may have run before a restore would run again without a question.
     RESTORATIONS: _READ,
-    # What a tenant begins and is sent is the gateway's to count.
+    # Only the gateway counts the turns that a tenant starts and the messages that it is sent.
     COUNTED_ACTS: NOTHING,
-    # Whose proposal is which call, the gateway says.
+    # Only the gateway maps proposals to calls.
     CALL_JOINS: NOTHING,
     PROBES: _PROBE,
 }
@@ -200,7 +205,7 @@ _GATEWAY: Final = {
     FOOTERS: Rights(select=True, insert=True, update=_only(FOOTERS, "known_at"), delete=True),
     OPENED_VALUES: Rights(select=True, insert=True, delete=True),
     AUDIT_HEADS: Rights(select=True, insert=True, update=_not_key(AUDIT_HEADS)),
-    # Old turns are taken out whole, under a record that its key signs (`signoff audit retire`).
+    # Old turns are removed whole, under a record signed by the gateway's key (`signoff audit retire`).
     AUDIT_RECORDS: Rights(select=True, insert=True, delete=True),
     AUDIT_CHECKPOINTS: _ADD,
     EVENT_HEADS: Rights(select=True, insert=True, update=_only(EVENT_HEADS, "number")),
@@ -222,28 +227,28 @@ RIGHTS: Final[Mapping[ProcessRole, Mapping[str, Rights]]] = MappingProxyType(
         "gateway": MappingProxyType({table.name: rights for table, rights in _GATEWAY.items()}),
     }
 )
-"""Role -> table -> rights. A table that is missing here is one that nobody but the owner may use."""
+"""Rights by role and table. Only the owner may use tables missing here."""
 
 
 def readable_tables(role: StoreRole) -> list[Table]:
-    """Returns the tables that a role may read."""
+    """Return the tables that a role may read."""
     every = METADATA.sorted_tables
     return every if role == "owner" else [table for table in every if RIGHTS[role].get(table.name, NOTHING).select]
 
 
 def quote_identifier(name: str) -> str:
-    """Quotes a name as an identifier in PostgreSQL's SQL, whatever characters it has."""
+    """Quote a name as an identifier in PostgreSQL's SQL, whatever its characters."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def statements(names: Mapping[ProcessRole, str], *, schema: str, database: str, version_table: str) -> list[str]:
-    """Returns the SQL that gives the roles `names` exactly their rights, and the public none; it may be executed again.
+    """Return the SQL that gives the roles `names` exactly their rights, and PUBLIC none.
 
-    All of it belongs into one transaction, as it first revokes and then grants.
+    It may be executed repeatedly, in one transaction, because it first revokes and then grants.
     """
     both = ", ".join(quote_identifier(names[role]) for role in PROCESS_ROLES)
     where = quote_identifier(schema)
-    made = [
+    commands = [
         f"REVOKE CREATE, TEMPORARY ON DATABASE {quote_identifier(database)} FROM PUBLIC, {both}",
         f"GRANT CONNECT ON DATABASE {quote_identifier(database)} TO {both}",
         f"REVOKE CREATE ON SCHEMA {where} FROM PUBLIC, {both}",
@@ -253,11 +258,11 @@ def statements(names: Mapping[ProcessRole, str], *, schema: str, database: str, 
     ]
     for table in sorted({name for rights in RIGHTS.values() for name in rights}):
         place = f"{where}.{quote_identifier(table)}"
-        made.append(f"REVOKE ALL ON TABLE {place} FROM PUBLIC, {both}")
+        commands.append(f"REVOKE ALL ON TABLE {place} FROM PUBLIC, {both}")
         for role in PROCESS_ROLES:
-            made += _grants(RIGHTS[role].get(table, NOTHING), place, quote_identifier(names[role]))
-        made += _policies(table, place, names)
-    return made
+            commands += _grants(RIGHTS[role].get(table, NOTHING), place, quote_identifier(names[role]))
+        commands += _policies(table, place, names)
+    return commands
 
 
 def _grants(rights: Rights, place: str, name: str) -> list[str]:
@@ -268,21 +273,21 @@ def _grants(rights: Rights, place: str, name: str) -> list[str]:
 
 
 def _policies(table: str, place: str, names: Mapping[ProcessRole, str]) -> list[str]:
-    """Returns the SQL of a table's row policies; none where both roles may see all rows."""
-    found = {role: RIGHTS[role].get(table, NOTHING) for role in PROCESS_ROLES}
-    if all(rights == rights.verbs for rights in found.values()):
+    """Return the SQL of a table's row policies. Empty if both roles may access all rows."""
+    by_role = {role: RIGHTS[role].get(table, NOTHING) for role in PROCESS_ROLES}
+    if all(rights == rights.verbs for rights in by_role.values()):
         return []
-    made = [f"ALTER TABLE {place} ENABLE ROW LEVEL SECURITY"]
-    for role, rights in found.items():
+    commands = [f"ALTER TABLE {place} ENABLE ROW LEVEL SECURITY"]
+    for role, rights in by_role.items():
         for verb in _VERBS:
             policy = f"signoff_{role}_{verb}"
-            made.append(f"DROP POLICY IF EXISTS {policy} ON {place}")
+            commands.append(f"DROP POLICY IF EXISTS {policy} ON {place}")
             if getattr(rights, verb):
                 which = _condition(rights, verb)
-                made.append(
+                commands.append(
                     f"CREATE POLICY {policy} ON {place} FOR {verb.upper()} TO {quote_identifier(names[role])} {which}"
                 )
-    return made
+    return commands
 
 
 def _condition(rights: Rights, verb: str) -> str:
@@ -290,6 +295,6 @@ def _condition(rights: Rights, verb: str) -> str:
         return f"WITH CHECK ({rights.added})"
     if verb == "select":
         return f"USING ({rights.rows})"
-    found = f"USING (({rights.rows}) AND ({rights.changed}))"
-    # Left out, what a change makes of a row would have to be such a row again.
-    return f"{found} WITH CHECK ({rights.rows})" if verb == "update" else found
+    using = f"USING (({rights.rows}) AND ({rights.changed}))"
+    # Without WITH CHECK, the changed row would also have to meet `changed`.
+    return f"{using} WITH CHECK ({rights.rows})" if verb == "update" else using

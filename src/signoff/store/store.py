@@ -1,4 +1,7 @@
-"""Keeps tickets, blobs and keys in SQLite or PostgreSQL. Every failure of the database is `StoreUnavailable`."""
+"""Stores tickets, blobs and keys in SQLite or PostgreSQL.
+
+Every failure of the database raises `StoreUnavailable`.
+"""
 
 import asyncio
 import secrets
@@ -42,30 +45,31 @@ from signoff.telemetry.counts import ProcessCounts
 
 KEY_BYTES: Final = 32
 STORE_ID: Final = "store-id"
-"""Under which name the store keeps what its id is made of; made by whoever opens it first."""
+"""The name of the secret from which the store's id is made, at the first opening."""
 _ID_CHARS: Final = 16
 _PROBE_LOOK_SECONDS: Final = 0.1
 AFTER_COMMIT: Final = "signoff-after-commit"
-"""Under which name a connection holds what is done once its transaction is committed: to count it, and to log it."""
+"""The key in a connection's info for callbacks after commit, which count and log."""
 Also: TypeAlias = Callable[[Connection], object]
-"""Writes more rows in a transaction that begins with others."""
+"""Writes more rows in another function's transaction."""
 
 # Built once: building a statement takes longer than executing it.
 _RECORD: Final = (
     update(TICKETS)
-    # The state is in the condition: of several who report at once one changes the row, the others read what stands.
+    # The condition includes the state: of several reports at once, one changes the row and the others read the result.
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "claimed")
     .values(state="done", outcome=bindparam("result"), finished_at=StoreClock())
 )
 _RECORD_LATE: Final = (
     update(TICKETS)
-    # Void and finished was claimed once; void alone was never given to anybody, and nobody can have an outcome for it.
+    # A void, finished ticket was claimed once. A ticket that is only void was never given out, so it cannot have an
+    # outcome.
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "void", TICKETS.c.finished_at.is_not(None))
     .values(state="done", outcome=bindparam("result"), finished_at=StoreClock())
 )
 _RECORD_KNOWN: Final = (
     update(TICKETS)
-    # Only over the very outcome that was read: who knew better meanwhile stands.
+    # Replace only the outcome that was read: a better one recorded in between is kept.
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "done", TICKETS.c.outcome == bindparam("before"))
     .values(outcome=bindparam("result"), finished_at=StoreClock())
 )
@@ -80,7 +84,10 @@ _UNDO: Final = (
     .values(state="void", finished_at=StoreClock())
 )
 RUNS_SECONDS: Final = 20.0
-"""How long after it was last heard of whoever runs a ticket is taken to run it: as long as the server waits for it."""
+"""How long after its last sign of life a claimer counts as running.
+
+The server waits equally long for it.
+"""
 _SEEN: Final = (
     update(TICKETS)
     .where(TICKETS.c.key == bindparam("ticket"), TICKETS.c.state == "claimed")
@@ -93,7 +100,7 @@ _OUTCOME: Final = select(TICKETS.c.outcome).where(TICKETS.c.key == bindparam("ti
 
 
 class _NotGiven(SignoffError):
-    """Rolls a claim back; carries the answer to the claimer."""
+    """Rolls back a claim. Carries the reply to the claimer."""
 
     def __init__(self, claim: Claim) -> None:
         super().__init__("the ticket was not given")
@@ -101,9 +108,11 @@ class _NotGiven(SignoffError):
 
 
 class Store:
-    """Runs transactions on the database, and keeps tickets, blobs and keys in it; for one event loop.
+    """Runs transactions on the database, and stores tickets, blobs and keys.
 
-    All methods raise `StoreUnavailable` when the database fails.
+    Bound to one event loop.
+
+    All methods raise `StoreUnavailable` if the database fails.
     """
 
     def __init__(self, base: Database, words: str) -> None:
@@ -113,20 +122,23 @@ class Store:
         self._reading = asyncio.Lock()
         self._refusals = RefusalCounts(self.run)
         self.counts: Final = ProcessCounts()
-        """What this process did with the store, for whoever scrapes it."""
+        """Counts of this process's work with the store, for metrics."""
         self.role: StoreRole = "owner"
-        """As whom this store is connected; on SQLite always as its owner."""
+        """The database role of this store's connection, on SQLite always the owner."""
         self.id = ""
-        """16 hex digits, made with the store and kept in it: a store begun anew has another."""
+        """16 hex digits, created with the store. A new store has a different id."""
 
     @classmethod
     async def open(cls, url: str, *, durable: bool = False) -> "Store":
-        """Opens the store at `url` (`sqlite:///FILE`, `postgresql://USER@HOST/NAME`); makes or upgrades its tables.
+        """Open the store at `url`, and create or upgrade its tables.
 
-        A database role that does not own the tables changes none, and needs the rights of a worker or a gateway.
-        `durable` makes SQLite outlive a power cut without losing its last commits. Raises `ConfigError` for a URL that
-        cannot be a store, for a store of a newer version, and to such a role for one of any other version or without
-        those rights; `StoreUnavailable` when it does not answer.
+        `url` is `sqlite:///FILE` or `postgresql://USER@HOST/NAME`. A database role that does not own the tables changes
+        none, and needs the rights of a worker or a gateway. `durable` makes SQLite survive a power cut without losing
+        its last commits.
+
+        Raises `ConfigError` for a URL that cannot be a store and for a store of a newer version. A role other than the
+        owner also gets it for any other version, or without those rights. Raises `StoreUnavailable` if the database
+        does not respond.
         """
         place = read_url(url)
         try:
@@ -135,34 +147,32 @@ class Store:
             raise StoreUnavailable(f"{place.words} cannot be opened: {error.strerror}") from None
         store = cls(open_database(place, durable=durable), place.words)
         try:
-            # Nothing has connected before this: a wrong address is found at the start, not by the first claim.
+            # The first connection: report a wrong address at the start instead of at the first claim.
             store.role = await store.run(prepare)
             store.id = (await store.secret_key(STORE_ID)).hex()[:_ID_CHARS]
         except BaseException:
-            # Also when the opener is cancelled: SQLite's thread and connection would outlive it.
+            # Close also if the opener is cancelled: SQLite's thread and connection would outlive it.
             await store.close()
             raise
         return store
 
     @property
     def dialect(self) -> str:
-        """Names the database: `sqlite` or `postgresql`."""
+        """The database: `sqlite` or `postgresql`."""
         return self._base.dialect
 
     async def close(self) -> None:
-        """Closes all connections; the store answers nothing after that."""
+        """Close all connections. Afterwards the store cannot be used."""
         if not self._closed:
             await self._refusals.close()
             self._closed = True
             await self._base.close()
 
     async def check(self) -> datetime:
-        """Returns the time by the store's clock, after checking that its role's tables exist and that it can be
-        written.
-        """
+        """Return the store's time if its role's tables exist and it can be written."""
 
         def read(connection: Connection) -> datetime:
-            # Every table that its role reads, not `SELECT 1`: a database that answers without its tables is not ready.
+            # Check every table that the role reads instead of `SELECT 1`: a database without its tables is not ready.
             for table in readable_tables(self.role):
                 connection.execute(select(*table.primary_key).limit(1))
             return time_from_millis(connection.execute(select(StoreClock())).scalar_one())
@@ -171,12 +181,15 @@ class Store:
             if not insert_new(connection, PROBES, {"name": "ready"}):
                 connection.execute(update(PROBES).values(at=StoreClock()))
 
-        # Written first: a store on a full disk answers every question and takes no answer.
+        # Write first: a store on a full disk can be read but not written.
         await self._write_probe(write)
         return await self.read(read)
 
     async def _write_probe(self, write: Callable[[Connection], None]) -> None:
-        """Write unless another process blocks the store, which is found out sooner than a write is given up."""
+        """Write unless another process blocks the store.
+
+        Detects that before the write gives up.
+        """
         probe = asyncio.ensure_future(self.run(write))
         try:
             while not (await asyncio.wait({probe}, timeout=_PROBE_LOOK_SECONDS))[0]:
@@ -187,21 +200,21 @@ class Store:
         await probe
 
     def count_refusal(self, kind: RefusalKind) -> None:
-        """Counts one refusal, reported by `signoff doctor`, `/readyz` and metrics. Never raises."""
+        """Count one refusal for `signoff doctor`, `/readyz` and metrics. Never raises."""
         self.counts.count("signoff_refused_inputs", kind)
         self._refusals.count(kind)
 
     async def put_blob(self, body: bytes, place: SessionKey | None) -> BlobRef:
-        """Keeps `body`, the bytes of a JSON value, under their hash, as `add_blob` does."""
+        """Store `body`, the bytes of a JSON value, under their hash, as `add_blob` does."""
         blob = Blob.of(body)
         await self.run(lambda connection: add_blob(connection, blob, place))
         return blob.ref
 
     async def get_blob(self, sha256: str) -> bytes | None:
-        """Returns the bytes kept under `sha256`, or None."""
+        """Return the bytes stored under `sha256`, or `None`."""
         query = select(BLOBS.c.body).where(BLOBS.c.sha256 == sha256)
-        found = await self.read(lambda connection: connection.scalar(query))
-        return None if found is None else bytes(found)
+        body = await self.read(lambda connection: connection.scalar(query))
+        return None if body is None else bytes(body)
 
     async def claim(
         self,
@@ -219,39 +232,45 @@ class Store:
         runs: bool = False,
         begun: datetime | None = None,
     ) -> Claim:
-        """Claims the ticket `key`; of all claimers ever, exactly one gets `fresh`.
+        """Claim the ticket `key`.
 
-        `owner` is the id of the try that uses a permit, of a call that its agent runs. The claim returned has the
-        owner of the row as it was before.
+        Exactly one claimer ever gets `fresh`.
 
-        `nonce` is that of the turn's principal: under one call of it there is one action that is claimed or done. In
-        the same transaction one use of `grant` is spent and the `use` of a limited tool is taken, if given, in place of
-        those of the call's earlier tickets, which were given up; and the tenant, which `workflow` names, is checked not
-        to be frozen; else nothing is claimed. `holds` checks in the transaction whether the right to run still stands.
-        `also` is written with a fresh ticket, or the ticket is not claimed either. `runs`: the claimer begins at once,
-        and the ticket is `seen` while it goes on. `begun` is when the turn was: where the store was restored from a
-        backup since, the call may have run without a ticket, and its first claimer gets `open`, like any later one.
+        `owner` is the id of the attempt that uses a permit, for a call that its agent runs. The returned claim has the
+        row's previous owner. `nonce` comes from the turn's principal: a call has only one action, claimed or done,
+        under it.
+
+        The same transaction spends one use of `grant` and takes the `use` of a limited tool, if given. That use
+        replaces those of the call's earlier tickets, which were given up. It also checks that the tenant named by
+        `workflow` is not frozen, and that `holds`, the right to run, is still true. If anything fails, nothing is
+        claimed.
+
+        `also` is written with a fresh ticket, and if it fails, the ticket is not claimed either. `runs` means that the
+        claimer begins at once, and the ticket counts as seen while it continues. `begun` is the start of the turn. If
+        the store was restored from a backup since, the call may have run without a ticket. Its first claimer then gets
+        `open`, like any later one.
         """
 
         def enter(connection: Connection) -> Claim:
             tenant = tenant_of(workflow)
             share_tenant(connection, tenant)
             hold_call(connection, workflow, call)
-            # The row first: SQLite's lock is taken by writing, and what is read after that is the latest.
+            # Write the row first: writing takes SQLite's lock, and reads after that see the latest state.
             values = {"key": key, "state": "claimed", "workflow": workflow, "call": call, "tool": tool}
             values |= {"owner": owner, "nonce": nonce}
             forgotten = is_forgotten(connection, key, begun)
             if forgotten:
-                # The call may have run under another use: no later try may take this row for its own.
+                # The call may have run under another use, so no later attempt may own this row.
                 values["owner"] = ""
             fresh = add_claim(connection, values, runs=runs and not forgotten)
-            # Also where the ticket is not fresh: its caller is told both, as a finished call keeps its outcome.
+            # Read the freeze even if the ticket is not fresh: the caller gets both, because a finished call keeps its
+            # outcome.
             freeze = freeze_of(connection, tenant)
             frozen = "" if freeze is None else freeze.reason or "no reason given"
             if not fresh:
                 return replace(self._find(connection, key, workflow), frozen=frozen)
             if frozen:
-                # Raised, not returned: the ticket's row is written already, and only a rollback takes it back.
+                # Raise instead of returning: the ticket's row is written, and only a rollback removes it.
                 raise _NotGiven(Claim(kind="frozen", frozen=frozen))
             if has_other_action(connection, values):
                 raise _NotGiven(Claim(kind="other"))
@@ -260,14 +279,16 @@ class Store:
             if grant and not spend_grant(connection, grant, key):
                 raise _NotGiven(Claim(kind="ungranted"))
             if use is not None:
-                # Before the use is counted: what this call took under tickets it gave up must not stand in its own way.
+                # Return them before counting the use: uses of this call under earlier, given-up tickets must not block
+                # it.
                 _return_earlier(connection, key)
             again = None if use is None else take_use(connection, use, key)
             if again is not None:
                 raise _NotGiven(Claim(kind="used_up", again=again))
             if forgotten:
                 return Claim(kind="open", frozen=frozen)
-            # Last: what writes the record locks its streams until the transaction ends (see `audit.log.entry_writer`).
+            # Do this last: writing to the audit log locks its streams until the transaction ends (see
+            # `audit.log.entry_writer`).
             if also is not None:
                 also(connection)
             return Claim(kind="fresh")
@@ -278,12 +299,14 @@ class Store:
             return why.claim
 
     async def void_unclaimed(self, key: str, *, workflow: str, call: str, tool: str, nonce: str = "") -> Claim:
-        """Voids an unclaimed ticket, so that `workflow` never claims it: returns `void`, else the ticket's present
-        kind.
+        """Void an unclaimed ticket, so that `workflow` never claims it.
 
-        That is `open`, `done` or `undone`; `other` where the key is another turn's, of which nothing is revealed.
+        Return `void` or its present kind.
+
+        That is `open`, `done` or `undone`. It is `other` if the key belongs to another turn, of which nothing is
+        revealed.
         """
-        # The same insert as a claim's: the primary key decides which of the two was first.
+        # Use the same insert as a claim: the primary key decides which of the two is first.
         values = {"key": key, "state": "void", "workflow": workflow, "call": call, "tool": tool, "owner": ""}
 
         def enter(connection: Connection) -> Claim:
@@ -294,10 +317,12 @@ class Store:
         return await self.run(enter)
 
     async def void_claimed(self, key: str, *, also: Also | None = None) -> Claim:
-        """Records that what a claimed ticket began came to nothing: returns `undone`, else the ticket's present kind.
+        """Record that a claimed ticket's action had no effect.
 
-        A claimer that reports an outcome after all is still believed. `also` is written in the same transaction. Raises
-        `Refused` when there is no such ticket.
+        Return `undone` or its present kind.
+
+        A later outcome from the claimer is still accepted. Writes `also` in the same transaction. Raises `Refused` if
+        there is no such ticket.
         """
 
         def enter(connection: Connection) -> Claim:
@@ -316,27 +341,29 @@ class Store:
     async def record(
         self, key: str, outcome: CallOutcome, *, also: Also | None = None, corrects: bool = True
     ) -> CallOutcome:
-        """Records the outcome of a claimed ticket, once; returns the outcome that stands, which is the first.
+        """Record the outcome of a claimed ticket once.
 
-        `also` is written in the same transaction. A ticket that was taken to have come to nothing takes an outcome that
-        knows better, and so does one whose outcome was unknown, but not where this `corrects` nothing. A use of a
-        limited tool is given back by a failure of its handler, and by no other: where a result fits nowhere, its effect
-        has happened. Raises `Refused` when there is no such ticket or it is void.
+        Return the outcome kept, which is the first.
+
+        Writes `also` in the same transaction. Unless `corrects` is false, a known outcome also replaces an unknown one,
+        and the state of a ticket recorded as without effect. A use of a limited tool is returned only if the handler
+        failed: if the result was invalid, its effect has happened. Raises `Refused` if there is no such ticket or it is
+        void.
         """
 
         def write(connection: Connection) -> CallOutcome:
             values = {"ticket": key, "result": outcome.model_dump_json()}
-            done = connection.execute(_RECORD, values).rowcount == 1
-            # Not knowing takes the place of nothing: neither of what came to nothing nor of what is known.
-            if corrects and not done and outcome.code != "in_doubt":
-                done = connection.execute(_RECORD_LATE, values).rowcount == 1 or _correct(connection, values)
-            if done:
+            changed = connection.execute(_RECORD, values).rowcount == 1
+            # An unknown outcome replaces nothing, neither "no effect" nor a known outcome.
+            if corrects and not changed and outcome.code != "in_doubt":
+                changed = connection.execute(_RECORD_LATE, values).rowcount == 1 or _correct(connection, values)
+            if changed:
                 _count(connection, key, outcome)
                 if also is not None:
                     also(connection)
                 return outcome
             ticket = read_ticket_row(connection, key)
-            # Of one that does not know its caller hears its own word, and the ticket stays undone.
+            # An unknown outcome for an undone ticket is returned to its caller, and the ticket stays undone.
             if corrects and ticket is not None and ticket.claim.kind == "undone":
                 return outcome
             if ticket is None or ticket.outcome is None:
@@ -346,9 +373,9 @@ class Store:
         return await self.run(write)
 
     async def file_late_report(self, key: str, report: LateReport, *, also: Also) -> None:
-        """Files an agent's report beside the outcome of a ticket, which stands; only the first one.
+        """File an agent's report with the outcome of a ticket, without changing the outcome.
 
-        `also` is written in the same transaction.
+        Only the first report is kept. Writes `also` in the same transaction.
         """
 
         def write(connection: Connection) -> None:
@@ -359,48 +386,52 @@ class Store:
         await self.run(write)
 
     async def record_heartbeat(self, key: str) -> None:
-        """Records that the claimer of a ticket still runs it."""
+        """Record that the claimer of a ticket is still running it."""
         await self.run(lambda connection: connection.execute(_SEEN, {"ticket": key}).close())
 
     async def claim_remaining(self, key: str) -> float:
-        """Returns for how many seconds more the claimer of a ticket is taken to run it; 0 where nobody does."""
+        """Return the seconds for which the claimer of a ticket still counts as running, or 0."""
         since = await self.read(lambda connection: connection.scalar(_SINCE, {"ticket": key}))
         return 0.0 if since is None else max(RUNS_SECONDS - since / 1000, 0.0)
 
     async def tickets_of_turn(self, workflow: str) -> list[Ticket]:
-        """Returns every ticket of a turn, the first claimed first."""
+        """Return all tickets of a turn, in the order of their claims."""
         return await self.read(lambda connection: read_tickets(connection, workflow))
 
     async def read_ticket(self, key: str) -> Ticket | None:
-        """Returns the ticket `key`, or None."""
+        """Return the ticket `key`, or `None`."""
         return await self.read(lambda connection: read_ticket_row(connection, key))
 
     async def secret_key(self, name: str) -> bytes:
-        """Returns the 32 random bytes named `name`, made when first asked for and the same for everyone ever after."""
+        """Return the 32 random bytes named `name`.
+
+        Created at first use, they stay the same for every process.
+        """
         query = select(KEYS.c.secret).where(KEYS.c.name == name)
 
-        # Of several who make it at once the first one's stands, and all read that: a second one would break every seal.
+        # If several create it at once, the first is kept and all read it: a second key would break every seal.
         def make(connection: Connection) -> Any:
             insert_new(connection, KEYS, {"name": name, "secret": secrets.token_bytes(KEY_BYTES)})
             return connection.execute(query).scalar_one()
 
-        # Read first: writing takes SQLite's one lock, and the key is made only once.
-        found = await self.read(lambda connection: connection.scalar(query))
-        return bytes(await self.run(make) if found is None else found)
+        # Read first: writing takes SQLite's only lock, and the key is created only once.
+        secret = await self.read(lambda connection: connection.scalar(query))
+        return bytes(await self.run(make) if secret is None else secret)
 
     def _find(self, connection: Connection, key: str, workflow: str) -> Claim:
         ticket = read_ticket_row(connection, key)
-        # The insert waited for whoever held the key, so the row is there unless somebody deletes tickets.
+        # The insert waited for the key's holder, so the row exists unless tickets were deleted.
         if ticket is None:
             raise StoreUnavailable(f"{self._words} lost a ticket while it was read")
         return ticket.claim if ticket.workflow == workflow else Claim(kind="other")
 
     async def run(self, work: Callable[[Connection], Found]) -> Found:
-        """Runs `work` in one transaction, rolled back when it raises; for the other modules that keep rows in the
-        store.
+        """Run `work` in one transaction, rolled back if it raises.
+
+        Used by all modules with rows in the store.
 
         On SQLite the transaction holds the file's write lock from its start. If another process keeps that lock,
-        `StoreUnavailable` is raised within `BUSY_SECONDS`, and `work` never runs.
+        `StoreUnavailable` is raised within `BUSY_SECONDS` and `work` never runs.
         """
         after: list[Callable[[ProcessCounts], None]] = []
 
@@ -408,14 +439,14 @@ class Store:
             connection.info[AFTER_COMMIT] = after
             return work(connection)
 
-        found = await self._ask(self._base.run, run_work)
-        # What was rolled back has not happened.
+        result = await self._ask(self._base.run, run_work)
+        # Rolled-back work must not be counted.
         for each in after:
             each(self.counts)
-        return found
+        return result
 
     async def read(self, work: Callable[[Connection], Found]) -> Found:
-        """Run `work`, which writes nothing, in one transaction. It waits for no write of this or another process."""
+        """Run `work`, which writes nothing, in a transaction that waits for no write."""
         return await self._ask(self._base.read, work)
 
     async def _ask(
@@ -429,18 +460,18 @@ class Store:
             raise
         except Exception as error:
             self.counts.count("signoff_store_failures")
-            # Drivers fail in many types, and their texts hold SQL and arguments: only the type's name goes on.
+            # Drivers raise many types, and their texts contain SQL and arguments: pass on only the type's name.
             raise StoreUnavailable(f"{self._words} did not answer as a store ({type(error).__name__})") from None
 
     async def run_in_thread(self, work: Callable[[], Found]) -> Found:
-        """Runs `work` in a thread beside the event loop, one at a time, in the order of the calls."""
+        """Run `work` in a separate thread, one call at a time, in the order of the calls."""
         async with self._reading:
             return await asyncio.to_thread(work)
 
 
 @asynccontextmanager
 async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]:
-    """Opens a store as `Store.open`, and closes it at the end of the block."""
+    """Open a store as `Store.open` does, and close it at the end of the block."""
     store = await Store.open(url, durable=durable)
     try:
         yield store
@@ -450,26 +481,29 @@ async def open_store(url: str, *, durable: bool = False) -> AsyncIterator[Store]
 
 @asynccontextmanager
 async def working_store(settings: Settings) -> AsyncIterator[Store]:
-    """Opens the store of the settings, and makes its folder when needed. Raises `ConfigError`, `StoreUnavailable`."""
+    """Open the store of the settings, creating its directory if needed.
+
+    Raises `ConfigError` and `StoreUnavailable`.
+    """
     make_state_dir(settings)
     async with open_store(settings.store_url, durable=settings.durable) as store:
         yield store
 
 
 def make_state_dir(settings: Settings) -> None:
-    """Makes the folder of state. Raises `ConfigError` naming the setting."""
+    """Create the state directory. Raises `ConfigError` that names the setting."""
     folder = settings.state_dir
     try:
         make_private_folder(folder)
     except OSError as error:
         raise ConfigError(
-            f"the folder `{folder}` cannot be made ({error.strerror}): name another in SIGNOFF_STATE_DIR",
+            f"the folder `{folder}` cannot be created ({error.strerror}): choose another in SIGNOFF_STATE_DIR",
             field="state_dir",
         ) from None
 
 
 def _correct(connection: Connection, values: dict[str, str]) -> bool:
-    """Replaces an unknown outcome by that of `values`; returns whether it did."""
+    """Replace an unknown outcome with that of `values`. Return whether it did."""
     before = connection.scalar(_OUTCOME, values)
     if before is None or CallOutcome.model_validate_json(before).code != "in_doubt":
         return False
@@ -477,7 +511,10 @@ def _correct(connection: Connection, values: dict[str, str]) -> bool:
 
 
 def _count(connection: Connection, key: str, outcome: CallOutcome) -> None:
-    """Counts or gives back the use of a ticket, as its outcome demands; an unknown outcome leaves it as it was."""
+    """Count or return the use of a ticket, depending on its outcome.
+
+    An unknown outcome changes nothing.
+    """
     if outcome.code == "execution_failed" and outcome.gate == "execute":
         return_use(connection, key)
     elif outcome.code != "in_doubt":
@@ -486,7 +523,7 @@ def _count(connection: Connection, key: str, outcome: CallOutcome) -> None:
 
 def _return_earlier(connection: Connection, key: str) -> None:
     for earlier in earlier_keys(key):
-        # In this order: a claimer that tells its outcome meanwhile waits for this, or is seen here.
+        # In this order, a claimer that reports its outcome at the same time waits for this transaction or is seen here.
         return_use(connection, earlier)
         ticket = read_ticket_row(connection, earlier)
         if ticket is not None and ticket.outcome is not None:

@@ -1,6 +1,6 @@
 """Declares the tables of the store, and its clock.
 
-A change here needs a step in store/migrations/ (its docstring says how).
+Every change here needs a step in store/migrations/. Its docstring explains how.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ _UNSETTLED: Final = text("ended_at IS NULL AND settled_at IS NULL")
 
 
 class StoreClock(FunctionElement[int]):
-    """The SQL function for the present time by the database's own clock, in milliseconds since 1970 in UTC."""
+    """The SQL function for the database's present time, in milliseconds since 1970 in UTC."""
 
     type = BigInteger()
     inherit_cache = True
@@ -27,13 +27,13 @@ class StoreClock(FunctionElement[int]):
 
 @compiles(StoreClock, "sqlite")
 def _sqlite_clock(element: StoreClock, compiler: Any, **options: Any) -> str:
-    # `julianday` is a double, which may lie just below a whole millisecond: CAST alone would cut that off.
+    # `julianday` is a double, which may be just below a whole millisecond. CAST alone would drop that millisecond.
     return "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
 
 
 @compiles(StoreClock, "postgresql")
 def _postgresql_clock(element: StoreClock, compiler: Any, **options: Any) -> str:
-    # Not `now()`, the time at which the transaction began: it may have waited for a lock since.
+    # Do not use `now()`, the start of the transaction, which may have waited for a lock since.
     return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 
 
@@ -57,8 +57,11 @@ BLOB_SESSIONS: Final = Table(
     Index("blob_sessions_age", "kept_at", "sha256"),
     Index("blob_sessions_of", "tenant", "session"),
 )
-"""Whose turns may name which blob, by histories that the store cannot see; without a session it is the store's own and
-kept for good. `kept_at` is when it was last kept for them."""
+"""The sessions whose turns may name a blob.
+
+The workflow histories with these names are invisible to the store. A row without a session means that the store owns
+the blob and keeps it permanently. `kept_at` is the last time at which the blob was stored for the session.
+"""
 
 TICKETS: Final = Table(
     "tickets",
@@ -78,10 +81,12 @@ TICKETS: Final = Table(
     Index("tickets_by_call", "workflow", "call"),
     Index("tickets_age", "claimed_at", "key"),
 )
-"""One row a side effect; `nonce` is that of the principal of its turn, by which two turns of one id differ.
-`seen_at` is when whoever runs it was last heard of.
-`state` is `claimed`, `done` or `void`, `outcome` a `CallOutcome` as JSON, `late_report` a `LateReport`. A late report
-changes neither of them."""
+"""One row for each side effect.
+
+`nonce` comes from the principal of the row's turn, and separates two turns with the same id. `seen_at` is the last sign
+of life of the process that runs it. `state` is `claimed`, `done` or `void`. `outcome` is a `CallOutcome` as JSON, and
+`late_report` a `LateReport`, which changes neither of them.
+"""
 
 QUESTIONS: Final = Table(
     "questions",
@@ -99,21 +104,25 @@ QUESTIONS: Final = Table(
     Column("ended_as", String(16), nullable=True),
     Column("readers", Text, nullable=True),
     Column("settled_at", BigInteger, nullable=True),
-    # A code means one approval of a tenant, as long as its row is kept; later revisions have the code of the first.
+    # A code names one approval of a tenant as long as its row is kept. Later revisions have the first one's code.
     Index("questions_codes", "tenant", "code", unique=True, sqlite_where=_FIRST, postgresql_where=_FIRST),
-    # In the order of lists, so that of many only those are read that are shown.
+    # In the order of lists, so that a page reads only the rows that it shows.
     Index("questions_waiting", "tenant", "last_at", "approval", sqlite_where=_OPEN, postgresql_where=_OPEN),
-    # What waits is counted by it, and it holds nothing else.
+    # Contains exactly the waiting rows, and is used to count them.
     Index("questions_unsettled", "tenant", "last_at", "approval", sqlite_where=_UNSETTLED, postgresql_where=_UNSETTLED),
     Index("questions_turns", "tenant", "session", "turn"),
     Index("questions_opened", "opened_at", "approval"),
     Index("questions_ended", "ended_at"),
 )
-"""What people were asked. `body` is a `Question` as JSON; `last_at` is when its deadline passes at the latest.
-`readers` repeats of it whom it may ever concern, as approver entries, one a line: lists leave out by it what somebody
-cannot read, without reading that. Nobody may read a question because of it.
-Rows are inserted and never changed, but for the ending, which is set once, and `settled_at`: when an answer settled it
-or it was asked anew. What waits is counted by that; nobody is asked, told or let by it."""
+"""Questions for approvers.
+
+`body` is a `Question` as JSON. `last_at` is the latest time of its deadline. `readers` repeats the approver entries
+that it may ever concern, one a line. Lists use it to skip questions that a person cannot read, without reading their
+bodies. It gives no permission to read a question.
+
+Rows are never changed, except for the end, which is set once, and `settled_at`. That is the time at which an answer
+settled the question or a newer revision replaced it. It is used only to count waiting requests.
+"""
 
 ANSWERS: Final = Table(
     "answers",
@@ -133,10 +142,14 @@ ANSWERS: Final = Table(
     Index("answers_owed", "handed_at", "answered_at"),
     Index("answers_taken", "answered_at"),
 )
-"""What people answered, in the order in which it was taken. `body` is a `Vote` as JSON, with the signed decision;
-`settles`: the request waits for no further answer. `arrived_at`: when it arrived by a channel, else when it was stored.
-`handed_at`: when its turn was given it. `voided_at`: since when it counts for nothing: an approval that its turn
-did not take, an undone denial, or the undo itself. What it settled waits again."""
+"""People's answers, in the order of acceptance.
+
+`body` is a `Vote` as JSON, with the signed decision. `settles` means that the request waits for no further answer.
+`arrived_at` is the arrival by a channel, or else the time of storing. `handed_at` is when the turn received it.
+
+`voided_at` is the time since when it does not count: an approval that its turn did not take, an undone denial, or the
+undo itself. The question that it settled waits again.
+"""
 
 RAW_ANSWERS: Final = Table(
     "raw_answers",
@@ -148,7 +161,10 @@ RAW_ANSWERS: Final = Table(
     Index("raw_answers_of_approvals", "approval"),
     Index("raw_answers_arrived", "arrived_at", "key"),
 )
-"""Unsigned answers that came by a Signal or an Update of Temporal's own. `body` is a `Decision` as JSON."""
+"""Unsigned answers received by Temporal Signals or Updates.
+
+`body` is a `Decision` as JSON.
+"""
 
 RAW_RECEIPTS: Final = Table(
     "raw_receipts",
@@ -160,7 +176,10 @@ RAW_RECEIPTS: Final = Table(
     Column("taken_at", BigInteger, nullable=False, default=StoreClock()),
     Index("raw_receipts_of_approvals", "approval"),
 )
-"""The receipt of each raw answer. `body` is a `Receipt` as JSON, `delivery` that of the row in `answers`, if any."""
+"""The receipt of each raw answer.
+
+`body` is a `Receipt` as JSON, `delivery` the delivery id of the row in `answers`, if any.
+"""
 
 KEYS: Final = Table(
     "keys",
@@ -169,7 +188,7 @@ KEYS: Final = Table(
     Column("secret", LargeBinary, nullable=False),
     Column("created_at", BigInteger, nullable=False, default=StoreClock()),
 )
-"""Secrets made by the store itself."""
+"""Secrets made by the store."""
 
 TOKENS: Final = Table(
     "tokens",
@@ -184,7 +203,7 @@ TOKENS: Final = Table(
     Column("used_at", BigInteger, nullable=True),
     Column("revoked_at", BigInteger, nullable=True),
 )
-"""Personal API tokens; `digest` is the sha-256 of the secret, `id` its first characters."""
+"""Personal API tokens. `digest` is the SHA-256 of the secret, `id` its first characters."""
 
 SESSIONS: Final = Table(
     "sessions",
@@ -198,7 +217,10 @@ SESSIONS: Final = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
 )
-"""Browsers whose people signed in; `digest` is the sha-256 of the cookie, `token` the id of a pasted token or empty."""
+"""Browsers of signed-in people.
+
+`digest` is the SHA-256 of the cookie, `token` the id of the token used to sign in, or empty.
+"""
 
 PEOPLE: Final = Table(
     "people",
@@ -211,8 +233,9 @@ PEOPLE: Final = Table(
     Column("ended_by", String(64), nullable=True),
     Column("ended_at", BigInteger, nullable=True),
 )
-"""People whom nobody declared, as their last sign-in said: `body` is a `VouchedPerson` as JSON, signed by the
-gateway.
+"""Undeclared people, as described by their last sign-in.
+
+`body` is a `VouchedPerson` as JSON, signed by the gateway.
 """
 
 FREEZES: Final = Table(
@@ -252,9 +275,12 @@ GRANTS: Final = Table(
     Index("grants_of_approvals", "approval_id"),
     Index("grants_age", "expires_at"),
 )
-"""Remembered answers. `exact` is a digest of arguments, `predicate` a CEL expression over them; one of both is empty.
-`people` are ids with a space between them, `requester` is who asked. How often one may still answer is `uses` less its
-rows in `grant_uses`: whoever spends a use changes nothing here."""
+"""Grants, the "remembered answers".
+
+`exact` is a digest of arguments, `predicate` a CEL expression over them. One of the two is empty. `people` contains ids
+separated by spaces, `requester` the requester's id. The remaining uses are `uses` minus the rows in `grant_uses`, so
+that a use does not change this table.
+"""
 
 GRANT_USES: Final = Table(
     "grant_uses",
@@ -263,7 +289,7 @@ GRANT_USES: Final = Table(
     Column("key", String(80), primary_key=True),
     Column("used_at", BigInteger, nullable=False, default=StoreClock()),
 )
-"""Which tickets were claimed by which grant; of a denial, which calls it denied."""
+"""The tickets claimed with each grant, or the calls denied by a denial."""
 
 USES: Final = Table(
     "uses",
@@ -280,8 +306,10 @@ USES: Final = Table(
     Index("uses_by_tool", "tenant", "tool", "used_at"),
     Index("uses_age", "used_at"),
 )
-"""One row a use of a tool whose number is limited, under its ticket's key; `returned_at` where the call failed.
-`tool` is the tool's activity."""
+"""One row for each use of a tool with a limited number of uses, under its ticket's key.
+
+`returned_at` is set if the call failed. `tool` is the tool's activity.
+"""
 
 DELIVERIES: Final = Table(
     "deliveries",
@@ -310,15 +338,18 @@ DELIVERIES: Final = Table(
     Column("request", Text, nullable=False),
     Column("remind_at", BigInteger, nullable=True),
     Column("tried_at", BigInteger, nullable=True),
-    # Tokens are made of these four: should that ever change, planning fails, and nobody gets a second card.
+    # Tokens are derived from these four. If that derivation ever changes, planning fails instead of sending second
+    # cards.
     Index("deliveries_cards", "approval", "revision", "person", "channel", unique=True),
     Index("deliveries_by_vendor", "channel", "vendor_id"),
     Index("deliveries_by_address", "channel", "address", "state"),
     Index("deliveries_due", "state", "due_at"),
 )
-"""One row a card: what one person is shown of one request on one channel. `handle` is JSON of the channel's own;
-`request` an `ApprovalRequest` as JSON, as it ended from `ended_at` on. `tried_at` is when the first try to send the
-card began."""
+"""One row for each card: a request as shown to one person on one channel.
+
+`handle` is JSON of the channel. `request` is an `ApprovalRequest` as JSON, in its end state once `ended_at` is set.
+`tried_at` is the start of the first attempt to send the card.
+"""
 
 ARRIVALS: Final = Table(
     "arrivals",
@@ -337,7 +368,10 @@ ARRIVALS: Final = Table(
     Index("arrivals_due", "state", "due_at"),
     Index("arrivals_by_speaker", "speaker", "received_at"),
 )
-"""What came in by channels, kept before anything is made of it; `state` is `new`, `done` or `dropped`."""
+"""Messages received by channels, stored before processing.
+
+`state` is `new`, `done` or `dropped`.
+"""
 
 FOOTERS: Final = Table(
     "footers",
@@ -349,8 +383,11 @@ FOOTERS: Final = Table(
     Column("asked_at", BigInteger, nullable=False, default=StoreClock()),
     Column("known_at", BigInteger, nullable=True),
 )
-"""Blocks below people's sign-offs that could have been part of an answer: `digest` is a block's sha-256, `code` that of
-the request which was answered with it, `known_at` when they said that it means nothing."""
+"""Blocks below people's sign-offs that may have been part of an answer.
+
+`digest` is a block's SHA-256, `code` that of the request being answered. `known_at` is when the person confirmed that
+the block has no meaning.
+"""
 
 OWN_MESSAGES: Final = Table(
     "own_messages",
@@ -363,8 +400,10 @@ OWN_MESSAGES: Final = Table(
     Column("sent_at", BigInteger, nullable=False, default=StoreClock()),
     Index("own_messages_age", "sent_at"),
 )
-"""The messages that channels sent beside cards, by the vendor's id. `content` is JSON: the requests that a message is
-about, and its words."""
+"""Messages sent by channels in addition to cards, by the vendor's id.
+
+`content` is JSON with the message's requests and words.
+"""
 
 COMPLETIONS: Final = Table(
     "completions",
@@ -374,7 +413,10 @@ COMPLETIONS: Final = Table(
     Column("kept_at", BigInteger, nullable=False, default=StoreClock()),
     Index("completions_age", "kept_at"),
 )
-"""What a model answered, by the run of its turn and the number of the completion: a `ModelReply` as JSON."""
+"""Model replies by the turn's run and the completion's number.
+
+`body` is a `ModelReply` as JSON.
+"""
 
 OPENED_VALUES: Final = Table(
     "opened_values",
@@ -385,7 +427,10 @@ OPENED_VALUES: Final = Table(
     Column("page", Integer, primary_key=True),
     Column("opened_at", BigInteger, nullable=False, default=StoreClock()),
 )
-"""Who opened which page of all the values of a question, where its card does not draw them all; the gateway's alone."""
+"""Pages of a question's values that each person opened, if its card does not show all.
+
+Only the gateway uses this table.
+"""
 
 AUDIT_HEADS: Final = Table(
     "audit_heads",
@@ -395,11 +440,14 @@ AUDIT_HEADS: Final = Table(
     Column("hash", String(64), nullable=False),
     Column("covered", BigInteger, nullable=False),
     Column("numbered", BigInteger, nullable=False, server_default=text("0")),
-    # Those alone that are in it have grown: whoever looks for them, every few seconds, reads no other.
+    # Contains only the streams that have grown. A search every few seconds reads no others.
     Index("audit_heads_grown", "stream", sqlite_where=_GROWN, postgresql_where=_GROWN),
 )
-"""The last record of each stream, up to which one the checkpoints vouch, and up to which one events were made of them;
-a writer locks the row of its stream."""
+"""The last record of each stream.
+
+Also the last record covered by the checkpoints and the last one turned into events. A writer locks the row of its
+stream.
+"""
 
 AUDIT_RECORDS: Final = Table(
     "audit_records",
@@ -415,22 +463,26 @@ AUDIT_RECORDS: Final = Table(
     Column("prev", String(64), nullable=False),
     Column("hash", String(64), nullable=False),
     Column("written_at", BigInteger, nullable=False),
-    # Once more what the log makes sure of under its lock: no retry writes the same thing twice.
+    # The log checks the same under its lock: no retry writes the same entry twice.
     Index("audit_records_keys", "stream", "key", unique=True),
 )
-"""What happened, chained by hash within each stream; rows are only ever added. `at` is ISO 8601 in UTC."""
+"""The audit log, chained by hash within each stream.
+
+Rows are only added. `at` is ISO 8601 in UTC.
+"""
 
 AUDIT_CHECKPOINTS: Final = Table(
     "audit_checkpoints",
     METADATA,
-    # Counted under the lock of the chain: a sequence leaves gaps, and a gap says that one was taken away.
+    # Counted under the chain's lock. A database sequence would leave gaps, and a gap means that a checkpoint was
+    # removed.
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("body", Text, nullable=False),
     Column("hash", String(64), nullable=False),
     Column("key_id", String(64), nullable=False),
     Column("signature", String(128), nullable=False),
 )
-"""Signed statements of how far the streams had come, each naming the one before."""
+"""Signed statements of the length of the streams, each naming the previous one."""
 
 EVENT_HEADS: Final = Table(
     "event_heads",
@@ -438,13 +490,16 @@ EVENT_HEADS: Final = Table(
     Column("tenant", String(64), primary_key=True),
     Column("number", BigInteger, nullable=False),
 )
-"""The number of each tenant's newest event; that of no tenant is locked by whoever numbers, and is always 0."""
+"""The number of each tenant's newest event.
+
+The row of the empty tenant is locked while numbering, and is always 0.
+"""
 
 EVENTS: Final = Table(
     "events",
     METADATA,
     Column("tenant", String(64), primary_key=True),
-    # Counted under a lock: a sequence gives a number before it is known whether, and when, its row is there.
+    # Counted under a lock: a sequence would assign a number before it is known whether, and when, its row commits.
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("stream", String(200), nullable=False),
     Column("call", String(32), nullable=False),
@@ -455,9 +510,11 @@ EVENTS: Final = Table(
     Index("events_of_streams", "stream", "number"),
     Index("events_age", "numbered_at"),
 )
-"""What programs outside are told, in the order of its numbers. `body` is a `CloudEvent` as JSON, without its number;
-`actor` is whose call it is about, where that is known, `private` where it is of a specialist. Rows go after
-`SIGNOFF_EVENT_DAYS`."""
+"""Events for external programs, in the order of their numbers.
+
+`body` is a `CloudEvent` as JSON, without its number. `actor` is the actor of the call, if known. `private` marks calls
+of a specialist. Rows are deleted after `SIGNOFF_EVENT_DAYS`.
+"""
 
 EVENT_FACTS: Final = Table(
     "event_facts",
@@ -466,7 +523,10 @@ EVENT_FACTS: Final = Table(
     Column("key", String(200), primary_key=True),
     Column("body", Text, nullable=False),
 )
-"""What an event tells beside its record, by the stream and key of that, until it is numbered; `body` is JSON."""
+"""Event data that is not in the record, kept until the event is numbered.
+
+The key is the record's stream and key. `body` is JSON.
+"""
 
 EVENT_SOURCES: Final = Table(
     "event_sources",
@@ -474,7 +534,7 @@ EVENT_SOURCES: Final = Table(
     Column("name", String(32), primary_key=True),
     Column("moment", BigInteger, nullable=False),
 )
-"""Up to which moment each thing is followed that the gateway records as it sees it, in ms since 1970."""
+"""The time up to which the gateway has followed each event source, in ms since 1970."""
 
 EVENT_DELIVERIES: Final = Table(
     "event_deliveries",
@@ -492,7 +552,12 @@ EVENT_DELIVERIES: Final = Table(
     Column("created_at", BigInteger, nullable=False, default=StoreClock()),
     Index("event_deliveries_due", "state", "subscription", "tenant", "due_at"),
 )
-"""One row an event that a subscription is owed; `state` is `new` or `dead`. What was delivered has no row."""
+"""Events still to be delivered to subscriptions.
+
+`state` is `new` or `dead`.
+
+A delivered event has no row.
+"""
 
 SUBSCRIPTIONS: Final = Table(
     "subscriptions",
@@ -501,7 +566,7 @@ SUBSCRIPTIONS: Final = Table(
     Column("tenant", String(64), primary_key=True),
     Column("number", BigInteger, nullable=False),
 )
-"""Up to which event each subscription has been given what it wants."""
+"""The last event processed for each subscription."""
 
 REFUSALS: Final = Table(
     "refusals",
@@ -511,14 +576,17 @@ REFUSALS: Final = Table(
     Column("hour", BigInteger, primary_key=True, autoincrement=False),
     Column("number", BigInteger, nullable=False),
 )
-"""How much bad input was refused in an hour, of each kind; rows go after `REFUSAL_DAYS`."""
+"""The number of refused inputs by hour and kind. Rows are deleted after `REFUSAL_DAYS`."""
 
 RESTORATIONS: Final = Table(
     "restorations",
     METADATA,
     Column("at", BigInteger, primary_key=True, autoincrement=False, default=StoreClock()),
 )
-"""When the store was restored from a backup: what ran after that was taken has no ticket here. Its owner adds rows."""
+"""Restores of the store from a backup.
+
+Calls that ran after the backup have no ticket here. Only the tables' owner adds rows.
+"""
 
 COUNTED_ACTS: Final = Table(
     "counted_acts",
@@ -529,7 +597,10 @@ COUNTED_ACTS: Final = Table(
     Column("at", BigInteger, nullable=False, default=StoreClock()),
     Index("counted_acts_lately", "kind", "tenant", "at"),
 )
-"""What tenants with limits did within the time of the limit: `kind` is `start`, `card` or `event`."""
+"""Acts of tenants with limits, within the limit's period.
+
+`kind` is `start`, `card` or `event`.
+"""
 
 CALL_JOINS: Final = Table(
     "call_joins",
@@ -540,8 +611,11 @@ CALL_JOINS: Final = Table(
     Column("given", Text, nullable=True),
     Index("call_joins_age", "proposed_at"),
 )
-"""By a digest of who proposes what, the turn of the call that equal proposals join; its row goes before its result is
-handed out, or once its permit was used. `given` is what a caller is told again with it, and stays."""
+"""Calls that equal proposals join, by a digest of the proposer and the proposal.
+
+A row is deleted before the result is handed out, or once the permit was used. `given` is repeated to every caller that
+joins, and does not change.
+"""
 
 PROBES: Final = Table(
     "probes",
@@ -549,14 +623,14 @@ PROBES: Final = Table(
     Column("name", String(16), primary_key=True),
     Column("at", BigInteger, nullable=False, default=StoreClock()),
 )
-"""One row, written anew to see whether the store can be written."""
+"""One row, rewritten to test whether the store can be written."""
 
 
 def millis_from_time(moment: datetime) -> int:
-    """Converts a time to the form of every column of times: milliseconds since 1970 in UTC."""
+    """Convert a time to the format of all time columns: milliseconds since 1970 in UTC."""
     return round(moment.timestamp() * 1000)
 
 
 def time_from_millis(milliseconds: int) -> datetime:
-    """Converts milliseconds of the store's clock to a time in UTC."""
+    """Convert milliseconds of the store's clock to a time in UTC."""
     return _EPOCH + timedelta(milliseconds=milliseconds)

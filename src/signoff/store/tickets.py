@@ -1,4 +1,4 @@
-"""Tickets and answers to their claims, as callers of the store get them, and their rows."""
+"""Tickets and replies to claims, as the store's callers see them, and their rows."""
 
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -16,33 +16,33 @@ _TICKET: Final = select(TICKETS).where(TICKETS.c.key == bindparam("ticket"))
 
 
 class Claim(FrozenModel):
-    """The answer to a claim."""
+    """The reply to a claim."""
 
     kind: ClaimKind
-    """What the claimer may do.
+    """The result of the claim.
 
-    - `fresh`: the ticket is the caller's: run.
-    - `done`: it ran; here is `outcome`.
-    - `open`: somebody began, and never reported an outcome.
-    - `void`: it must not run under this key any more.
-    - `undone`: somebody began, and it is known to have come to nothing, so that the next ticket may be claimed.
-    - `frozen`, `ungranted`, `used_up`: nothing was claimed, as the tenant is frozen, the grant has no use left, or the
-      tool none until `again`.
-    - `other`: nothing was claimed, as another action was begun or done under this call, or the key is another call's.
-    - `superseded`: nothing was claimed, as the question behind it was asked anew or has ended meanwhile.
+    - `fresh`: the caller has the ticket and may run.
+    - `done`: it has run, with this `outcome`.
+    - `open`: a claimer began and never reported an outcome.
+    - `void`: it must not run under this key any longer.
+    - `undone`: a claimer began, but without effect, so that the next ticket may be claimed.
+    - `frozen`, `ungranted`, `used_up`: nothing was claimed, because the tenant is frozen, the grant has no use left, or
+      the tool has none until `again`.
+    - `other`: nothing was claimed, because this call has another action, begun or done, or the key is another call's.
+    - `superseded`: nothing was claimed, because the question behind it was asked again or has ended.
     """
     outcome: CallOutcome | None = None
     """The outcome of a `done` ticket."""
     frozen: str = ""
-    """Why the tenant is frozen, also beside another kind; "" when it is not."""
+    """The reason for the tenant's freeze, also with other kinds, or ""."""
     again: datetime | None = None
-    """When a used-up tool may be used again, in UTC."""
+    """The time, in UTC, at which a used-up tool may be used again."""
     owner: str = ""
-    """The use that held the ticket before this claim; "" where there was no ticket."""
+    """The attempt that held the ticket before this claim, or "" if there was no ticket."""
 
 
 class Ticket(FrozenModel):
-    """One ticket as it lies in the store. Times by the store's own clock, in UTC."""
+    """One ticket in the store. Times are by the store's clock, in UTC."""
 
     key: str
     """The ticket's key; see `ticket_key`."""
@@ -53,28 +53,28 @@ class Ticket(FrozenModel):
     tool: str
     """The tool's name."""
     owner: str = ""
-    """Of a call that its agent runs: the id of the try that used its permit."""
+    """For a call that its agent runs, the id of the attempt that used its permit."""
     nonce: str = ""
     """The nonce of the turn's principal."""
     state: TicketState
-    """How far the ticket has come.
+    """The progress of the ticket.
 
-    A void one was never claimed, unless it has `finished_at`: then what was begun came to nothing.
+    A void ticket was never claimed, unless it has `finished_at`: then its action had no effect.
     """
     outcome: CallOutcome | None = None
     """The recorded outcome."""
     claimed_at: datetime
-    """When it was claimed."""
+    """The time of the claim."""
     finished_at: datetime | None = None
-    """When its outcome was recorded."""
+    """The time at which its outcome was recorded."""
     seen_at: datetime | None = None
-    """When its claimer last reported that it runs."""
+    """The time of its claimer's last heartbeat."""
     late_report: LateReport | None = None
-    """The first report that its agent made too late."""
+    """The first late report of its agent."""
 
     @property
     def claim(self) -> Claim:
-        """Returns the answer to a later claimer."""
+        """Return the reply to a later claimer."""
         if self.state == "void" and self.finished_at is not None:
             return Claim(kind="undone")
         kind = "open" if self.state == "claimed" else self.state
@@ -82,9 +82,9 @@ class Ticket(FrozenModel):
 
 
 def ticket_key(digest: str, number: int) -> str:
-    """Computes the key of a call's ticket: the digest, from the second ticket on with `/2`, `/3`.
+    """Return the key of a call's ticket.
 
-    Raises ValueError for a number below 1.
+    It is the digest, followed by `/2`, `/3` from the second ticket on. Raises `ValueError` for a number below 1.
     """
     if number < 1:
         raise ValueError("tickets are numbered from 1")
@@ -92,30 +92,30 @@ def ticket_key(digest: str, number: int) -> str:
 
 
 def digest_of_key(key: str) -> str:
-    """Returns the digest of the call that a ticket key belongs to."""
+    """Return the digest of the call to which a ticket key belongs."""
     return key.partition("/")[0]
 
 
 def number_of_key(key: str) -> int:
-    """Returns the number of a ticket within its call, counted from 1."""
+    """Return the number of a ticket within its call, from 1."""
     number = key.partition("/")[2]
     return int(number) if number.isdecimal() else 1
 
 
 def earlier_keys(key: str) -> list[str]:
-    """Returns the keys of the earlier tickets of the same call."""
+    """Return the keys of the earlier tickets of the same call."""
     digest, _, number = key.rpartition("/")
     return [ticket_key(digest, each) for each in range(1, int(number))] if digest and number.isdecimal() else []
 
 
 def read_ticket_row(connection: Connection, key: str) -> Ticket | None:
-    """Returns the ticket `key` or None, in the caller's transaction."""
+    """Return the ticket `key` or `None`, in the caller's transaction."""
     row = connection.execute(_TICKET, {"ticket": key}).first()
     return None if row is None else _ticket(row)
 
 
 def read_tickets(connection: Connection, workflow: str) -> list[Ticket]:
-    """Returns every ticket of a turn, the first claimed first, in the caller's transaction."""
+    """Return all tickets of a turn, in the order of their claims, in the caller's transaction."""
     return [_ticket(row) for row in connection.execute(_OF_TURN, {"of": workflow})]
 
 

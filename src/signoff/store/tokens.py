@@ -1,5 +1,6 @@
-"""Stores personal API tokens: random, scoped, expiring. The store keeps their hash alone, and shows none of them
-again.
+"""Stores personal API tokens: random, scoped, expiring.
+
+The store keeps only their hashes and never shows a token again.
 """
 
 import asyncio
@@ -21,49 +22,58 @@ from signoff.store.tables import TOKENS, millis_from_time, time_from_millis
 
 Scope = Literal["read", "decide", "start", "peer", "call"]
 SCOPES: Final[tuple[Scope, ...]] = ("read", "decide", "start")
-"""What a person's token may do: look, answer requests, start and stop turns. None implies another."""
+"""The scopes of a person's token: read, answer requests, start and stop turns.
+
+None implies another.
+"""
 CALL: Final = "call"
-"""What an external agent's token may do, and nothing else: propose calls, use their permits and report."""
+"""The only scope of an external agent's token.
+
+Such an agent proposes calls, uses their permits and reports.
+"""
 ACTOR: Final = "actor:"
-"""Begins the holder of a token that is an external agent's; no person's id holds a colon."""
+"""Prefix of the holder of an external agent's token. A person's id contains no colon."""
 PREFIX: Final = "sgf_"
 TOKEN_BYTES: Final = 32
 ID_CHARS: Final = 12
 LONGEST: Final = timedelta(days=366)
 SEEN_EVERY: Final = timedelta(minutes=1)
-"""How exactly it is known when a token was last used; each time would be a write for each request."""
+"""Precision of a token's last use.
+
+Recording every use would cost a write for each request.
+"""
 NOTED_SECONDS: Final = 0.25
-"""Time that a request waits for the record of its token's use."""
+"""How long a request waits for the recording of its token's use, in seconds."""
 
 
 class Token(FrozenModel):
-    """A personal token as people may see it. Times are the gateway's, in UTC."""
+    """A personal token without its secret. Times are the gateway's, in UTC."""
 
     id: str
     """The first characters of the token's hash."""
     tenant: str
     """The person's tenant."""
     person: str
-    """The person's id; of an external agent's token `actor:<name>`."""
+    """The person's id, or `actor:<name>` for an external agent's token."""
     scopes: tuple[Scope, ...]
-    """What the token may do."""
+    """The permitted actions."""
     created_at: datetime
-    """When it was made."""
     expires_at: datetime
-    """When it expires."""
     used_at: datetime | None = None
-    """When it was last used."""
+    """The time of the last use."""
     revoked_at: datetime | None = None
-    """When it was revoked."""
 
     @property
     def agent(self) -> str:
-        """The name of the external agent whose token it is; "" for a person's."""
+        """The name of the token's external agent, or "" for a person's token."""
         return self.person.removeprefix(ACTOR) if self.person.startswith(ACTOR) else ""
 
 
 class Tokens:
-    """Reads and writes the tokens in a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes the tokens in a store.
+
+    All methods raise `StoreUnavailable` if the database fails.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -79,31 +89,35 @@ class Tokens:
         now: datetime,
         also: Callable[[Token], Also] | None = None,
     ) -> tuple[str, Token]:
-        """Makes a token; returns its secret, which cannot be read again, and what the store keeps of it.
+        """Create a token.
+
+        Return its secret, which cannot be read again, and its stored data.
 
         The result of `also` is written in the same transaction. Raises `Refused` without a scope, or for a lifetime
-        that is not between now and 366 days.
+        that is not positive or exceeds 366 days.
         """
         wanted = set(scopes)
-        given = tuple(scope for scope in get_args(Scope) if scope in wanted)
+        ordered = tuple(scope for scope in get_args(Scope) if scope in wanted)
         if PEER in wanted and len(wanted) > 1:
-            # With another one the agent could read, start or decide what it was never exposed to.
+            # With another scope the agent could read, start or decide things to which it was never exposed.
             raise Refused(f"the scope `{PEER}` stands alone: it is for other agents", code="malformed")
-        # An agent that could read or decide as well would be a person to every other route.
+        # All other routes would treat an agent that can also read or decide as a person.
         if (CALL in wanted or person.startswith(ACTOR)) and (wanted != {CALL} or not person.startswith(ACTOR)):
-            why = f"the scope `{CALL}` is for external agents, and nothing else is; make a token of it alone"
+            why = (
+                f"the scope `{CALL}` is only for external agents, and they have no other; create a token with it alone"
+            )
             raise Refused(why, code="malformed")
-        if not given:
+        if not ordered:
             raise Refused(f"a token needs a scope: {', '.join(f'`{scope}`' for scope in SCOPES)}", code="malformed")
         if not timedelta(0) < lifetime <= LONGEST:
-            raise Refused(f"a token lives for {LONGEST.days} days at most, and longer than no time", code="malformed")
+            raise Refused(f"a token's lifetime must be positive and at most {LONGEST.days} days", code="malformed")
         secret = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
         digest = _digest(secret)
         token = Token(
             id=digest[:ID_CHARS],
             tenant=tenant,
             person=person,
-            scopes=given,
+            scopes=ordered,
             created_at=now,
             expires_at=now + lifetime,
         )
@@ -112,7 +126,7 @@ class Tokens:
             "digest": digest,
             "tenant": tenant,
             "person": person,
-            "scopes": " ".join(given),
+            "scopes": " ".join(ordered),
             "created_at": millis_from_time(now),
             "expires_at": millis_from_time(token.expires_at),
         }
@@ -126,14 +140,14 @@ class Tokens:
         return secret, token
 
     async def authenticate(self, secret: str, now: datetime) -> Token:
-        """Returns the token of this secret, and records its use.
+        """Return the token of this secret, and record its use.
 
-        Raises `Refused` (`unauthenticated`) for any that is not valid.
+        Raises `Refused` (`unauthenticated`) if it is not valid.
         """
         digest = _digest(secret)
 
         def read(connection: Connection) -> Token | None:
-            # Looked up by a beginning that people may see, then compared whole in constant time.
+            # Look it up by its visible start, then compare the whole digest in constant time.
             row = connection.execute(select(TOKENS).where(TOKENS.c.id == digest[:ID_CHARS])).first()
             if row is None or not hmac.compare_digest(row.digest, digest):
                 return None
@@ -142,15 +156,15 @@ class Tokens:
         token = await self._store.read(read)
         if token is None:
             raise Refused("this token is not known here; make one with `signoff token create`", code="unauthenticated")
-        if over := _over(token, now):
-            raise Refused(over, code="unauthenticated")
-        # A token that is over leaves no trace of use, and a busy one takes SQLite's lock once a minute at most.
+        if problem := _over(token, now):
+            raise Refused(problem, code="unauthenticated")
+        # Do not record the use of an invalid token. A busy token takes SQLite's lock at most once a minute.
         if token.used_at is None or now - token.used_at >= SEEN_EVERY:
             await self._note_use(token, now)
         return token
 
     async def _note_use(self, token: Token, now: datetime) -> None:
-        """Record the use of a token, without letting its request wait for a store that takes no writes."""
+        """Record the use of a token without blocking its request if the store is not writable."""
         change = update(TOKENS).where(TOKENS.c.id == token.id).values(used_at=millis_from_time(now))
 
         async def write() -> None:
@@ -164,25 +178,27 @@ class Tokens:
         await asyncio.wait({noting}, timeout=NOTED_SECONDS)
 
     async def all(self, tenant: str) -> list[Token]:
-        """Returns every token of a tenant, newest first, expired and revoked ones included."""
+        """Return all tokens of a tenant, newest first, including expired and revoked ones."""
         query = select(TOKENS).where(TOKENS.c.tenant == tenant).order_by(TOKENS.c.created_at.desc(), TOKENS.c.id)
         return await self._store.read(lambda connection: [_token(row) for row in connection.execute(query)])
 
     async def revoke(
         self, token_id: str, tenant: str, now: datetime, *, also: Callable[[Token], Also] | None = None
     ) -> Token:
-        """Revokes a token, and ends every session that was opened by it; doing it again changes nothing.
+        """Revoke a token and end all sessions opened with it.
 
-        The result of `also` is written in the same transaction, if the token was valid. Raises `NotFound`.
+        Revoking it again changes nothing.
+
+        The result of `also` is written in the same transaction, if the token was not revoked before. Raises `NotFound`.
         """
         found = (TOKENS.c.id == token_id) & (TOKENS.c.tenant == tenant)
 
         def end(connection: Connection) -> Token | None:
             mark = update(TOKENS).where(found, TOKENS.c.revoked_at.is_(None)).values(revoked_at=millis_from_time(now))
-            done = connection.execute(mark)
+            result = connection.execute(mark)
             row = connection.execute(select(TOKENS).where(found)).first()
             token = None if row is None else _token(row)
-            if token is not None and done.rowcount and also is not None:
+            if token is not None and result.rowcount and also is not None:
                 also(token)(connection)
             return token
 
@@ -193,16 +209,17 @@ class Tokens:
 
 
 def _digest(secret: str) -> str:
-    # A plain hash: stretching guards what people think up, and would cost every request; these are 32 random bytes.
+    # A plain hash: stretching protects secrets that people invent, and would cost time for every request. These are 32
+    # random bytes.
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
 
 
 def _over(token: Token, now: datetime) -> str:
-    """Returns why a token is not valid any more, or ""."""
+    """Return why a token is no longer valid, or ""."""
     if token.revoked_at is not None:
-        return "this token was revoked; make another with `signoff token create`"
+        return "this token was revoked; create another with `signoff token create`"
     if now >= token.expires_at:
-        return f"this token expired on {token.expires_at:%Y-%m-%d}; make another with `signoff token create`"
+        return f"this token expired on {token.expires_at:%Y-%m-%d}; create another with `signoff token create`"
     return ""
 
 

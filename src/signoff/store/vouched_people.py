@@ -1,4 +1,7 @@
-"""Stores undeclared people as their last sign-in described them. Rows only: the reader judges whether one counts."""
+"""Stores undeclared people as described by their last sign-in.
+
+Readers decide whether a row counts.
+"""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -18,35 +21,38 @@ _STANDING = select(PEOPLE).where(PEOPLE.c.ended_at.is_(None)).order_by(PEOPLE.c.
 
 
 class VouchedPeople:
-    """Reads and writes the vouched people of a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes the vouched people.
+
+    All methods raise `StoreUnavailable` if the database fails.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def find(self, tenant: str, ids: Sequence[str]) -> list[VouchedPerson]:
-        """Returns the rows of those of these `ids` whose vouching was not ended, expired or not."""
+        """Return the rows with these `ids` whose vouching was not ended, including expired ones."""
         query = _STANDING.where(PEOPLE.c.tenant == tenant, PEOPLE.c.person.in_(ids))
         return await self._store.read(lambda connection: _read(connection.execute(query)))
 
     async def all(self) -> list[VouchedPerson]:
-        """Returns everybody whose vouching was not ended, the earliest first."""
+        """Return all people whose vouching was not ended, oldest first."""
         return await self._store.read(lambda connection: _read(connection.execute(_STANDING)))
 
     async def end(self, tenant: str, person: str, *, by: str, now: datetime, also: Also | None = None) -> bool:
-        """Ends the vouching for a person and signs them out, until they sign in again; returns whether it was in force.
+        """End the vouching for a person until the next sign-in, and sign them out.
 
-        `by` is who ended it, "" for a sign-in that made somebody else of them, or nobody. `also` is written in the same
-        transaction.
+        Return whether it was valid.
+
+        `by` is the person who ended it, or "" if a sign-in changed or removed the person's identity. Writes `also` in
+        the same transaction.
         """
-        standing = (PEOPLE.c.tenant == tenant, PEOPLE.c.person == person, PEOPLE.c.ended_at.is_(None))
+        valid = (PEOPLE.c.tenant == tenant, PEOPLE.c.person == person, PEOPLE.c.ended_at.is_(None))
 
         def write(connection: Connection) -> bool:
-            ended = connection.execute(
-                update(PEOPLE).where(*standing).values(ended_by=by, ended_at=millis_from_time(now))
-            )
+            ended = connection.execute(update(PEOPLE).where(*valid).values(ended_by=by, ended_at=millis_from_time(now)))
             if not ended.rowcount:
                 return False
-            # In one transaction: nobody whose word was ended goes on with a browser that is still signed in.
+            # Use one transaction, so that no browser stays signed in after the vouching has ended.
             connection.execute(delete(SESSIONS).where(SESSIONS.c.tenant == tenant, SESSIONS.c.person == person))
             if also is not None:
                 also(connection)
@@ -56,7 +62,7 @@ class VouchedPeople:
 
 
 def vouched_writer(vouched: VouchedPerson) -> Also:
-    """Returns a write that replaces a person's row by what a sign-in said, and deletes expired rows."""
+    """Return a write that stores the result of a sign-in and deletes expired rows."""
     person, seen = vouched.person, millis_from_time(vouched.seen_at)
     row = {
         "tenant": person.tenant,
@@ -78,14 +84,14 @@ def vouched_writer(vouched: VouchedPerson) -> Also:
 
 
 def _read(rows: Iterable[Row[Any]]) -> list[VouchedPerson]:
-    found: list[VouchedPerson] = []
+    people: list[VouchedPerson] = []
     for row in rows:
         try:
             vouched = VouchedPerson.model_validate_json(row.body)
         except ValidationError:
-            _log.warning("what the store has of the person %r is nothing that the gateway wrote", row.person)
+            _log.warning("the stored row of the person %r was not written by the gateway", row.person)
             continue
-        # Who can write rows could file one person's under another's name.
+        # An attacker who can write rows could store one person's body under another's name.
         if (vouched.person.tenant, vouched.person.id) == (row.tenant, row.person):
-            found.append(vouched)
-    return found
+            people.append(vouched)
+    return people

@@ -1,1 +1,1 @@
-"""What is measured of a store, for whoever scrapes a gateway."""
+"""Measurements of a store, exposed by a gateway's metrics."""

@@ -1,4 +1,4 @@
-"""Reads how much waits in a store, and for how long: requests for people, and the entries of each queue."""
+"""Measures the backlog of a store: requests waiting for approvers, and queue entries."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -22,46 +22,49 @@ _OUT: Final = ("sent", "delivered", "read")
 
 
 class QueueBacklog(NamedTuple):
-    """What waits in one queue."""
+    """The backlog of one queue."""
 
     entries: int
-    """How many entries."""
+    """The number of entries."""
     oldest_seconds: float
-    """For how long the oldest has waited; 0 where there is none."""
+    """The wait of the oldest entry, or 0."""
 
 
 class RequestBacklog(NamedTuple):
-    """What waits for people in one tenant."""
+    """The requests of one tenant that wait for approvers."""
 
     requests: int
-    """How many requests."""
+    """The number of requests."""
     oldest_seconds: float
-    """For how long the oldest has waited."""
+    """The wait of the oldest request."""
     total_seconds: float
-    """For how long they have waited, all together."""
+    """The total wait of all requests."""
     by_age: tuple[int, ...]
-    """How many have waited up to each bound of `AGES`, and how many longer, each counted once."""
+    """The number of requests for each upper bound in `AGES`, then of older ones.
+
+    Each counts once.
+    """
 
 
 class Backlog(NamedTuple):
-    """All that waits in a store, read in one transaction."""
+    """The whole backlog of a store, read in one transaction."""
 
     requests: Mapping[str, RequestBacklog]
-    """By tenant; none for a tenant where nothing waits."""
+    """By tenant. Tenants without a waiting request are missing."""
     queues: Mapping[str, QueueBacklog]
     """By queue."""
     frozen: int
-    """How many tenants are frozen."""
+    """The number of frozen tenants."""
 
 
 class BacklogReader:
-    """Reads the backlog of a store. Only a gateway's role may: workers do not see the queues."""
+    """Reads the backlog of a store. Only a gateway's role may: workers cannot read the queues."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def read(self) -> Backlog:
-        """Reads the backlog of now, by the store's clock. Raises `StoreUnavailable`."""
+        """Return the present backlog, by the store's clock. Raises `StoreUnavailable`."""
         return await self._store.read(_read)
 
 
@@ -87,7 +90,7 @@ def _queue_backlog(connection: Connection, query: Select[Any]) -> QueueBacklog:
 
 
 def _seconds(milliseconds: Any) -> float:
-    # An entry that was written after the clock was read has waited for no time, not for less.
+    # An entry written after the clock was read has waited 0 seconds, not a negative time.
     return max(float(milliseconds or 0), 0.0) / 1000
 
 
@@ -117,7 +120,7 @@ def _queue(table: Table, since: ColumnElement[int], *where: ColumnElement[bool])
 
 
 def _is_backlog(table: Table) -> ColumnElement[bool]:
-    # A first try of later is planned, and no backlog; a further one is, whenever it is due.
+    # A first attempt planned for later is no backlog. A further attempt is, whenever it is due.
     return or_(table.c.due_at <= StoreClock(), table.c.attempts > 0)
 
 
@@ -136,5 +139,8 @@ _QUEUES: Final[Mapping[str, Select[Any]]] = {
     "events": _queue(EVENT_DELIVERIES, EVENT_DELIVERIES.c.created_at, EVENT_DELIVERIES.c.state == "new"),
     "dead_events": _queue(EVENT_DELIVERIES, EVENT_DELIVERIES.c.created_at, EVENT_DELIVERIES.c.state == "dead"),
 }
-"""Queues by the name that metrics give them: cards to be sent, cards to say that it is over, what channels brought,
-answers that no turn was given, events for subscriptions, and those that were given up."""
+"""Queries by the queue name used in metrics.
+
+In order: cards to send, cards to close, arrivals from channels, answers not handed to their turn, events for
+subscriptions, and events given up.
+"""

@@ -1,4 +1,7 @@
-"""Counts what tenants with limits do within a time, for all processes together: turns begun, cards and events sent."""
+"""Counts the acts of tenants with limits: turns started, cards and events sent.
+
+All processes share the counts.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
@@ -11,23 +14,26 @@ from signoff.store.tables import COUNTED_ACTS, StoreClock
 
 ActKind = Literal["start", "card", "event"]
 SWEPT: Final = 100
-"""How many that no limit counts any more go with each that is counted, at most."""
+"""The limit of outdated rows deleted with each new one."""
 _UNBOUNDED: Final = 2**31 - 1
-# Two that take the last of one limit would not see each other's row: their keys differ. SQLite has one writer anyway.
+# Two takers of a limit's last place would not see each other's row: their keys differ. SQLite has only one writer
+# anyway.
 _COUNTING: Final = text("SELECT pg_advisory_xact_lock(7310277, hashtext(:counted))")
 
 
 class StartCounts:
-    """Counts the turns that one tenant with a limit begins."""
+    """Counts the turns started by one tenant with a limit."""
 
     def __init__(self, tenant: str, rate: RateLimit) -> None:
         self._tenant = tenant
         self._rate = rate
 
     def take(self, connection: Connection, name: str) -> float:
-        """Counts one start under its `name`; returns 0, or in how many seconds one is possible where none is now.
+        """Count one start under its `name`.
 
-        The same name again is the same start.
+        Return 0, or the seconds until a start is possible.
+
+        The same name counts as the same start.
         """
         _hold(connection, f"start {self._tenant}")
         again = self.possible_in(connection, name)
@@ -37,11 +43,14 @@ class StartCounts:
         return again
 
     def possible_in(self, connection: Connection, name: str) -> float:
-        """Returns in how many seconds a start of this name is possible; 0 where it is now, or was counted already."""
+        """Return the seconds until a start of this name is possible.
+
+        Returns 0 if it is possible now or already counted.
+        """
         acts, rate = COUNTED_ACTS.c, self._rate
         if connection.scalar(select(acts.at).where(acts.key == _key("start", self._tenant, name))) is not None:
             return 0.0
-        # The oldest that is in the way: once it is out of the period, there is room for another.
+        # The act that blocks the next one: when it leaves the period, there is room again.
         oldest = (
             select(acts.at + rate.milliseconds - StoreClock())
             .where(acts.kind == "start", acts.tenant == self._tenant, acts.at > StoreClock() - rate.milliseconds)
@@ -54,9 +63,9 @@ class StartCounts:
 
 
 class DeliveryLimit:
-    """Limits how many rows of each tenant are claimed to be sent, by what was claimed in the time before.
+    """Limits how many rows of each tenant are claimed for sending in a period.
 
-    `tenant` is the column of the rows' tenants; `name` makes the name of a row's try: the same name is counted once.
+    `tenant` is the column of the rows' tenants. `name` returns the name of a row's attempt. The same name counts once.
     """
 
     def __init__(
@@ -72,22 +81,22 @@ class DeliveryLimit:
         self._name = name
 
     def hold(self, connection: Connection) -> None:
-        """Has everybody else who claims under the limit wait until the transaction ends."""
+        """Make other claimers under this limit wait until the transaction ends."""
         _hold(connection, self._kind)
 
     def select_exhausted(self) -> Select[Any]:
-        """Selects the tenants that have nothing left."""
+        """Select the tenants whose limit is used up."""
         used = self._select_used()
         return used.having(func.count() >= self._count_of(COUNTED_ACTS.c.tenant))
 
     def restrict(self, chosen: Select[Any], place: ColumnElement[int], tenant: ColumnElement[str]) -> Select[Any]:
-        """Restricts a selection of rows to those whose `place` in their tenant is left."""
+        """Restrict a selection to rows whose `place` within their tenant is within its limit."""
         used = self._select_used().add_columns(func.count().label("number")).subquery()
         joined = chosen.outerjoin(used, used.c.tenant == tenant)
         return joined.where(place <= self._count_of(tenant) - func.coalesce(used.c.number, 0))
 
     def count(self, connection: Connection, rows: Iterable[Row[Any]]) -> None:
-        """Counts what was claimed."""
+        """Count the claimed rows."""
         tenants = set()
         for row in rows:
             if self._limits.of(row.tenant).deliveries is not None:
@@ -100,7 +109,7 @@ class DeliveryLimit:
 
     def _select_used(self) -> Select[Any]:
         acts = COUNTED_ACTS.c
-        # Nothing of a tenant without a limit, whose rows are of a time when it had one.
+        # Ignore old rows of a tenant that no longer has a limit.
         began = StoreClock() - self._case(acts.tenant, lambda rate: 0 if rate is None else rate.milliseconds)
         return select(acts.tenant).where(acts.kind == self._kind, acts.at > began).group_by(acts.tenant)
 

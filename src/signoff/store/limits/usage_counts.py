@@ -1,4 +1,4 @@
-"""Reads whether limited tools may be used once more; a use is taken with its call's ticket."""
+"""Checks whether limited tools may be used again. The ticket of a call takes the use."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,11 +17,9 @@ class UsageCounts:
         self._store = store
 
     async def check(self, uses: Sequence[LimitedUse]) -> list[datetime | None]:
-        """Returns for each use None where it can be taken now, else the time when it can.
+        """Return for each use `None` if it is possible now, or the time when it will be.
 
-        A use that its own call has is not counted.
-
-        Raises `StoreUnavailable`.
+        Does not count a use taken by the same call. Raises `StoreUnavailable`.
         """
 
         def read(connection: Connection) -> list[datetime | None]:

@@ -1,6 +1,4 @@
-"""Stores hashes of the blocks of text below people's sign-offs: those they were asked about, and those they
-confirmed.
-"""
+"""Stores hashes of the text blocks below people's sign-offs, asked about or confirmed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,25 +18,25 @@ class Footer:
     """One block of text below a person's sign-off."""
 
     digest: str
-    """The block's sha-256."""
+    """The block's SHA-256."""
     code: str
-    """The short code of the request that was being answered."""
+    """The short code of the request being answered."""
     known: bool
-    """Whether the person confirmed that the block says nothing."""
+    """Whether the person confirmed that the block has no meaning."""
 
 
 class Footers:
-    """Reads and writes the blocks in a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes the blocks. All methods raise `StoreUnavailable` if the database fails."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def list_newest(self, tenant: str, person: str) -> Sequence[Footer]:
-        """Returns the newest blocks of a person, `FOOTERS_PER_PERSON` at most."""
+        """Return the newest blocks of a person, at most `FOOTERS_PER_PERSON`."""
         query = (
             select(FOOTERS)
             .where(FOOTERS.c.tenant == tenant, FOOTERS.c.person == person)
-            # What was confirmed is not crowded out by what was only asked about.
+            # List confirmed blocks first, so that unconfirmed ones cannot displace them.
             .order_by(FOOTERS.c.known_at.is_(None), FOOTERS.c.asked_at.desc(), FOOTERS.c.digest)
             .limit(FOOTERS_PER_PERSON)
         )
@@ -46,18 +44,18 @@ class Footers:
         return [Footer(row.digest, row.code, row.known_at is not None) for row in rows]
 
     async def ask(self, tenant: str, person: str, digest: str, code: str) -> None:
-        """Records that a person is asked about a block while they answer the request with that code."""
+        """Record that a person is asked about a block while answering the request with `code`."""
         row = {"tenant": tenant, "person": person, "digest": digest, "code": code}
         await self._store.run(lambda connection: insert_new(connection, FOOTERS, row))
 
     async def confirm(self, tenant: str, person: str, digest: str) -> None:
-        """Records that a block says nothing."""
+        """Record that the person confirmed that a block has no meaning."""
         where = (FOOTERS.c.tenant == tenant, FOOTERS.c.person == person, FOOTERS.c.digest == digest)
         change = update(FOOTERS).where(*where).values(known_at=StoreClock())
         await self._store.run(lambda connection: connection.execute(change).rowcount)
 
     async def sweep(self, kept: timedelta) -> None:
-        """Deletes blocks that were asked about longer ago than `kept` and never confirmed."""
+        """Delete unconfirmed blocks first asked about longer ago than `kept`."""
         over = FOOTERS.c.asked_at < in_seconds(-kept.total_seconds())
         old = delete(FOOTERS).where(FOOTERS.c.known_at.is_(None), over)
         await self._store.run(lambda connection: connection.execute(old).rowcount)

@@ -1,4 +1,4 @@
-"""Stores the vendor ids of replies, reminders and closings, with the requests that each message is about."""
+"""Stores replies, reminders and closings: their vendor ids and the requests they concern."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -16,14 +16,13 @@ _VENDOR_CHARS: Final = 500
 
 
 class MessageSubject(FrozenModel):
-    """One request that a message is about, as its recipient had been shown it."""
+    """One request that a message concerns, as shown to the recipient."""
 
     approval: str
     """The request's approval id."""
     code: str
     """The request's short code."""
     revision: int
-    """The revision."""
     question_hash: str
     """The hash of the revision's question."""
     whole: bool
@@ -31,22 +30,28 @@ class MessageSubject(FrozenModel):
 
 
 class OwnMessage(FrozenModel):
-    """One message of ours beside a card."""
+    """A message sent in addition to a card."""
 
     subjects: tuple[MessageSubject, ...] = ()
-    """The requests that the message is about."""
+    """The requests that the message concerns."""
     words: tuple[str, ...] = ()
-    """The words of a mail, by which a quote of it is compared."""
+    """The words of an email, for recognising quotes of it."""
 
 
 class OwnMessages:
-    """Reads and writes the messages in a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes these messages.
+
+    All methods raise `StoreUnavailable` if the database fails.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def note(self, channel: str, vendor_id: str, tenant: str, person: str, message: OwnMessage) -> None:
-        """Record a message to a person. A later message with the same id, as in a thread, takes its place."""
+        """Record a message to a person.
+
+        A later message with the same id, as in a thread, replaces it.
+        """
         named = {"channel": channel, "vendor_id": clip_text(vendor_id, _VENDOR_CHARS)}
         values = {"tenant": tenant, "person": person, "content": message.model_dump_json()}
         ours = and_(*(OWN_MESSAGES.c[name] == value for name, value in named.items()))
@@ -58,7 +63,7 @@ class OwnMessages:
         await self._store.run(write)
 
     async def find(self, channel: str, vendor_ids: Sequence[str], tenant: str, person: str) -> OwnMessage | None:
-        """Return the messages with these ids to a person, as one; None for no such message."""
+        """Return the messages with these ids to a person as one, or `None` if there are none."""
         query = select(OWN_MESSAGES.c.content).where(
             OWN_MESSAGES.c.channel == channel,
             OWN_MESSAGES.c.vendor_id.in_({clip_text(each, _VENDOR_CHARS) for each in vendor_ids if each}),
@@ -66,14 +71,14 @@ class OwnMessages:
             OWN_MESSAGES.c.person == person,
         )
         rows = await self._store.run(lambda connection: connection.execute(query).scalars().all())
-        found = [OwnMessage.model_validate_json(row) for row in rows]
-        if not found:
+        messages = [OwnMessage.model_validate_json(row) for row in rows]
+        if not messages:
             return None
-        subjects = {each.approval: each for message in found for each in message.subjects}
-        words = tuple(words for message in found for words in message.words)
+        subjects = {each.approval: each for message in messages for each in message.subjects}
+        words = tuple(words for message in messages for words in message.words)
         return OwnMessage(subjects=tuple(subjects.values()), words=words)
 
     async def sweep(self, older_than: timedelta) -> None:
-        """Delete the messages that were sent before `older_than`."""
+        """Delete messages sent before `older_than`."""
         old = delete(OWN_MESSAGES).where(OWN_MESSAGES.c.sent_at < in_seconds(-older_than.total_seconds()))
         await self._store.run(lambda connection: connection.execute(old).rowcount)

@@ -1,9 +1,12 @@
-"""Runs the steps over the connection it was given; alembic executes this file for each command."""
+"""Runs the migrations on the given connection.
+
+Alembic executes this file for each command.
+"""
 
 from alembic import context
 
 attributes = context.config.attributes
-# SQLite can take back table changes, too, and the caller has begun a transaction that holds its lock.
+# SQLite can also roll back table changes, and the caller has begun a transaction that holds its lock.
 context.configure(
     connection=attributes["connection"], version_table=attributes["version_table"], transactional_ddl=True
 )

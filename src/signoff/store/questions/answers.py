@@ -1,4 +1,4 @@
-"""Stores what people answered, and which answers their turns have still to be given."""
+"""Stores people's answers, and which of them are still to be handed to their turns."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,34 +16,38 @@ from signoff.store.store import Store
 from signoff.store.tables import ANSWERS, QUESTIONS, StoreClock, millis_from_time
 
 OWED_SECONDS: Final = 5.0
-"""How old an answer is before it is handed over by whoever looks; its own gateway does so at once."""
+"""Any gateway hands over an answer of at least this age.
+
+The gateway that took it does so at once.
+"""
 _BROUGHT: Final = select(ANSWERS.c.body).where(
     ANSWERS.c.approval == bindparam("of"), ANSWERS.c.delivery == bindparam("by")
 )
 
 
 class OwedAnswer(NamedTuple):
-    """An answer that its turn may not have been given yet."""
+    """An answer that its turn may not have received yet."""
 
     approval: str
-    """The approval id."""
     number: int
     """The number of the answer within its approval."""
     vote: Vote
-    """The answer."""
 
 
 class Answers:
     """Reads and writes the answers in a store.
 
-    All methods raise `StoreUnavailable` when the database fails.
+    All methods raise `StoreUnavailable` if the database fails.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def votes_of(self, approval: str, delivery: str) -> list[Vote]:
-        """Returns the votes that one delivery has brought to an approval; none for a delivery without an id."""
+        """Return the votes brought by one delivery to an approval.
+
+        Empty for a delivery without an id.
+        """
         if not delivery:
             return []
         brought = {"of": approval, "by": delivery}
@@ -51,7 +55,7 @@ class Answers:
         return [Vote.model_validate_json(body) for body in bodies]
 
     async def list_owed(self, older_than: float, limit: int) -> list[OwedAnswer]:
-        """Returns answers given so many seconds ago or earlier that their turns were not given yet, oldest first."""
+        """Return answers owed to their turns for at least `older_than` seconds, oldest first."""
         before = StoreClock() - int(older_than * 1000)
         query = (
             select(ANSWERS)
@@ -67,7 +71,7 @@ class Answers:
         return await self._store.read(read)
 
     async def find_owed(self, approval: str, delivery: str) -> OwedAnswer | None:
-        """Returns the answer that a delivery has brought to an approval, while its turn was not given it; else None."""
+        """Return the answer brought by a delivery to an approval, or `None` if its turn has it."""
         query = select(ANSWERS).where(
             ANSWERS.c.approval == approval,
             ANSWERS.c.delivery == delivery,
@@ -82,11 +86,12 @@ class Answers:
         return await self._store.read(read)
 
     async def owe_again(self, waiting: Sequence[tuple[str, int]], older_than: float) -> int:
-        """Marks answers as owed again where a turn still waits though its answers have settled the request; returns how
-        many.
+        """Mark answers as owed again if their turn waits for a request that they settled.
 
-        `waiting` are approval ids with the revision that waits. A turn that was reset to before an answer has lost it.
-        Answers handed over within `older_than` seconds may be on their way, and are left out.
+        Return their number.
+
+        `waiting` contains approval ids, each with the revision that waits. A turn that was reset to before an answer
+        has lost it. Answers handed over in the last `older_than` seconds may be on their way and are left out.
         """
 
         def write(connection: Connection) -> int:
@@ -95,8 +100,9 @@ class Answers:
         return await self._store.run(write)
 
     async def owe_turn(self, turn: TurnKey, older_than: float) -> int:
-        """Marks the answers of a turn as owed again where it waits for something though nothing of it waits in the
-        store.
+        """Mark a turn's answers as owed again.
+
+        Called if the turn waits although nothing of it waits in the store.
         """
         prefix = f"{'.'.join(turn)}."
         latest = (
@@ -108,9 +114,9 @@ class Answers:
         return await self.owe_again([(name, revision) for name, revision in rows], older_than)
 
     async def read_undo_seconds(self, approval: str, delivery: str) -> float | None:
-        """Returns for how many seconds an answer can still be undone; None where it counts for nothing.
+        """Return the seconds during which an answer can still be undone, or `None` if it is void.
 
-        Reads under the lock of the approval: an undo has either committed by now, or is refused from now on.
+        Reads under the approval's lock: an undo has either committed already or will be refused.
         """
 
         def read(connection: Connection, rows: ApprovalRows | None) -> float | None:
@@ -121,16 +127,18 @@ class Answers:
         return await Questions(self._store).run_locked(approval, read)
 
     async def void(self, approval: str, delivery: str) -> bool:
-        """Voids a yes that its turn did not take; returns False where it stands because its call has begun.
+        """Void an approval that its turn did not take.
 
-        A turn that has begun a call on a yes has taken it, whatever is said in its name later.
+        Return False, without a change, if its call has begun.
+
+        A turn that has begun a call on an approval has taken it, whatever is claimed in its name later.
         """
         ours = (ANSWERS.c.approval == approval, ANSWERS.c.delivery == delivery)
 
         def write(connection: Connection, rows: ApprovalRows | None) -> bool:
             numbers = connection.scalars(select(ANSWERS.c.revision).where(*ours)).all()
-            asked = [each for each in (() if rows is None else rows.questions) if each.revision in numbers]
-            if any(has_begun(connection, each) for each in asked):
+            questions = [each for each in (() if rows is None else rows.questions) if each.revision in numbers]
+            if any(has_begun(connection, each) for each in questions):
                 return False
             void_answer(connection, approval, delivery, numbers)
             return True
@@ -138,7 +146,7 @@ class Answers:
         return await Questions(self._store).run_locked(approval, write)
 
     async def hand_over(self, approval: str, delivery: str) -> None:
-        """Records that the turn of an approval was given an answer."""
+        """Record that the turn of an approval received an answer."""
         change = (
             update(ANSWERS)
             .where(ANSWERS.c.approval == approval, ANSWERS.c.delivery == delivery, ANSWERS.c.handed_at.is_(None))
@@ -148,7 +156,10 @@ class Answers:
 
 
 def void_answer(connection: Connection, approval: str, delivery: str, revisions: Sequence[int]) -> None:
-    """Voids an answer to `revisions`; what it settled waits again. Only within `Questions.run_locked`."""
+    """Void an answer to `revisions`.
+
+    Requests settled by it wait again. Call only in `Questions.run_locked`.
+    """
     ours = (ANSWERS.c.approval == approval, ANSWERS.c.delivery == delivery, ANSWERS.c.voided_at.is_(None))
     connection.execute(update(ANSWERS).where(*ours).values(voided_at=StoreClock()))
     waiting = (QUESTIONS.c.approval == approval, QUESTIONS.c.revision.in_(revisions), *waits())
@@ -165,10 +176,12 @@ def add_answer(
     handed: bool = False,
     void: bool = False,
 ) -> None:
-    """Inserts an answer after those that `rows` has; only within `Questions.run_locked`.
+    """Insert an answer after those in `rows`.
 
-    `arrived` is when a channel's answer arrived by the store's clock; None for one that has just arrived. `handed`: its
-    turn has it. `void`: it counts for nothing.
+    Call only in `Questions.run_locked`.
+
+    `arrived` is the time at which a channel received it, by the store's clock, or `None` for now. `handed` means that
+    its turn has it. `void` means that it does not count.
     """
     decision = vote.decision
     row = insert(ANSWERS).values(

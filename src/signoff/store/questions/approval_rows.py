@@ -1,4 +1,4 @@
-"""Reads all rows of one approval in one transaction: its question in each revision, and the answers to it."""
+"""Reads all rows of an approval in one transaction: its question revisions and answers."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -38,23 +38,26 @@ class ApprovalRows:
     questions: tuple[Question, ...]
     """The question in each of its revisions, oldest first."""
     answers: tuple[StoredAnswer, ...]
-    """The answers, in the order in which they were stored."""
+    """The answers, in the order of storing."""
     now: datetime
-    """The store's clock when the rows were read, in UTC."""
+    """The store's clock at the time of reading, in UTC."""
     _made: dict[int, ApprovalRequest] = field(default_factory=dict, compare=False, repr=False)
-    """By the number of the revision, as each is asked for several times and its hash takes a while."""
+    """Requests by revision: each is used several times, and its hash is slow to compute."""
 
     @property
     def latest(self) -> Question:
-        """Returns the question as it is asked now. There is always one."""
+        """Return the latest revision of the question. There is always one."""
         return self.questions[-1]
 
     def revision(self, number: int) -> Question | None:
-        """Returns the question as it was asked in that revision, or None."""
+        """Return the question in that revision, or `None`."""
         return next((each for each in self.questions if each.revision == number), None)
 
     def request(self, question: Question, at: datetime | None = None) -> ApprovalRequest:
-        """Builds the request of a question: its state by `at`, or by now, under its answers; without its card."""
+        """Return the request of a question, with its answers and its state at `at` or now.
+
+        Leaves out its card.
+        """
         if at is not None or self.revision(question.revision) is not question:
             return request_at(question, self.answers, at or self.now)
         if question.revision not in self._made:
@@ -63,52 +66,53 @@ class ApprovalRows:
 
     @property
     def undo_seconds(self) -> float:
-        """Returns the seconds until no denial can be undone any more; 0 where none can."""
+        """Return the seconds until no denial can be undone, or 0."""
         return undo_seconds(self.answers, self.now)
 
     @property
     def counts(self) -> "RowCounts":
-        """Returns how many rows there are, and how many of them have ended."""
+        """Return the numbers of rows, and of ended or void ones."""
         ended = sum(each.ended_at is not None for each in self.questions)
         return RowCounts(len(self.questions), ended, len(self.answers), sum(each.void for each in self.answers))
 
 
 class RowCounts(NamedTuple):
-    """Counts the rows of one approval. A row changes only once, by its end: the same counts are the same rows."""
+    """Counts of an approval's rows.
+
+    A row changes only once, when it ends, so equal counts mean equal rows.
+    """
 
     questions: int
-    """How many questions there are."""
     ended: int
-    """How many of the questions have ended."""
+    """The number of ended questions."""
     answers: int
-    """How many answers there are."""
     void: int
-    """How many of the answers are void."""
+    """The number of void answers."""
 
 
 def lock_approval(connection: Connection, approval: str) -> None:
-    """Locks an approval until the transaction ends: others that write its questions or answers are awaited, then kept
-    waiting.
-    """
-    # SQLite has one writer at a time.
+    """Lock an approval until the transaction ends: wait for running writers, block new ones."""
+    # SQLite has only one writer at a time.
     if connection.dialect.name == "postgresql":
         connection.execute(_LOCK, {"approval": approval})
 
 
 def read_rows(connection: Connection, approval: str) -> ApprovalRows | None:
-    """Returns all rows of one approval, or None where nobody was asked."""
-    found = connection.execute(_ROWS, {"of": approval}).all()
-    if not found:
+    """Return all rows of one approval, or `None` if there is no question."""
+    rows = connection.execute(_ROWS, {"of": approval}).all()
+    if not rows:
         return None
-    questions = tuple(map(question_from_row, found))
+    questions = tuple(map(question_from_row, rows))
     answers = tuple(answer_from_row(row) for row in connection.execute(_ANSWERS, {"of": approval}))
-    return ApprovalRows(questions, answers, time_from_millis(found[0].clock))
+    return ApprovalRows(questions, answers, time_from_millis(rows[0].clock))
 
 
 def read_rows_anew(connection: Connection, approval: str, before: ApprovalRows | None) -> ApprovalRows | None:
-    """Returns all rows of one approval; `before`, which was read of it earlier, where nothing has come since.
+    """Return all rows of one approval.
 
-    Counting takes a fraction of the time of reading. Called under the lock of the approval.
+    Return `before`, read earlier, if nothing was added since.
+
+    Counting takes a fraction of the time of reading. Call under the approval's lock.
     """
     if before is not None and before.counts == RowCounts(*connection.execute(_COUNTS, {"of": approval}).one()):
         return before
@@ -116,15 +120,15 @@ def read_rows_anew(connection: Connection, approval: str, before: ApprovalRows |
 
 
 def question_from_row(row: Row[Any]) -> Question:
-    """Builds the question of a row, with its ending."""
-    found = Question.model_validate_json(row.body)
+    """Return the question of a row, with its end."""
+    question = Question.model_validate_json(row.body)
     if row.ended_at is None:
-        return found
-    return replace(found, ended_at=time_from_millis(row.ended_at), ended_as=row.ended_as)
+        return question
+    return replace(question, ended_at=time_from_millis(row.ended_at), ended_as=row.ended_as)
 
 
 def answer_from_row(row: Row[Any]) -> StoredAnswer:
-    """Builds the answer of a row."""
+    """Return the answer of a row."""
     vote, at = Vote.model_validate_json(row.body), time_from_millis(row.answered_at)
     arrived = None if row.arrived_at is None else time_from_millis(row.arrived_at)
     void, handed = row.voided_at is not None, row.handed_at is not None

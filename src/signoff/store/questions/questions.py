@@ -1,6 +1,7 @@
-"""Stores what people were asked: the rows that cards, signatures and tools go by.
+"""Stores the questions for approvers: the rows behind cards, signatures and tools.
 
-Whoever runs a workflow can claim anything of a call; what is shown, signed or run is read here and recomputed.
+A workflow's owner can claim anything about a call. Therefore the values to show, sign or run are read here and
+recomputed.
 """
 
 import logging
@@ -54,41 +55,40 @@ _SETTLE: Final = (
     )
     .values(settled_at=StoreClock())
 )
-# SQLite uses the index of codes only where the query has its condition word for word.
+# SQLite uses the index of codes only if the query repeats its condition word for word.
 _TAKEN: Final = select(QUESTIONS.c.approval).where(
     QUESTIONS.c.tenant == bindparam("of"), QUESTIONS.c.code == bindparam("named"), text("revision = 1")
 )
 _CLOCK: Final = select(StoreClock())
-# Two that ask in one tenant would not see each other's row. Taken after the lock of the approval, and before whatever
-# is written with the question.
+# Two writers of questions in one tenant would not see each other's row. Take this lock after the approval's and before
+# any write that accompanies the question.
 _ASKING: Final = text("SELECT pg_advisory_xact_lock(7310278, hashtext(:tenant))")
 _CLOCK_AND_TAKEN: Final = select(StoreClock(), _TAKEN.exists())
 
 
 class QuestionRefused(Refused):
-    """Raised for a question that would be one more than may wait in its tenant."""
+    """Raised for a question that exceeds its tenant's limit of waiting requests."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"{limit} requests of this tenant wait for people, which is all that may", "too_many_calls")
 
 
 class ApprovalProgress(NamedTuple):
-    """How far an approval has come."""
+    """The progress of an approval."""
 
     approval: str
-    """The approval id."""
     revision: int
-    """Its latest revision."""
+    """The latest revision."""
     answers: int
-    """How many answers it has."""
+    """The number of answers."""
     ended: int
-    """How many of its questions have ended."""
+    """The number of ended questions."""
 
 
 class Questions:
     """Reads and writes the questions in a store.
 
-    All methods raise `StoreUnavailable` when the database fails.
+    All methods raise `StoreUnavailable` if the database fails.
     """
 
     def __init__(self, store: Store) -> None:
@@ -104,17 +104,19 @@ class Questions:
         since: datetime | None = None,
         waiting: int | None = None,
     ) -> Question | None:
-        """Inserts a question; returns its row, which has its revision, code and time from the store.
+        """Insert a question.
 
-        Returns None for a change of arguments that may not be asked any more: the question it changes is settled, has
-        expired, or was asked anew.
+        Return its row, with the revision, code and time set by the store.
 
-        The same question again, while it is neither answered nor ended, is the same row: an activity may be tried
-        twice, and a turn be reset. It is not the same row where its revision is `spent`: an answer that only the turn
-        knows has been used up by then. A question asked at `since` or later is the same row also where it was answered.
-        `declaration` is the text whose hash is `question.definition`. `also` is written with a new row.
+        Returns `None` for an edit that may no longer be asked: the question that it edits is settled, expired or
+        superseded by a newer revision.
 
-        Raises `QuestionRefused` where as many other approvals as `waiting` wait in the tenant.
+        The same question returns the same row while it is neither answered nor ended, because an activity may be
+        retried and a turn reset. A row is not reused if its revision is `spent`: an answer known only to the turn has
+        used it up. With `since`, a row opened at that time or later is reused even if it was answered.
+
+        `declaration` is the text hashed as `question.definition`. `also` is written with a new row. Raises
+        `QuestionRefused` if `waiting` other approvals already wait in the tenant.
         """
 
         def write(connection: Connection) -> Question | None:
@@ -123,38 +125,43 @@ class Questions:
             about = question if rows is None else _add_proposers(rows, question)
             if rows is not None and rows.latest.revision > spent and _is_same(rows, about, since):
                 return rows.latest
-            # Under the lock: whoever says no while a change is judged is heard before it is asked.
+            # Check under the lock: a denial that arrives while an edit is judged must count before the edit is asked.
             if about.edit_of and (rows is None or not _takes_edit(rows, about)):
                 return None
             if waiting is not None:
                 _check_room(connection, question, waiting)
             now, code = _time_and_code(connection, question.tenant, "" if rows is None else rows.latest.code)
-            asked = replace(
+            stored = replace(
                 about,
                 revision=1 if rows is None else rows.latest.revision + 1,
                 code=code,
                 opened_at=time_from_millis(now),
             )
-            if asked.judging_delay > JUDGED_SECONDS:
-                # Without an instant every rule that reads one errs on the safe side, there and where the call runs.
-                _log.warning("a call was judged %.0f s from the store's time: set this clock", asked.judging_delay)
-                asked = replace(asked, judged_at=None)
+            if stored.judging_delay > JUDGED_SECONDS:
+                # Without a time, every rule that reads one errs on the safe side, here and where the call runs.
+                _log.warning(
+                    "a call was judged %.0f s off the store's time: check this machine's clock", stored.judging_delay
+                )
+                stored = replace(stored, judged_at=None)
             add_blob(connection, Blob(question.definition, declaration), None)
             if rows is not None:
-                settle_question(connection, asked.id, rows.latest.revision)
-            connection.execute(_INSERT, _values(asked, now))
+                settle_question(connection, stored.id, rows.latest.revision)
+            connection.execute(_INSERT, _values(stored, now))
             if also is not None:
-                also(asked)(connection)
-            return asked
+                also(stored)(connection)
+            return stored
 
         return await self._store.run(write)
 
     async def read(self, approval: str) -> ApprovalRows | None:
-        """Returns all rows of one approval, or None where nobody was asked."""
+        """Return all rows of one approval, or `None` if there is no question."""
         return await self._store.read(lambda connection: read_rows(connection, approval))
 
     async def run_locked(self, approval: str, work: Callable[[Connection, ApprovalRows | None], T]) -> T:
-        """Runs `work` in a transaction in which no other question or answer of this approval is written."""
+        """Run `work` in a transaction under the lock of this approval.
+
+        No other writer adds questions or answers to it in that time.
+        """
 
         def run(connection: Connection) -> T:
             lock_approval(connection, approval)
@@ -163,16 +170,20 @@ class Questions:
         return await self._store.run(run)
 
     async def end(self, approval: str, revision: int, ending: Ending) -> bool:
-        """Records that a turn no longer asks this question; returns whether it was open. An ending is set once."""
+        """Record that a turn no longer waits for this question.
+
+        Return whether it was open. An end is set once.
+        """
         return await self._store.run(lambda connection: end_question(connection, approval, revision, ending))
 
     async def find_by_code(self, tenant: str, code: str) -> str | None:
-        """Returns the approval id of a short code, or None."""
+        """Return the approval id of a short code, or `None`."""
         return await self._store.read(lambda connection: connection.scalar(_TAKEN, {"of": tenant, "named": code}))
 
     async def list_changed(self, since: datetime | None) -> tuple[list[ApprovalProgress], datetime]:
-        """Returns the approvals to which something happened since then, or without a time all open ones; and the
-        store's clock.
+        """Return the approvals changed since `since`, and the store's clock.
+
+        `None` returns all open approvals.
         """
         columns = (QUESTIONS.c.approval, func.max(QUESTIONS.c.revision), func.count(QUESTIONS.c.ended_at))
         latest = select(*columns).group_by(QUESTIONS.c.approval)
@@ -189,16 +200,16 @@ class Questions:
                 which = select(QUESTIONS.c.approval).where(changed).union(answered)
             counting = select(ANSWERS.c.approval, func.count()).group_by(ANSWERS.c.approval)
             answers = connection.execute(counting.where(ANSWERS.c.approval.in_(which))).all()
-            given: dict[str, int] = {row[0]: row[1] for row in answers}
+            counts: dict[str, int] = {row[0]: row[1] for row in answers}
             rows = connection.execute(latest.where(QUESTIONS.c.approval.in_(which))).all()
             return [
-                ApprovalProgress(name, number, given.get(name, 0), ended) for name, number, ended in rows
+                ApprovalProgress(name, number, counts.get(name, 0), ended) for name, number, ended in rows
             ], time_from_millis(now)
 
         return await self._store.read(read)
 
     async def list_overdue(self, since: datetime, limit: int, after: str = "") -> list[str]:
-        """Returns approvals after `after`, by their ids, whose last deadline passed since then without an ending."""
+        """Return ids after `after` of open approvals whose last deadline has passed since `since`."""
         passed = (QUESTIONS.c.last_at >= int(since.timestamp() * 1000), QUESTIONS.c.last_at <= StoreClock())
         query = (
             select(QUESTIONS.c.approval)
@@ -210,7 +221,7 @@ class Questions:
         return await self._store.read(lambda connection: list(connection.scalars(query)))
 
     async def open_turns(self, opened_before: float, limit: int) -> list[Question]:
-        """Returns questions without an ending that were asked so many seconds ago or earlier, oldest first."""
+        """Return open questions asked at least `opened_before` seconds ago, oldest first."""
         query = (
             select(QUESTIONS)
             .where(
@@ -225,21 +236,20 @@ class Questions:
 
 
 def end_question(connection: Connection, approval: str, revision: int, ending: Ending) -> bool:
-    """Sets the ending of a question, once; returns whether it was open."""
+    """Set the end of a question once. Return whether it was open."""
     return connection.execute(_END, {"of": approval, "number": revision, "how": ending}).rowcount == 1
 
 
 def settle_question(connection: Connection, approval: str, revision: int) -> None:
-    """Records that a question, and those before it of the same approval, are not counted among what waits."""
+    """Stop counting a question and earlier ones of its approval among waiting requests."""
     connection.execute(_SETTLE, {"of": approval, "up_to": revision})
 
 
 def has_begun(connection: Connection, question: Question) -> bool:
-    """Returns whether the action that a question is about was begun or done: its call, or the attempt that it asks
-    about.
+    """Return whether the action of a question has begun.
 
-    The arguments do not matter: beside one action of a call no other is begun. Called under the lock of the approval,
-    which whoever claims a ticket takes as well.
+    That is its call, or a later attempt than the one whose outcome is unknown. The arguments do not matter, because a
+    call has only one action. Call under the approval's lock, which claimers of tickets also take.
     """
     turn = TurnKey(question.tenant, question.session, question.turn).workflow_id
     called = {"of": turn, "named": question.call, "turn": question.requester.nonce}
@@ -249,10 +259,11 @@ def has_begun(connection: Connection, question: Question) -> bool:
 def end_by_turn(
     connection: Connection, approval: str, revision: int, state: str, before: ApprovalRows | None = None
 ) -> bool:
-    """Records a turn's word for how a question ended, where neither answers nor the clock end it; returns whether that
-    was new.
+    """Record a turn's end of a question, if neither answers nor the clock end it.
 
-    `before` is what was read of the approval earlier, if anything.
+    Return whether it is new.
+
+    `before` contains the approval's rows as read earlier, if any.
     """
     lock_approval(connection, approval)
     rows = read_rows_anew(connection, approval, before)
@@ -261,10 +272,10 @@ def end_by_turn(
         return False
     stored = rows.request(question).state
     ending: Ending | None = "lapsed" if state == "lapsed" else "cancelled" if state == "cancelled" else None
-    # A turn's word that people answered counts for nothing: what they answered lies in the store.
+    # Ignore a turn's claim that a question was answered: the answers are in the store.
     if ending is None or state == stored:
         return False
-    # Also under a denial that can be undone: after this the undo is refused, or the request would wait for no turn.
+    # End the question even under a denial that can be undone: an undo afterwards would leave a request without a turn.
     if stored not in ("pending", "approved") and not rows.undo_seconds:
         return False
     if (ending == "lapsed" or stored == "approved") and has_begun(connection, question):
@@ -273,13 +284,13 @@ def end_by_turn(
 
 
 def _add_proposers(rows: ApprovalRows, question: Question) -> Question:
-    """Returns `question` with everybody who changed its arguments in earlier revisions among its requesters."""
+    """Add everyone who edited the arguments earlier to the proposers of `question`."""
     proposers = dict.fromkeys((*rows.latest.proposers, *question.proposers))
     return replace(question, proposers=tuple(proposers))
 
 
 def _takes_edit(rows: ApprovalRows, question: Question) -> bool:
-    """Returns whether `question` may follow the latest one as a change of its arguments."""
+    """Return whether `question` may follow the latest revision as an edit of it."""
     latest = rows.latest
     waits = latest.ended_at is None and rows.request(latest).state == "pending"
     stands = edit_stands(rows.answers, question.edit_of, question.edit_delivery)
@@ -291,7 +302,7 @@ def _is_same(rows: ApprovalRows, question: Question, since: datetime | None) -> 
     same = question_hash(latest) == question_hash(replace(question, revision=latest.revision))
     if not same or latest.ended_at is not None:
         return False
-    # What a change made is asked once, whatever was answered since: its author's yes must not count a second time.
+    # Ask an edit only once, whatever the answers since: its author's approval must not count twice.
     return question.edit_delivery != "" or is_asked_still(rows.request(latest), since)
 
 
@@ -302,9 +313,9 @@ def _check_room(connection: Connection, question: Question, limit: int) -> None:
         QUESTIONS.c.tenant == question.tenant,
         QUESTIONS.c.ended_at.is_(None),
         QUESTIONS.c.settled_at.is_(None),
-        # Read once, as a query of its own: PostgreSQL looks nothing up by a clock that moves while it looks.
+        # Read the clock once in a subquery: PostgreSQL uses no index for a clock that advances during the query.
         QUESTIONS.c.last_at >= select(StoreClock()).scalar_subquery(),
-        # Of its own approval nothing waits any more once this is asked.
+        # The new question replaces any that waits in its own approval.
         QUESTIONS.c.approval != question.id,
     )
     counted = select(QUESTIONS.c.approval).where(*others).limit(limit).subquery()
@@ -313,12 +324,12 @@ def _check_room(connection: Connection, question: Question, limit: int) -> None:
 
 
 def _time_and_code(connection: Connection, tenant: str, code: str) -> tuple[int, str]:
-    """Returns the store's clock in ms, and `code`, or where that is "" one that no question of the tenant has."""
+    """Return the store's clock (ms) and `code`, or for "" a new code, unique in the tenant."""
     while True:
-        tried = code or new_code(secrets.randbelow)
-        now, taken = connection.execute(_CLOCK_AND_TAKEN, {"of": tenant, "named": tried}).one()
+        candidate = code or new_code(secrets.randbelow)
+        now, taken = connection.execute(_CLOCK_AND_TAKEN, {"of": tenant, "named": candidate}).one()
         if code or not taken:
-            return now, tried
+            return now, candidate
 
 
 def _values(question: Question, now: int) -> dict[str, Any]:
@@ -341,6 +352,9 @@ def _values(question: Question, now: int) -> dict[str, Any]:
 
 
 def _readers(question: Question) -> str:
-    """Lists everybody whom a question may ever concern, escalated or not, one entry a line between line ends."""
+    """Return all approver entries that the question may ever concern, escalated or not.
+
+    One a line, between line ends.
+    """
     entries = (f"user:{question.requester.user}", *question.approvers, *question.escalate_to)
     return "\n".join(("", *dict.fromkeys(entries), ""))

@@ -1,4 +1,4 @@
-"""Keeps answers that came past the gateway, and the receipts that they were given. Rows never change."""
+"""Stores answers that bypassed the gateway, and their receipts. Rows never change."""
 
 from datetime import datetime
 from functools import partial
@@ -15,7 +15,7 @@ from signoff.store.questions.approval_rows import lock_approval
 from signoff.store.store import Store
 from signoff.store.tables import RAW_ANSWERS, RAW_RECEIPTS, time_from_millis
 
-_MALFORMED: Final = Receipt(status="refused", code="malformed", message="this is no answer to its approval")
+_MALFORMED: Final = Receipt(status="refused", code="malformed", message="this is not a valid answer to its approval")
 _OWN: Final = select(RAW_ANSWERS).where(RAW_ANSWERS.c.key == bindparam("named"))
 _COUNTED: Final = select(func.count()).select_from(RAW_ANSWERS).where(RAW_ANSWERS.c.approval == bindparam("of"))
 _RECEIPT: Final = select(RAW_RECEIPTS).where(RAW_RECEIPTS.c.key == bindparam("named"))
@@ -27,36 +27,34 @@ _UNTAKEN: Final = (
 
 
 class RawAnswer(NamedTuple):
-    """An unsigned answer as it came to its turn."""
+    """An unsigned answer as its turn received it."""
 
     key: str
-    """Names the answer, however often its activity is tried."""
+    """The answer's name, the same for every attempt of its activity."""
     decision: Decision
-    """The answer."""
     arrived_at: datetime
-    """When it was stored, by the store's clock."""
+    """The time of storing, by the store's clock."""
 
 
 class RawReceipt(NamedTuple):
     """The receipt of a raw answer."""
 
     receipt: Receipt
-    """The receipt."""
     delivery: str
-    """The delivery id of the answer in `answers`; "" where none was added."""
+    """The delivery id of the row in `answers`, or "" if none was added."""
 
 
 class RawAnswers:
     """Reads and writes raw answers in a store.
 
-    All methods raise `StoreUnavailable` when the database fails.
+    All methods raise `StoreUnavailable` if the database fails.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def add(self, key: str, decision: Decision) -> RawAnswer | None:
-        """Inserts a raw answer once, and returns its row; see `insert_raw`."""
+        """Insert a raw answer once, and return its row. See `insert_raw`."""
 
         def write(connection: Connection) -> RawAnswer | None:
             lock_approval(connection, decision.approval_id)
@@ -65,28 +63,28 @@ class RawAnswers:
         return await self._store.run(write)
 
     async def list_untaken(self, limit: int) -> list[RawAnswer]:
-        """Returns the raw answers without a receipt, the earliest first.
+        """Return the raw answers without a receipt, oldest first.
 
-        A row that holds no answer to its approval gets the receipt `malformed`: workers write these rows.
+        A row that is no valid answer to its approval gets the receipt `malformed`: workers write these rows.
         """
 
-        found: list[RawAnswer] = []
+        answers: list[RawAnswer] = []
         for row in await self._store.read(lambda connection: connection.execute(_UNTAKEN.limit(limit)).all()):
             try:
                 answer = _answer(row)
             except ValidationError:
                 answer = None
             if answer is not None and answer.decision.approval_id == row.approval:
-                found.append(answer)
+                answers.append(answer)
             else:
                 await self._store.run(partial(_refuse_row, row.key, row.approval))
-        return found
+        return answers
 
 
 def insert_raw(connection: Connection, key: str, decision: Decision) -> RawAnswer | None:
-    """Inserts a raw answer once under the lock of its approval, and returns its row.
+    """Insert a raw answer once, under the lock of its approval, and return its row.
 
-    Returns None where `ANSWERS_KEPT` of its approval are kept already; a denial is always kept.
+    Returns `None` if its approval already has `ANSWERS_KEPT` of them. A denial is always stored.
     """
     approval = decision.approval_id
     own = connection.execute(_OWN, {"named": key}).first()
@@ -100,13 +98,13 @@ def insert_raw(connection: Connection, key: str, decision: Decision) -> RawAnswe
 
 
 def find_receipt(connection: Connection, key: str) -> RawReceipt | None:
-    """Returns the receipt of a raw answer, or None while it has none."""
+    """Return the receipt of a raw answer, or `None`."""
     row = connection.execute(_RECEIPT, {"named": key}).first()
     return None if row is None else RawReceipt(Receipt.model_validate_json(row.body), row.delivery)
 
 
 def add_receipt(connection: Connection, answer: RawAnswer, given: RawReceipt) -> None:
-    """Inserts the receipt of a raw answer; only within `Questions.run_locked`."""
+    """Insert the receipt of a raw answer. Call only in `Questions.run_locked`."""
     _add_receipt(connection, answer.key, answer.decision.approval_id, given)
 
 

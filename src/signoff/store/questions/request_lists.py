@@ -1,4 +1,4 @@
-"""Lists the requests that wait in a tenant or belong to turns, as answers and time have made them."""
+"""Lists the requests that wait in a tenant or belong to turns, in their present state."""
 
 import logging
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
@@ -22,13 +22,13 @@ from signoff.store.tickets import Ticket, read_tickets
 
 _log = logging.getLogger(__name__)
 PIECE: Final = 100
-"""Questions that are read at once: who lists many holds up nobody else for longer than these take."""
+"""Questions read at once. This limits how long a long list blocks other work."""
 _FEW: Final = 10
-"""So many are read faster than another thread is asked to."""
+"""Up to this number, parsing is faster than starting a thread for it."""
 _NAMES: Final = 500
 """Approvals named in one query for their answers."""
 _ENTRIES: Final = 100
-"""Approver entries that the database compares."""
+"""The number of approver entries up to which the database compares them."""
 _QUESTIONS: Final = select(QUESTIONS, StoreClock().label("clock"))
 _OF_TURN: Final = _QUESTIONS.where(
     QUESTIONS.c.tenant == bindparam("tenant"),
@@ -38,7 +38,7 @@ _OF_TURN: Final = _QUESTIONS.where(
 
 
 class _Found(NamedTuple):
-    """Rows of questions that are not parsed yet, the answers to them in their order, and the store's clock then."""
+    """Unparsed question rows, their answers in order, and the store's clock at that time."""
 
     rows: Sequence[Row[Any]]
     answers: Sequence[Row[Any]]
@@ -46,14 +46,17 @@ class _Found(NamedTuple):
 
 
 class TurnRows(NamedTuple):
-    """What the store has of one turn, read in one transaction."""
+    """The store's data on one turn, read in one transaction."""
 
     requests: list[ApprovalRequest]
-    """Its requests, every revision in its present state, without cards; those of one approval oldest first."""
+    """Its requests without cards, all revisions in their present state.
+
+    Each approval's are oldest first.
+    """
     tickets: list[Ticket]
-    """Its tickets, the first claimed first."""
+    """Its tickets, in the order of their claims."""
     freeze: Freeze | None
-    """The freeze of its tenant, if it is frozen."""
+    """The freeze of its tenant, if any."""
     undo_seconds: float = 0.0
     """Seconds until none of its denials can be undone."""
 
@@ -61,26 +64,26 @@ class TurnRows(NamedTuple):
 class RequestLists:
     """Lists the requests in a store, without their cards.
 
-    All methods raise `StoreUnavailable` when the database fails.
+    All methods raise `StoreUnavailable` if the database fails.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def list_waiting(self, tenant: str, *, sessions: Collection[str] | None = None) -> list[ApprovalRequest]:
-        """Returns a tenant's requests that are unanswered and have not ended, soonest deadline first; without cards.
+        """Return a tenant's waiting requests, soonest deadline first, without cards.
 
-        Only those of `sessions`, when given.
+        `sessions` restricts them to these sessions.
         """
         return [each async for piece in self.iterate_waiting(tenant, sessions=sessions) for each in piece]
 
     async def iterate_waiting(
         self, tenant: str, *, readers: Collection[str] | None = None, sessions: Collection[str] | None = None
     ) -> AsyncGenerator[list[ApprovalRequest], None]:
-        """Yields the requests of `waiting` in pieces; only those that may concern one of `readers`, approver entries,
-        when given.
+        """Yield a tenant's waiting requests in pieces.
 
-        That is a first selection: whoever shows a request to somebody checks whether they may read it.
+        `readers` restricts them to requests that may concern one of these approver entries. `readers` are approver
+        entries. This only preselects: callers must check that a person may read a request before showing it.
         """
         query = _QUESTIONS.where(*_waits_in(tenant), *_match_readers(readers)).limit(PIECE)
         if sessions is not None:
@@ -98,11 +101,10 @@ class RequestLists:
     async def of_turns(
         self, turns: Collection[TurnKey], *, readers: Collection[str] | None = None
     ) -> dict[TurnKey, list[ApprovalRequest]]:
-        """Returns the requests of turns, every revision in its present state, without cards; no entry for a turn
-        without any.
+        """Return the requests of turns, all revisions in their present state, without cards.
 
-        Revisions of one approval come oldest first. Of a turn that may concern none of `readers`, when given, there is
-        an empty list.
+        Revisions of one approval are oldest first. A turn without requests has no entry. With `readers`, a turn that
+        concerns none of them has an empty list.
         """
         found: dict[TurnKey, list[ApprovalRequest]] = {}
         if turns and readers is not None:
@@ -116,7 +118,7 @@ class RequestLists:
         return found
 
     async def of_turn(self, turn: TurnKey) -> TurnRows:
-        """Reads the requests and tickets of one turn, and the freeze of its tenant at the same time."""
+        """Read the requests and tickets of one turn, and its tenant's freeze, in one transaction."""
 
         def read(connection: Connection) -> tuple[_Found, list[Ticket], Freeze | None]:
             found = _find(_OF_TURN, connection, turn._asdict())
@@ -127,7 +129,7 @@ class RequestLists:
         return TurnRows(await self._requests(found), tickets, freeze, undo_seconds(fresh, found.now))
 
     async def _concern(self, turns: Collection[TurnKey], readers: Collection[str]) -> dict[TurnKey, bool]:
-        """Returns, for each turn that asked something, whether that may concern one of `readers`."""
+        """Return, for each turn with questions, whether they may concern one of `readers`."""
         key = (QUESTIONS.c.tenant, QUESTIONS.c.session, QUESTIONS.c.turn)
         concerns = func.max(case((and_(true(), *_match_readers(readers)), 1), else_=0))
         query = select(*key, concerns.label("may")).where(_match_name(turns)).group_by(*key)
@@ -138,27 +140,28 @@ class RequestLists:
         return await self._store.read(partial(_find, query))
 
     async def _requests(self, found: _Found) -> list[ApprovalRequest]:
-        """Builds the requests of the rows found, in the state that answers and time had made by then; a piece at a
-        time.
-        """
-        given: dict[str, list[Row[Any]]] = {}
+        """Build the requests of `found`, in their state when it was read, one piece at a time."""
+        answers: dict[str, list[Row[Any]]] = {}
         for answer in found.answers:
-            given.setdefault(answer.approval, []).append(answer)
+            answers.setdefault(answer.approval, []).append(answer)
         listed: list[ApprovalRequest] = []
         for first in range(0, len(found.rows), PIECE):
             some = found.rows[first : first + PIECE]
-            make = partial(_listed_all, some, given, found.now)
+            make = partial(_listed_all, some, answers, found.now)
             listed += make() if len(some) <= _FEW else await self._store.run_in_thread(make)
         return listed
 
 
 def _waits_in(tenant: str) -> Sequence[ColumnElement[bool]]:
-    """Builds the SQL conditions for a tenant's waiting questions."""
+    """Return the SQL conditions for a tenant's waiting questions."""
     return QUESTIONS.c.tenant == tenant, *waits()
 
 
 def waits() -> Sequence[ColumnElement[bool]]:
-    """Builds the SQL conditions for questions that wait: neither settled, ended, expired nor asked anew."""
+    """Return the SQL conditions for waiting questions.
+
+    These are not settled, ended, expired or superseded.
+    """
     later = QUESTIONS.alias()
     settled = select(ANSWERS.c.number).where(
         ANSWERS.c.approval == QUESTIONS.c.approval,
@@ -171,7 +174,7 @@ def waits() -> Sequence[ColumnElement[bool]]:
     )
     return (
         QUESTIONS.c.ended_at.is_(None),
-        # Read once, as a query of its own: PostgreSQL looks nothing up by a clock that moves while it looks.
+        # Read the clock once in a subquery: PostgreSQL uses no index for a clock that advances during the query.
         QUESTIONS.c.last_at >= select(StoreClock()).scalar_subquery(),
         ~settled.exists(),
         ~newer.exists(),
@@ -179,8 +182,9 @@ def waits() -> Sequence[ColumnElement[bool]]:
 
 
 def _match_readers(readers: Collection[str] | None) -> Sequence[ColumnElement[bool]]:
-    """Builds the SQL conditions for questions that may concern one of `readers`; for very many entries Python selects
-    alone.
+    """Return the SQL conditions for questions that may concern one of `readers`.
+
+    With very many entries only Python selects.
     """
     if readers is None or len(readers) > _ENTRIES:
         return ()
@@ -194,7 +198,7 @@ def _match_name(turns: Collection[TurnKey]) -> ColumnElement[bool]:
 
 def _find(query: Select[Any], connection: Connection, values: Mapping[str, Any] | None = None) -> _Found:
     rows = connection.execute(query, values).all()
-    # Of nothing no request is built, at whatever time.
+    # Without rows no request is built, so the time does not matter.
     now = time_from_millis(rows[0].clock if rows else 0)
     names = list(dict.fromkeys(row.approval for row in rows))
     answers: list[Row[Any]] = []
@@ -207,13 +211,14 @@ def _find(query: Select[Any], connection: Connection, values: Mapping[str, Any] 
 def _listed_all(
     rows: Sequence[Row[Any]], given: Mapping[str, Sequence[Row[Any]]], now: datetime
 ) -> list[ApprovalRequest]:
-    found = [_build_listed(row, [*map(answer_from_row, given.get(row.approval, ()))], now) for row in rows]
-    return [each for each in found if each is not None]
+    requests = [_build_listed(row, [*map(answer_from_row, given.get(row.approval, ()))], now) for row in rows]
+    return [each for each in requests if each is not None]
 
 
 def _build_listed(row: Row[Any], answers: Sequence[StoredAnswer], now: datetime) -> ApprovalRequest | None:
-    """Builds the request of a row; None for a row that holds no question, which must not take down the list of all
-    others.
+    """Return the request of a row, or `None` if it cannot be read.
+
+    One bad row must not make the whole list fail.
     """
     try:
         return request_at(question_from_row(row), answers, now)

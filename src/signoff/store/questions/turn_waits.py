@@ -1,4 +1,4 @@
-"""Reads when the questions of a turn were asked, and when each stopped waiting, without their contents."""
+"""Reads when each question of a turn was asked and stopped waiting, without its contents."""
 
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -41,9 +41,9 @@ class WaitRows(NamedTuple):
     """The waits of a turn, and the time by the store's clock."""
 
     waits: tuple[TurnWait, ...]
-    """Every question with its end, where it has one."""
+    """All questions, with their ends if any."""
     now: datetime
-    """When they were read (UTC)."""
+    """The time of reading, in UTC."""
 
 
 class TurnWaits:
@@ -53,7 +53,7 @@ class TurnWaits:
         self._store = store
 
     async def read(self, turn: TurnKey) -> WaitRows:
-        """Returns the waits of a turn. Raises `StoreUnavailable`."""
+        """Return the waits of a turn. Raises `StoreUnavailable`."""
         rows, now = await self._store.read(
             lambda connection: (
                 connection.execute(_WAITS, turn._asdict()).all(),
@@ -64,6 +64,6 @@ class TurnWaits:
 
 
 def _wait(row: Any, now: int) -> TurnWait:
-    over = [moment for moment in (row.settled_at, row.ended_at, row.last_at) if moment is not None and moment <= now]
-    asked = time_from_millis(row.opened_at)
-    return TurnWait(row.approval, row.revision, asked, time_from_millis(min(over)) if over else None)
+    ends = [moment for moment in (row.settled_at, row.ended_at, row.last_at) if moment is not None and moment <= now]
+    opened = time_from_millis(row.opened_at)
+    return TurnWait(row.approval, row.revision, opened, time_from_millis(min(ends)) if ends else None)

@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make the tables and indexes."""
+    """Create the tables and indexes."""
     op.create_table(
         "answers",
         sa.Column("approval", sa.String(length=200), nullable=False),
