@@ -10,6 +10,7 @@ import ast
 import asyncio
 import contextlib
 import functools
+import gc
 import inspect
 import json
 import os
@@ -22,7 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
@@ -41,12 +42,10 @@ UNTESTED: Final = 33
 ODD: Final = 35
 TIMED_OUT: Final = 36
 """What is written down of a mutant, in mutmut's numbers."""
-TESTS_SECONDS: Final = 3.0
-"""How long the tests of one mutant take together, at most, unless told; what comes after these does not try it."""
 CHILD_BYTES: Final = 4 << 30
 SAVE_SECONDS: Final = 5.0
 SAY_SECONDS: Final = 30.0
-_PASSED, _FAILED = 100, 101
+_PASSED, _FAILED, _LATE = 100, 101, 102
 """How a child ends, so that a program under test that ends the process is neither."""
 _NOTICED_BY: Final = "noticed-by"
 _SERVERS: Final = frozenset({"server", "postgres_server"})
@@ -108,11 +107,11 @@ class MutatedFile:
 
 @dataclass(frozen=True)
 class TestReach:
-    """How many seconds of a processor each test takes, by its number, and which tests run each line of each file."""
+    """The tests that run each line of each file, and the processor seconds of each test, both by its number."""
 
     __test__ = False
-    seconds: list[float]
     lines: dict[str, dict[str, list[int]]]
+    seconds: dict[int, float] = field(default_factory=dict)
 
     def of(self, path: Path, lines: range) -> set[int]:
         """Returns the tests that run one of the lines."""
@@ -133,7 +132,7 @@ class RunningMutant:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How many mutants are tried at a time, and for how long each."""
     parser.addoption("--mutant-children", type=int, default=1)
-    parser.addoption("--mutant-seconds", type=float, default=TESTS_SECONDS)
+    parser.addoption("--mutant-seconds", type=float)
 
 
 def pytest_sessionstart() -> None:
@@ -176,17 +175,21 @@ class MutantRuns:
         self._seconds = seconds
         self._folders = Path(tempfile.mkdtemp(prefix="mutants-"))
         self._files = [MutatedFile(path) for path in sorted(Path().resolve().rglob("*.py.meta"))]
-        self._failing = -1
         self._failure = ""
+        self._note: Path | None = None
+        self._number = -1
         self._kills: Counter[tuple[str, int]] = Counter()
         self._caches: list[Any] = []
         self._running: dict[int, RunningMutant] = {}
         self._started = 0
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keeps why a test failed."""
+        """Keep why a test failed. A child that tries a mutant ends here, within the test."""
         if report.failed:
             self._failure = f"{report.nodeid}\n{report.longreprtext}"
+            if self._note is not None:
+                self._note.write_text(f"{self._number}\n{self._failure}")
+                os._exit(_LATE if "from pytest-timeout" in self._failure else _FAILED)
 
     def run(self) -> None:
         """Runs all; ends pytest where the tests do not pass without a mutant, or do not notice any."""
@@ -194,7 +197,7 @@ class MutantRuns:
             self._prepare()
             reach = self._measure()
             used = {test for file in self._files for lines in file.originals() for test in reach.of(file.path, lines)}
-            self._check(sorted(used, key=lambda test: reach.seconds[test]))
+            reach.seconds.update(self._check(sorted(used)))
             self._try_all(reach)
         finally:
             for pid in self._running:
@@ -215,6 +218,9 @@ class MutantRuns:
             thread.join(timeout=60)
         if self._failure or threading.active_count() > 1:
             pytest.exit(f"no child can be made of this process: {self._failure or threading.enumerate()}", 1)
+        # No child walks, and so copies, what this process has made.
+        gc.collect()
+        gc.freeze()
         for name, module in list(sys.modules.items()):
             values = vars(module).values() if name.startswith(("signoff.", "signoff_client.")) else ()
             self._caches += [value for value in values if isinstance(value, functools._lru_cache_wrapper)]
@@ -226,52 +232,49 @@ class MutantRuns:
         def measure() -> int:
             seen = Coverage(data_file=None, config_file=False, include=paths)
             seen.start()
-            rows = [self._measure_one(number, item, seen) for number, item in enumerate(self._session.items)]
+            failures = [self._measure_one(number, item, seen) for number, item in enumerate(self._session.items)]
             seen.stop()
             found = {path: seen.get_data().contexts_by_lineno(path) for path in paths}
             lines = {
                 path: {line: [int(each) for each in tests if each] for line, tests in by_line.items()}
                 for path, by_line in found.items()
             }
-            result.write_text(json.dumps({"rows": rows, "lines": lines}))
+            result.write_text(json.dumps({"failures": failures, "lines": lines}))
             return _PASSED
 
         code = _wait(self._fork(measure))
         if code != _PASSED:
             pytest.exit(f"which tests run which line was not seen: the child ended with {code}", 1)
         found = json.loads(result.read_text())
-        failed = [failure for _, failure in found["rows"] if failure]
-        if failed:
-            pytest.exit("tests fail without a mutant:\n" + "\n".join(failed), 1)
-        reach = TestReach([seconds for seconds, _ in found["rows"]], found["lines"])
-        _say(f"{len(reach.seconds)} tests take {sum(reach.seconds):.0f} s")
-        return reach
+        if any(found["failures"]):
+            pytest.exit("tests fail without a mutant:\n" + "\n".join(filter(None, found["failures"])), 1)
+        return TestReach(found["lines"])
 
-    def _measure_one(self, number: int, item: pytest.Item, seen: Coverage) -> tuple[float, str]:
+    def _measure_one(self, number: int, item: pytest.Item, seen: Coverage) -> str:
         # As if it were alone: what it finds computed, or set up, another test would have run.
         self._forget()
         self._failure = ""
         seen.switch_context(str(number))
-        begun = time.process_time()
         other = next((each for each in self._session.items if each.path != item.path), None)
         self._session._setupstate.teardown_exact(item)
         self._session.config.hook.pytest_runtest_protocol(item=item, nextitem=other)
-        return time.process_time() - begun, self._failure
+        return self._failure
 
-    def _check(self, used: Sequence[int]) -> None:
-        """Without a mutant all tests have to pass in a child, and where every function raises, some has to fail."""
-        failure = self._folders / "failure"
+    def _check(self, used: Sequence[int]) -> dict[int, float]:
+        """Return the seconds of each test in a child without a mutant, where all have to pass.
 
-        def run_clean() -> int:
-            code = self._run_tests("", used)
-            failure.write_text(self._failure)
-            return code
-
-        if (code := _wait(self._fork(run_clean))) != _PASSED:
-            why = failure.read_text() if failure.exists() else ""
+        If every function raises, some test has to fail.
+        """
+        note = self._folders / _NOTICED_BY
+        if (code := _wait(self._fork(lambda: self._run_tests("", used, note)))) != _PASSED:
+            why = note.read_text() if note.exists() else ""
             pytest.exit(f"tests fail in a child without a mutant (it ended with {code}): {why}", 1)
-        if (code := _wait(self._fork(lambda: self._run_tests("fail", used)))) != _FAILED:
+        # Here as in the child of a mutant: under coverage and without caches a test takes several times as long.
+        seconds = dict(zip(used, json.loads(note.read_text()), strict=True))
+        _say(f"{len(seconds)} tests take {sum(seconds.values()):.1f} s")
+        if (code := _wait(self._fork(lambda: self._run_tests("fail", used, note)))) != _FAILED:
             pytest.exit(f"no test notices that every function of the area raises: the child ended with {code}", 1)
+        return seconds
 
     def _try_all(self, reach: TestReach) -> None:
         untried = [(file, name) for file in self._files for name, code in file.codes.items() if code is None]
@@ -325,9 +328,7 @@ class MutantRuns:
             limit = int(6 * seconds + 5)
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
             resource.setrlimit(resource.RLIMIT_AS, (CHILD_BYTES, CHILD_BYTES))
-            code = self._run_tests(name, tests)
-            (folder / _NOTICED_BY).write_text(str(self._failing))
-            return code
+            return self._run_tests(name, tests, folder / _NOTICED_BY)
 
         self._running[self._fork(run, folder)] = RunningMutant(name, file, folder, time.monotonic() + 12 * seconds + 60)
 
@@ -344,7 +345,7 @@ class MutantRuns:
                     code = TIMED_OUT if late else _verdict(os.waitstatus_to_exitcode(status))
                     mutant.file.codes[mutant.name] = code
                     if code == KILLED:
-                        test = int((mutant.folder / _NOTICED_BY).read_text())
+                        test = int((mutant.folder / _NOTICED_BY).read_text().partition("\n")[0])
                         self._kills[mutant.name.partition("__mutmut_")[0], test] += 1
                     del self._running[pid]
                     with contextlib.suppress(ProcessLookupError):
@@ -371,18 +372,19 @@ class MutantRuns:
         finally:
             os._exit(code)
 
-    def _run_tests(self, mutant: str, tests: Sequence[int]) -> int:
-        """Runs tests in this process until one fails."""
+    def _run_tests(self, mutant: str, tests: Sequence[int], note: Path) -> int:
+        """Run tests in this process, which ends at the first failure; write down the seconds of each."""
         set_mutant_under_test(mutant)
         self._forget()
-        self._failure = ""
+        self._note = note
         items = [self._session.items[each] for each in tests]
         self._session._setupstate.teardown_exact(items[0])
-        for number, item, following in zip(tests, items, [*items[1:], None], strict=True):
+        seconds = list[float]()
+        for self._number, item, following in zip(tests, items, [*items[1:], None], strict=True):
+            begun = time.process_time()
             self._session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if self._failure:
-                self._failing = number
-                return _FAILED
+            seconds.append(time.process_time() - begun)
+        note.write_text(json.dumps(seconds))
         return _PASSED
 
     def _forget(self) -> None:
@@ -406,7 +408,7 @@ def _holds(statement: ast.stmt, line: int) -> bool:
 
 def _verdict(code: int) -> int:
     # Whatever else a child ends with proves nothing; ended by a signal, it ran into a limit or was torn to pieces.
-    return {_PASSED: SURVIVED, _FAILED: KILLED}.get(code, code if code < 0 else ODD)
+    return {_PASSED: SURVIVED, _FAILED: KILLED, _LATE: TIMED_OUT}.get(code, code if code < 0 else ODD)
 
 
 def _wait(pid: int) -> int:

@@ -8,7 +8,7 @@ that runs into the time limit (an endless loop) counts as killed.
     python -m tools.mutants                  all areas, one after the other; exits 1 below 90 %
     python -m tools.mutants approvals gates  these areas only
     python -m tools.mutants --again ...      what the last run did not kill and what changed since, by the present tests
-    python -m tools.mutants --seconds 20 ... each mutant against 20 seconds of tests in place of 3
+    python -m tools.mutants --seconds 20 ... each mutant against 20 seconds of tests in place of 12
     python -m tools.mutants --report ...     the numbers of the last run, without running anything
 """
 
@@ -237,7 +237,7 @@ def try_mutants(name: str, place: Path, children: int, seconds: float) -> None:
     command += [f"--mutant-children={children}", f"--mutant-seconds={seconds:g}"]
     command += [f"--deselect=tests/{each}" for each in area.left_out]
     command += [f"tests/{each}" for each in area.tests]
-    variables = {"PYTHONPATH": os.pathsep.join(paths), "PYTEST_TIMEOUT": "30"} | (
+    variables = {"PYTHONPATH": os.pathsep.join(paths), "PYTEST_TIMEOUT": "60"} | (
         # A store of each test's own is on no disk then.
         {"TMPDIR": "/dev/shm"} if Path("/dev/shm").is_dir() else {}
     )
@@ -304,7 +304,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="try what survived the last run against the present tests")
     parser.add_argument("--report", action="store_true", help="show the last run only")
     parser.add_argument("--children", type=int, default=os.cpu_count() or 1, help="mutants tried at a time")
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long the tests of one mutant take, at most")
+    parser.add_argument("--seconds", type=float, default=12.0, help="how long the tests of one mutant take, at most")
     given = parser.parse_args()
     unknown = [name for name in given.areas if name not in AREAS]
     if unknown:
