@@ -93,6 +93,9 @@ _TEXT = st.text(max_size=400) | st.lists(
     ("ONAYLIYORUM", "tr", "approved"),
     ("Hi Bo Berg,\nyes", "en", "approved"),
     ("Hi all, yes", "en", "approved"),
+    ("Hi all, approve", "en", "approved"),
+    ("thanks 👍\nno", "en", "denied"),
+    ("no, (see below)", "en", "denied"),
     ("hi berta,\nyes", "en", "approved"),
     ("thanks and yes", "en", "approved"),
     ("yes and thanks", "en", "approved"),
@@ -156,6 +159,8 @@ def test_what_is_wholly_words_of_the_person_decides(text: str, locale: str, verd
     ("Yes\n\nNo", "en", "two"),
     ("yes 👎", "en", "two"),
     ("no ✅", "en", "two"),
+    ("👍\nno", "en", "two"),
+    ("no 🙏 🙃", "en", "more"),
     ("~yes~", "en", "more"),
     ("> yes", "en", "more"),
     ("!yes", "en", "more"),
@@ -202,6 +207,11 @@ def test_whatever_else_is_written_decides_nothing(text: str, locale: str, why: s
     ("approve K7Q-2FM?", ParsedAnswer(None, "K7Q2FM", "approve K7Q-2FM?", "question")),
     ("what is K7Q-2FM?", ParsedAnswer(None, "K7Q2FM", "what is K7Q-2FM?", "question")),
     ("K7Q-2FM or A1B-2C3", ParsedAnswer(None, "", "K7Q-2FM or A1B-2C3", "unknown")),
+    ("yes to K7Q-2FM thanks", ParsedAnswer("approved", "K7Q2FM")),
+    *(
+        (text, ParsedAnswer(None, "K7Q2FM", text, "more", text))
+        for text in ("yes to K7Q-2FM only once", "yes partly K7Q-2FM")
+    ),
 )
 def test_a_code_in_the_line_names_the_request(text: str, answer: ParsedAnswer) -> None:
     assert parse_answer(text, AnswerSender("en")) == answer
@@ -254,13 +264,17 @@ def test_the_effect_may_be_repeated_word_for_word() -> None:
 def test_an_effect_of_two_words_may_be_repeated_and_one_without_words_cannot() -> None:
     two = AnswerSender("en", effects={"K7Q2FM": "Stop it."})
     assert parse_answer("Yes, stop it", two) == ParsedAnswer("approved", effects=frozenset({"K7Q2FM"}))
+    other = AnswerSender("en", effects={"K7Q2FM": "Start server."})
+    assert parse_answer("Yes, start server", other) == ParsedAnswer("approved", effects=frozenset({"K7Q2FM"}))
     none = AnswerSender("en", effects={"K7Q2FM": ""})
+    assert parse_answer("pay it", none).why == "unknown"
     assert parse_answer("Yes", none) == ParsedAnswer("approved")
     assert parse_answer("whatever", none).why == "unknown"
 
 
 def test_a_name_is_known_by_each_of_its_words() -> None:
     assert name_words(("Sousa, Ana-María (Lisbon)", "José")) == {"sousa", "ana", "maria", "lisbon", "jose"}
+    assert name_words(("Xavier MAX",)) == {"xavier", "max"}
     assert parse_answer("Yes\nAna Sousa", AnswerSender("en", ("Sousa, Ana-María",))).verdict == "approved"
 
 
@@ -269,6 +283,8 @@ def test_what_was_not_understood_is_named() -> None:
     answer = parse_answer("Hi,\nyes\nbut only below 100\nthanks", AnswerSender("en"))
     assert (answer.why, answer.unread) == ("more", "but only below 100")
     assert parse_answer("yes no", AnswerSender("en")).unread == ""
+    remark = "Yes. It looks right to me."
+    assert parse_answer(remark, AnswerSender("en")).unread == remark
 
 
 @table("language", *YES)
@@ -419,7 +435,8 @@ def test_order_to_another_person_is_no_approval(locale: str, text: str) -> None:
 def test_order_in_a_message_to_others_is_no_approval(locale: str, text: str) -> None:
     words = re.split(r"[,\n] ?", text, maxsplit=1)[1]
     assert parse_answer(words, AnswerSender(locale)).verdict == "approved"
-    assert parse_answer(words, AnswerSender(locale, others=True)).verdict is None
+    answer = parse_answer(words, AnswerSender(locale, others=True))
+    assert (answer.verdict, answer.unread) == (None, words.strip())
 
 
 @table(("locale", "text"), *_filled(STATED))
@@ -441,6 +458,9 @@ def test_order_to_signoff_is_an_approval(text: str) -> None:
     ),
     ("Approved\n\nThanks for the quick work on this.", "Thanks for the quick work on this."),
     ("Approved. It looks right to me.", "Approved. It looks right to me."),
+    ("Approved. It looks right to me, as always.", "Approved. It looks right to me, as always."),
+    ("Approved\nNice one.\nIt looks right to me.", "Nice one.\nIt looks right to me."),
+    ("Approved\nK7Q-2FM, it looks right to me.", "K7Q-2FM, it looks right to me."),
 )
 def test_remark_beside_an_approval_is_its_comment(text: str, comment: str) -> None:
     answer = parse_answer(text, AnswerSender("en"))
@@ -469,6 +489,8 @@ def test_remark_beside_an_approval_is_its_comment(text: str, comment: str) -> No
     "Approved. My foot.",
     "Approved. Thanks for sending me the receipt.",
     "Approved. Maria knows the rest.",
+    "Approved. Only this once, it looks right to me.",
+    "Approved. Nice one. Maria knows the way.",
     "Yes, I saw it in the list.",
     "The team is happy. Approved.",
     "Genehmigt. Ich erwarte die Quittung.",
@@ -489,6 +511,7 @@ def test_condition_order_or_doubt_beside_an_approval_is_asked_back(text: str) ->
     ("approve once", "approved"),
     ("ACK", "approved"),
     ("LGTM :shipit:", "approved"),
+    ("LGTM :shipit: \n", "approved"),
     ("Denied, see https://wiki.example/x", "denied"),
     ("Denied, see https://wiki.example/x?id=1", "denied"),
     ("NACK", "denied"),
@@ -498,6 +521,10 @@ def test_condition_order_or_doubt_beside_an_approval_is_asked_back(text: str) ->
     ("/approve\n/hold", None),
     ("+1 with nits", None),
     ("nein zu teuer", "denied"),
+    ("nein warte", None),
+    ("nein K7Q-2FM zu teuer", None),
+    ("no too expensive", "denied"),
+    ("no already cancelled", None),
     ("nein das ist kein Problem", None),
     ("no problem", None),
     ("no wait", None),
@@ -505,6 +532,9 @@ def test_condition_order_or_doubt_beside_an_approval_is_asked_back(text: str) ->
     ("no-brainer", None),
     ("yes to K7Q-2FM", "approved"),
     ("yes to all", None),
+    ("yes to", None),
+    ("yes pay it", "approved"),
+    ("yes, everyone pay it", None),
     ("yes, pay it", "approved"),
     ("yes, cancel it", None),
     ("pay it", None),

@@ -30,6 +30,9 @@ def split(line: str) -> list[str]:
     ("yes...", ["!yes..."]),
     ("yes..", ["!yes.."]),
     ("yes…", ["!yes…"]),
+    ("vas-y!", ["vas", "y", "!"]),
+    ("(vas-y", ["!(", "vas", "y"]),
+    ("http://a.b/yes", ["!http://a.b/yes"]),
     ("yes\u037e", ["yes", "?"]),
     ("yes⁇", ["yes", "?"]),
     ("", []),
@@ -102,6 +105,8 @@ def test_marks_that_make_text_bold_are_none_and_one_alone_is_odd(line: str, piec
     (":)X", [":", "!)", "x"]),
     ("👍🏽🏽", ["+👍"]),
     (":):)", [":", "!)", ":", "!)"]),
+    (":+1:!", ["+👍"]),
+    (":+1:X", [":", "!+", "1", ":", "x"]),
 )
 def test_pictures_that_are_known_have_a_meaning(line: str, pieces: list[str]) -> None:
     assert split(line) == pieces

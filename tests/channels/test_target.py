@@ -4,11 +4,13 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from sqlalchemy import update
+from tables import table
 
-from signoff.channels.asked_revision import UNKNOWN, AskedRevision, note_of, read_note
+from signoff.channels.asked_revision import UNKNOWN, AskedRevision, note_of, read_note, subject_of
 from signoff.channels.envelopes import PARTIAL, InboundAction
 from signoff.channels.inbound.message_time import MessageTime
 from signoff.channels.inbound.target import Target, find_target, open_requests
@@ -16,8 +18,9 @@ from signoff.contracts.approval import ApprovalRequest, Card, CardRow
 from signoff.contracts.person import Person
 from signoff.formats.replace import replace
 from signoff.store.delivery_queue import DeliveryKind, DeliveryQueue, NewDelivery
-from signoff.store.messages.own_messages import OwnMessages
+from signoff.store.messages.own_messages import OwnMessage, OwnMessages
 from signoff.store.store import Store
+from signoff.store.tables import DELIVERIES, millis_from_time
 from signoff.testing import a_request
 from signoff.testing.recording_channel import recording_channel
 
@@ -26,6 +29,7 @@ CY = Person(id="cy", identities={"recording": ("cy-1",)})
 FAR = Person(id="bo", tenant="other", identities={"recording": ("bo-1",)})
 CODE = "K7Q2FM"
 CUT = Card(effect="Pay", rows=(CardRow(name="why", label="Why", value="beca", cut=True),))
+ARRIVED = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def request(number: int = 1, **fields: Any) -> ApprovalRequest:
@@ -37,6 +41,26 @@ def soon() -> MessageTime:
     """A message that is written and arrives in a second."""
     moment = datetime.now(UTC) + timedelta(seconds=1)
     return MessageTime(moment, moment)
+
+
+def moment(seconds: float | None) -> datetime | None:
+    """Return a time relative to a message's arrival."""
+    return None if seconds is None else ARRIVED + timedelta(seconds=seconds)
+
+
+class Out(NamedTuple):
+    """A card, with its times in seconds from the arrival of the message."""
+
+    number: int = 1
+    revision: int = 1
+    tried: float = -60
+    ended: float | None = None
+    sent: bool = True
+    kind: DeliveryKind = "ask"
+
+    @property
+    def request(self) -> ApprovalRequest:
+        return request(self.number, revision=self.revision, question_hash=f"d{self.number}.{self.revision}")
 
 
 def revised(first: ApprovalRequest, **fields: Any) -> ApprovalRequest:
@@ -75,6 +99,29 @@ class SentCards:
         token = await self.plan(shown, person, at, channel)
         await self.deliveries.record_sent(token, vendor or f"v-{token}", handle or {}, kind=kind)
         return token
+
+    async def put_out(self, card: Out) -> None:
+        token = await self.tell(card.request, kind=card.kind)
+        times = {"tried_at": card.tried, "sent_at": card.tried if card.sent else None, "ended_at": card.ended}
+        values = {
+            name: at and millis_from_time(at) for name, at in zip(times, map(moment, times.values()), strict=True)
+        }
+        if not card.sent:
+            values["state"] = "planned"
+        which = update(DELIVERIES).where(DELIVERIES.c.token == token)
+        await self.store.run(lambda connection: connection.execute(which.values(**values)))
+
+    async def said(self, said: float | None, code: str = "", *, denies: bool = False, **fields: Any) -> Target:
+        """Find the target of a message that arrives at `ARRIVED` and was written then, or some seconds before."""
+        action = InboundAction(**{"key": "k", "identity": "bo-1"} | fields)
+        deps = (self.deliveries, OwnMessages(self.store), self, self.channel)
+        option = {"denies": True} if denies else {}
+        return await find_target(*deps, BO, action, code, MessageTime(ARRIVED, moment(said)), **option)
+
+    async def reply(self, vendor: str, *about: AskedRevision) -> None:
+        """Send a message beside the cards."""
+        message = OwnMessage(subjects=tuple(map(subject_of, about)))
+        await OwnMessages(self.store).note("chat", vendor, "main", "bo", message)
 
     async def find(
         self, code: str = "", person: Person = BO, at: datetime | None = None, **fields: Any
@@ -270,3 +317,127 @@ def test_a_note_is_read_as_it_was_written() -> None:
     asked = AskedRevision(request(), 3, "d", whole=False)
     for each in (asked, dataclasses.replace(asked, whole=True, revision=1)):
         assert read_note(json.loads(json.dumps(note_of(each)))) == each
+
+
+@table(
+    ("out", "said", "numbers", "certain", "doubt"),
+    ([Out()], None, [1], False, "untimed"),
+    ([Out(), Out(2, ended=-5)], None, [1], False, "untimed"),
+    ([Out()], -30, [1], True, ""),
+    ([Out(tried=-29)], -30, [1], True, ""),
+    ([Out(tried=-27)], -30, [1], False, "before"),
+    ([Out(tried=-10, ended=-5)], -30, [], False, ""),
+    ([], -30, [], False, ""),
+    ([Out(tried=1)], 0, [], False, ""),
+    ([Out(ended=-5)], -30, [1], True, ""),
+    ([Out(ended=-5), Out(2, tried=-10)], -30, [1], True, ""),
+    ([Out(ended=-5), Out(2)], -30, [2], False, ""),
+    ([Out(ended=0), Out(2)], -30, [2], False, ""),
+    ([Out(ended=1), Out(2)], -30, [1, 2], False, ""),
+    ([Out(ended=-5), Out(2, ended=-5)], -30, [1, 2], False, ""),
+    ([Out(), Out(2, tried=-10)], -30, [1, 2], False, ""),
+    ([Out(kind="digest")], -30, [1], False, ""),
+    ([Out(kind="digest", ended=-5), Out(2, tried=-10)], -30, [2], False, ""),
+    ([Out(sent=False)], -30, [1], False, ""),
+    ([Out(sent=False, ended=-5), Out(2, tried=-10)], -30, [2], False, ""),
+)
+async def test_words_mean_the_cards_that_were_out_while_they_were_written(
+    store: Store, out: list[Out], said: float | None, numbers: list[int], certain: bool, doubt: str
+) -> None:
+    cards = SentCards(store)
+    for card in out:
+        await cards.put_out(card)
+    found = await cards.said(said)
+    assert [each.request.id for each in found.asked] == [request(number).id for number in numbers]
+    assert (found.certain, found.doubt) == (certain, doubt)
+
+
+@table(
+    ("out", "said", "denies", "revision", "certain", "doubt"),
+    ([Out()], None, False, 1, False, "untimed"),
+    ([Out()], None, True, 1, True, ""),
+    ([Out(ended=-20), Out(revision=2, tried=-20)], -30, False, 1, True, ""),
+    ([Out(ended=-20), Out(revision=2, tried=-20)], -30, True, 2, True, ""),
+    ([Out(ended=-20), Out(revision=2, tried=-29)], -30, False, 1, True, ""),
+    ([Out(ended=-20), Out(revision=2, tried=-30)], -30, False, 2, True, ""),
+    ([Out(tried=-29, ended=-20), Out(revision=2, tried=-28.5)], -30, False, 1, True, ""),
+)
+async def test_code_means_the_revision_that_was_open_while_the_words_were_written(
+    store: Store, out: list[Out], said: float | None, denies: bool, revision: int, certain: bool, doubt: str
+) -> None:
+    cards = SentCards(store)
+    for card in out:
+        await cards.put_out(card)
+    found = await cards.said(said, request().code, denies=denies)
+    assert [(each.revision, each.question_hash) for each in found.asked] == [(revision, f"d1.{revision}")]
+    assert (found.certain, found.doubt, cards.asked_for) == (certain, doubt, [])
+
+
+@table(
+    ("opened", "said", "numbers", "certain", "doubt"),
+    ([None], -30, [1], True, ""),
+    ([-60], -30, [1], True, ""),
+    ([-60], None, [1], False, "untimed"),
+    ([-28], -30, [1], True, ""),
+    ([-27.9], -30, [1], False, "before"),
+    ([-60, -10], -30, [1], True, ""),
+    ([-60, -60], -30, [1, 2], False, ""),
+)
+async def test_code_of_a_request_that_was_opened_later_is_in_doubt(
+    store: Store, opened: list[float | None], said: float | None, numbers: list[int], certain: bool, doubt: str
+) -> None:
+    cards = SentCards(store)
+    cards.coded = [request(number, code=CODE, opened_at=moment(at)) for number, at in enumerate(opened, 1)]
+    found = await cards.said(said, CODE)
+    assert [each.request.id for each in found.asked] == [request(number).id for number in numbers]
+    assert (found.certain, found.doubt) == (certain, doubt)
+
+
+async def test_reply_to_a_message_beside_the_cards_means_its_requests(cards: SentCards) -> None:
+    first, second = (AskedRevision(request(number), 1, "then", whole=False) for number in (1, 2))
+    tokens = [await cards.tell(each.request, vendor=f"card {number}") for number, each in enumerate((first, second), 1)]
+    await cards.reply("about 1", first)
+    await cards.reply("about both", first, second)
+    assert await cards.target(vendor_ids=["about 1"]) == Target((first,), certain=True)
+    assert await cards.target(vendor_ids=["about both"]) == Target((first, second), certain=False)
+    as_shown = [AskedRevision(each.request, 1, each.request.question_hash) for each in (first, second)]
+    assert await cards.target(vendor_ids=["about 1", "card 1"]) == Target((as_shown[0],), certain=True)
+    assert await cards.target(token=tokens[1], vendor_ids=["about 1"]) == Target((as_shown[1], first), certain=False)
+
+
+async def test_code_beside_a_reply_agrees_with_its_message_or_leaves_it_open(cards: SentCards) -> None:
+    first, second = (AskedRevision(request(number), 1, f"d{number}") for number in (1, 2))
+    for each in (first, second):
+        await cards.tell(each.request)
+    await cards.reply("about 1", dataclasses.replace(first, question_hash="then"))
+    assert await cards.target(request(1).code, vendor_ids=["about 1"]) == Target((first,), certain=True)
+    found = await cards.find(request(2).code, vendor_ids=["about 1"])
+    assert found == ([(request(1).id, 1), (request(2).id, 1)], False)
+
+
+async def test_message_beside_the_cards_names_the_revision_of_then(cards: SentCards) -> None:
+    asked = request()
+    await cards.tell(asked, CY)
+    await cards.reply("of then", AskedRevision(asked, 1, "d1"))
+    cards.coded = [request(2, code=asked.code), asked]
+    assert await cards.target(vendor_ids=["of then"]) == Target((AskedRevision(asked, 1, "d1"),), certain=True)
+    cards.coded = cards.coded[:1]
+    assert (await cards.target(vendor_ids=["of then"])).asked == ()
+    for each in (asked, revised(asked)):
+        await cards.tell(each)
+    assert await cards.target(vendor_ids=["of then"]) == Target((AskedRevision(asked, 1, "d1"),), certain=True)
+
+
+async def test_reply_to_a_message_about_no_request_is_read_like_words_alone(cards: SentCards) -> None:
+    await cards.reply("about nothing")
+    for card in (Out(ended=-20), Out(revision=2, tried=-20)):
+        await cards.put_out(card)
+    elsewhere = await cards.tell(request(2), channel="other chat")
+    for fields in (dict[str, Any](), {"token": elsewhere}):
+        found = await cards.said(0, vendor_ids=["about nothing"], **fields)
+        assert ([each.revision for each in found.asked], found.certain) == ([2], True)
+    for denies, revision in ((False, 1), (True, 2)):
+        found = await cards.said(-30, request().code, denies=denies, vendor_ids=["about nothing"])
+        assert ([each.revision for each in found.asked], found.certain) == ([revision], True)
+    await cards.tell(request(3), vendor="card 3")
+    assert await cards.find(vendor_ids=["about nothing", "card 3"]) == ([(request(3).id, 1)], True)

@@ -280,7 +280,7 @@ def _read_line(line: str, phrases: AnswerPhrases, sender: AnswerSender, body: _B
             read = _parts_of(clause, phrases, sender, first=clause is clauses[0])
             denies = _note_clause(line, read, phrases, body, plain=not asks and _is_plain(clause, pieces)) or denies
             if not read.whole or left:
-                left += [*([AnswerToken("pause", ",")] if left else []), *clause]
+                left += clause
         if left and body.yes and not body.unread and is_remark(_with_marks(left, sentence), sender.effects):
             remarks = True
         elif left:
@@ -309,10 +309,10 @@ def _note_clause(line: str, read: "_Clause", phrases: AnswerPhrases, body: _Body
     body.no_anywhere = body.no_anywhere or denied
     body.others = body.others or read.others
     body.group = body.group or read.group
-    body.polite = body.polite or any(_POLITE & set(phrase.rstrip("\0").split()) for phrase in read.parts)
+    body.polite = body.polite or any(_POLITE & set(phrase.split()) for phrase in read.parts)
     body.explicit = body.explicit or any(phrase not in phrases.words["yes"] for phrase in approvals)
     body.effects |= read.effects
-    if not body.order and any(phrase.rstrip("\0") in phrases.words["order"] for phrase in approvals):
+    if not body.order and any(phrase in phrases.words["order"] for phrase in approvals):
         body.order = line
     return plain and denied and (read.whole or read.reasoned)
 
@@ -322,7 +322,7 @@ def _is_plain(clause: Sequence[AnswerToken], pieces: Sequence[AnswerToken]) -> b
     odd = next((at for at, piece in enumerate(pieces) if piece.kind == "odd"), len(pieces))
     ends = next(at for at, piece in enumerate(pieces) if piece is clause[-1])
     pause = any(piece.kind == "pause" for piece in pieces[ends + 1 : odd])
-    return odd == len(pieces) or (ends < odd and pause)
+    return odd == len(pieces) or pause
 
 
 def _sentences(pieces: Sequence[AnswerToken]) -> list[list[AnswerToken]]:
