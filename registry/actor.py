@@ -290,7 +290,7 @@ class Actor:
     """Its turns in a session may end over calls that people still decide (`while_waiting`). The outcome comes as a turn
     of its own.
 
-    [approvals.md](approvals.md#going-on-while-people-decide).
+    [approvals.md](approvals.md#continue-while-approvers-decide).
     """
     on_failure: Literal["continue", "abort_siblings"] = "continue"
     """`continue`, or `abort_siblings`: a call that fails stops those beside it."""

@@ -138,7 +138,7 @@ class ToolOptions:
     """Arguments that are only words about the call, such as a `description`. They are shown and signed like all others.
     A remembered answer, the repeat guard and the joining of equal calls leave them out.
 
-    [approvals.md](approvals.md#arguments-that-are-only-words).
+    [approvals.md](approvals.md#remarks).
     """
     version: Annotated[str, DEFINITION] = "1"
     """Yours. A new one makes approvals given before stale."""

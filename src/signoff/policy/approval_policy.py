@@ -252,7 +252,7 @@ class ApprovalPolicy(_PolicyData):
     approvers: Annotated[tuple[Asked, ...], FieldSpec(unset="`defaults.approvers`")] = ()
     """`role:<role>` and `user:<id>`, or groups of them with a quorum each.
 
-    Any name fills any place of the quorum. Each of the [groups](approvals.md#how-many-and-who-ends-it), such as
+    Any name fills any place of the quorum. Each of the [groups](approvals.md#quorum-and-groups), such as
     `{of: role:legal, quorum: 1}`, needs people of its own.
     """
     route_to: Cel | None = None
@@ -268,7 +268,7 @@ class ApprovalPolicy(_PolicyData):
     require_reason: StrictBool = False
     """A denial counts only with a reason.
 
-    [approvals.md](approvals.md#how-many-and-who-ends-it).
+    [approvals.md](approvals.md#quorum-and-groups).
     """
     allow_self_approval: StrictBool = False
     """The requester may decide."""
@@ -320,7 +320,7 @@ class ApprovalPolicy(_PolicyData):
     while_waiting: Literal["wait", "continue"] = "wait"
     """`continue`: the model goes on while people decide, and is told the outcome when it is there.
 
-    [approvals.md](approvals.md#going-on-while-people-decide).
+    [approvals.md](approvals.md#continue-while-approvers-decide).
     """
     allow_remember: StrictBool = False
     """Approvers may have their answer remembered for the next calls like this."""
