@@ -17,6 +17,7 @@ from signoff.activities.gate_activity import GateActivity
 from signoff.activities.heartbeat import send_heartbeats
 from signoff.activities.hooks.tool_hooks import withheld_tools
 from signoff.activities.models.model_settings import model_settings
+from signoff.activities.results.step_mover import StepMover, ctx_at
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.audit_buffer import unfold_facts
 from signoff.approvals.audit_events import facts_of_begin
@@ -66,6 +67,7 @@ class ModelActivity:
         self._deps = deps
         self._gates = GateActivity(deps)
         self._completions = Completions(deps.store)
+        self._steps = StepMover(deps)
 
     @activity.defn(name=names.MODEL)
     async def model(self, task: ModelTask) -> ModelReply:
@@ -77,7 +79,8 @@ class ModelActivity:
         try:
             async with send_heartbeats():
                 reply = await self._complete(task)
-                return await self._judge_calls(task, reply, begun) if _has_calls(reply) else _drop_repeat(reply)
+                moved = replace(task, ctx=ctx_at(task.ctx, reply.place))
+                return await self._judge_calls(moved, reply, begun) if _has_calls(reply) else _drop_repeat(reply)
         except (ConfigError, ModelRefused) as error:
             message = self._deps.secrets.redact(error.message)
             raise ApplicationError(message, type=type(error).__name__, non_retryable=True) from None
@@ -94,16 +97,19 @@ class ModelActivity:
         if before is not None:
             await hand_over(self._deps, _read_entries(task))
             return _keep_reply(before)
+        place = await self._steps.advance(task.ctx, task.completion)
         # Together, as the model takes its time; nothing comes of its answer before this is written.
-        asking = asyncio.ensure_future(self._ask_model(task))
+        asking = asyncio.ensure_future(self._ask_model(replace(task, ctx=ctx_at(task.ctx, place))))
         try:
             await hand_over(self._deps, _read_entries(task))
+            await self._steps.record(task.ctx, place, task.completion)
         except BaseException:
             # Each attempt while the store is away would be paid for.
             asking.cancel()
             await asyncio.wait({asking})
             raise
         reply, provider = await asking
+        reply = replace(reply, place=place)
         if not (run and _has_calls(reply)):
             # Nothing is done between such a reply and the end of this activity: it would be kept for nobody.
             if provider is not None:

@@ -90,7 +90,7 @@ class Step(Level):
     requires: tuple[str, ...] = ()
     """Of a step: data that its tools wait for."""
     collect: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    """Of a step: data that it brings: by field a JSON Schema, or nothing."""
+    """Of a step: data that it brings, by field a JSON Schema or nothing. The model keeps it by the tool `collect`."""
 
 
 @dataclass(frozen=True, kw_only=True)

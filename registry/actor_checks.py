@@ -7,7 +7,7 @@ from typing import Final
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.limits import RESULT_BYTES
-from signoff.contracts.names import READ_REST, RESPOND
+from signoff.contracts.names import COLLECT, READ_REST, RESPOND
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.keys.secret_references import FORMS, literal_secrets
 from signoff.policy.approval_policy import APPROVER
@@ -100,6 +100,9 @@ def _check_tools(actor: Actor, registry: ToolRegistry) -> None:
             raise actor_error(actor, "tools", name, "lists `respond`; every actor has it by itself, leave it out")
         if name == READ_REST:
             raise actor_error(actor, "tools", name, f"lists `{READ_REST}`; write `read_rest: true` instead")
+        if name == COLLECT:
+            why = f"lists `{COLLECT}`; a step that collects data brings it by itself, leave it out"
+            raise actor_error(actor, "tools", name, why)
         if registry.resolve(name) is None and name not in actor.own_names:
             near = did_you_mean(name, [*registry.list(), *actor.own_names])
             raise actor_error(actor, "tools", name, f"lists the unknown tool `{name}`{near}")

@@ -1,11 +1,13 @@
-"""The framework's own tool that reads on in a result that was cut; nobody registers it."""
+"""The framework's own tools: `read_rest` reads on in a result that was cut, `collect` keeps what a step collects."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.names import READ_REST
+from signoff.contracts.names import COLLECT, READ_REST
 from signoff.registry.tool import BypassRouting, Tool
 from signoff.registry.tool_context import ToolContext
+from signoff.registry.tool_result import ToolResult
 
 HANDLE_CHARS: Final = 64
 _SCHEMA: Final = {
@@ -38,3 +40,42 @@ READ_REST_TOOL: Final = Tool(
     untrusted_output=True,
 )
 """The declaration; a worker puts its own handler into it."""
+
+
+def collect_tool(place: str, schemas: Mapping[str, Mapping[str, Any]]) -> Tool:
+    """Return the tool by which a model keeps the data of the step at `place`; `schemas` are by name."""
+    names = tuple(schemas)
+
+    async def keep(args: dict[str, Any], context: ToolContext) -> ToolResult:
+        lacking = [name for name in names if name not in args and context.data.get(name) is None]
+        more = f"Still to collect: {_quoted(lacking)}." if lacking else "Nothing more is to be collected here."
+        return ToolResult(f"Kept {_quoted(args)}. {more}", data_update=args)
+
+    return Tool(
+        name=COLLECT,
+        description=f"Keep what the user has told you, as soon as you know it: {_quoted(names)}. "
+        "Leave out what the user has not told you yet.",
+        input_schema={
+            "type": "object",
+            "properties": {name: _property(schema) for name, schema in schemas.items()},
+            "minProperties": 1,
+            "additionalProperties": False,
+        },
+        handler=keep,
+        scope="generalist",
+        routing="bypass",
+        bypass_routing=BypassRouting("It only keeps data of the conversation; there is nothing to route."),
+        title="Keep what the user said",
+        read_only=True,
+        updates=names,
+        place=place,
+    )
+
+
+def _property(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema as that of a property. Where it refers to definitions of its own, the update check reads it."""
+    return {} if "$defs" in schema else {key: each for key, each in schema.items() if key != "$schema"}
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -25,7 +25,7 @@ from pydantic_core import ArgsKwargs
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.errors import RegistrationError
 from signoff.contracts.limits import MAX_ATTEMPTS, MAX_PERMISSION_SECONDS
-from signoff.contracts.names import READ_REST
+from signoff.contracts.names import COLLECT, READ_REST
 from signoff.contracts.usage import UsageLimit
 from signoff.formats.declared_fields import DEFINITION, IN_CODE, FieldSpec, Names, declared_fields
 from signoff.formats.durations import Seconds, seconds
@@ -415,7 +415,7 @@ class Tool(ToolOptions):
     def of_framework(self) -> bool:
         """Whether it is the framework's own, which no list, toolset, route or choice leaves out (X25)."""
         # By its name, which a catalog takes from nobody.
-        return self.name == READ_REST
+        return self.name in (COLLECT, READ_REST)
 
     @property
     def activity(self) -> str:

@@ -15,7 +15,7 @@ from signoff.contracts.canonical_json import NotCanonical, canonical_json
 from signoff.contracts.errors import RegistrationError
 from signoff.contracts.ids import ID_PATTERN, TOOL_NAME_PATTERN, is_id, is_tool_name
 from signoff.contracts.limits import MAX_FALLBACKS
-from signoff.contracts.names import RESPOND
+from signoff.contracts.names import COLLECT, RESPOND
 from signoff.contracts.updates import DATA
 from signoff.formats.bounds import bounds_problem
 from signoff.formats.declared_fields import declared_fields
@@ -104,6 +104,8 @@ def _name(tool: Tool, taken: Mapping[str, Tool]) -> Iterator[FieldProblem]:
     # as B17 wants this looked at before its shape.
     if str(tool.name).casefold() == RESPOND:
         yield FieldProblem("name", tool.name, "has a reserved name: `respond` is given to every actor by itself")
+    if str(tool.name).casefold() == COLLECT:
+        yield FieldProblem("name", tool.name, "has a reserved name: a step that collects data brings `collect` itself")
     if tool.name in taken:
         twin = taken[tool.name].site
         where = f" at {twin}" if twin else ""

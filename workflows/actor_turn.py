@@ -229,7 +229,8 @@ class ActorTurn:
         self._state.live = result.state
         self._metadata.publish()
         left_open = len(self._state.waiting)
-        await self._session.report_end(result, self._state.denials(), self._state.updates.changed, left_open)
+        state = self._state
+        await self._session.report_end(result, state.denials(), state.updates.changed, state.moved_to, left_open)
         if left_open:
             result = await self._follow_open_calls(result)
         await self._let_handlers_finish()
@@ -414,6 +415,8 @@ class ActorTurn:
             person_id=turn.principal.person_id,
             actor=turn.actor,
             channel=turn.channel,
+            route=turn.route,
+            step=turn.step,
             unsigned=not turn.principal.signature,
             key_id=turn.principal.key_id,
             in_session=turn.in_session or None,

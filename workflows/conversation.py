@@ -341,6 +341,9 @@ class Conversation:
         self._turns[turn.turn] = ended
         if report.error is not None and report.error.code == "config_error":
             self._leave(turn)
+        # Only from where the turn began: meanwhile a person or another turn may have moved the conversation.
+        elif report.place is not None and report.place.actor == turn.actor and self._place == _place_of(turn):
+            self._place = report.place
         self._remember_denials(report.denied)
         left = self._left_for(turn.turn, report.taken)
         # One turn more is kept for what was added meanwhile: that is never dropped.

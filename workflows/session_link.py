@@ -15,6 +15,7 @@ from temporalio.exceptions import FailureError
 from signoff.approvals.approval_book import envelope_problem
 from signoff.approvals.audit_events import fingerprint
 from signoff.contracts import names
+from signoff.contracts.call import Place
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.ids import ApprovalKey, SessionKey, TurnKey
 from signoff.contracts.limits import SESSION_EVENTS_KEPT, SESSION_MAILBOX
@@ -68,7 +69,7 @@ class SessionLink:
             self._aside = asyncio.create_task(self._tell(names.TURN_WAITS, report))
 
     async def report_end(
-        self, result: TurnResult, denied: Sequence[Denial], updates: Updates, left_open: int = 0
+        self, result: TurnResult, denied: Sequence[Denial], updates: Updates, place: Place | None, left_open: int
     ) -> None:
         """Tells the session how the turn ended. Returns when it knows, or is there no more."""
         report = TurnReport(
@@ -81,6 +82,7 @@ class SessionLink:
             taken=tuple(self._taken),
             updates=updates,
             left_open=left_open,
+            place=place,
         )
         await self._end(report)
 

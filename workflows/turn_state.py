@@ -8,7 +8,7 @@ from signoff.approvals.approval_book import ApprovalBook
 from signoff.approvals.approval_outcomes import denial_from_request, late_result, repeated_outcome, waiting_outcome
 from signoff.approvals.call_events import untaken_entry
 from signoff.contracts.activity_messages import GateDecision, GateTask, ModelReply, Response, Tally, TurnLimits
-from signoff.contracts.call import CallContext, CallOutcome, RuleReference
+from signoff.contracts.call import CallContext, CallOutcome, Place, RuleReference
 from signoff.contracts.content import Content, text_of
 from signoff.contracts.frozen_model import FrozenModel
 from signoff.contracts.ids import ApprovalKey, TurnKey, call_of_stand_in, completion_of, parse_approval_id, show_code
@@ -197,6 +197,19 @@ class TurnState:
             self.book.unwritten.add(untaken_entry(self.ctx, call, tool, refused.names, refused.why, now))
         return taken.outcomes
 
+    def _move(self, place: Place | None) -> None:
+        # A worker sealed it: whatever else stands here, no activity runs a call there.
+        if place is not None:
+            self.ctx = replace(self.ctx, route=place.route, step=place.step, seal=place.seal)
+
+    @property
+    def moved_to(self) -> Place | None:
+        """The place to which the turn has moved since it began; `None` if it is still where it began."""
+        ctx = self.ctx
+        if (ctx.route, ctx.step) == (self.turn.route, self.turn.step):
+            return None
+        return Place(actor=ctx.actor, route=ctx.route, step=ctx.step, seal=ctx.seal)
+
     def append_message(self, message: Message) -> None:
         """Appends a message to the conversation."""
         self.messages.append(message)
@@ -207,6 +220,7 @@ class TurnState:
         self.usage = self.usage + reply.usage
         if self.completions == 1:
             self.limits, self.catalog, self.leave_open = reply.limits, reply.catalog, reply.leave_open
+        self._move(reply.place)
         self.append_message(reply.message)
         calls = reply.calls
         for part in calls:
@@ -334,6 +348,9 @@ class TurnState:
             refusals=self.book.refused,
             catalog=self.catalog,
             in_session=self.turn.in_session,
+            route=self.ctx.route,
+            step=self.ctx.step,
+            seal=self.ctx.seal,
         )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal
 
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.names import READ_REST
+from signoff.contracts.names import COLLECT, READ_REST
 from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.compiled_policy import ANY_ARGUMENTS, CompiledPolicy
@@ -16,8 +16,7 @@ from signoff.registry.actor import Actor
 from signoff.registry.cel_context import ContextFields
 
 _ARGS: Final = re.compile(r"\bargs\b")
-_NO_REST: Final = f"tool.name != '{READ_REST}' && "
-"""What was cut off a result that the actor has is no call of its own to ask people about."""
+_NOT: Final = "tool.name != '{}' && "
 
 
 def autonomy_rules(actors: Iterable[Actor], fields: ContextFields) -> tuple[GlobalRule, ...]:
@@ -85,7 +84,10 @@ def _rules(actor: Actor, fields: ContextFields) -> Iterator[GlobalRule]:
     if not (bounds.unasked_if or bounds.deny_if):
         why = f"actor `{actor.name}`: `autonomy` bounds nothing; write `unasked_if` or `deny_if`, or leave it out"
         raise ConfigError(why, actor=actor.name, field="autonomy", value="")
-    mine = f"actor.name == '{actor.name}' && {_NO_REST if actor.read_rest else ''}"
+    # Only the framework's own tools that the actor has, so that rules of all other actors stay as they are.
+    collects = any(step.collect for route in actor.routes for step in route.steps)
+    own = [name for name, has in ((READ_REST, actor.read_rest), (COLLECT, collects)) if has]
+    mine = f"actor.name == '{actor.name}' && {''.join(map(_NOT.format, own))}"
     if bounds.deny_if:
         rule = f"{mine}({_read_bound(actor, 'deny_if', bounds.deny_if, fields)})"
         yield _rule(actor, "deny_if", rule, "deny", f"`{actor.name}` may not do this")

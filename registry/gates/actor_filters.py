@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.ids import ID_PATTERN, is_id
+from signoff.contracts.names import READ_REST
 from signoff.formats.nearest_name import did_you_mean
 from signoff.registry.actor import Actor, Surface
 from signoff.registry.registry import ToolRegistry
@@ -33,7 +34,7 @@ def is_permitted(actor: Actor, tool: Tool) -> bool:
         return False
     # First: further down every actor without a list would see it once a single one declares it.
     if tool.of_framework:
-        return actor.read_rest
+        return actor.read_rest or tool.name != READ_REST
     # Before the list and the toolset: naming a tool there does not bring back what its server or plugin may not.
     if not (_server_passes(actor, tool) and _plugin_passes(actor, tool)):
         return False

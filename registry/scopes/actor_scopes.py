@@ -1,6 +1,7 @@
 """The positions of one actor, the tools that are its own there, and whose policies count for them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from signoff.formats.json_schema import CompiledSchema
 from signoff.formats.nearest_name import quote_name
 from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.policy_stack import UnderlyingPolicy, incomparable, stack_policies
+from signoff.registry.actor import Step
 from signoff.registry.scopes.position import Position, ResolutionContext
 from signoff.registry.tool import Tool
 
@@ -46,8 +48,13 @@ class ActorScopes:
     """The names of the context's fields."""
     collected: frozenset[str] = frozenset()
     """The names of the data that steps collect."""
-    routed: bool = False
-    """Whether the actor has routes."""
+    steps: Mapping[str, tuple[Step, ...]] = field(default_factory=dict, repr=False)
+    """The steps of each route, in order."""
+
+    @property
+    def routed(self) -> bool:
+        """Whether the actor has routes."""
+        return bool(self.steps)
 
     @property
     def layered(self) -> bool:
@@ -87,6 +94,21 @@ class ActorScopes:
             **{name: extra[name] for name in self.fields & {*extra}},
         }
         return frozenset(name for name, value in given.items() if value is not None and self._valid(name, value))
+
+    def advance(self, route: str, step: str, have: AbstractSet[str]) -> str:
+        """Returns the step to which a conversation at `step` moves by the data fields `have`; `step` where it stays.
+
+        It leaves a step once all that the step collects is there, and a route's beginning for a first step that
+        collects. It enters no step before all that the step requires is there.
+        """
+        steps = self.steps.get(route, ())
+        at = -1 if not step else next((index for index, each in enumerate(steps) if each.name == step), len(steps))
+        while at + 1 < len(steps):
+            collected = bool(steps[0].collect) if at < 0 else bool(steps[at].collect) and have >= {*steps[at].collect}
+            if not (collected and have >= {*steps[at + 1].requires}):
+                break
+            at += 1
+        return steps[at].name if 0 <= at < len(steps) else step
 
     def _valid(self, name: str, value: Any) -> bool:
         schema = self.schemas.get(name)

@@ -8,11 +8,12 @@ from typing import Any, Final
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.ids import ID_PATTERN, is_id
 from signoff.contracts.limits import REASON_CHARS
-from signoff.contracts.names import READ_REST, RESPOND
+from signoff.contracts.names import COLLECT, READ_REST, RESPOND
 from signoff.formats.json_schema import CompiledSchema, compile_schema
 from signoff.formats.nearest_name import did_you_mean
 from signoff.policy.filter_expression import compile_filter
 from signoff.registry.actor import Actor, Level, ListedTool, Route, Step, ToolUse, tool_uses
+from signoff.registry.built_in_tools import collect_tool
 from signoff.registry.cel_context import ContextFields
 from signoff.registry.handler_adapters import run_elsewhere
 from signoff.registry.hooks import SELECT, Select
@@ -35,7 +36,7 @@ logger = logging.getLogger("signoff.registry")
 
 _MODES: Final = ("inherit", "only")
 _SHADOWING: Final = ("allow", "warn", "forbid")
-_RESERVED: Final = (RESPOND, READ_REST)
+_RESERVED: Final = (RESPOND, READ_REST, COLLECT)
 _SELECT: Final = "select"
 UNDECLARED_NAME: Final = "undeclared"
 """Names in lists what stands for all tools that nobody declared."""
@@ -77,9 +78,8 @@ class _Build:
             positions |= self._route(route, own, outer)
         known = frozenset(self._fields.schemas)
         schemas = self._schemas | {name: self._fields.schemas[name] for name in known}
-        return ActorScopes(
-            actor.name, positions, self._placed, schemas, known, frozenset(self._collected), routed=bool(routes)
-        )
+        steps = {route.name: tuple(route.steps) for route in routes}
+        return ActorScopes(actor.name, positions, self._placed, schemas, known, frozenset(self._collected), steps)
 
     def _build_undeclared(self, own: Mapping[str, Tool]) -> tuple[Layer, ...]:
         """Returns the layer of what nobody declared, behind all others, where the actor may call that."""
@@ -178,6 +178,8 @@ class _Build:
                 missing.append(use.name)
             else:
                 kinds["step_reference" if isinstance(use.tool, str) else "step_inline"][use.name] = tool
+        if step.collect:
+            kinds["step_inline"][COLLECT] = self._collector(where, route, step)
         closed = f"{place} has its own tools only" if self._mode(where, step.mode) == "only" else ""
         layers = (
             Layer("step_inline", place, kinds["step_inline"], waits=step.requires),
@@ -190,6 +192,14 @@ class _Build:
         self._check_select(f"{where}.select", step.select)
         selects = (step.select, route.select, self._actor.select)
         return self._position(route.name, step.name, layers, narrowed, inline, selects)
+
+    def _collector(self, where: str, route: Route, step: Step) -> Tool:
+        """Returns the tool by which the model keeps what a step collects."""
+        given = {name: self._schemas.get(name) or self._fields.schemas.get(name) for name in step.collect}
+        schemas = {name: {} if each is None else each.schema for name, each in given.items()}
+        tool = collect_tool(f"{self._actor.name}.{route.name}.{step.name}", schemas)
+        self._keep(where, ScopedTool(tool))
+        return tool
 
     def _resolve(
         self, where: str, use: ToolUse, place: str, enclosing: Sequence[Mapping[str, Tool]], beaten: bool = False

@@ -251,7 +251,7 @@ async def test_tools_list_selects_by_scope(tools: Cli, tmp_path: Path) -> None:
         data = (await tools("tools", "list", *more, "--manifest", str(manifest), "--json")).data
         return [row["tool"] for row in data]
 
-    everything = ["look", "look@clerk.trip", "look@clerk.trip.buy", "quote@clerk.trip"]
+    everything = ["collect@clerk.trip.ask", "look", "look@clerk.trip", "look@clerk.trip.buy", "quote@clerk.trip"]
     assert sorted(await listed()) == sorted(await listed("--scope", "all")) == everything
     assert await listed("--scope", "registered") == ["look"]
     assert await listed("--scope", "agent", "--actor", "clerk") == []

@@ -67,7 +67,7 @@ def test_a_manifest_declares_where_an_actor_may_stand(tmp_path: Path) -> None:
     assert summary(catalog) == summary(catalog, "talk") == ["greet@desk", "note", "pay"]
     position = some(catalog.tool_view(pinned(route="talk")).position)
     assert [each.__name__ for each in position.selects] == ["nothing"]
-    assert summary(catalog, "trip", "ask") == ["note"]
+    assert summary(catalog, "trip", "ask") == ["collect@desk.trip.ask", "note"]
     assert summary(catalog, "trip", "buy", city="Porto") == ["note", "pay@desk.trip"]
     assert summary(catalog, "trip", "buy") == ["pay@desk.trip"]
     assert catalog.tool_view(pinned(route="rest")).resolution("pay").reason == "nothing is paid on a day of rest"

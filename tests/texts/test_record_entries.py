@@ -15,6 +15,7 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     ("turn", {}, "asked for a turn over an unknown channel"),
     ("turn", {"session_event": 1, "id": "t7", "code": "lost"}, "turn t7 of the session is gone: lost"),
     ("turn", {"stop": "c1.1"}, "wanted to stop it: c1.1"),
+    ("turn", {"moved": "pay", "route": "checkout"}, "moved to the step pay of checkout"),
     ("turn", {"ended": "complete"}, "ended complete"),
     ("turn", {"ended": "error", "error": "limit"}, "ended error, limit"),
     (

@@ -211,6 +211,13 @@ def turn_entry(tenant: str, session: str, turn: str, at: datetime, *, subject: s
     return _of_life(tenant, session, turn, "begun", at, subject, facts)
 
 
+def move_entry(ctx: CallContext, step: str, completion: int, at: datetime) -> AuditEntry:
+    """Records that the turn of `ctx` moved to another step of its route, before this completion."""
+    what = f"moved/{completion}/{ctx.step}/{step}"
+    facts = {"moved": step, "route": ctx.route, "from": ctx.step, "completion": completion}
+    return _of_life(ctx.tenant, ctx.session, ctx.turn, what, at, ctx.user.user, facts)
+
+
 def facts_of_begin(ctx: CallContext) -> KnownFacts:
     """Collects the facts of the entry of a turn's begin that `ctx` holds."""
     user = ctx.user

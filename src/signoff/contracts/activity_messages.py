@@ -12,6 +12,7 @@ from signoff.contracts.call import (
     CallContext,
     CallOutcome,
     Permit,
+    Place,
     ProposedExternalCall,
     RuleReference,
 )
@@ -110,6 +111,8 @@ class ModelReply(ActivityMessage):
     """Whether the turn may end over calls that people still decide; only with the first completion."""
     withheld: tuple[str, ...] = ()
     """Tools that were not offered to the model, as they were not available: none of them runs in this batch."""
+    place: Place | None = None
+    """The place to which the conversation moved before this completion; `None` where it stayed."""
     kept_at: datetime | None = None
     """Since when a reply with calls lies in the store, by its clock (UTC)."""
     gates: "GateReply | None" = None

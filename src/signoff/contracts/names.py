@@ -62,6 +62,9 @@ OFFLINE_MODEL: Final = "offline"
 READ_REST: Final = "read_rest"
 """The framework's own tool with which an actor that declares it reads on in long results."""
 
+COLLECT: Final = "collect"
+"""The framework's own tool with which a model keeps the data that a step of a route collects."""
+
 PEER: Final = "peer"
 """The channel of other agents' turns, in which a tool that is not `peer_exposed` does not exist; and the scope of
 their tokens.

@@ -1,5 +1,6 @@
 """Messages to and from a session: one conversation, its turns, and what reaches them later."""
 
+import operator
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -184,6 +185,8 @@ class TurnReport(FrozenModel):
     """Over how many undecided calls it ended."""
     updates: Updates = NO_UPDATES
     """What its tools changed of the context."""
+    place: Place | None = Field(default=None, exclude_if=operator.not_)
+    """The place to which the turn moved; `None` where it stayed."""
 
 
 class SessionReceipt(FrozenModel):

@@ -1,5 +1,6 @@
 """A turn's input, its result, and its view while it runs."""
 
+import operator
 from datetime import datetime
 from typing import Any, Literal
 
@@ -253,5 +254,11 @@ class TurnView(FrozenModel):
     """The first 16 digits of the hash of the catalog that its worker used last."""
     in_session: bool = False
     """Whether a session started it."""
+    route: str = ""
+    """The route on which it is."""
+    step: str = ""
+    """The step at which it is."""
+    seal: str = Field(default="", exclude_if=operator.not_)
+    """Proves route and step to the gateway, see `Place`; no client gets it."""
     model_retry: ModelRetry | None = None
     """Set while the model is asked again, as the server tells it; the turn itself knows nothing of its tries."""

@@ -71,6 +71,7 @@ class RecordedCompletion(Section):
     calls: list[RecordedCall] = Field([], description="The calls that it proposed.")
     withheld: list[str] = Field([], description="Tools that the model was not told of.")
     context: dict[str, Any] | None = Field(None, description="The context from here on, where tools changed it.")
+    step: str | None = Field(None, description="The step from here on, where the conversation moved.")
 
     @property
     def judged_at(self) -> datetime:
@@ -131,6 +132,7 @@ class EvaluationCase(Section):
     def ctx(self, completion: int) -> CallContext:
         """Returns the context in which the calls of completion number `completion` are judged."""
         changes = [each.context for each in self.completions[:completion] if each.context is not None]
+        steps = [each.step for each in self.completions[:completion] if each.step is not None]
         key = parse_workflow_id(self.recorded.turn) or TurnKey(self.tenant, "", "")
         return CallContext(
             actor=self.actor,
@@ -139,7 +141,7 @@ class EvaluationCase(Section):
             tenant=self.tenant,
             channel=self.channel,
             route=self.route,
-            step=self.step,
+            step=steps[-1] if steps else self.step,
             user=Principal(**{**self.user.model_dump(), "roles": tuple(self.user.roles)}),
             extra=changes[-1] if changes else self.context,
             transient=tuple(self.transient),

@@ -167,7 +167,7 @@ class _Player:
             ctx, withheld = case.ctx(number), frozenset(self._completion(number).withheld)
             request = CompletionRequest(
                 model=model.name,
-                instructions=instructions_at(actor, case.route, case.step),
+                instructions=instructions_at(actor, ctx.route, ctx.step),
                 messages=tuple(messages),
                 provider=(None,) * len(messages),
                 tools=self.catalog.offered_tools(actor.name, ctx, withheld),

@@ -86,7 +86,7 @@ class _Recorder:
             tenant=turn.tenant_id,
             channel=turn.channel,
             route=turn.route,
-            step=turn.step,
+            step=_step_of(first),
             transient=list(turn.transient),
             dry_run=turn.dry_run,
             user=Asker(
@@ -104,7 +104,7 @@ class _Recorder:
         )
 
     def _completions(self) -> Iterable[RecordedCompletion]:
-        context = self._history.steps[0].task.ctx.extra
+        context, place = self._history.steps[0].task.ctx.extra, _step_of(self._history.steps[0])
         for step in self._history.steps:
             extra = step.task.ctx.extra
             yield RecordedCompletion(
@@ -113,8 +113,9 @@ class _Recorder:
                 calls=list(self._calls(step)),
                 withheld=list(step.reply.withheld),
                 context=None if extra == context else self._quiet(dict(extra)),
+                step=None if _step_of(step) == place else _step_of(step),
             )
-            context = extra
+            context, place = extra, _step_of(step)
 
     def _calls(self, step: HistoryStep) -> Iterable[RecordedCall]:
         reply = step.reply
@@ -215,6 +216,11 @@ def _verdict(gate_decision: GateDecision | None, settled: CallOutcome | None) ->
     if settled.gate == "dry_run":
         return settled.gate
     return "run" if settled.code == "ok" or settled.gate == "execute" else settled.code
+
+
+def _step_of(step: HistoryStep) -> str:
+    """Return the step at which the calls of a completion were judged."""
+    return step.task.ctx.step if step.reply.place is None else step.reply.place.step
 
 
 def _name(turn: TurnInput) -> str:

@@ -194,8 +194,17 @@ class GatewayDeps:
 
         `tickets` are the turn's, where they were read already.
         """
+        view = await self._prove_place(view, begun)
         proved = await proved_view(view, begun, self.store, self.requests, self.catalog, tickets)
         return add_requests_to_turn(proved, self.settings.public_url)
+
+    async def _prove_place(self, view: TurnView, begun: SignedStart) -> TurnView:
+        """Returns `view` without its seal, and without a route and step that neither requester nor seal names."""
+        asked = begun.requester is not None and (begun.requester.route, begun.requester.step) == (view.route, view.step)
+        place = Place(actor=view.actor, route=view.route, step=view.step, seal=view.seal)
+        if asked or await is_sealed(self.store, SessionKey(view.tenant, view.session), place):
+            return replace(view, seal="")
+        return replace(view, route="", step="", seal="")
 
     async def watch(self, key: TurnKey) -> AsyncIterator[TurnView]:
         """Returns the turn's views as they may be shown, one whenever it changed, until it has its result."""

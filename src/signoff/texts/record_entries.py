@@ -98,6 +98,8 @@ def _turn(of: _Facts) -> str:
         return of.text("entry.turn.gone", id=of.get("id"), code=of.get("code"))
     if of.has("stop"):
         return of.text("entry.turn.stop", what=of.get("stop"))
+    if of.has("moved"):
+        return of.text("entry.turn.moved", step=of.get("moved"), route=of.get("route"))
     if of.has("ended"):
         error = of.get("error", "")
         return of.text("entry.turn.failed" if error else "entry.turn.ended", state=of.code("ended"), error=error)
