@@ -54,7 +54,7 @@ def ok_results(handler: Handler) -> Handler:
 
 
 def success_results(handler: Handler) -> Handler:
-    """Adapts a handler that returns `{data?, success?, error?, dataUpdate?, contextUpdate?, meta?}`.
+    """Adapts a handler that returns `{data?, success?, error?, dataUpdate?, contextUpdate?, meta?, next?}`.
 
     See `from_success`.
     """
@@ -85,11 +85,11 @@ def from_success(value: Any) -> Result:
     """
     if not isinstance(value, Mapping):
         return ToolResult(value)
-    data, context, meta = value.get("dataUpdate"), value.get("contextUpdate"), value.get("meta")
+    words = (("data_update", "dataUpdate"), ("context_update", "contextUpdate"), ("meta", "meta"))
+    beside: dict[str, Any] = {name: value.get(word) for name, word in words} | {"next": value.get("next") or ""}
     if value.get("success") is False:
-        error = str(value.get("error") or "the tool failed")
-        return ToolFailure(error, data_update=data, context_update=context, meta=meta, value=value.get("data"))
-    return ToolResult(value.get("data"), data_update=data, context_update=context, meta=meta)
+        return ToolFailure(str(value.get("error") or "the tool failed"), value=value.get("data"), **beside)
+    return ToolResult(value.get("data"), **beside)
 
 
 def _unwrap(run: Handler) -> Handler:

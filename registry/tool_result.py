@@ -28,6 +28,8 @@ class ToolResult:
     """A JSON object: what the tool's `updates` name of it is merged into the conversation's context."""
     meta: Any = None
     """A JSON object about the call, for record and transcript; the model does not read it."""
+    next: str = ""
+    """The step of the route at which the conversation continues; empty: as its data says."""
 
 
 FailureCode: TypeAlias = Literal["execution_failed", "input_invalid", "not_available"]
@@ -49,6 +51,8 @@ class ToolFailure:
     """As in `ToolResult`."""
     value: Any = None
     """The result in spite of the failure: the model reads it after the message, programs as structured data."""
+    next: str = ""
+    """As in `ToolResult`."""
 
 
 @dataclass(frozen=True)

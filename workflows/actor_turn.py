@@ -328,7 +328,7 @@ class ActorTurn:
                 await self._calls.break_off(cancelled=True)
             for outcome in self._calls.take_outcomes():
                 # Nothing takes what it changes of the context: no completion of this turn follows.
-                outcome = replace(outcome, updates=None)
+                outcome = replace(outcome, updates=None, place=None)
                 code = self._state.waiting[outcome.call]
                 self._state.tell([outcome])
                 await self._session.report_outcome(outcome.call, outcome_message(outcome, code))

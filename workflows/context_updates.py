@@ -76,7 +76,7 @@ class ContextUpdates:
 
 def _full(outcome: CallOutcome) -> CallOutcome:
     tool = outcome.fallback or outcome.tool
-    gone = {"updates": None, "data_update": None, "context_update": None}
+    gone = {"updates": None, "data_update": None, "context_update": None, "place": None}
     if outcome.code != "ok":
         # Why it failed is what the model needs to know; that it ran and worked would not be true of it.
         note = f"{outcome.note} {UPDATE_LOST.format(tool, _FULL)}".strip()

@@ -188,13 +188,18 @@ class TurnState:
 
     def change_context(self, settled: list[CallOutcome], now: datetime) -> list[CallOutcome]:
         """Returns the outcomes of a batch, once what its tools changed is part of the context of all that follows."""
-        if all(outcome.updates is None for outcome in settled):
+        if all(outcome.updates is None and outcome.place is None for outcome in settled):
             return settled
         taken = self.updates.apply(settled)
         self.ctx = replace(self.ctx, extra=self.updates.extra)
         for refused in taken.refused:
             call, tool = refused.outcome.call, refused.outcome.tool
             self.book.unwritten.add(untaken_entry(self.ctx, call, tool, refused.names, refused.why, now))
+        for outcome in taken.outcomes:
+            began = self.ctx_of(outcome.call) if outcome.place is not None else self.ctx
+            # The first to move it does: no call moves the turn from a place where it was not proposed.
+            if (began.route, began.step) == (self.ctx.route, self.ctx.step):
+                self._move(outcome.place)
         return taken.outcomes
 
     def _move(self, place: Place | None) -> None:

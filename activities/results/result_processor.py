@@ -10,6 +10,7 @@ from temporalio import activity
 
 from signoff.activities.hooks.hook_caller import await_within, call_function
 from signoff.activities.results.read_rest_tool import how_to_read_on
+from signoff.activities.results.step_mover import Move, StepMover
 from signoff.activities.worker_deps import WorkerDeps
 from signoff.approvals.redaction import HIDDEN, redact_secrets, redact_value, secret_values
 from signoff.contracts.call import CallCode, CallOutcome, Permit
@@ -24,7 +25,7 @@ from signoff.registry.results.destinations import AUDIT, LLM_SESSION, Delivery, 
 from signoff.registry.results.output_check import output_problem
 from signoff.registry.results.reducers import reduce_result
 from signoff.registry.results.untrusted_text import fence_text
-from signoff.registry.results.update_check import accept_updates
+from signoff.registry.results.update_check import AcceptedUpdates, accept_updates
 from signoff.registry.tool import Tool
 from signoff.registry.tool_result import (
     AnnotatedRecord,
@@ -179,6 +180,7 @@ class ResultProcessor:
         self._rests = TruncatedResults(deps.store)
         self._tool = tool
         self._distributing = RecordDistributor(deps, tool)
+        self._steps = StepMover(deps)
         self._pause = pause
 
     async def of(
@@ -205,7 +207,7 @@ class ResultProcessor:
         if isinstance(result, ToolFailure):
             failure = _quiet_failure(self._without_record(result), hushed)
             outcome = await self._make_text_outcome(permit, args, failure, budget_chars)
-            outcome = await self._add_updates(permit, args, failure, outcome, budget_chars)
+            outcome = await self._add_changes(permit, args, failure, outcome, budget_chars)
             structured = await self._keep_structured(failure.value, _place(permit))
             outcome = replace(outcome, structured=structured)
             return ProcessedResult(await self._add_meta(permit, failure, outcome), self._find_record(failure.message))
@@ -288,7 +290,7 @@ class ResultProcessor:
             outcome = replace(outcome, gate=OUTPUT)
         else:
             outcome = await self._make_text_outcome(permit, args, result, budget_chars)
-            outcome = await self._add_updates(permit, args, result, outcome, budget_chars)
+            outcome = await self._add_changes(permit, args, result, outcome, budget_chars)
         structured = await self._keep_structured(result.structured, _place(permit))
         outcome = await self._add_meta(permit, result, outcome)
         return replace(outcome, structured=structured, cost=_usd(result.cost))
@@ -297,37 +299,46 @@ class ResultProcessor:
         meta = await self._wish(self._object("meta", result.meta), _place(permit))
         return outcome if meta is None else replace(outcome, meta=meta)
 
-    async def _add_updates(
+    async def _add_changes(
         self, permit: Permit, args: Mapping[str, Any], result: Result, outcome: CallOutcome, budget_chars: int
     ) -> CallOutcome:
         """Adds to `outcome` the changes that the tool wishes; of a tool that may change something, those that count
-        (F44).
+        (F44), and the place of the step that it names as the next.
 
-        Changes that do not fit make the call a failure: its effect has happened, and the model must not repeat it. One
-        that failed by itself keeps its own words, after a note that its changes are lost.
+        Changes that do not fit, and a step that is not there, make the call a failure: its effect has happened, and the
+        model must not repeat it. One that failed by itself keeps its own words, after a note that its changes are lost.
         """
         data = self._object("data update", result.data_update)
         context = self._object("context update", result.context_update)
-        wished = {
+        wished: dict[str, Any] = {
             "data_update": await self._wish(data, _place(permit)),
             "context_update": await self._wish(context, _place(permit)),
         }
+        found, move = self._accept(permit, data, context), Move()
+        if result.next and not found.problem:
+            move = await self.retry_store(lambda: self._steps.follow(permit.ctx, result.next, found.updates))
+        problem = found.problem or move.problem
+        if problem and isinstance(result, ToolFailure):
+            lost = UPDATE_LOST.format(self._tool.name, problem)
+            return replace(outcome, note=f"{outcome.note} {lost}".strip())
+        if problem:
+            failure = ToolFailure(UPDATE_FAILED.format(self._tool.name, problem))
+            failed = await self._make_text_outcome(permit, args, failure, budget_chars)
+            return replace(failed, gate=UPDATE)
+        wished |= {"updates": found.updates if found.updates.names else None, "place": move.place}
+        return replace(outcome, **wished, note=f"{outcome.note} {move.note}".strip())
+
+    def _accept(self, permit: Permit, data: dict[str, Any] | None, context: dict[str, Any] | None) -> AcceptedUpdates:
+        """Returns those of the wished changes that the tool may make."""
         catalog = self._deps.catalog
         scopes = catalog.scopes.get(permit.ctx.actor)
         if not self._tool.updates or scopes is None or (data is None and context is None):
-            return replace(outcome, **wished)
+            return AcceptedUpdates()
         found = accept_updates(self._tool, scopes, catalog.fields, permit.ctx, data or {}, context or {})
         if found.ignored:
             names = ", ".join(found.ignored)[:_NAMES_CHARS]
             activity.logger.warning("an update of %s is left out, nothing declares it: %s", self._tool.name, names)
-        if found.problem and isinstance(result, ToolFailure):
-            lost = UPDATE_LOST.format(self._tool.name, found.problem)
-            return replace(outcome, note=f"{outcome.note} {lost}".strip())
-        if found.problem:
-            failure = ToolFailure(UPDATE_FAILED.format(self._tool.name, found.problem))
-            failed = await self._make_text_outcome(permit, args, failure, budget_chars)
-            return replace(failed, gate=UPDATE)
-        return replace(outcome, **wished, updates=found.updates if found.updates.names else None)
+        return found
 
     async def retry_store(self, keep: Callable[[], Awaitable[T]]) -> T:
         """Returns the result of `keep`, trying again until the store answers."""

@@ -62,7 +62,8 @@ def check_updates(tools: Iterable[Tool], scopes: Iterable[ActorScopes], fields: 
 
 def _problems(mine: Updates, scopes: ActorScopes, fields: ContextFields, ctx: CallContext) -> Iterator[str]:
     for name, value in mine.data.items():
-        yield from _misfits(f"{DATA}.{name}", scopes.schemas.get(name), value)
+        # Null forgets what was collected.
+        yield from _misfits(f"{DATA}.{name}", None if value is None else scopes.schemas.get(name), value)
     for name, value in mine.context.items():
         yield from _misfits(name, fields.schemas[name], value)
     # A manifest may declare `data` as a whole: then what they come to together has to fit.

@@ -110,6 +110,10 @@ class ActorScopes:
             at += 1
         return steps[at].name if 0 <= at < len(steps) else step
 
+    def find_step(self, route: str, name: str) -> Step | None:
+        """Returns the step of this name on a route."""
+        return next((each for each in self.steps.get(route, ()) if each.name == name), None)
+
     def _valid(self, name: str, value: Any) -> bool:
         schema = self.schemas.get(name)
         return schema is None or not schema.check(value)

@@ -11,8 +11,10 @@ from signoff.audit.log import AuditLog
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.ids import TurnKey
 from signoff.contracts.message import ResultPart
+from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.actor import Actor, Route, Step
 from signoff.registry.catalog import Catalog, build_catalog
+from signoff.registry.tool_result import ToolResult
 from signoff.testing.scripted_model import ScriptedModel, calls, last_user_text, respond
 from signoff.worker import SignoffPlugin
 
@@ -185,3 +187,80 @@ async def test_reset_turn_moves_the_session_once(turn_rig: TurnRig, ledger: Ledg
         await found.say("hello", "b")
         assert await found.answer("b") == PROCESS[0]
         assert (await turns.sessions.session(found.key)).step == "process"
+
+
+async def quoted(args: dict[str, Any], ctx: Any) -> ToolResult:
+    """Name the step that the test wants as the next one; going back forgets the card."""
+    forget = {"card": None} if args["to"] == "gather" else None
+    return ToolResult("quoted", data_update=forget, next=args["to"])
+
+
+def quoting(ledger: Ledger, policy: Any = False) -> Catalog:
+    quote = pay_tool(ledger, policy, name="quote", effect="", handler=quoted, updates=("card",))
+    steps = (
+        STEPS[0],
+        Step(name="process", instructions="Take the payment."),
+        Step(name="thank", instructions="Thank."),
+    )
+    route = Route(name="checkout", steps=steps)
+    return build_catalog(tools=[quote], actors=[Actor(name="desk", model="scripted", routes=(route,))])
+
+
+def quote(*steps: str) -> Completion:
+    return calls(*(("quote", {"amount": 1, "to": step}) for step in steps))
+
+
+@table(
+    ("named", "told"),
+    (("process",), ["gather", "process"]),
+    (("thank",), ["gather", "thank"]),
+    (("thank", "process"), ["gather", "thank"]),
+    (("gather",), ["gather", "gather"]),
+    (("gone",), ["gather", "gather"]),
+)
+async def test_next_of_a_result_moves_the_turn(
+    turn_rig: TurnRig, ledger: Ledger, named: tuple[str, ...], told: list[str]
+) -> None:
+    script = Script(quote(*named), respond("done"))
+    words = {"Ask for address and card.": "gather", "Take the payment.": "process", "Thank.": "thank"}
+    async with turn_rig.running(quoting(ledger), script.model) as turns:
+        found = talk(turns)
+        await found.say("x", "a", **ROUTE)
+        await found.answer("a")
+        await turns.replays(found.turn_key("a"))
+        assert (await turns.sessions.session(found.key)).step == told[-1]
+        ends = [
+            each.facts.get("next_step", "")
+            for each in await AuditLog(turns.store).stream(found.turn_key("a").workflow_id)
+            if each.kind == "outcome"
+        ]
+    assert [words[each[0]] for each in script.told] == told
+    assert ends == [step if step in ("process", "thank") else "" for step in named]
+
+
+async def test_conversation_goes_back_and_collects_again(turn_rig: TurnRig, ledger: Ledger) -> None:
+    script = Script(kept(**BOTH), quote("gather"), kept(card="5678"), respond("done"))
+    async with turn_rig.running(quoting(ledger), script.model) as turns:
+        key = await turns.start(**ROUTE)
+        await turns.signoff.result(key)
+        assert await moves(turns, key) == [("1", "", "gather"), ("2", "gather", "process"), ("4", "gather", "process")]
+    assert [each[0] for each in script.told] == [
+        "Ask for address and card.",
+        "Take the payment.",
+        "Ask for address and card.",
+        "Take the payment.",
+    ]
+
+
+async def test_result_that_comes_late_moves_no_turn_that_has_moved(turn_rig: TurnRig, ledger: Ledger) -> None:
+    # The call was proposed at the step `gather`, which the turn has left while people were asked.
+    policy = {"approvers": ["role:approvers"], "while_waiting": "continue"}
+    script = Script(quote("thank"), kept(**BOTH), respond("moved"), respond("done"))
+    async with turn_rig.running(quoting(ledger, ApprovalPolicy.model_validate(policy)), script.model) as turns:
+        key = await turns.start_waiting(**ROUTE)
+        await turns.until(key, lambda view: view.step == "process")
+        await turns.signoff.decide(yes(key))
+        result = await turns.signoff.result(key)
+        await turns.replays(key)
+        assert (await turns.signoff.view(key)).step == "process"
+    assert [each.code for each in result.calls] == ["ok", "ok"]

@@ -155,6 +155,7 @@ def finished_entry(
         duration_ms=outcome.duration_ms,
         truncated=outcome.truncated,
         updates=[] if outcome.updates is None else list(outcome.updates.names),
+        next_step="" if outcome.place is None else outcome.place.step,
         **_meta_facts(outcome.meta),
         **(facts or {}),
     )

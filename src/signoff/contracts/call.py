@@ -205,6 +205,8 @@ class CallOutcome(FrozenModel):
     """A JSON object that the tool tells of the call, for record and transcript."""
     updates: Updates | None = None
     """What of it is merged, as the tool declares it. Outcomes of old, and of tools that declare nothing, have none."""
+    place: Place | None = Field(default=None, exclude_if=operator.not_)
+    """The place that its tool named as the next one, sealed by a worker."""
     fallback: str = ""
     """The tool that answered, or was decided, in place of `tool`, which failed with `primary_error`."""
     primary_error: str = ""
