@@ -1,1 +1,1 @@
-"""Approval policies: CEL expressions judged by two engines that must agree before nobody is asked."""
+"""Approval policies: CEL expressions that run without approval only if two engines agree."""

@@ -13,20 +13,19 @@ class EngineAnswer:
     rule: str
     """The policy field or the rule's name."""
     engine: str
-    """The engine."""
     kind: AnswerKind
-    """`true` or `false` for an exact CEL boolean only, `other` for any other value."""
+    """`true` or `false` only for an exact CEL boolean, `other` for any other value."""
     note: str = ""
-    """Why there is an error. No argument's value is ever in a note."""
+    """The cause of an error. Never contains an argument's value."""
 
 
 @dataclass(frozen=True)
 class EngineOutcome:
-    """The outcome of an expression in one engine."""
+    """The result of an expression in one engine."""
 
     kind: AnswerKind
     """As in `EngineAnswer`."""
     note: str = ""
-    """Why there is an error."""
+    """The cause of an error."""
     value: Any = None
-    """The plain value, for a kind of `other`."""
+    """The plain value, for the kind `other`."""

@@ -1,4 +1,4 @@
-"""Defines policies as data, as a tool's declaration or the manifest gives them."""
+"""Defines policies as data, as declared by a tool or the manifest."""
 
 import difflib
 import re
@@ -31,9 +31,9 @@ from signoff.formats.declared_fields import FieldSpec
 from signoff.formats.durations import Seconds
 from signoff.formats.nearest_name import KEYS_LISTED
 
-# `\Z`, not `$`: that would take a newline at the end as well.
+# `\Z` instead of `$`, which also accepts a newline at the end.
 APPROVER: Final = re.compile(r"(?:role|user):[A-Za-z0-9_-]{1,48}\Z")
-"""How one approver is written: `role:finance` or `user:ana`."""
+"""The format of one approver: `role:finance` or `user:ana`."""
 
 
 _REFERENCE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
@@ -52,7 +52,7 @@ def _reference(text: str) -> str:
 
 
 def _group(entry: object) -> object:
-    """Parses one of `approvers`: a name, or a mapping of how many of whom."""
+    """Parse one entry of `approvers`: a name, or a mapping with `of` and `quorum`."""
     if not isinstance(entry, Mapping):
         return entry
     strange = next((key for key in entry if key not in ("of", "quorum")), None)
@@ -76,7 +76,7 @@ Cel = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_l
 Approver = Annotated[str, AfterValidator(_approver)]
 Group = Annotated[ApproverGroup, BeforeValidator(_group)]
 Asked = Annotated[Annotated[Approver, Tag("a name")] | Annotated[Group, Tag("a group")], Discriminator(_entry)]
-"""Who is asked: by name, or so many of several."""
+"""An entry of `approvers`: a name, or a group with a quorum."""
 Reference = Annotated[str, AfterValidator(_reference)]
 Name = Annotated[str, StringConstraints(min_length=1)]
 
@@ -88,11 +88,11 @@ def _names(cls: type[BaseModel]) -> Mapping[str, str]:
 
 def _one_spelling(cls: type[BaseModel], data: Mapping[Any, Any]) -> dict[str, Any]:
     names = _names(cls)
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key, value in data.items():
         name = names.get(key, str(key))
-        # A ConfigError is no ValueError, so pydantic passes it on as it is instead of listing it among its own errors.
-        if name in found and found[name] != value:
+        # Pydantic passes on a ConfigError, which is no ValueError, instead of listing it among its own errors.
+        if name in fields and fields[name] != value:
             raise ConfigError(
                 f"`{name}` is given twice, as `{name}` and as `{to_camel(name)}`, with different values; keep one",
                 field=name,
@@ -100,12 +100,12 @@ def _one_spelling(cls: type[BaseModel], data: Mapping[Any, Any]) -> dict[str, An
             )
         if name in cls.model_fields and (why := _never(name, value)):
             raise ConfigError(why, field=name, value=value)
-        found[name] = value
-    return found
+        fields[name] = value
+    return fields
 
 
 def _never(name: str, value: Any) -> str:
-    """Returns why a field cannot have this value, where more is to be said than which values it can have."""
+    """Return a specific message for a forbidden value, or ""."""
     if name == "on_timeout" and value == "approve":
         return "`on_timeout: approve` is never allowed; silence is not consent, leave `on_timeout` out"
     return ""
@@ -129,8 +129,9 @@ def _path(loc: tuple[int | str, ...]) -> str:
 
 
 class _PolicyData(BaseModel):
-    """The base of policies: frozen, closed, in snake_case or camelCase; a mistake is one `ConfigError` that names the
-    field.
+    """Base of policies: frozen, closed, in snake_case or camelCase.
+
+    A mistake raises one `ConfigError` that names the field.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
@@ -138,7 +139,8 @@ class _PolicyData(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        # Anything but a mapping stays a ValidationError, so that unions such as `bool | ApprovalPolicy` can go on.
+        # Anything but a mapping stays a ValidationError, so that unions such as `bool | ApprovalPolicy` can try the
+        # next type.
         if not isinstance(data, Mapping):
             return handler(data)
         one_spelling = _one_spelling(cls, data)
@@ -152,7 +154,7 @@ class ShownArguments(_PolicyData):
     """Selects the arguments that the card shows."""
 
     only: tuple[Name, ...] | None = None
-    """These arguments and no others.
+    """Shows only these arguments.
 
     None: all.
     """
@@ -164,25 +166,25 @@ class ShownArguments(_PolicyData):
 
 
 class Term(_PolicyData):
-    """Stricter terms for some calls: they are added to those of the policy, and never loosen them.
+    """Stricter terms for some calls, in addition to the policy's.
 
-    Building one raises `ConfigError` with `field` and `value`.
+    They never loosen them. Raises `ConfigError` with `field` and `value` on creation.
     """
 
     quorum: Annotated[StrictInt, Field(ge=2, le=MAX_QUORUM)] | None = None
-    """How many different people must approve in all."""
+    """The number of different people who must approve."""
     approvers: tuple[Asked, ...] = ()
-    """Who must approve as well: `role:<role>` and `user:<id>`, or groups of them."""
+    """Additional approvers: `role:<role>`, `user:<id>`, or groups of them."""
     min_assurance: Assurance | None = None
-    """The least assurance that counts."""
+    """The minimum assurance of an approver."""
     timeout: Seconds | None = None
-    """How long it waits for people."""
+    """The time to wait for approvers."""
     escalate_after: Seconds | None = None
-    """When those of the policy's `escalate_to` may decide too."""
+    """The time after which approvers in the policy's `escalate_to` may also decide."""
     escalate_to: tuple[Approver, ...] = ()
-    """To whom alone of the policy's `escalate_to`."""
+    """Restricts the policy's `escalate_to` to these approvers."""
     reason: str = ""
-    """Why, for people: `it is the weekend`."""
+    """The reason shown to people, such as `it is the weekend`."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -198,13 +200,13 @@ class Term(_PolicyData):
 
     @property
     def groups(self) -> tuple[ApproverGroup, ...]:
-        """The groups it asks as well: its own, or one of its approvers."""
+        """The additional groups: its own, and one of its single approvers."""
         names = tuple(dict.fromkeys(each for each in self.approvers if isinstance(each, str)))
         listed = (ApproverGroup(of=names),) if names else ()
         return (*listed, *(each for each in self.approvers if isinstance(each, ApproverGroup)))
 
     def as_applied(self, reason: str = "") -> AppliedTerm:
-        """Returns the term as it lies in a question; `reason` where it has no words of its own."""
+        """Return the term as stored in a question. `reason` is used if it has none."""
         return AppliedTerm(
             reason=self.reason or reason,
             quorum=self.quorum or 1,
@@ -217,10 +219,13 @@ class Term(_PolicyData):
 
 
 class TermRule(Term):
-    """Stricter terms for the calls of which `when` is true, or cannot be known to be false."""
+    """Stricter terms for calls for which `when` is true, or not surely false."""
 
     when: Cel
-    """CEL over `args`, `ctx`, `actor` and `tool`: it applies unless both engines say false."""
+    """CEL over `args`, `ctx`, `actor` and `tool`.
+
+    The terms apply unless both engines return false.
+    """
 
 
 def _mode(value: object) -> object:
@@ -229,108 +234,109 @@ def _mode(value: object) -> object:
 
 
 class ApprovalPolicy(_PolicyData):
-    """When a call needs people, which people, and for how long their answer holds.
+    """Decides whether a call needs approval, by whom, and how long an approval is valid.
 
-    Expressions are CEL over `args`, `ctx`, `actor` and `tool`. Spans are seconds from when people are asked, unless
-    said otherwise. Building one raises `ConfigError` with `field` and `value`.
+    Expressions are CEL over `args`, `ctx`, `actor` and `tool`. Times are seconds since the question, unless stated
+    otherwise. Raises `ConfigError` with `field` and `value` on creation.
     """
 
     auto_approve_if: Annotated[Cel | None, FieldSpec(unset="never")] = None
-    """CEL: ask nobody when it is true.
+    """CEL: run without approval if it is true.
 
-    Both engines must say so.
+    Both engines must return true.
     """
     deny_if: Annotated[Cel | None, FieldSpec(unset="never")] = None
-    """CEL: never run when it is true.
+    """CEL: never run if it is true.
 
     One engine is enough.
     """
     require_approval_if: Annotated[Cel | None, FieldSpec(unset="never")] = None
-    """CEL: ask when it is true, whatever `auto_approve_if` says."""
+    """CEL: require approval if it is true, even if `auto_approve_if` is true."""
     level: Literal["user", "admin"] = "user"
     """`admin` is short for `approvers: [role:admin]`."""
     approvers: Annotated[tuple[Asked, ...], FieldSpec(unset="`defaults.approvers`")] = ()
-    """`role:<role>` and `user:<id>`, or groups of them with a quorum each.
+    """`role:<role>`, `user:<id>`, or groups of them with a quorum each.
 
-    Any name fills any place of the quorum. Each of the [groups](approvals.md#quorum-and-groups), such as
-    `{of: role:legal, quorum: 1}`, needs people of its own.
+    Any approver counts for any place of the quorum. Each of the [groups](approvals.md#quorum-and-groups),
+    such as `{of: role:legal, quorum: 1}`, needs its own approvers.
     """
     route_to: Cel | None = None
-    """CEL that gives a list of approvers for this call.
+    """CEL that returns a list of approvers for this call.
 
-    They are asked also where a global rule or a permission check asks.
+    These are also asked if a global rule or a permission check requires approval.
     """
     quorum: Annotated[StrictInt, Field(ge=1, le=MAX_QUORUM)] = 1
-    """How many different people must approve."""
-    # Strict: pydantic would read the texts `off` and `no` as false, and 1 as true; a slip must not loosen a policy.
+    """The number of different people who must approve."""
+    # Strict: pydantic would read the texts `off` and `no` as false, and 1 as true. A typo must not loosen a policy.
     veto: StrictBool = True
-    """One denial ends it."""
+    """One denial ends the request."""
     require_reason: StrictBool = False
     """A denial counts only with a reason.
 
-    [approvals.md](approvals.md#quorum-and-groups).
+    See [approvals.md](approvals.md#quorum-and-groups).
     """
     allow_self_approval: StrictBool = False
     """The requester may decide."""
     timeout: Seconds = 86_400.0
-    """How long it waits for people; then it is denied."""
+    """The time to wait for approvers. Then the call is denied."""
     grant_ttl: Seconds = 86_400.0
-    """How long an approval is good for before the call begins, from the answer that completed it."""
+    """How long an approval is valid before the call begins, from the last decision needed."""
     edit: Annotated[
         Annotated[EditMode, BeforeValidator(_mode)] | None, FieldSpec(unset="`off`, `approve` for `read_only` tools")
     ] = None
-    """Whether approvers may change the arguments: `off`, `propose` (others decide it) or `approve`.
+    """Whether approvers may edit the arguments: `off`, `propose` (others decide) or `approve`.
 
-    Changed arguments are checked, judged and asked about again. With `propose`, the author of a change may decide it no
-    more than the requester may. With `approve`, the change is their yes.
+    Edited arguments are checked, judged and asked about again. With `propose`, the editor may decide the edit only if a
+    requester may. With `approve`, the edit counts as the editor's approval.
     """
     min_assurance: Assurance = "channel"
-    """The least assurance that counts."""
+    """The minimum assurance of an approver."""
     accept_unsigned: StrictBool = False
-    """Take answers that name nobody."""
+    """Accept decisions that name no person."""
     confirm: Annotated[Literal["", "type"], FieldSpec(unset="off")] = ""
-    """`type`: the approver types a value of the card again."""
+    """`type`: the approver types a value from the card."""
     show: Annotated[ShownArguments, FieldSpec(unset="all")] = ShownArguments()
-    """Which arguments the card shows, and which it masks.
+    """Selects which arguments the card shows, and which it masks.
 
-    `only: [...]` limits the card's arguments, `secret: [...]` masks some.
+    `only: [...]` shows only these arguments, `secret: [...]` masks some.
     """
     handler: Reference | None = None
-    """`module:function` that answers after the rules.
+    """`module:function`, called after the rules.
 
-    [Below](#handlers-of-policies).
+    See [below](#handlers-of-policies).
     """
     remind_after: Annotated[Seconds | None, FieldSpec(unset="never")] = None
-    """When those who were asked are reminded."""
+    """The time after which the first approvers are reminded."""
     escalate_after: Annotated[Seconds | None, FieldSpec(unset="never")] = None
-    """When those of `escalate_to` may decide too.
+    """The time after which `escalate_to` may also decide.
 
-    After `remind_after`, before `timeout`.
+    Must be after `remind_after` and before `timeout`.
     """
     escalate_to: tuple[Approver, ...] = ()
     """`role:<role>` and `user:<id>`.
 
-    They decide from the escalation on, beside those asked first.
+    After the escalation they may decide as well as the first approvers.
     """
     on_timeout: Literal["deny", "escalate"] = "deny"
-    """What the deadline does; never does it approve.
+    """The effect of the deadline.
 
-    `escalate`: `escalate_to` is asked at the deadline, which moves once by `timeout`. Then the call is denied.
+    It never approves. With `escalate`, `escalate_to` is asked at the deadline, which moves once by `timeout`. Then the
+    call is denied.
     """
     while_waiting: Literal["wait", "continue"] = "wait"
-    """`continue`: the model goes on while people decide, and is told the outcome when it is there.
+    """With `continue`, the model continues while approvers decide, and gets the outcome later.
 
-    [approvals.md](approvals.md#continue-while-approvers-decide).
+    See [approvals.md](approvals.md#continue-while-approvers-decide).
     """
     allow_remember: StrictBool = False
-    """Approvers may have their answer remembered for the next calls like this."""
+    """Approvers may have their decision remembered for later calls of this kind."""
     audit: Literal["required", "best_effort"] = "required"
-    """Whether a call runs without its record.
+    """Whether a call needs its audit entry to run.
 
-    `required`: it does not. `best_effort`: it does, where only the record cannot be written.
+    With `required`, it does not run without its entry. With `best_effort`, it runs if only the entry cannot be written.
     """
     notify: Annotated[tuple[Name, ...] | None, FieldSpec(unset="`routing.default`")] = None
-    """Channels by which people are reached beside the inbox, in order.
+    """Channels that notify approvers in addition to the inbox, in order.
 
     `[]`: none.
     """
@@ -338,7 +344,7 @@ class ApprovalPolicy(_PolicyData):
     """Stricter terms for some calls.
 
     Each is `{when: CEL, quorum, approvers, min_assurance, timeout, escalate_after, escalate_to, reason}`. It applies
-    unless both engines say false. [approvals.md](approvals.md#stricter-terms).
+    unless both engines return false. See [approvals.md](approvals.md#stricter-terms).
     """
 
     @model_validator(mode="after")
@@ -348,12 +354,12 @@ class ApprovalPolicy(_PolicyData):
         return self
 
     def edit_mode(self, *, read_only: bool) -> EditMode:
-        """Returns `edit`, or the default: nobody rewrites a call that has effects."""
+        """Return `edit` or its default. By default, a call with effects cannot be edited."""
         return self.edit or ("approve" if read_only else "off")
 
     @property
     def named_approvers(self) -> tuple[str, ...]:
-        """Returns everybody of `approvers`, or those of `level: admin`; () leaves it to the tenant's default."""
+        """Return the names in `approvers` or from `level: admin`. () means the tenant's default."""
         if self.approvers or self.level == "user":
             named = (each.of if isinstance(each, ApproverGroup) else (each,) for each in self.approvers)
             return tuple(dict.fromkeys(entry for entries in named for entry in entries))
@@ -361,23 +367,26 @@ class ApprovalPolicy(_PolicyData):
 
     @property
     def groups(self) -> tuple[ApproverGroup, ...]:
-        """Returns the groups of `approvers`; () where any of them fills any place."""
+        """Return the groups of `approvers`. () if any approver counts for any place."""
         return tuple(each for each in self.approvers if isinstance(each, ApproverGroup))
 
     @property
     def later_approvers(self) -> tuple[str, ...]:
-        """The approvers it may ask beside those it names: by a term, or by an escalation."""
+        """The approvers it may ask in addition: by a term or by an escalation."""
         added = (entry for term in self.terms for group in term.groups for entry in group.of)
         return tuple(dict.fromkeys((*added, *self.escalate_to)))
 
     @property
     def people_needed(self) -> int:
-        """Returns how many different people have to approve."""
+        """Return the number of different people who must approve."""
         return people_needed(self.quorum, self.groups)
 
 
 def _impossible(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]:
-    """Yields each setting of a policy that could never take effect: the field, its value, why and the remedy."""
+    """Yield each setting that can never take effect.
+
+    Each has the field, its value, the problem and the remedy.
+    """
     yield from _impossible_groups(policy)
     for number, term in enumerate(policy.terms):
         for name, value, why in _ineffective_settings(policy, term):
@@ -424,8 +433,9 @@ def _impossible_groups(policy: ApprovalPolicy) -> Iterator[tuple[str, Any, str]]
 
 
 def _can_be_filled(groups: Iterable[ApproverGroup]) -> bool:
-    """Returns whether there can be so many people: of a role any number, while who is named is one, and fills one
-    place.
+    """Return whether enough people can exist to fill the groups.
+
+    A role may have any number of people, but a named person fills only one place.
     """
     named = [group for group in groups if all(each.startswith("user:") for each in group.of)]
     people = dict.fromkeys(each for group in named for each in group.of)
@@ -433,7 +443,10 @@ def _can_be_filled(groups: Iterable[ApproverGroup]) -> bool:
 
 
 def _ineffective_settings(policy: ApprovalPolicy, term: Term) -> Iterator[tuple[str, Any, str]]:
-    """Yields each setting of a term that changes nothing, or loosens the policy: field, value, why and the remedy."""
+    """Yield each setting of a term that changes nothing or loosens the policy.
+
+    Each has the field, its value, the problem and the remedy.
+    """
     quorum, sure, timeout, after = term.quorum, term.min_assurance, term.timeout, term.escalate_after
     if quorum is not None and quorum <= policy.people_needed:
         yield "quorum", quorum, f"a term's `quorum` must be larger than the policy's {policy.people_needed}"
@@ -456,24 +469,24 @@ def _ineffective_settings(policy: ApprovalPolicy, term: Term) -> Iterator[tuple[
 
 
 class GlobalRule(_PolicyData):
-    """One rule over all tools: CEL over `tool`, `actor` and `ctx`. `reason` is for people to read."""
+    """A rule over all tools: CEL over `tool`, `actor` and `ctx`. `reason` is shown to people."""
 
     name: Name
-    """Names the rule in verdicts, the record and texts for people.
+    """The rule's name in verdicts, the audit log and messages.
 
-    Each name is used once. Any text is a name: a verdict says beside it
-    [what kind of rule](approvals.md#the-rule-of-a-call) it is.
+    Each name is used once. It may be any text: a verdict also contains [the kind of
+    rule](approvals.md#the-rule-of-a-call).
     """
     rule: Cel
     """CEL over `tool`, `actor` and `ctx`."""
     effect: Literal["hide", "deny", "require_approval"]
-    """What becomes of the tool where the rule is true: `hide` (as if it did not exist), `deny` or `require_approval`.
+    """The effect if the rule is true: `hide`, `deny` or `require_approval`.
 
-    The strictest that applies counts; a rule that fails applies.
+    A hidden tool looks as if it did not exist. The strictest effect counts. A rule that fails applies.
     """
     reason: str = ""
-    """For people and the model."""
+    """The reason shown to people and the model."""
 
 
 RequiresApproval: TypeAlias = bool | ApprovalPolicy
-"""False: never asks. True: always asks. A policy: as it says."""
+"""False never requires approval, True always does. A policy decides."""

@@ -1,7 +1,8 @@
-"""Evaluates expressions whose cost grows faster than their data: bounded by the sizes at hand, in a limited process.
+"""Evaluates expressions whose cost grows faster than their data.
 
-This module does no I/O: the process with limits of memory and time is behind a protocol, and a program sets it once, at
-its start. Where none is set such an expression is an error, which asks or denies.
+The data's size is checked first, and the evaluation runs in a process with limits of memory and time. This module does
+no I/O: the process is behind a protocol, set once at the program's start. If none is set, such an expression is an
+error, which asks or denies.
 """
 
 from collections.abc import Mapping
@@ -42,20 +43,23 @@ class Evaluator(Protocol):
     """Evaluates expressions within limits of memory and time."""
 
     def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
-        """Returns each engine's outcome; errors where a limit is hit. Blocks, and never raises."""
+        """Return each engine's result, or errors if a limit is exceeded. Blocks, and never raises."""
 
 
 class NoEvaluator:
-    """Evaluates nothing, where a program has set no evaluator."""
+    """Evaluates nothing, in a program that has set no evaluator."""
 
     def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
-        """Returns an error of both engines."""
+        """Return an error for both engines."""
         return failed_outcomes("this program has no process for it; call `signoff.policypool.install()` at its start")
 
 
 @dataclass
 class _Program:
-    """Holds the evaluator of this program: limits of memory and time are a whole program's."""
+    """The evaluator of this program.
+
+    Limits of memory and time apply to a whole program.
+    """
 
     evaluator: Evaluator
 
@@ -64,34 +68,34 @@ _PROGRAM: Final = _Program(NoEvaluator())
 
 
 def set_evaluator(evaluator: Evaluator) -> None:
-    """Sets the evaluator of this program."""
+    """Set the evaluator of this program."""
     _PROGRAM.evaluator = evaluator
 
 
 def current_evaluator() -> Evaluator:
-    """Returns the evaluator of this program."""
+    """Return the evaluator of this program."""
     return _PROGRAM.evaluator
 
 
 def failed_outcomes(why: str) -> tuple[EngineOutcome, EngineOutcome]:
-    """Makes the same error of both engines."""
+    """Return the same error for both engines."""
     outcome = EngineOutcome("error", why)
     return outcome, outcome
 
 
 def growth_problem(tree: lark.Tree[lark.Token], variables: Mapping[str, DataShape]) -> str:
-    """Returns why an expression may cost too much over any data, with the remedy; "" when not."""
-    found = growth(tree, variables)
-    if found.degree > POLICY_DEGREE:
-        much = f"its cost grows with the {_ordinal(found.degree)} power of the size of the data"
+    """Return why an expression may cost too much over some data, with the remedy, or ""."""
+    rate = growth(tree, variables)
+    if rate.degree > POLICY_DEGREE:
+        much = f"its cost grows with the {_ordinal(rate.degree)} power of the size of the data"
         return f"{much}, at most the {_ordinal(POLICY_DEGREE)} is allowed; {_REMEDY}"
-    if found.factor > POLICY_FACTOR * STEP:
+    if rate.factor > POLICY_FACTOR * STEP:
         return f"it makes more than {POLICY_FACTOR} times what the data are; {_REMEDY}"
     return ""
 
 
 def is_bounded(tree: lark.Tree[lark.Token], variables: Mapping[str, DataShape]) -> bool:
-    """Returns whether an expression is to be evaluated within limits, since large data make it cost much."""
+    """Return whether large data make an expression so costly that it must run within limits."""
     if growth(tree, variables).degree > 1:
         return True
     worst = cost_of(tree, sizes_at_most(variables, nodes=MAX_VALUES, text=POLICY_TEXT_BYTES))
@@ -99,7 +103,7 @@ def is_bounded(tree: lark.Tree[lark.Token], variables: Mapping[str, DataShape]) 
 
 
 def bounded_outcomes(tree: lark.Tree[lark.Token], task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
-    """Evaluates `task`, whose syntax is `tree`, if these data are not too large for it. Never raises."""
+    """Evaluate `task`, with the syntax `tree`, unless its data are too large. Never raises."""
     try:
         cost = cost_of(tree, counted_extents(task.data))
         if cost.steps > POLICY_BOUNDED_STEPS:

@@ -1,4 +1,4 @@
-"""Judges policy cases: data with a sentence each, judged as calls would be."""
+"""Runs policy cases: named example calls with the expected verdict."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,10 @@ _KEYS = ("name", "tool", "args", "ctx", "now", "expect", "quorum")
 
 @dataclass(frozen=True)
 class PolicyCase:
-    """One case: `name` is a sentence, `args` and `ctx` are plain JSON, `now` is when it is judged."""
+    """One case.
+
+    `name` is a sentence, `args` and `ctx` are plain JSON, `now` is the time of judging.
+    """
 
     name: str
     tool: str
@@ -27,10 +30,10 @@ class PolicyCase:
     expect: Expected
     now: datetime | None = None
     quorum: int | None = None
-    """How many people are to be needed; None says nothing of that."""
+    """The expected number of approvers. `None` skips this check."""
 
     def context_in(self, zone: ZoneInfo) -> dict[str, Any]:
-        """Returns the context with the instant, by the clocks of `zone`; without `now` there is none."""
+        """Return the context with the time `now` in `zone`. Without `now` it has no time."""
         return {**self.ctx, **({} if self.now is None else {"now": now_record(self.now, zone)})}
 
 
@@ -43,15 +46,15 @@ class PolicyCaseResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the verdict is the expected one, by as many people as expected."""
+        """Whether the verdict and the number of approvers are as expected."""
         people = self.case.quorum in (None, self.verdict.terms.quorum)
         return self.verdict.verdict == self.case.expect and people
 
 
 def read_case(data: Mapping[str, Any], number: int = 1) -> PolicyCase:
-    """Reads one case from a plain mapping.
+    """Read one case from a plain mapping.
 
-    Raises `ConfigError` on unknown, missing or odd keys; `number` counts from 1.
+    Raises `ConfigError` for unknown, missing or invalid keys. `number` counts from 1.
     """
     where = f"case {number}"
     for key in data:
@@ -78,15 +81,15 @@ def read_case(data: Mapping[str, Any], number: int = 1) -> PolicyCase:
 def run_cases(
     cases: Sequence[Mapping[str, Any]], policies: Mapping[str, CompiledPolicy], zone: ZoneInfo = UTC_ZONE
 ) -> tuple[PolicyCaseResult, ...]:
-    """Judges every case by its tool's policy, in order, its `now` by the clocks of `zone`.
+    """Judge every case by its tool's policy, in order, with `now` in `zone`.
 
-    Raises `ConfigError` for an unknown tool or an odd case.
+    Raises `ConfigError` for an unknown tool or an invalid case.
     """
     return tuple(_run(read_case(data, number), policies, zone) for number, data in enumerate(cases, 1))
 
 
 def _instant(given: object, where: str) -> datetime | None:
-    # YAML reads what is not quoted as a time by itself, without a zone as one of nowhere.
+    # YAML reads an unquoted time as a datetime, naive if it has no zone.
     try:
         at = datetime.fromisoformat(given) if isinstance(given, str) else given
     except ValueError:

@@ -1,7 +1,7 @@
 """Compiles policies at registration and judges calls by them.
 
-The order is deny > ask > auto. A human is skipped only on an exact `true` of both engines; everything else falls to the
-safe side: an error of `deny_if` or of a `hide` rule denies or hides.
+The order is deny > ask > auto. A call skips approval only on an exact `true` of both engines. Everything else errs on
+the safe side: an error of `deny_if` or of a `hide` rule denies or hides.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,17 +27,17 @@ Effect = Literal["none", "hide", "deny", "require_approval"]
 
 _DEFAULTS: Final = ApprovalPolicy()
 _STRICTEST: Final = ("hide", "deny", "require_approval")
-# `route_to` may build its list from arguments, which a model writes; all of it goes onto the request.
+# `route_to` may build its list from arguments written by a model, and all of it is stored in the request.
 _MAX_ROUTED: Final = 100
 
 
 @dataclass(frozen=True)
 class PolicyVerdict:
-    """What a policy says of one call, and why.
+    """The verdict of a policy on one call, and its reasons.
 
-    `rule` is what decided (`requires_approval` when no expression did), `rule_text` its expression, `reasons` say why.
-    `terms` are those on which people are asked; of an `auto` those on which whatever asks all the same
-    does. `level` is `admin` where the policy's handler says so.
+    `rule` is the deciding rule (`requires_approval` if no expression decided), `rule_text` its expression, `reasons`
+    its reasons. `terms` are the terms for approvers. For `auto`, they apply if another gate asks. `level` is `admin` if
+    the policy's handler returns that.
     """
 
     verdict: Literal["auto", "ask", "deny"]
@@ -52,7 +52,7 @@ class PolicyVerdict:
 
     @property
     def why(self) -> str:
-        """The reasons, in English."""
+        """The reasons in English."""
         return english(self.reasons)
 
 
@@ -68,7 +68,10 @@ class RulesVerdict:
 
 @dataclass(frozen=True)
 class CompiledPolicy:
-    """A tool's policy, ready to judge from any thread. `findings` tell what could not be checked at build."""
+    """A tool's policy, ready to judge from any thread.
+
+    `findings` lists parts that could not be checked.
+    """
 
     policy: ApprovalPolicy | None
     needs_person: Literal["never", "maybe", "always"]
@@ -80,14 +83,16 @@ class CompiledPolicy:
     context_shape: DataShape
     expressions: Mapping[str, Expression]
     default: tuple[str, ...]
-    """Who is asked where the policy names nobody."""
+    """The approvers if the policy names none."""
 
     def judge(
         self, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None = None
     ) -> PolicyVerdict:
-        """Returns the verdict on one call with validated `args` in the pinned context `ctx`. Never raises.
+        """Return the verdict on one call with validated `args` in the pinned context `ctx`.
 
-        `actor` is the one that proposes it, `name` and `tags`; without it every rule that reads it has an error.
+        Never raises.
+
+        `actor` is the proposing actor's `name` and `tags`. Without it, every rule that reads it fails.
         """
         if self.policy is None:
             never = self.needs_person == "never"
@@ -99,10 +104,10 @@ class CompiledPolicy:
             expression = self.expressions.get(rule)
             if expression is None:
                 continue
-            # Data that cannot be read are an error of every rule: `deny_if` denies, and nothing comes to `auto`.
+            # Unreadable data fail every rule: `deny_if` denies, and nothing becomes `auto`.
             pair = expression.ask(data) if data is not None else _unread(expression, problem)
             engines += pair
-            # Only the one answer that both agree on passes: an error, a disagreement or no boolean gives `otherwise`.
+            # Only one agreed answer passes. An error, a disagreement or a non-boolean gives `otherwise`.
             held = all(answer.kind == passes for answer in pair)
             if held and passed is None:
                 continue
@@ -110,28 +115,31 @@ class CompiledPolicy:
             why = _rule_remark(rule, pair, _MEANING[verdict])
             if verdict == "ask":
                 return self._ask(why, expression, engines, data)
-            # Also for an `auto`: a global rule or a later gate may ask all the same, and must not ask anybody else.
+            # Compute them even for `auto`: if a global rule or a later gate asks, it must ask the same approvers.
             if verdict == "auto":
                 approvers, _, routed = self._route(data)
                 terms, term_answers = self._terms(data, approvers)
                 return self._verdict(verdict, (why,), expression, engines + routed + term_answers, terms)
             return self._verdict(verdict, (why,), expression, engines)
-        # That nothing forbids a call, and nothing demands a person for it, is no permission to skip one.
+        # The absence of a rule that forbids a call or requires approval is no permission to skip approval.
         return self._ask(Remark.of("no_rule"), None, engines, data)
 
     @property
     def rules(self) -> ApprovalPolicy:
-        """The policy; one of defaults alone where the tool has none."""
+        """The policy, or the defaults if the tool has none."""
         return self.policy or _DEFAULTS
 
     @property
     def reads_now(self) -> bool:
-        """Whether its rules may say something else at another moment."""
+        """Whether its rules may have another result at another time."""
         return any(expression.reads_now for expression in self.expressions.values())
 
     @property
     def handler_alone(self) -> bool:
-        """Returns whether the policy's handler is its only rule, so that it decides rather than only tightens."""
+        """Return whether the handler is the policy's only rule.
+
+        Then it decides instead of only tightening.
+        """
         return _handler_alone(self.policy, self.expressions)
 
     def _facts(
@@ -163,7 +171,7 @@ class CompiledPolicy:
         return self._verdict("ask", (why, *note), expression, engines + routed + term_answers, terms)
 
     def _terms(self, data: EngineInput | None, approvers: tuple[str, ...]) -> tuple[Terms, tuple[EngineAnswer, ...]]:
-        """Returns the terms on which `approvers` are asked, and what the engines said of the stricter ones."""
+        """Return the terms for `approvers`, and the engines' answers on the stricter terms."""
         policy = self.rules
         applied: list[AppliedTerm] = []
         engines: tuple[EngineAnswer, ...] = ()
@@ -171,13 +179,13 @@ class CompiledPolicy:
             expression = self.expressions[_term_rule(number)]
             pair = expression.ask(data) if data is not None else _unread(expression, "the data cannot be read")
             engines += pair
-            # Only an agreed false keeps a term away: an error or a disagreement asks for more, never for less.
+            # Only an agreed false excludes a term: an error or a disagreement requires more, never less.
             if any(answer.kind != "false" for answer in pair):
                 applied.append(rule.as_applied(expression.text))
         return terms_of(policy, approvers, applied), engines
 
     def _route(self, data: EngineInput | None) -> tuple[tuple[str, ...], tuple[str, ...], tuple[EngineAnswer, ...]]:
-        """Returns the approvers to ask, more reasons, and the engines' answers."""
+        """Return the approvers to ask, more reasons, and the engines' answers."""
         named = (self.policy.named_approvers if self.policy is not None else ()) or self.default
         expression = self.expressions.get("route_to")
         if expression is None:
@@ -187,7 +195,7 @@ class CompiledPolicy:
         first, second = expression.outcomes(data)
         people = _people(first)
         routed = expression.answers_from_outcomes(first, second)
-        # One engine alone must not choose who decides, and a request that asks nobody could never be answered.
+        # One engine alone must not choose the approvers, and a request without approvers could never be decided.
         if people and people == _people(second):
             return people, (), routed
         return (
@@ -210,15 +218,17 @@ class CompiledPolicy:
 
 
 ANY_ARGUMENTS: Final = DataShape("map", items=ANY)
-"""The arguments of any tool, as rules over all of them see them: what they are called is known with a call alone."""
+"""The arguments of any tool, for rules over all tools.
+
+Their names are known only with a call.
+"""
 
 
 @dataclass(frozen=True)
 class CallArguments:
-    """The arguments of one call, and the shape by which their numbers are read."""
+    """The arguments of one call, and the shape for reading their numbers."""
 
     args: Mapping[str, Any]
-    """The valid arguments."""
     shape: DataShape
     """The shape of the tool's schema."""
 
@@ -235,21 +245,26 @@ class CompiledRules:
 
     @property
     def read_context(self) -> bool:
-        """Returns whether any rule may read `ctx`. If none does, one answer an actor and tool holds for every turn."""
-        # A variable can only be read by its name, and a name in a text or a comment does no harm here.
+        """Return whether any rule may read `ctx`.
+
+        If none does, an answer for an actor and tool holds in all turns.
+        """
+        # A variable can be read only by its name. Finding the name in a text or a comment does no harm here.
         return any("ctx" in expression.text for _, expression in self.rules)
 
     @property
     def reads_now(self) -> bool:
-        """Whether any rule may say something else at another moment."""
+        """Whether any rule may have another result at another time."""
         return any(expression.reads_now for _, expression in self.rules)
 
     def judge(
         self, *, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any], call: "CallArguments | None" = None
     ) -> RulesVerdict:
-        """Returns the strictest rule that applies to `tool` in the hands of `actor` (`name`, `tags`). Never raises.
+        """Return the strictest rule that applies to `tool`, used by `actor` (`name`, `tags`).
 
-        `call` are the arguments for rules that were compiled to see them.
+        Never raises.
+
+        `call` contains the arguments, for rules compiled to see them.
         """
         if not self.rules:
             return RulesVerdict("none", None, "there are no global rules")
@@ -258,7 +273,7 @@ class CompiledRules:
         for rule, expression in self.rules:
             pair = expression.ask(data) if data is not None else _unread(expression, problem)
             engines += pair
-            # An error or a disagreement applies the rule too: hide, deny and ask all err on the safe side.
+            # An error or a disagreement also applies the rule: hide, deny and ask all err on the safe side.
             if any(answer.kind != "false" for answer in pair):
                 why = f"rule `{rule.name}` {_describe_reading(pair)}" + (f": {rule.reason}" if rule.reason else "")
                 return RulesVerdict(rule.effect, rule, why, engines)
@@ -278,7 +293,7 @@ class CompiledRules:
             return None, f"the data cannot be read ({type(error).__name__})"
 
 
-# Rule, the agreed answer that passes, what passing gives (None: the next rule), what everything else gives.
+# The rule, the agreed answer that passes, the verdict then (None: the next rule), and the verdict otherwise.
 _ORDER: Final[tuple[tuple[str, str, Literal["auto"] | None, Literal["ask", "deny"]], ...]] = (
     ("deny_if", "false", None, "deny"),
     ("require_approval_if", "false", None, "ask"),
@@ -297,10 +312,10 @@ def compile_policy(
     context_schema: Mapping[str, Any] | None = None,
     default: Sequence[str] = (),
 ) -> CompiledPolicy:
-    """Compiles a tool's policy against its arguments' JSON Schema and the context.
+    """Compile a tool's policy against the JSON Schema of its arguments and the context.
 
-    `context_schema` maps dotted paths below `ctx` to JSON Schema, `default` are asked where the policy names nobody.
-    Raises `ConfigError` with `tool_name`, `field`, `value` and, where known, `column`.
+    `context_schema` maps dotted paths below `ctx` to JSON Schema. `default` are the approvers if the policy names none.
+    Raises `ConfigError` with `tool_name`, `field`, `value` and, if known, `column`.
     """
     args, ctx = read_schema(input_schema), judged_shape(context_shape(context_schema))
     policy = requires_approval if isinstance(requires_approval, ApprovalPolicy) else None
@@ -310,7 +325,7 @@ def compile_policy(
         expressions = _expressions(policy, tool, args, ctx)
     return CompiledPolicy(
         policy=policy,
-        # Without `auto_approve_if` only a handler that decides alone can let a call pass, whatever its arguments are.
+        # Without `auto_approve_if`, only a handler that decides alone can let a call pass without approval.
         needs_person="never"
         if requires_approval is False
         else "maybe"
@@ -330,7 +345,9 @@ def compile_policy(
 def compile_rules(
     rules: Sequence[GlobalRule], context_schema: Mapping[str, Any] | None = None, *, with_args: bool = False
 ) -> CompiledRules:
-    """Compiles the manifest's global rules; `with_args` they see `args` of any tool, untyped.
+    """Compile the manifest's global rules.
+
+    With `with_args`, they see `args` of any tool, untyped.
 
     Raises `ConfigError` with `field` (the rule's name) and `value`.
     """
@@ -341,8 +358,8 @@ def compile_rules(
         raise ConfigError(f"global rule `{twice}` stands twice; give each rule a name of its own", field=twice)
     args = {"args": ANY_ARGUMENTS} if with_args else {}
     compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": ctx, **args}, "global rules")
-    # Strictest first, so that the first rule that applies decides. The sort is stable: among equals the manifest's
-    # order counts.
+    # Strictest first, so that the first rule that applies decides. The sort is stable: equal rules keep the manifest's
+    # order.
     ordered = sorted(rules, key=lambda rule: _STRICTEST.index(rule.effect))
     compiled = tuple((rule, compiler.compile(rule.name, rule.rule)) for rule in ordered)
     for rule, expression in compiled:
@@ -377,7 +394,7 @@ def _expressions(policy: ApprovalPolicy, tool: ToolFacts, args: DataShape, ctx: 
 def _normal_form(requires_approval: RequiresApproval, expressions: Mapping[str, Expression]) -> Any:
     if isinstance(requires_approval, bool):
         return requires_approval
-    # Without defaults, so that a new field changes no hash: remembered answers hold for one hash of a policy only.
+    # Leave out defaults, so that a new field changes no hash: a grant is valid for one policy hash only.
     data = requires_approval.model_dump(mode="json", exclude_defaults=True)
     for number, term in enumerate(data.get("terms", ())):
         term["when"] = expressions[_term_rule(number)].text
@@ -385,7 +402,7 @@ def _normal_form(requires_approval: RequiresApproval, expressions: Mapping[str, 
 
 
 def _term_rule(number: int) -> str:
-    """Returns how the condition of a policy's term with this number is called."""
+    """Return the name of the condition of the policy's term with this number."""
     return f"terms.{number}.when"
 
 
@@ -396,7 +413,7 @@ def _handler_alone(policy: ApprovalPolicy | None, expressions: Mapping[str, Expr
 
 
 def _check_show(policy: ApprovalPolicy, tool_name: str, args: DataShape) -> None:
-    # A schema of free names, or one that cannot be read as a shape, does not say which arguments there are.
+    # A schema with arbitrary names, or an unreadable one, does not list its arguments.
     if args.kind != "object":
         return
     for field, names in (("show.only", policy.show.only or ()), ("show.secret", policy.show.secret)):
@@ -444,11 +461,11 @@ def _failure(answers: Iterable[EngineAnswer]) -> str | None:
 
 
 def _people(outcome: EngineOutcome) -> tuple[str, ...]:
-    """Parses the approvers of a `route_to` outcome, each once; () when it is no list of them."""
+    """Return the distinct approvers in a `route_to` result, or () if it is no valid list."""
     value = outcome.value
     if outcome.kind != "other" or not isinstance(value, list) or len(value) > _MAX_ROUTED:
         return ()
-    # Refused as a whole: with the wrong entries left out, the rest might be others than the author meant.
+    # Reject the whole list: without the invalid entries, the rest may not be the approvers that the author meant.
     if not all(isinstance(item, str) and APPROVER.match(item) for item in value):
         return ()
     return tuple(dict.fromkeys(str(item) for item in value))

@@ -16,7 +16,7 @@ _STRINGS: Final = DataShape("list", items=_STRING)
 
 
 def _make_closed(fields: Mapping[str, DataShape]) -> DataShape:
-    # All are required: `context_mapping` of registry/cel_context.py always gives them, so rules need no `has()`.
+    # All are required: `context_mapping` of registry/cel_context.py always sets them, so rules need no `has()`.
     return DataShape("object", fields=dict(fields), required=frozenset(fields))
 
 
@@ -54,7 +54,7 @@ CONTEXT: Final = _make_closed(
         "user": USER,
     }
 )
-"""`ctx` as every turn has it."""
+"""`ctx` as set in every turn."""
 NOW: Final = _make_closed(
     {
         "at": _STRING,
@@ -65,13 +65,15 @@ NOW: Final = _make_closed(
         "zone": _STRING,
     }
 )
-"""`ctx.now`, which the gates add: the instant at which a call is judged, in plain values."""
+"""`ctx.now`, added by the gates: the time at which a call is judged, in plain values."""
 
 
 def now_record(at: datetime, zone: ZoneInfo) -> dict[str, Any]:
-    """Returns `ctx.now` of an instant: `at` in UTC, the rest by the clocks of `zone`; `weekday` is `Mo` to `Su`.
+    """Return `ctx.now` for a time: `at` in UTC, the rest in `zone`.
 
-    Both engines are given these values, and never a timestamp of CEL's, on which they differ.
+    `weekday` is `Mo` to `Su`.
+
+    Both engines get these values instead of CEL timestamps, on which they differ.
     """
     there = at.astimezone(zone)
     return {
@@ -85,20 +87,20 @@ def now_record(at: datetime, zone: ZoneInfo) -> dict[str, Any]:
 
 
 def judged_shape(context: DataShape) -> DataShape:
-    """Returns `ctx` where calls are judged: with the instant of that."""
+    """Return the shape of `ctx` for judging calls, with `ctx.now`."""
     return replace(context, fields={**context.fields, "now": NOW}, required=context.required | {"now"})
 
 
 def context_shape(extra: Mapping[str, Any] | None) -> DataShape:
-    """Returns the shape of `ctx` with your own fields: `extra` maps dotted paths such as `user.costCentre` to JSON
-    Schema.
+    """Return the shape of `ctx` with additional fields.
 
-    Raises `ConfigError` when a path is no CEL name or is declared already.
+    `extra` maps dotted paths such as `user.costCentre` to JSON Schema. Raises `ConfigError` if a path is not a CEL name
+    or is already declared.
     """
     shape = CONTEXT
     for path, schema in (extra or {}).items():
         parts = path.split(".")
-        # Names in CEL are ASCII; Python's identifiers are not.
+        # Names in CEL are ASCII, unlike Python's identifiers.
         if not all(part.isidentifier() and part.isascii() for part in parts):
             raise ConfigError(
                 f"`{path}` is not a context path; write names of letters, digits and _ joined by points",
@@ -115,5 +117,5 @@ def _grow(shape: DataShape, parts: list[str], leaf: DataShape, path: str) -> Dat
     if (not rest and inner is not None) or (rest and inner is not None and inner.kind != "object"):
         raise ConfigError(f"context `{path}` is declared already; choose another name", field=path, value=path)
     grown = _grow(inner or DataShape("object"), rest, leaf, path) if rest else leaf
-    # Taken as required, though a turn may lack it: reading what is absent is an error, and an error asks or denies.
+    # Treated as required although a turn may lack it: reading an absent field is an error, which asks or denies.
     return replace(shape, fields={**shape.fields, head: grown}, required=shape.required | {head})

@@ -1,8 +1,8 @@
-"""Bounds what an expression can cost, in steps and bytes, over data of known sizes, and how that grows with them.
+"""Bounds the cost of an expression in steps and bytes, and its growth with the data.
 
-Each cost is a polynomial of sizes, without a minus. Hence what a macro costs over many items together is at most what
-its body costs once for all of them taken as one, and once for nothing at each item: so passes over lists within lists
-count once, and only what is read again for each item multiplies.
+Each cost is a polynomial of sizes, without subtraction. Therefore a macro over many items costs at most the sum of two
+parts. One is its body once for all items taken together. The other is its body without data, once for each item. So
+passes over lists within lists count once, and only data read again for each item multiply.
 """
 
 from collections.abc import Mapping
@@ -17,28 +17,28 @@ from signoff.policy.extent import EmptyExtent, Extent, unknown_extent
 from signoff.policy.schema_shapes import DataShape
 from signoff.policy.syntax import is_macro, subtrees
 
-# In units, of which a step has so many: about 5 us of cel-python, which is the slower engine by far.
+# In units, `STEP` of which make a step: about 5 us of cel-python, by far the slower engine.
 STEP: Final = 8_192
-"""Units of work in a step, which is one place of the syntax evaluated once."""
+"""Units in a step, which is one evaluation of one syntax node."""
 _NODE: Final = 512
 """Units to compare or copy one value."""
 _BYTE: Final = 2
 """Units to compare, copy or decode one byte of text."""
 _ROUND: Final = 4 * STEP
-"""Units of one round of a macro beside its body."""
+"""Units of one round of a macro, without its body."""
 _APPENDED: Final = 16
-"""Units, and bytes, for each value that stands in a list before, when one is appended: the list is copied."""
+"""Units, and bytes, for each value in a list that is copied to append one."""
 _VALUE_BYTES: Final = 64
-"""Bytes of one value; measured are 32 in cel-expr-python, 56 in cel-python."""
+"""Bytes of one value. Measured: 32 in cel-expr-python, 56 in cel-python."""
 _VISIT_BYTES: Final = 256
 _ROUND_BYTES: Final = 1_024
 _PROGRAM: Final = 1 << 14
-"""Units for one byte of text under a pattern that nobody has seen: the largest program that RE2 takes."""
+"""Units for one byte of text under an unknown pattern, from RE2's largest program."""
 
 # Wider than any coefficient: an expression of 2,000 characters doubles its data at most a few hundred times.
 _DIGITS: Final = 4_096
 _CONSTANT: Final = 1 << 30
-"""The level of a literal: deeper than any macro, since its size is known."""
+"""The level of a literal: deeper than any macro, because its size is known."""
 _NUMBERS: Final = frozenset({"int", "uint", "double", "bool", "timestamp", "duration", "type", "has", "size"})
 _COPIES: Final = frozenset({"string", "bytes", "dyn"})
 
@@ -48,9 +48,9 @@ _Scope: TypeAlias = Mapping[str, Extent]
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of an evaluation: work in units, of which a step has `STEP`, and memory in bytes.
+    """The cost of an evaluation: work in units and memory in bytes.
 
-    `joins` is not 0 where a `+` within a macro may join texts or lists.
+    A step has `STEP` units. `joins` is not 0 if a `+` within a macro may join texts or lists.
     """
 
     units: int = 0
@@ -61,20 +61,21 @@ class Cost:
         return Cost(self.units + other.units, self.memory + other.memory, self.joins + other.joins)
 
     def times(self, count: int) -> "Cost":
-        """Returns the cost of repeating it so often."""
+        """Return the cost of `count` repetitions."""
         return Cost(self.units * count, self.memory * count, self.joins * count)
 
     @property
     def steps(self) -> int:
-        """Returns the whole steps, the last one begun included."""
+        """Return the number of steps, rounded up."""
         return -(-self.units // STEP)
 
 
 @dataclass(frozen=True)
 class CostGrowth:
-    """How the cost of an expression grows with N, the size of its data: with N to the power of `degree`.
+    """The growth of an expression's cost with N, the size of its data.
 
-    `factor` is the largest by which a power of N is multiplied, in units or bytes.
+    The cost grows with N to the power of `degree`. `factor` is the largest coefficient of a power of N, in units or
+    bytes.
     """
 
     degree: int
@@ -88,16 +89,16 @@ class _Value:
 
 
 def cost_of(tree: _Tree, sizes: _Scope) -> Cost:
-    """Returns the most that evaluating an expression costs over variables of these sizes, its result included."""
-    found = _visit(tree, sizes, 0)
-    result = found.extent
-    # What is no boolean is read out whole: a list that holds another one twice is then twice as large as it was.
-    return found.cost + _cost_of_copying(result, _VALUE_BYTES)
+    """Return the maximum cost of an expression and its result over variables of these sizes."""
+    whole = _visit(tree, sizes, 0)
+    result = whole.extent
+    # A result that is no boolean is read out completely: a list that contains another twice is then twice as large.
+    return whole.cost + _cost_of_copying(result, _VALUE_BYTES)
 
 
 def growth(tree: _Tree, variables: Mapping[str, DataShape]) -> CostGrowth:
-    """Returns how the cost grows with the size of data of which only the schema is known."""
-    # Kronecker's substitution: with one N larger than every factor, the digits of the sum are those of the polynomial.
+    """Return the growth of the cost with the size of data of which only the schema is known."""
+    # Kronecker's substitution: if N exceeds every coefficient, the digits of the sum are those of the polynomial.
     large = 1 << _DIGITS
     cost = cost_of(tree, {name: unknown_extent(shape, large, large, large) for name, shape in variables.items()})
     digits = [*_digits(cost.units), *_digits(cost.memory)]
@@ -105,19 +106,19 @@ def growth(tree: _Tree, variables: Mapping[str, DataShape]) -> CostGrowth:
 
 
 def sizes_at_most(variables: Mapping[str, DataShape], *, nodes: int, text: int) -> dict[str, Extent]:
-    """Returns the sizes of variables, each with so many values and bytes of text."""
+    """Return the extents of variables with at most so many values and bytes of text each."""
     return {name: unknown_extent(shape, nodes, nodes, text) for name, shape in variables.items()}
 
 
 def _digits(total: int) -> list[tuple[int, int]]:
-    found, power = [(0, 0)], 0
+    result, power = [(0, 0)], 0
     while total:
         digit = total & ((1 << _DIGITS) - 1)
         if digit:
-            found.append((power, digit))
+            result.append((power, digit))
         total >>= _DIGITS
         power += 1
-    return found
+    return result
 
 
 def _visit(node: _Tree, scope: _Scope, level: int) -> _Value:
@@ -147,7 +148,7 @@ def _visit(node: _Tree, scope: _Scope, level: int) -> _Value:
             inner = _visit(_tree(node, 0), scope, level)
             return _Value(inner.cost + _VISIT, inner.extent)
         case _:
-            # Logic and arithmetic: their operands are evaluated, and give what has no size.
+            # Logic and arithmetic: the operands are evaluated, and the result has no size.
             parts = [_visit(child, scope, level) for child in subtrees(node)]
             return _Value(_sum(parts) + _VISIT, Extent(nodes=1))
 
@@ -165,14 +166,14 @@ def _literal(token: str) -> Extent:
 def _index(node: _Tree, scope: _Scope, level: int) -> _Value:
     holder, key = (_visit(child, scope, level) for child in subtrees(node))
     name = _find_name(_tree(node, 1))
-    # Into a map, what is no text is looked for among all names.
+    # In a map, a key that is not text is searched among all names.
     search = 0 if key.extent.kind == "text" or holder.extent.kind == "list" else holder.extent.length * _NODE
     cost = holder.cost + key.cost + _VISIT + Cost(key.extent.text * _BYTE + search)
     return _Value(cost, holder.extent.child(name))
 
 
 def _find_name(index: _Tree) -> str | None:
-    """Returns the name that an index spells; None for any other."""
+    """Return the name in a literal index, or `None`."""
     inner = _tree(index, 0) if index.data == "primary" and isinstance(index.children[0], lark.Tree) else index
     token = str(inner.children[0]) if inner.data == "literal" else ""
     plain = token[1:-1]
@@ -184,12 +185,13 @@ def _compare(node: _Tree, scope: _Scope, level: int) -> _Value:
     left, right = _visit(_tree(operator, 0), scope, level), _visit(_tree(node, 1), scope, level)
     one, two = left.extent, right.extent
     if operator.data == "relation_in":
-        # Each comparison ends with the smaller of the two, so all of them read no more than the list.
+        # Each comparison ends with the smaller of the two values, so all of them together read no more than the list.
         work = _cost_of_copying(two) + Cost(two.length * _NODE + one.text * _BYTE)
     elif "number" in (one.kind, two.kind):
         work = Cost()
     else:
-        # So does this one. Which side is smaller must not hang on sizes, or the sum over many items would be wrong.
+        # So does this one. The choice of the smaller side must not depend on sizes, or the sum over many items would be
+        # wrong.
         work = _cost_of_copying(one) if one.level > two.level else _cost_of_copying(two)
         work = _cost_of_copying(one) + _cost_of_copying(two) if one.level == two.level != _CONSTANT else work
     return _Value(left.cost + right.cost + _VISIT.times(2) + Cost(work.units), Extent(nodes=1))
@@ -210,7 +212,7 @@ def _add(node: _Tree, scope: _Scope, level: int) -> _Value:
 
 
 def _join(one: Extent, two: Extent) -> Extent:
-    """Returns the extent of both together: one after the other, or either of them."""
+    """Return the extent of both together: concatenated, or either of them."""
     kind = one.kind if one.kind == two.kind else "any"
     length, nodes, text = one.length + two.length, one.nodes + two.nodes, one.text + two.text
     return Extent(kind, length, nodes, text, min(one.level, two.level))
@@ -231,7 +233,7 @@ def _build(node: _Tree, scope: _Scope, level: int) -> _Value:
 
 def _choose(node: _Tree, scope: _Scope, level: int) -> _Value:
     condition, one, two = (_visit(child, scope, level) for child in subtrees(node))
-    # Both branches: an upper bound of either, and never less where the data grow.
+    # Count both branches: an upper bound of either, which never shrinks as the data grow.
     return _Value(condition.cost + one.cost + two.cost + _VISIT, _join(one.extent, two.extent))
 
 
@@ -249,8 +251,8 @@ def _call(node: _Tree, scope: _Scope, level: int) -> _Value:
         # Naive search, in wide registers.
         return _Value(cost + Cost(text * _BYTE + sizes[0].text * sizes[1].text), Extent(nodes=1))
     if name == "includes" and len(parts) == 2:
-        # Of a list each item is compared, as by `in`; a text is searched, as by `contains`. The first engine hands both
-        # over to Python before.
+        # A list's items are compared as by `in`, and a text is searched as by `contains`. Before that, the first engine
+        # copies both to Python.
         holder, item = sizes
         searched = 0 if holder.kind == "list" else holder.text * item.text
         work = Cost(holder.nodes * _NODE + text * _BYTE + searched)
@@ -260,7 +262,7 @@ def _call(node: _Tree, scope: _Scope, level: int) -> _Value:
         made = Extent("text", one.text, one.nodes, one.text, one.level)
         return _Value(cost + Cost(text * _BYTE + one.nodes * _NODE, text + one.nodes * _VALUE_BYTES), made)
     if name == "split" and len(parts) == 2:
-        # A list of as many texts as there are characters, and one more.
+        # A list of as many texts as there are characters, plus one.
         count = sizes[0].text + 1
         made = Extent("list", count, count + 1, sizes[0].text, sizes[0].level)
         return _Value(cost + Cost(count * _NODE + text * _BYTE, (count + 1) * _VALUE_BYTES + text), made)
@@ -272,21 +274,21 @@ def _call(node: _Tree, scope: _Scope, level: int) -> _Value:
         return _Value(cost + copied + work, Extent("text", joined, 1, joined, min(items.level, separator.level)))
     if name == "matches" and len(parts) == 2:
         return _Value(cost + _cost_of_matching(operands[1], *sizes), Extent(nodes=1))
-    # A number as text has 32 characters at most; bytes become text of the same size or an error.
+    # A number as text has at most 32 characters. Bytes become text of the same size or an error.
     if name in _COPIES and parts:
         one = sizes[0]
         grown = one if name == "dyn" else Extent("text", one.text + 32, one.nodes + 1, one.text + 32, one.level)
         return _Value(cost + Cost(text * _BYTE, text + _VALUE_BYTES), grown)
-    known = name in _NUMBERS or name.startswith(("get", "startsWith", "endsWith"))
+    is_number = name in _NUMBERS or name.startswith(("get", "startsWith", "endsWith"))
     nodes = sum(each.nodes for each in sizes)
-    given = Extent(nodes=1) if known else Extent("any", nodes + text + 1, nodes + 1, text)
-    return _Value(cost + Cost(text * _BYTE, text), given)
+    result = Extent(nodes=1) if is_number else Extent("any", nodes + text + 1, nodes + 1, text)
+    return _Value(cost + Cost(text * _BYTE, text), result)
 
 
 def _cost_of_matching(pattern: _Tree, subject: Extent, program: Extent) -> Cost:
     spelled = _find_name(pattern)
     if spelled is not None:
-        # RE2 takes time linear in the text; of a program that fills its memory it does each step of all its states.
+        # RE2 takes linear time in the text. If a program fills its memory, RE2 executes each step for all its states.
         return Cost(subject.text * (_BYTE + _program_size(spelled) // 4))
     return Cost((subject.text + 1) * program.text * _BYTE + subject.text * _PROGRAM + program.text * STEP)
 
@@ -311,7 +313,7 @@ def _macro(node: _Tree, scope: _Scope, level: int) -> _Value:
     once, all_items = Cost(_ROUND, _ROUND_BYTES), Cost()
     result = Extent(nodes=1)
     for body in arguments[1:]:
-        # See the module's first lines: at each item nothing, and once all of them together.
+        # See the module's docstring: no data for each item, and all items together once.
         at_nothing = _visit(body, {**scope, bound: inside.empty()}, level + 1)
         at_all = _visit(body, {**scope, bound: inside}, level + 1)
         once, all_items = once + at_nothing.cost, all_items + at_all.cost
@@ -324,7 +326,7 @@ def _macro(node: _Tree, scope: _Scope, level: int) -> _Value:
 
 
 def _gather(count: int, at_nothing: Extent, at_all: Extent) -> Extent:
-    """Returns the extent of the list of everything that a body gave."""
+    """Return the extent of the list of all results of a body."""
     nodes = 1 + count * (1 + at_nothing.nodes) + at_all.nodes
     return Extent("list", count, nodes, count * at_nothing.text + at_all.text)
 

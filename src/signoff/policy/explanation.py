@@ -1,4 +1,4 @@
-"""Explains a verdict in words and as JSON."""
+"""Explains a verdict as text and as JSON."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +9,10 @@ from signoff.policy.compiled_policy import PolicyVerdict
 
 
 def explain_text(verdict: PolicyVerdict) -> str:
-    """Explains a verdict on several lines for a terminal: the reason, the rule, each engine's answer, the hash."""
+    """Explain a verdict on several lines for a terminal.
+
+    Shows the reason, the rule, the engines' answers and the policy's hash.
+    """
     lines = [f"{verdict.verdict}: {verdict.why}"]
     if verdict.rule_text:
         lines.append(f"rule: {verdict.rule.label}: {verdict.rule_text}")
@@ -33,7 +36,7 @@ def _terms(verdict: PolicyVerdict) -> list[str]:
 
 
 def explain_json(verdict: PolicyVerdict) -> dict[str, Any]:
-    """Returns the same as plain JSON types, every field of the verdict under its own name."""
+    """Return the explanation as plain JSON types, with the verdict's field names."""
     return {
         "verdict": verdict.verdict,
         "rule": verdict.rule.model_dump(mode="json"),

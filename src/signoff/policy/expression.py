@@ -1,4 +1,4 @@
-"""Checks one expression against the tool's schema, compiles it by both engines, and evaluates it in both."""
+"""Checks an expression against the tool's schema, and evaluates it in both engines."""
 
 import difflib
 import re
@@ -60,13 +60,13 @@ _MISSING: Final[Mapping[str, str]] = {
         "CEL's optionals are not here; write `has(args.x) ? args.x : 'default'`",
     ),
 }
-"""Functions of CEL's and Kubernetes' extensions, and what to write in their place."""
+"""Functions of CEL's and Kubernetes' extensions, with their replacements."""
 _OPTIONAL: Final = re.compile(r"\.\?|\[\s*\?|\{\s*\?")
 _FOREIGN: Final[Mapping[str, str]] = {
     **{"and": "&&", "&": "&&", "or": "||", "|": "||", "not": "!(...)", "=": "=="},
     **{"True": "true", "False": "false", "None": "null"},
 }
-"""Operators and constants of other languages, and CEL's own."""
+"""Operators and constants of other languages, and CEL's equivalents."""
 _FOREIGN_WORD: Final = re.compile(
     r"(?<![\w.])(?:[Aa][Nn][Dd]|[Oo][Rr]|[Nn][Oo][Tt]|True|False|None)(?!\w)|(?<![=!<>])=(?!=)|(?<!&)&(?!&)|(?<!\|)\|(?!\|)"
 )
@@ -74,7 +74,7 @@ _STRING: Final = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 _INT_AND_POINT: Final = frozenset({"int, double", "double, int", "wrapper(int), double", "double, wrapper(int)"})
 
 Gives: TypeAlias = Literal["BOOL", "LIST"]
-"""What an expression has to give: true or false, or a list of texts."""
+"""The required type of the result: a boolean, or a list of texts."""
 
 EVALUATORS: Final = f"{first_engine.NAME} {first_engine.VERSION}, {second_engine.NAME} {second_engine.VERSION}"
 _NOT_RUN: Final = EngineOutcome("error", "not run, the first engine has an error")
@@ -90,15 +90,17 @@ class EngineInput:
 
 
 def facts(data: Mapping[str, Any]) -> EngineInput:
-    """Converts `data` for both engines. It must be within bounds already."""
+    """Convert `data` for both engines. The caller has checked its bounds."""
     return EngineInput(data, {name: second_engine.as_celpy(value) for name, value in data.items()})
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression. `rule` names its field, `findings` what could not be checked.
+    """A checked expression.
 
-    One that is `bounded` is evaluated in a process with limits, and only over data that are not too large for it.
+    `rule` names its field, `findings` lists parts that could not be checked.
+
+    A `bounded` expression is evaluated in a process with limits, and only if its data are not too large.
     """
 
     rule: str
@@ -109,27 +111,28 @@ class Expression:
     bounded: bool = False
     variables: tuple[str, ...] = ()
     reads_now: bool = False
-    """Whether its answer may be another one at another moment."""
+    """Whether it may have another result at another time."""
 
     def outcomes(self, data: EngineInput) -> tuple[EngineOutcome, EngineOutcome]:
-        """Evaluates it in each engine. Never raises."""
+        """Evaluate the expression in each engine. Never raises."""
         if self.bounded:
             return bounded_outcomes(self.second.tree, BoundedTask(self.text, self.variables, data.plain))
         return self.evaluate_here(data)
 
     def evaluate_here(self, data: EngineInput) -> tuple[EngineOutcome, EngineOutcome]:
-        """Evaluates it in this very process, whatever it costs. Never raises."""
-        # This order: celpy hangs for seconds to hours on hostile text that the first engine refuses in milliseconds.
+        """Evaluate the expression in this process without limits. Never raises."""
+        # The order matters: celpy takes seconds to hours for hostile text that the first engine rejects in
+        # milliseconds.
         first = self.first.run(data.plain)
         return first, _NOT_RUN if first.kind == "error" else self.second.run(data.celpy)
 
     def ask(self, data: EngineInput) -> tuple[EngineAnswer, EngineAnswer]:
-        """Returns both engines' answers. Never raises."""
+        """Return both engines' answers. Never raises."""
         first, second = self.outcomes(data)
         return self.answers_from_outcomes(first, second)
 
     def answers_from_outcomes(self, first: EngineOutcome, second: EngineOutcome) -> tuple[EngineAnswer, EngineAnswer]:
-        """Converts outcomes to answers without their values."""
+        """Convert results to answers, without their values."""
         return (
             EngineAnswer(self.rule, first_engine.NAME, first.kind, first.note),
             EngineAnswer(self.rule, second_engine.NAME, second.kind, second.note),
@@ -137,8 +140,11 @@ class Expression:
 
 
 def check_timeless(expression: Expression, owner: str) -> None:
-    """Raises `ConfigError` where an expression that says which tools there are reads `ctx.now`, or `ctx` whole."""
-    # The model was offered its tools at another moment than that at which it calls one.
+    """Raise `ConfigError` if an expression that selects tools depends on the time.
+
+    It must not read `ctx.now`, or `ctx` as a whole.
+    """
+    # The model is offered its tools at another time than it calls one.
     if expression.reads_now:
         raise ConfigError(
             f"{owner}: `{expression.rule}` may not read `ctx.now`, as it says which tools there are; use the tool's "
@@ -149,7 +155,10 @@ def check_timeless(expression: Expression, owner: str) -> None:
 
 
 class Compiler:
-    """Compiles expressions over the same variables. `owner` begins every error, such as ``tool `x` ``."""
+    """Compiles expressions over the same variables.
+
+    `owner` starts every error, such as ``tool `x` ``.
+    """
 
     def __init__(self, variables: Mapping[str, DataShape], owner: str, tool_name: str = "") -> None:
         self._variables = variables
@@ -159,9 +168,9 @@ class Compiler:
             self._typed = typed_environment(variables)
 
     def compile(self, rule: str, source: str, *, gives: Gives = "BOOL") -> Expression:
-        """Checks and compiles one expression. Raises `ConfigError`."""
+        """Check and compile one expression. Raises `ConfigError`."""
         text = normalise(source)
-        # Each step guards the next: text without end reaches no parser, and celpy reads only what type-checks.
+        # Each step protects the next: overlong text reaches no parser, and celpy reads only text that type-checks.
         problem, column = text_problem(text)
         if problem:
             raise self._error(rule, text, problem, column)
@@ -185,10 +194,10 @@ class Compiler:
         except Exception as error:
             message, column = read_error(str(error), ErrorPlace(text, self._variables))
             raise self._error(rule, text, message, column) from None
-        # Unknown is no error here: when it is evaluated, only an exact boolean of both engines counts.
+        # An unknown type is no error here: at evaluation, only an exact boolean of both engines counts.
         if kind == cel.Type.DYN.name():
             return (f"`{rule}`: not checked: the type of the result",)
-        # What is in a list of DYN is looked at when it is evaluated, by `_people` of policy/compiled_policy.py.
+        # `_people` of policy/compiled_policy.py checks the items of a list of DYN at evaluation.
         wanted = kind == "BOOL" if gives == "BOOL" else kind in ("LIST<STRING>", "LIST<DYN>")
         if not wanted:
             need = "true or false" if gives == "BOOL" else "a list of strings"
@@ -198,7 +207,7 @@ class Compiler:
     def _reads_now(self, places: ReferencedPaths) -> bool:
         ctx = self._variables.get("ctx")
         read = places.used | places.guarded
-        # Of `ctx` as a whole nobody knows which of it counts.
+        # If `ctx` is read as a whole, any field of it may matter.
         return ctx is not None and "now" in ctx.fields and any(p[:2] in (("ctx",), ("ctx", "now")) for p in read)
 
     def _check_tree(
@@ -207,8 +216,8 @@ class Compiler:
         problem = tree_problem(second.tree) or growth_problem(second.tree, self._variables)
         if problem:
             raise self._error(rule, text, problem, 0)
-        # Refused now: where it is absent, `deny_if` would deny every call and `auto_approve_if` let none through,
-        # unseen.
+        # Reject it now: if the field is absent, `deny_if` would deny every call and `auto_approve_if` allow none,
+        # unnoticed.
         for path in unguarded_paths(places, self._variables):
             name = spell(path)
             message = f"`{name}` is optional; ask `has({name}) && ...` first, else its absence is an error"
@@ -236,18 +245,21 @@ class ErrorPlace:
 
 
 def read_error(report: str, place: ErrorPlace) -> tuple[str, int]:
-    """Converts a report of the type checker to one sentence and its column (from 1; 0 when unknown)."""
+    """Convert a report of the type checker to a sentence and its column.
+
+    Columns count from 1. 0 means unknown.
+    """
     if column := _optional_column(place):
         return _MISSING["optional"], column
     if foreign := _foreign_operator(report, place):
         return foreign
-    # The checker gives its findings as text only; of a report in another form its first line is shown.
-    found = [_locate(match, place) for match in _LINE.finditer(report)]
-    if not found:
+    # The checker returns its findings as text only. If the format is unknown, show the first line.
+    problems = [_locate(match, place) for match in _LINE.finditer(report)]
+    if not problems:
         first = report.partition("\n")[0].removeprefix("INVALID_ARGUMENT: ")
         return first[:200] or "it cannot be read", 0
-    # One slip can make several errors; the one that can be put right comes first.
-    return next((each for each in found if "did you mean" in each[0]), found[0])
+    # One mistake can cause several errors. Prefer one with a suggestion.
+    return next((each for each in problems if "did you mean" in each[0]), problems[0])
 
 
 def _locate(match: re.Match[str], place: ErrorPlace) -> tuple[str, int]:
@@ -257,7 +269,7 @@ def _locate(match: re.Match[str], place: ErrorPlace) -> tuple[str, int]:
 
 
 def single_engine_problem(error: Exception) -> tuple[str, int]:
-    """Writes the same for an expression that only the first engine can read."""
+    """Convert the error of an expression that only the first engine can read."""
     if type(error).__name__ != "CELParseError":
         return "the second engine cannot read it; write it more plainly", 0
     column = vars(error).get("column")
@@ -265,9 +277,9 @@ def single_engine_problem(error: Exception) -> tuple[str, int]:
 
 
 def _optional_column(place: ErrorPlace) -> int:
-    """Return the column of an optional selection outside texts; 0 for none."""
-    found = _OPTIONAL.search(_blank_texts(place.text))
-    return found.start() + 1 if found else 0
+    """Return the column of an optional selection outside of text literals, or 0."""
+    selection = _OPTIONAL.search(_blank_texts(place.text))
+    return selection.start() + 1 if selection else 0
 
 
 def _blank_texts(text: str) -> str:
@@ -275,7 +287,7 @@ def _blank_texts(text: str) -> str:
 
 
 def _foreign_operator(report: str, place: ErrorPlace) -> tuple[str, int] | None:
-    """Name CEL's spelling of the first operator or constant of another language that the parser stopped at."""
+    """Return CEL's equivalent of the foreign operator or constant that stopped the parser."""
     undeclared = {match[1] for match in _UNDECLARED.finditer(report)}
     for found in _FOREIGN_WORD.finditer(_blank_texts(place.text)):
         written = found[0]
@@ -286,7 +298,7 @@ def _foreign_operator(report: str, place: ErrorPlace) -> tuple[str, int] | None:
 
 
 def _sentence(message: str, place: ErrorPlace, column: int) -> str:
-    # First: of an argument such as `in` or `a-b` the checker says something else, as it reads a keyword or a minus.
+    # Check this first: for an argument such as `in` or `a-b`, the checker reports a keyword or a minus.
     unspeakable = next((name for name in _all_names(place) if not is_cel_name(name) and _stands(name, place.text)), "")
     if unspeakable:
         return f"CEL cannot spell the argument `{unspeakable}`; rename it or leave it out of the policy"
@@ -296,14 +308,14 @@ def _sentence(message: str, place: ErrorPlace, column: int) -> str:
         return _no_name(undeclared[1], place)
     if overload := _OVERLOAD.search(message):
         return _no_overload(overload[1], overload[2], place)
-    # Behind ` expecting ` the parser lists every token that it would have taken.
+    # After ` expecting `, the parser lists every token that it would have accepted.
     text = message[:1].lower() + message[1:]
     return text if len(text) <= 160 else text.partition(" expecting ")[0][:160]
 
 
 def _no_field(name: str, place: ErrorPlace, column: int) -> str:
     chains = [match for match in _CHAIN.finditer(place.text) if f".{name}" in match[0]]
-    # The checker points at `has(` rather than at what stands in it.
+    # The checker's column is that of `has(`, not of its argument.
     chain = next((match for match in chains if match.start() < column <= match.end()), chains[0] if chains else None)
     before = chain[0][: chain[0].rfind(f".{name}")] if chain else ""
     shape = _resolve(before, place.variables)
@@ -318,7 +330,7 @@ def _no_field(name: str, place: ErrorPlace, column: int) -> str:
 
 
 def _no_name(name: str, place: ErrorPlace) -> str:
-    # The checker calls a function undeclared when it is given the wrong number of arguments.
+    # The checker calls a function undeclared if it has the wrong number of arguments.
     if name in _FUNCTIONS:
         return f"`{name}` does not take these arguments"
     if name in _MISSING:

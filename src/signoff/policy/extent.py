@@ -1,4 +1,4 @@
-"""Measures the values that an expression reads: counted in the data, or unknown and called N."""
+"""Measures the values that an expression reads: counted in the data, or unknown (N)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,10 @@ from typing import Any, Final, Literal, TypeAlias
 from signoff.policy.schema_shapes import DataShape
 
 Kind: TypeAlias = Literal["number", "text", "list", "map", "any"]
-"""What a value is, as far as that is known; `number` stands for all that has no size, such as booleans."""
+"""The known kind of a value.
+
+`number` includes everything without a size, such as booleans.
+"""
 
 _KINDS: Final[Mapping[str, Kind]] = {
     "int": "number",
@@ -23,10 +26,11 @@ _KINDS: Final[Mapping[str, Kind]] = {
 
 @dataclass(frozen=True)
 class Extent:
-    """The size of one value, or of several together: the sum of each measure over all of them.
+    """The size of one value, or the sums of the sizes of several.
 
-    `length` counts items, entries or bytes of text at the top; `nodes` all values within, each value itself included;
-    `text` all bytes of text within. `level` is the macro whose variable it comes from: 0 for the data themselves.
+    `length` counts items, entries or bytes of text at the top level. `nodes` counts all values within, including each
+    value itself. `text` counts all bytes of text within. `level` is the macro whose variable the value comes from, or 0
+    for the data themselves.
     """
 
     kind: Kind = "number"
@@ -36,38 +40,41 @@ class Extent:
     level: int = 0
 
     def child(self, name: str | None) -> "Extent":
-        """Returns the extent of what lies under `name`, or of all items together for None."""
+        """Return the extent of the value under `name`, or of all items together for `None`."""
         return self.opaque("any")
 
     def opaque(self, kind: Kind) -> "Extent":
-        """Returns the extent of anything within: no part is larger than the whole, nor are all parts together."""
+        """Return the extent of anything within.
+
+        Neither a part nor all parts together exceed the whole.
+        """
         return Extent(kind, self.nodes + self.text, self.nodes, self.text, self.level)
 
     def empty(self) -> "Extent":
-        """Returns the same place with nothing in it."""
+        """Return the same place, but empty."""
         return EmptyExtent(self.kind, level=self.level)
 
     def at(self, level: int) -> "Extent":
-        """Returns the same place, read through the variable of a macro."""
+        """Return the same place, read through the variable of a macro."""
         return Extent(self.kind, self.length, self.nodes, self.text, level)
 
 
 class EmptyExtent(Extent):
-    """A place of no size, with nothing in it."""
+    """An empty place without a size."""
 
     def child(self, name: str | None) -> Extent:
-        """Returns an empty place."""
+        """Return an empty place."""
         return EmptyExtent("any", level=self.level)
 
 
 @dataclass(frozen=True)
 class UnknownExtent(Extent):
-    """A place in data that is not known yet: N of everything, with what its schema says of it."""
+    """A place in unknown data: N of everything, with the knowledge from its schema."""
 
     shape: DataShape | None = None
 
     def child(self, name: str | None) -> Extent:
-        """Returns the place below, of the same N."""
+        """Return the place below, with the same N."""
         inner = None
         if self.shape is not None and name is not None:
             inner = self.shape.step(name) or self.shape.items
@@ -76,18 +83,18 @@ class UnknownExtent(Extent):
         return unknown_extent(inner, self.nodes, self.nodes, self.text, self.level)
 
     def empty(self) -> Extent:
-        """Returns the same place with nothing in it; its kinds are known as before."""
+        """Return the same place, but empty. Its kinds stay known."""
         return UnknownExtent(self.kind, level=self.level, shape=self.shape)
 
     def at(self, level: int) -> Extent:
-        """Returns the same place, read through the variable of a macro."""
+        """Return the same place, read through the variable of a macro."""
         return UnknownExtent(self.kind, self.length, self.nodes, self.text, level, self.shape)
 
 
 def unknown_extent(shape: DataShape | None, length: int, nodes: int, text: int, level: int = 0) -> UnknownExtent:
-    """Makes a place of these sizes at most, of so many items where it is a list.
+    """Return a place of at most these sizes, with `length` items if it is a list.
 
-    What has no size stands for its place in a list, so its nodes count.
+    A value without a size still takes a place in a list, so its nodes count.
     """
     kind: Kind = "any" if shape is None else _KINDS.get(shape.kind, "any")
     if kind == "number":
@@ -96,7 +103,7 @@ def unknown_extent(shape: DataShape | None, length: int, nodes: int, text: int, 
 
 
 class CountedExtent(Extent):
-    """Places in data that are known, counted when they are asked for."""
+    """Places in known data, counted on demand."""
 
     def __init__(self, values: Sequence[Any], level: int = 0) -> None:
         kinds = {_kind(value) for value in values if value is not None}
@@ -110,28 +117,28 @@ class CountedExtent(Extent):
         return {}
 
     def child(self, name: str | None) -> Extent:
-        """Returns the extent of everything under `name` in any of the values, or of all their items and entries."""
-        found = self._found.get(name)
-        if found is None:
+        """Return the extent of all values under `name`, or of all items and entries for `None`."""
+        extent = self._found.get(name)
+        if extent is None:
             values: Sequence[Any] = vars(self)["_values"]
             inside = _items(values) if name is None else _select_key(values, name)
-            found = self._found[name] = CountedExtent(tuple(inside), self.level)
-        return found
+            extent = self._found[name] = CountedExtent(tuple(inside), self.level)
+        return extent
 
     def at(self, level: int) -> Extent:
-        """Returns the same place, read through the variable of a macro."""
+        """Return the same place, read through the variable of a macro."""
         return CountedExtent(vars(self)["_values"], level)
 
 
 def counted_extents(data: Mapping[str, Any]) -> dict[str, Extent]:
-    """Returns the sizes of variables, by their names."""
+    """Return the sizes of variables by name."""
     return {name: CountedExtent((value,)) for name, value in data.items()}
 
 
 def _items(values: Iterable[Any]) -> Iterable[Any]:
     for value in values:
         if isinstance(value, Mapping):
-            # A macro over a map runs over its names, an index into it gives a value: either is meant here.
+            # A macro over a map iterates over its names, an index returns a value: either may be meant here.
             yield from value
             yield from value.values()
         elif isinstance(value, list | tuple):
@@ -165,7 +172,7 @@ def _bytes(text: str) -> int:
 
 
 def _count(values: Iterable[Any]) -> tuple[int, int]:
-    """Counts values and bytes of text, at any depth; endless nesting was refused before."""
+    """Count values and bytes of text at any depth. Endless nesting was rejected before."""
     nodes = text = 0
     stack = list(values)
     while stack:

@@ -1,4 +1,4 @@
-"""Defines what policies see as `tool`."""
+"""Defines the `tool` variable of policies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from signoff.formats.read_only import writable_copy
 
 @dataclass(frozen=True)
 class ToolFacts:
-    """The facts of one tool, as its declaration states them."""
+    """The facts of one tool, from its declaration."""
 
     name: str
     scope: str
@@ -20,7 +20,7 @@ class ToolFacts:
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def as_cel(self) -> dict[str, Any]:
-        """Returns the `tool` variable in plain JSON types."""
+        """Return the `tool` variable in plain JSON types."""
         return {
             "name": self.name,
             "scope": self.scope,

@@ -1,4 +1,7 @@
-"""Compiles filters of tools, over `tool`, `actor` and `ctx`: a tool passes only where both engines say `true`."""
+"""Compiles tool filters over `tool`, `actor` and `ctx`.
+
+Both engines must return `true` to pass.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +16,16 @@ from signoff.policy.schema_shapes import DataShape, pin_numbers
 
 @dataclass(frozen=True)
 class CompiledFilter:
-    """A filter, ready to be asked from any thread."""
+    """A filter, ready to be evaluated from any thread."""
 
     expression: Expression
     context_shape: DataShape
 
     def problem(self, *, actor: Mapping[str, Any], tool: ToolFacts, ctx: Mapping[str, Any]) -> str:
-        """Returns why `tool` does not pass for `actor` (`name`, `tags`) in `ctx`; "" when it does. Never raises."""
+        """Return why `tool` does not pass for `actor` (`name`, `tags`) in `ctx`, or "".
+
+        Never raises.
+        """
         try:
             problem = bounds_problem(actor) or bounds_problem(ctx)
             if problem:
@@ -27,7 +33,7 @@ class CompiledFilter:
             pinned = {"actor": dict(actor), "tool": tool.as_cel(), "ctx": pin_numbers(ctx, self.context_shape)}
             kinds = {answer.kind for answer in self.expression.ask(facts(pinned))}
         except Exception as error:
-            # What cannot be asked lets nothing through. The name alone: an error's words may quote the context.
+            # An error lets nothing pass. Show only the error's type: its text may quote the context.
             return f"cannot be asked ({type(error).__name__})"
         if kinds == {"true"}:
             return ""
@@ -37,9 +43,14 @@ class CompiledFilter:
 def compile_filter(
     source: str, *, owner: str, field: str, context_schema: Mapping[str, Any] | None = None
 ) -> CompiledFilter:
-    """Compiles one filter; `owner` begins every error. Raises `ConfigError` with `field`, `value` and `column`."""
+    """Compile one filter.
+
+    `owner` starts every error.
+
+    Raises `ConfigError` with `field`, `value` and `column`.
+    """
     shape = context_shape(context_schema)
-    # Compiled as if `ctx.now` were there, so that who reads it is named the remedy and not a typo.
+    # Compile as if `ctx.now` existed, so that the message names the remedy instead of a typo.
     compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": judged_shape(shape)}, owner)
     expression = compiler.compile(field, source)
     check_timeless(expression, owner)

@@ -1,7 +1,7 @@
-"""Evaluates by cel-expr-python, the binding of Google's C++ runtime; first, as it rejects hostile input in
-milliseconds.
+"""Evaluates with cel-expr-python, the binding of Google's C++ runtime.
 
-Its checker checks types: nothing is evaluated in a typed environment.
+It runs first, because it rejects hostile input in milliseconds. Its checker checks types, but nothing is evaluated in a
+typed environment.
 """
 
 import itertools
@@ -23,15 +23,16 @@ NAME: Final = "cel-expr-python"
 VERSION: Final = version("cel-expr-python")
 
 
-# The engine's own operators, so that `includes` compares as `in` and `contains` do; celpy's has other code (operators).
+# The engine's own operators, so that `includes` compares like `in` and `contains`. celpy's version has other code
+# (operators).
 _IN: Final = cel.NewEnv(variables={"holder": cel.Type.DYN, "item": cel.Type.DYN}).compile("item in holder")
 _FIELD: Final = descriptor_pb2.FieldDescriptorProto
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# CEL's other reserved words may stand behind a point.
+# CEL's other reserved words may follow a point.
 _UNSPEAKABLE: Final = frozenset({"in", "true", "false", "null"})
-# No `number`: the checker compares no double with an int, and would refuse `args.price < 50`. It stays dynamic.
+# No `number`: the checker compares no double with an int, and would reject `args.price < 50`. It stays dynamic.
 _SCALARS: Final = {"int": _FIELD.TYPE_INT64, "string": _FIELD.TYPE_STRING, "bool": _FIELD.TYPE_BOOL}
-# For what may be null, which a plain scalar of protobuf cannot be.
+# For nullable values, which a plain scalar of protobuf cannot be.
 _WRAPPERS: Final = {
     "int": ".google.protobuf.Int64Value",
     "string": ".google.protobuf.StringValue",
@@ -52,7 +53,7 @@ def _is_in(holder: list[Any], item: Any) -> bool:
     return found.value() is True
 
 
-# At run time an overload of DYN takes nothing: one for each kind that JSON and CEL have.
+# At run time an overload of DYN accepts nothing, so there is one for each kind in JSON and CEL.
 _ITEMS: Final = (
     *(cel.Type.NULL, cel.Type.BOOL, cel.Type.INT, cel.Type.UINT, cel.Type.DOUBLE, cel.Type.STRING, cel.Type.BYTES),
     *(cel.Type.LIST, cel.Type.MAP, cel.Type.TIMESTAMP, cel.Type.DURATION),
@@ -69,7 +70,10 @@ INCLUDES: Final = cel.FunctionDecl(
         ),
     ],
 )
-"""JavaScript's `list.includes(item)` and `text.includes(part)`, as the designs write rules over tags (B78)."""
+"""JavaScript's `list.includes(item)` and `text.includes(part)`.
+
+The designs use them for rules over tags (B78).
+"""
 
 
 def _join(items: list[Any], separator: str) -> str:
@@ -86,20 +90,26 @@ EXTENSIONS: Final = (
     cel.FunctionDecl("split", [cel.Overload("string_split_string", cel.Type.LIST, [_TEXT, _TEXT], True, split_text)]),
     cel.FunctionDecl("join", [cel.Overload("list_join_string", _TEXT, [cel.Type.LIST, _TEXT], True, _join)]),
 )
-"""The functions beyond CEL's own: `includes`, and those of CEL's string extension whose cost is known."""
+"""The functions beyond CEL's own.
+
+These are `includes`, and functions of CEL's string extension whose cost is known.
+"""
 
 
 @dataclass(frozen=True)
 class FirstProgram:
-    """One expression over variables of type DYN, so that an absent field is an error, never 0 or false."""
+    """One expression over variables of type DYN.
+
+    An absent field is therefore an error, never 0 or false.
+    """
 
     expression: cel.Expression
 
     def run(self, data: Mapping[str, Any]) -> EngineOutcome:
-        """Evaluates the expression over plain JSON data. Never raises."""
+        """Evaluate the expression over plain JSON data. Never raises."""
         try:
             value = self.expression.eval(data=dict(data))
-            # An error is returned, not raised, as a value whose text is truthy: the type is asked before anything else.
+            # An error is returned as a value, with a truthy text. Check its type before anything else.
             kind = value.type()
             if kind == cel.Type.BOOL:
                 return EngineOutcome("true") if value.value() is True else EngineOutcome("false")
@@ -111,18 +121,18 @@ class FirstProgram:
 
 
 def first_program(text: str, variables: Iterable[str]) -> FirstProgram:
-    """Compiles an expression. Raises `RuntimeError` with the compiler's messages."""
+    """Compile an expression. Raises `RuntimeError` with the compiler's messages."""
     return FirstProgram(_environment(tuple(sorted(variables))).compile(text))
 
 
-# There are three sets of variables: those of policies, of rules and filters, and of remembered answers.
+# There are three sets of variables: for policies, for rules and filters, and for grants.
 @lru_cache(maxsize=16)
 def _environment(variables: tuple[str, ...]) -> cel.Env:
     return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN), functions=list(EXTENSIONS))
 
 
 def _note(text: str) -> str:
-    # What follows ` : ` may quote the data, except where it lists types.
+    # The text after ` : ` may quote the data, unless it lists types.
     line = text.partition("\n")[0]
     code, _, rest = line.partition(": ")
     message = rest if code.isupper() else line
@@ -132,13 +142,16 @@ def _note(text: str) -> str:
 
 
 def is_cel_name(name: str) -> bool:
-    """Returns whether CEL can spell `name` after a point."""
+    """Return whether CEL can spell `name` after a point."""
     return _NAME.match(name) is not None and name not in _UNSPEAKABLE
 
 
 def typed_environment(variables: Mapping[str, DataShape]) -> cel.Env:
-    """Builds an environment whose checker knows every declared field of `variables`, objects or maps of free names."""
-    # A pool of its own: each environment has its own `policy.proto`, and the default pool takes a file name once.
+    """Return an environment whose checker knows every declared field of `variables`.
+
+    These are objects, or maps with arbitrary names.
+    """
+    # A separate pool: each environment has its own `policy.proto`, and the default pool accepts a file name once.
     pool = descriptor_pool.DescriptorPool()
     file = descriptor_pb2.FileDescriptorProto()
     file.CopyFrom(_FILE)
@@ -147,7 +160,7 @@ def typed_environment(variables: Mapping[str, DataShape]) -> cel.Env:
         known.CopyToProto(copy)
         pool.Add(copy)
     numbers = itertools.count()
-    # One of free names is checked no further: the arguments of any tool.
+    # A map with arbitrary names, the arguments of any tool, is not checked further.
     types = {name: _MAP if shape.kind == "map" else _message(file, shape, numbers) for name, shape in variables.items()}
     pool.Add(file)
     variables_by_type = {name: cel.Type(full.removeprefix(".")) for name, full in types.items()}
@@ -155,14 +168,14 @@ def typed_environment(variables: Mapping[str, DataShape]) -> cel.Env:
 
 
 def _message(file: descriptor_pb2.FileDescriptorProto, shape: DataShape, numbers: Iterator[int]) -> str:
-    """Adds a message for an object; returns its full name with a leading point."""
+    """Add a message for an object. Return its full name with a leading point."""
     message = file.message_type.add(name=f"Object{next(numbers)}")
-    # Fields have JSON names whether anybody reads them or not; those of `a_b` and `aB` would collide.
+    # Fields have JSON names even if they are unused, and those of `a_b` and `aB` would collide.
     message.options.deprecated_legacy_json_field_conflicts = True
     spoken = [(name, inner) for name, inner in shape.fields.items() if is_cel_name(name)]
     for number, (name, inner) in enumerate(spoken, 1):
         added = message.field.add(name=name, number=number)
-        # Protobuf has neither a list of lists nor one that may be null: such a list stays dynamic.
+        # Protobuf has neither lists of lists nor nullable lists: such a list stays dynamic.
         if inner.kind == "list" and not inner.nullable and inner.items is not None and inner.items.kind != "list":
             added.label = _FIELD.LABEL_REPEATED
             inner = inner.items

@@ -1,4 +1,7 @@
-"""Compiles the predicate of a remembered answer, which selects its calls. Both engines must say `true`."""
+"""Compiles the predicate of a grant, which selects its calls.
+
+Both engines must return `true`.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -27,9 +30,12 @@ class GrantPredicate:
     shape: DataShape
 
     def holds(self, args: Mapping[str, Any]) -> bool:
-        """Returns whether both engines say exactly `true` of these validated arguments. Never raises."""
+        """Return whether both engines return exactly `true` for these validated arguments.
+
+        Never raises.
+        """
         try:
-            # In doubt a remembered answer does not apply: then people are asked again.
+            # In doubt the grant does not apply, and approvers are asked again.
             if bounds_problem(args):
                 return False
             data = facts({"args": pin_numbers(args, self.shape)})
@@ -38,9 +44,9 @@ class GrantPredicate:
             return False
 
     def hidden_read(self, hidden: Collection[str]) -> str:
-        """Return why the predicate may not be asked while the arguments `hidden`, dotted names, are; "" where it may.
+        """Return why the predicate must not be used while `hidden` is hidden, or "".
 
-        Its answer would tell an approver about them, one guess at a time.
+        `hidden` contains dotted names of arguments. Its result would reveal them to an approver, one guess at a time.
         """
         for path, name in reachable_paths(self.expression.second.tree, {"args": self.shape}, hidden, "args"):
             return (
@@ -49,30 +55,29 @@ class GrantPredicate:
         return ""
 
     def steps(self, args: Mapping[str, Any]) -> int:
-        """Returns how many steps it takes at most over these arguments."""
+        """Return the maximum number of steps over these arguments."""
         return (
             0 if bounds_problem(args) else cost_of(self.expression.second.tree, counted_extents({"args": args})).steps
         )
 
 
 def compile_where(where: str, policy: CompiledPolicy, hidden: Collection[str] = ()) -> GrantPredicate:
-    """Compiles the predicate `where` over the arguments of the policy's tool.
+    """Compile the predicate `where` over the arguments of the policy's tool.
 
-    Raises `ConfigError` that names the problem.
-
-    Who approves writes it, and it is asked of calls that others make: it may do less than a rule of the manifest, and
-    read nothing of the arguments `hidden`, dotted names. Whether it holds would tell them, one question at a time.
+    Raises `ConfigError` that names the problem. An approver writes it, and it is evaluated on other people's calls.
+    Therefore it may do less than a rule of the manifest, and must not read the arguments `hidden` (dotted names). Its
+    results would reveal them, one question at a time.
     """
     if len(where) > PREDICATE_CHARS:
         raise _refuse(where, policy, f"it has {len(where)} characters; at most {PREDICATE_CHARS} are allowed")
     variables = {"args": policy.args_shape}
-    found = Compiler(variables, _OWNER, policy.tool.name).compile("where", where)
-    tree = found.second.tree
+    expression = Compiler(variables, _OWNER, policy.tool.name).compile("where", where)
+    tree = expression.second.tree
     if macro_depth(tree) > PREDICATE_MACROS:
         raise _refuse(where, policy, "a macro stands within a macro, which only the manifest may have; split it")
     if cost_of(tree, sizes_at_most(variables, nodes=1, text=1)).joins:
         raise _refuse(where, policy, "`+` within a macro adds numbers only; texts and lists grow with each item")
-    predicate = GrantPredicate(found, policy.args_shape)
+    predicate = GrantPredicate(expression, policy.args_shape)
     if why := predicate.hidden_read(hidden):
         raise _refuse(where, policy, why)
     return predicate

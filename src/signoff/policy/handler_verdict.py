@@ -1,4 +1,4 @@
-"""Defines a policy's own function: its input, its answers, and how these change the rules' verdict."""
+"""Defines a policy's handler: its input, its answers and their effect on the verdict."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -23,9 +23,8 @@ class HandlerCall:
     """The call that a handler judges."""
 
     tool: ToolFacts
-    """The tool."""
     args: dict[str, Any]
-    """A copy of the arguments: changing them changes nothing."""
+    """A copy of the arguments: changing it has no effect."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +32,24 @@ class HandlerVerdict:
     """The verdict of a policy's handler on one call."""
 
     verdict: Literal["auto", "ask", "deny", "abstain"]
-    """Whether the call runs, is asked about, or is denied; `abstain` leaves that to the rules."""
+    """Whether the call runs, needs approval or is denied. `abstain` leaves that to the rules."""
     level: Literal["user", "admin"] = "user"
-    """`admin` asks those with the role `admin` in place of the policy's approvers."""
+    """`admin` asks the role `admin` instead of the policy's approvers."""
     reason: str = ""
-    """The reason for people and, of a denial, for the model."""
+    """The reason for people and, for a denial, for the model."""
     failed: bool = False
-    """Whether the handler gave no answer, so that a person is asked."""
+    """Whether the handler gave no answer, so that approvers are asked."""
     stricter: Term | None = None
-    """Terms to add to those of the policy, also where something else asks."""
+    """Terms in addition to the policy's, even if another rule asks."""
 
 
 PolicyHandler: TypeAlias = Callable[[HandlerCall, dict[str, Any]], object]
-"""`(call, context)`, sync or async; `context` is what rules see as `ctx`. Returns an `HandlerVerdict`, or one of the
-words `auto`, `deny`, `ask` or `user` (a person is asked), `admin` (somebody with that role is) and `abstain` (the
-rules decide, as if it had not been asked).
+"""`(call, context)`, sync or async.
+
+`context` is the `ctx` of rules.
+
+Returns a `HandlerVerdict` or one of these words: `auto`, `deny`, `ask` or `user` (needs approval), `admin` (needs
+approval by that role) and `abstain` (the rules decide, as if there were no handler).
 """
 
 _WORDS: Final[Mapping[str, HandlerVerdict]] = {
@@ -61,33 +63,33 @@ _WORDS: Final[Mapping[str, HandlerVerdict]] = {
 
 
 def read_answer(returned: object) -> HandlerVerdict | None:
-    """Parses what a handler returned; None when that is no answer."""
+    """Return the verdict that a handler returned, or `None` if it is not valid."""
     if isinstance(returned, str):
         return _WORDS.get(returned)
     if not isinstance(returned, HandlerVerdict) or not isinstance(returned.reason, str):
         return None
-    # `failed` is for the engine to say: it makes the question another one, under a rule of its own.
+    # Only the engine may set `failed`: it makes the question another one, under its own rule.
     right = returned.verdict in _VERDICTS and returned.level in _LEVELS and returned.failed is False
     right = right and (returned.stricter is None or isinstance(returned.stricter, Term))
     return returned if right else None
 
 
 def handler_rule(policy: CompiledPolicy) -> RuleReference | None:
-    """Returns the rule of verdicts that a policy's handler gives; None when it has none."""
+    """Return the rule for verdicts of a policy's handler, or `None` without a handler."""
     reference = policy.policy.handler if policy.policy is not None else None
     return RuleReference(kind="handler", handler=reference) if reference else None
 
 
 def apply_handler_verdict(policy: CompiledPolicy, verdict: PolicyVerdict, answer: HandlerVerdict) -> PolicyVerdict:
-    """Applies the answer of the policy's handler to the rules' `verdict`.
+    """Apply the answer of the policy's handler to the rules' `verdict`.
 
-    The handler decides where it is the policy's only rule; beside others it can only tighten what they say.
+    The handler decides if it is the policy's only rule. Otherwise it can only tighten.
     """
     rule = handler_rule(policy)
     # A handler can only tighten, and nothing is tighter than a denial.
     if rule is None or verdict.verdict == "deny":
         return verdict
-    # On record as heard, also where its answer changes nothing.
+    # Record that the handler was called, even if its answer changes nothing.
     terms = _asked_on(policy, verdict.terms, answer)
     verdict = dataclasses.replace(verdict, evaluators=f"{verdict.evaluators}, {rule.label}", terms=terms)
     why = answer.reason or f"`handler` says {answer.verdict}"
@@ -99,7 +101,7 @@ def apply_handler_verdict(policy: CompiledPolicy, verdict: PolicyVerdict, answer
         if verdict.verdict == "ask" and not policy.handler_alone:
             return verdict
         reasons: tuple[Words, ...] = (why,) if policy.handler_alone else (*verdict.reasons, why)
-        # Whom it names stays: a global rule or a later gate may ask them all the same.
+        # Keep its approvers: a global rule or a later gate may still ask them.
         return dataclasses.replace(verdict, verdict="auto", rule=rule, rule_text=_words(answer), reasons=reasons)
     return _ask(verdict, answer, rule, why)
 
@@ -108,14 +110,14 @@ def _ask(verdict: PolicyVerdict, answer: HandlerVerdict, rule: RuleReference, wh
     reasons: tuple[Words, ...] = (why,)
     if verdict.verdict == "ask" and verdict.rule_text:
         rule, reasons = replace(verdict.rule, handler=rule.handler), (*verdict.reasons, why)
-    # Another reason to ask is another question, which no remembered answer to the first one answers.
+    # Another reason to ask makes another question, to which a grant for the first does not apply.
     rule = replace(rule, answer="failed" if answer.failed else "admin" if answer.level == "admin" else "")
     words, level = _words(answer), answer.level
     return dataclasses.replace(verdict, verdict="ask", rule=rule, rule_text=words, reasons=reasons, level=level)
 
 
 def _asked_on(policy: CompiledPolicy, terms: Terms, answer: HandlerVerdict) -> Terms:
-    """Returns `terms` as the handler's answer changes them: others are asked, or more is asked of them."""
+    """Return `terms` as changed by the handler's answer: other approvers, stricter terms."""
     rules = policy.rules
     if answer.verdict == "ask" and answer.level == "admin":
         terms = terms_of(rules, _ADMIN, terms.applied)

@@ -1,7 +1,7 @@
-"""Implements CEL's operators by the specification, for celpy, whose own are wrong at the borders of types.
+"""Implements CEL's operators by the specification, because celpy's mix types wrongly.
 
-Across types numbers compare by value, a boolean is not a number, and different types are unequal, not an error. A
-`TypeError` raised here becomes a CEL error.
+Numbers compare by value across types, a boolean is not a number, and values of different types are unequal, without an
+error. A `TypeError` raised here becomes a CEL error.
 """
 
 import datetime
@@ -19,8 +19,8 @@ _UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
 _NO_OVERLOAD: Final = "no such overload"
 _NUMBERS: Final = frozenset({"int", "uint", "double"})
 _ORDERED: Final = frozenset({"bool", "string", "bytes", "timestamp", "duration"})
-# Texts are checked before celpy converts them: its own pattern of durations takes hours on 28 hostile characters.
-# Limits are those of 64 bits: 2^63-1 has 19 digits, 2^64-1 has 20. ASCII, as Python knows other digits.
+# Check texts before celpy converts them: its pattern for durations takes hours on 28 hostile characters. Numbers have
+# 64 bits: 2^63-1 has 19 digits, 2^64-1 has 20. ASCII only, because Python accepts other digits.
 _DURATION: Final = re.compile(r"[-+]?(?:\d{1,19}(?:\.\d{0,18})?(?:h|ms|m|s|us|ns)){1,8}\Z", re.ASCII)
 _TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[-+]\d\d:\d\d)\Z", re.ASCII)
 _INTEGER: Final = re.compile(r"-?\d{1,19}\Z", re.ASCII)
@@ -45,20 +45,20 @@ _KINDS: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
 
 
 def kind_of(value: Any) -> str:
-    """Returns CEL's name for the type of a celpy value; "" for other values."""
+    """Return CEL's name for the type of a celpy value, or "" for other values."""
     if value is None:
         return "null"
     return next((name for cls, name in _KINDS if isinstance(value, cls)), "")
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Implements CEL's `==`."""
-    # The names of some types are functions here; hashable are all values that may be one.
+    """Implement CEL's `==`."""
+    # The names of some types are functions here. All values that may be one are hashable.
     if callable(left) or callable(right):
         left, right = (_TYPES.get(each, each) if callable(each) else each for each in (left, right))
     one, two = kind_of(left), kind_of(right)
     if one in _NUMBERS and two in _NUMBERS:
-        # Python's own numbers compare exactly across types; celpy's classes raise, or take a boolean for 1.
+        # Python's numbers compare exactly across types. celpy's classes raise, or treat a boolean as 1.
         return bool(_plain(left) == _plain(right))
     if one != two:
         return False
@@ -77,21 +77,26 @@ def _same_entry(container: dict[Any, Any], key: Any, value: Any) -> bool:
 
 
 def find(container: dict[Any, Any], key: Any) -> tuple[bool, Any]:
-    """Finds `key` in a map by CEL's equality; returns whether it is there, and its value."""
+    """Find `key` in a map by CEL's equality. Return whether it exists, and its value."""
     if kind_of(key) == "string":
         return (True, container[key]) if key in container else (False, None)
-    # Not by hash: to Python `true`, 1 and 1.0 are one key, in CEL a boolean is no number.
+    # Do not use the hash: in Python `true`, 1 and 1.0 are the same key, in CEL a boolean is no number.
     return next(((True, value) for name, value in container.items() if equal(name, key)), (False, None))
 
 
 def less(left: Any, right: Any) -> bool:
-    """Implements CEL's `<`. Raises `TypeError` for types that have no order."""
+    """Implement CEL's `<`. Raises `TypeError` for types without an order."""
     one, two = _comparable(left, right)
     return bool(one < two)
 
 
 def less_or_equal(left: Any, right: Any) -> bool:
-    """Implements CEL's `<=`, which is not the opposite of `>`: NaN is neither. Raises `TypeError` likewise."""
+    """Implement CEL's `<=`.
+
+    Raises `TypeError` for types without an order.
+
+    It is not the opposite of `>`: for NaN both are false.
+    """
     one, two = _comparable(left, right)
     return bool(one <= two)
 
@@ -106,22 +111,24 @@ def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def logical_and(left: Any, right: Any) -> Any:
-    """Implements CEL's `&&`: false where either is, whatever the other; an error where neither is and one is no
-    boolean.
+    """Implement CEL's `&&`: false if either operand is, even if the other is an error.
+
+    If neither is false and one is no boolean, the result is an error.
     """
     return _join(left, right, decides=False)
 
 
 def logical_or(left: Any, right: Any) -> Any:
-    """Implements CEL's `||`: true where either is, whatever the other; an error where neither is and one is no
-    boolean.
+    """Implement CEL's `||`: true if either operand is, even if the other is an error.
+
+    If neither is true and one is no boolean, the result is an error.
     """
     return _join(left, right, decides=True)
 
 
 def _join(left: Any, right: Any, *, decides: bool) -> Any:
-    # celpy writes both operands into the error where neither is a boolean. Each round of a macro writes the text of
-    # the round before into its own, with every escape doubled: gigabytes after thirty rounds.
+    # If neither operand is a boolean, celpy writes both into the error. Each round of a macro then repeats the text of
+    # the previous round with every escape doubled: gigabytes after thirty rounds.
     for value in (left, right):
         if isinstance(value, celtypes.BoolType) and bool(value) is decides:
             return value
@@ -146,7 +153,7 @@ def _index(container: Any, key: Any) -> Any:
             raise KeyError("no such key")
         return value
     if kind_of(container) == "list" and kind_of(key) in _NUMBERS and float(key).is_integer():
-        # Python would count a negative index from the end; in CEL it is an error.
+        # Python would count a negative index from the end. In CEL it is an error.
         if not 0 <= key < len(container):
             raise IndexError("invalid_argument")
         return container[int(key)]
@@ -162,7 +169,7 @@ def _boolean(function: Callable[..., bool]) -> Callable[..., Any]:
 
 
 def _strict(function: Callable[..., Any]) -> Callable[..., Any]:
-    # celpy hands errors on as values, to be absorbed by `||` or `&&`: an operator passes them through.
+    # celpy passes errors as values, which `||` or `&&` may absorb. Operators must pass them on.
     def call(*args: Any) -> Any:
         return next((arg for arg in args if isinstance(arg, CELEvalError)), None) or function(*args)
 
@@ -173,7 +180,7 @@ def _arithmetic(name: str, allowed: frozenset[tuple[str, str]]) -> Callable[...,
     original: Callable[..., Any] = base_functions[name]
 
     def calculate(left: Any, right: Any) -> Any:
-        # celpy's classes would add a boolean, an int to them; only the specification's overloads are let in.
+        # celpy's classes would also add a boolean, which is an int. Allow only the specification's overloads.
         if (kind_of(left), kind_of(right)) not in allowed:
             raise TypeError(_NO_OVERLOAD)
         return _as_cel(original(left, right))
@@ -182,7 +189,7 @@ def _arithmetic(name: str, allowed: frozenset[tuple[str, str]]) -> Callable[...,
 
 
 def _as_cel(value: Any) -> Any:
-    """Converts Python's own result types back to celpy's."""
+    """Convert Python's result types back to celpy's."""
     if type(value) is float:
         return celtypes.DoubleType(value)
     if type(value) is str:
@@ -195,7 +202,7 @@ def _as_cel(value: Any) -> Any:
 
 
 def _divide(left: Any, right: Any) -> Any:
-    # celpy's division by 0.0 is an infinity of its own making, even for 0.0 / 0.0.
+    # celpy returns infinity for any division by 0.0, even for 0.0 / 0.0.
     if kind_of(left) == kind_of(right) == "double" and right == 0.0:
         return celtypes.DoubleType(float(left) * math.copysign(math.inf, right))
     return _DIVIDE(left, right)
@@ -229,7 +236,7 @@ def _includes(holder: Any, item: Any) -> bool:
 
 
 def _change_letters(change: Callable[[str], str]) -> Callable[..., Any]:
-    """Return CEL's function of a text that changes ASCII letters, and no others."""
+    """Return CEL's function that changes a text's ASCII letters, and no others."""
 
     def call(text: Any) -> Any:
         if kind_of(text) != "string":
@@ -240,17 +247,17 @@ def _change_letters(change: Callable[[str], str]) -> Callable[..., Any]:
 
 
 def lower_ascii(text: str) -> str:
-    """Return the text with small ASCII letters."""
+    """Return the text with ASCII letters in lower case."""
     return text.translate(_LOWER)
 
 
 def upper_ascii(text: str) -> str:
-    """Return the text with capital ASCII letters."""
+    """Return the text with ASCII letters in upper case."""
     return text.translate(_UPPER)
 
 
 def split_text(text: str, separator: str) -> list[str]:
-    """Return the parts of a text between separators; its characters for an empty one."""
+    """Return the parts of a text between separators, or its characters for an empty separator."""
     return text.split(separator) if separator else list(text)
 
 
@@ -289,7 +296,7 @@ def _check(value: Any, pattern: re.Pattern[str]) -> str:
 def _to_int(value: Any) -> Any:
     match kind_of(value):
         case "int" | "uint" | "double":
-            # CEL's integers have 64 bits; Python's `int()` would take any finite number.
+            # CEL's integers have 64 bits, but Python's `int()` accepts any finite number.
             if isinstance(value, float) and not (math.isfinite(value) and abs(value) < 2**63):
                 raise ValueError("range")
             return celtypes.IntType(int(value))
@@ -318,7 +325,7 @@ def _to_bool(value: Any) -> Any:
         return value
     if kind_of(value) != "string":
         raise TypeError(_NO_OVERLOAD)
-    # The specification's words and no others: `bool()` of Python makes true of any text, `false` too.
+    # Only the specification's words: Python's `bool()` returns true for any text, even `false`.
     words = {"1": True, "t": True, "true": True, "TRUE": True, "True": True}
     words |= {"0": False, "f": False, "false": False, "FALSE": False, "False": False}
     if str(value) not in words:
@@ -364,7 +371,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "double": _to_double,
     "bool": _to_bool,
 }
-"""What replaces celpy's `base_functions`."""
+"""Replacements for celpy's `base_functions`."""
 _TYPES: Final[dict[Any, type]] = {
     FUNCTIONS["int"]: celtypes.IntType,
     FUNCTIONS["uint"]: celtypes.UintType,

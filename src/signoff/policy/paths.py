@@ -21,17 +21,20 @@ class ReferencedPaths:
     used: frozenset[Path]
     """Places that are read."""
     guarded: frozenset[Path]
-    """Places that stand in a `has()`."""
+    """Places inside a `has()`."""
 
 
 def referenced_paths(tree: _Tree, variables: Mapping[str, DataShape]) -> ReferencedPaths:
-    """Returns every place below `variables` that an expression reads or guards, through macro variables as well."""
+    """Return every place below `variables` that an expression reads or guards.
+
+    Includes places read through macro variables.
+    """
     used: set[Path] = set()
     guarded: set[Path] = set()
     for path, in_has in _walk(tree, {name: (name,) for name in variables}):
         if in_has:
             guarded.add(path)
-            # `has(a.b.c)` reads `a.b` itself: an absent `a.b` is an error within it. A variable is always there.
+            # `has(a.b.c)` itself reads `a.b`: an absent `a.b` is an error within it. A variable always exists.
             if len(path) > 2:
                 used.add(path[:-1])
         else:
@@ -42,34 +45,35 @@ def referenced_paths(tree: _Tree, variables: Mapping[str, DataShape]) -> Referen
 def reachable_paths(
     tree: _Tree, variables: Mapping[str, DataShape], hidden: Collection[str], of: str
 ) -> Iterator[tuple[Path, str]]:
-    """Yields each place at or below the variable `of` that an expression reads or guards, with the name it may reach.
+    """Yield each place below `of` that an expression reads, and the hidden name it may reach.
 
-    `hidden` are dotted names below `of`, as `approvals.redaction.hide` takes them: items have their list's.
+    Includes guarded places. `of` is a variable. `hidden` are dotted names below it, as used by
+    `approvals.redaction.hide`: items have the name of their list.
     """
     for path, _ in _walk(tree, {name: (name,) for name in variables}):
-        # What an index chooses is known only as it is evaluated: it may be anything that lies there.
-        known = path[: path.index("[]")] if "[]" in path else path
+        # The value selected by an index is known only at evaluation, and may be anything in that place.
+        fixed = path[: path.index("[]")] if "[]" in path else path
         for name in sorted(hidden):
             whole = (of, *name.split("."))
-            if all(one == other for one, other in zip(known, whole, strict=False)):
+            if all(one == other for one, other in zip(fixed, whole, strict=False)):
                 yield path, name
 
 
 def spell(path: Path) -> str:
-    """Writes a path as people do: `args.items[0].sku`."""
+    """Return a path as people write it: `args.items[0].sku`."""
     return ".".join(path).replace(".[]", "[0]")
 
 
 def unguarded_paths(place: ReferencedPaths, variables: Mapping[str, DataShape]) -> Iterator[Path]:
-    """Yields optional places that are read while no `has()` checks them."""
+    """Yield optional places that are read without a `has()`."""
     for path in sorted(place.used):
         shape: DataShape | None = variables.get(path[0])
         for index, name in enumerate(path[1:], 1):
             if shape is None:
                 break
             here = path[: index + 1]
-            # A `has()` anywhere counts, whether or not it guards this very reading; what slips through is an error when
-            # evaluated, and an error asks or denies.
+            # A `has()` anywhere counts, even if it does not guard this access. A missed case is an error at evaluation,
+            # which asks or denies.
             if name in shape.fields and name not in shape.required and here not in place.guarded:
                 yield here
                 break
@@ -77,16 +81,16 @@ def unguarded_paths(place: ReferencedPaths, variables: Mapping[str, DataShape]) 
 
 
 def unchecked_paths(place: ReferencedPaths, variables: Mapping[str, DataShape]) -> Iterator[Path]:
-    """Yields places that are read though the schema does not describe them."""
-    found = set()
+    """Yield places that are read but not described by the schema."""
+    unchecked = set()
     for path in place.used | place.guarded:
         shape: DataShape | None = variables.get(path[0])
         for index, name in enumerate(path[1:], 1):
             shape = shape.step(name) if shape is not None else None
             if shape is None or shape.kind == "any":
-                found.add(path[: index + 1])
+                unchecked.add(path[: index + 1])
                 break
-    yield from sorted(found)
+    yield from sorted(unchecked)
 
 
 def _walk(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
@@ -98,7 +102,7 @@ def _walk(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
     elif node.data == "ident_arg" and str(node.children[0]) == "has":
         yield from _walk_has(node, scope)
     elif path is not None:
-        # Of a chain of selections the longest counts; an index in it is an expression of its own.
+        # Only the longest chain of selections counts. An index inside it is a separate expression.
         yield from _indices(node, scope)
     else:
         for child in subtrees(node):
@@ -107,7 +111,7 @@ def _walk(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
 
 def _indices(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
     for position, child in enumerate(subtrees(node)):
-        # What is selected from stands first; beside it there is only an index.
+        # The first child is the object of the selection, and the only other one is an index.
         yield from _walk(child, scope) if position else _indices(child, scope)
 
 
@@ -128,7 +132,7 @@ def _walk_macro(node: _Tree, scope: _Scope) -> Iterator[tuple[Path, bool]]:
     bound, *bodies = subtrees(arguments)
     name = _identifier(bound)
     over = _path(target, scope)
-    # The macro's variable hides one of its name outside, also where its own place is not known.
+    # The macro's variable hides an outer variable of the same name, even if its own place is unknown.
     inner = {other: path for other, path in scope.items() if other != name}
     if name is not None and over is not None:
         inner[name] = (*over, "[]")

@@ -1,5 +1,6 @@
-"""Combines a policy with those it shadows: whatever these ask for counts as well, so that it can only be stricter
-(X03).
+"""Combines a policy with the policies that it shadows.
+
+Their requirements count as well, so that the combination can only be stricter (X03).
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ _MISFIT: Final = "the tool that this one stands over would not take these argume
 
 
 class UnderlyingPolicy(NamedTuple):
-    """A shadowed policy, and whether arguments fit the schema of its own tool."""
+    """A shadowed policy, and a test of arguments against the schema of its own tool."""
 
     policy: CompiledPolicy
     fits: Callable[[Mapping[str, Any]], bool]
@@ -28,35 +29,43 @@ class UnderlyingPolicy(NamedTuple):
 
 @dataclass(frozen=True)
 class StackedPolicy(CompiledPolicy):
-    """A policy over others: `policy` has the strictest of all fields; `own` is the nearer one as it was declared."""
+    """A policy over others.
+
+    `policy` has the strictest of all fields, `own` is the nearest as declared.
+    """
 
     own: CompiledPolicy
     below: tuple[UnderlyingPolicy, ...]
 
     @property
     def reads_now(self) -> bool:
-        """Whether its rules, or those of a policy below, may say something else at another moment."""
+        """Whether its rules or those below may have another result at another time."""
         return self.own.reads_now or any(each.policy.reads_now for each in self.below)
 
     def judge(
         self, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None = None
     ) -> PolicyVerdict:
-        """Returns the strictest of all verdicts; of several that ask, that of the nearest policy. Never raises."""
+        """Return the strictest verdict, or of several that ask, the nearest policy's.
+
+        Never raises.
+        """
         verdicts = [self.own.judge(args, ctx, actor), *(_of(below, args, ctx, actor) for below in self.below)]
-        found = next((one for word in ("deny", "ask") for one in verdicts if one.verdict == word), verdicts[0])
+        strictest = next((one for word in ("deny", "ask") for one in verdicts if one.verdict == word), verdicts[0])
         engines = tuple(answer for one in verdicts for answer in one.engines)
-        terms = found.terms
+        terms = strictest.terms
         if self.policy is not None:
-            # Of those who may decide for every policy, and the strictest of all: also of an `auto`, which something
-            # else may ask about.
+            # Use the approvers allowed by every policy, and the strictest terms. This also applies to `auto`, because
+            # another gate may ask.
             terms = terms_of(self.policy, self.policy.named_approvers or self.default)
-        return dataclasses.replace(found, policy_hash=self.hash, engines=engines, terms=terms)
+        return dataclasses.replace(strictest, policy_hash=self.hash, engines=engines, terms=terms)
 
 
 def stack_policies(own: CompiledPolicy, below: Sequence[UnderlyingPolicy], default: Sequence[str]) -> CompiledPolicy:
-    """Combines `own` with those `below`; `default` are the approvers of a policy that names none.
+    """Combine `own` with the policies `below`.
 
-    Only what `incomparable` finds nothing against may be stacked. What never asks adds nothing.
+    `default` are the approvers of policies that name none.
+
+    Stack only policies for which `incomparable` returns "". A policy that never asks adds nothing.
     """
     asking = tuple(each for each in below if each.policy.needs_person != "never")
     if not asking:
@@ -68,7 +77,7 @@ def stack_policies(own: CompiledPolicy, below: Sequence[UnderlyingPolicy], defau
         | {
             "policy": _strictest(own, policies, default),
             "needs_person": max((own.needs_person, *(each.needs_person for each in policies)), key=_NEEDS.index),
-            # Of all of them: a change of any ends the remembered answers to calls of this tool.
+            # The hash covers all of them: a change of any ends the grants for this tool.
             "hash": sha256_hex({"stacked": hashes}),
         },
         own=own,
@@ -77,12 +86,12 @@ def stack_policies(own: CompiledPolicy, below: Sequence[UnderlyingPolicy], defau
 
 
 def incomparable(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Sequence[str]) -> str:
-    """Returns why the strictest of these policies is not defined, with the remedy; "" when it is."""
+    """Return why the strictest of these policies is undefined, with the remedy, or ""."""
     asking = [policy for policy in below if policy.needs_person != "never"]
     if not asking:
         return ""
     for policy in (own, *asking):
-        # Who decides must be known at build: what is worked out for each call cannot be intersected with other lists.
+        # Approvers must be known at build time: a list computed for each call cannot be intersected with others.
         dynamic = _dynamic(policy.policy)
         if dynamic:
             return f"a policy with {dynamic} cannot be compared with another; name `approvers` and write rules"
@@ -98,7 +107,7 @@ def _of(
     below: UnderlyingPolicy, args: Mapping[str, Any], ctx: Mapping[str, Any], actor: Mapping[str, Any] | None
 ) -> PolicyVerdict:
     verdict = below.policy.judge(args, ctx, actor)
-    # That policy was checked against its own tool's schema: over other arguments its `auto` means nothing.
+    # That policy was checked against its own tool's schema. For other arguments its `auto` means nothing.
     if verdict.verdict != "auto" or below.fits(args):
         return verdict
     return dataclasses.replace(verdict, verdict="ask", reasons=(_MISFIT,))
@@ -117,48 +126,56 @@ def _dynamic(policy: ApprovalPolicy | None) -> str:
 
 
 def _common(policies: Sequence[CompiledPolicy], default: Sequence[str]) -> tuple[str, ...]:
-    """Returns those who may decide by each of `policies`, in the order of the first."""
+    """Return the approvers allowed by each of `policies`, in the order of the first."""
     lists = [(each.policy.named_approvers if each.policy is not None else ()) or tuple(default) for each in policies]
     return tuple(each for each in lists[0] if all(each in others for others in lists))
 
 
 def _strictest(own: CompiledPolicy, below: Sequence[CompiledPolicy], default: Sequence[str]) -> ApprovalPolicy:
-    """Makes one policy that asks for no less than any of them; its rules are the nearest one's that asks at all."""
+    """Return a policy that is at least as strict as each of them.
+
+    Its rules come from the nearest policy that asks.
+    """
     asking = [*(() if own.needs_person == "never" else (own,)), *below]
-    given = [each.rules for each in asking]
-    nearest, common = given[0], _common(below, default)
-    # Where the nearer one names nobody it takes over those whom it stands over.
+    policies = [each.rules for each in asking]
+    nearest, common = policies[0], _common(below, default)
+    # If the nearest policy names no approvers, use the approvers of the policies below.
     approvers = tuple(each for each in nearest.named_approvers if each in common) or common
-    timeout, remind = min(each.timeout for each in given), nearest.remind_after
+    timeout, remind = min(each.timeout for each in policies), nearest.remind_after
     strict = {
-        "level": "admin" if any(each.level == "admin" for each in given) else "user",
+        "level": "admin" if any(each.level == "admin" for each in policies) else "user",
         "approvers": approvers,
-        "quorum": max(each.quorum for each in given),
-        "veto": any(each.veto for each in given),
-        "require_reason": any(each.require_reason for each in given),
-        "allow_self_approval": all(each.allow_self_approval for each in given),
+        "quorum": max(each.quorum for each in policies),
+        "veto": any(each.veto for each in policies),
+        "require_reason": any(each.require_reason for each in policies),
+        "allow_self_approval": all(each.allow_self_approval for each in policies),
         "timeout": timeout,
-        "grant_ttl": min(each.grant_ttl for each in given),
-        # Not given it is `off` where a tool has effects, which is not known here.
-        "edit": None if all(each.edit is None for each in given) else min(map(_edit, given), key=EDIT_MODES.index),
-        "min_assurance": max((each.min_assurance for each in given), key=ASSURANCES.index),
-        "accept_unsigned": all(each.accept_unsigned for each in given),
-        "confirm": "type" if any(each.confirm for each in given) else "",
+        "grant_ttl": min(each.grant_ttl for each in policies),
+        # The default is `off` if a tool has effects, which is not known here.
+        "edit": None
+        if all(each.edit is None for each in policies)
+        else min(map(_edit, policies), key=EDIT_MODES.index),
+        "min_assurance": max((each.min_assurance for each in policies), key=ASSURANCES.index),
+        "accept_unsigned": all(each.accept_unsigned for each in policies),
+        "confirm": "type" if any(each.confirm for each in policies) else "",
         "remind_after": remind if remind is not None and remind < timeout else None,
-        "while_waiting": "continue" if all(each.while_waiting == "continue" for each in given) else "wait",
-        "allow_remember": all(each.allow_remember for each in given),
-        "show": _combine_shown([each.show for each in given]),
-        "audit": "required" if any(each.audit == "required" for each in given) else "best_effort",
+        "while_waiting": "continue" if all(each.while_waiting == "continue" for each in policies) else "wait",
+        "allow_remember": all(each.allow_remember for each in policies),
+        "show": _combine_shown([each.show for each in policies]),
+        "audit": "required" if any(each.audit == "required" for each in policies) else "best_effort",
     }
-    # Those to whom a call escalates may decide it too: unless all agree on them, there is nobody else.
-    if len({(each.escalate_after, each.escalate_to, each.on_timeout, each.timeout) for each in given}) > 1:
+    # `escalate_to` may decide as well. Unless all policies agree on it, leave it empty.
+    if len({(each.escalate_after, each.escalate_to, each.on_timeout, each.timeout) for each in policies}) > 1:
         strict |= {"escalate_after": None, "escalate_to": (), "on_timeout": "deny"}
     stricter: ApprovalPolicy = replace(nearest, **strict)
     return stricter
 
 
 def _combine_shown(given: Sequence[ShownArguments]) -> ShownArguments:
-    """Combines what is shown: everything that any of them would show, and nothing that any of them masks."""
+    """Combine the shown arguments.
+
+    Shows the arguments shown by any policy, except arguments that any policy masks.
+    """
     lists = [each.only for each in given if each.only is not None]
     only = tuple(dict.fromkeys(name for names in lists for name in names)) if len(lists) == len(given) else None
     return ShownArguments(only=only, secret=tuple(dict.fromkeys(name for each in given for name in each.secret)))

@@ -1,4 +1,4 @@
-"""Reads JSON Schema as shapes: what a policy can know of its data before it sees any."""
+"""Reads JSON Schema as shapes: the knowledge about data before there is any."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from signoff.formats.schema_node import SchemaNode
 
 ShapeKind = Literal["int", "number", "string", "bool", "list", "object", "map", "any"]
 
-# A schema may refer to itself without end; below this it is read as unchecked.
+# A schema may refer to itself endlessly. Below this depth it is read as unchecked.
 _MAX_DEPTH: Final = 16
 _SCALARS: Final[Mapping[str, ShapeKind]] = {
     "integer": "int",
@@ -20,17 +20,20 @@ _SCALARS: Final[Mapping[str, ShapeKind]] = {
 
 @dataclass(frozen=True)
 class DataShape:
-    """One place in the data. `object` has declared `fields`; `map` has free names; `any` is not checked."""
+    """One place in the data.
+
+    `object` has declared `fields`, `map` any names, `any` is not checked.
+    """
 
     kind: ShapeKind
     nullable: bool = False
     fields: Mapping[str, "DataShape"] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
     items: "DataShape | None" = None
-    """Shape of a list's items or of a map's values."""
+    """The shape of a list's items or of a map's values."""
 
     def step(self, name: str) -> "DataShape | None":
-        """Returns the shape under `name` (`[]` for an item), or None when nothing is declared there."""
+        """Return the shape under `name` (`[]` for an item), or `None` if it is not declared."""
         if name == "[]":
             return self.items
         return self.fields.get(name)
@@ -40,22 +43,25 @@ ANY: Final = DataShape("any")
 
 
 def read_schema(schema: Any) -> DataShape:
-    """Reads the shape of a JSON Schema. Local `$ref`, `allOf` of one and `anyOf`/`oneOf` with null are resolved."""
+    """Return the shape of a JSON Schema.
+
+    Resolves local `$ref`, `allOf` with one part, and `anyOf`/`oneOf` with null.
+    """
     return _read(SchemaNode.of(schema), 0)
 
 
 def _read(node: SchemaNode | None, depth: int) -> DataShape:
     if node is None or not node.keywords or depth > _MAX_DEPTH:
         return ANY
-    # What stands beside a `$ref` can only narrow what it says, so the shape without it is still true.
+    # Keywords next to a `$ref` can only narrow it, so the shape without them is still true.
     if "$ref" in node.keywords:
         return _read(node.target(node.keywords["$ref"]), depth + 1)
     for union in ("anyOf", "oneOf"):
         if union in node.keywords:
-            # Of several alternatives none is sure, and so is what stands beside them.
+            # With several alternatives neither they nor the keywords next to them are certain.
             only = node.only_alternative(union)
             return ANY if only is None else _nullable(_read(only, depth + 1), node.has_null)
-    # A `$ref` is wrapped so where its writer says more of the field; several parts are not merged, only not checked.
+    # Authors wrap a `$ref` like this to describe the field further. Several parts are not merged, but left unchecked.
     if "allOf" in node.keywords and "type" not in node.keywords and "properties" not in node.keywords:
         parts = node.keywords["allOf"]
         return _read(node.below(parts[0]), depth + 1) if isinstance(parts, list) and len(parts) == 1 else ANY
@@ -79,7 +85,7 @@ def _read_plain(node: SchemaNode, depth: int) -> DataShape:
 
 def _read_object(node: SchemaNode, depth: int) -> DataShape:
     if node.fields:
-        # Also where further names are allowed: one that a policy reads and nobody declared is taken for a typo.
+        # Also if further names are allowed: a name that a policy reads without a declaration is treated as a typo.
         fields = {name: _read(part, depth + 1) for name, part in node.fields.items()}
         return DataShape("object", fields=fields, required=node.required)
     if node.values.written is False:
@@ -109,11 +115,11 @@ def _nullable(shape: DataShape, nullable: bool) -> DataShape:
 
 
 def pin_numbers(value: Any, shape: DataShape | None) -> Any:
-    """Converts numbers of `value` to their shape's type, float or int, so that `49` and `49.0` are one.
+    """Convert numbers in `value` to their shape's type, so that `49` and `49.0` are equal.
 
-    Raises `OverflowError` for an integer no float can hold.
+    The types are float and int. Raises `OverflowError` for an integer too large for a float.
     """
-    # A boolean is an int to Python, and must not become 1.0.
+    # A boolean is an int in Python, and must not become 1.0.
     if isinstance(value, bool) or value is None or shape is None:
         return value
     if shape.kind == "number" and isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Evaluates by celpy, with CEL's own operators, only what the first engine has already passed."""
+"""Evaluates with celpy and the specification's operators, after the first engine."""
 
 import contextlib
 import io
@@ -42,27 +42,27 @@ _JOINED: Final[Mapping[str, tuple[Callable[[Any, Any], Any], bool]]] = {
     "all": (logical_and, True),
     "exists": (logical_or, False),
 }
-"""By which operator a macro joins its rounds, and what none of them comes to."""
-# It writes the values it evaluates, that is the call's arguments, at levels from debug to error.
+"""The operator that joins a macro's rounds, and its result for no rounds."""
+# It logs the values that it evaluates, which are the call's arguments, at levels from debug to error.
 logging.getLogger("celpy").setLevel(logging.CRITICAL)
 
 
-# No CELEvalError: celpy makes a value of one that is raised within a macro, which `exists` or `||` can absorb.
+# Not a CELEvalError: celpy turns one that is raised in a macro into a value, which `exists` or `||` can absorb.
 class VisitLimitExceeded(Exception):
-    """Raised where a macro visits more places than any policy needs."""
+    """Raised if a macro visits more places than any policy needs."""
 
 
 class _Evaluator(Evaluator):
-    """Extends celpy's evaluator by a budget of visits within macros, and by `has()` as the specification has it."""
+    """Extends celpy's evaluator by a limit of visits and by the specification's `has()`."""
 
     def __init__(self, ast: lark.Tree[lark.Token], activation: Activation, left: list[int], visits: int) -> None:
         super().__init__(ast, activation)
-        # A list, so that the evaluators of macros within macros share one budget.
+        # A list, so that the evaluators of nested macros share one limit.
         self._left = left
         self._visits = visits
 
     def sub_evaluator(self, ast: lark.Tree[lark.Token]) -> Evaluator:
-        # A round costs as much as its body is large: of a long one fewer rounds are one second.
+        # A round costs as much as its body is large: with a long body, fewer rounds take a second.
         return _Evaluator(ast, self.activation, self._left, sum(1 for _ in ast.iter_subtrees()))
 
     def evaluate(self, context: Any = None) -> Any:
@@ -72,21 +72,21 @@ class _Evaluator(Evaluator):
         return super().evaluate(context)
 
     def set_activation(self, values: Any) -> Evaluator:
-        # celpy's own copies the whole activation, once for each round of a macro.
+        # celpy copies the whole activation for each round of a macro.
         self.activation = self.base_activation.nested_activation(vars=values)
         return self
 
     def member_dot_arg(self, tree: lark.Tree[lark.Token]) -> Any:
-        joined = _JOINED.get(str(tree.children[1]))
-        if joined is None:
+        joining = _JOINED.get(str(tree.children[1]))
+        if joining is None:
             return super().member_dot_arg(tree)
-        join, begins = joined
+        join, begins = joining
         items: Any = self.visit(tree.children[0])  # type: ignore[arg-type]
         if isinstance(items, CELEvalError):
             return items
         return reduce(join, map(self.build_ss_macro_eval(tree), items), celtypes.BoolType(begins))
 
-    # celpy's own makes false of an error in what stands before the point: `!has(typo.x)` would be true.
+    # celpy returns false for an error before the point, so that `!has(typo.x)` would be true.
     def macro_has_eval(self, exprlist: lark.Tree[lark.Token]) -> Any:
         operand = exprlist.children[0]
         if not isinstance(operand, lark.Tree) or operand.data != "member_dot":
@@ -100,7 +100,7 @@ class _Evaluator(Evaluator):
         return celtypes.BoolType(find(inner, celtypes.StringType(str(name)))[0])
 
 
-# Never CompiledRunner: under threads it gave wrong answers, and `has()` and functions of one's own are broken there.
+# Never use CompiledRunner: it gave wrong results with threads, and breaks `has()` and custom functions.
 class _Runner(celpy.InterpretedRunner):
     def evaluate(self, context: Any) -> Any:
         return _Evaluator(self.ast, self.new_activation(), [POLICY_STEPS + 1], 1).evaluate(context)
@@ -108,52 +108,59 @@ class _Runner(celpy.InterpretedRunner):
 
 @dataclass(frozen=True)
 class SecondProgram:
-    """One compiled expression; `tree` is its syntax without the links of one child."""
+    """One compiled expression. `tree` is its syntax without grammar links of one child."""
 
     runner: _Runner
     tree: lark.Tree[lark.Token]
 
     def run(self, data: Mapping[str, Any]) -> EngineOutcome:
-        """Evaluates the expression over celpy values (`as_celpy`). Never raises."""
+        """Evaluate the expression over celpy values (`as_celpy`). Never raises."""
         try:
             value = self.runner.evaluate(data)
-            # The very type: celpy's boolean is an int, and a text or a number would be truthy.
+            # Check the exact type: celpy's boolean is an int, and a text or a number would be truthy.
             if isinstance(value, celtypes.BoolType):
                 return EngineOutcome("true") if bool(value) else EngineOutcome("false")
             return EngineOutcome("other", f"a {type(value).__name__}", _plain(value))
         except Exception as error:
-            # Beside CELEvalError come TypeError, KeyError, OverflowError, RecursionError and others: none may pass for
-            # an answer.
+            # Besides CELEvalError there are TypeError, KeyError, OverflowError, RecursionError and others. None may
+            # pass for an answer.
             return EngineOutcome("error", _note(error))
 
 
 @cache
 def _environment() -> celpy.Environment:
-    """Makes the environment with the first expression: reading CEL's grammar is a tenth of a worker's start."""
-    # celpy sets the limit of the whole process to 2,500.
+    """Create the environment at the first expression.
+
+    Reading CEL's grammar takes a tenth of a worker's start.
+    """
+    # celpy sets the recursion limit of the whole process to 2,500.
     limit = sys.getrecursionlimit()
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            made = celpy.Environment()
+            environment = celpy.Environment()
     finally:
         sys.setrecursionlimit(limit)
     # Protobuf names: policies have none, and they cost a walk at each evaluation.
-    made.annotations.clear()
-    return made
+    environment.annotations.clear()
+    return environment
 
 
 def second_program(text: str, functions: Mapping[str, Callable[..., Any]] = FUNCTIONS) -> SecondProgram:
-    """Compiles an expression. Raises celpy's `CELParseError` or another exception when it cannot be read."""
-    # lark can print, which would break a protocol on stdout. The redirection is the process's: one thread at a time.
+    """Compile an expression.
+
+    Raises celpy's `CELParseError` or another exception for invalid text.
+    """
+    # lark may print, which would break a protocol on stdout. The redirection affects the whole process, so allow one
+    # thread at a time.
     with _COMPILING, contextlib.redirect_stdout(io.StringIO()):
         environment = _environment()
         tree = _shorten(environment.compile(text))
-    # Not `Environment.program()`: it can hand out another thread's program.
+    # Do not use `Environment.program()`: it can return another thread's program.
     return SecondProgram(_Runner(environment, tree, dict(functions)), tree)
 
 
 def _shorten(tree: lark.Tree[lark.Token]) -> lark.Tree[lark.Token]:
-    """Drops grammar links of one child: the evaluator recurses several frames for each of them."""
+    """Remove grammar links of one child: the evaluator uses several stack frames for each."""
     while len(tree.children) == 1:
         child = tree.children[0]
         if not isinstance(child, lark.Tree):
@@ -167,7 +174,7 @@ def _shorten(tree: lark.Tree[lark.Token]) -> lark.Tree[lark.Token]:
 
 
 def as_celpy(value: Any) -> Any:
-    """Converts plain JSON to celpy values."""
+    """Convert plain JSON to celpy values."""
     match value:
         case bool():
             return celtypes.BoolType(value)
@@ -192,6 +199,6 @@ def _plain(value: Any) -> Any:
 
 
 def _note(error: Exception) -> str:
-    # celpy's messages hold the whole activation, that is the call's arguments: only what is known to be bare goes out.
+    # celpy's messages contain the whole activation, with the call's arguments. Return only notes known to be safe.
     text = str(error.args[0]) if error.args else ""
     return next((note for note in _SAFE_NOTES if text.startswith(note)), type(error).__name__)

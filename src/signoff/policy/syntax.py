@@ -11,7 +11,7 @@ from signoff.contracts.limits import POLICY_CHARS, POLICY_MACROS, POLICY_NESTING
 _ROOTED: Final = ("dot_ident", "dot_ident_arg")
 MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
 
-# Each alternative is linear: no character can be taken in two ways.
+# Each alternative is linear: every character matches in one way only.
 _TOKEN: Final = re.compile(
     r"(?P<string>[bB]?[rR]?(?:"
     r'"""(?:\\[\s\S]|(?!""")[^\\])*"""'
@@ -25,13 +25,14 @@ _TOKEN: Final = re.compile(
 
 
 def normalise(text: str) -> str:
-    """Strips `text` and writes newlines as LF."""
+    """Strip `text` and write newlines as LF."""
     return text.replace("\r\n", "\n").strip()
 
 
 def text_problem(text: str) -> tuple[str, int]:
-    """Returns why the text of an expression is refused unread, and the column from 1 (0: none); ("", 0) when it is
-    not.
+    """Return why the text of an expression is rejected unread, with the column from 1.
+
+    Column 0 means none. Returns ("", 0) if it is accepted.
     """
     if not text:
         return "it is empty", 0
@@ -39,26 +40,27 @@ def text_problem(text: str) -> tuple[str, int]:
         return f"it has {len(text)} characters; at most {POLICY_CHARS} are allowed, split it", 0
     depth = 0
     for match in _TOKEN.finditer(text):
-        # celpy's lexer takes hours over a string that has no end.
+        # celpy's lexer takes hours for an unclosed string.
         if match["quote"]:
             return "a string is not closed", match.start() + 1
         depth += bool(match["open"]) - bool(match["close"])
         if depth > POLICY_NESTING:
             return f"nested deeper than {POLICY_NESTING}; split it", match.start() + 1
-    # The engines differ on one within a string: celpy takes it, the other ends the line there.
+    # The engines disagree about a CR in a string: celpy accepts it, the other ends the line there.
     return ("a carriage return; write it as one line", text.index("\r") + 1) if "\r" in text else ("", 0)
 
 
 def tree_problem(tree: lark.Tree[lark.Token]) -> str:
-    """Returns why a parsed expression is refused; "" when it is not."""
+    """Return why a parsed expression is rejected, or ""."""
     if _depth(tree) > POLICY_OPERATORS:
         return f"more than {POLICY_OPERATORS} operators stand within each other; split it"
     if macro_depth(tree) > POLICY_MACROS:
         return f"macros stand more than {POLICY_MACROS} deep; split it"
     if next(tree.find_data("member_object"), None) is not None:
         return "a policy cannot build messages; compare the fields one by one"
-    # Behind a point the first engine takes a variable of the policy, celpy and all analysis that of a macro around it:
-    # a text could read what is hidden, or cost what nobody counted, under the name of a macro's variable.
+    # For a name after a leading point, the first engine reads the policy's variable. celpy and all analysis here read
+    # that of a surrounding macro. A text could use a macro's variable to read hidden data or to cause costs that are
+    # not counted.
     rooted = next((node for kind in _ROOTED for node in tree.find_data(kind)), None)
     if rooted is not None:
         name = str(rooted.children[0])
@@ -76,7 +78,7 @@ def _depth(tree: lark.Tree[lark.Token]) -> int:
 
 
 def macro_depth(tree: lark.Tree[lark.Token]) -> int:
-    """Returns how deep macros are nested."""
+    """Return the depth of nested macros."""
     deepest, stack = 0, [(tree, 0)]
     while stack:
         node, depth = stack.pop()
@@ -87,10 +89,10 @@ def macro_depth(tree: lark.Tree[lark.Token]) -> int:
 
 
 def is_macro(node: lark.Tree[lark.Token]) -> bool:
-    """Returns whether `node` is a call such as `list.exists(x, ...)`."""
+    """Return whether `node` is a macro call such as `list.exists(x, ...)`."""
     return node.data == "member_dot_arg" and str(node.children[1]) in MACROS
 
 
 def subtrees(node: lark.Tree[lark.Token]) -> Iterator[lark.Tree[lark.Token]]:
-    """Yields the children of `node` that are trees."""
+    """Yield the children of `node` that are trees."""
     return (child for child in node.children if isinstance(child, lark.Tree))

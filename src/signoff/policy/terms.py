@@ -1,4 +1,4 @@
-"""Defines the terms under which people are asked about one call: who, how many, how sure, until when."""
+"""Defines the terms of a question: approvers, their number and assurance, and deadlines."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,33 +12,39 @@ from signoff.policy.approval_policy import ApprovalPolicy
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of one question. Spans are in seconds from when people are asked."""
+    """The terms of one question. Times are in seconds since the question."""
 
     approvers: tuple[str, ...] = ()
-    """Everybody who is asked: `role:<role>` and `user:<id>`."""
+    """All approvers: `role:<role>` and `user:<id>`."""
     groups: tuple[ApproverGroup, ...] = ()
-    """The places that they fill; without groups any of them fills any of the `quorum` places."""
+    """The groups with their places.
+
+    Without groups, any approver fills any place of the `quorum`.
+    """
     quorum: int = 1
-    """How many different people have to approve in all."""
+    """The number of different people who must approve in total."""
     min_assurance: Assurance = "channel"
-    """The least assurance that counts."""
+    """The minimum assurance of an approver."""
     timeout: float = 86_400.0
-    """How long it waits for people."""
+    """The time to wait for approvers."""
     remind_after: float | None = None
-    """When those who were asked are reminded."""
+    """The time after which the first approvers are reminded."""
     escalate_after: float | None = None
-    """When those of `escalate_to` may decide too."""
+    """The time after which `escalate_to` may also decide."""
     escalate_to: tuple[str, ...] = ()
-    """To whom it is escalated."""
+    """The approvers added by the escalation."""
     on_timeout: Literal["deny", "escalate"] = "deny"
-    """What the deadline does."""
+    """The effect of the deadline."""
     asked_first: tuple[str, ...] = ()
-    """Whom the policy itself asks, or who was worked out for this call, before any term added others."""
+    """The approvers of the policy, or computed for this call, before any term adds others."""
     applied: tuple[AppliedTerm, ...] = ()
-    """The stricter terms that apply, in the order of the policy, a handler's last."""
+    """The stricter terms that apply, in the policy's order, followed by the handler's."""
 
     def are_stricter_than(self, question: Question) -> bool:
-        """Returns whether they ask for more than a question did: more people, other groups, surer ones, sooner."""
+        """Return whether they require more than a question did.
+
+        That is more approvers, other groups, higher assurance or an earlier deadline.
+        """
         groups = {(frozenset(group.of), group.quorum) for group in question.groups}
         added = any((frozenset(group.of), group.quorum) not in groups for group in self.groups)
         weaker = not at_least(question.min_assurance, self.min_assurance)
@@ -46,14 +52,14 @@ class Terms:
 
 
 NO_TERMS: Final = Terms()
-"""Of who asks nobody."""
+"""The terms of a policy that never asks."""
 
 
 def terms_of(policy: ApprovalPolicy, approvers: Sequence[str], applied: Iterable[AppliedTerm] = ()) -> Terms:
-    """Computes the terms of a policy for `approvers`, its own or those worked out for this call, as `applied` tightens
-    them.
+    """Return the terms of a policy for `approvers`, tightened by the terms `applied`.
 
-    Of several the strictest holds: largest quorum, strongest assurance, shortest span; all groups are asked.
+    `approvers` are the policy's own or those computed for this call. Of several values the strictest counts: the
+    largest quorum, the highest assurance, the shortest time. All groups are required.
     """
     first, stricter = tuple(approvers), tuple(applied)
     groups = _groups(policy, first, stricter)
@@ -66,7 +72,7 @@ def terms_of(policy: ApprovalPolicy, approvers: Sequence[str], applied: Iterable
         quorum=people_needed(max(policy.people_needed, *(each.quorum for each in stricter), 1), groups),
         min_assurance=max((policy.min_assurance, *(each.min_assurance for each in stricter)), key=ASSURANCES.index),
         timeout=timeout,
-        # Nobody waits any more when it would come.
+        # Drop a reminder that would come after the wait.
         remind_after=remind if remind is not None and remind < (after or timeout) else None,
         escalate_after=after,
         escalate_to=to,
@@ -77,35 +83,39 @@ def terms_of(policy: ApprovalPolicy, approvers: Sequence[str], applied: Iterable
 
 
 def tighten_terms(terms: Terms, policy: ApprovalPolicy, more: AppliedTerm) -> Terms:
-    """Returns `terms` of `policy` with one more stricter term."""
+    """Return `terms` of `policy` with one more stricter term."""
     return terms_of(policy, terms.asked_first, (*terms.applied, more))
 
 
 def _groups(
     policy: ApprovalPolicy, first: tuple[str, ...], stricter: Sequence[AppliedTerm]
 ) -> tuple[ApproverGroup, ...]:
-    # Others than the policy names are in none of its groups.
+    # Approvers that the policy does not name are in none of its groups.
     own = policy.groups if first == policy.named_approvers else ()
     added = [group for each in stricter for group in each.groups]
     if not added:
         return own
     if not own and first:
-        # Whom a term asks is asked beside those of the policy, never in their place: else a term could loosen it.
+        # The approvers of a term are asked in addition to the policy's, never instead of them: otherwise a term could
+        # loosen the policy.
         own = (ApproverGroup(of=first, quorum=policy.people_needed),)
     merged: dict[frozenset[str], ApproverGroup] = {}
     for group in (*own, *added):
-        known = merged.get(frozenset(group.of), group)
-        merged[frozenset(group.of)] = max(known, group, key=lambda one: one.quorum)
+        previous = merged.get(frozenset(group.of), group)
+        merged[frozenset(group.of)] = max(previous, group, key=lambda one: one.quorum)
     return tuple(merged.values())
 
 
 def _escalation(
     policy: ApprovalPolicy, stricter: Sequence[AppliedTerm], timeout: float, groups: Iterable[ApproverGroup]
 ) -> tuple[float | None, tuple[str, ...], Literal["deny", "escalate"]]:
-    """Returns when it is escalated, to whom, and what the deadline does; those alone to whom every term would."""
+    """Return the time and approvers of the escalation, and the effect of the deadline.
+
+    Only approvers that every term allows are included.
+    """
     lists = [each.escalate_to for each in stricter if each.escalate_to]
-    # Whom a route, a handler or the default puts into a group is known for each call only: to let them fill any place
-    # would let one group stand for all.
+    # Which approvers a route, a handler or the default puts into a group is known only for each call. If they could
+    # fill any place, one group could stand in for all.
     placed = {entry for group in groups for entry in group.of}
     to = tuple(each for each in policy.escalate_to if each not in placed and all(each in others for others in lists))
     spans = [policy.escalate_after, *(each.escalate_after for each in stricter)]

@@ -1,4 +1,4 @@
-"""Processes with limits of memory and time, in which costly expressions of policies are evaluated."""
+"""Processes with limits of memory and time that evaluate costly policy expressions."""
 
 from typing import TYPE_CHECKING
 

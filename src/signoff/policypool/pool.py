@@ -1,7 +1,7 @@
-"""Evaluates costly expressions of policies in a pool of processes, within limits of memory and time.
+"""Evaluates costly policy expressions in processes with limits of memory and time.
 
-No process is started before the first such expression; then up to `POLICY_PROCESSES` are kept. One that takes too long,
-or more memory than it may, is killed and replaced, and its expression is an error: it asks or denies.
+The first such expression starts the first process, and up to `POLICY_PROCESSES` are kept. A process that exceeds its
+time or memory is killed and replaced. Its expression is then an error, which asks or denies.
 """
 
 import asyncio
@@ -40,18 +40,18 @@ P = ParamSpec("P")
 _REPLY_BYTES: Final = 256 * KIB
 _NOTE_CHARS: Final = 200
 _KINDS: Final = ("true", "false", "error", "other")
-# Nothing that could be a secret: what runs there reads texts of strangers with an engine in C++.
+# No secrets: the process reads texts of strangers with an engine in C++.
 _ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
 class PolicyPool:
-    """Evaluates expressions from any thread; blocks for `POLICY_WAIT_SECONDS` and `POLICY_PROCESS_SECONDS` at most.
+    """Evaluates expressions from any thread.
 
-    The start of a process comes on top of that, once.
+    Blocks for at most `POLICY_WAIT_SECONDS` and `POLICY_PROCESS_SECONDS`, plus the start of a process, once.
     """
 
     def __init__(self, size: int = POLICY_PROCESSES) -> None:
-        # Last in, first out: what is busy is warm, and a second process starts only where two are needed at once.
+        # Last in, first out: a recently used process is warm, and a second one starts only if two are needed at once.
         self._places: queue.LifoQueue[_Process | None] = queue.LifoQueue()
         self._started: list[_Process] = []
         for _ in range(size):
@@ -59,7 +59,7 @@ class PolicyPool:
         self._end = weakref.finalize(self, _end, self._started)
 
     def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
-        """See `policy.bounded.Evaluator`."""
+        """See `policy.bounded_expression.Evaluator`."""
         try:
             process = self._places.get(timeout=POLICY_WAIT_SECONDS)
         except queue.Empty:
@@ -70,7 +70,7 @@ class PolicyPool:
                 self._started.append(process)
             return process.evaluate(task)
         except Exception as error:
-            # Whatever it is that went wrong, the process may still be at it, or answer the next task with this one's.
+            # After any error the process may still be busy, or answer the next task with this one's result.
             if process is not None:
                 self._started.remove(process)
                 process.end()
@@ -80,12 +80,15 @@ class PolicyPool:
             self._places.put(process)
 
     def close(self) -> None:
-        """Ends all processes."""
+        """End all processes."""
         self._end()
 
 
 class _Process:
-    """Controls one process. All methods but `end` raise `OSError` (`TimeoutError` too) or `ValueError`."""
+    """Controls one process.
+
+    All methods except `end` raise `OSError` (including `TimeoutError`) or `ValueError`.
+    """
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -108,15 +111,15 @@ class _Process:
             raise
 
     def evaluate(self, task: BoundedTask) -> tuple[EngineOutcome, EngineOutcome]:
-        """Returns both engines' outcomes."""
-        asked = {"text": task.text, "variables": task.variables, "data": task.data}
+        """Return both engines' results."""
+        request = {"text": task.text, "variables": task.variables, "data": task.data}
         self._peer.settimeout(POLICY_PROCESS_SECONDS)
-        send(self._peer, json.dumps(asked).encode())
+        send(self._peer, json.dumps(request).encode())
         first, second = json.loads(self._receive(POLICY_PROCESS_SECONDS))
         return _outcome(first), _outcome(second)
 
     def end(self) -> None:
-        """Kills the process, and waits until it is gone."""
+        """Kill the process, and wait for its end."""
         self._peer.close()
         self._child.kill()
         self._child.wait()
@@ -129,14 +132,17 @@ class _Process:
 
 
 def install() -> None:
-    """Makes this program evaluate costly expressions in processes of their own. Doing it again changes nothing."""
+    """Make this program evaluate costly expressions in separate processes. Idempotent."""
     if isinstance(current_evaluator(), NoEvaluator):
         set_evaluator(PolicyPool())
 
 
 async def ask_rules(may_block: bool, function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-    """Calls `function`, which evaluates rules; in a thread where one of them may wait for a process."""
-    # Only there: an ordinary rule takes microseconds, and a thread takes more than it does.
+    """Call `function`, which evaluates rules.
+
+    Use a thread if one of them may wait for a process.
+    """
+    # Use a thread only then: an ordinary rule takes microseconds, less than starting a thread.
     if not may_block:
         return function(*given, **named)
     return await asyncio.to_thread(function, *given, **named)
@@ -150,13 +156,13 @@ def _end(processes: list[_Process]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    # What this program imports from: a checkout may be on its path alone.
-    return kept | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    # Python's import path: a checkout may be only on this program's path.
+    return environment | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
 
 
 def _outcome(data: Any) -> EngineOutcome:
-    """Parses an outcome. Raises `ValueError` or `TypeError` for anything else."""
+    """Parse a result. Raises `ValueError` or `TypeError` for anything else."""
     kind, note, value = data["kind"], str(data["note"])[:_NOTE_CHARS], data["value"]
     if kind not in _KINDS or not (value is None or isinstance(value, list)):
         raise ValueError("no outcome")

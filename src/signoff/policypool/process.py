@@ -1,7 +1,8 @@
-"""Evaluates policies' expressions within limits of memory and time; a process of `signoff.policypool`.
+"""Evaluates policy expressions within limits, in a process of the policy pool.
 
-It reads tasks from the socket whose descriptor is its one argument, and answers each: JSON behind a length of four
-bytes, so that whoever takes over an engine through its input gets no object into the calling program.
+Memory and time are limited. It reads tasks from the socket whose descriptor is its only argument, and answers each.
+Messages are JSON after a length of four bytes. An attacker who takes over an engine through its input can therefore not
+inject objects into the calling program.
 """
 
 import json
@@ -29,9 +30,9 @@ _ADDRESSES: Final = Path("/proc/self/statm")
 
 
 def main(descriptor: int) -> None:
-    """Answers tasks until the other end is closed."""
+    """Answer tasks until the other end closes the socket."""
     with socket.socket(fileno=descriptor) as peer:
-        # The engines and what they need are loaded with the first expression; after that memory is limited.
+        # The first expression loads the engines and their dependencies. Limit memory after that.
         answer(_FIRST)
         limit_memory()
         send(peer, READY)
@@ -41,14 +42,17 @@ def main(descriptor: int) -> None:
 
 
 def answer(task: str | bytes) -> bytes:
-    """Evaluates a task in both engines."""
-    asked: dict[str, Any] = json.loads(task)
-    expression = _expression(asked["text"], tuple(asked["variables"]))
-    return json.dumps([_plain(each) for each in expression.evaluate_here(facts(asked["data"]))]).encode()
+    """Evaluate a task in both engines."""
+    request: dict[str, Any] = json.loads(task)
+    expression = _expression(request["text"], tuple(request["variables"]))
+    return json.dumps([_plain(each) for each in expression.evaluate_here(facts(request["data"]))]).encode()
 
 
 def limit_memory() -> None:
-    """Limits the memory that this process may take from now on; it leaves no core file of what it read."""
+    """Limit the memory that this process may allocate from now on, and forbid core files.
+
+    A core file would contain its data.
+    """
     if used := _address_space():
         resource.setrlimit(resource.RLIMIT_AS, (used + POLICY_PROCESS_BYTES,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -56,21 +60,24 @@ def limit_memory() -> None:
 
 
 def limit_time() -> None:
-    """Limits the processor time of the next task; the system kills the process when it takes more."""
+    """Limit the processor time of the next task.
+
+    The system kills the process if it exceeds it.
+    """
     used = resource.getrusage(resource.RUSAGE_SELF)
     most = math.ceil(used.ru_utime + used.ru_stime + POLICY_PROCESS_SECONDS)
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def send(peer: socket.socket, body: bytes) -> None:
-    """Writes one message."""
+    """Write one message."""
     peer.sendall(HEADER.pack(len(body)) + body)
 
 
 def receive(peer: socket.socket, most: int = 1 << 31, until: float | None = None) -> bytes:
-    """Reads one message of at most `most` bytes; b"" when the other end is closed.
+    """Read one message of at most `most` bytes, or b"" if the other end is closed.
 
-    Raises `ValueError` for a longer one, `TimeoutError` where it is not there `until` a moment of the monotonic
+    Raises `ValueError` for a longer one, and `TimeoutError` if it is incomplete at the time `until` of the monotonic
     clock.
     """
     header = _read(peer, HEADER.size, until)
@@ -84,7 +91,7 @@ def _read(peer: socket.socket, size: int, until: float | None) -> bytes:
     pieces = bytearray()
     while len(pieces) < size:
         if until is not None:
-            # Anew for each piece: a timeout of the socket would count from the last one, so never run out.
+            # Set it for each piece: a timeout of the socket restarts with every piece and would never expire.
             peer.settimeout(max(until - time.monotonic(), _LEAST_SECONDS))
         piece = peer.recv(size - len(pieces))
         if not piece:
@@ -101,16 +108,16 @@ def _expression(text: str, variables: tuple[str, ...]) -> Expression:
 
 
 def _plain(outcome: EngineOutcome) -> dict[str, Any]:
-    # Of all values only a list of texts is ever read, by `route_to`.
+    # The only values ever read are lists of texts, by `route_to`.
     value = outcome.value
     texts = value if isinstance(value, list) and all(isinstance(each, str) for each in value) else None
     return {"kind": outcome.kind, "note": outcome.note, "value": texts}
 
 
 def _address_space() -> int:
-    """Returns the bytes of address space of this process; 0 where the system does not tell, such as macOS.
+    """Return the bytes of this process's address space, or 0 if the system hides them.
 
-    There it keeps no such limit either: the time and the sizes of the data alone are bounded.
+    macOS does not. It has no such limit either, so only the time and the sizes of the data are limited there.
     """
     if not _ADDRESSES.exists():
         return 0
