@@ -49,6 +49,7 @@ from signoff.registry.hooks import (
     PermissionCheck,
     Probe,
 )
+from signoff.registry.manifest.mappings import read_mapping
 from signoff.registry.tool_fields import FieldProblem, by_own_names, field_problem
 from signoff.registry.tool_result import Filter
 
@@ -75,11 +76,7 @@ def _span(given: Any) -> Any:
 
 
 def _usage_limit(given: Any) -> Any:
-    try:
-        limit = UsageLimit(**given) if isinstance(given, Mapping) else given
-    except TypeError as error:
-        raise ValueError(str(error)) from None
-    return dataclasses.replace(limit, period=_span(limit.period)) if isinstance(limit, UsageLimit) else limit
+    return dataclasses.replace(given, period=_span(given.period)) if isinstance(given, UsageLimit) else given
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +84,12 @@ class BypassRouting:
     """Why a specialist tool needs no routing (B10)."""
 
     reason: Annotated[str, Field(description="A real one.")]
+
+
+_RECORDS: Final[Mapping[str, type[Any] | None]] = {
+    "bypass_routing": BypassRouting, "usage_limit": UsageLimit, "capabilities": Capabilities, "requires_approval": None,
+}  # fmt: skip
+"""The fields that take a record, or its keys as a mapping; None: a policy."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -358,7 +361,7 @@ class Tool(ToolOptions):
             fields = by_own_names(cls, data.kwargs or {})
             if isinstance(fields, FieldProblem):
                 raise refuse_tool(str((data.kwargs or {}).get("name", "")), fields, _call_site())
-            data = ArgsKwargs(data.args, dict(fields))
+            data = ArgsKwargs(data.args, {**fields, **_read_mappings(fields)})
         try:
             return handler(data)
         except ValidationError as error:
@@ -483,6 +486,16 @@ class Tool(ToolOptions):
         policy = self.requires_approval
         masked = policy.show.secret if isinstance(policy, ApprovalPolicy) else ()
         return tuple(sorted({*self.secret_arguments, *masked}))
+
+
+def _read_mappings(fields: Mapping[str, Any]) -> dict[str, Any]:
+    name = str(fields.get("name", ""))
+    read: dict[str, Any] = {}
+    for key, record in _RECORDS.items():
+        given = fields.get(key)
+        if isinstance(given, Mapping) or (record is None and callable(given)):
+            read |= read_mapping(name, key, given, record, str(fields.get("site") or _call_site()))
+    return read
 
 
 def refuse_tool(name: str, flaw: FieldProblem, site: str = "") -> RegistrationError:

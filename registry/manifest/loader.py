@@ -24,16 +24,17 @@ from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.function import is_context_type, tool_from_function
 from signoff.registry.handler_adapters import per_call, run_elsewhere
-from signoff.registry.hooks import PER_CALL, POLICY_HANDLER, Handler
-from signoff.registry.import_reference import extend_path, load_reference, reference_of
+from signoff.registry.hooks import PER_CALL, Handler
+from signoff.registry.import_reference import extend_path, load_reference
 from signoff.registry.manifest.channel_sections import read_channels
 from signoff.registry.manifest.destination_sections import read_distribution, read_filters
 from signoff.registry.manifest.folder_reader import read_manifest
+from signoff.registry.manifest.mappings import read_policies
 from signoff.registry.manifest.scope_sections import read_scopes
 from signoff.registry.manifest.sections import ActorSection, Defaults, LimitsSection, ManifestSection
 from signoff.registry.manifest.server_sections import ServerFields, add_server_tools, read_servers
 from signoff.registry.manifest.subscription_sections import read_subscriptions
-from signoff.registry.manifest.tool_section import HANDLERS, ToolSection, TwoPolicies
+from signoff.registry.manifest.tool_section import HANDLERS, ToolSection
 from signoff.registry.mcp.tool_server import ToolServer, build_servers
 from signoff.registry.results.reducers import ReducerRegistry, ToolReducer, named_reducer
 from signoff.registry.tool import Tool, declared_at
@@ -187,7 +188,7 @@ def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
         if value is not None and key not in _READ_HERE
     }
     fields |= {"name": name, "site": ":".join(map(str, file.where(place)))}
-    fields |= _policies(file, (*place, "requires_approval"), name, section["requires_approval"])
+    fields |= read_policies(file, (*place, "requires_approval"), name, section["requires_approval"])
     target = run_elsewhere if external else _load(file, place, name, given[0], section[given[0]])
     try:
         if given == ["per_call"]:
@@ -207,39 +208,6 @@ def _value(file: YamlFile, place: Place, name: str, key: str, value: Any) -> Any
     if isinstance(value, RecordSection):
         return to_record(value)
     return value
-
-
-def _policies(file: YamlFile, place: Place, name: str, given: Any) -> dict[str, Any]:
-    """Return the fields of a tool that its policies make: none where the section gives no policy."""
-    if isinstance(given, TwoPolicies):
-        fields = _policies(file, place, name, given.code)
-        return fields | {"stricter_policy": _policy(file, place, name, given.manifest)}
-    if given is None:
-        return {}
-    function = given if callable(given) else given.get("handler") if isinstance(given, Mapping) else None
-    if not callable(function):
-        return {"requires_approval": _policy(file, place, name, given)}
-    flaw = POLICY_HANDLER.problem(function)
-    if not getattr(function, "__name__", "").isidentifier():
-        flaw = flaw or "has no name, by which the record calls it; write it as a `def`"
-    if flaw:
-        raise file.error(place, f"the policy of tool `{name}` is a function that {flaw}", tool_name=name)
-    data = {**(given if isinstance(given, Mapping) else {}), "handler": reference_of(function)}
-    return {"requires_approval": _policy(file, place, name, data), "policy_function": function}
-
-
-def _policy(file: YamlFile, place: Place, name: str, data: Any) -> ApprovalPolicy | bool:
-    if isinstance(data, bool | ApprovalPolicy):
-        return data
-    what = f"`requires_approval` of tool `{name}`"
-    if not isinstance(data, Mapping):
-        raise file.error(place, f"{what} must be `true`, `false` or a policy", tool_name=name)
-    check_keys(file, place, ApprovalPolicy, data, what)
-    try:
-        return ApprovalPolicy.model_validate(data)
-    except ConfigError as error:
-        inner = (*place, *str(error.context.get("field", "")).split("."))
-        raise file.error(inner, f"{what}: {error.message}", **error.context) from None
 
 
 def _load(file: YamlFile, place: Place, name: str, key: str, reference: str) -> Any:
@@ -312,7 +280,9 @@ def _override(target: Tool, name: str, input_schema: Mapping[str, Any] | None, f
             tool_name=name,
             field="validate_input",
         )
-    return dataclasses.replace(target, **fields)
+    # The function of a policy goes with the policy that the manifest replaces.
+    replaced = fields.get("requires_approval", target.requires_approval) != target.requires_approval
+    return dataclasses.replace(target, **{**({"policy_function": None} if replaced else {}), **fields})
 
 
 def _is_raw(function: Callable[..., Any]) -> bool:

@@ -1,7 +1,6 @@
 """The section of a tool in the manifest, made of the declared fields of `Tool`, and their table in docs/manifest.md."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import Field, create_model
@@ -22,14 +21,6 @@ _PER_CALL: Final = (
 )
 _FIRST: Final = ("name", "handler", "description", "input_schema", "scope")
 _REDUCER: Final = "Shortens its results: `terminal`, `read_file`, `kanban_list` or `module:function`."
-
-
-@dataclass(frozen=True)
-class TwoPolicies:
-    """The policy of a program's tool, and that of a manifest over it."""
-
-    code: Any
-    manifest: Any
 
 
 def tool_section(cls: type = Tool) -> type[Section]:

@@ -15,7 +15,8 @@ from signoff.formats.declared_fields import IN_CODE, declared_fields
 from signoff.formats.durations import Seconds
 from signoff.formats.yaml_file import Place, YamlFile
 from signoff.formats.yaml_section import spellings
-from signoff.registry.manifest.tool_section import ToolSection, TwoPolicies
+from signoff.registry.manifest.mappings import TwoPolicies
+from signoff.registry.manifest.tool_section import ToolSection
 from signoff.registry.program.plain_values import plain
 from signoff.registry.tool import DEFAULT_TIMEOUT, Tool
 

@@ -89,7 +89,9 @@ WRONG = [
     case("B22", {"cache_permission": "10m"}, "cache_permission", "at most 300"),
     case("B22", {"metadata": {"at": object()}}, "metadata", "is no JSON"),
     case("B22", {"metadata": {"n": 2**60}}, "metadata", "JSON"),
-    case("B22", {"usage_limit": {"count": 3}}, "usage_limit", "`count`, `per` and `period`"),
+    case(
+        "B22", {"usage_limit": {"count": 3}}, "usage_limit", "`per` of `usage_limit` of tool `book_flight` is missing"
+    ),
     case("B22", {"max_result_chars": 0}, "max_result_chars", "above 0"),
     case("B22", {"read_only": "no"}, "read_only", "true or false"),
     case("B22", {"tags": ("",)}, "tags", "not a word"),
