@@ -104,8 +104,8 @@ def _read_bound(actor: Actor, field: str, source: str, fields: ContextFields) ->
     """Returns the text of one bound that compiles by itself: joined with ours unread, it could close our brackets."""
     ctx = judged_shape(context_shape(fields.declared))
     try:
-        args = {"args": ANY_ARGUMENTS} if _ARGS.search(source) else {}
-        compiler = Compiler({"tool": TOOL, "actor": ACTOR, "ctx": ctx, **args}, f"actor `{actor.name}`")
+        shapes = {"tool": TOOL, "actor": ACTOR, "ctx": ctx, "args": ANY_ARGUMENTS}
+        compiler = Compiler(shapes, f"actor `{actor.name}`")
         text = compiler.compile(f"autonomy.{field}", source).text
     except ConfigError as error:
         raise ConfigError(error.message, actor=actor.name, field=f"autonomy.{field}", value=source) from None

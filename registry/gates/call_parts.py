@@ -41,7 +41,7 @@ def call_parts(proposed: Sequence[ProposedCall], completion: int) -> tuple[CallP
             surplus=surplus,
         )
         # What is left out takes no room from the calls after it.
-        budget -= 0 if surplus or malformed else size
+        budget -= 0 if surplus else size
         parts.append(part)
     return tuple(parts)
 

@@ -123,10 +123,8 @@ class ToolView:
 
         A call is judged where it is proposed and again where it runs, often by the same process.
         """
-        # The policy as well as the name: an actor's own tool may have that of another. Hashed, as arguments may be 64
-        # KiB; their order counts, which costs a second look at worst.
-        now = str((self.now or {}).get("at", "")) if policy.reads_now else ""
-        key = (policy.tool.name, policy.hash, f"{now} {hashlib.sha256(json.dumps(args).encode()).hexdigest()}")
+        # The policy as well as the name: an actor's own tool may have that of another.
+        key = (policy.tool.name, policy.hash, self._occasion(policy.reads_now, args))
         found = self.verdicts.get(key)
         if found is None:
             if len(self.verdicts) >= _VERDICTS_KEPT:
@@ -141,8 +139,7 @@ class ToolView:
         """Returns the verdict of the actor's bounds on a call with valid `args`; evaluated once for the same ones."""
         if self.bounds is None or not self.bounds.rules:
             return _UNBOUND
-        now = str((self.now or {}).get("at", "")) if self.bounds.reads_now else ""
-        key = (tool.activity, f"{now} {hashlib.sha256(json.dumps(args).encode()).hexdigest()}")
+        key = (tool.activity, self._occasion(self.bounds.reads_now, args))
         found = self.bound_verdicts.get(key)
         if found is None:
             if len(self.bound_verdicts) >= _VERDICTS_KEPT:
@@ -156,6 +153,11 @@ class ToolView:
             )
             found = self.bound_verdicts[key] = min(judged, key=lambda one: _STRICTEST.index(one.effect))
         return found
+
+    def _occasion(self, reads_now: bool, args: Mapping[str, Any]) -> str:
+        # Arguments may be 64 KiB. Another order of them only costs a second evaluation.
+        digest = hashlib.sha256(json.dumps(args).encode()).hexdigest()
+        return f"{self.now} {digest}" if reads_now else digest
 
     def excludes(self, tool: Tool) -> bool:
         """Returns whether the tool does not exist on the surface by which the turn came (gate `surface`)."""

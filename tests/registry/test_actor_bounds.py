@@ -1,5 +1,6 @@
 """An actor's file says what it may do unasked, and to whom its requests go and escalate; neither loosens a policy."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ from signoff.contracts.errors import ConfigError
 from signoff.contracts.person import Person
 from signoff.people.directory import FixedDirectory
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.registry.actor import Autonomy, EscalationPath, Route
+from signoff.registry.actor import Actor, Autonomy, EscalationPath, Route
 from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.catalog_variant import derive
+from signoff.registry.cel_context import ContextFields
+from signoff.registry.gates.actor_bounds import actor_bounds, autonomy_rules, check_escalation
 from signoff.registry.gates.local_decision import LocalGateDecision
-from signoff.registry.gates.pipeline import judge
+from signoff.registry.gates.pipeline import GateFacts, judge
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.normal_form import normal_form
 from signoff.registry.tool import Tool
@@ -81,6 +84,47 @@ def test_bounds_see_the_arguments_of_a_call(bounds: dict[str, str], args: dict[s
     if kind != "run":
         assert found.verdict is not None
         assert found.verdict.rule.label == f"global:{rule}"
+        assert found.verdict.verdict == ("deny" if kind == "denied" else "ask")
+        assert bounds[rule.rpartition(".")[2]] in found.verdict.rule_text
+        assert len(found.verdict.reasons) == 1
+
+
+def test_bounds_over_the_moment_are_judged_at_each_moment() -> None:
+    known = catalog_with(tool("pay"), autonomy=Autonomy(deny_if="ctx.now.hour >= 18 && args.amount > 1"))
+    for hour, code in ((12, "ok"), (20, "denied"), (13, "ok")):
+        facts = GateFacts(at=datetime(2026, 3, 2, hour, tzinfo=UTC))
+        assert judge(known, pinned("desk"), a_call("pay"), {"amount": 2}, Tally(), known=facts).code == code, hour
+
+
+@table(("read_rest", "but"), (True, "tool.name != 'read_rest' && "), (False, ""))
+def test_rules_of_an_actor_keep_its_words_in_brackets(read_rest: bool, but: str) -> None:
+    bounds = Autonomy(unasked_if="true // always", deny_if="args.amount > 1")
+    mine = f"actor.name == 'desk' && {but}"
+    rules = autonomy_rules([an_actor(autonomy=bounds, read_rest=read_rest)], ContextFields({}))
+    assert [each.rule for each in rules] == [f"{mine}(args.amount > 1)", f"{mine}!(true // always\n)"]
+
+
+@table(
+    ("fields", "field", "value"),
+    ({"autonomy": Autonomy()}, "autonomy", ""),
+    ({"autonomy": Autonomy(unasked_if="arg.amount < 5")}, "autonomy.unasked_if", "arg.amount < 5"),
+    ({"escalation": EscalationPath()}, "escalation", ""),
+    ({"escalation": EscalationPath(approvers=("leads",))}, "escalation.approvers.0", "leads"),
+)
+def test_error_of_bounds_carries_the_field_and_its_value(fields: dict[str, Any], field: str, value: str) -> None:
+    def check(actor: Actor) -> None:
+        check_escalation(actor)
+        autonomy_rules([actor], ContextFields({}))
+
+    with pytest.raises(ConfigError) as caught:
+        check(an_actor(**fields))
+    assert caught.value.context == {"actor": "desk", "field": field, "value": value}
+
+
+def test_bounds_of_an_actor_are_listed_by_their_keys() -> None:
+    escalation = EscalationPath(approvers=("role:leads",))
+    assert actor_bounds(an_actor(autonomy=Autonomy(deny_if="true"))) == {"autonomy.deny_if": "true"}
+    assert actor_bounds(an_actor(escalation=escalation)) == {"escalation.approvers": ("role:leads",)}
 
 
 def test_bounds_over_arguments_loosen_nothing_and_are_of_the_catalog() -> None:

@@ -30,7 +30,7 @@ def proposed(args: Any, count: int = 1) -> list[ProposedCall]:
 )
 def test_arguments_are_one_object_or_said_to_be_none(args: Any, parsed: dict[str, Any], why: str) -> None:
     [part] = call_parts(proposed(args), 3)
-    assert (part.call, part.provider_call, part.args.inline) == ("c3.1", "p0", parsed)
+    assert (part.call, part.provider_call, part.tool, part.args.inline) == ("c3.1", "p0", "pay", parsed)
     assert why in part.malformed
     assert bool(why) == bool(part.malformed)
 
@@ -44,6 +44,28 @@ def test_calls_beyond_the_limits_are_surplus_and_at_last_left_out() -> None:
     sized = call_parts([*proposed(large, fitting + 1), *proposed({})], 1)
     assert [part.surplus for part in sized] == [False] * fitting + [True, False]
     assert sized[fitting].args.inline == {}
+
+
+def test_calls_that_are_left_out_take_no_room_from_later_ones() -> None:
+    def sized(size: int) -> ProposedCall:
+        return ProposedCall("pay", {"a": "x" * (size - len('{"a":""}'))}, "p")
+
+    count, rest = divmod(CALLS_BYTES_PER_COMPLETION, ARGUMENTS_BYTES)
+    assert (count > 1, rest) == (True, 0)
+    malformed = [ProposedCall("pay", args, "p") for args in ("{", [1], {"a": 2**60}, {"a": "x" * ARGUMENTS_BYTES})]
+    full = [sized(ARGUMENTS_BYTES)] * count
+    calls = [*malformed, *full[1:], *proposed({}), full[0], sized(ARGUMENTS_BYTES - 2)]
+    parts = call_parts(calls, 1)
+    assert [bool(part.malformed) for part in parts] == [True] * len(malformed) + [False] * (count + 2)
+    assert [part.surplus for part in parts] == [False] * (len(parts) - 2) + [True, False]
+    assert call_parts(proposed("{", CALLS_PER_COMPLETION + 1), 1)[-1].malformed == ""
+
+
+def test_model_is_told_why_its_arguments_are_none() -> None:
+    cut = "your answer was cut at its greatest length, within these arguments; send less in one call"
+    for args, why in (("{", cut), ([1], "the arguments are not a JSON object")):
+        [part] = call_parts([ProposedCall("pay", args, "p", cut=True)], 1)
+        assert part.malformed == why
 
 
 @table("args", {"rows": [1] * 2_001}, {"text": "x" * 70_000})

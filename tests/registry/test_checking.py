@@ -5,11 +5,12 @@ from registry_kit import a_call, a_tool, an_actor, pinned
 from tables import table
 
 from signoff.contracts.activity_messages import Tally
+from signoff.contracts.content import Remark
 from signoff.contracts.limits import MAX_NAME_CHARS
 from signoff.formats.json_schema import SchemaProblem
 from signoff.registry.catalog import build_catalog
 from signoff.registry.function import tool
-from signoff.registry.gates.argument_check import final_arguments
+from signoff.registry.gates.argument_check import check_arguments, final_arguments, problem_remarks
 from signoff.registry.gates.local_decision import LocalGateDecision
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.hooks import Correction
@@ -61,6 +62,16 @@ def test_note_of_a_correction_ends_with_its_reason(changed: int, note: str) -> N
 def test_a_correction_that_changes_nothing_is_said_to() -> None:
     found = ruled(a_tool(validate_input=lambda args: Correction(args)))
     assert (found.kind, found.note) == ("run", "The arguments were corrected (none changed).")
+
+
+def test_problems_keep_their_words_for_translation() -> None:
+    words = Remark.of("corrected.none")
+    [found] = check_arguments(a_tool(validate_input=lambda args: [("", words)]), GOOD).problems
+    assert problem_remarks([found]) == (words,)
+    assert problem_remarks([found] * 6) == (*[words] * 5, Remark.of("more", n="1"))
+    exact = SchemaProblem("", "x" * 1_500)
+    assert problem_remarks([exact]) == (exact.words,)
+    assert problem_remarks([SchemaProblem("", "x" * 1_501)]) != (exact.words,)
 
 
 def test_what_is_kept_of_a_correction_is_a_copy_all_the_way_down() -> None:

@@ -194,6 +194,8 @@ PEOPLE = (
     a_person("cy", active=False),
     a_person("dee", tenant="north"),
     a_person("dee-at-night", tenant="north", person_id="dee"),
+    a_person("eve", tenant="north"),
+    a_person("eve-at-night", tenant="north", person_id="eve"),
 )
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ALLOWED = ApprovalPolicy(allow_remember=True)
@@ -271,6 +273,7 @@ def test_an_approval_for_everybody_serves_no_other_agent(verdict: Any, requester
     given = grant(found, verdict=verdict, requester=requester)
     assert applies(found, given)
     assert applies(found, given, channel=PEER) == serves
+    assert applies(found, grant(found, verdict=verdict, like_actor="clerk"), channel=PEER) == (verdict == "denied")
 
 
 @table(
@@ -329,6 +332,8 @@ def test_people_are_those_of_the_tenant_of_the_call() -> None:
     assert not applies(found, north, tenant="north", user=Principal(user="dee-at-night"))
     assert not applies(found, grant(found, like_tenant="north", people=("ana",)), tenant="north")
     assert not applies(found, grant(found, people=("dee",)))
+    mine = grant(found, like_tenant="north", like_session="s", people=("dee",), requester="eve")
+    assert applies(found, mine, tenant="north", user=Principal(user="eve-at-night"))
     both = judged(two)
     given = grant(both, like_tenant="north", people=("dee", "dee-at-night"))
     assert not applies(both, given, two, tenant="north")
@@ -381,6 +386,13 @@ def test_approval_for_everyone_serves_an_external_actor_only_in_the_name_of_its_
     matcher = GrantMatcher(build_catalog(tools=(a_tool(requires_approval=ALLOWED),), actors=(OWN, CODER)))
     approval = grant(found, like_actor="coder", requester="somebody")
     assert not matcher.applies(approval, pinned(actor="coder"), found, GOOD, FixedDirectory(PEOPLE))
+
+
+def test_approval_for_everyone_serves_our_other_actors() -> None:
+    found = judged()
+    actors = (OWN, an_actor("clerk"))
+    matcher = GrantMatcher(build_catalog(tools=(a_tool(requires_approval=ALLOWED),), actors=actors))
+    assert matcher.applies(grant(found), pinned(actor="clerk"), found, GOOD, FixedDirectory(PEOPLE))
 
 
 @table("remarks", (), ("flight",))

@@ -13,7 +13,7 @@ TOOL = a_tool()
 def test_a_settled_decision_ends_the_call_with_its_words() -> None:
     found = settled_decision(a_call(), "usage", "not_available", "used up", TOOL)
     assert (found.kind, found.gate, found.code, found.message) == ("settled", "usage", "not_available", "used up")
-    assert found.tool is TOOL
+    assert (found.tool, found.words) == (TOOL, ("used up",))
     assert (found.call, found.outcome.call, found.outcome.tool) == ("c1.1", "c1.1", "book_flight")
     assert settled_decision(a_call("gone"), "resolve", "not_available", "no such tool").tool is None
 
@@ -39,8 +39,8 @@ def test_a_call_that_would_run_or_be_asked_is_settled_by_a_denial() -> None:
 
 def test_an_outcome_is_told_in_other_words_and_a_denial_is_not() -> None:
     found = settled_decision(a_call(), "usage", "not_available", "used up", TOOL)
-    reworded = found.reword("used up today")
-    assert reworded.message == "used up today"
+    reworded = found.reword(("used up today",))
+    assert (reworded.message, reworded.words) == ("used up today", ("used up today",))
     assert replace(reworded.outcome, value=found.outcome.value) == found.outcome
     denied = denied_decision(a_call(), "approval", "no", TOOL)
     assert denied.reword("yes") is denied

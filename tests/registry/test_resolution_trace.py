@@ -43,6 +43,11 @@ def test_a_name_means_the_tool_of_the_nearest_level(
     assert resolution_line(name, facts) == line
 
 
+def test_actor_that_stands_nowhere_has_no_place() -> None:
+    facts = resolution_facts(CATALOG.tool_view(pinned(route="r", step="gone")), "pay")
+    assert (facts["route"], facts["step"], facts["tool"]) == ("", "", "")
+
+
 def test_every_layer_says_what_became_of_it_and_why() -> None:
     facts = resolution_facts(CATALOG.tool_view(pinned()), "pay")
     assert facts["layers"] == [

@@ -116,6 +116,7 @@ def test_one_try_at_a_time_is_looked_at() -> None:
     assert (answered.used, answered.used_by, answered.answer) == (None, "", use_refusal("stale"))
     assert examine_use(answered, "try-2", stopped=False, why_closed="ended") == "wait"
     left = answered.end_try()
+    assert left.tried_by == ""
     assert examine_use(left, "try-2", stopped=False, why_closed="ended") == ""
     assert left.begin_try("try-2").answer is None
 

@@ -1,9 +1,11 @@
 """How a request stands follows from its call alone, also where clocks differ or an answer came late."""
 
 import dataclasses
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import pytest
 from aap_schemas import answer_problems
 from tables import table
 
@@ -92,6 +94,15 @@ def test_an_answer_was_given_when_it_was_but_not_before_it_was_asked_for(state: 
     call = {"state": "permitted"} if state == "approved" else {"state": "denied", "source": "human"}
     found = asked_view(call, BODY["arguments"], state=state, decided_at=at, grant_ttl=60.0)
     assert (found["decision"]["status"], found["decision"]["decided_at"]) == (state, told)
+
+
+def test_adapter_reads_utc_whatever_the_clock_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        found = asked_view({"state": "permitted"}, BODY["arguments"], state="approved", decided_at=AT, grant_ttl=60.0)
+    time.tzset()
+    assert found["decision"]["decided_at"] == "2026-11-26T12:00:00.000000Z"
 
 
 @table(("ttl", "until"), (60.0, "12:00:55.000000Z"), (1.0, "12:00:00.000001Z"))

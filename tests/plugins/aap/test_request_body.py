@@ -26,7 +26,10 @@ GOOD: dict[str, Any] = {"tool": "refund", "arguments": {"euro": 20}, "timeout": 
     ({"tool": ""}, "tool"),
     ({"tool": 7}, "tool"),
     ({"arguments": []}, "arguments"),
-    ({"timeout": 600}, "positive whole number of seconds, minutes or hours, as `30s`, `30m` or `24h`"),
+    (
+        {"timeout": 600},
+        "`timeout`: must be a positive whole number of seconds, minutes or hours, as `30s`, `30m` or `24h`",
+    ),
     ({"timeout": "0m"}, "timeout"),
     ({"timeout": "10"}, "timeout"),
     ({"timeout": "1h30m"}, "timeout"),
