@@ -1,7 +1,7 @@
 """Declares actors: a model with instructions and the tools it may use."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -10,6 +10,7 @@ from pydantic import Field
 from signoff.contracts.activity_messages import TurnLimits
 from signoff.contracts.call import Callback
 from signoff.contracts.canonical_json import sha256_hex
+from signoff.contracts.errors import ConfigError
 from signoff.contracts.limits import RESULT_BYTES
 from signoff.formats.declared_fields import IN_CODE, FieldSpec
 from signoff.formats.record_section import Reference
@@ -52,8 +53,9 @@ class Level:
     """The name."""
     description: str = ""
     """For people."""
-    instructions: str = ""
-    """Added to the model's system prompt while the conversation is here."""
+    instructions: Annotated[str, FieldSpec(aliases=("prompt",))] = ""
+    """Added to the model's system prompt while the conversation is here. `prompt` is another name of it."""
+    prompt: InitVar[str] = ""
     tools: Annotated[tuple[ListedTool, ...], FieldSpec(key=list[Any])] = ()
     """Names, or names with more to say: `{name, optional, min_step, loosens}`.
 
@@ -78,6 +80,12 @@ class Level:
     An `async (context, data)` that gives names of tools. It is asked for each completion. It fails without a list of
     names within 2 s.
     """
+
+    def __post_init__(self, prompt: str) -> None:
+        if prompt and self.instructions not in ("", prompt):
+            why = f"`instructions` and `prompt` of `{self.name}` mean the same and differ; keep one"
+            raise ConfigError(why, field="prompt", value=prompt)
+        object.__setattr__(self, "instructions", self.instructions or prompt)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -261,6 +261,7 @@ class DeclaredActor(Tools):
         *,
         description: str = "",
         instructions: str = "",
+        prompt: str = "",
         tools: Sequence[ToolLike] | None = None,
         steps: Mapping[str, Mapping[str, Any]] | Sequence[Step] = (),
         mode: Literal["inherit", "only"] = "inherit",
@@ -278,7 +279,7 @@ class DeclaredActor(Tools):
         if name in self.routes:
             why = f"actor `{self.name}` has the route `{name}` from {self.routes[name].site} already; rename one"
             raise error_at(site, why, actor=self.name)
-        texts = {"description": description, "instructions": instructions}
+        texts = {"description": description, "instructions": instructions, "prompt": prompt}
         texts |= {"tool_filter": tool_filter, "tool_filter_reason": tool_filter_reason}
         given: dict[str, Any] = {key: text or None for key, text in texts.items()}
         given |= {"mode": mode, "select": select, "own_tools": own_tools}

@@ -268,7 +268,7 @@ def test_tool_of_one_id_at_two_levels_must_be_allowed() -> None:
 
 async def test_next_step_has_its_prompt_and_collects_for_a_later_one() -> None:
     steps = [
-        Step(name="gather", instructions="Ask for the address.", collect={"address": {"type": "string"}}),
+        Step(name="gather", prompt="Ask for the address.", collect={"address": {"type": "string"}}),
         Step(name="process", instructions="Take the payment.", requires=("address",), tools=("pay",)),
     ]
     limit = UsageLimit(count=5, per="user", period=60.0)

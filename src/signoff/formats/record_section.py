@@ -46,6 +46,7 @@ def record_section(record: type[Any], **more: Any) -> type[RecordSection]:
     words = " ".join(str(record.__doc__).partition("\n\n")[0].split())
     made: type[RecordSection] = create_model(f"{record.__name__}Section", __base__=RecordSection, __doc__=words, **keys)
     made.record, made.declared = record, declared
+    made.key_aliases = {alias: field.name for field in declared.values() for alias in field.spec.aliases}
     return made
 
 

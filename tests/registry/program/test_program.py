@@ -12,7 +12,7 @@ from signoff import ConfigError, Tool, ToolContext
 from signoff.formats.declared_fields import IN_CODE, declared_fields
 from signoff.people.directory import DevelopmentDirectory, FixedDirectory
 from signoff.policy.handler_verdict import HandlerCall
-from signoff.registry.actor import Actor
+from signoff.registry.actor import Actor, Step
 from signoff.registry.manifest.tool_section import ToolSection
 from signoff.registry.program.declarations import ActorOptions, ToolFields
 from signoff.registry.registry import ToolRegistry
@@ -174,6 +174,29 @@ def test_values_of_python_are_read_as_those_of_the_manifest() -> None:
     assert [step.name for step in actor.routes[0].steps] == ["ask"]
     assert [rule.name for rule in catalog.declared_rules] == ["no-nights"]
     assert catalog.people.find("ana") is not None
+
+
+@table(
+    "given",
+    {"steps": {"ask": {"prompt": "Ask for the order."}}},
+    {"steps": [Step(name="ask", prompt="Ask for the order.")]},
+    {"steps": [dataclasses.replace(Step(name="ask", prompt="Ask for the order."), description="The order.")]},
+)
+def test_prompt_is_another_name_of_instructions(given: dict[str, Any]) -> None:
+    app = an_app()
+    app.actor("clerk").route("returns", prompt="Take it back.", **given)
+    [route] = app.build().actor("clerk").routes
+    assert (route.instructions, route.steps[0].instructions) == ("Take it back.", "Ask for the order.")
+
+
+def test_prompt_that_differs_from_the_instructions_is_refused() -> None:
+    both: dict[str, str] = {"prompt": "Ask.", "instructions": "Wait."}
+    app = an_app()
+    app.actor("clerk").route("returns", steps={"ask": both})
+    with pytest.raises(ConfigError, match=r"test_program\.py:.*mean the same and differ; keep one"):
+        app.build()
+    with pytest.raises(ConfigError, match="`instructions` and `prompt` of `ask` mean the same and differ"):
+        Step(name="ask", **both)
 
 
 def test_subscription_sends_to_an_address_or_a_function() -> None:
