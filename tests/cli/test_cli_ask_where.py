@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import Cli, assert_one_sentence
-from served_stack import gateway_alone
+from served_stack import gateway_alone, worker_alone
 
 from signoff.temporal.embedded_server import ServerHandle
 
@@ -39,3 +39,35 @@ async def test_ask_refuses_a_place_that_the_actor_does_not_have(
             words = assert_one_sentence(await cli("ask", "hello", *where))
             assert "has no route and step" in words
             assert "`trip/buy`" in words
+
+
+MOVING = """
+version: 1
+actors:
+  clerk:
+    model: offline
+    routes:
+      trip:
+        steps:
+          ask: {collect: {city: {type: string}}}
+          buy: {requires: [city]}
+"""
+
+
+async def test_chat_and_sessions_show_the_step_to_which_a_conversation_moved(
+    cli: Cli, clean_env: pytest.MonkeyPatch, tmp_path: Path, cli_server: ServerHandle, task_queue: str
+) -> None:
+    (tmp_path / "m.yaml").write_text(MOVING)
+    said = ("collect city=Porto", "--session", "moved")
+    async with (
+        gateway_alone(clean_env, cli_server, task_queue, manifest=tmp_path / "m.yaml"),
+        worker_alone(cli_server, task_queue),
+    ):
+        first = await cli("chat", *said, "--route", "trip")
+        assert (first.code, first.err) == (0, "")
+        places = [line.strip() for line in first.out.splitlines() if line.strip().startswith("at ")]
+        assert places[-1] == "at trip/buy"
+        shown = await cli("sessions", "moved")
+        assert "at trip/buy" in [line.strip() for line in shown.out.splitlines()]
+        data = (await cli("sessions", "moved", "--json")).data
+        assert (data["route"], data["step"]) == ("trip", "buy")

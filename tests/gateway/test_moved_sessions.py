@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from activity_kit import environment, pinned, worker_deps
-from gateway_login import bearer, locked_rig, token_of
+from gateway_login import bearer, browser, locked_rig, sign_in, token_of
 from gateway_rig import SIGNER, GatewayRig, fresh, gateway_rig
 from tables import table
 from temporalio.client import Client
@@ -56,6 +56,8 @@ def react(request: CompletionRequest) -> Completion:
     if settled:
         return respond(" ".join(f"{part.tool}: {part.code}" for part in settled))
     word = last_user_text(request)
+    if word == "hello":
+        return respond("hello")
     return calls((word, {"city": "Porto"} if word == "collect" else {"amount": 20}))
 
 
@@ -118,6 +120,18 @@ async def test_signed_session_moves_to_the_next_step(client: Client, store: Stor
         ("trip", "buy"),
     ]
     assert "seal" not in first
+
+
+async def test_pages_show_where_the_conversation_is(client: Client, store: Store, task_queue: str) -> None:
+    async with talker(client, store, task_queue) as (guest, rig):
+        await guest.ended("collect", route="trip")
+        moved = await guest.ended("hello")
+        secret = await token_of(rig, "guest")
+        session = f"{moved['tenant']}.{moved['session']}"
+        async with browser(rig) as page:
+            await sign_in(page, secret)
+            for path in (f"/turns/{session}.{moved['turn']}", f"/sessions/{session}"):
+                assert "at trip/buy" in (await page.get(path)).text
 
 
 async def test_person_may_not_name_a_step_without_the_right(client: Client, store: Store, task_queue: str) -> None:

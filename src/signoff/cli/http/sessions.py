@@ -13,7 +13,7 @@ from signoff.cli.http.gateway_client import gateway_client
 from signoff.cli.terminal.inputs import session_id, spoken
 from signoff.cli.terminal.options import AsJson, Asker, Url
 from signoff.cli.terminal.output import Output, run
-from signoff.cli.terminal.tables import answer_lines, clean, content_text, session_table
+from signoff.cli.terminal.tables import answer_lines, clean, content_text, place_lines, session_table
 from signoff.client.client import Client
 from signoff.contracts.clock import system_clock
 from signoff.contracts.errors import NotFound
@@ -134,6 +134,7 @@ async def _read(out: Output, client: Client, name: str) -> int:
         lines += _answers(turn, full)
     queued = [part for each in view.queued for part in each.message.parts if isinstance(part, TextPart)]
     lines += [Text(f"not answered yet: {content_text(part.text)}") for part in queued]
+    lines += place_lines(view.route, view.step)
     if view.state == "suspended":
         lines.append(Text("suspended: a call waits for people", style="yellow"))
     out.show(view, *lines)

@@ -133,8 +133,8 @@ def turn_lines(view: TurnView) -> list[Text]:
 
 
 def answer_lines(view: TurnView) -> list[Text]:
-    """Writes the actions and answers of a turn so far: its calls, and once it is over its parts."""
-    lines = [call_line(call) for call in view.calls]
+    """Writes the place, the actions and the answers of a turn so far: its calls, and once it is over its parts."""
+    lines = [*place_lines(view.route, view.step), *(call_line(call) for call in view.calls)]
     if view.model_retry is not None:
         retry = view.model_retry
         lines.append(Text(f"the model is asked again, try {retry.attempt}: {clean(retry.error)}", style="yellow"))
@@ -143,6 +143,11 @@ def answer_lines(view: TurnView) -> list[Text]:
         if view.result.error is not None:
             lines.append(Text(f"error: {clean(view.result.error.message)}", style="red"))
     return lines
+
+
+def place_lines(route: str, step: str) -> list[Text]:
+    """Writes where a conversation is, as `at checkout/pay`; nothing outside of all routes."""
+    return [Text(f"  at {clean(route)}{'/' if step else ''}{clean(step)}", style="dim")] if route else []
 
 
 def call_line(call: CallView) -> Text:

@@ -12,7 +12,14 @@ from signoff.contracts.session_messages import SessionTurnView, SessionView
 from signoff.contracts.turn import TurnView
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.deps import GatewayDeps
-from signoff.gateway.pages.turn_view import Transcript, TranscriptEntry, call_traces, message_words, transcript_entries
+from signoff.gateway.pages.turn_view import (
+    Transcript,
+    TranscriptEntry,
+    call_traces,
+    message_words,
+    place_of,
+    transcript_entries,
+)
 from signoff.languages.catalogue import text
 
 IN_FULL: Final = 20
@@ -51,8 +58,11 @@ async def session_talk(
             TranscriptEntry(f"{queued.message_id}-m0-0", "person", words, speaker=text("talk.queued", language))
         )
     state = view.state
-    version = hashlib.sha256(repr((entries, state)).encode()).hexdigest()[:16]
-    return Transcript(tuple(entries), state, state in ("running", "suspended"), "", version)
+    # Of the newest turn, which the gateway has proved: what the session says of its place is anybody's word.
+    newest = turns.get(view.turns[-1].turn) if view.turns else None
+    place = "" if newest is None else place_of(newest)
+    version = hashlib.sha256(repr((entries, state, place)).encode()).hexdigest()[:16]
+    return Transcript(tuple(entries), state, state in ("running", "suspended"), "", version, place=place)
 
 
 async def _turn(deps: GatewayDeps, key: TurnKey) -> TurnView | None:

@@ -43,7 +43,8 @@ class TranscriptEntry:
 class Transcript:
     """A whole conversation.
 
-    `live` while more may come; `error` why it failed; `retry` while the model is asked again.
+    `live` while more may come; `error` why it failed; `retry` while the model is asked again. `place` is where it is by
+    what the gateway has proved, as `checkout/pay`.
     """
 
     entries: tuple[TranscriptEntry, ...]
@@ -52,6 +53,7 @@ class Transcript:
     error: str
     version: str
     retry: ModelRetry | None = None
+    place: str = ""
 
 
 async def talk_of(deps: GatewayDeps, view: TurnView, language: str, reader: Person) -> Transcript:
@@ -61,9 +63,14 @@ async def talk_of(deps: GatewayDeps, view: TurnView, language: str, reader: Pers
     live = view.result is None
     error = view.result.error.message if view.result is not None and view.result.error is not None else ""
     state = view.state if not live or view.state in _LIVE else "running"
-    retry = view.model_retry
-    version = hashlib.sha256(repr((entries, state, error, retry)).encode()).hexdigest()[:16]
-    return Transcript(tuple(entries), state, live, error, version, retry)
+    retry, place = view.model_retry, place_of(view)
+    version = hashlib.sha256(repr((entries, state, error, retry, place)).encode()).hexdigest()[:16]
+    return Transcript(tuple(entries), state, live, error, version, retry, place)
+
+
+def place_of(view: TurnView) -> str:
+    """Returns where a turn is, as `checkout/pay`; "" outside of all routes."""
+    return "/".join(filter(None, (view.route, view.step)))
 
 
 async def call_traces(deps: GatewayDeps, turns: Iterable[TurnKey], reader: Person) -> CallTraces:
