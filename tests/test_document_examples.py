@@ -127,12 +127,19 @@ async def test_tool_of_the_readme_runs_and_asks_as_it_says(
     ]
 
 
-async def test_test_of_the_python_page_passes(beside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@table(
+    ("file", "name"),
+    ("test_shop.py", "test_denied_refund_does_not_run"),
+    ("test_booking.py", "test_booking_advances"),
+)
+async def test_tests_of_the_python_page_pass(
+    beside: Path, monkeypatch: pytest.MonkeyPatch, file: str, name: str
+) -> None:
     write_files(beside, "python.md")
     monkeypatch.chdir(beside)
     namespace: dict[str, Any] = {"__name__": "example"}
-    exec(compile((beside / "test_shop.py").read_text(encoding="utf-8"), "test_shop.py", "exec"), namespace)
-    assert await namespace["test_denied_refund_does_not_run"]() is None
+    exec(compile((beside / file).read_text(encoding="utf-8"), file, "exec"), namespace)
+    assert await namespace[name]() is None
 
 
 def test_program_of_the_readme_has_at_most_twenty_lines() -> None:

@@ -337,3 +337,65 @@ async def test_tool_of_a_plugin_asks_for_its_permission(user: dict[str, Any], co
     app = app_of(entry("ledger", plugin="books", check_permissions=of_finance))
     app.actor("shop", allowed_plugins=["books"])
     assert (await said(app, "ledger", at(user=user)))[0] == code
+
+
+@success_results
+@context_first
+async def pay(context: signoff.ToolContext, args: dict[str, Any]) -> dict[str, Any]:
+    """Go on to the next step that the outcome leads to, as the design's step does."""
+    if args["words"] == "declined":
+        return {"success": False, "error": "declined", "dataUpdate": {"paymentDetails": None}, "next": "payment"}
+    return {"data": f"paid to {context.data['address']}", "next": "done"}
+
+
+CHECKOUT: dict[str, dict[str, Any]] = {
+    "delivery": {"instructions": "Where to?", "collect": {"address": {"type": "string"}}},
+    "payment": {"instructions": "How will you pay?", "collect": {"paymentDetails": {"type": "string"}}},
+    "process": {"instructions": "Pay.", "requires": ["address", "paymentDetails"], "mode": "only", "tools": ["pay"]},
+    "done": {"instructions": "Thank them.", "mode": "only"},
+}
+
+
+@pytest.mark.row("F14")
+async def test_booking_moves_through_its_steps() -> None:
+    app = app_of(entry("pay", handler=pay, updates=["paymentDetails"]), entry("browse"))
+    app.actor("shop", instructions="You keep a shop.").route("checkout", steps=CHECKOUT)
+    script = iter(
+        [
+            respond("Where to?"),
+            calls(("collect", {"address": "Rua 1"})),
+            respond("How will you pay?"),
+            calls(("collect", {"paymentDetails": "old card"})),
+            calls(("pay", {"words": "declined"})),
+            respond("That was declined. How else?"),
+            calls(("collect", {"paymentDetails": "new card"})),
+            calls(("pay", {"words": "paid"})),
+            respond("Thank you."),
+        ]
+    )
+    seen: list[tuple[str, list[str]]] = []
+
+    def react(request: CompletionRequest) -> Completion:
+        seen.append((request.instructions.rpartition("\n\n")[2], [tool.name for tool in request.tools]))
+        return next(script)
+
+    places = []
+    async with app.test(ScriptedModel(react)) as test:
+        for number, words in enumerate(("I want to pay", "to Rua 1", "by my old card", "by my new card")):
+            await (await test.say(words, user="eva", session="s", route="" if number else "checkout")).result()
+            places.append((await test.client.session("s")).step)
+    assert places == ["delivery", "payment", "payment", "done"]
+    delivery, payment = (
+        ("Where to?", ["collect", "browse", "pay"]),
+        ("How will you pay?", ["collect", "browse", "pay"]),
+    )
+    process, done = ("Pay.", ["pay"]), ("Thank them.", list[str]())
+    told = [(prompt, [name for name in names if name != "respond"]) for prompt, names in seen]
+    assert told == [delivery, delivery, payment, payment, process, payment, payment, process, done]
+
+
+def test_tool_called_collect_is_an_error_with_its_place() -> None:
+    app = app_of(entry("collect"))
+    app.actor("shop")
+    with pytest.raises(signoff.ConfigError, match=r"test_falai\.py:\d+: tool `collect` has a reserved name"):
+        app.build()
