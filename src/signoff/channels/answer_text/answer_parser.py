@@ -1,11 +1,11 @@
-"""Parses a written answer: yes, no, or nothing that could be counted on.
+"""Parses a written answer: an approval, a denial, or neither.
 
-A yes is one only if everything that was written anew says so: words of decision, courtesies, greetings, the request's
-code and its effect repeated, and nothing else. One word more may be a condition, and whoever asks again loses a minute
-where whoever guesses loses money. A no needs less: one clear no, and no yes beside it.
+An answer approves only if its new text consists of decision words, courtesies, greetings, the request's code and its
+repeated effect. Any further word may be a condition: a question back costs a minute, a wrong guess costs money. A
+denial needs less: one clear denial and no approval.
 
-Pure: it knows neither the store nor any channel. What a mail has besides its body is read by
-`channels/answer_text/footers.py`.
+Pure: uses neither the store nor a channel. `channels/answer_text/footers.py` reads the parts of an email around its
+body.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,32 +39,36 @@ from signoff.contracts.decision import Verdict
 from signoff.contracts.limits import ANSWER_LINES
 
 READ_CHARS: Final = 64 * 1024
-"""What is longer is not read to its end."""
+"""Longer texts are cut here and decide nothing."""
 _LONGEST: Final = 6
 """Words of the longest phrase."""
 _NAMED: Final = 2
-"""Words that a greeting may say to name somebody."""
+"""The most words of a name that a greeting may contain."""
 _UNFINISHED: Final = (",", ":", ";", "-", "\u2013", "\u2014", "\u3001", "\uff0c")
-# What some program shows as the end of a line is one here, or a line would be longer than what was seen.
 _AGREEING: Final = ("approved", "courtesy")
 _POLITE: Final = frozenset(("please", "bitte", "favor", "favore", "piacere", "plait", "svp", "stp"))
 _STOPS: Final = frozenset(".!¡。\uff01")
+# Treat every character that some program shows as a line end as one. Otherwise a line would be longer than the writer
+# saw.
 _LINE_ENDS: Final = dict.fromkeys(map(ord, "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), "\n")
 
 Why = Literal["", "empty", "question", "more", "two", "unknown"]
-"""Why an answer decides nothing: there is nothing, it asks something, a decision has more beside it, it says yes and
-no, or it is other words altogether."""
+"""Why an answer decides nothing.
+
+`empty`: no text. `question`: it asks something. `more`: a decision with other text. `two`: it approves and denies.
+`unknown`: other words altogether.
+"""
 Answer = Literal["approved", "denied"]
 
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """What was made of a text. `verdict` is None where `why` says so. `code` is a short code as `read_code` gives it.
+    """The meaning of a text. `verdict` is None where `why` gives a reason. `code` is a short code as from `read_code`.
 
-    `comment` is what stands beside a denial, or the whole text where nothing was decided. `unread` is the first line
-    that could be anything, where it alone stands in the way of a yes. `effects` are the codes of the requests whose
-    effect was repeated. `footer` is what stood below a sign-off and was not known, or was known only because the code
-    was given: see `channels/answer_text/footers.py`.
+    `comment` is the text next to a decision, or the whole text if nothing was decided. `unread` is the first line of
+    unknown meaning, if that alone prevents an approval. `effects` are the codes of the requests whose effect the answer
+    repeats. `footer` is text outside the answer that was unknown, or known only because the answer had the code: see
+    `channels/answer_text/footers.py`.
     """
 
     verdict: Verdict | None
@@ -78,11 +82,11 @@ class ParsedAnswer:
 
 @dataclass(frozen=True)
 class AnswerSender:
-    """Who wrote an answer, as far as reading it depends on that.
+    """The facts about an answer's author on which its meaning depends.
 
-    `names` are what they are called. `effects` are the effects of the requests that are open for them, by code.
-    `footers` are the digests of what may stand below their sign-off; `asked` those that they were asked about, each
-    with the code of the request that they were answering.
+    `effects` maps the codes of the author's open requests to their effects. `footers` are the digests of the blocks
+    that may stand below the author's sign-off. `asked` are the digests of blocks that the author was asked about, each
+    with the code of the request that the author was answering.
     """
 
     locale: str = "en"
@@ -91,9 +95,9 @@ class AnswerSender:
     footers: frozenset[str] = frozenset()
     asked: frozenset[tuple[str, str]] = frozenset()
     sent: tuple[str, ...] = ()
-    """The words of the mails that we sent about the card."""
+    """The words of the emails that Signoff sent about the card."""
     others: bool = False
-    """Whether the message went to other people, too."""
+    """Whether the message also went to other people."""
 
 
 Part = Literal["approved", "denied", "courtesy", "greeting", "addressed", "joint"]
@@ -104,9 +108,8 @@ class AnswerPhrases:
     """The phrases of one language and English, folded."""
 
     parts: Mapping[str, Part]
-    """What each phrase means."""
     commands: frozenset[str]
-    """Denials that a reason may follow."""
+    """Denials after which a code and a reason may follow."""
     words: Mapping[str, frozenset[str]]
     """Further words by their use: see `_USES`."""
 
@@ -126,13 +129,13 @@ class _Body:
     effects: set[str] = field(default_factory=set)
     reason: list[str] = field(default_factory=list)
     order: str = ""
-    """The first line with an approval that may be an order to somebody else."""
+    """The first line with an approval that may be an order to another person."""
     others: bool = False
     group: bool = False
     polite: bool = False
-    """Whether it says please: to a group that is an order, while `Hi all, approve` answers us."""
+    """Whether it says please. To a group that is an order; `Hi all, approve` is an answer to Signoff."""
     explicit: bool = False
-    """Whether an approval was more than a `yes`, which people also say to what they have read."""
+    """Whether an approval was more than a `yes`, which people also write after merely reading a message."""
     remarks: list[str] = field(default_factory=list)
 
 
@@ -147,7 +150,7 @@ _USES: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def parse_answer(text: str, sender: AnswerSender) -> ParsedAnswer:
-    """Parses a text that is wholly an answer. Never raises; the work grows with its length alone."""
+    """Parse a text that is wholly an answer. Never raises; the work grows only with the length."""
     answer = read_lines(lines_of(text), sender, cut=len(text) > READ_CHARS)
     if answer.verdict == "approved" and is_unfinished(text):
         return ParsedAnswer(None, answer.code, text.strip(), "more", text.strip()[:LINE_CHARS], answer.effects)
@@ -155,17 +158,17 @@ def parse_answer(text: str, sender: AnswerSender) -> ParsedAnswer:
 
 
 def is_unfinished(text: str) -> bool:
-    """Returns whether a text ends where its sentence does not: what is still to come may be a condition."""
+    """Return whether a text ends in the middle of a sentence: the missing rest may be a condition."""
     return text.rstrip().endswith(_UNFINISHED) and not text.rstrip().endswith(tuple(NAMED_SIGNS))
 
 
 def lines_of(text: str) -> list[str]:
-    """Splits a text into lines, as every program shows them."""
+    """Split the first `READ_CHARS` of a text at every character that some program shows as a line end."""
     return text[:READ_CHARS].translate(_LINE_ENDS).strip().split("\n")
 
 
 def read_lines(lines: Sequence[str], sender: AnswerSender, *, cut: bool = False) -> ParsedAnswer:
-    """Parses lines of an answer; where there are more than it reads, nothing decides."""
+    """Parse the lines of an answer. If they are `cut` or more than `ANSWER_LINES`, the answer decides nothing."""
     text = "\n".join(lines).strip()
     phrases = phrases_of(sender.locale)
     body = _Body(others=sender.others)
@@ -195,7 +198,7 @@ def read_lines(lines: Sequence[str], sender: AnswerSender, *, cut: bool = False)
     if body.unread:
         return unsaid("more", body.unread)
     if len(set(body.yes)) < len(body.yes) or len(body.codes) > 1:
-        # `Yes yes` is what people say who do not mean it.
+        # `Yes yes` is often ironic.
         return unsaid("more")
     if body.order and (body.others or (body.group and body.polite)):
         return unsaid("more", body.order)
@@ -205,25 +208,25 @@ def read_lines(lines: Sequence[str], sender: AnswerSender, *, cut: bool = False)
 
 
 def decision_words(locale: str) -> dict[str, Answer]:
-    """Returns every phrase that decides for somebody of `locale`, folded: without case and accents."""
+    """Return every phrase that decides in `locale`, folded: without case and accents."""
     parts = phrases_of(locale).parts
     return {phrase: part for phrase, part in parts.items() if part in ("approved", "denied")}
 
 
 def phrases_of(locale: str) -> AnswerPhrases:
-    """Returns the phrases that somebody of `locale` may use: those of their language, and English."""
+    """Return the phrases that a person of `locale` may use: those of the language, and English."""
     language = locale.replace("_", "-").partition("-")[0].lower()
     return _phrases(ALIASES.get(language, language))
 
 
 @cache
 def reserve_words() -> frozenset[str]:
-    """Returns the words of every language by which something may be taken back or limited, folded."""
+    """Return the words of all languages that may retract or limit an approval, folded."""
     return frozenset(fold(word) for words in RESERVE.values() for word in words.split())
 
 
 def name_words(names: Sequence[str]) -> frozenset[str]:
-    """Returns the words of which somebody's names are made, folded."""
+    """Return the words of a person's names, folded."""
     pieces = (piece.strip(".,;:()\"'") for name in names for piece in name[:LINE_CHARS].replace("-", " ").split())
     return frozenset(filter(None, map(fold, pieces)))
 
@@ -242,7 +245,8 @@ def _phrases(language: str) -> AnswerPhrases:
         (APPROVE, "approved"),
         (DENY, "denied"),
     )
-    # Never all languages at once: what agrees in one denies in another. Their own comes last, so that it wins.
+    # Never use all languages at once: a word that approves in one denies in another. The person's own language
+    # overwrites English.
     for spoken in dict.fromkeys(("en", language)):
         for table, part in tables:
             for phrase in table.get(spoken, "").split(", "):
@@ -260,12 +264,11 @@ def _phrases(language: str) -> AnswerPhrases:
 
 
 def _folded(phrase: str) -> str:
-    """Folds a phrase as a line with it is read: `s'il te plaît` is three words there too."""
+    """Fold a phrase with the tokenizer of lines, so that `s'il te plaît` becomes the same three words."""
     return " ".join(token.text for token in tokens(phrase) if token.kind == "word")
 
 
 def _read_line(line: str, phrases: AnswerPhrases, sender: AnswerSender, body: _Body) -> None:
-    """Reads one line into `body`."""
     pieces = tokens(line, sender.effects)
     asks = any(piece.kind == "ask" for piece in pieces)
     pieces, repeated = _without_effects(pieces, sender)
@@ -285,7 +288,7 @@ def _read_line(line: str, phrases: AnswerPhrases, sender: AnswerSender, body: _B
             remarks = True
         elif left:
             understood = False
-    # What follows the command and its code is the reason, whatever marks stand in it.
+    # All text after the command and its code is the reason, including any odd marks.
     plain = not asks and not any(piece.kind == "odd" for piece in pieces[:1])
     denies = denies or (plain and _commands(pieces, phrases))
     body.asks = body.asks or asks
@@ -301,7 +304,7 @@ def _read_line(line: str, phrases: AnswerPhrases, sender: AnswerSender, body: _B
 
 
 def _note_clause(line: str, read: "_Clause", phrases: AnswerPhrases, body: _Body, *, plain: bool) -> bool:
-    """Adds what a clause says to `body`; returns whether it denies."""
+    """Add a clause to `body`; return whether it denies."""
     approvals = [phrase for phrase, part in read.parts.items() if part == "approved"]
     denied = "denied" in read.parts.values()
     body.yes += approvals
@@ -318,7 +321,7 @@ def _note_clause(line: str, read: "_Clause", phrases: AnswerPhrases, body: _Body
 
 
 def _is_plain(clause: Sequence[AnswerToken], pieces: Sequence[AnswerToken]) -> bool:
-    """Returns whether nothing odd stands before the end of a clause, or anywhere if it is not the first."""
+    """Return whether the line has nothing odd, or a pause separates the clause from the first odd piece."""
     odd = next((at for at, piece in enumerate(pieces) if piece.kind == "odd"), len(pieces))
     ends = next(at for at, piece in enumerate(pieces) if piece is clause[-1])
     pause = any(piece.kind == "pause" for piece in pieces[ends + 1 : odd])
@@ -326,22 +329,22 @@ def _is_plain(clause: Sequence[AnswerToken], pieces: Sequence[AnswerToken]) -> b
 
 
 def _sentences(pieces: Sequence[AnswerToken]) -> list[list[AnswerToken]]:
-    """Splits a line into sentences, each with the mark at its end."""
-    found: list[list[AnswerToken]] = [[]]
+    """Split a line into sentences, each with its final mark."""
+    sentences: list[list[AnswerToken]] = [[]]
     for piece in pieces:
-        found[-1].append(piece)
+        sentences[-1].append(piece)
         if piece.kind == "pause" and piece.text in _STOPS:
-            found.append([])
-    return [sentence for sentence in found if sentence]
+            sentences.append([])
+    return [sentence for sentence in sentences if sentence]
 
 
 def _with_marks(words: Sequence[AnswerToken], sentence: Sequence[AnswerToken]) -> list[AnswerToken]:
-    """Adds to the words of a remark the pictures and marks of its sentence, which may say more than they do."""
+    """Add the emoji and marks of a sentence to the words of its remark: they may change its meaning."""
     return [*words, *(piece for piece in sentence if piece.kind not in ("word", "code"))]
 
 
 def _clauses(pieces: Sequence[AnswerToken]) -> list[list[AnswerToken]]:
-    """Splits the words and codes of a line where it pauses."""
+    """Split the words and codes of a line at its pauses."""
     clauses: list[list[AnswerToken]] = [[]]
     for piece in pieces:
         if piece.kind == "pause":
@@ -353,11 +356,11 @@ def _clauses(pieces: Sequence[AnswerToken]) -> list[list[AnswerToken]]:
 
 @dataclass
 class _Clause:
-    """What is read of one clause.
+    """The meaning of one clause.
 
-    `parts` are its phrases, each once; a second approval ends in a NUL. `whole`: it is made of nothing else.
-    `reasoned`: it is a denial and its reason. `others`: it greets a third person, `group`: several. `effects` are the
-    codes of the requests whose verb it repeats.
+    `parts` are its phrases, each once; a repeated approval ends in a NUL. `whole`: it has nothing else. `reasoned`: it
+    is a denial and its reason. `others`: it greets a third person. `group`: it greets a group. `effects` are the codes
+    of the requests whose verb it repeats.
     """
 
     parts: dict[str, Part] = field(default_factory=dict)
@@ -369,23 +372,22 @@ class _Clause:
 
 
 def _parts_of(clause: Sequence[AnswerToken], phrases: AnswerPhrases, sender: AnswerSender, *, first: bool) -> _Clause:
-    """Finds the phrases of a clause."""
     read = _Clause()
-    found, at = read.parts, 0
+    parts, at = read.parts, 0
     words = [piece.text if piece.kind == "word" else "" for piece in clause]
     own = name_words(sender.names) - reserve_words()
     greeted, names = False, 0
     while at < len(words):
         phrase, part = _phrase_at(words, at, phrases.parts)
         if phrase:
-            again = phrase in found and part == "approved"
-            found[f"{phrase}\0" if again else phrase] = part or "courtesy"
-            # Whom one greets is named only right behind the greeting.
+            again = phrase in parts and part == "approved"
+            parts[f"{phrase}\0" if again else phrase] = part or "courtesy"
+            # A name counts only directly after the greeting.
             greeted = part == "greeting" or (greeted and part == "addressed")
             read.whole = read.whole and (part != "addressed" or greeted)
             read.group = read.group or (part == "addressed" and phrase not in OURS)
             at += len(phrase.split())
-            # `Yes and` has not been said to its end.
+            # `Yes and` is unfinished.
             if part == "joint" and _phrase_at(words, at, phrases.parts)[1] not in ("approved", "denied", "courtesy"):
                 read.whole = False
             continue
@@ -393,7 +395,7 @@ def _parts_of(clause: Sequence[AnswerToken], phrases: AnswerPhrases, sender: Ans
         if words[at] in phrases.words["toward"] and words[at + 1 : at + 2] == [""] and at:
             at += 1
             continue
-        # `Hi Ana Sousa,` names somebody, and so does `hi ana,`; `Hi reduce it,` does not.
+        # `Hi Ana Sousa,` and `hi ana,` name a person; `Hi reduce it,` does not.
         named = greeted and first and words[at].isalpha() and words[at] not in reserve_words()
         named = named and names < _NAMED and (clause[at].capital or len(words) == at + 1 == 2)
         names += named
@@ -407,19 +409,19 @@ def _parts_of(clause: Sequence[AnswerToken], phrases: AnswerPhrases, sender: Ans
 
 
 def _is_reasoned(words: Sequence[str], phrases: AnswerPhrases) -> bool:
-    """Returns whether a clause is a denial and its reason without a comma, as in `nein zu teuer`."""
+    """Return whether a clause is a denial and its reason without a comma, as in `nein zu teuer`."""
     if " ".join(words[:2]) in phrases.words["reasoned"]:
         rest = words[2:]
     elif words[0] in phrases.words["firm"]:
         rest = words[1:]
     else:
         return False
-    # `Nein, kein Problem` and `no wait` are no denials.
+    # `Nein, kein Problem` and `no wait` do not deny.
     return not any(word in reserve_words() or phrases.parts.get(word) in _AGREEING for word in rest) and "" not in rest
 
 
 def _read_verb(words: list[str], read: _Clause, phrases: AnswerPhrases, sender: AnswerSender) -> None:
-    """Takes `book it` for a repeated effect where open requests begin with that verb."""
+    """Treat `book it` as a repeated effect of the open requests that begin with that verb."""
     at = next((at for at, word in enumerate(words) if word and word not in phrases.parts), len(words))
     if words[at + 1 :] and words[at + 1] in phrases.words["object"] and len(words) == at + 2:
         verbs = {code: next((each.text for each in tokens(effect)), "") for code, effect in sender.effects.items()}
@@ -428,7 +430,7 @@ def _read_verb(words: list[str], read: _Clause, phrases: AnswerPhrases, sender: 
 
 
 def _phrase_at(words: Sequence[str], at: int, parts: Mapping[str, Part]) -> tuple[str, Part | None]:
-    # The longest first: `not approved` is one decision, and no `approved` with something before it.
+    # Try the longest first: `not approved` is one phrase, not `approved` with a word before it.
     for length in range(_LONGEST, 0, -1):
         phrase = " ".join(words[at : at + length])
         part = parts.get(phrase)
@@ -438,21 +440,21 @@ def _phrase_at(words: Sequence[str], at: int, parts: Mapping[str, Part]) -> tupl
 
 
 def _without_effects(pieces: Sequence[AnswerToken], sender: AnswerSender) -> tuple[tuple[AnswerToken, ...], set[str]]:
-    """Removes from a line the effects of open requests that it repeats word for word; returns whose they are, too."""
-    left, found = tuple(pieces), set[str]()
+    """Remove the effects of open requests that a line repeats word for word; also return those requests' codes."""
+    left, codes = tuple(pieces), set[str]()
     for code, effect in sender.effects.items():
         wanted = [token.text for token in tokens(effect) if token.kind != "pause"]
         at = _place_of(wanted, left)
         if at is not None:
-            left, found = left[: at[0]] + left[at[1] :], found | {code}
-    return left, found
+            left, codes = left[: at[0]] + left[at[1] :], codes | {code}
+    return left, codes
 
 
 def _place_of(wanted: Sequence[str], pieces: Sequence[AnswerToken]) -> tuple[int, int] | None:
-    """Finds the words of an effect in a line, in their order and with nothing but pauses between them."""
+    """Return where a line has the words of an effect, in order and with only pauses between them."""
     solid = [at for at, piece in enumerate(pieces) if piece.kind != "pause"]
     texts = [pieces[at].text for at in solid]
-    # One word is no effect repeated: it may be any word.
+    # A single word may have another meaning.
     if len(wanted) < 2:
         return None
     for start in range(len(texts)):
@@ -462,7 +464,7 @@ def _place_of(wanted: Sequence[str], pieces: Sequence[AnswerToken]) -> tuple[int
 
 
 def _commands(pieces: Sequence[AnswerToken], phrases: AnswerPhrases) -> bool:
-    """Returns whether a line begins with a denial and its code, whatever reason follows."""
+    """Return whether a line begins with a denial and its code. Any reason may follow."""
     words = [piece for piece in pieces if piece.kind in ("word", "code")]
     texts = [piece.text for piece in words]
     for length in range(min(len(texts) - 1, _LONGEST), 0, -1):
@@ -474,13 +476,13 @@ def _commands(pieces: Sequence[AnswerToken], phrases: AnswerPhrases) -> bool:
 def _keep_reason(
     line: str, pieces: Sequence[AnswerToken], phrases: AnswerPhrases, body: _Body, *, denies: bool, understood: bool
 ) -> None:
-    """Keeps what of a line may be the reason of a denial: all that is not the denial itself."""
+    """Keep all of a line except the denial itself as a possible reason."""
     body.no = body.no or denies
     if denies and understood:
         return
     chunks = line.split()
     if denies and _commands(pieces, phrases):
-        # As many chunks as the command has words, and its code.
+        # The reason follows the chunk with the code.
         coded = next(at for at, chunk in enumerate(chunks) if any(t.kind == "code" for t in tokens(chunk)))
         body.reason.append(" ".join(chunks[coded + 1 :]))
     else:

@@ -1,8 +1,8 @@
-"""Lists the words that a written answer may be made of: words that decide, courtesies and greetings, by language.
+"""Lists the words of which a written answer may consist: decision words, courtesies and greetings, by language.
 
-Decision words exist in fourteen languages, all else in the six that the channels speak. A phrase that is missing costs
-a question back; one that is wrong costs money. So nothing stands here that people also write when they only say that
-they have read something (`ok`, `noted`), or that they are not sure (`maybe`).
+Decision words exist in fourteen languages, all others in the six languages of the channels. A missing phrase costs a
+question back; a wrong one costs money. The decision words therefore exclude words that people also write after reading
+a message (`ok`, `noted`) or when they are unsure (`maybe`).
 """
 
 # ruff: noqa: RUF001 (other alphabets look alike)
@@ -10,7 +10,7 @@ they have read something (`ok`, `noted`), or that they are not sure (`maybe`).
 from collections.abc import Mapping
 from typing import Final
 
-# No single letters and no short forms: what is yes by them in one language is no in another (`j`, `n`, `da`).
+# No single letters or short forms: one that approves in one language denies in another (`j`, `n`, `da`).
 YES: Final[Mapping[str, str]] = {
     "en": "yes, yep, yeah, yup, yes i do, yes we do",
     "de": "ja, jawohl",
@@ -165,7 +165,7 @@ COURTESIES: Final[Mapping[str, str]] = {
     "cumprimentos, com os melhores cumprimentos, atenciosamente, abraço, um abraço, abraços, saudações, bom "
     "dia, boa tarde, boa noite, bom fim de semana, bom trabalho",
 }
-"""What agrees with a yes and changes nothing of it. None of these decides by itself."""
+"""Words that agree with an approval and do not change it. None of these decides alone."""
 GREETINGS: Final[Mapping[str, str]] = {
     "en": "hi, hello, hey, dear, good morning, good afternoon, good evening, morning",
     "de": "hallo, hi, hey, guten tag, guten morgen, guten abend, moin, servus, liebe, lieber, sehr geehrte, sehr "
@@ -176,7 +176,7 @@ GREETINGS: Final[Mapping[str, str]] = {
     "egregio",
     "pt": "olá, oi, bom dia, boa tarde, boa noite, viva, caro, cara, caros, prezado, prezada, prezados, estimado",
 }
-"""What begins a line in which a name may follow up to its comma or end."""
+"""Beginnings of a line in which a name may follow, up to its comma or end."""
 ADDRESSED: Final[Mapping[str, str]] = {
     "en": "all, team, everyone, there, folks, sir, madam, colleagues, signoff, approvals",
     "de": "zusammen, team, alle, herr, frau, kollegen, kolleginnen und kollegen, kollegin, kollege",
@@ -185,9 +185,9 @@ ADDRESSED: Final[Mapping[str, str]] = {
     "it": "tutti, a tutti, team, colleghi, signor, signora",
     "pt": "todos, a todos, equipa, equipe, colegas, senhor, senhora",
 }
-"""Whom a greeting may name, besides somebody's name."""
+"""Words that a greeting may address, besides a name."""
 JOINTS: Final[Mapping[str, str]] = {"en": "and", "de": "und", "es": "y, e", "fr": "et", "it": "e, ed", "pt": "e"}
-"""What may stand between two phrases, and never at an end."""
+"""Words between two phrases, never at an end."""
 ORDERS: Final[Mapping[str, str]] = {
     "en": "approve, approve it, approve this, approve this request, please approve, yes approve, approve once, go "
     "ahead, "
@@ -201,7 +201,7 @@ ORDERS: Final[Mapping[str, str]] = {
     "seguir, "
     "força, avance, siga",
 }
-"""Approvals that are a request to somebody else where somebody else is addressed."""
+"""Approvals that are an order to another person if the message addresses that person."""
 OURS: Final = frozenset(("signoff", "approvals"))
 """Words of `ADDRESSED` that name Signoff itself."""
 TOWARDS: Final[Mapping[str, str]] = {
@@ -212,24 +212,24 @@ TOWARDS: Final[Mapping[str, str]] = {
     "it": "a, per",
     "pt": "a, para, ao",
 }
-"""What may stand between a decision and a code."""
+"""Words between a decision and a code."""
 OBJECTS: Final[Mapping[str, str]] = {"en": "it, this, that, them", "de": "das, es, sie"}
-"""What may follow the verb of a request's effect: `book it`."""
+"""Words after the verb of a request's effect: `book it`."""
 FIRM: Final[Mapping[str, str]] = {"en": "nope", "de": "nein, nee", "fr": "non"}
-"""Denials that no word behind them turns into something else, as `no problem` does."""
+"""Denials whose meaning no following word changes, as it does in `no problem`."""
 REASONED: Final[Mapping[str, str]] = {"en": "no too, no already", "it": "no troppo, no già"}
 """Denials with the first word of their reason."""
 ALIASES: Final[Mapping[str, str]] = {"no": "nb", "nn": "nb"}
 NOT_ENGLISH: Final[Mapping[str, frozenset[str]]] = {
-    # There they begin a sentence with it, or even agree by it.
+    # In these languages `no` begins a sentence, or even agrees.
     "pl": frozenset(("no",)),
     "cs": frozenset(("no",)),
     "fi": frozenset(("no",)),
 }
 GOOD_SIGNS: Final = frozenset("👍✅✔☑🆗👌🙏🙂😊😀😃😄😁🎉💯🙌👏🤝❤")
-"""Pictures that agree. Any other one beside a yes may say anything, so that it is asked back."""
+"""Emoji that agree. Any other emoji with an approval leads to a question back: its meaning is unclear."""
 PRAISE: Final = frozenset("👍✅✔☑🆗👌💯")
-"""Those of them that say yes, so that they contradict a no."""
+"""The `GOOD_SIGNS` that approve, and therefore contradict a denial."""
 BAD_SIGNS: Final = frozenset("👎❌🚫⛔✖🛑❎🙅")
 SMILES: Final = (":-)", ":)")
 NAMED_SIGNS: Final[Mapping[str, str]] = {
@@ -246,4 +246,4 @@ NAMED_SIGNS: Final[Mapping[str, str]] = {
     ":no_entry:": "⛔",
     ":no_entry_sign:": "🚫",
 }
-"""Pictures by the names that chats and code hosts give them."""
+"""Maps names of emoji in chats and on code hosts to the emoji."""

@@ -1,4 +1,4 @@
-"""Recognises sentences beside an approval that change nothing of it, such as `Nice one.`.
+"""Recognises sentences that leave the approval next to them unchanged, such as `Nice one.`.
 
 A remark is a sentence without a reserve word, number, imperative, question or another request's name. Verbs are not
 recognised: a sentence counts only if it begins with a word that no imperative begins with.
@@ -71,10 +71,10 @@ RESERVE: Final[Mapping[str, str]] = {
         deveria precisa primeiro verificar confirmar desculpe erro rascunho ps
     """,
 }
-"""Words by which a line below a sign-off could take an answer back, or limit it: it is asked about.
+"""Words with which a line below a sign-off may retract or limit an answer, so that Signoff asks about the line.
 
-All lists are used together: people write in more languages than their own. A word of this list in somebody's address
-costs one question back; a missing word may cost a false approval.
+All lists apply together: people write in more languages than their own. A word of this list in an address costs one
+question back; a missing word may cost a false approval.
 """
 MONEY_SIGNS: Final = frozenset("€$£¥₣%<>≤≥")
 
@@ -146,7 +146,7 @@ _LIMITS: Final = """
     ogni visto letto ricevuto per aspetto quero queremos preciso espero suponho acho penso acredito outro outra
     outros outras resto cada visto lido recebido para aguardo s'il s'ils foot ass
 """
-"""Words of limits, doubts, expectations and mere reading, besides the reserve words of footers."""
+"""Words of limits, doubts, expectations and mere reading, besides `RESERVE`."""
 _CHOSEN: Final = frozenset(
     ("one", "ones", "second", "third", "last", "cheaper", "cheapest", "smaller", "smallest", "bigger", "biggest")
 )
@@ -157,7 +157,7 @@ _STEMS: Final = (
 
 
 def is_remark(sentence: Sequence[AnswerToken], effects: Mapping[str, str]) -> bool:
-    """Return whether a sentence beside an approval changes nothing of it. `effects` are those of all open requests."""
+    """Return whether a sentence leaves the approval next to it unchanged. `effects` has all open requests."""
     if any(piece.kind not in ("word", "pause", "good") or piece.text in (":", ";") for piece in sentence):
         return False
     words = [piece.text for piece in sentence if piece.kind == "word"]
@@ -180,12 +180,12 @@ def _begins_well(words: Sequence[str]) -> bool:
         # `The small one` chooses.
         return _CHOSEN.isdisjoint(words)
     line = " ".join(words)
-    # Thanks for an act that has not happened yet are an order.
+    # Thanks for a future act are an order.
     return line.startswith(_folded_thanks()) and not any(word.endswith("ing") for word in words)
 
 
 def _names_of_some(effects: Mapping[str, str]) -> frozenset[str]:
-    """Return the words by which the open requests differ."""
+    """Return the words that are not in the effects of all open requests."""
     each = [frozenset(token.text for token in tokens(effect) if token.kind == "word") for effect in effects.values()]
     return frozenset().union(*each) - frozenset(each[0]).intersection(*each[1:]) if len(each) > 1 else frozenset()
 

@@ -1,6 +1,6 @@
-"""Lists what stands below a sign-off in people's mail, by language: closings, devices, contact lines, notices, banners.
+"""Lists the words of email footers by language: closings, devices, contact lines, notices, banners.
 
-A phrase that is missing costs one question back, since a block that was confirmed is known from then on.
+A missing phrase costs one question back: once confirmed, a block is known.
 """
 
 # ruff: noqa: RUF001 (marks of other alphabets look alike)
@@ -12,7 +12,7 @@ from signoff.channels.answer_text.answer_tokens import fold
 
 
 def _words(text: str) -> frozenset[str]:
-    """Splits a text into words as they are compared: without case and accents, and without the marks at their ends."""
+    """Split a text into words for comparison: without case, accents and the marks at their ends."""
     return frozenset(fold(word.strip(".,:()") or word) for word in text.split())
 
 
@@ -47,7 +47,7 @@ CLOSINGS: Final[Mapping[str, str]] = {
     "cumprimentos, com cumprimentos, atenciosamente, atentamente, cordialmente, saudações, saudações "
     "cordiais, obrigado, obrigada, muito obrigado, muito obrigada, um abraço, abraço, abraços, beijos, bjs, "
     "abs, att, cpts, respeitosamente, até breve, até logo, grato, grata",
-    # Words of decision exist in these too, and their closings are as well known.
+    # Decision words exist in these languages, too.
     "nl": "met vriendelijke groet, met vriendelijke groeten, vriendelijke groet, vriendelijke groeten, groet, groeten, "
     "mvg, hartelijke groet, hartelijke groeten, bedankt, dank je, dank u, alvast bedankt",
     "pl": "pozdrawiam, z poważaniem, z wyrazami szacunku, pozdrowienia, dziękuję, dzięki, serdecznie pozdrawiam",
@@ -59,7 +59,7 @@ CLOSINGS: Final[Mapping[str, str]] = {
     "ru": "с уважением, с наилучшими пожеланиями, спасибо",
     "tr": "saygılarımla, saygılar, iyi çalışmalar, teşekkürler, selamlar, sevgiler",
 }
-"""A line that is wholly one of these, or one of these and the sender's own name, ends the body."""
+"""A line with only one of these, alone or with the sender's own name, ends the body."""
 DEVICES: Final = _words(
     """
     sparrow typeapp postbox mailspring polymail superhuman newton mailmate edison canary evolution claws roundcube
@@ -76,7 +76,7 @@ DEVICES: Final = _words(
     mobiltelefon secure min mit enhed enhet urządzenia mojego telefonu laitteesta puhelimesta mého zařízení
     """
 )
-"""Words of which the line of a telephone's or a mail program's signature is made, behind its beginning."""
+"""Words after the beginning of the line that a device or email client adds."""
 EXCUSES: Final = (
     "please excuse typos",
     "please excuse any typos",
@@ -115,7 +115,7 @@ LABELS: Final = _words(
     siret iban bic pgp gpg key fingerprint
     """
 )
-"""What a line of somebody's numbers and addresses begins its parts with."""
+"""Labels of phone numbers and addresses in contact lines."""
 TITLES: Final = _words(
     """
     management strategy growth content brand compliance audit auditor risk tax payroll insurance investor supply chain
@@ -218,7 +218,7 @@ NOTICES: Final[Mapping[str, str]] = {
     "informações contidas | o conteúdo desta | o conteúdo deste | aviso legal | aviso de confidencialidade | "
     "confidencialidade: | antes de imprimir | pense no ambiente | pense no meio ambiente",
 }
-"""How a notice begins that a company puts below mail: of confidentiality, or of paper."""
+"""Beginnings of notices that companies add below emails: on confidentiality, or on saving paper."""
 NOTICE_WORDS: Final = _words(
     """
     confidential confidentiality privileged recipient recipients addressee addressees intended disclose disclosure
@@ -238,7 +238,7 @@ NOTICE_WORDS: Final = _words(
     apagar anexos
     """
 )
-"""Each sentence of a notice has one of these, and a notice two of them, or it is asked about."""
+"""Each sentence of a notice has one of these, and the notice two. Signoff asks about other text."""
 AGAINST: Final = _words(
     """
     joke joking kidding mistake mistaken wrong void denial deny pay paid payment buy order act transfer amount invoice
@@ -246,7 +246,7 @@ AGAINST: Final = _words(
     pagamento brincadeira pagar pagamento
     """
 )
-"""No sentence of a notice has one of these: a notice speaks of mail, and not of what is asked."""
+"""No sentence of a notice has one of these: notices are about emails, not about the request."""
 BANNERS: Final = (
     "[external]", "[ext]", "[extern]", "[external email]", "[external sender]", "[external mail]", "[externe mail]",
     "[externe e-mail]", "[externo]", "[correo externo]", "[externe]", "[courriel externe]", "[esterno]",
@@ -255,7 +255,7 @@ BANNERS: Final = (
     "*** external ***", "*** external email ***", "***external email***", "[warning: external email]", "[outside]",
     "extern:", "external email", "external sender", "[extern] ", "externe e-mail", "extern", "external",
 )  # fmt: skip
-"""What a company's mail server writes above, or before, what came from outside."""
+"""Texts that a company's mail server writes above or before an email from outside."""
 WARNINGS: Final = (
     "caution: this email originated", "caution: this e-mail originated", "caution: this message originated",
     "caution: external email", "caution: external sender", "caution - external", "caution: this is an external",
@@ -274,7 +274,7 @@ WARNINGS: Final = (
     "atenção: este e-mail", "atenção: esta mensagem", "este e-mail teve origem fora", "esta mensagem veio de fora",
     "esta mensagem teve origem",
 )  # fmt: skip
-"""How the longer form of the same begins: a warning of links and attachments."""
+"""Beginnings of the longer form of these: a warning about links and attachments."""
 WARNING_WORDS: Final = _words(
     """
     external outside organization organisation company links link attachments attachment sender click open recognize

@@ -1,8 +1,8 @@
-"""Splits an answer by mail into body, sign-off and footer, and decides which footers may be passed over.
+"""Splits an email's answer into body, sign-off and footer, and decides which footers may be ignored.
 
-The body must be wholly an answer (`answer_parser.py`). Below the sign-off may stand what is known to say nothing: a
-device's line, contact lines, a notice of confidentiality, or a block that this sender has confirmed. Anything else is
-asked about once, with its line quoted: it may be a condition, wherever it stands.
+The body must be wholly an answer (`answer_parser.py`). A footer is ignored if it is known to mean nothing: a device's
+line, contact lines, a confidentiality notice, or a block that the sender has confirmed. Signoff asks once about any
+other text and quotes its line: it may be a condition, wherever it is.
 """
 
 # ruff: noqa: RUF001 (marks of other alphabets look alike)
@@ -51,7 +51,7 @@ from signoff.contracts.limits import FOOTER_LINES
 _NOTICE_CHARS: Final = 4_000
 _NOTICE_LEAST: Final = 2
 _SHORT_WORDS: Final = 12
-"""A block of fewer words that could be a condition is never remembered: what was meant once may be meant again."""
+"""A shorter block that may be a condition is never remembered: the sender may mean it the next time."""
 _COMPANY_WORDS: Final = 3
 _SENT: Final = ("sent from ", "sent via ", "sent with ", "sent using ")
 _CONTACT_WORDS: Final = 14
@@ -66,24 +66,24 @@ _NUMBERED: Final = re.compile(
 _STREET_ENDS: Final = ("straße", "strasse", "str.", "platz", "weg", "allee", "gasse", "ring", "ufer", "damm")
 _SENTENCE: Final = re.compile(r"(?<=[.!?:;])\s+")
 _TIGHT: Final = " \t*_~|·•,;:.-–—()[]<>\"'“”/📧📱☎🌐📍✉📞🏢\ufe0f"
-"""Marks at the ends of a word that say nothing: those of drawing, and the pictures that people put before numbers."""
+"""Marks without meaning at the ends of a word: rules, punctuation, and the emoji before phone numbers."""
 
 
 @dataclass(frozen=True)
 class _Cut:
-    """One mail's lines."""
+    """The lines of one email."""
 
     body: tuple[str, ...]
     footer: tuple[str, ...]
-    """From behind the sign-off on."""
+    """The lines after the sign-off."""
 
 
 def read_mail_answer(
     above: Sequence[str], below: Sequence[str], sender: AnswerSender, quoted: Sequence[str] = ()
 ) -> ParsedAnswer:
-    """Parse a mail's answer from the lines `above` and `below` its quote.
+    """Parse an email's answer from the lines `above` and `below` its quote.
 
-    Words in `quoted` that we did not send are the writer's, too.
+    Words in `quoted` that Signoff did not send are the writer's, too.
     """
     cut = _split_footer(_without_banners(above), sender)
     answer = read_lines(cut.body, sender)
@@ -103,21 +103,21 @@ def read_mail_answer(
     block = _text(inside)
     if inside and not _is_known(block, sender, answer.code):
         return ParsedAnswer(None, answer.code, whole, "more", inside[0], answer.effects, _to_remember(block, sender))
-    # Known only because the code was given: from now on it is known of this sender.
+    # Remember a block that is known only because the answer has the code: from now on this sender's block is known.
     new = [each for each in (footer, under, block) if each and footer_digest(each) not in sender.footers]
     confirmed = next((each for each in new if _is_known(each, sender, answer.code)), "")
     return replace(answer, footer=_to_remember(confirmed, sender))
 
 
 def unknown_line(lines: Sequence[str], sender: AnswerSender) -> str:
-    """Returns the first line of a footer that may say anything; "" where all of it is known to say nothing."""
+    """Return the first line of a footer with unknown meaning; "" if the whole footer is known to mean nothing."""
     if len(lines) > FOOTER_LINES:
         return next(filter(None, lines), "…")
     for paragraph in _paragraphs(lines):
         if _is_notice(" ".join(paragraph)):
             continue
         for at, line in enumerate(paragraph):
-            # A notice may follow somebody's address without a blank line between them.
+            # A notice may follow an address without a blank line between them.
             if at and _is_notice(" ".join(paragraph[at:])):
                 break
             if not _says_nothing(line, sender):
@@ -126,7 +126,7 @@ def unknown_line(lines: Sequence[str], sender: AnswerSender) -> str:
 
 
 def _keep_denial(answer: ParsedAnswer, cut: _Cut, below: Sequence[str], sender: AnswerSender) -> ParsedAnswer:
-    """Keeps a no whatever is below it, but for a yes."""
+    """Return the denial, unless an approval is below it."""
     yes = {phrase for phrase, verdict in decision_words(sender.locale).items() if verdict == "approved"}
     unread = unknown_line([*cut.footer, "", *below], sender)
     if unread and any(fold(line.strip(_TIGHT)) in yes for line in (*cut.footer, *below) if len(line) <= LINE_CHARS):
@@ -138,12 +138,12 @@ def _split_footer(lines: Sequence[str], sender: AnswerSender) -> _Cut:
     for at, line in enumerate(lines):
         if not line:
             continue
-        # A server's notice follows a blank line, and needs no sign-off above it.
+        # A company's notice follows a blank line, perhaps without a sign-off above it.
         alone = at > 0 and not lines[at - 1]
         if _is_dashes(line) or _begins_device(line):
-            # The line itself may hold more than the device's words.
+            # Keep this line in the footer: it may have more than the device's words.
             return _Cut(tuple(lines[:at]), tuple(lines[at:]))
-        # Courtesy may come first, and a name may be greeted: a decision has to stand above a sign-off of words.
+        # A sign-off in words needs a line above it: an answer may begin with a courtesy or the greeting of a name.
         if any(lines[:at]) and (_closes(line, sender) or _is_own_name(line, sender)):
             return _Cut(tuple(lines[:at]), tuple(lines[at + 1 :]))
         if alone and any(lines[:at]) and _is_notice(_paragraph_at(lines, at)):
@@ -152,7 +152,7 @@ def _split_footer(lines: Sequence[str], sender: AnswerSender) -> _Cut:
 
 
 def _without_banners(lines: Sequence[str]) -> list[str]:
-    """Removes what a company's server wrote above the lines."""
+    """Remove the banners that a company's mail server wrote above the lines."""
     left = list(lines)
     while left:
         if not left[0]:
@@ -177,7 +177,7 @@ def _is_warning(text: str) -> bool:
 
 
 def _is_notice(text: str) -> bool:
-    """Returns whether a paragraph is a notice: it begins like one, and no sentence of it speaks of anything else."""
+    """Return whether a paragraph begins like a notice and each of its sentences has a notice's words."""
     if len(text) > _NOTICE_CHARS:
         return False
     folded = fold(text.lstrip("*_[(- "))
@@ -189,15 +189,15 @@ def _each_sentence_has(text: str, words: frozenset[str]) -> bool:
     sentences = [each for each in _SENTENCE.split(text[:_NOTICE_CHARS]) if any(map(str.isalnum, each))]
     decisive = _decisions() | AGAINST
     for sentence in sentences:
-        found = _words(sentence)
-        # A heading such as `Disclaimer:` is a sentence of its own here.
-        if not (words & found) or decisive & found or not MONEY_SIGNS.isdisjoint(sentence):
+        sentence_words = _words(sentence)
+        # A heading such as `Disclaimer:` counts as a sentence.
+        if not (words & sentence_words) or decisive & sentence_words or not MONEY_SIGNS.isdisjoint(sentence):
             return False
     return bool(sentences)
 
 
 def _closes(line: str, sender: AnswerSender) -> bool:
-    """Returns whether a line is wholly a closing phrase, alone or with the sender's own name."""
+    """Return whether a line is only a closing phrase, alone or with the sender's own name."""
     if len(line) > LINE_CHARS:
         return False
     folded = " ".join(fold(line).replace(",", " ").strip(_TIGHT + "!").split())
@@ -217,7 +217,7 @@ def _is_own_name(line: str, sender: AnswerSender) -> bool:
 
 
 def _is_named(word: str, own: frozenset[str]) -> bool:
-    """Returns whether a word is one of the sender's names, or its beginning: `Alex`, `A`."""
+    """Return whether a word is one of the sender's names or abbreviates one, as `Alex` or `A`."""
     if word in own:
         return True
     return word.isalpha() and any(name.startswith(word) for name in own) and (len(word) == 1 or len(word) >= 3)
@@ -228,7 +228,7 @@ def _own(sender: AnswerSender) -> frozenset[str]:
 
 
 def _says_nothing(line: str, sender: AnswerSender) -> bool:
-    """Returns whether a line of a footer is one of those that are known by their form."""
+    """Return whether the form of a footer's line shows that it means nothing."""
     if not line or is_rule(line) or _is_dashes(line):
         return True
     if len(line) > LINE_CHARS:
@@ -241,14 +241,12 @@ def _is_dashes(line: str) -> bool:
 
 
 def _begins_device(line: str) -> bool:
-    """Returns whether a line begins as that of a telephone or a mail program does, whatever it goes on with."""
+    """Return whether a line begins like a device's or email client's own line. The rest does not matter."""
     return line[:LINE_CHARS].lstrip("*_[( ").casefold().startswith((*MOBILE, *_SENT))
 
 
 def _is_device(line: str) -> bool:
-    """Recognises the line of a telephone or a mail program: its beginning, and behind it nothing but names of such
-    things.
-    """
+    """Return whether a line is a device's or email client's own line, and its rest only names such things."""
     if len(line) > LINE_CHARS:
         return False
     folded = line.lstrip("*_[( ").casefold()
@@ -263,19 +261,19 @@ def _is_device(line: str) -> bool:
 def _names_device(word: str) -> bool:
     if not word or word in DEVICES or word.partition("'")[0] in DEVICES or word in _opening_words():
         return True
-    # Of a model's name: letters and digits together.
+    # A model's name has letters and digits.
     word = word.replace("-", "")
     return word.isalnum() and any(map(str.isdigit, word)) and any(map(str.isalpha, word)) and len(word) <= 10
 
 
 def _is_contact(line: str, sender: AnswerSender) -> bool:
-    """Recognises a line of name, title, company, numbers or addresses, each word of it known to be part of one."""
+    """Return whether a line has only names, titles, companies, numbers or addresses, and each word is part of one."""
     if not MONEY_SIGNS.isdisjoint(line.replace("<", "").replace(">", "")):
         return False
     bare = _URL.sub(_kept_word, _MAIL.sub(" ", line))
     addressed = bare != line
     pieces = [piece for piece in _URL.sub(_kept_word, _MAIL.sub(" ", line)).split() if piece.strip(_TIGHT)]
-    # All of it was addresses.
+    # The line has only addresses.
     if not pieces:
         return True
     words = [fold(piece.strip(_TIGHT)) for piece in pieces]
@@ -293,7 +291,7 @@ def _is_contact(line: str, sender: AnswerSender) -> bool:
 
 
 def _kept_word(found: re.Match[str]) -> str:
-    """Returns a blank for an address, and any other word as it is; `No.5` and `GmbH.Co` are none."""
+    """Return a blank for an address, and any other word unchanged, such as `No.5` and `GmbH.Co`."""
     text = found[0].lower()
     known = text.startswith(("http", "www.", "<http", "<www")) or text.rsplit(".", 1)[-1].partition("/")[0] in _DOMAINS
     return " " if known else found[0]
@@ -308,12 +306,12 @@ _DOMAINS: Final = frozenset(
 
 
 def _is_numbers(pieces: Sequence[str], words: Sequence[str], own: frozenset[str], *, addressed: bool) -> bool:
-    """Recognises `Tel. +49 30 1234 - 0`: labels, and digits enough for a number that somebody calls."""
+    """Recognise `Tel. +49 30 1234 - 0`: labels, and enough digits for a phone number."""
     digits = sum(char.isdigit() for piece in pieces for char in piece)
     if not digits and not addressed:
         return False
     labelled = any(word in LABELS for word in words)
-    # A label without any number stood before an address, which was taken out.
+    # A label without a number was before an address, which the caller removed.
     if digits and digits < 6 and not any("ext" in word for word in words):
         return False
     known = (word in LABELS or word in own or not word for word in words)
@@ -324,7 +322,7 @@ def _is_numbers(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]
 
 
 def _is_title(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]) -> bool:
-    """Recognises `Head of Finance`, also `CEO at Example`: titles and departments, and behind them a company's name."""
+    """Recognise `Head of Finance` and `CEO at Example`: titles and departments, perhaps with a company's name."""
     at = next((at for at, word in enumerate(words) if word in ("at", "@") and at), len(words))
     named = [piece for piece in pieces[at + 1 :] if piece.strip(_TIGHT + "!")]
     if len(named) > _COMPANY_WORDS or not all(_is_capital(piece) for piece in named):
@@ -336,16 +334,14 @@ def _is_title(pieces: Sequence[str], words: Sequence[str], own: frozenset[str]) 
 
 
 def _is_company(pieces: Sequence[str], words: Sequence[str]) -> bool:
-    """Recognises `Example Trading GmbH & Co. KG`: a short name of capital letters, with what only companies have at its
-    end.
-    """
+    """Recognise `Example Trading GmbH & Co. KG`: capitalised words and a legal form."""
     if len(words) > 8 or not any(word in COMPANIES for word in words):
         return False
     return all(_is_capital(piece) or word in COMPANIES for piece, word in zip(pieces, words, strict=True))
 
 
 def _is_place(pieces: Sequence[str]) -> bool:
-    """Recognises `Musterstraße 5, 10115 Berlin`: names, numbers, and something that only an address has."""
+    """Recognise `Musterstraße 5, 10115 Berlin`: names, numbers, and a part that only addresses have."""
     if len(pieces) > 12 or not all(_is_capital(piece) or any(map(str.isdigit, piece)) for piece in pieces):
         return False
     words = [fold(piece.strip(_TIGHT)) for piece in pieces]
@@ -362,17 +358,17 @@ def _is_capital(piece: str) -> bool:
 
 
 def _is_known(block: str, sender: AnswerSender, code: str) -> bool:
-    """Returns whether a block is one that this sender has confirmed, or confirms with this very answer by its code."""
+    """Return whether the sender has confirmed a block, or confirms it with this answer's `code`."""
     digest = footer_digest(block)
     return digest in sender.footers or (bool(code) and (digest, code) in sender.asked)
 
 
 def _to_remember(block: str, sender: AnswerSender) -> str:
-    """Returns `block` if it may be remembered: not where it is a few words that could be a condition, or decides."""
-    found = _words(block)
+    """Return `block` if it may be remembered, or "" if it decides or is short and may be a condition."""
+    block_words = _words(block)
     short = len(block.split()) < _SHORT_WORDS
     decides = any(phrase in fold(block).split("\n") for phrase in decision_words(sender.locale))
-    return "" if decides or (short and found & reserve_words()) else block
+    return "" if decides or (short and block_words & reserve_words()) else block
 
 
 def _text(lines: Sequence[str]) -> str:
@@ -380,7 +376,7 @@ def _text(lines: Sequence[str]) -> str:
 
 
 def footer_digest(block: str) -> str:
-    """Computes the hash by which a block is remembered, as nothing of its text is kept; "" for an empty one."""
+    """Return the hash under which a block is remembered: the text is never stored. "" for an empty block."""
     return hashlib.sha256(block.encode("utf-8", "surrogatepass")).hexdigest() if block else ""
 
 
@@ -390,13 +386,13 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _paragraphs(lines: Sequence[str]) -> list[list[str]]:
-    found: list[list[str]] = [[]]
+    paragraphs: list[list[str]] = [[]]
     for line in lines:
         if line:
-            found[-1].append(line)
-        elif found[-1]:
-            found.append([])
-    return [each for each in found if each]
+            paragraphs[-1].append(line)
+        elif paragraphs[-1]:
+            paragraphs.append([])
+    return [each for each in paragraphs if each]
 
 
 def _paragraph_at(lines: Sequence[str], at: int) -> str:
@@ -420,9 +416,9 @@ def _closings() -> frozenset[str]:
 
 @cache
 def _decisions() -> frozenset[str]:
-    """Returns single words that decide in one of the six languages: none of them is part of a footer."""
+    """Return single words that decide in any language of `CLOSINGS`: no known footer has one of them."""
     phrases = (phrase for locale in CLOSINGS for phrase in phrases_of(locale).parts.items())
     return frozenset(phrase for phrase, part in phrases if part in ("approved", "denied") and phrase.isalpha()) - {
-        # A company's notice says that nobody may, and `no` stands before a number.
+        # Notices use these words to forbid copying, and `no` also precedes a number.
         *("no", "non", "refuse", "nega", "autorizado", "autorizada", "autorise"),
     }

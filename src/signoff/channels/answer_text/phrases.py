@@ -1,14 +1,14 @@
 # ruff: noqa: RUF001 (other alphabets look alike)
-"""Lists the words by which mail clients, in their languages, begin a quote, a signature or an automatic answer.
+"""Lists the words with which email clients begin a quote, a signature or an automatic reply, in many languages.
 
-A phrase that is missing costs a question back, never a decision: what a client writes is no decision word.
+A missing phrase costs a question back, never a wrong decision: clients write no decision words.
 """
 
 from typing import Final
 
 
 def _phrases(text: str) -> tuple[str, ...]:
-    """Returns those between `|`, folded as the lines are in which they are looked for."""
+    """Return the phrases between `|`, folded like the lines that are searched for them."""
     return tuple(phrase.strip().casefold() for phrase in text.split("|"))
 
 
@@ -22,14 +22,14 @@ WROTE: Final = _phrases(
     님이 쓴
     """
 )
-"""In the line that says whose words follow, besides a date or an address."""
+"""In the attribution line, besides a date or an address."""
 OPENERS: Final = _phrases(
     """
     on | am | le | el | il | em | op | w dniu | dnia | den | d. | dne | på | il giorno | no dia | a | pe | στις |
     в | на | kl. | in data | vào
     """
 )
-"""How that line begins, where it begins with such a word."""
+"""First words of attribution lines."""
 FROM: Final = frozenset(
     _phrases(
         """
@@ -55,7 +55,7 @@ HEADERS: Final = frozenset(
     """
     )
 )
-"""Names of the lines of a quoted header, the one of the sender apart."""
+"""Names of the lines of a quoted header, except the sender's."""
 ORIGINAL: Final = frozenset(
     _phrases(
         """
@@ -72,7 +72,7 @@ ORIGINAL: Final = frozenset(
     """
     )
 )
-"""What stands between dashes above a quote."""
+"""Text between dashes above a quote."""
 MOBILE: Final = _phrases(
     """
     sent from my | sent from outlook | sent from mail for | sent from yahoo | sent from proton | sent via |
@@ -88,7 +88,7 @@ MOBILE: Final = _phrases(
     나의 iphone | iphone에서 보냄 | outlook 다운로드 | skickades från min
     """
 )
-"""How the line of a telephone's signature begins."""
+"""Beginnings of the line that a device adds below an email."""
 AUTOMATIC: Final = _phrases(
     """
     automatic reply | auto reply | auto-reply | autoreply | auto response | autoresponse | out of office |
@@ -106,4 +106,4 @@ AUTOMATIC: Final = _phrases(
     non remis | non distribuable | no se puede entregar | impossibile recapitare
     """
 )
-"""How the subject of a mail by a machine begins. A person's begins with `Re:`, whatever they answer to."""
+"""Beginnings of the subject of an automatic email. A person's subject begins with `Re:`, also in reply to these."""

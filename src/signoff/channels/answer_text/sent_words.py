@@ -1,4 +1,4 @@
-"""Compares the quoted part of a reply with the mails that we sent: other words there are the writer's.
+"""Compares the quoted part of a reply with the emails that Signoff sent: other words there are the writer's.
 
 Outlook marks no quote, so a comment or a changed value inside the quoted card looks like the card itself.
 """
@@ -17,45 +17,45 @@ ADDED: Final = re.compile(
     r"<[^<>\s]{1,2000}>|\[(?:cid|image):[^\[\]]{0,200}\]|\[[^\[\]\s]{1,200}\.(?:png|jpe?g|gif)\]"
     r"|(?:https?://|mailto:)\S{1,2000}"
 )
-"""The addresses and names of pictures that mail programs put into plain text."""
+"""The addresses and image names that email clients put into plain text."""
 _MOST_WORDS: Final = 20_000
 _WORD: Final = re.compile(r"\w+")
 
 
 def sent_words(lines: Iterable[str]) -> str:
-    """Return the words of a mail of ours, as `unsent_lines` compares them."""
+    """Return the words of an email from Signoff, as `unsent_lines` compares them."""
     return " ".join(_words("\n".join(line for line in lines if not _is_frame(line))))
 
 
 def unsent_lines(quoted: Sequence[str], sent: Sequence[str]) -> list[str]:
-    """Return the quoted lines with words that are in none of the mails that we `sent`, in the order of that mail.
+    """Return the quoted lines that have words not in any of the `sent` emails, in the order of that email.
 
-    Words may be missing: people cut what they quote.
+    Words may be missing: people shorten quotes.
     """
-    found: list[str] = []
+    unsent: list[str] = []
     for segment in _segments(quoted):
         each = [_compare(segment, words.split()) for words in (*sent, "")]
         fewest: list[str] = min(each, key=len)
-        found += fewest
-    return found
+        unsent += fewest
+    return unsent
 
 
 def _segments(lines: Sequence[str]) -> list[list[str]]:
-    """Split quoted lines into those of each mail of ours."""
-    found: list[list[str]] = [[]]
+    """Group quoted lines by the email from Signoff that they quote."""
+    segments: list[list[str]] = [[]]
     for line in lines:
         if line.startswith(MARK):
-            found.append([])
+            segments.append([])
         if not _is_frame(line):
-            found[-1].append(line)
-    return found
+            segments[-1].append(line)
+    return segments
 
 
 def _compare(lines: Sequence[str], words: Sequence[str]) -> list[str]:
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, word in enumerate(words):
         places[word].append(place)
-    found: list[str] = []
+    unsent: list[str] = []
     at = 0
     for line in lines:
         until = at
@@ -63,16 +63,16 @@ def _compare(lines: Sequence[str], words: Sequence[str]) -> list[str]:
             later = places[word]
             next_place = bisect_left(later, until)
             if next_place == len(later):
-                found.append(line)
+                unsent.append(line)
                 break
             until = later[next_place] + 1
         else:
             at = until
-    return found
+    return unsent
 
 
 def _is_frame(line: str) -> bool:
-    """Return whether a line is our first or last one, with nothing added."""
+    """Return whether a line is an email's first or last one, with nothing added."""
     if line.startswith(END):
         return not _words(line)
     if not line.startswith(MARK):
