@@ -1,4 +1,4 @@
-"""Keeps the requests of one turn, the answers already seen, and the answers that were refused."""
+"""Keeps the requests of one turn, the decisions already counted, and the refusals."""
 
 import json
 from collections import deque
@@ -19,20 +19,23 @@ from signoff.contracts.receipt import Receipt
 from signoff.formats.replace import replace
 
 _FIELD_CHARS = 64
-"""Characters of an unknown field's name that its author is told: names can be of any length."""
+"""The number of characters of an unknown field's name that its author sees.
+
+Names can have any length.
+"""
 
 
 def malformed_receipt(message: str, approval_id: str = "") -> Receipt:
-    """Returns the receipt for what is no decision at all."""
+    """Return the receipt for input that is no decision."""
     return Receipt(status="refused", code="malformed", approval_id=approval_id, message=message)
 
 
 def envelope_problem(envelopes: Sequence[Any]) -> str:
-    """Returns why the arguments of a message are not one JSON object of at most 64 KiB; "" when they are."""
+    """Return why a message's arguments are not one JSON object of at most 64 KiB, or ""."""
     if len(envelopes) != 1 or not isinstance(envelopes[0], dict):
         return "a decision is one JSON object"
     try:
-        # Not a number, infinities and half characters raise here: no record or digest could hold them.
+        # NaN, infinities and half surrogates raise here: no record or digest could contain them.
         size = len(json.dumps(envelopes[0], ensure_ascii=False, allow_nan=False).encode("utf-8"))
     except (TypeError, ValueError, RecursionError):
         return "a decision is one JSON object"
@@ -40,20 +43,23 @@ def envelope_problem(envelopes: Sequence[Any]) -> str:
 
 
 def read_decision(envelopes: Sequence[Any]) -> Decision | Receipt:
-    """Returns the decision in a message's arguments, or the receipt `malformed` naming the first bad field."""
+    """Return the decision in a message's arguments, or a `malformed` receipt.
+
+    The receipt names the first bad field.
+    """
     problem = envelope_problem(envelopes)
     return malformed_receipt(problem) if problem else _read(envelopes[0])
 
 
 def read_withdrawal(envelopes: Sequence[Any]) -> Decision | Receipt:
-    """Returns the wish to withdraw a request in a message's arguments, as a decision whose verdict is `withdrawn`.
+    """Return the withdrawal in a message's arguments, as a `withdrawn` decision.
 
-    `approval_id` alone is enough. Anything else is the receipt `malformed`.
+    `approval_id` alone is enough. Other input returns a `malformed` receipt.
     """
     problem = envelope_problem(envelopes)
     if problem:
         return malformed_receipt(problem)
-    # Its own verdict stands: a yes that comes as a withdrawal is refused, not taken for a withdrawal.
+    # Keep an explicit verdict: an approval sent as a withdrawal is refused, not treated as a withdrawal.
     wish = _read({"verdict": "withdrawn"} | envelopes[0])
     if isinstance(wish, Decision) and wish.verdict != "withdrawn":
         return malformed_receipt("`verdict`: must be `withdrawn`", wish.approval_id)
@@ -76,16 +82,16 @@ def _read(body: dict[str, Any]) -> Decision | Receipt:
         return malformed_receipt("a decision is one JSON object", approval_id)
     if len(decision.reason) > REASON_CHARS:
         return malformed_receipt(f"`reason`: at most {REASON_CHARS} characters", approval_id)
-    # Compared with ours it would raise a TypeError, and a workflow task that raises is tried again for ever.
+    # Comparing it with our times would raise a TypeError, and Temporal retries a failing workflow task forever.
     if decision.received_at is not None and decision.received_at.tzinfo is None:
         return malformed_receipt("`received_at`: needs a time zone", approval_id)
     return decision
 
 
 def _unknown_field(body: dict[str, Any]) -> str:
-    """Returns the first field of `body` that no decision has; "" when it has none."""
-    # Shapes pass over what they do not know. Beside a yes that is what its author meant to change: a mistyped
-    # `edited_args` would approve the call unedited.
+    """Return the first field of `body` that no decision has, or ""."""
+    # Pydantic ignores unknown fields. Reject them: with a misspelled `edited_args`, the call would be approved
+    # unedited.
     remember = body.get("remember")
     inner = remember if isinstance(remember, dict) else {}
     fields = [(str(name), name in Decision.model_fields) for name in body]
@@ -94,7 +100,10 @@ def _unknown_field(body: dict[str, Any]) -> str:
 
 
 class ApprovalBook:
-    """Holds the requests of one turn. Every method is plain computation; callers pass the time in."""
+    """Holds the requests of one turn.
+
+    Every method is pure computation with the time as a parameter.
+    """
 
     def __init__(self, turn: TurnKey | None = None) -> None:
         self._requests: dict[str, ApprovalRequest] = {}
@@ -104,28 +113,28 @@ class ApprovalBook:
         self.unwritten = AuditBuffer(turn)
 
     def open(self, request: ApprovalRequest, now: datetime) -> ApprovalRequest:
-        """Begins to wait for an answer to `request`, replacing an earlier revision of it."""
+        """Start waiting for `request`, replacing its earlier revision."""
         return self._put(request, now)
 
     def get(self, approval_id: str) -> ApprovalRequest | None:
-        """Returns the request of that id in its latest revision."""
+        """Return the latest revision of a request."""
         return self._requests.get(approval_id)
 
     def all(self) -> tuple[ApprovalRequest, ...]:
-        """Returns every request of the turn, oldest first."""
+        """Return all requests of the turn, oldest first."""
         return tuple(self._requests.values())
 
     def pending(self) -> tuple[ApprovalRequest, ...]:
-        """Returns the requests that wait for people, oldest first."""
+        """Return the requests that wait for approvers, oldest first."""
         return tuple(request for request in self._requests.values() if request.state == "pending")
 
     def waits(self, approval_id: str) -> bool:
-        """Returns whether that request still waits."""
+        """Return whether the request still waits."""
         request = self._requests.get(approval_id)
         return request is not None and request.state == "pending"
 
     def precheck(self, decision: Decision, now: datetime) -> Receipt | None:
-        """Returns the answer to a decision that need not wait for its author to be identified; None if it must."""
+        """Return the receipt for a decision that can be refused without its author, or `None`."""
         repeated = self._find_repeated(decision)
         if repeated is not None:
             return self.record_reply(decision, repeated, now)
@@ -136,7 +145,7 @@ class ApprovalBook:
         return None if receipt is None else self.record_reply(decision, receipt, now)
 
     def examine(self, decision: Decision, authority: Authority, now: datetime) -> Receipt | None:
-        """Returns the answer to a decision that cannot count, its author identified; None while it still may."""
+        """Return the receipt for a decision of an identified author that cannot count, or `None`."""
         request = self._requests.get(decision.approval_id)
         receipt = self._find_repeated(decision)
         if receipt is not None or request is None:
@@ -147,11 +156,13 @@ class ApprovalBook:
     def settle(
         self, decision: Decision, authority: Authority, now: datetime, asked: ApprovalRequest | None = None
     ) -> Receipt:
-        """Counts a decision whose author was identified. First in order wins; the others learn who it was.
+        """Count a decision of an identified author.
 
-        `asked` is what the gates made of the arguments it changes, if it changes any.
+        The first one wins, and the others learn its author.
+
+        `asked` is the next revision made by the gates, if the decision edits the arguments.
         """
-        # Again: while the author was identified, the same delivery may have come by the Signal, or the Update.
+        # Check again: the same delivery may have arrived by Signal or Update while the author was identified.
         repeated = self._find_repeated(decision)
         if repeated is not None:
             return self.record_reply(decision, repeated, now, authority)
@@ -164,39 +175,39 @@ class ApprovalBook:
             changed, receipt = machine.apply_edit(request, decision, authority, asked, now)
         self.record_reply(decision, receipt, now, authority)
         self._put(changed, now)
-        # A refusal is not kept: sent again once people can be looked up, the same answer has to get its chance.
+        # Do not cache refusals: the same decision must succeed if it is resent once the directory is back.
         if receipt.status != "refused" and decision.delivery_id:
             self._seen[_key(decision)] = receipt
         return receipt
 
     def apply_due_event(self, approval_id: str, happening: deadlines.DueEvent, now: datetime) -> ApprovalRequest:
-        """Applies a reminder, an escalation or a deadline whose time has come; returns the request as it is then."""
+        """Apply a reminder, an escalation or a deadline that is due. Return the changed request."""
         changed = deadlines.apply_event(self._requests[approval_id], happening, now)
         if changed.state == "pending":
             self.unwritten.add(audit_events.deadline_entry(changed, happening.what, now))
         return self._put(changed, now)
 
     def cancel(self, approval_id: str, by: str, reason: str, now: datetime) -> Receipt:
-        """Withdraws a request. The receipt is `accepted` when this did it."""
+        """Withdraw a request. The receipt is `accepted` if this call withdrew it."""
         request = self._requests.get(approval_id)
         if request is None:
             return self.reject(_unknown(approval_id))
         if request.state != "pending":
             return self.reject(machine.settled_receipt(request))
-        gone = self._put(machine.cancel(request, by, reason, now), now)
-        return replace(machine.settled_receipt(gone), status="accepted", code="")
+        withdrawn = self._put(machine.cancel(request, by, reason, now), now)
+        return replace(machine.settled_receipt(withdrawn), status="accepted", code="")
 
     def lapse(self, approval_id: str, now: datetime) -> ApprovalRequest:
-        """Marks an approval as not used; its call is asked again or judged anew."""
+        """Mark an approval as unused. Its call is asked again or judged again."""
         return self._put(machine.lapse(self._requests[approval_id]), now)
 
     def receipt(self, approval_id: str) -> Receipt:
-        """Returns the receipt of a request, for someone who comes late."""
+        """Return the receipt of a request for a late decision."""
         request = self._requests.get(approval_id)
         return _unknown(approval_id) if request is None else machine.settled_receipt(request)
 
     def reject(self, receipt: Receipt) -> Receipt:
-        """Remembers a refusal (the last 50, and how many there were) and hands it back."""
+        """Record and return a refusal. Keeps the last 50 and counts all."""
         self.refusals.append(receipt)
         self.refused += 1
         return receipt
@@ -204,8 +215,12 @@ class ApprovalBook:
     def record_reply(
         self, decision: Decision, receipt: Receipt, now: datetime, authority: Authority | None = None
     ) -> Receipt:
-        """Keeps the receipt of an answer for the record, and returns it; also remembers a refusal."""
-        # The turn of an answer that the gateway took proves nothing of it: a history need not hold the proof once more.
+        """Record the receipt of a decision for the audit log, and a refusal also here.
+
+        Return the receipt.
+        """
+        # For a decision accepted by the gateway, the turn's entry proves nothing: do not repeat the proof in the
+        # history.
         stored = authority is not None and authority.received_at is not None
         self.unwritten.add(audit_events.attempt_entry(decision, receipt, now, authority, stored=stored))
         return self.reject(receipt) if receipt.status == "refused" else receipt

@@ -1,4 +1,4 @@
-"""Makes the outcomes of calls that people are asked about: waiting, or not let run."""
+"""Builds the outcomes of calls that need approval: waiting, or denied."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _REASONS: Final[Mapping[str, str]] = {
 
 
 def waiting_outcome(call: str, tool: str, asked: WaitingCall) -> CallOutcome:
-    """Makes the outcome of a call while people decide it, or of one that does the same as the call that they decide."""
+    """Return the outcome of a call that waits, or that does the same as a waiting one."""
     return CallOutcome(
         call=call,
         tool=tool,
@@ -31,8 +31,11 @@ def waiting_outcome(call: str, tool: str, asked: WaitingCall) -> CallOutcome:
 
 
 def late_result(outcome: CallOutcome, code: str) -> ResultPart:
-    """Makes the second and last result of a call of which the model was told that it waits, by its request's code."""
-    # No id of the provider's: of one call providers take one result, and this is told in words.
+    """Return the second and last result of a call that the model knows is waiting.
+
+    `code` is the short code of its request.
+    """
+    # Leave out the provider's id: providers accept only one result for a call, so this one is sent as text.
     waited = f"which waited for approval, {show_code(code)}"
     remark = f"Outcome of {outcome.call} (`{outcome.tool}`), {waited}: {outcome.type}."
     return ResultPart(
@@ -46,7 +49,7 @@ def late_result(outcome: CallOutcome, code: str) -> ResultPart:
 
 
 def outcome_message(outcome: CallOutcome, code: str) -> Message:
-    """Makes the words in which a session is told what became of a call over which a turn has ended."""
+    """Return the message that tells a session the outcome of a call after its turn has ended."""
     part = late_result(outcome, code)
     value = part.value
     if value.blob is None and not isinstance(value.inline, str):
@@ -55,7 +58,7 @@ def outcome_message(outcome: CallOutcome, code: str) -> Message:
 
 
 def denied_outcome(request: ApprovalRequest) -> CallOutcome:
-    """Makes the outcome of a call whose request ended in anything but an approval."""
+    """Return the outcome of a call whose request ended without an approval."""
     refusal = ToolDenied(
         source=_SOURCES[request.state],
         approval_id=request.id,
@@ -80,7 +83,7 @@ def denied_outcome(request: ApprovalRequest) -> CallOutcome:
 
 
 def denial_from_request(request: ApprovalRequest, action: str) -> Denial:
-    """Converts a request that a person denied to a record by which the same `action` is not asked again."""
+    """Convert a denied request to a record, so that the same `action` is not asked again."""
     return Denial(
         action=action,
         approval_id=request.id,
@@ -92,14 +95,14 @@ def denial_from_request(request: ApprovalRequest, action: str) -> Denial:
 
 
 def repeated_outcome(earlier: Denial, call: str, tool: str) -> CallOutcome:
-    """Makes the outcome of a call that is the same as one a person denied."""
+    """Return the outcome of a call that equals a denied one."""
     denied = repeated_denial(earlier, call, tool)
     value = Content(inline=denied.for_model())
     return CallOutcome(call=call, tool=tool, code="denied", gate="approval", value=value, denied=denied)
 
 
 def repeated_denial(earlier: Denial, call: str, tool: str) -> ToolDenied:
-    """Returns the denial of a call that is the same as one a person denied; names that decision."""
+    """Return the denial of a call that equals a denied one, with the original decision."""
     return ToolDenied(
         source="repeat",
         approval_id=earlier.approval_id,

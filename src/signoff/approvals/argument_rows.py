@@ -1,4 +1,4 @@
-"""Flattens a call's arguments: one leaf a value, named by its path and labelled by its schema."""
+"""Flattens a call's arguments: one leaf a value, named by path, labelled by schema."""
 
 import json
 import re
@@ -12,13 +12,13 @@ from signoff.formats.schema_node import SchemaNode
 from signoff.formats.visible_text import VisibleLine, cut_visible, scalar_line
 
 JOINED_CHARS: Final = 120
-"""A list is one row only if it is at most this long, so that no item hides behind a cut."""
+"""A list takes one row only up to this length, so that no item is hidden by truncation."""
 NAME_CHARS: Final = 80
 UNDECLARED: Final = "⟦not declared⟧"
-"""Stands at the end of the label of an argument that the tool's schema does not name."""
-# A name in quotes, as JSON writes it, or all up to the next dot.
+"""Appended to the label of an argument that the tool's schema does not name."""
+# A quoted name as in JSON, or everything up to the next dot.
 _STEP = re.compile(r'"(?:[^"\\]|\\.)*"(?=\.|$)|[^.]*')
-# As cards write booleans and what is empty, in every language, and as programs do.
+# Booleans and empty values as cards write them in every language, and as programs do.
 _READS_AS_OTHER: Final = frozenset(
     ["yes", "no", "true", "false", "null", "none", "ja", "nein", "sí", "oui", "non", "sì", "sim", "não"]
 )
@@ -30,28 +30,31 @@ class ArgumentLeaf(NamedTuple):
     """One value to show."""
 
     name: str
-    """Its dotted path (indices from 0), which is no other value's: see `step`."""
+    """Its unique dotted path, with indices from 0; see `step_from_key`."""
     dotted: str
-    """The path with every key as it stands; may be that of several values."""
+    """The path with every key unquoted. Several values may share it."""
     bare: str
-    """The path without indices; may be that of several values."""
+    """The path without indices. Several values may share it."""
     top: str
-    """The argument it belongs to."""
+    """The top-level argument."""
     label: str
     """Its label for people."""
     value: Any
-    """A scalar, a short list of scalars, an empty container, or anything at all when `secret`."""
+    """A scalar, a short list of scalars, an empty container, or any value if `secret`."""
     schema: SchemaNode
-    """The part of the schema that describes it, resolved."""
+    """The resolved part of the schema for it."""
     secret: bool
-    """Whether it is hidden."""
+    """Whether it is masked."""
     declared: bool = True
-    """False where it is, or lies in, a key that the schema does not name."""
+    """False if it is, or is inside, a key that the schema does not name."""
 
 
 def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str]) -> Iterator[ArgumentLeaf]:
-    """Yields every value of `args` in order, nested ones by dotted names; secret values are not opened."""
-    # No recursion: how deeply arguments are nested is up to whoever wrote them.
+    """Yield every value of `args` in order, nested ones by dotted names.
+
+    Does not open secret values.
+    """
+    # No recursion: the author of the arguments controls how deeply they are nested.
     stack = list(reversed(_children(None, args, SchemaNode.of(schema).resolve(), secrets)))
     while stack:
         leaf = stack.pop()
@@ -62,10 +65,10 @@ def leaves(args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collecti
 
 
 def leaf_line(leaf: ArgumentLeaf, limit: int, suspects: Collection[str] = ()) -> VisibleLine:
-    """Write the value of `leaf` as `value_line`, with its kind and its look-alike letters.
+    """Return the line for the value of `leaf`, with marks on look-alike letters.
 
-    Where the schema leaves the type open, a text that reads as another kind stands in quotes: `"5"`, `"yes"`.
-    `suspects` are the suspect words of the call.
+    If the schema allows several types, a text that looks like another type is quoted: `"5"`, `"yes"`. `suspects` are
+    the suspect words of the call.
     """
     is_list = isinstance(leaf.value, list | tuple)
     line = value_line(leaf.value, limit, quotes=_is_open(leaf.schema.item().resolve() if is_list else leaf.schema))
@@ -76,16 +79,17 @@ def leaf_line(leaf: ArgumentLeaf, limit: int, suspects: Collection[str] = ()) ->
 
 
 def suspects_of(found: Iterable[ArgumentLeaf]) -> frozenset[str]:
-    """Return the words of a call with letters that look like others."""
+    """Return the words of a call with look-alike letters."""
     values = [leaf.value for leaf in found if not leaf.secret]
     items = (item for value in values for item in (value if isinstance(value, list | tuple) else (value,)))
     return suspect_words(item for item in items if isinstance(item, str))
 
 
 def value_line(value: Any, limit: int, *, quotes: bool = False) -> VisibleLine:
-    """Writes a value on one line of at most `limit` characters; a container that does not fit is counted instead.
+    """Return a value on one line of at most `limit` characters.
 
-    With `quotes` a text that reads as another kind of value stands in quotes.
+    A container that does not fit is replaced by its count. With `quotes`, a text that looks like another type is
+    quoted.
     """
     if not isinstance(value, Mapping | list | tuple):
         return _scalar(value, limit, quotes=quotes)
@@ -98,21 +102,24 @@ def value_line(value: Any, limit: int, *, quotes: bool = False) -> VisibleLine:
 
 
 def plural(count: int, noun: str) -> str:
-    """Writes `1 value`, `2 values`."""
+    """Return `1 value`, `2 values`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def is_secret(name: str, secrets: Collection[str]) -> bool:
-    """Returns whether the dotted `name`, or an argument it lies in, is among `secrets`; indices are disregarded."""
+    """Return whether the dotted `name`, or an argument around it, is secret.
+
+    Ignores indices.
+    """
     parts = keys_from_name(name)
     bare = [part for part in parts if not _is_index(part)]
     return any(above in secrets for path in (parts, bare) for above in accumulate(path, "{}.{}".format))
 
 
 def find(args: Mapping[str, Any], name: str, absent: Any) -> Any:
-    """Returns the value at the dotted `name`, or `absent`."""
+    """Return the value at the dotted `name`, or `absent`."""
     value: Any = args
-    # Step by step only: were a key `a.b` found by `a.b` as well, a model could put it beside the `b` in `a` that runs.
+    # Do not also look up `a.b` as a single key: a model could use it to shadow the `b` inside `a` that runs.
     for each in keys_from_name(name):
         if isinstance(value, Mapping) and each in value:
             value = value[each]
@@ -124,32 +131,32 @@ def find(args: Mapping[str, Any], name: str, absent: Any) -> Any:
 
 
 def step_from_key(key: str) -> str:
-    """Writes a key as one step of a dotted name: in quotes, as JSON writes it, where it would not read as one key."""
+    """Return a key as one step of a dotted name, quoted as in JSON if it is ambiguous."""
     plain = key and "." not in key and '"' not in key and not _is_index(key)
     return key if plain else json.dumps(key, ensure_ascii=False)
 
 
 def keys_from_name(name: str) -> list[str]:
-    """Splits a dotted name into its keys and indices."""
-    found: list[str] = []
+    """Split a dotted name into its keys and indices."""
+    keys: list[str] = []
     at = 0
     while at <= len(name):
         matched = _STEP.match(name, at)
         written = "" if matched is None else matched[0]
-        found.append(_unquote(written))
+        keys.append(_unquote(written))
         at += len(written) + 1
-    return found
+    return keys
 
 
 def humanise(name: str) -> str:
-    """Writes `totalCost` and `total_cost` as `Total cost`; words in capitals stay."""
+    """Convert `totalCost` and `total_cost` to `Total cost`. Words in capitals do not change."""
     spaced = _CAMEL.sub(" ", name[: 2 * NAME_CHARS]).replace("_", " ").replace("-", " ")
     words = " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in spaced.split())
     return words[:1].upper() + words[1:]
 
 
 def format_of(leaf: ArgumentLeaf) -> str:
-    """Returns the schema's `format`, else its `type`, else the value's own JSON type."""
+    """Return the schema's `format`, or its `type`, or the JSON type of the value."""
     declared = leaf.schema.keywords.get("format") or next((each for each in leaf.schema.types if each != "null"), None)
     return declared[:NAME_CHARS] if isinstance(declared, str) else _json_type(leaf.value)
 
@@ -159,22 +166,22 @@ def _children(
 ) -> list[ArgumentLeaf]:
     if parent is not None and not isinstance(value, Mapping):
         return [_item(parent, index, item, schema, secrets) for index, item in enumerate(value)]
-    known, others, found = schema.fields, schema.values, []
+    known, others, children = schema.fields, schema.values, []
     for key, item in value.items():
         below = known.get(key, others).resolve()
         name = step_from_key(key) if parent is None else f"{parent.name}.{step_from_key(key)}"
         dotted = key if parent is None else f"{parent.dotted}.{key}"
         bare = key if parent is None else f"{parent.bare}.{key}"
-        # A schema that names nothing says nothing of any key; one that types the others has declared them so.
+        # A schema without names declares nothing about keys. A schema that types further keys declares them.
         unnamed = bool(known) and key not in known and not isinstance(others.written, Mapping)
         declared = not unnamed and (parent is None or parent.declared)
         label = label_of(key, below) if parent is None else f"{parent.label} / {label_of(key, below)}"
         top = key if parent is None else parent.top
-        # The end of a label tells values apart; kept whole, labels would grow with each level of nesting.
+        # Keep the end of the label, which tells values apart. Whole labels would grow with each level of nesting.
         label = label[-4 * NAME_CHARS :]
         secret = dotted in secrets or bare in secrets
-        found.append(ArgumentLeaf(name, dotted, bare, top, label, item, below, secret, declared))
-    return found
+        children.append(ArgumentLeaf(name, dotted, bare, top, label, item, below, secret, declared))
+    return children
 
 
 def _item(parent: ArgumentLeaf, index: int, item: Any, schema: SchemaNode, secrets: Collection[str]) -> ArgumentLeaf:
@@ -193,7 +200,7 @@ def _opens(value: Any) -> bool:
 
 
 def _is_open(schema: SchemaNode) -> bool:
-    """Return whether values of several kinds fit a (resolved) schema."""
+    """Return whether a resolved schema allows several types."""
     pinned = schema.keywords.get("enum", [schema.keywords["const"]] if "const" in schema.keywords else None)
     if isinstance(pinned, list | tuple):
         return len({_json_type(each) for each in pinned}) > 1
@@ -205,27 +212,25 @@ def _scalar(value: Any, limit: int, *, quotes: bool) -> VisibleLine:
     if not quotes or not isinstance(value, str) or not value or line.cut:
         return line
     word = value.strip().casefold()
-    # A text in quotes of its own too: it would read as this very mark.
+    # Quote a text that starts with a quote as well, because it would look like this mark.
     other = word in _READS_AS_OTHER or _NUMBER.fullmatch(word) is not None or line.text.startswith('"')
     return line._replace(text=f'"{line.text}"') if other else line
 
 
 def _join(items: Sequence[Any], *, quotes: bool = False) -> str | None:
-    """Joins scalars on one line, or returns None where that would be long or ambiguous."""
+    """Join scalars on one line, or return `None` if that is too long or ambiguous."""
     if len(items) > JOINED_CHARS or any(isinstance(item, Mapping | list | tuple) for item in items):
         return None
     texts = [_scalar(item, CARD_VALUE_CHARS, quotes=quotes).text for item in items]
     joined = ", ".join(texts)
-    # An item that holds a comma would read as two.
+    # An item that contains a comma would look like two.
     return joined if len(joined) <= JOINED_CHARS and not any("," in text for text in texts) else None
 
 
 def label_of(key: str, schema: SchemaNode | None = None) -> str:
-    """Returns the label of the argument `key` of this (resolved) schema: its title where that says more than the
-    name.
-    """
+    """Return the label of the argument `key`: a schema's title that says more, or the name."""
     title = schema.keywords.get("title") if schema is not None else None
-    # pydantic titles every field by itself (`totalCost` -> `Totalcost`); a name reads better than that.
+    # pydantic generates titles (`totalCost` -> `Totalcost`). The name reads better.
     if isinstance(title, str) and title.strip() and title != key.replace("_", " ").title():
         return title
     return humanise(key) or key
@@ -242,7 +247,7 @@ def _unquote(written: str) -> str:
 
 
 def _is_index(part: str) -> bool:
-    # `int` takes digits of any script, and raises for texts of more than 4,300 of them.
+    # `int` accepts digits of any script, and raises for more than 4,300 of them.
     return part.isascii() and part.isdecimal() and len(part) <= 6
 
 

@@ -8,25 +8,28 @@ from signoff.contracts.ids import ApprovalKey, TurnKey, parse_approval_id
 from signoff.formats.replace import replace
 
 ENTRIES_KEPT: Final = 100
-"""Refusals beyond this many, between two activities, are counted only: a flood must not fill a turn's history."""
+"""The number of entries from which further refusals are only counted.
+
+A flood between two activities must not fill a turn's history.
+"""
 
 _CALL: Final = "of_call"
-"""In the facts of an entry on its way to an activity: the call whose approval it is about, unless it is its `call`."""
+"""Name of the fact with the approval's call, if it differs from the entry's `call`."""
 
 
 class KnownFacts(NamedTuple):
-    """Facts of entries that are known from what the entries are handed with to an activity."""
+    """Facts of entries that an activity knows from its other input."""
 
     key: str
-    """How the keys of those entries begin."""
+    """The prefix of the keys of those entries."""
     known: Mapping[str, Any]
-    """The facts."""
 
 
 class AuditBuffer:
-    """Keeps entries in their order. None is lost: what an activity did not write is given back.
+    """Keeps entries in order and loses none.
 
-    `turn` is the turn whose entries these are; without one approvals are told by their whole ids.
+    Entries that an activity did not write are returned. `turn` is the turn of these entries. Without a turn, approvals
+    have their full ids.
     """
 
     def __init__(self, turn: TurnKey | None = None) -> None:
@@ -36,7 +39,7 @@ class AuditBuffer:
         self._last: AuditEntry | None = None
 
     def add(self, entry: AuditEntry) -> None:
-        """Keeps an entry until it is taken; one that is kept already, once."""
+        """Keep an entry until it is taken. Ignores a repeated entry."""
         if any(entry.key == kept.key for kept in self._entries):
             return
         if len(self._entries) >= ENTRIES_KEPT and entry.data.get("status") == "refused":
@@ -46,8 +49,9 @@ class AuditBuffer:
         self._entries.append(entry)
 
     def take(self) -> tuple[AuditEntry, ...]:
-        """Returns all entries, without a stream: whatever an envelope named, it is the turn's own that they belong
-        to.
+        """Return all entries, without a stream.
+
+        They belong to the turn itself, not to one named in a message.
         """
         if self._last is not None:
             data = {"dropped": self._dropped, "status": "refused"}
@@ -57,14 +61,14 @@ class AuditBuffer:
         return tuple(taken)
 
     def give_back(self, entries: Sequence[AuditEntry]) -> None:
-        """Takes entries back that an activity was handed and did not write."""
+        """Take back entries that an activity received but did not write."""
         self._entries[:0] = entries
 
 
 def fold_facts(entries: Sequence[AuditEntry], facts: KnownFacts) -> tuple[AuditEntry, ...]:
-    """Returns `entries` without the facts that whoever gets them knows from what they are handed with.
+    """Return `entries` without the facts that the recipient knows from its other input.
 
-    An entry is shortened only where it tells all of them, and the same; `unfold_facts` gives them back.
+    Shortens only entries that contain all of these facts, unchanged. `unfold_facts` restores them.
     """
     return tuple(
         replace(entry, data={name: fact for name, fact in entry.data.items() if name not in facts.known})
@@ -75,7 +79,7 @@ def fold_facts(entries: Sequence[AuditEntry], facts: KnownFacts) -> tuple[AuditE
 
 
 def unfold_facts(entries: Sequence[AuditEntry], facts: KnownFacts) -> tuple[AuditEntry, ...]:
-    """Returns `entries` with the facts that `fold_facts` left out."""
+    """Return `entries` with the facts that `fold_facts` left out."""
     return tuple(
         replace(entry, data={**entry.data, **facts.known})
         if entry.key.startswith(facts.key) and facts.known.keys().isdisjoint(entry.data)
@@ -85,15 +89,16 @@ def unfold_facts(entries: Sequence[AuditEntry], facts: KnownFacts) -> tuple[Audi
 
 
 def whole_facts(data: Mapping[str, Any], turn: TurnKey) -> dict[str, Any]:
-    """Returns the facts of an entry that `turn` was handed on with, which name their approval by its whole id."""
+    """Return the facts of an entry passed on by `turn`, with the full id of their approval."""
     whole = {name: fact for name, fact in data.items() if name != _CALL}
     call = data.get(_CALL, data.get("call"))
     return {"approval": ApprovalKey(turn, call).id, **whole} if isinstance(call, str) else whole
 
 
 def _short(data: dict[str, Any], turn: TurnKey | None) -> dict[str, Any]:
-    """Returns facts about an approval of `turn` that name it by its call alone: its id repeats tenant, session and
-    turn.
+    """Return facts about an approval of `turn` with only its call instead of its id.
+
+    The id repeats tenant, session and turn.
     """
     named = parse_approval_id(str(data.get("approval")))
     if named is None or named.turn != turn:

@@ -1,8 +1,9 @@
-"""Builds the audit entries of questions, answers, turns and acts of administration. Pure.
+"""Builds the audit entries of questions, decisions, turns and administration.
 
-No entry holds an argument or a result, but for those of specialists: they are bound by digest. Keys are made of the
-event alone, so that a retry, a replay or a second report of the same event adds nothing. `call_events` builds the
-entries of calls.
+Pure.
+
+No entry contains arguments or results, except those of specialists: digests bind them. Keys depend only on the event,
+so that a retry, a replay or a second report adds nothing. `call_events` builds the entries of calls.
 """
 
 import hashlib
@@ -28,26 +29,30 @@ from signoff.formats.replace import replace
 UNWRITABLE: Final = "unwritable"
 _DENIED: Final = type_from_code("denied")
 _ALWAYS_DENIED: Final = ("denied", "timed_out")
-"""Ends by which the call's result is a denial; of one that was withdrawn it may be that it was never begun."""
+"""End states with a denial as the call's result.
+
+A withdrawn call may just never have begun.
+"""
 SHOWN_CHARS: Final = 200
-"""Characters of what somebody wrote without anybody having checked it."""
+"""The number of characters kept of unchecked text."""
 SHORT: Final = 16
-"""Hex digits of a digest in a key."""
+"""The number of hex digits of a digest in a key."""
 
 
 def admin_stream(tenant: str) -> str:
-    """Returns the stream of acts that belong to no turn."""
+    """Return the stream for acts outside of turns."""
     return f"admin/{tenant}"
 
 
 def turn_stream(ctx: CallContext) -> str:
-    """Returns the stream of a turn: its workflow id."""
+    """Return the stream of a turn: its workflow id."""
     return TurnKey(ctx.tenant, ctx.session, ctx.turn).workflow_id
 
 
 def question_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
-    """Records that people are asked, for the first time or anew; of an edit, who made it and which arguments
-    changed.
+    """Record that approvers are asked, first or again.
+
+    For an edit, include its author and the edited arguments.
     """
     revised = request.revision > 1 and request.kind == "approval"
     kind: AuditKind = "in_doubt" if request.kind == "in_doubt" else "revision" if revised else "request"
@@ -88,18 +93,20 @@ def attempt_entry(
     reporter: str = "",
     stored: bool = False,
 ) -> AuditEntry:
-    """Records an attempt to decide and its receipt. `authority` is who its author turned out to be.
+    """Record an attempted decision and its receipt.
 
-    `stored`: the answer lies in the store, and its text and proof in the entry that was written with it.
-    `reporter` is `gateway` where that reports it: it knows its people itself, and checks no signature. The same
-    delivery with the same answer is one attempt, whoever reports it.
+    `authority` is the result of identifying its author.
+
+    With `stored`, the decision is in the store, and its text and proof in the entry written with it. `reporter` is
+    `gateway` if that reports it: it knows its people and checks no signature. The same delivery with the same receipt
+    is one attempt, even if two processes report it.
     """
     who = authority or Authority(allowed=False)
     decision = _bound(decision)
-    # Raw messages have no delivery id: two that say the same are told apart by their time alone.
+    # Raw messages have no delivery id: only their times distinguish two with the same content.
     delivery = decision.delivery_id or f"{at.isoformat()}/{fingerprint(decision.model_dump(mode='json'))[:SHORT]}"
     answer = f"{receipt.status}/{receipt.code}" if receipt.code else receipt.status
-    # Its turn is the stream's.
+    # The stream already identifies the turn.
     named = parse_approval_id(decision.approval_id)
     about = decision.approval_id if named is None else named.call
     if stored:
@@ -113,7 +120,7 @@ def attempt_entry(
         verdict=decision.verdict,
         revision=decision.revision or 1,
         question_hash=decision.question_hash,
-        # None is left out of an entry; False would be written down of every answer.
+        # None is left out of an entry, but False would be recorded for every decision.
         edited=decision.edited_args is not None or None,
         remember=None if decision.remember is None else fingerprint(decision.remember.model_dump(mode="json")),
         reason=decision.reason,
@@ -137,7 +144,7 @@ def attempt_entry(
 
 
 def rejected_entry(receipt: Receipt, at: datetime, *, subject: str, channel: str, body: Any, tenant: str) -> AuditEntry:
-    """Records input that was no decision at all, or named nothing; binds its `body` by hash."""
+    """Record input that was no decision or named no request. Binds its `body` by hash."""
     seen = fingerprint(body)
     return _of_approval(
         receipt.approval_id,
@@ -155,9 +162,9 @@ def rejected_entry(receipt: Receipt, at: datetime, *, subject: str, channel: str
 
 
 def ended_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
-    """Records the end of a request: approved, denied, happened, timed out, cancelled or lapsed.
+    """Record the end state of a request.
 
-    Whose answers counted stands in the entries of their attempts, and in that of what ran on them.
+    The counted decisions are in the entries of their attempts and of the call's execution.
     """
     return _of_request(
         request,
@@ -174,8 +181,8 @@ def ended_entry(request: ApprovalRequest, at: datetime) -> AuditEntry:
 
 
 def deadline_entry(request: ApprovalRequest, what: str, at: datetime) -> AuditEntry:
-    """Records a reminder, an escalation, or a deadline that was put off."""
-    # By their count, not by when: turn and gateway both see them, each at a moment of its own.
+    """Record a reminder, an escalation, or an extended deadline."""
+    # Use the count instead of the time: turn and gateway see the same event at different times.
     which = request.reminded if what == "remind" else 1
     return _of_request(
         request,
@@ -192,46 +199,46 @@ def deadline_entry(request: ApprovalRequest, what: str, at: datetime) -> AuditEn
 def delivery_entry(
     request: ApprovalRequest, event: str, card: str, at: datetime, facts: Mapping[str, Any]
 ) -> AuditEntry:
-    """Records an event of the card that one person was sent on a channel: `sent`, `failed`, `closed` and the like.
+    """Record an event of a card, such as `sent`, `failed` or `closed`.
 
-    `card` is its token; each event of it is recorded once, but for those that `facts` number by an `attempt`.
+    `card` is its token. Each event is recorded once, unless `facts` number it by `attempt`.
     """
     key = f"{event}/{card}/{facts.get('attempt', 1)}"
     return _of_request(request, "delivery", key, at, "", event=event, **facts)
 
 
 def link_entry(approval_id: str, subject: str, channel: str, at: datetime, *, link: str) -> AuditEntry:
-    """Records that a link was opened, by whom or what ever; once for each link."""
+    """Record that a link was opened, by a person or a program. Once for each link."""
     key = f"opened/{approval_id}/{link}"
     return _of_approval(approval_id, "delivery", key, at, subject, event="opened", channel=channel, link=link)
 
 
 def turn_entry(tenant: str, session: str, turn: str, at: datetime, *, subject: str, **facts: Any) -> AuditEntry:
-    """Records that a turn was asked for."""
+    """Record that a turn was requested."""
     return _of_life(tenant, session, turn, "begun", at, subject, facts)
 
 
 def move_entry(ctx: CallContext, step: str, completion: int, at: datetime) -> AuditEntry:
-    """Records that the turn of `ctx` moved to another step of its route, before this completion."""
+    """Record that the turn of `ctx` moved to another step of its route before a completion."""
     what = f"moved/{completion}/{ctx.step}/{step}"
     facts = {"moved": step, "route": ctx.route, "from": ctx.step, "completion": completion}
     return _of_life(ctx.tenant, ctx.session, ctx.turn, what, at, ctx.user.user, facts)
 
 
 def facts_of_begin(ctx: CallContext) -> KnownFacts:
-    """Collects the facts of the entry of a turn's begin that `ctx` holds."""
+    """Return the facts of a turn's first entry that `ctx` contains."""
     user = ctx.user
     about = {"actor": ctx.actor, "channel": ctx.channel, "unsigned": not user.signature, "key_id": user.key_id}
     return KnownFacts("turn/begun", drop_empty(about))
 
 
 def facts_of_end(permit: Permit) -> KnownFacts:
-    """Collects the facts of the entries of ended questions that `permit` holds."""
+    """Return the facts of entries of ended questions that `permit` contains."""
     return KnownFacts(f"ending/{permit.call}/", {"digest": permit.digest})
 
 
 def session_entry(tenant: str, session: str, turn: str, event: SessionEvent) -> AuditEntry:
-    """Records an event of a turn's session before the turn began. Nobody has checked the `subject` that it names."""
+    """Record an event of the session before its turn began. The `subject` in it is unverified."""
     moment = f"{event.at.isoformat()}/{event.body[:SHORT]}"
     facts = event.model_dump(include={"id", "status", "code", "body"})
     return AuditEntry(
@@ -246,7 +253,10 @@ def session_entry(tenant: str, session: str, turn: str, event: SessionEvent) -> 
 
 
 def stop_entry(key: TurnKey, subject: str, at: datetime, *, refused: bool = False) -> AuditEntry:
-    """Records that somebody asked the gateway to stop a turn; whether they may, the gateway knows itself."""
+    """Record a request to the gateway to stop a turn.
+
+    The gateway itself checks the permission.
+    """
     facts = {"stop": "refused" if refused else "asked", "channel": "gateway"}
     return _of_life(*key, f"stop/{at.isoformat()}", at, subject, facts)
 
@@ -254,9 +264,11 @@ def stop_entry(key: TurnKey, subject: str, at: datetime, *, refused: bool = Fals
 def turn_end_entry(
     tenant: str, session: str, turn: str, at: datetime, *, state: str, error: str = "", run: str = ""
 ) -> AuditEntry:
-    """Records that a turn has ended; `error` is the code of the error that ended it.
+    """Record the end of a turn.
 
-    `run` is the run that has, where whoever else saw it says so: a turn that was reset ends once more.
+    `error` is the code of the error that ended it.
+
+    `run` is the ended run, if another process reports it: a turn that was reset ends again.
     """
     return _of_life(tenant, session, turn, f"ended/{run}" if run else "ended", at, "", {"ended": state, "error": error})
 
@@ -264,7 +276,7 @@ def turn_end_entry(
 def admin_entry(
     tenant: str, name: str, subject: str, at: datetime, *, kind: AuditKind = "admin", key: str = "", **facts: Any
 ) -> AuditEntry:
-    """Records an act that belongs to no turn: a freeze, a revoked grant, changed people or policies."""
+    """Record an act outside of turns: a freeze, a revoked grant, changed people or policies."""
     return AuditEntry(
         stream=admin_stream(tenant),
         key=key or f"{name}/{at.isoformat()}/{fingerprint(facts)[:SHORT]}",
@@ -277,7 +289,10 @@ def admin_entry(
 
 
 def fingerprint(value: Any) -> str:
-    """Computes the sha-256 of any JSON value; `UNWRITABLE` for other values, as nothing of them could be compared."""
+    """Return the SHA-256 of a JSON value, or `UNWRITABLE` for other values.
+
+    Other values cannot be compared.
+    """
     try:
         return sha256_hex(value)
     except NotCanonical:
@@ -285,7 +300,7 @@ def fingerprint(value: Any) -> str:
 
 
 def rule_fact(rule: RuleReference | None) -> dict[str, Any] | None:
-    """Returns a rule as plain data."""
+    """Return a rule as plain data."""
     return None if rule is None else rule.model_dump(mode="json")
 
 
@@ -294,7 +309,7 @@ def _remark_facts(remarks: Sequence[Words]) -> list[Any]:
 
 
 def _bound(decision: Decision) -> Decision:
-    """Cuts the unchecked texts of a decision; its reason has a limit of its own."""
+    """Truncate the unchecked texts of a decision. Its reason has its own limit."""
     return replace(
         decision,
         approval_id=_shorten(decision.approval_id),
@@ -308,9 +323,9 @@ def _bound(decision: Decision) -> Decision:
 
 
 def _shorten(name: str) -> str:
-    """Cuts a long `name` to its beginning and its hash: of two that differ at their end neither hides the other.
+    """Truncate a long `name` and append its hash, so that different names stay different.
 
-    A cut name is longer than all others, so nobody can write one that looks like it.
+    The result is longer than any accepted name and therefore cannot be forged.
     """
     if len(name) <= SHOWN_CHARS:
         return name
@@ -357,7 +372,10 @@ def _of_approval(
     tenant: str = DEFAULT_TENANT,
     **facts: Any,
 ) -> AuditEntry:
-    """Makes an entry in the stream of the turn that the id names; in the tenant's own when it names none."""
+    """Return an entry for the stream of the id's turn.
+
+    If the id names no turn, the entry belongs to the tenant's stream.
+    """
     named = parse_approval_id(approval_id)
     return AuditEntry(
         stream=named.turn.workflow_id if named is not None else admin_stream(tenant),
@@ -371,5 +389,5 @@ def _of_approval(
 
 
 def drop_empty(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the facts that are not empty."""
+    """Return the facts that are not empty."""
     return {name: value for name, value in facts.items() if value not in ("", None, [], ())}

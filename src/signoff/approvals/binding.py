@@ -1,4 +1,7 @@
-"""Decides which question a decision answers: one rule, applied where answers are counted and again where tools run."""
+"""Decides which question a decision answers.
+
+Applied when decisions count and when tools run.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -9,16 +12,16 @@ from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.decision import Decision
 
 ArgumentsDigest: TypeAlias = Callable[[Mapping[str, Any]], str]
-"""The digest that one call would have with these arguments; may raise `NotCanonical`."""
+"""Returns the digest of a call with these arguments. May raise `NotCanonical`."""
 
 
 def is_answer_to(decision: Decision, question: Question, question_hash: str) -> bool:
-    """Returns whether `decision` answers `question`, whose hash is `question_hash`.
+    """Return whether `decision` answers `question`, whose hash is `question_hash`.
 
-    One that changed the arguments was given to the revision before, and answers the question that it made.
+    An edit is addressed to the previous revision, and answers the question that it created.
     """
     if decision.edited_args is None:
-        # A raw message may name no question; of what is signed, the tool's activity asks for one.
+        # A raw message may name no question. For signed decisions, the tool's activity requires one.
         return decision.question_hash in ("", question_hash) and (decision.revision or 1) == question.revision
     if (decision.revision or 1) != question.edit_of:
         return False
@@ -29,10 +32,10 @@ def is_answer_to(decision: Decision, question: Question, question_hash: str) -> 
 
 
 def digest_with(question: Question) -> ArgumentsDigest:
-    """Returns a function that computes the digest of the call of `question` with other arguments."""
+    """Return a function that computes the call digest of `question` for other arguments."""
 
-    # By the question's own word for its turn and for who asked, whose signature is checked beside it. Whether it is of
-    # the turn that runs now is another question: see `earlier_questions`.
+    # Trust the question's turn and requester here: the requester's signature is checked separately. For whether it
+    # belongs to the running turn, see `earlier_questions`.
     def digest_of(args: Mapping[str, Any]) -> str:
         return call_digest(
             tenant=question.tenant,

@@ -1,7 +1,9 @@
-"""Builds the audit entries of calls: proposed, judged, run and ended. Pure.
+"""Builds the audit entries of calls: proposed, judged, run and ended.
 
-As in `audit_events`, no entry holds an argument or a result but those of specialists, and keys are made of the event
-alone. What a tool tells as `meta` is told here.
+Pure.
+
+As in `audit_events`, no entry contains arguments or results, except those of specialists, and keys depend only on the
+event. A tool's `meta` is included.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,15 +29,18 @@ from signoff.contracts.ids import ApprovalKey, TurnKey
 
 
 def proposed_entry(ctx: CallContext, call: str, tool: str, at: datetime) -> AuditEntry:
-    """Records that a model proposed a call, before any gate judged it."""
-    # Which tool it names is the model's word, of any length.
+    """Record that a model proposed a call, before any gate judged it."""
+    # The model chose the tool's name, which may have any length.
     return _of_turn(ctx, "proposal", f"proposed/{call}", at, call=call, tool=tool[:SHOWN_CHARS], actor=ctx.actor)
 
 
 def trace_entry(
     ctx: CallContext, call: str, name: str, resolution: Mapping[str, Any], line: str, at: datetime
 ) -> AuditEntry:
-    """Records which tool the name of a call means, and which levels won and lost; `line` says it in words."""
+    """Record the tool to which a call's name resolved, and the winning and losing levels.
+
+    `line` states it as text.
+    """
     return _of_turn(
         ctx,
         "trace",
@@ -52,7 +57,7 @@ def trace_entry(
 def settled_entry(
     ctx: CallContext, tool: str, gate_decision: GateDecision, outcome: CallOutcome, at: datetime
 ) -> AuditEntry:
-    """Records that the gates ended a call without asking anybody."""
+    """Record that the gates ended a call without asking approvers."""
     denied = outcome.denied
     return _of_turn(
         ctx,
@@ -71,7 +76,7 @@ def settled_entry(
 
 
 def allowed_entry(permit: Permit, tool: str, definition: str, engines: str, at: datetime) -> AuditEntry:
-    """Records that a rule or a remembered answer lets a call run without asking anybody."""
+    """Record that a rule or a grant allows a call without asking approvers."""
     return _of_turn(
         permit.ctx,
         "grant" if permit.grant else "auto",
@@ -97,10 +102,10 @@ def started_entry(
     facts: Mapping[str, Any] | None = None,
     attempt: str = "",
 ) -> AuditEntry:
-    """Records that a handler is about to be called, with its proved right to run.
+    """Record that a handler is about to be called, with its verified permit.
 
-    `ticket` is empty for a read of its own right; `attempt` tells the runs of such a read apart. `note` is what was
-    done to the arguments, or let pass of them; `facts` say more, such as the event that it is.
+    `ticket` is empty for a read that needs none. `attempt` distinguishes the runs of such a read. `note` describes
+    changes to the arguments or accepted deviations. `facts` adds details, such as the event's name.
     """
     return _of_turn(
         permit.ctx,
@@ -131,10 +136,9 @@ def finished_entry(
     facts: Mapping[str, Any] | None = None,
     attempt: str = "",
 ) -> AuditEntry:
-    """Records the outcome of a call that ran, or was refused where it should have run; `facts` say more of one that
-    ran.
+    """Record the outcome of a call that ran, or was refused when it should have run.
 
-    `attempt` tells the runs of a call without a ticket apart.
+    `facts` adds details of a call that ran. `attempt` distinguishes the runs of a call without a ticket.
     """
     kind: AuditKind = "in_doubt" if outcome.code == "in_doubt" else "outcome"
     what = f"{ticket or permit.digest}{attempt}/{outcome.code}"
@@ -162,16 +166,17 @@ def finished_entry(
 
 
 def untaken_entry(ctx: CallContext, call: str, tool: str, names: Sequence[str], why: str, at: datetime) -> AuditEntry:
-    """Records that changes of a call to the context were not taken: the caller gave the same (`given`), or too much
-    (`full`).
+    """Record that a call's context updates were ignored.
 
-    Has names, never values.
+    Contains names, never values.
+
+    `why` is `given` if the caller set the same names, `full` if it set too much.
     """
     return _of_turn(ctx, "outcome", f"untaken/{call}", at, call=call, tool=tool, untaken=why, updates=list(names))
 
 
 def probe_entry(permit: Permit, tool: str, ticket: str, answer: str, at: datetime) -> AuditEntry:
-    """Records the result of a tool's probe of a call: `happened`, `did_not_happen` or `unknown`."""
+    """Record the result of a tool's probe: `happened`, `did_not_happen` or `unknown`."""
     return _of_turn(
         permit.ctx,
         "in_doubt",
@@ -186,7 +191,7 @@ def probe_entry(permit: Permit, tool: str, ticket: str, answer: str, at: datetim
 
 
 def late_report_entry(permit: Permit, ticket: str, report: LateReport, tool: str, at: datetime) -> AuditEntry:
-    """Records an agent's report of a call that came after its outcome had been settled otherwise."""
+    """Record an agent's report that arrived after the outcome was settled differently."""
     return _of_turn(
         permit.ctx,
         "in_doubt",
@@ -202,9 +207,9 @@ def late_report_entry(permit: Permit, ticket: str, report: LateReport, tool: str
 
 
 def refused_run_entry(permit: Permit, tool: str, why: str, at: datetime) -> AuditEntry:
-    """Records that a tool's activity refused a permit; once a call and reason.
+    """Record that a tool's activity refused a permit, once for each call and reason.
 
-    It names no approver and no digest: both are what the caller wrote into the permit.
+    Names no approver: the caller wrote them into the permit, and they are not verified.
     """
     return _of_turn(
         permit.ctx,
@@ -228,7 +233,7 @@ def _meta_facts(meta: Content | None) -> dict[str, Any]:
         return {}
     if meta.blob is not None:
         return {"meta_kept": {"sha256": meta.blob.sha256, "size": meta.blob.size}}
-    # A number that RFC 8785 cannot write must not keep the rest of the entry out of the record.
+    # A number that RFC 8785 cannot encode must not keep the rest of the entry out of the audit log.
     return {"meta": UNWRITABLE if fingerprint(meta.inline) == UNWRITABLE else meta.inline}
 
 

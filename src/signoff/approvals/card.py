@@ -1,6 +1,6 @@
-"""Draws the card that a person sees of a call, from the arguments that will run and never from the model's words.
+"""Draws the card of a call from the arguments that will run, never from the model's words.
 
-Every text in it is untrusted and made visible; each value is cut on its own, so that none pushes another off.
+All its text is untrusted and made visible. Each value is truncated separately, so that none displaces another.
 """
 
 import re
@@ -33,7 +33,7 @@ from signoff.formats.visible_text import MISSING, cut_visible, one_line
 from signoff.languages.remarks import english
 
 CARD_BYTES: Final = 16 * KIB
-"""Bytes of JSON of a whole card."""
+"""Maximum size of a card as JSON, in bytes."""
 AGENT_SAYS_CHARS: Final = 1_000
 NOTE_CHARS: Final = 300
 TITLE_CHARS: Final = 120
@@ -41,10 +41,10 @@ ROWS: Final = 60
 ROWS_PER_ARGUMENT: Final = 15
 EFFECT_VALUE_CHARS: Final = 80
 EFFECT_ARGUMENTS: Final = 3
-"""How many arguments the effect sentence of a tool without a template shows."""
+"""The number of arguments in the effect sentence of a tool without a template."""
 
 _TIGHT_VALUE_CHARS: Final = 120
-"""Where whole values do not fit, all are cut shorter before any row is dropped."""
+"""If whole values do not fit, all are truncated to this length before any row is dropped."""
 _LEAST_VALUE_CHARS: Final = 12
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 _HIDDEN: Final = "hidden"
@@ -53,7 +53,7 @@ _HIDDEN: Final = "hidden"
 class _Entry(NamedTuple):
     row: CardRow
     values: int
-    """How many values the row stands for."""
+    """The number of values that the row represents."""
 
 
 def render_card(
@@ -70,20 +70,22 @@ def render_card(
     mark: str = "",
     others: Collection[str] = (),
 ) -> Card:
-    """Draws the card of one call: at most `CARD_BYTES` of JSON; it says so when it cannot show everything.
+    """Draw the card of one call, in at most `CARD_BYTES` of JSON.
 
-    `effect` is the tool's template: `{name}` and `{name.of.nested}` are replaced by arguments, nothing else is.
-    `schema` is the tool's JSON Schema of arguments, `secrets` the dotted names never shown, `show` the dotted names to
-    show (None: all). `others` are values of secret arguments of the turn's other calls: no text of the card repeats
-    these, or its own. Never raises for arguments that are JSON.
+    It states if it does not show everything.
+
+    `effect` is the tool's template: only `{name}` and `{name.of.nested}` are replaced, by arguments. `schema` is the
+    JSON Schema of the tool's arguments. `secrets` are dotted names that are never shown, `show` the dotted names to
+    show (`None` for all). `others` are values of secret arguments of the turn's other calls. The card's text repeats
+    neither these nor its own secret values. Never raises for JSON arguments.
     """
     values = secret_values(args, secrets).union(others)
     proposed, args = args, redact_arguments(args, secrets, values)
     every = list(leaves(args, schema, secrets))
     suspects = suspects_of(every)
-    given = [visible_note(each, NOTE_CHARS) for each in redact_remarks(notes, values)]
-    # First, as the notes may be cut.
-    possible = (LOOKALIKES if suspects else None, *given, _repetition_note(proposed, args))
+    visible_notes = [visible_note(each, NOTE_CHARS) for each in redact_remarks(notes, values)]
+    # Put this first, because the notes may be truncated.
+    possible = (LOOKALIKES if suspects else None, *visible_notes, _repetition_note(proposed, args))
     every_note = tuple(each for each in possible if each)
     sentence = effect_sentence(effect, title=title, tool=tool, args=args, secrets=secrets)
     base = Card(
@@ -105,9 +107,9 @@ def render_card(
 
 
 def draw_card(question: Question, declaration: Mapping[str, Any], args: Mapping[str, Any], mark: str) -> Card:
-    """Draws the card of a question from the tool's declaration and the arguments, and from nothing else.
+    """Draw the card of a question, only from the tool's declaration and the arguments.
 
-    `declaration` is the text whose hash is `question.definition` (`Tool.declaration`).
+    `declaration` is the text hashed as `question.definition` (`Tool.declaration`).
     """
     return render_card(
         effect=str(declaration["effect"]),
@@ -115,11 +117,12 @@ def draw_card(question: Question, declaration: Mapping[str, Any], args: Mapping[
         tool=question.tool,
         args=args,
         schema=declaration["input_schema"],
-        # Both: what a question leaves out of them must not show what the tool itself declares secret.
+        # Use both: a question that leaves some out must not show arguments that the tool declares secret.
         secrets=tuple({*question.secrets, *declaration["secrets"]}),
         show=question.show,
         agent_says=question.agent_says,
-        # From the declaration, as everything here: who runs it is no word of a worker's. First, as a note may be cut.
+        # Like everything here, take them from the declaration: a worker must not choose who runs the call. Put them
+        # first, because notes may be truncated.
         notes=(*_declared_notes(declaration, question.actor), *question.notes),
         mark=mark,
     )
@@ -131,11 +134,10 @@ def _declared_notes(declaration: Mapping[str, Any], actor: str) -> list[Remark]:
 
 
 def effect_sentence(template: str, *, title: str, tool: str, args: Mapping[str, Any], secrets: Collection[str]) -> str:
-    """Writes the action in one sentence of at most `EFFECT_CHARS`; without a template, the tool and its first
-    arguments.
+    """Return the action in one sentence of at most `EFFECT_CHARS`.
 
-    A missing argument is an em dash, a secret one `hidden`. What an argument says is never read as a template. Letters
-    that look like others have their code behind them.
+    Without a template it has the tool and its first arguments. A missing argument is an em dash, a secret one `hidden`.
+    An argument is never read as a template. Look-alike letters are followed by their codes.
     """
     args = redact_arguments(args, secrets, secret_values(args, secrets))
     sentence = _filled_sentence(template, title or tool, args, secrets)
@@ -160,11 +162,11 @@ def _filled_sentence(template: str, name: str, args: Mapping[str, Any], secrets:
 
 
 def _repetition_note(proposed: Mapping[str, Any], shown: Mapping[str, Any]) -> Remark | None:
-    """Writes the card's remark on arguments in which a secret value is repeated, and hidden, if there are any."""
+    """Return the remark on masked arguments that repeat a secret value, or `None`."""
     names = [] if proposed is shown else [name for name in proposed if proposed[name] != shown[name]]
     named = ", ".join(f"`{one_line(name, NAME_CHARS).text}`" for name in names[:EFFECT_ARGUMENTS])
     more = len(names) - EFFECT_ARGUMENTS
-    # Said aloud: whoever proposed the call chose the secret, and with it what people do not see elsewhere.
+    # State it: the proposer of the call chose the secret, and therefore also what else is hidden from approvers.
     if more > 0:
         return Remark.of("repeated.more", names=named, n=str(more))
     return Remark.of("repeated", names=named) if names else None
@@ -189,29 +191,31 @@ def _cut_sentence(pieces: Sequence[str]) -> str:
     if len(sentence) <= EFFECT_CHARS:
         return sentence
     cut = sentence[: EFFECT_CHARS - 1]
-    # A mark cut in half would read as text.
+    # Half a mark would read as text.
     return (cut[: cut.rindex("⟦")] if cut.rfind("⟦") > cut.rfind("⟧") else cut) + "…"
 
 
 def _is_shown(leaf: ArgumentLeaf, show: Collection[str] | None) -> bool:
     if show is None:
         return True
-    # With the dot, or `to` would show `total` as well.
+    # Include the dot: otherwise `to` would also show `total`.
     return any(
         path == name or path.startswith(f"{name}.") for path in (leaf.name, leaf.dotted, leaf.bare) for name in show
     )
 
 
 def _entries(shown: Sequence[ArgumentLeaf], limit: int, suspects: Collection[str]) -> list[_Entry]:
-    """Makes one row a value; for an argument of many values, one of the first and a row that counts the others.
+    """Return one row for each value.
 
-    Rows that no card has room for are counted but not drawn: a hostile call has thousands.
+    An argument with many values gets its first rows and a count of the others.
+
+    Rows without room on the card are counted but not drawn: a hostile call has thousands.
     """
     entries: list[_Entry] = []
     for top, group in groupby(shown, key=lambda leaf: leaf.top):
         values = list(group)
         room = ROWS - len(entries)
-        # A bound of its own for each argument: one long list must not push the others off the card.
+        # Each argument has its own limit, so that one long list cannot displace the others.
         drawn = values[:ROWS_PER_ARGUMENT]
         entries += [_Entry(_row(leaf, limit, suspects) if at < room else _UNDRAWN, 1) for at, leaf in enumerate(drawn)]
         more = len(values) - ROWS_PER_ARGUMENT
@@ -228,11 +232,11 @@ def _row(leaf: ArgumentLeaf, limit: int, suspects: Collection[str]) -> CardRow:
     name = one_line(leaf.name, NAME_CHARS)
     return CardRow(
         name=name.text,
-        # Our own mark, behind a text in which none can be forged.
+        # Our own mark, after a text in which it cannot be forged.
         label=label if leaf.declared else f"{mark_words(label, suspect_words([label]))} {UNDECLARED}",
         value=text,
         secret=leaf.secret,
-        # A key is the call's as well as a value: one that is cut could say anything.
+        # The call chooses keys as well as values: a truncated key could hide anything.
         cut=name.cut or (line.cut and not leaf.secret),
         length=line.length,
         format=one_line(format_of(leaf), NAME_CHARS).text,
@@ -244,7 +248,10 @@ def _hidden_text(value: Any) -> str:
 
 
 def _remark(text: str, kind: str, count: int, label: str = "") -> CardRow:
-    """Makes a row of the card's own, which alone has no name; `kind` and `count` say what `text` says in English."""
+    """Return a row by the card itself, recognisable by its empty name.
+
+    `kind` and `count` encode its English `text`.
+    """
     return CardRow(name="", label=label, value=text, format=kind, length=count)
 
 

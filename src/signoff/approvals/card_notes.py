@@ -1,4 +1,4 @@
-"""Writes the remarks on a card about why people are asked, in Signoff's own words, from store and catalog alone."""
+"""Builds a card's remarks on why approval is needed, only from the store and the catalog."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -24,13 +24,14 @@ def repeat_note(
     since: datetime | None = None,
     spent: int = 0,
 ) -> Remark | None:
-    """Writes why people are asked again about `call` under this definition and policy, if there is anything to say.
+    """Return the reason why approvers are asked again about `call`, or `None`.
 
-    `requests` are those of its turn, every revision, the oldest first; `since` and `spent` as in `is_new_to_turn`.
+    `definition` and `policy_hash` are the present ones. `requests` contains all revisions of the turn's requests,
+    oldest first. `since` and `spent` are as in `is_new_to_turn`.
     """
     asked = [each for each in requests if each.call == call and each.kind == "approval"]
     if asked and is_asked_still(asked[-1], since, spent) and _under(asked[-1], definition, policy_hash):
-        # It is this very question, which an activity that is tried twice must find again word for word.
+        # This is the question itself. A retried activity must find it again unchanged.
         asked.pop()
     if not asked:
         return None
@@ -43,27 +44,33 @@ def repeat_note(
 
 
 def editor_note(name: str) -> Remark:
-    """Writes who changed the arguments, by the name that the directory has for them, or by their id."""
+    """Return the remark on the editor of the arguments, by name in the directory or id."""
     return Remark.of("edited", who=name)
 
 
 def fallback_note(tools: Sequence[str]) -> Remark | None:
-    """Writes in place of which tools a call may be tried, if it stands in for any."""
+    """Return the remark on the tools for which a call may be the fallback, or `None`."""
     return Remark.of("fallback", tools=", ".join(f"`{each}`" for each in tools)) if tools else None
 
 
 def runner_note(actor: str) -> Remark:
-    """Writes that the agent runs the call itself once it may: that it is done as shown is then its promise."""
+    """Return the remark that the agent runs the call.
+
+    Running it as shown is then the agent's promise.
+    """
     return Remark.of("runner", actor=f"`{actor}`")
 
 
 def visible_note(note: Words, limit: int) -> Words:
-    """Returns a note whose values are honest text, each on one line of at most `limit` characters."""
+    """Return a note with visible values, each on one line of at most `limit` characters."""
     return change_texts(note, lambda each: one_line(each, limit).text)
 
 
 def cut_notes(notes: Sequence[Words], limit: int) -> tuple[Words, ...]:
-    """Cuts visible notes to about `limit` characters of their English, in values alone; `…` is what was left out."""
+    """Truncate visible notes to about `limit` characters of English.
+
+    Only values are shortened, marked by `…`.
+    """
     kept: list[Words] = []
     for at, note in enumerate(notes, 1):
         chars = len(english(note))

@@ -1,7 +1,7 @@
-"""Checks what an approver typed again against the one value of the card that has to be typed, however it is written.
+"""Checks the value that an approver retyped, in any usual notation, against the card.
 
-The rule is one for pages, API, batch, links and channels. A policy with `confirm: type` wants it, and one that wants
-the strongest sign-in (`min_assurance: mfa`).
+The same rule applies to pages, API, batches, links and channels. Policies with `confirm: type` or the strongest sign-in
+(`min_assurance: mfa`) require it.
 """
 
 import re
@@ -18,38 +18,43 @@ _NUMBERS: Final = frozenset(("number", "integer", "float", "double", "int32", "i
 _WORD: Final = re.compile(r"[A-Za-z][a-z]*")
 _UNIT: Final = re.compile(r"\A(?:[A-Za-z]{3}|[$€£¥])\s*|\s*(?:[A-Za-z]{3}|[$€£¥])\Z")
 _PLAIN: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:[.,][0-9]+)?")
-# No group begins with a zero, or `0.420` would be 420.
+# No group starts with a zero, or `0.420` would be 420.
 _GROUPED: Final = re.compile(r"-?[1-9][0-9]{0,2}([.,'\u2019\s])[0-9]{3}(?:\1[0-9]{3})*(?:(?!\1)[.,][0-9]+)?")
 _TYPED_CHARS: Final = 2_000
 
 
 def is_money(row: CardRow) -> bool:
-    """Returns whether a row is an amount of money, by its format or its name."""
+    """Return whether a row is an amount of money, by its format or its name."""
     words = {word.lower() for word in _WORD.findall(f"{row.name} {row.label}")}
     return row.format in _MONEY_FORMATS or (is_number(row) and not words.isdisjoint(_MONEY_WORDS))
 
 
 def is_number(row: CardRow) -> bool:
-    """Returns whether a row is a number, an amount of money among them."""
+    """Return whether a row is a number, including amounts of money."""
     return row.format in _NUMBERS or row.format in _MONEY_FORMATS
 
 
 def needs_typing(request: ApprovalRequest) -> bool:
-    """Returns whether approving `request` wants a value typed again."""
+    """Return whether approving `request` requires retyping a value."""
     return request.confirm == "type" or at_least(request.min_assurance, "mfa")
 
 
 def row_to_type(request: ApprovalRequest) -> CardRow | None:
-    """Returns the row whose value is typed again: the amount, else the first that is shown whole; None for the code."""
-    # As spaces do not matter, whoever types nothing would have typed a value of spaces alone.
+    """Return the row whose value must be retyped, or `None` for the request's code.
+
+    It is the amount, or else the first row shown completely.
+    """
+    # Ignore values of spaces only: spaces do not matter, so an empty text would match.
     rows = [row for row in request.card.rows if row.name and not row.secret and not row.cut and _bare(row.value)]
     return next((row for row in rows if is_money(row)), rows[0] if rows else None)
 
 
 def is_confirmed(request: ApprovalRequest, typed: str) -> bool:
-    """Returns whether `typed` is what `request` wants before it is approved, so that nothing more has to be typed.
+    """Return whether `typed` confirms `request`.
 
-    An amount may be written in any usual way and with its currency: `9500`, `9,500.00`, `9.500,00 EUR`. Of other values
+    Always true if nothing must be retyped.
+
+    An amount may be written in any usual way, with its currency: `9500`, `9,500.00`, `9.500,00 EUR`. For other values
     neither case nor spaces matter.
     """
     if not needs_typing(request):
@@ -62,34 +67,34 @@ def is_confirmed(request: ApprovalRequest, typed: str) -> bool:
 
 
 def missing_words(request: ApprovalRequest) -> str:
-    """Says what has to be typed to approve `request`, without repeating the value."""
+    """Return the message that asks for the value, without repeating it."""
     row = row_to_type(request)
     what = f"the value of `{row.name}`" if row is not None else f"its code, {show_code(request.code)}"
     return f"this request wants {what} typed again"
 
 
 def _bare(words: str) -> str:
-    # A card puts a text in quotes where it would read as a number.
+    # A card quotes a text that looks like a number.
     return "".join(words.split()).casefold().strip('"')
 
 
 def _amount(row: CardRow) -> Decimal | None:
-    """Reads the number that a row shows; None for anything else."""
+    """Return the number shown in a row, or `None` for anything else."""
     try:
-        found = Decimal(row.value) if is_number(row) else None
+        amount = Decimal(row.value) if is_number(row) else None
     except InvalidOperation:
         return None
-    # An argument with the format of an amount may be the text `NaN`, which equals nothing, or `sNaN`, which raises.
-    return found if found is not None and found.is_finite() else None
+    # An argument formatted as an amount may be the text `NaN`, which equals nothing, or `sNaN`, which raises.
+    return amount if amount is not None and amount.is_finite() else None
 
 
 def _readings(typed: str) -> list[Decimal]:
-    """Reads the amounts that `typed` may be, of which there are two where a mark may group or divide (`9.500`)."""
+    """Return the amounts that `typed` may mean: two if a mark may group or divide (`9.500`)."""
     bare = _UNIT.sub("", typed.strip())
-    found = []
+    readings = []
     if _PLAIN.fullmatch(bare):
-        found.append(Decimal(bare.replace(",", ".")))
+        readings.append(Decimal(bare.replace(",", ".")))
     grouped = _GROUPED.fullmatch(bare)
     if grouped:
-        found.append(Decimal(bare.replace(grouped[1], "").replace(",", ".")))
-    return found
+        readings.append(Decimal(bare.replace(grouped[1], "").replace(",", ".")))
+    return readings

@@ -1,4 +1,7 @@
-"""Computes reminder, escalation and deadline of a request, as absolute times. Every function takes the time in."""
+"""Computes reminder, escalation and deadline of a request as absolute times.
+
+Every function takes the time as a parameter.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -11,16 +14,15 @@ Happening: TypeAlias = Literal["remind", "escalate", "deadline"]
 
 
 class DueEvent(NamedTuple):
-    """The next event that time alone brings to a waiting request."""
+    """The next timed event of a waiting request."""
 
     at: datetime
-    """When, in UTC."""
+    """The time, in UTC."""
     what: Happening
-    """What happens."""
 
 
 def open_request(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
-    """Opens `request` at `now`, with the absolute times that follow from its spans."""
+    """Open `request` at `now`, with the absolute times of its events."""
     return replace(
         request,
         state="pending",
@@ -32,35 +34,41 @@ def open_request(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
 
 
 def advance(request: ApprovalRequest, until: datetime) -> ApprovalRequest:
-    """Applies to `request` everything that time alone brings up to `until`, deadline included."""
+    """Apply all timed events of `request` before `until`, including the deadline."""
     while (coming := next_event(request)) is not None and coming.at < until:
         request = apply_event(request, coming, coming.at)
     return request
 
 
 def list_events(request: ApprovalRequest, until: datetime) -> list[tuple[DueEvent, ApprovalRequest]]:
-    """Lists what time alone brought to `request`, as it was opened, up to `until`: each with the request after it."""
-    found: list[tuple[DueEvent, ApprovalRequest]] = []
+    """Return the timed events of `request` before `until`, each with the changed request.
+
+    `request` is in its state when opened.
+    """
+    events: list[tuple[DueEvent, ApprovalRequest]] = []
     while (coming := next_event(request)) is not None and coming.at < until:
         request = apply_event(request, coming, coming.at)
-        found.append((coming, request))
-    return found
+        events.append((coming, request))
+    return events
 
 
 def next_event(request: ApprovalRequest) -> DueEvent | None:
-    """Returns the next event that time alone brings; None for a request that does not wait. A deadline comes last."""
+    """Return the next timed event, the deadline last, or `None` if the request does not wait."""
     if request.state != "pending" or request.expires_at is None:
         return None
     coming = [DueEvent(at, "remind") for at in request.remind_at[request.reminded :]]
     if request.escalate_at is not None and not request.escalated:
         coming.append(DueEvent(request.escalate_at, "escalate"))
-    # Of several at one moment the first stands: `min` keeps the order.
+    # Of several events at the same time, the first in this order wins: `min` keeps the order.
     return min((*coming, DueEvent(request.expires_at, "deadline")), key=lambda each: each.at)
 
 
 def apply_event(request: ApprovalRequest, happening: DueEvent, now: datetime) -> ApprovalRequest:
-    """Applies `happening` to `request`, its time having come; unchanged when the request waits for it no longer."""
-    # An answer or an edit may lie between the timer and now: what it was set for is then not due any more.
+    """Apply `happening` to `request` when it is due.
+
+    No effect if the request no longer waits for it.
+    """
+    # A decision or an edit may have arrived since the timer was set. Then its event is no longer due.
     if next_event(request) != happening:
         return request
     match happening.what:
@@ -73,42 +81,45 @@ def apply_event(request: ApprovalRequest, happening: DueEvent, now: datetime) ->
 
 
 def first_approvers(request: ApprovalRequest) -> tuple[str, ...]:
-    """Returns the approvers asked before an escalation; an entry of both lists is no longer among them."""
+    """Return the approvers before the escalation, except those also in `escalate_to`."""
     if not request.escalated:
         return request.approvers
     return tuple(each for each in request.approvers if each not in request.escalate_to)
 
 
 def escalate(request: ApprovalRequest) -> ApprovalRequest:
-    """Lets `escalate_to` decide a pending request too; any other is returned as it is."""
+    """Allow `escalate_to` to decide a pending request. Others are returned unchanged."""
     if request.state != "pending" or request.escalated:
         return request
     everybody = tuple(dict.fromkeys((*request.approvers, *request.escalate_to)))
-    # They stand in for whoever was silent, so they fill any place that is open.
+    # They replace approvers who did not respond, so they count for any open place.
     groups = escalated_groups(request.groups, request.escalate_to)
     return replace(request, approvers=everybody, groups=groups, escalated=True)
 
 
 def escalated_groups(groups: Sequence[ApproverGroup], to: Sequence[str]) -> tuple[ApproverGroup, ...]:
-    """Returns `groups` where those to whom a request escalates may fill a place of each."""
+    """Return `groups` in which the approvers `to` may also fill the places."""
     return tuple(replace(group, of=tuple(dict.fromkeys((*group.of, *to)))) for group in groups)
 
 
 def expire(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
-    """Times out a pending request whose deadline passed, or escalates it and puts it off by `timeout`, once.
+    """Time out a pending request after its deadline, or escalate and extend it once.
 
-    Any other is returned as it is.
+    The extension lasts `timeout`. Others are returned unchanged.
     """
     if request.state != "pending":
         return request
     if _may_be_put_off(request):
-        # From the deadline, not from `now`: answers up to that moment count already, by `last_moment`.
+        # Extend from the deadline instead of `now`: decisions up to the new time already count, by `last_moment`.
         return replace(escalate(request), expires_at=last_moment(request), extended=True)
     return replace(request, state="timed_out", decided_at=now)
 
 
 def last_moment(request: ApprovalRequest) -> datetime | None:
-    """Returns the last moment at which an answer counts; None while the deadline is still to be put off."""
+    """Return the last time at which a decision counts, including a possible extension.
+
+    `None` without a deadline.
+    """
     if request.expires_at is None or not _may_be_put_off(request):
         return request.expires_at
     return _after(request.expires_at, request.timeout)

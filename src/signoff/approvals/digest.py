@@ -1,4 +1,4 @@
-"""Computes what an approval is bound to: the digest of a call, and the short mark people compare."""
+"""Computes the digest bound by approvals, and the short mark that people compare."""
 
 import hashlib
 import hmac
@@ -25,12 +25,11 @@ def call_digest(
     definition: str,
     args: Mapping[str, Any],
 ) -> str:
-    """Computes the sha-256 over RFC 8785 of `v` and all of these, as 64 hex digits.
+    """Return the SHA-256 (64 hex digits) of the call's RFC 8785 encoding, with version `v`.
 
-    `requester` is the id of who asked, `nonce` the one of their principal: once the server has forgotten a turn,
-    another may have its id, and has none of its calls.
-
-    `1` and `1.0` have one digest. Raises `NotCanonical` for arguments that RFC 8785 cannot write.
+    `requester` is the requester's id. `nonce` comes from the requester's principal. It separates a turn from a later
+    one with the same id, once the server has forgotten the first. `1` and `1.0` produce the same digest. Raises
+    `NotCanonical` if RFC 8785 cannot encode the arguments.
     """
     return sha256_hex(
         {
@@ -49,7 +48,7 @@ def call_digest(
 
 
 def digest_in_context(ctx: CallContext, *, call: str, tool: str, definition: str, args: Mapping[str, Any]) -> str:
-    """Computes the digest of a call of the turn and the requester of `ctx`, as `call_digest` does."""
+    """Return the digest of a call in the turn of `ctx`, as `call_digest` does."""
     return call_digest(
         tenant=ctx.tenant,
         session=ctx.session,
@@ -68,14 +67,14 @@ _ASKED: Final = set(Question.model_fields) - _MOMENTS
 
 
 def question_hash(question: Question) -> str:
-    """Computes the sha-256 over RFC 8785 of what people are asked: call, terms and words, without code, times and
-    ending.
+    """Return the SHA-256 of a question's RFC 8785 encoding: call, terms and texts.
 
-    A decision names it, so its signature covers everything that its author was shown. Raises `NotCanonical`.
+    Leaves out code, times and end. Decisions contain this hash, so their signatures cover everything that approvers
+    were shown. Raises `NotCanonical`.
     """
     asked = question.model_dump(mode="json", include=_ASKED)
-    # RFC 8785 writes `60.0` as `60`. Said as a number without a fraction it is written by the quick way, three times as
-    # fast, and a call that runs hashes its question while somebody waits.
+    # RFC 8785 writes `60.0` as `60`. Integers use the fast encoder, which is three times as fast, and a running call
+    # hashes its question while its requester waits.
     return sha256_hex({name: int(each) if _is_whole(each) else each for name, each in asked.items()})
 
 
@@ -84,18 +83,18 @@ def _is_whole(value: Any) -> bool:
 
 
 def doubt_digest(digest: str, ticket: int) -> str:
-    """Computes what an answer about a call in doubt is bound to, of the call's digest and the ticket in question.
+    """Return the digest for a question about a call whose outcome is unknown.
 
-    It is no call's digest, so that no answer to one question passes for an answer to the other.
+    Differs from every call digest, so that an answer to one question cannot be used for the other.
     """
     return sha256_hex({"v": DIGEST_VERSION, "doubt": digest, "ticket": ticket})
 
 
 def digest_mark(digest: str, key: bytes) -> str:
-    """Computes the first 8 hex digits of HMAC-SHA256 of `digest`: people can compare it, and masked arguments stay
-    unguessed.
+    """Return the first 8 hex digits of HMAC-SHA256 of `digest`, for people to compare.
 
-    Raises ValueError without a key: a mark that anyone can compute would give those arguments away.
+    The key keeps masked arguments from being guessed. Raises `ValueError` without a key: anyone could compute such a
+    mark and find out those arguments.
     """
     if not key:
         raise ValueError("a digest mark needs a key")

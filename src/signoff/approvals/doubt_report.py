@@ -1,4 +1,4 @@
-"""Makes the outcome of a call in doubt from a person's decision."""
+"""Builds the outcome of a call from a person's decision about its unknown outcome."""
 
 from typing import Final
 
@@ -11,8 +11,9 @@ HAPPENED_NOTE: Final = "The tool did not answer; a person says that this happene
 
 
 def happened_outcome(call: str, tool: str, word: Decision) -> CallOutcome:
-    """Makes the outcome of a call that `word` states to have happened; its words are the result, marked as a
-    person's.
+    """Return the outcome of a call that `word` reports as having happened.
+
+    Its text is the result, marked as a person's.
     """
     return CallOutcome(
         call=call,

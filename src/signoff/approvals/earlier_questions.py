@@ -1,4 +1,4 @@
-"""Reads a turn's earlier questions for what they mean for a call that comes now. Pure rules."""
+"""Applies a turn's earlier questions to a new call. Pure rules."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -13,37 +13,38 @@ from signoff.contracts.canonical_json import NotCanonical
 def denial_of(
     requests: Iterable[ApprovalRequest], ctx: CallContext, tool: str, args: Mapping[str, Any]
 ) -> ApprovalRequest | None:
-    """Returns the request in which somebody denied this very action, under whatever call of the turn; None without
-    one.
+    """Return the request in which this action was denied, or `None`.
+
+    It may belong to any call of the turn.
     """
     denied = (each for each in requests if each.kind == "approval" and each.state == "denied" and each.tool == tool)
     return next((each for each in denied if _is_about(each, ctx, args)), None)
 
 
 def is_barred(requests: Iterable[ApprovalRequest], call: str) -> bool:
-    """Returns whether no rule and no remembered answer may run `call`, as people are asked about it or did not let it
-    run.
+    """Return whether no rule and no grant may run `call`.
 
-    `requests` are every revision, the oldest first. Where the turn gave up an answer that it had, or asks the question
-    no longer, the call is judged as one of which nobody was asked.
+    True while approvers decide it, and after they did not approve it. `requests` contains all revisions, oldest first.
+    If the turn gave up an approval or no longer asks the question, the call is judged as if approvers had never been
+    asked.
     """
     asked = [each for each in requests if each.call == call and each.kind == "approval"]
     if not asked:
         return False
     latest = asked[-1]
     if latest.state == "pending":
-        # Of a raw message only the turn knows what it said.
+        # Only the turn knows the content of a raw message.
         return latest.ended_as is None
-    # `lapsed` is said of a yes alone: a turn that says so of what was withdrawn revives nothing.
+    # `lapsed` applies to approvals only: a turn that reports it for a withdrawn request revives nothing.
     withdrawn = latest.state == "cancelled" and latest.ended_as in (None, "lapsed")
     return withdrawn or latest.state in ("denied", "timed_out")
 
 
 def is_asked_still(request: ApprovalRequest, since: datetime | None = None, spent: int = 0) -> bool:
-    """Returns whether a question goes on as it is where its call is judged again, before anybody withdrew it.
+    """Return whether a question stays open when its call is judged again.
 
-    It waits, or its turn has yet to hear of it: then what was answered meanwhile is an answer to that turn, and nobody
-    is asked twice. `since` and `spent` as `is_new_to_turn` takes them.
+    False after a withdrawal. It waits, or its turn has not yet learned of it. Decisions made in between are then for
+    that turn, and no approver is asked twice. `since` and `spent` are as in `is_new_to_turn`.
     """
     if request.ended_at is not None:
         return False
@@ -51,10 +52,10 @@ def is_asked_still(request: ApprovalRequest, since: datetime | None = None, spen
 
 
 def is_new_to_turn(request: ApprovalRequest, since: datetime | None, spent: int = 0) -> bool:
-    """Returns whether a question was asked for a turn that has yet to hear of it: its worker was lost in between.
+    """Return whether the turn has not yet learned of a question because its worker was lost.
 
-    It was asked at `since` or later (UTC, the store's clock; never without a time), beyond revision `spent`, the last
-    one of which the turn has had the answers.
+    True if it was opened at `since` or later (UTC, store's clock, never without a time) and its revision exceeds
+    `spent`, the last one whose decisions the turn has.
     """
     return (
         since is not None and request.opened_at is not None and request.opened_at >= since and request.revision > spent
@@ -62,31 +63,31 @@ def is_new_to_turn(request: ApprovalRequest, since: datetime | None, spent: int 
 
 
 def is_bound_to(requests: Iterable[ApprovalRequest], ctx: CallContext, digest: str, args: Mapping[str, Any]) -> bool:
-    """Returns whether people were asked about the call with this digest, with these arguments."""
+    """Return whether approvers were asked about the call with this digest and these arguments."""
     return any(each.digest == digest and _is_about(each, ctx, args) for each in requests)
 
 
 def ending_of(requests: Iterable[ApprovalRequest], digest: str) -> ApprovalRequest | None:
-    """Returns the request in which people settled for good that an attempt happened, or that it is given up.
+    """Return the request that settled an attempt as happened or given up, or `None`.
 
-    `digest` is what answers about that try are bound to.
+    `digest` is the digest of questions about that attempt.
     """
     about = (each for each in requests if each.kind == "in_doubt" and each.digest == digest)
     return next((each for each in about if each.state in ("happened", "denied")), None)
 
 
 def last_asked(requests: Iterable[ApprovalRequest]) -> Iterable[datetime]:
-    """Yields when people were asked and answered, and until when they were or are waited for (UTC)."""
+    """Yield the times of questions, decisions and deadlines (UTC)."""
     moments = (at for each in requests for at in (each.opened_at, each.decided_at, each.expires_at))
     return (at for at in moments if at is not None)
 
 
 def _is_about(request: ApprovalRequest, ctx: CallContext, args: Mapping[str, Any]) -> bool:
-    """Returns whether a request of this turn was about these arguments, by computing its digest with them."""
+    """Return whether a request of this turn had these arguments, by recomputing its digest."""
     named = {"call": request.call, "tool": request.tool, "definition": request.definition}
     try:
-        # Not `binding.digest_with`, which takes the question's own word for who asked: by the nonce of the turn that
-        # asks now, what an earlier turn of the same id was asked, which the server has forgotten, is none of it.
+        # Use this turn's nonce instead of `binding.digest_with`, which trusts the question: an earlier turn with the
+        # same id, forgotten by the server, must not match.
         return digest_in_context(ctx, **named, args=args) == request.digest
     except NotCanonical:
         return False

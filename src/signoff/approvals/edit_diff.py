@@ -1,6 +1,6 @@
-"""Tells the model what approvers changed of its call and wrote about it; hidden values never.
+"""Reports the approvers' edits and remarks to the model, never hidden values.
 
-The changes are those between the cards before and after an edit.
+An edit's changes are the differences between the cards before and after it.
 """
 
 from collections.abc import Sequence
@@ -21,17 +21,16 @@ class RowChange(NamedTuple):
     name: str
     """The argument's dotted name."""
     label: str
-    """The argument's label."""
     before: str
-    """The old value; "" where there was none."""
+    """The old value, or ""."""
     after: str
-    """The new value; "" where there is none."""
+    """The new value, or ""."""
 
 
 def row_changes(before: Sequence[CardRow], after: Sequence[CardRow]) -> tuple[RowChange, ...]:
-    """Returns the rows that differ, in the order of the new card, those that are gone last.
+    """Return the rows that differ, in the order of the new card, with removed rows last.
 
-    A change within a hidden value, or beyond where a long one is cut, does not show.
+    Changes inside a hidden value, or beyond the truncation of a long one, are not detected.
     """
     old, new = _rows_by_name(before), _rows_by_name(after)
     names = [*new, *(name for name in old if name not in new)]
@@ -43,26 +42,28 @@ def row_changes(before: Sequence[CardRow], after: Sequence[CardRow]) -> tuple[Ro
 
 
 def edit_note(before: Sequence[CardRow], after: Sequence[CardRow]) -> str:
-    """Writes one paragraph for the model about what a person changed before its call ran."""
-    found = row_changes(before, after)
-    if not found:
+    """Return one paragraph for the model about the edits before its call ran."""
+    edits = row_changes(before, after)
+    if not edits:
         return "A person changed arguments of this call before it ran; they are hidden."
     changes = [
-        f"{each.name} is {each.after or _ABSENT} (was {each.before or _ABSENT})" for each in found[:NOTE_CHANGES]
+        f"{each.name} is {each.after or _ABSENT} (was {each.before or _ABSENT})" for each in edits[:NOTE_CHANGES]
     ]
-    more = len(found) - NOTE_CHANGES
+    more = len(edits) - NOTE_CHANGES
     rest = f"; and {more} more" if more > 0 else ""
     return f"A person changed arguments of this call before it ran: {'; '.join(changes)}{rest}."
 
 
 def remark_note(request: ApprovalRequest | None) -> str:
-    """Return the remarks of those who approved a request, for the model; "" where they gave none."""
+    """Return the approvers' remarks on a request for the model, or ""."""
     if request is None or request.state != "approved":
         return ""
     approvals = [vote for vote in request.votes if vote.verdict == "approved"]
-    given = [(vote.name or vote.person_id or vote.subject, vote.reason) for vote in approvals]
-    given = given or [(request.decided_name or request.decided_by, request.reason)]
-    return "\n".join(_fence(one_line(name, _NAME_CHARS).text, words.strip()) for name, words in given if words.strip())
+    remarks = [(vote.name or vote.person_id or vote.subject, vote.reason) for vote in approvals]
+    remarks = remarks or [(request.decided_name or request.decided_by, request.reason)]
+    return "\n".join(
+        _fence(one_line(name, _NAME_CHARS).text, words.strip()) for name, words in remarks if words.strip()
+    )
 
 
 def _fence(name: str, words: str) -> str:
@@ -71,7 +72,7 @@ def _fence(name: str, words: str) -> str:
 
 
 def _rows_by_name(rows: Sequence[CardRow]) -> dict[str, CardRow]:
-    # The card's own remarks have no name, and are nobody's arguments.
+    # The card's own remarks have no name and are not arguments.
     return {row.name: row for row in rows if row.name}
 
 

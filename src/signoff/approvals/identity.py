@@ -1,4 +1,4 @@
-"""Makes the tasks that ask who answers, or withdraws, a request, and whether they may."""
+"""Builds the tasks that identify the author of a decision and check the permission."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _OPERATORS: Final = "role:admin"
 
 
 def identify_task(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
-    """Makes the task that asks who answered `request`, and whether they may."""
+    """Return the task that identifies who decided `request` and checks the permission."""
     return IdentifyTask(
         decision=decision,
         tenant=request.tenant,
@@ -30,14 +30,17 @@ def identify_task(decision: Decision, request: ApprovalRequest) -> IdentifyTask:
 
 
 def withdrawal_task(wish: Decision, request: ApprovalRequest) -> IdentifyTask:
-    """Makes the task that asks who withdraws `request`: its requester, somebody who may decide, or an administrator."""
+    """Return the task that identifies who withdraws `request`.
+
+    The requester, an approver or an administrator may.
+    """
     asker = f"user:{request.requester.user}"
     return IdentifyTask(
         decision=wish,
         tenant=request.tenant,
         approvers=(*request.approvers, asker, _OPERATORS),
         requester=request.requester.user,
-        # Taking a question back lets nothing happen: whoever asked may, however they signed in, but not unsigned.
+        # A withdrawal makes nothing happen. The requester may withdraw with any sign-in, but not unsigned.
         allow_self=True,
         min_assurance="none",
         accept_unsigned=False,

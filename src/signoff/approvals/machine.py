@@ -1,12 +1,12 @@
-"""The approval state machine: one request, and what each event makes of it.
+"""The state machine of approvals: one request, and its next state after each event.
 
     pending --> approved | denied | timed_out | cancelled
-            --> pending            (edited: a new revision, votes void; or the deadline is put off, once)
+            --> pending            (edited: a new revision, votes void; or the deadline is extended, once)
     approved --> lapsed            (not started within `grant_ttl`; asked again as a new revision)
 
-What a call in doubt came to is asked by the same rules; its answers are `happened`, approved (run it) and denied.
-Functions that change a request take it and return the next one; the others say what may be done to it. None reads a
-clock. What time brings: `deadlines`.
+Questions about an unknown outcome follow the same rules. Their answers are `happened`, approved (run it) and denied.
+Functions that change a request return the next one. The others decide what is allowed. No function reads a clock. For
+timed events see `deadlines`.
 """
 
 from datetime import datetime, timedelta
@@ -33,10 +33,11 @@ _SETTLED_CODES: dict[str, ReceiptCode] = {
 
 
 def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Receipt | None:
-    """Returns why `decision` cannot count, as far as that is known without its author; None when it may.
+    """Return why `decision` cannot count, as far as known without its author, or `None`.
 
-    Checked in this order: it answers this kind of question, it names this revision and digest, the request is still
-    pending, the deadline (of an unsigned one: what a signed one says of its time is not proved yet), what it adds.
+    Checks in this order: it fits this kind of question, it names this revision and digest, the request is pending, the
+    deadline has not passed, and its additions are allowed. The deadline is checked for unsigned decisions only, because
+    the time in a signed one is not verified yet.
     """
     if problem := _find_misfit(request, decision):
         return refusal(request, "malformed", problem)
@@ -56,29 +57,29 @@ def objection(request: ApprovalRequest, decision: Decision, now: datetime) -> Re
 
 
 def lacks_reason(request: ApprovalRequest, verdict: str, reason: str) -> bool:
-    """Return whether an answer denies without the reason that the policy requires."""
+    """Return whether a decision denies without the reason that the policy requires."""
     return verdict == "denied" and request.require_reason and not reason.strip()
 
 
 def examine(request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime) -> Receipt | None:
-    """Returns why `decision` by the person `authority` vouches for cannot count; None when it does."""
+    """Return why `decision` by the person in `authority` cannot count, or `None`."""
     receipt = objection(request, decision, now)
     if receipt is not None:
         return receipt
     if not authority.allowed:
         return refusal(request, authority.code or "not_allowed", authority.note)
-    # Only a time whose signature was checked counts; else it is the moment at which the answer is read.
+    # Only a time with a verified signature counts. Otherwise use the time of reading the decision.
     return _expired_receipt(request) if _is_over(request, authority.received_at or now) else None
 
 
 def decide(
     request: ApprovalRequest, decision: Decision, authority: Authority, now: datetime
 ) -> tuple[ApprovalRequest, Receipt]:
-    """Counts `decision` by the person `authority` vouches for.
+    """Count `decision` by the person in `authority`.
 
-    A refused one returns `request` unchanged. Quorum counts distinct people, each with a vote of their own or of whom
-    they stand in for, and in one place of a group; one denial ends it when `veto`. One with `edited_args` is for
-    `apply_edit`.
+    If it is refused, `request` is returned unchanged. A quorum counts different people. Each casts one vote, their own
+    or a delegator's, in one place of a group. One denial ends the request if `veto` is set. Use `apply_edit` for a
+    decision with `edited_args`.
     """
     receipt = examine(request, decision, authority, now)
     if receipt is not None:
@@ -91,23 +92,22 @@ def decide(
 def apply_edit(
     request: ApprovalRequest, decision: Decision, authority: Authority, asked: ApprovalRequest, now: datetime
 ) -> tuple[ApprovalRequest, Receipt]:
-    """Returns the next revision, `asked` by the gates with the arguments of `decision`; the editor's answer is a vote
-    on it.
+    """Return the next revision, with the edited arguments and the editor's vote.
 
-    A refused one returns `request` unchanged.
+    If it is refused, `request` is returned unchanged. `asked` is the gates' result.
     """
     receipt = examine(request, decision, authority, now)
     if receipt is not None:
         return request, receipt
     revised = replace(
         asked,
-        # The gates judge an edit without the model's words, and people must not lose them by it.
+        # The gates judge an edit without the model's words. Keep them for the approvers.
         card=replace(asked.card, agent_says=request.card.agent_says),
         edited_by=authority.subject,
         edited_name=authority.name,
         before=request.card.rows,
     )
-    # The gates' answer came through an activity: the new revision has to be what its editor signed for.
+    # The gates' result came through an activity: check that the editor signed this revision.
     if not binding.is_answer_to(decision, revised, revised.question_hash):
         return request, refusal(request, "stale")
     if authority.subject in revised.proposers:
@@ -116,29 +116,35 @@ def apply_edit(
 
 
 def cancel(request: ApprovalRequest, by: str, reason: str, now: datetime) -> ApprovalRequest:
-    """Returns a pending request withdrawn by `by`; any other is returned as it is."""
+    """Return a pending request withdrawn by `by`. Others are returned unchanged."""
     if request.state != "pending":
         return request
     return replace(request, state="cancelled", decided_by=by, decided_at=now, reason=reason)
 
 
 def lapse(request: ApprovalRequest) -> ApprovalRequest:
-    """Returns an approval that was not used: too late, or the tool changed; any other is returned as it is."""
+    """Return an approval as unused, because it was too late or the tool changed.
+
+    Others are returned unchanged.
+    """
     return replace(request, state="lapsed") if request.state == "approved" else request
 
 
 def approving_decisions(request: ApprovalRequest) -> tuple[Decision, ...]:
-    """Returns the decisions that approve this revision of `request`, each by another person."""
+    """Return the decisions that approve this revision of `request`, each by another person."""
     return tuple(vote.decision for vote in request.votes if vote.verdict == "approved")
 
 
 def stale_receipt(request: ApprovalRequest) -> Receipt:
-    """Returns the receipt for what answers another revision of `request`, or what was never asked."""
+    """Return the receipt for a decision on another revision, or on an unknown question."""
     return refusal(request, "stale")
 
 
 def settled_receipt(request: ApprovalRequest) -> Receipt:
-    """Makes the receipt for whoever asks about, or answers, a request that is decided; `pending` while it is not."""
+    """Return the receipt of a decided request for queries and late decisions.
+
+    `pending` if it still waits.
+    """
     if request.state == "pending":
         return replace(_counted_receipt(request, ""), status="pending")
     return Receipt(
@@ -164,7 +170,10 @@ def refusal(
     why: ReceiptReason = "",
     remarks: tuple[Words, ...] = (),
 ) -> Receipt:
-    """Returns a receipt that changes nothing. `message` is for developers; people read what code and `why` say."""
+    """Return a receipt that changes nothing.
+
+    `message` is for developers. People see text for `code` and `why`.
+    """
     return Receipt(
         status="refused",
         code=code,
@@ -178,16 +187,16 @@ def refusal(
 
 
 def _course(request: ApprovalRequest) -> dict[str, Any]:
-    """Returns the fields of a receipt that say how far a request has come."""
-    found = progress(request)
-    return {"votes": found.yes, "needed": found.needed, "open": found.open if request.state == "pending" else ()}
+    """Return the fields of a receipt that describe a request's progress."""
+    state = progress(request)
+    return {"votes": state.yes, "needed": state.needed, "open": state.open if request.state == "pending" else ()}
 
 
 _VERDICTS = ("approved", "denied", "happened")
 
 
 def _find_misfit(request: ApprovalRequest, decision: Decision) -> str:
-    """Returns why this is no answer to this kind of question; "" when it is."""
+    """Return why the decision does not fit this kind of question, or ""."""
     if decision.verdict == "withdrawn":
         return "`verdict`: to withdraw a request is no answer to it; use `cancel`"
     if decision.verdict == "retracted":
@@ -208,14 +217,14 @@ def _find_misfit(request: ApprovalRequest, decision: Decision) -> str:
 
 
 def _names_this(request: ApprovalRequest, decision: Decision) -> bool:
-    # An answer that names no revision can only have meant the first one.
+    # A decision without a revision can only mean the first one.
     return decision.question_hash in ("", request.question_hash) and (decision.revision or 1) == request.revision
 
 
 def arrived_late(request: ApprovalRequest, arrived: datetime) -> bool:
-    """Returns whether an answer that arrived then, by the store's clock, is too late.
+    """Return whether a decision that arrived at `arrived`, by the store's clock, is too late.
 
-    The clock of its gateway may be behind. Small differences between the clocks are let pass.
+    The gateway's clock may be slow. Small differences between the clocks are tolerated.
     """
     return _is_over(request, arrived - timedelta(seconds=CLOCKS_APART_SECONDS))
 
@@ -239,12 +248,15 @@ def _too_late(request: ApprovalRequest, decision: Decision) -> Receipt:
 
 
 def count_vote(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
-    """Returns `request` with one more vote; unchanged where it no longer waits, or where the vote adds nothing."""
+    """Return `request` with one more vote.
+
+    Unchanged if it no longer waits, or if the vote adds nothing.
+    """
     if request.state != "pending":
         return request
     if vote.verdict == "withdrawn":
         return _decide(request, vote, "cancelled")
-    # One vote a person and one a delegator: by no second channel and through no delegate does one count twice.
+    # One vote for each person and each delegator: neither another channel nor a delegate can add a second one.
     others = tuple(v for v in request.votes if _human(v) != _human(vote) and vote_holder(v) != vote_holder(vote))
     replaced = tuple(v for v in request.votes if v not in others)
     if any(_outweighs(earlier, vote) for earlier in replaced):
@@ -255,7 +267,7 @@ def count_vote(request: ApprovalRequest, vote: Vote) -> ApprovalRequest:
 
 
 def receipt_after(before: ApprovalRequest, after: ApprovalRequest) -> Receipt:
-    """Makes the receipt for the author of a vote that made `after` of a pending request."""
+    """Return the receipt for a vote that changed the pending request `before` to `after`."""
     if after is before:
         return _counted_receipt(before, "duplicate")
     if after.state == "pending":
@@ -264,7 +276,7 @@ def receipt_after(before: ApprovalRequest, after: ApprovalRequest) -> Receipt:
 
 
 def vote_of(decision: Decision, authority: Authority, now: datetime) -> Vote:
-    """Returns the vote of a decision by the person `authority` vouches for, given at `now`."""
+    """Return the vote of a decision by the person in `authority`, cast at `now`."""
     return Vote(
         subject=authority.subject,
         person_id=authority.person_id,
@@ -294,7 +306,10 @@ def _decide(request: ApprovalRequest, vote: Vote, state: str) -> ApprovalRequest
 
 
 def deciding_votes(request: ApprovalRequest) -> tuple[Vote, ...]:
-    """Return the votes that decided a request, in their order; none for one that waits or that no vote decided."""
+    """Return the votes that decided a request, in order.
+
+    Empty if it waits or no vote decided it.
+    """
     return tuple(vote for vote in request.votes if vote.verdict == request.state)
 
 
@@ -311,7 +326,7 @@ def _add_vote(
 
 
 def vote_holder(vote: Vote) -> str:
-    """Returns the human whose vote it is: a delegator's own, else the voter's."""
+    """Return the person whose vote it is: the delegator, or else the voter."""
     return vote.on_behalf or _human(vote)
 
 
@@ -320,9 +335,10 @@ def _human(vote: Vote) -> str:
 
 
 def _outweighs(earlier: Vote, vote: Vote) -> bool:
-    """Returns whether `vote`, by the same person or for the same one, adds nothing to `earlier`.
+    """Return whether `vote` adds nothing to `earlier`.
 
-    People may change their mind, and a delegator may overrule who stands in; a delegate overrules only with no.
+    Both are by the same person or for the same one. People may change their vote, and a delegator may overrule a
+    delegate. A delegate overrules only with a denial.
     """
     if earlier.verdict == vote.verdict:
         return True
@@ -333,12 +349,12 @@ def _tally_state(request: ApprovalRequest) -> str:
     verdicts = [vote.verdict for vote in request.votes]
     denials = verdicts.count("denied")
     if request.kind == "in_doubt" and (denials or "happened" in verdicts):
-        # Neither runs anything, so the first word stands; to run it again takes as many people as to run it.
+        # Neither runs anything, so the first decision counts. Running it again takes as many approvals as running it.
         return "denied" if denials else "happened"
     if denials and (request.veto or denials >= request.quorum):
         return "denied"
-    found = progress(request)
-    return "approved" if found.yes >= found.needed else "pending"
+    state = progress(request)
+    return "approved" if state.yes >= state.needed else "pending"
 
 
 def _counted_receipt(request: ApprovalRequest, code: ReceiptCode) -> Receipt:

@@ -1,4 +1,4 @@
-"""Decides which events of a request its approvers get on their channels."""
+"""Decides which events of a request are sent to its approvers' channels."""
 
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
@@ -7,45 +7,46 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.formats.replace import replace
 
 RequestEventKind: TypeAlias = Literal["opened", "reminded", "escalated", "closed"]
-"""What people are told of a request; `opened` also of each new revision, `closed` however it ended."""
+"""Events sent to people. Each revision has an `opened`, and a `closed` for any end state."""
 
 
 class RequestEvent(NamedTuple):
     """One event for a request's approvers."""
 
     kind: RequestEventKind
-    """What happened."""
     request: ApprovalRequest
-    """The request in its present state, or as it ended."""
+    """The request in its present or its end state."""
 
 
 _ENDING = (
     *("state", "votes", "decided_by", "decided_name", "decided_at", "decided_channel", "reason"),
     *("edited_by", "edited_name"),
 )
-"""The fields that say how a request ended; an edit that settles it is part of that."""
+"""The fields that describe a request's end, including an edit that settled it."""
 
 
 def events_between(before: ApprovalRequest | None, after: ApprovalRequest, now: datetime) -> tuple[RequestEvent, ...]:
-    """Returns the events between `before`, if there was one, and `after`; none where no channel is named.
+    """Return the events between `before`, if any, and `after`.
 
-    Each revision is opened and closed once, whatever else happens. The closed revision is the one that people saw.
+    Empty if no channel is named.
+
+    Each revision is opened and closed once, whatever else happens. The closed one is the revision that people saw.
     """
     if not after.notify and (before is None or not before.notify):
         return ()
-    found: list[RequestEvent] = []
+    events: list[RequestEvent] = []
     waited = before is not None and before.state == "pending"
     same = before is not None and before.revision == after.revision
     if before is not None and waited and not (same and after.state == "pending"):
-        found.append(RequestEvent(kind="closed", request=_close(before, after, now)))
+        events.append(RequestEvent(kind="closed", request=_close(before, after, now)))
     if after.state == "pending" and not (waited and same):
-        found.append(RequestEvent(kind="opened", request=after))
+        events.append(RequestEvent(kind="opened", request=after))
     if before is not None and waited and same and after.state == "pending":
         if after.reminded > before.reminded:
-            found.append(RequestEvent(kind="reminded", request=after))
+            events.append(RequestEvent(kind="reminded", request=after))
         if _escalations(after) > _escalations(before):
-            found.append(RequestEvent(kind="escalated", request=after))
-    return tuple(each for each in found if each.request.notify)
+            events.append(RequestEvent(kind="escalated", request=after))
+    return tuple(each for each in events if each.request.notify)
 
 
 def _escalations(request: ApprovalRequest) -> int:
@@ -53,7 +54,7 @@ def _escalations(request: ApprovalRequest) -> int:
 
 
 def _close(before: ApprovalRequest, after: ApprovalRequest, now: datetime) -> ApprovalRequest:
-    """Returns `before` as it ended: as `after` did, or replaced by it where that waits again."""
+    """Return `before` in its end state: that of `after`, or replaced by it if it waits again."""
     if after.state != "pending":
         ending = dict(after)
         return replace(before, **{name: ending[name] for name in _ENDING})

@@ -1,4 +1,4 @@
-"""Converts a question between what the store holds of it and the little that its turn keeps."""
+"""Converts a question between its stored form and the short form that its turn keeps."""
 
 from signoff.approvals import deadlines
 from signoff.contracts.activity_messages import GateDecision, QuestionReference
@@ -10,7 +10,7 @@ from signoff.contracts.message import CallPart
 
 
 def reference_from_request(request: ApprovalRequest, call: CallPart) -> QuestionReference:
-    """Converts a question about `call` to the reference that a turn keeps of it."""
+    """Return the reference that a turn keeps of a question about `call`."""
     same = {name: getattr(request, name) for name in QuestionReference.model_fields if name not in _MADE}
     is_editable = request.edit != "off"
     return QuestionReference(
@@ -26,9 +26,9 @@ def reference_from_request(request: ApprovalRequest, call: CallPart) -> Question
 def request_from_reference(
     reference: QuestionReference, gate_decision: GateDecision, call: CallPart, ctx: CallContext
 ) -> ApprovalRequest:
-    """Returns the request as it begins to wait, of `call` in the turn of `ctx`, without what only the store has.
+    """Return the request as it starts waiting, without the data that only the store has.
 
-    `gate_decision` is the gates' on that call.
+    It belongs to `call` in the turn of `ctx`. `gate_decision` is the gates' decision on that call.
     """
     same = {name: getattr(reference, name) for name in QuestionReference.model_fields if name not in _MADE}
     turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
@@ -53,4 +53,4 @@ def request_from_reference(
 
 
 _MADE = ("effect", "note", "rows", "args", "definition")
-"""Fields of a reference that are not simply those of the request."""
+"""Fields of a reference that are not simply copied from the request."""

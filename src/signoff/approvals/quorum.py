@@ -1,8 +1,10 @@
-"""Counts people towards a quorum and its groups: one person fills one place. Pure; the same for turn, gateway and tool.
+"""Counts people towards a quorum and its groups: one person fills one place.
 
-A person's yes counts as one vote: their own, or that of one of those whom they stand in for. A vote fills one place of
-a group that names one of its entries. Which vote and which place is chosen so that as many places as possible are
-filled, as a maximum flow: person, vote, group.
+Pure.
+
+Turn, gateway and tool share it. A person's approval counts as one vote: their own, or that of one delegator. A vote
+fills one place in a group that names one of its entries. Votes and places are chosen to fill as many places as
+possible, as a maximum flow: person, vote, group.
 """
 
 from collections import deque
@@ -20,9 +22,9 @@ _SINK: Final = ("sink",)
 
 @dataclass(frozen=True)
 class Voter:
-    """One human who said yes.
+    """One person who approved.
 
-    `votes` has for each human whose vote it may count as the approver entries under which they are asked.
+    `votes` maps each person whose vote it may count as to the approver entries of that vote.
     """
 
     human: str
@@ -31,9 +33,9 @@ class Voter:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a request has come: `yes` of `needed` places are filled; `open` are the groups that lack somebody.
+    """The progress of a request: `yes` of `needed` places are filled.
 
-    In `open` each group's quorum is how many it lacks.
+    `open` contains the incomplete groups, with the number of missing people as their quorum.
     """
 
     yes: int
@@ -42,33 +44,34 @@ class Progress:
 
 
 def people_needed(quorum: int, groups: Iterable[ApproverGroup]) -> int:
-    """Returns how many different people a quorum beside groups takes: as many as the groups together, if those are
-    more.
-    """
+    """Return the number of people needed: the larger of the quorum and the groups' sum."""
     return max(quorum, sum(group.quorum for group in groups))
 
 
 def tally(quorum: int, groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> Progress:
-    """Returns how many places `voters` fill of a quorum and its groups; without groups anybody fills any place."""
+    """Return the number of places that `voters` fill.
+
+    Without groups, everyone fills any place.
+    """
     needed, taken = people_needed(quorum, groups), countable_votes(voters)
     if not groups:
         return Progress(min(taken, needed), needed)
     filled = _fill_groups(groups, voters)
     lacking = [(group, group.quorum - has) for group, has in zip(groups, filled, strict=True)]
     left = tuple(replace(group, quorum=lacks) for group, lacks in lacking if lacks)
-    # Who fills no place of a group fills one of those that a larger quorum leaves to anybody.
+    # People who fill no place in a group fill the places of a larger quorum that are open to all.
     others = min(taken - sum(filled), needed - sum(group.quorum for group in groups))
     return Progress(sum(filled) + others, needed, left)
 
 
 def suffices(quorum: int, groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> bool:
-    """Returns whether `voters` are as many different people as the quorum, and fill every group."""
-    found = tally(quorum, groups, voters)
-    return found.yes >= found.needed
+    """Return whether `voters` meet the quorum and fill every group."""
+    state = tally(quorum, groups, voters)
+    return state.yes >= state.needed
 
 
 def countable_votes(voters: Iterable[Voter]) -> int:
-    """Returns as how many different votes the yes-es of `voters` can count at most, one each."""
+    """Return the maximum number of different votes that the approvals of `voters` can be."""
     network: dict[Hashable, dict[Hashable, int]] = {}
     for voter in voters:
         _edge(network, _SOURCE, ("voter", voter.human), 1)
@@ -79,23 +82,23 @@ def countable_votes(voters: Iterable[Voter]) -> int:
 
 
 def voter_of(vote: Vote) -> Voter:
-    """Returns the voter of a counted vote, which says itself whose vote it is and under which entries it counts."""
+    """Return the voter of a counted vote, with its owner and entries as stored."""
     human = vote.person_id or vote.subject
     return Voter(human, {vote.on_behalf or human: frozenset(vote.entries)})
 
 
 def progress(request: ApprovalRequest) -> Progress:
-    """Returns how far the counted votes have brought a request."""
+    """Return the progress of a request by its counted votes."""
     voters = [voter_of(vote) for vote in request.votes if vote.verdict == "approved"]
     return tally(request.quorum, request.groups, voters)
 
 
 def _fill_groups(groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> list[int]:
-    """Returns how many places of each group are filled when as many as possible are."""
+    """Return the number of filled places of each group when as many as possible are filled."""
     network: dict[Hashable, dict[Hashable, int]] = {}
     votes = {holder: entries for voter in voters for holder, entries in voter.votes.items()}
     for voter in voters:
-        # Where two may cast one vote, at different times, it is asked under what both found.
+        # Two people may cast the same vote at different times: use the entries that both found.
         votes |= {holder: votes[holder] & entries for holder, entries in voter.votes.items()}
     for number, group in enumerate(groups):
         _edge(network, ("group", number), _SINK, group.quorum)
@@ -104,7 +107,7 @@ def _fill_groups(groups: Sequence[ApproverGroup], voters: Sequence[Voter]) -> li
         for holder in voter.votes:
             _edge(network, ("voter", voter.human), ("vote", holder), 1)
     for holder, entries in votes.items():
-        # In and out apart, as one vote counts once, whoever casts it.
+        # Separate nodes for in and out, because a vote counts once, even if several people may cast it.
         _edge(network, ("vote", holder), ("place", holder), 1)
         for number, group in enumerate(groups):
             if not entries.isdisjoint(group.of):
@@ -119,7 +122,10 @@ def _edge(network: dict[Hashable, dict[Hashable, int]], start: Hashable, end: Ha
 
 
 def _flow(network: dict[Hashable, dict[Hashable, int]]) -> dict[Hashable, int]:
-    """Sends as much as possible from source to sink; what arrives at the sink, by the node that it comes from."""
+    """Send as much as possible from source to sink.
+
+    Return the flow into the sink by source node.
+    """
     while path := _path(network):
         for start, end in pairwise(path):
             network[start][end] -= 1
@@ -128,7 +134,7 @@ def _flow(network: dict[Hashable, dict[Hashable, int]]) -> dict[Hashable, int]:
 
 
 def _path(network: Mapping[Hashable, Mapping[Hashable, int]]) -> list[Hashable]:
-    """Returns a shortest way from source to sink on which one more can be sent; [] where there is none."""
+    """Return a shortest path from source to sink with remaining capacity, or []."""
     came: dict[Hashable, Hashable] = {_SOURCE: _SOURCE}
     waiting = deque([_SOURCE] if _SOURCE in network else [])
     while waiting:

@@ -1,4 +1,4 @@
-"""Removes secret values from texts, in every spelling in which they get into words. Pure."""
+"""Removes secret values from texts, in every notation in which they may appear. Pure."""
 
 import html
 import json
@@ -13,15 +13,17 @@ from signoff.languages.remarks import change_texts, english
 
 HIDDEN: Final = "[hidden]"
 LEAST_CHARS: Final = 3
-"""Shorter secrets are left where they stand: hiding every `1` of a text would only make it unreadable."""
+"""The minimum length of a redacted secret.
+
+Redacting every `1` in a text would only make it unreadable.
+"""
 _WITHHELD: Final = Remark.of("withheld")
 
 
 def hide(value: Any, secrets: Collection[str], instead: Callable[[Any], Any], path: str = "") -> Any:
-    """Replaces in `value`, which lies at `path`, each value whose dotted name is secret by `instead`; items have their
-    list's name.
+    """Replace each value in `value` whose dotted name is secret with the result of `instead`.
 
-    Parts without a secret are not copied.
+    `path` is the dotted name of `value`. Items have their list's name. Parts without a secret are not copied.
     """
     if not secrets:
         return value
@@ -32,14 +34,20 @@ def hide(value: Any, secrets: Collection[str], instead: Callable[[Any], Any], pa
 
 
 def secret_values(args: Any, names: Collection[str]) -> frozenset[str]:
-    """Returns the texts, of `LEAST_CHARS` and more, within the arguments of `args` whose dotted names are secret."""
+    """Return the texts of the secret arguments `names`.
+
+    Skips texts shorter than `LEAST_CHARS`.
+    """
     found: list[Any] = []
     hide(args, names, found.append)
     return frozenset(text for each in found for text in texts_of(each))
 
 
 def texts_of(value: Any) -> Iterator[str]:
-    """Yields every text and number of `LEAST_CHARS` and more in a JSON value; of bytes, their text."""
+    """Yield all texts and numbers in a JSON value with at least `LEAST_CHARS` characters.
+
+    Bytes are decoded as text.
+    """
     stack = [value]
     while stack:
         item = stack.pop()
@@ -54,9 +62,9 @@ def texts_of(value: Any) -> Iterator[str]:
 
 
 def redact_remarks(remarks: Iterable[Words], secrets: Collection[str]) -> tuple[Words, ...]:
-    """Removes secrets from the values of remarks.
+    """Remove secrets from the values of remarks.
 
-    Signoff's own words stay: an agent that chooses its secrets must not choose which of them people see.
+    Signoff's own words are kept: an agent that chooses the secrets must not control which of them approvers see.
     """
     return tuple(_redact_remark(each, secrets) for each in remarks)
 
@@ -68,9 +76,10 @@ def _redact_remark(remark: Words, secrets: Collection[str]) -> Words:
 
 
 def redact_secrets(text: str, secrets: Collection[str]) -> str:
-    """Replaces each secret in `text` by `[hidden]`, also where quotes, backslashes or line ends are escaped.
+    """Replace each secret in `text` with `[hidden]`, even if characters in it are escaped.
 
-    Where searching would take too long (`REDACTION_CHARS`), the whole text is replaced.
+    These are quotes, backslashes and line ends. If the search would take too long (`REDACTION_CHARS`), the whole text
+    is replaced.
     """
     if not secrets or not text:
         return text
@@ -87,18 +96,19 @@ def _takes_too_long(text: str, secrets: Collection[str]) -> bool:
 
 @lru_cache(maxsize=16)
 def _forms(secrets: frozenset[str]) -> tuple[str, ...]:
-    """Returns every spelling of the secrets, made once for all texts of a call: many of both took minutes.
+    """Return every notation of the secrets, computed once for all texts of a call.
 
-    The longest first: where one secret is part of another, the other's rest would stay in the text.
+    Without this cache, many secrets and texts took minutes. The longest come first: if one secret is part of another,
+    the rest of the longer one would remain.
     """
     found = {form for secret in secrets if secret for form in _spellings(secret)}
     return tuple(sorted(found, key=lambda form: (-len(form), form)))
 
 
 def redact_value(value: Any, secrets: Collection[str]) -> Any:
-    """Removes the secrets from a JSON value, from its texts and names; a number goes only where it is one as a whole.
+    """Remove secrets from the texts and keys of a JSON value.
 
-    Not copied where there is no secret.
+    A number is replaced only if it equals a secret. Values are not copied if there are no secrets.
     """
     if not secrets:
         return value
@@ -117,10 +127,10 @@ def _name_without(name: Any, secrets: Collection[str]) -> Any:
 
 
 def redact_arguments(args: Any, names: Collection[str], secrets: Collection[str], path: str = "") -> Any:
-    """Removes secrets from the texts of `args`, or of what lies at `path` of them, that are no secret arguments
-    themselves.
+    """Remove secrets from the texts of all arguments that are not secret themselves.
 
-    Numbers and names stay: an agent that chooses its secrets must not choose which amounts people see.
+    Numbers and keys are kept: an agent that chooses the secrets must not control which amounts approvers see. `path` is
+    the dotted name of `args`.
     """
     if not secrets:
         return args
@@ -128,9 +138,9 @@ def redact_arguments(args: Any, names: Collection[str], secrets: Collection[str]
 
 
 def names_of_repeats(args: Any, names: Collection[str]) -> frozenset[str]:
-    """Return the dotted names of arguments whose texts repeat a value of the secret arguments `names`.
+    """Return the dotted names of arguments whose texts repeat a secret value.
 
-    `redact_arguments` hides exactly these.
+    The secret arguments are `names`. `redact_arguments` changes exactly these texts.
     """
     secrets = secret_values(args, names)
     return frozenset(_repeats(args, names, secrets, "")) if secrets else frozenset()
@@ -161,11 +171,11 @@ def _show(value: Any, names: Collection[str], secrets: Collection[str], path: st
 
 def _spellings(secret: str) -> Iterator[str]:
     yield secret
-    # As it stands in addresses, forms and pages.
-    # Half characters cannot be encoded, and what a model proposes may hold them: that must not keep a card from people.
+    # As encoded in addresses, forms and pages. Half surrogates cannot be encoded, and a model may propose them. They
+    # must not keep a card from approvers.
     whole = secret.encode(errors="replace").decode()
     yield from (quote(whole, safe=""), quote(whole), quote_plus(whole), html.escape(secret))
-    # Also what was written twice: an answer in JSON that quotes JSON, or the `repr` of one.
+    # Also escaped twice: a JSON response that quotes JSON, or the `repr` of one.
     once = {quoted(secret) for quoted in _WAYS}
     yield from once
     yield from {quoted(form) for form in once for quoted in _WAYS}

@@ -1,4 +1,4 @@
-"""Makes the part by which an open request stands in the envelope of whatever waits for it. Pure."""
+"""Builds the part that represents an open request in a response envelope. Pure."""
 
 from signoff.contracts.approval import ApprovalRequest
 from signoff.contracts.content import Content
@@ -8,7 +8,7 @@ from signoff.contracts.turn import ResponsePart
 
 
 def part_from_request(request: ApprovalRequest, where: AnswerLinks) -> ResponsePart:
-    """Converts a request to its `approval-request` part, which holds of the arguments what its card shows."""
+    """Convert a request to its `approval-request` part, with only the arguments on its card."""
     content = ApprovalRequestPart(
         approval_id=request.id,
         code=request.code,

@@ -1,5 +1,6 @@
-"""Computes a request from its row in the store, the answers to it and the clock: the one reading of what was
-decided.
+"""Computes a request from its stored question, the decisions on it, and the clock.
+
+Every reader of a request's state uses this module.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,42 +15,44 @@ from signoff.contracts.limits import UNDO_SECONDS
 from signoff.formats.replace import replace
 
 NO_CARD = Card(effect="")
-"""In place of a card where nobody looks at one."""
+"""Placeholder for a card that is not shown."""
 ENDINGS: Final[Mapping[str, str]] = {
     "superseded": "This is asked again.",
     "cancelled": "The turn was stopped, or the question withdrawn.",
     "not_asked": "The turn asks this no longer.",
     "lapsed": "This is judged again.",
 }
-"""Why a request is cancelled that its turn ended, by how it did."""
+"""Reasons for a request cancelled by its turn, by the question's end."""
 _MARK: Final = "/undo/"
 INBOX: Final = "inbox"
-"""The channel of answers in the inbox, the only ones that can be undone."""
+"""The channel of decisions in the inbox, the only ones that can be undone."""
 
 
 class StoredAnswer(NamedTuple):
-    """One answer as it was stored."""
+    """One decision as stored."""
 
     revision: int
     """The revision of the question that it answers."""
     number: int
     """Its number within its approval, from 1, in the order of storing."""
     vote: Vote
-    """The vote."""
     answered_at: datetime
-    """When it was stored, by the store's clock."""
+    """The time of storing, by the store's clock."""
     settles: bool = False
-    """Whether it settled the question, which then waits for no further answer."""
+    """Whether it settled the question, which then waits for no further decision."""
     void: bool = False
-    """Whether it counts for nothing: an approval that its turn did not take, an undone denial, or the undo itself."""
+    """Whether it does not count.
+
+    That is an approval that its turn did not take, an undone denial, or the undo itself.
+    """
     arrived_at: datetime | None = None
-    """When it arrived, by the store's clock; None where that is not known."""
+    """The time of arrival, by the store's clock, or `None` if unknown."""
     handed: bool = False
     """Whether its turn has it."""
 
 
 def request_of(question: Question, card: Card = NO_CARD) -> ApprovalRequest:
-    """Makes the request of a question as it was opened, before anybody answered."""
+    """Return the request of a question in its state when opened, before any decision."""
     fields = dict(question) | {"question_hash": question_hash(question), "card": card}
     request = ApprovalRequest(**fields)
     return request if question.opened_at is None else deadlines.open_request(request, question.opened_at)
@@ -58,9 +61,10 @@ def request_of(question: Question, card: Card = NO_CARD) -> ApprovalRequest:
 def request_at(
     question: Question, answers: Iterable[StoredAnswer], moment: datetime, card: Card = NO_CARD
 ) -> ApprovalRequest:
-    """Makes the request at `moment`: its answers counted in order, each at its own time, then what time has brought.
+    """Return the request at `moment`.
 
-    `answers` are those of the whole approval; an edit of the revision before is its author's yes to this one.
+    Decisions count in order, each at its own time, followed by timed events. `answers` contains those of the whole
+    approval: an edit of the previous revision is its author's approval of this one.
     """
     request, taken = request_of(question, card), tuple(answers)
     for answer in taken:
@@ -78,22 +82,23 @@ def request_at(
 
 
 def edit_stands(answers: Iterable[StoredAnswer], revision: int, delivery: str) -> bool:
-    """Returns whether a change of the arguments that `revision` asks about may still be asked in its place.
+    """Return whether an edit of `revision` may still replace it.
 
-    It may not where anything settled that revision, a denial or a withdrawal as well, nor where the author of the
-    change, brought as `delivery`, has answered again since.
+    False if any decision has settled the revision, including a denial or a withdrawal, or if the edit's author
+    (identified by `delivery`) has decided again.
     """
-    given = [each for each in answers if each.revision == revision and not each.void]
-    if any(each.settles for each in given):
+    valid = [each for each in answers if each.revision == revision and not each.void]
+    if any(each.settles for each in valid):
         return False
-    own = next((each for each in given if each.vote.decision.delivery_id == delivery), None)
-    return own is None or not any(each.number > own.number and each.vote.subject == own.vote.subject for each in given)
+    own = next((each for each in valid if each.vote.decision.delivery_id == delivery), None)
+    return own is None or not any(each.number > own.number and each.vote.subject == own.vote.subject for each in valid)
 
 
 def with_browser(decision: Decision, browser: str) -> Decision:
-    """Returns a denial whose delivery id names the browser session that may undo it; other decisions unchanged.
+    """Return a denial with the browser session that may undo it in its delivery id.
 
-    A remembered denial denies other calls at once, so it cannot be undone.
+    Other decisions are returned unchanged. A remembered denial takes effect on other calls at once, so it cannot be
+    undone.
     """
     if not browser or decision.verdict != "denied" or decision.remember is not None:
         return decision
@@ -101,24 +106,24 @@ def with_browser(decision: Decision, browser: str) -> Decision:
 
 
 def browser_of(decision: Decision) -> str:
-    """Returns the browser session that may undo a decision; "" where none may."""
+    """Return the browser session that may undo a decision, or ""."""
     if decision.verdict != "denied" or decision.channel != INBOX or decision.remember is not None:
         return ""
     return decision.delivery_id.rpartition(_MARK)[2] if _MARK in decision.delivery_id else ""
 
 
 def is_held(decision: Decision) -> bool:
-    """Returns whether the turn learns of a new decision only after the time to undo it."""
+    """Return whether the turn learns of a new decision only after the time to undo it."""
     return UNDO_SECONDS > 0 and browser_of(decision) != ""
 
 
 def undo_seconds(answers: Iterable[StoredAnswer], now: datetime) -> float:
-    """Returns the seconds until none of `answers` can be undone; `now` is the store's clock."""
+    """Return the seconds until none of `answers` can be undone. `now` is the store's clock."""
     return max((_seconds_left(each, now) for each in answers), default=0.0)
 
 
 def find_denial(answers: Iterable[StoredAnswer], person: str, browser: str) -> StoredAnswer | None:
-    """Returns the newest denial that a person made in this browser session, undone or not; None without one."""
+    """Return the person's newest denial in this browser session, undone or not, or `None`."""
     own = [each for each in answers if each.vote.decision.subject == person and _is_of(each, browser)]
     return own[-1] if own else None
 
@@ -128,9 +133,9 @@ def _counts(question: Question, answer: StoredAnswer, answers: Iterable[StoredAn
     if answer.void:
         return False
     if answer.revision == question.revision:
-        # A change of the arguments is no yes to those that were asked.
+        # An edit does not approve the arguments that were asked about.
         return decision.edited_args is None
-    # Whoever only proposed the change has not approved it. And of those who wanted the same, one was taken.
+    # A person who only proposed the edit has not approved it. If several proposed the same edit, only one was taken.
     if decision.edited_args is None or answer.vote.subject in question.proposers:
         return False
     made = bool(question.edit_delivery) and decision.delivery_id == question.edit_delivery

@@ -1,7 +1,7 @@
-"""Lists the values that a card does not draw in full, and proves that somebody saw them.
+"""Lists the values that a card does not show in full, and proves that a person saw them.
 
-A card has little room. Whoever approves a call whose card is not whole has to have opened every value of that very
-question before: this module makes the pages of these values, and the proof that an answer over the API sends back.
+A card has little room. To approve a call with an incomplete card, a person must first have opened every value of that
+question. This module builds the pages of these values, and the proof that a decision over the API sends back.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ from signoff.contracts.limits import ARGUMENTS_BYTES, VALUES_PER_PAGE
 from signoff.formats.visible_text import NEWLINE, one_line
 
 _ROOM: Final = 16 * ARGUMENTS_BYTES
-"""More characters than arguments have, each of them as the longest mark."""
+"""More characters than arguments can have, even if each becomes the longest mark."""
 FILE_CHARS: Final = 2_000
-"""From here on a text is told with its size and its hash, by which it can be compared with a file."""
+"""Texts of at least this length have their size and hash, to compare with a file."""
 SEEN_CHARS: Final = 12
-"""So much of the proof people copy in a terminal, which sends all of it."""
+"""The length of the part of the proof that people copy. The terminal sends all of it."""
 SEEN_NEEDED: Final = "its card does not draw every value: read all of them first"
 
 
@@ -31,37 +31,39 @@ class FullValue(NamedTuple):
     label: str
     """Its label."""
     text: str
-    """Its text, with marks for whatever is invisible."""
+    """Its text, with marks for invisible characters."""
     secret: bool = False
-    """Whether it is hidden."""
+    """Whether it is masked."""
     size: int = 0
-    """Its bytes of UTF-8, for long texts alone."""
+    """Its size in bytes of UTF-8, only for long texts."""
     sha256: str = ""
-    """The sha-256 of these bytes, for long texts alone."""
+    """The SHA-256 of these bytes, only for long texts."""
 
 
 def every_value(
     args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str], texts: Collection[str] = ()
 ) -> list[FullValue]:
-    """Returns every value of a call in its order, in full; of secret ones only that they exist.
+    """Return all values of a call in order, in full.
 
-    `texts` are values of secret arguments that no other value repeats, beside those of `args` themselves.
+    Secret values are masked.
+
+    `texts` are values of secret arguments of other calls. No value repeats these or the secret values in `args`.
     """
     shown = redact_arguments(args, secrets, secret_values(args, secrets).union(texts))
-    found = list(leaves(shown, schema, secrets))
-    suspects = suspects_of(found)
-    return [_value(leaf, suspects) for leaf in found]
+    leaves_shown = list(leaves(shown, schema, secrets))
+    suspects = suspects_of(leaves_shown)
+    return [_value(leaf, suspects) for leaf in leaves_shown]
 
 
 def pages_of(values: Sequence[FullValue]) -> list[Sequence[FullValue]]:
-    """Splits the values into pages of `VALUES_PER_PAGE`; one page at least."""
+    """Split the values into pages of `VALUES_PER_PAGE`. There is at least one page."""
     return [values[at : at + VALUES_PER_PAGE] for at in range(0, len(values), VALUES_PER_PAGE)] or [()]
 
 
 def seen_hash(question_hash: str, shown: Any) -> str:
-    """Computes the proof that somebody got every value of a question, sent back with a yes: sha-256 in hex.
+    """Return the proof that a person received every value of a question, as SHA-256 in hex.
 
-    `shown` are the arguments as they were given, with masks for what is secret.
+    It is sent back with an approval. `shown` are the arguments as given, with masks for secret values.
     """
     return sha256_hex([question_hash, shown])
 

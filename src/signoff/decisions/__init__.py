@@ -1,1 +1,1 @@
-"""Takes answers into the store: the one place that decides whose answer counts first."""
+"""Accepts decisions into the store: the only place that decides which one counts first."""

@@ -1,6 +1,7 @@
-"""Takes answers into the store in their order. Gateways and workers use the same rules under the same lock.
+"""Accepts decisions into the store in order.
 
-The rows of one approval decide who was first, not clocks and not a workflow.
+Gateways and workers use the same rules under the same lock. The rows of an approval decide which one was first, not
+clocks or workflows.
 """
 
 from collections.abc import Callable
@@ -51,52 +52,58 @@ UNSAFE_ANSWER: Final = "the answer holds a number or text that JSON cannot carry
 
 @dataclass(frozen=True)
 class Taken:
-    """The effect of one answer on the store."""
+    """The effect of one decision on the store."""
 
     receipt: Receipt
     """The receipt for its author."""
     vote: Vote | None = None
-    """The answer that was inserted; None where none was."""
+    """The inserted decision, or `None`."""
     author: Authority | None = None
-    """The author; None where they were not looked up."""
+    """The author, or `None` if not looked up."""
     change: str = ""
-    """The delivery id of the change of arguments that made the question it answers."""
+    """The delivery id of the edit that created the question."""
 
     @property
     def decision(self) -> Decision | None:
-        """The decision that was inserted; None where none was."""
+        """The inserted decision, or `None`."""
         return None if self.vote is None else self.vote.decision
 
 
 @dataclass(frozen=True)
 class NewAnswer:
-    """An answer and its origin."""
+    """A decision and its origin."""
 
     decision: Decision
-    """The answer. It has the time at which it was received."""
+    """The decision, with its time of receipt."""
     question_hash: str
-    """The hash of the question that its author saw; "" for a raw answer that names none."""
+    """The hash of the question shown to its author, or "" for a raw decision that names none."""
     author: Callable[[ApprovalRequest, Decision], Authority]
-    """Finds its author and their right to decide."""
+    """Finds its author and their permission to decide."""
     sign: Callable[[Decision], Decision | Receipt]
     """Signs it, or returns the receipt of a refusal."""
     beside: Callable[[Connection, ApprovalRequest], object] | None = None
-    """Writes further rows in the transaction of a counted answer."""
+    """Writes further rows in the transaction of a counted decision."""
     arrived: datetime | None = None
-    """When it arrived by a channel or as a raw answer, by the store's clock; None for one that has just arrived."""
+    """The time of arrival by a channel or as a raw decision, by the store's clock.
+
+    `None` for now.
+    """
     handed: bool = False
-    """Whether its turn reads the result of this call, so that the dispatcher need not hand it over."""
+    """Whether its turn reads this call's result, so that the dispatcher need not deliver it."""
 
 
 class AnswerTaker:
-    """Takes answers into one store. All methods raise `StoreUnavailable`: then nothing was taken."""
+    """Accepts decisions into one store.
+
+    If a method raises `StoreUnavailable`, nothing was stored.
+    """
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._rows = Questions(store)
         self._clock = clock
 
     async def take(self, new: NewAnswer) -> Taken:
-        """Inserts an answer to the latest question of its approval while that waits and has room for answers."""
+        """Insert a decision on the latest question of its approval, if that waits and has room."""
 
         def work(connection: Connection, rows: ApprovalRows | None) -> Taken:
             return self.take_locked(connection, rows, new)
@@ -104,7 +111,7 @@ class AnswerTaker:
         return await self._rows.run_locked(new.decision.approval_id, work)
 
     def take_locked(self, connection: Connection, rows: ApprovalRows | None, new: NewAnswer) -> Taken:
-        """Does the same within `Questions.run_locked`."""
+        """Do the same within `Questions.run_locked`."""
         if rows is None:
             return Taken(refuse("unknown", new.decision.approval_id))
         received = new.decision.received_at or self._clock()
@@ -122,14 +129,14 @@ class AnswerTaker:
         if objection is None and _takes_back(decision) and has_begun(connection, rows.latest):
             objection = refusal(asked, "already_decided", why="begun")
         if not new.question_hash:
-            # A raw answer may name no question: it means the one that is asked now.
+            # A raw decision may name no question: it means the present one.
             decision = replace(decision, revision=asked.revision, question_hash=asked.question_hash)
         signed = objection or new.sign(decision)
         if isinstance(signed, Receipt):
             return Taken(signed, author=author)
         vote = vote_of(signed, author, received)
         if decision.edited_args is not None:
-            # The gates judge what it makes of the call, so it settles nothing yet.
+            # The gates judge the edited call, so the edit settles nothing yet.
             add_answer(connection, rows, vote, settles=False, arrived=new.arrived, handed=new.handed)
             receipt = Receipt(status="pending", approval_id=asked.id, state=asked.state, verdict=decision.verdict)
             return self._added(connection, rows, vote, receipt, author)
@@ -145,7 +152,7 @@ class AnswerTaker:
     async def undo(
         self, approval: str, person: str, browser: str, sign: Callable[[Decision], Decision | Receipt]
     ) -> Receipt:
-        """Voids the denial that a person has just made in this browser session, and stores the signed undo."""
+        """Void the person's latest denial in this browser session, and store the signed undo."""
 
         def work(connection: Connection, rows: ApprovalRows | None) -> Receipt:
             if rows is None:
@@ -190,22 +197,25 @@ class AnswerTaker:
         if isinstance(signed, Receipt):
             return signed
         void_answer(connection, asked.id, vote.decision.delivery_id, (denial.revision,))
-        # Void as well: the undo is no vote, and its turn knows nothing of the denial.
-        given = vote_of(signed, author, self._clock())
-        add_answer(connection, rows, given, settles=False, handed=True, void=True)
+        # Void as well: the undo is no vote, and its turn does not know of the denial.
+        undo_vote = vote_of(signed, author, self._clock())
+        add_answer(connection, rows, undo_vote, settles=False, handed=True, void=True)
         receipt = receipt_after(asked, without)
-        return self._added(connection, rows, given, receipt, author).receipt
+        return self._added(connection, rows, undo_vote, receipt, author).receipt
 
     def _added(
         self, connection: Connection, rows: ApprovalRows, vote: Vote, receipt: Receipt, author: Authority
     ) -> Taken:
-        """Records an answer together with its row. Its turn may hold its own entry of the same key back."""
+        """Record a decision together with its row.
+
+        Its turn may hold back its own entry with the same key.
+        """
         entry_writer([audit_events.attempt_entry(vote.decision, receipt, self._clock(), author)])(connection)
         return Taken(receipt, vote, author, rows.latest.edit_delivery)
 
 
 def authority_of(vote: Vote) -> Authority:
-    """Returns the author of a stored answer."""
+    """Return the author of a stored decision."""
     return Authority(
         allowed=True,
         subject=vote.subject,
@@ -220,12 +230,15 @@ def authority_of(vote: Vote) -> Authority:
 
 
 def refuse(code: ReceiptCode, approval_id: str, message: str = "", *, why: ReceiptReason = "") -> Receipt:
-    """Returns the receipt of a refusal that names no request's state."""
+    """Return the receipt of a refusal without a request's state."""
     return Receipt(status="refused", code=code, approval_id=approval_id, message=message, why=why)
 
 
 def _takes_back(decision: Decision) -> bool:
-    """Returns whether a decision keeps its call from running as asked. None may once the call has begun."""
+    """Return whether a decision stops its call from running as asked.
+
+    Too late once the call has begun.
+    """
     return decision.verdict in ("denied", "withdrawn") or decision.edited_args is not None
 
 
@@ -238,9 +251,9 @@ def _objection(request: ApprovalRequest, decision: Decision, author: Authority, 
 
 
 def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Receipt | None:
-    """Returns the refusal of an answer above the limits of one person or of all; None for a denial.
+    """Return the refusal of a decision above the limits of one person or of all, or `None`.
 
-    The limits bound refused changes of arguments: each stays in the store and in the turn's history.
+    Denials are never refused. The limits bound refused edits: each stays in the store and in the turn's history.
     """
     if decision.verdict in ("denied", "withdrawn"):
         return None
@@ -252,14 +265,15 @@ def _too_many(rows: ApprovalRows, decision: Decision, author: Authority) -> Rece
 
 
 def _with_own_delivery(rows: ApprovalRows, decision: Decision) -> Decision:
-    """Returns `decision` with a new delivery id where a different or a void answer has its delivery id.
+    """Return `decision`, with a new delivery id if another decision has the same id.
 
-    A person may go back to a page and deny after approving. Taken for the approval again, the denial would be lost.
-    A void answer can be given again although a link has one delivery id.
+    A void decision counts as another one. A person may return to a page and deny after approving. Treated as a
+    repetition of the approval, the denial would be lost. A void decision can be repeated, although a link has only one
+    delivery id.
     """
     for answer in rows.answers:
-        given = answer.vote.decision
-        if given.delivery_id == decision.delivery_id and (answer.void or _content_of(given) != _content_of(decision)):
+        stored = answer.vote.decision
+        if stored.delivery_id == decision.delivery_id and (answer.void or _content_of(stored) != _content_of(decision)):
             other = sha256_hex([decision.delivery_id, *_content_of(decision)])[:_DELIVERY_CHARS]
             renamed = replace(decision, delivery_id=other)
             decision = with_browser(renamed, browser_of(decision))
@@ -271,7 +285,7 @@ def _content_of(decision: Decision) -> list[Any]:
 
 
 def _find_repeated(rows: ApprovalRows, decision: Decision) -> Receipt | None:
-    """Returns the receipt of the same delivery, if it was taken before."""
+    """Return the receipt of the same delivery, if it was accepted before."""
     for answer in rows.answers:
         if answer.vote.decision.delivery_id != decision.delivery_id:
             continue

@@ -1,4 +1,7 @@
-"""Takes raw answers: unsigned Signals and Updates that came past the gateway, as from Temporal's own interfaces."""
+"""Accepts raw decisions: unsigned Signals and Updates that bypassed the gateway.
+
+They come for example from Temporal's own interfaces.
+"""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -27,9 +30,9 @@ _DELIVERY_CHARS: Final = 32
 
 
 class RawAnswerTaker:
-    """Takes raw answers into one store, each once.
+    """Accepts raw decisions into one store, each once.
 
-    `takes_unsigned` takes a tool's name and definition, and returns whether its present policy accepts them. With
+    `takes_unsigned` gets a tool's name and definition, and returns whether its present policy accepts them. With
     `development` they count for every tool.
     """
 
@@ -42,11 +45,13 @@ class RawAnswerTaker:
         self._development = development
 
     def counts(self, tool: str, definition: str) -> bool:
-        """Returns whether a raw answer about a tool counts at all."""
+        """Return whether a raw decision about a tool counts at all."""
         return self._development or self._takes_unsigned(tool, definition)
 
     async def take(self, raw: RawAnswer, people: Directory) -> Taken:
-        """Takes an answer of one of `people`. An answer that was taken before keeps its receipt.
+        """Accept a decision of one of `people`.
+
+        A decision accepted before keeps its receipt.
 
         Raises `StoreUnavailable`.
         """
@@ -57,9 +62,11 @@ class RawAnswerTaker:
         return await self._rows.run_locked(raw.decision.approval_id, work)
 
     async def keep_and_take(self, key: str, decision: Decision, people: Directory) -> Taken | None:
-        """Stores an answer and takes it in one transaction. Its turn reads the result of this call.
+        """Store a decision and accept it in one transaction.
 
-        Returns None where no further answer is kept. Raises `StoreUnavailable`.
+        Its turn reads this call's result.
+
+        Returns `None` if no further decision is stored. Raises `StoreUnavailable`.
         """
 
         def work(connection: Connection, rows: ApprovalRows | None) -> Taken | None:
@@ -71,40 +78,40 @@ class RawAnswerTaker:
     def _take_locked(
         self, connection: Connection, rows: ApprovalRows | None, raw: RawAnswer, people: Directory, *, handed: bool
     ) -> Taken:
-        given = raw.decision
-        delivery = given.delivery_id or sha256_hex(raw.key)[:_DELIVERY_CHARS]
+        original = raw.decision
+        delivery = original.delivery_id or sha256_hex(raw.key)[:_DELIVERY_CHARS]
         earlier = find_receipt(connection, raw.key)
-        # A refusal is not kept: the same answer may count once its author can be looked up.
+        # Do not cache refusals: the same decision may count once its author can be looked up.
         if earlier is not None and earlier.delivery:
             return _find_taken(rows, earlier)
-        # Sent again after a refusal, it arrives now: its first arrival must not put it before a deadline.
+        # A decision resent after a refusal arrives now: its first arrival must not put it before a deadline.
         arrived = raw.arrived_at if earlier is None or rows is None else rows.now
-        decision = replace(given, received_at=arrived, delivery_id=delivery)
+        decision = replace(original, received_at=arrived, delivery_id=delivery)
         author = partial(self._author, people, arrived)
-        new = NewAnswer(decision, given.question_hash, author, _leave_unsigned, arrived=arrived, handed=handed)
+        new = NewAnswer(decision, original.question_hash, author, _leave_unsigned, arrived=arrived, handed=handed)
         taken = self._taker.take_locked(connection, rows, new)
         inserted = "" if taken.decision is None else taken.decision.delivery_id
         add_receipt(connection, raw, RawReceipt(taken.receipt, inserted))
         if taken.decision is None and taken.receipt.code == "duplicate":
-            # Its turn may have lost the answer, as after a reset.
+            # Its turn may have lost the decision, for example after a reset.
             return _find_taken(rows, RawReceipt(taken.receipt, delivery))
         return taken
 
     def _author(self, people: Directory, arrived: datetime, asked: ApprovalRequest, decision: Decision) -> Authority:
-        # By the present policy: a worker writes the question's row, and could mark it as accepting unsigned answers.
+        # Use the present policy: a worker writes the question's row, and could mark it as accepting unsigned decisions.
         accepts = self._takes_unsigned(asked.tool, asked.definition)
         task = replace(identify_task(decision, asked), accept_unsigned=accepts)
         evidence = SignatureEvidence("unsigned", arrived)
-        found = check_authority(task, evidence, people, development=self._development)
-        if decision.remember is not None and found.allowed:
-            return replace(found, allowed=False, code="malformed", note=_UNKEPT)
-        return found
+        authority = check_authority(task, evidence, people, development=self._development)
+        if decision.remember is not None and authority.allowed:
+            return replace(authority, allowed=False, code="malformed", note=_UNKEPT)
+        return authority
 
 
 def _find_taken(rows: ApprovalRows | None, earlier: RawReceipt) -> Taken:
     answers = () if rows is None or not earlier.delivery else rows.answers
-    given = (each.vote for each in answers if not each.void)
-    return Taken(earlier.receipt, next((each for each in given if each.decision.delivery_id == earlier.delivery), None))
+    votes = (each.vote for each in answers if not each.void)
+    return Taken(earlier.receipt, next((each for each in votes if each.decision.delivery_id == earlier.delivery), None))
 
 
 def _leave_unsigned(decision: Decision) -> Decision:
