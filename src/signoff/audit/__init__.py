@@ -1,1 +1,1 @@
-"""The audit record: records chained by hash in each stream, signed checkpoints over all streams, and their verifier."""
+"""The audit log: records chained by hash in each stream, signed checkpoints, a verifier."""

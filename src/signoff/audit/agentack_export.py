@@ -1,10 +1,12 @@
-"""Exports a turn's record as a trace of `agentack`, the published checker of approval controls (trace schema 2).
+"""Exports a turn's audit log as a trace of `agentack`, a checker of approval controls.
 
-Every question to people is an action of its own, `<approval id>/<revision>/<digest>`, and what ran without one is
-`<approval id>`; all of one call share an intent. The record holds no arguments, so an action's parameters are the
-digest that binds them: a request has the one that was shown, an execution the one that ran. A question that was
-replaced counts as denied, as nothing may run on it. What the gates ended without asking anybody is no action here: the
-format has no refusal that nobody was asked about.
+That checker is published. The trace has schema 2. Every question to approvers is a separate action, `<approval
+id>/<revision>/<digest>`. A call that ran without one is `<approval id>`. All actions of one call share an intent.
+
+The audit log contains no arguments, so an action's parameters are the digest that binds them. A request has the digest
+shown to approvers, an execution the digest of the executed call. A replaced question counts as denied, because nothing
+may run on it. Calls that the gates ended without a question are left out, because the format has no refusal without a
+request.
 """
 
 import json
@@ -26,10 +28,10 @@ Event = dict[str, Any]
 
 
 def trace(records: Sequence[Record]) -> list[str]:
-    """Writes the records of one turn, given in their order, as the lines of one trace, each one JSON object; none for
-    no record.
+    """Return the records of one turn as the lines of one trace, each a JSON object.
 
-    Raises `Refused` for a record that cannot be read, and where older ones were retired.
+    `records` are in order. Without records there are no lines. Raises `Refused` for an unreadable record, and if older
+    ones were retired.
     """
     turn = _Turn()
     events = [event for record in records for event in _events(turn, record)]
@@ -42,15 +44,19 @@ def _events(turn: "_Turn", record: Record) -> list[Event]:
     try:
         return list(turn.events(record))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        # Whoever runs under a turn's id writes its entries. A trace without one of them would be another turn's.
+        # Anyone who runs under a turn's id writes its entries. A trace that left out one of them would describe another
+        # turn.
         why = f"record {record.seq} of `{record.stream}` is no `{record.kind}` that can be read"
         raise Refused(why) from error
 
 
 @dataclass(frozen=True)
 class _Question:
-    """A request as it was shown: `action_id` and `action` are the checker's; an approval of it is good for `lasts`
-    seconds.
+    """A request as shown.
+
+    `action_id` and `action` are the checker's terms.
+
+    An approval of it is valid for `lasts` seconds.
     """
 
     approval: str
@@ -65,8 +71,9 @@ class _Question:
 
 @dataclass
 class _Turn:
-    """The questions so far: all by action id, those without an answer, and the approved one of a call that has not
-    run.
+    """The questions so far.
+
+    These are all by action id, the unanswered ones, and the approved question of each call not yet run.
     """
 
     asked: dict[str, _Question] = field(default_factory=dict)
@@ -74,7 +81,7 @@ class _Turn:
     approved: dict[str, _Question] = field(default_factory=dict)
 
     def events(self, record: Record) -> Iterator[Event]:
-        """Converts one record to events of the checker."""
+        """Convert one record to events of the checker."""
         facts = record.facts
         if record.kind == RETIRED:
             raise Refused(f"the first {record.seq - 1} records of `{record.stream}` were retired")
@@ -91,7 +98,7 @@ class _Turn:
             self.approved.pop(facts["approval"], None)
             yield _event(record, "action_executed", **_convert_execution(facts))
         elif record.kind == "outcome" and facts["approval"] in self.approved:
-            # The gates ended it where it should have run: the tool is gone, a rule denies it now, the tenant is frozen.
+            # The gates ended the call before it ran: the tool is gone, a rule denies it now, or the tenant is frozen.
             question = self.approved.pop(facts["approval"])
             yield _event(record, "action_blocked", **question.names, reason=facts["code"])
 
@@ -115,7 +122,7 @@ class _Turn:
             self.approved.pop(question.approval, None)
             yield _event(record, "action_blocked", **question.names, reason=state)
             return
-        # Whatever else was asked about this call, this answer has taken its place.
+        # This decision replaces all other questions about this call.
         for other in [each for each in self.waiting if each.approval == question.approval and each != question]:
             yield from _convert_denial(record, other, f"replaced by revision {facts['revision']}")
         self.waiting = [each for each in self.waiting if each.approval != question.approval]
@@ -133,12 +140,14 @@ def _convert_denial(record: Record, question: _Question, why: str) -> Iterator[E
 
 
 def _convert_execution(facts: Mapping[str, Any]) -> Event:
-    """Converts an execution, under the question it ran on: the call's own, or the one about the outcome of its last
-    attempt.
+    """Convert an execution, with the question on which it ran.
+
+    That is the call's own question, or the one about the outcome of its last attempt.
     """
     approval, digest, revision = facts["approval"], facts["digest"], facts.get("revision", 1)
     permit = {"action_id": approval, "intent_id": approval}
-    # A call that was in doubt runs again on the later of two answers: the call's own, or the one about its last try.
+    # After an unknown outcome, a call runs again on the later of two approvals: the call's own, or the one about its
+    # last attempt.
     doubted = max((each["revision"] for each in facts.get("doubts", ())), default=0)
     if doubted > (revision if facts["permit"] == "approved" else 0):
         revision, digest = doubted, doubt_digest(digest, int(str(facts["ticket"]).partition("/")[2]) - 1)
@@ -149,7 +158,10 @@ def _convert_execution(facts: Mapping[str, Any]) -> Event:
 
 
 def _action_id(approval: str, revision: int, digest: str) -> str:
-    """Names a question; by its digest too, as two people may change a call at once, and both changes are revision 2."""
+    """Return a question's name.
+
+    It contains the digest, because two concurrent edits are both revision 2.
+    """
     return f"{approval}/{revision}/{digest[:_SHORT]}"
 
 

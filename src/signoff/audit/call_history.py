@@ -1,4 +1,4 @@
-"""Lists calls of the past from the record: those that were asked with their outcome, and those that ran by rule."""
+"""Lists past calls from the audit log: requests with their outcome, and calls run by rule."""
 
 from collections.abc import AsyncIterator
 
@@ -11,7 +11,7 @@ from signoff.texts.record_entries import claimant_words
 
 
 class PastCall(FrozenModel):
-    """One call that was asked about or ran by rule."""
+    """One call that was requested or ran by rule."""
 
     stream: str
     """The stream of its turn."""
@@ -20,27 +20,27 @@ class PastCall(FrozenModel):
     tool: str
     """The tool's name."""
     at: str
-    """When it was asked or ran, as a text of `moment_text`."""
+    """The time of the request or execution, as formatted by `moment_text`."""
     digest: str
-    """Binds its arguments, which the record does not hold."""
+    """The digest of its arguments, which the audit log does not contain."""
     definition: str
-    """The hash of the tool's declaration at the time."""
+    """The hash of the tool's declaration at that time."""
     became: str = ""
-    """`auto`, or how its request ended; "" while it waits."""
+    """`auto`, or the end state of its request, or "" while it waits."""
     by: str = ""
-    """Who decided, or ""."""
+    """The person who decided, or ""."""
 
 
 async def past_calls(log: AuditLog, since: str, *, tenant: str) -> list[PastCall]:
-    """Returns the calls of `tenant`, or of all where it is "", since a text of `moment_text`, by turn.
+    """Return the calls of `tenant` since a time formatted by `moment_text`, ordered by turn.
 
-    A request that was asked anew counts once, in its last form.
+    "" selects all tenants. A request that was asked again counts once, in its latest form.
     """
     kinds = ("request", "revision", "auto", "ending")
-    found: dict[tuple[str, str], PastCall] = {}
+    calls: dict[tuple[str, str], PastCall] = {}
     async for record in _find_known(log.records(tenant=tenant, since=since, kinds=kinds)):
-        _take(found, record)
-    return list(found.values())
+        _take(calls, record)
+    return list(calls.values())
 
 
 async def _find_known(records: AsyncIterator[Record]) -> AsyncIterator[Record]:
@@ -53,11 +53,11 @@ def _take(found: dict[tuple[str, str], PastCall], record: Record) -> None:
     facts = record.facts
     place = record.stream, str(facts["call"])
     if record.kind == "ending":
-        asked = found.get(place)
-        # Another digest is an ending of an older revision, and says nothing of what was asked last.
-        if asked is not None and facts.get("digest") == asked.digest:
+        request = found.get(place)
+        # Another digest marks the end of an older revision. It is irrelevant for the latest one.
+        if request is not None and facts.get("digest") == request.digest:
             found[place] = replace(
-                asked, became=str(facts.get("state", "")), by=record.subject or claimant_words(facts, ENGLISH)
+                request, became=str(facts.get("state", "")), by=record.subject or claimant_words(facts, ENGLISH)
             )
         return
     found[place] = PastCall(

@@ -1,9 +1,9 @@
-"""Makes and reads checkpoints: signed statements of how far every stream had come, each naming the one before it.
+"""Makes and reads checkpoints: signed statements of the length of every stream.
 
-A checkpoint lists the heads of the streams that grew since the last one, so that writing it costs what has happened
-since; together they cover every stream, and because each names the one before by its hash, the last one stands for all
-of them. A checkpoint that is kept elsewhere finds a record, or a whole end of the record, that was taken away with
-everything about it.
+A checkpoint lists the heads of the streams that grew since the previous one, so that its cost depends only on new
+records. Together they cover every stream. Each names the previous one by its hash, so that the last one confirms all of
+them. A checkpoint kept elsewhere detects the removal of a record, or of a whole end of the audit log, even together
+with all traces of it.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -51,29 +51,29 @@ class Statement(FrozenModel):
     """The signed part of a checkpoint."""
 
     v: int = 1
-    """The version of this form."""
+    """The version of this format."""
     number: int
     """The checkpoint's number, from 1."""
     at: int
-    """When it was made: milliseconds since 1970 by the store's clock."""
+    """The time of signing: milliseconds since 1970 by the store's clock."""
     previous: str
-    """The hash of the checkpoint before; zeros for the first."""
+    """The hash of the previous checkpoint, or zeros for the first."""
     heads: tuple[StreamHead, ...] = ()
-    """The heads of the streams that grew since the checkpoint before."""
+    """The heads of the streams that grew since the previous checkpoint."""
 
     @property
     def body(self) -> bytes:
-        """Returns the bytes that are signed."""
+        """Return the signed bytes."""
         return canonical_json(self.model_dump(mode="json"))
 
     @property
     def hash(self) -> str:
-        """Returns the hash by which the next checkpoint names this one."""
+        """Return the hash of this statement, for the next checkpoint."""
         return sha256_hex(self.model_dump(mode="json"))
 
     @property
     def made_at(self) -> datetime:
-        """Returns `at` as a time in UTC."""
+        """Return `at` as a time in UTC."""
         return _EPOCH + timedelta(milliseconds=self.at)
 
 
@@ -81,48 +81,59 @@ class Checkpoint(FrozenModel):
     """A statement with its signature."""
 
     statement: Statement
-    """What is signed."""
+    """The signed part."""
     key_id: str
-    """The id of the key that signed it."""
+    """The id of the signing key."""
     signature: str
     """The signature, in base64."""
 
     def holds(self, verifier: Verifier) -> bool:
-        """Returns whether a key of the gateway's, not retired when this was made, signed exactly this. Never raises."""
+        """Return whether a gateway's key, not retired at that time, signed exactly this.
+
+        Never raises.
+        """
         mark = Signature(self.key_id, self.signature)
         return verifier.check_bytes(PURPOSE, self.statement.body, mark, at=self.statement.made_at)
 
 
 class Checkpoints:
-    """Makes and reads the checkpoints in `store`. All methods raise `StoreUnavailable` when the database fails."""
+    """Makes and reads the checkpoints.
+
+    All methods raise `StoreUnavailable` if the database fails.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def take(self, signer: Signer) -> Checkpoint | None:
-        """Signs a checkpoint of how far every stream has come; returns None, with nothing written, when nothing is new.
+        """Sign a checkpoint of all streams.
 
-        Of several gateways that do this at once each states what is new since the other.
+        Returns `None`, without a change, if nothing is new.
+
+        If several gateways do this at once, each signs the records since the other's checkpoint.
         """
         return await self._store.run(lambda connection: _take(connection, signer))
 
     async def last(self) -> Checkpoint | None:
-        """Returns the newest checkpoint, or None."""
+        """Return the newest checkpoint, or `None`."""
         query = select(AUDIT_CHECKPOINTS).order_by(AUDIT_CHECKPOINTS.c.number.desc()).limit(1)
         row = await self._store.read(lambda connection: connection.execute(query).first())
         return None if row is None else _checkpoint(row)
 
     async def all(self) -> AsyncIterator[Checkpoint]:
-        """Yields all checkpoints, oldest first. An unreadable one is left out; the verifier then misses it."""
+        """Yield all checkpoints, oldest first.
+
+        Skips an unreadable one, which the verifier then misses.
+        """
         number = 0
         while rows := await self._store.read(partial(_page, after=number)):
             number = rows[-1].number
             for row in rows:
-                if (found := _checkpoint(row)) is not None:
-                    yield found
+                if (checkpoint := _checkpoint(row)) is not None:
+                    yield checkpoint
 
     async def heads(self) -> list[StreamHead]:
-        """Returns how far the streams have come by the store's own account; the chain of checkpoints is one of them."""
+        """Return the heads of all streams by the store's own data, including checkpoints."""
         query = select(AUDIT_HEADS.c.stream, AUDIT_HEADS.c.seq, AUDIT_HEADS.c.hash).order_by(AUDIT_HEADS.c.stream)
         return await self._store.read(
             lambda connection: [StreamHead(**row._mapping) for row in connection.execute(query)]
@@ -130,10 +141,10 @@ class Checkpoints:
 
 
 def _take(connection: Connection, signer: Signer) -> Checkpoint | None:
-    # The chain's head first: of several gateways one states at a time, and the next one sees what this one covered.
+    # Lock the chain's head first: only one gateway signs at a time, and the next sees the covered numbers.
     number, previous, now = lock_head(connection, CHAIN)
     if not number and (last := connection.execute(_LAST).first()) is not None:
-        # Somebody took the head of the chain away; it goes on all the same.
+        # The chain's head was removed. Continue the chain anyway.
         number, previous = last
     grown = tuple(StreamHead(**row._mapping) for row in connection.execute(_GROWN))
     if not grown:
@@ -148,7 +159,7 @@ def _take(connection: Connection, signer: Signer) -> Checkpoint | None:
         "signature": mark.signature,
     }
     connection.execute(insert(AUDIT_CHECKPOINTS), row)
-    # Up to the number that was signed: a stream that grew since is uncovered by what came after it.
+    # Cover only up to the signed number: a stream that grew since still has uncovered records.
     connection.execute(_COVER, [{"of": head.stream, "to": head.seq} for head in grown])
     move_head(connection, CHAIN, statement.number, statement.hash)
     return Checkpoint(statement=statement, key_id=mark.key_id, signature=mark.signature)
@@ -163,6 +174,6 @@ def _checkpoint(row: Row[Any]) -> Checkpoint | None:
     try:
         statement = Statement.model_validate_json(row.body)
     except ValidationError:
-        # The gap in the numbers is what the verifier reports; an error here would hide all that follows.
+        # The verifier reports the gap in the numbers. An error here would hide all later checkpoints.
         return None
     return Checkpoint(statement=statement, key_id=row.key_id, signature=row.signature)

@@ -1,8 +1,7 @@
-"""Records the people and policies that running processes use, where they differ from what was last recorded.
+"""Records changes of the people and policies that running processes use.
 
-A file that changes while nothing runs is found at the next start, one that changes meanwhile at the next look: the
-record says from what to what, by hash, and names what was added, removed and changed. A file does not say who changed
-it.
+A file changed while nothing runs is detected at the next start, otherwise at the next check. The record contains the
+hashes before and after, and the names of added, removed and changed parts. A file does not show who changed it.
 """
 
 import asyncio
@@ -32,9 +31,12 @@ from signoff.store.store import Store
 from signoff.store.tables import AUDIT_RECORDS
 
 LOOK_SECONDS: Final = 1.0
-"""How often people are compared with what was last written; a directory of a file looks at it as often."""
+"""How often people are compared with the last record.
+
+A directory of a file is also read this often.
+"""
 NAMES_SHOWN: Final = 100
-"""Names of each kind that one record lists; the counts and hashes are of all."""
+"""The number of names of each kind in one record. Counts and hashes cover all."""
 _PAGE: Final = 50
 _log = logging.getLogger(__name__)
 
@@ -42,24 +44,23 @@ SnapshotKind = Literal["people", "policy"]
 
 
 async def note_catalog(store: Store, catalog: Catalog, where: str, *, clock: Clock = system_clock) -> bool:
-    """Records the policies, rules and tools of `catalog` unless `where` had the same; returns whether something
-    differed.
+    """Record the policies, rules and tools of `catalog`, unless `where` had the same.
 
-    Raises `StoreUnavailable`.
+    Returns whether there was a difference. Raises `StoreUnavailable`.
     """
     return await _note(store, "policy", where, DEFAULT_TENANT, _parts_of(catalog), clock(), catalog=catalog.hash)
 
 
 async def note_people(store: Store, people: Directory, where: str, *, clock: Clock = system_clock) -> bool:
-    """Records everybody, tenant by tenant, unless `where` had the same people; returns whether somebody differed.
+    """Record all people, tenant by tenant, unless `where` had the same.
 
-    Raises `StoreUnavailable`, and what the directory raises.
+    Returns whether there was a difference. Raises `StoreUnavailable` and the directory's errors.
     """
     everybody = people.all()
     begins = admin_stream("")
-    known = [name.removeprefix(begins) for name in await AuditLog(store).streams() if name.startswith(begins)]
+    recorded = [name.removeprefix(begins) for name in await AuditLog(store).streams() if name.startswith(begins)]
     differs = False
-    for tenant in sorted({*known, *(person.tenant for person in everybody)}):
+    for tenant in sorted({*recorded, *(person.tenant for person in everybody)}):
         here = (person for person in everybody if person.tenant == tenant)
         parts = {person.id: fingerprint(person.model_dump(mode="json")) for person in here}
         differs = await _note(store, "people", where, tenant, parts, clock()) or differs
@@ -70,9 +71,9 @@ async def note_people(store: Store, people: Directory, where: str, *, clock: Clo
 async def follow_people(
     store: Store, people: Directory, where: str, *, every: float = LOOK_SECONDS, clock: Clock = system_clock
 ) -> AsyncIterator[None]:
-    """Records, until the block ends, the people whom this process knows and each change that it takes up.
+    """Record the people that this process knows and each change, until the block ends.
 
-    While the store is away nothing is written, and the next look makes up for it. Never ends the block.
+    While the store is unavailable nothing is written, and the next check catches up. Never ends the block.
     """
     note = partial(note_people, store, people, where, clock=clock)
     seen = await _record_people(people, where, None, note)
@@ -96,7 +97,10 @@ async def _follow(
 async def _record_people(
     people: Directory, where: str, seen: tuple[Person, ...] | None, note: Callable[[], Awaitable[bool]]
 ) -> tuple[Person, ...] | None:
-    """Records the people where they differ from `seen`; returns those recorded, or `seen` where that failed."""
+    """Record the people if they differ from `seen`.
+
+    Return those recorded, or `seen` after a failure.
+    """
     try:
         everybody = people.all()
         if everybody != seen:
@@ -105,7 +109,7 @@ async def _record_people(
         _log.warning("the people of %s are not written down: %s", where, error.message)
         return seen
     except Exception as error:
-        # A directory can be anybody's code.
+        # A directory can be third-party code.
         _log.warning("the people of %s are not written down: %s", where, type(error).__name__)
         return seen
     return everybody
@@ -116,14 +120,14 @@ async def _note(
 ) -> bool:
     last = await _last(store, kind, where, tenant)
     before = "" if last is None else str(last.facts.get("after", ""))
-    # A tenant of which nothing was ever said and nobody is known: no record to begin with.
+    # A tenant without records and without people needs no first record.
     if last is None and not parts:
         return False
-    # Before the record that names it: one that says how it was must be able to show it.
+    # Store the state before the record that names it, so that it can always be shown.
     blob = await store.put_blob(canonical_json(dict(parts)), None)
     if blob.sha256 == before:
         return False
-    # Named after the record before it: processes that see the same change at once write it once.
+    # The key contains the previous record's number: processes that see the same change write it once.
     key = f"{kind}/{where}/{0 if last is None else last.seq}/{blob.sha256[:16]}"
     entry = admin_entry(
         tenant,
@@ -143,7 +147,7 @@ async def _note(
 
 
 async def _last(store: Store, kind: SnapshotKind, where: str, tenant: str) -> Record | None:
-    """Returns the newest record of this kind that `where` wrote; one that somebody touched is passed over."""
+    """Return the newest record of this kind by `where`. Skips manipulated ones."""
     columns = [AUDIT_RECORDS.c[name] for name in Record.model_fields]
     wanted = (
         select(*columns)
@@ -154,7 +158,7 @@ async def _last(store: Store, kind: SnapshotKind, where: str, tenant: str) -> Re
     page = wanted
     while rows := await store.read(partial(_rows, query=page)):
         for record in rows:
-            # What somebody touched is the verifier's to report; here it only means an older one to compare with.
+            # The verifier reports a manipulated record. Here it only means comparing with an older one.
             with contextlib.suppress(Refused):
                 if record.facts.get("where") == where:
                     return record
@@ -168,12 +172,12 @@ def _rows(connection: Connection, query: Any) -> list[Record]:
 
 async def _parts_before(store: Store, sha256: str) -> dict[str, str] | None:
     body = await store.get_blob(sha256) if sha256 else None
-    found: dict[str, str] | None = None if body is None else json.loads(body)
-    return found
+    parts: dict[str, str] | None = None if body is None else json.loads(body)
+    return parts
 
 
 def _difference(before: Mapping[str, str] | None, now: Mapping[str, str]) -> dict[str, list[str]]:
-    """Names what differs; nothing where the earlier state is not known."""
+    """Return the differing names. Empty if the earlier state is unknown."""
     if before is None:
         return {}
     changed = [name for name in sorted(now) if name in before and before[name] != now[name]]
@@ -187,6 +191,6 @@ def _parts_of(catalog: Catalog) -> dict[str, str]:
         **{f"policy {name}": policy.hash for name, policy in catalog.policies.items()},
         "rules": catalog.rules.hash,
         "approvers": fingerprint(list(catalog.default_approvers)),
-        # Actors and context fields as well.
+        # The catalog's hash also covers actors and context fields.
         "catalog": catalog.hash,
     }

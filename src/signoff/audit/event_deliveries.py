@@ -1,4 +1,4 @@
-"""Queues what subscriptions are owed of the events: each event once, tried again until it arrives or is given up."""
+"""Queues events for subscriptions: each event once, retried until delivered or given up."""
 
 from typing import Any, Final
 
@@ -27,22 +27,21 @@ _AFTER: Final = (
 
 
 class EventDelivery(FrozenModel):
-    """An event that a subscription is owed."""
+    """An event still to be delivered to a subscription."""
 
     key: str
-    """The row's own key."""
+    """The row's key."""
     subscription: str
     """The subscription's name."""
     event: CloudEvent
-    """The event."""
     attempts: int
-    """How often it was tried."""
+    """The number of attempts."""
     code: str = ""
-    """What the last try came to."""
+    """The result of the last attempt."""
 
 
 class EventDeliveries:
-    """Reads and writes the queue in a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes the queue. All methods raise `StoreUnavailable` if the database fails."""
 
     def __init__(self, store: Store, limits: TenantLimits = NO_LIMITS) -> None:
         self._store = store
@@ -50,16 +49,18 @@ class EventDeliveries:
         self._limit = DeliveryLimit("event", limits, EVENT_DELIVERIES.c.tenant, _try_name) if limited else None
 
     async def add(self, wanted: Subscription) -> int:
-        """Adds the events that a subscription wants since the last time; a new one begins with what is to come.
+        """Add the new events that a subscription wants.
 
-        Returns how many events were looked at.
+        Return the number of events inspected.
+
+        A new subscription starts with future events.
         """
         return await self._store.run(lambda connection: _add(connection, wanted))
 
     async def claim(self, wanted: Subscription, limit: int) -> list[EventDelivery]:
-        """Claims what is due to a subscription, for as long as a lease lasts, and no more than its tenant has left.
+        """Claim due deliveries of a subscription for a lease, within its tenant's limit.
 
-        Nothing of another tenant that had a subscription of this name; and of no other one, which may be slow.
+        Leaves out another tenant's deliveries under the same name, and other subscriptions, which may be slow.
         """
         table = EVENT_DELIVERIES.c
         own = (table.state == "new", table.subscription == wanted.name, table.tenant == wanted.tenant)
@@ -70,29 +71,29 @@ class EventDeliveries:
         )
 
     async def read(self, key: str) -> EventDelivery | None:
-        """Returns the delivery of a key; None where nobody is owed it any more."""
+        """Return the delivery with this key, or `None` if it is no longer pending."""
         query = select(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key, EVENT_DELIVERIES.c.state == "new")
         rows = await self._store.read(lambda connection: connection.execute(query).all())
         return next(iter(readable(rows, _delivery)), None)
 
     async def finish(self, key: str) -> None:
-        """Forgets what has arrived."""
+        """Delete a completed delivery."""
         await self._run(delete(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key))
 
     async def postpone(self, key: str, code: str, seconds: float, *, counts: bool = True) -> None:
-        """Has a delivery tried again after so many seconds; unless it `counts`, as if it had not been tried now."""
+        """Retry a delivery after `seconds`. Unless it `counts`, undo the count of this attempt."""
         due: dict[str, Any] = {"due_at": in_seconds(seconds), "claimed_until": 0, "code": clip_text(code, 100)}
         if not counts:
             due["attempts"] = EVENT_DELIVERIES.c.attempts - 1
         await self._run(update(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key).values(due))
 
     async def give_up(self, key: str, code: str) -> None:
-        """Puts a delivery aside, until somebody has it tried again."""
+        """Set a delivery aside until someone requests a retry."""
         dead = {"state": "dead", "claimed_until": 0, "code": clip_text(code, 100)}
         await self._run(update(EVENT_DELIVERIES).where(EVENT_DELIVERIES.c.key == key).values(dead))
 
     async def list_given_up(self, tenant: str) -> list[EventDelivery]:
-        """Returns the deliveries that were given up in a tenant, oldest first."""
+        """Return the deliveries given up in a tenant, oldest first."""
         query = (
             select(EVENT_DELIVERIES)
             .where(EVENT_DELIVERIES.c.state == "dead", EVENT_DELIVERIES.c.tenant == tenant)
@@ -103,7 +104,7 @@ class EventDeliveries:
         return readable(rows, _delivery)
 
     async def retry(self, tenant: str, subscription: str = "") -> int:
-        """Has what was given up in a tenant, or of one subscription of it, tried again; returns how many there were."""
+        """Retry the deliveries given up in a tenant or in one subscription. Return their number."""
         which = [EVENT_DELIVERIES.c.state == "dead", EVENT_DELIVERIES.c.tenant == tenant]
         if subscription:
             which.append(EVENT_DELIVERIES.c.subscription == subscription)
@@ -111,7 +112,12 @@ class EventDeliveries:
         return await self._run(update(EVENT_DELIVERIES).where(*which).values(again))
 
     async def remove_old(self, days: int) -> int:
-        """Removes what was last due more than `days` days ago, given up or of no subscription any more; counts it."""
+        """Delete deliveries last due more than `days` days ago.
+
+        Return their number.
+
+        They were given up, or their subscription no longer exists.
+        """
         old = EVENT_DELIVERIES.c.due_at < StoreClock() - days * DAY_MILLISECONDS
         return await self._run(delete(EVENT_DELIVERIES).where(old))
 
@@ -120,7 +126,10 @@ class EventDeliveries:
 
 
 def is_for(wanted: Subscription, event: CloudEvent) -> bool:
-    """Returns whether a subscription is sent an event; a specialist's only where it is its actor's own."""
+    """Return whether a subscription gets an event.
+
+    A specialist's events go only to its own actor.
+    """
     if wanted.of_actor_alone and event.actor != wanted.actor:
         return False
     return wanted.wants(event.type) and (not event.private or (bool(event.actor) and event.actor == wanted.actor))
@@ -129,11 +138,11 @@ def is_for(wanted: Subscription, event: CloudEvent) -> bool:
 def _add(connection: Connection, wanted: Subscription) -> int:
     newest = connection.scalar(NEWEST, {"of": wanted.tenant}) or 0
     place = {"name": wanted.name, "tenant": wanted.tenant}
-    # Locks the row, so that of several gateways one adds at a time; a new one is made at the newest.
+    # This locks the row, so that one gateway adds at a time. A new subscription starts at the newest event.
     held = insert_or_hold(SUBSCRIPTIONS, "number", connection.dialect.name).returning(SUBSCRIPTIONS.c.number)
     after = connection.execute(held, {**place, "number": newest}).scalar_one()
     rows = connection.execute(_AFTER, {"of": wanted.tenant, "after": after, "to": newest}).all()
-    made = [
+    new_rows = [
         {
             "key": _key(wanted, event.number),
             "subscription": wanted.name,
@@ -148,22 +157,22 @@ def _add(connection: Connection, wanted: Subscription) -> int:
         for event in (read_event(row.number, row.private, row.body) for row in rows)
         if event is not None and is_for(wanted, event)
     ]
-    if made:
-        connection.execute(insert(EVENT_DELIVERIES), made)
-    goes_on = rows[-1].number if len(rows) == EVENTS_AT_ONCE else newest
-    if goes_on > after:
+    if new_rows:
+        connection.execute(insert(EVENT_DELIVERIES), new_rows)
+    position = rows[-1].number if len(rows) == EVENTS_AT_ONCE else newest
+    if position > after:
         at = (SUBSCRIPTIONS.c.name == wanted.name) & (SUBSCRIPTIONS.c.tenant == wanted.tenant)
-        connection.execute(update(SUBSCRIPTIONS).where(at).values(number=goes_on))
+        connection.execute(update(SUBSCRIPTIONS).where(at).values(number=position))
     return len(rows)
 
 
 def _key(wanted: Subscription, number: int) -> str:
-    """Makes the key of what a subscription is owed: the same whoever adds it, and sorted like the events."""
+    """Return the key of a delivery: the same from every gateway, and sorted like the events."""
     return f"{number:020d}.{sha256_hex([wanted.name, wanted.tenant, number])[:_KEY_HEX]}"
 
 
 def _try_name(row: Row[Any]) -> str:
-    # Whoever asks again how a handler does, each second, tries nothing anew: its attempt is the same.
+    # Polling a handler every second is no new attempt: the number of attempts does not change.
     return f"{row.key}.{row.attempts}"
 
 

@@ -1,4 +1,4 @@
-"""Keeps up to which moment each thing is followed of which events are made, over all restarts of all gateways."""
+"""Stores up to when each event source was followed, across restarts of all gateways."""
 
 from datetime import datetime
 
@@ -10,13 +10,19 @@ from signoff.store.tables import EVENT_SOURCES, time_from_millis
 
 
 class EventSources:
-    """Reads and writes the moments in a store. All methods raise `StoreUnavailable` when the database fails."""
+    """Reads and writes these times.
+
+    All methods raise `StoreUnavailable` if the database fails.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def read(self, name: str, first: datetime) -> datetime:
-        """Returns up to which moment something is followed: up to `first`, which is kept, where it was not yet."""
+        """Return the time until when a source was followed.
+
+        Stores and returns `first` if it is new.
+        """
 
         def work(connection: Connection) -> datetime:
             insert_new(connection, EVENT_SOURCES, {"name": name, "moment": _millis(first)})
@@ -26,7 +32,7 @@ class EventSources:
         return await self._store.run(work)
 
     async def advance(self, name: str, moment: datetime) -> None:
-        """Says that something is followed up to a moment; never back to an earlier one."""
+        """Record that a source was followed up to a time, but never move back."""
         ahead = func.max if self._store.dialect == "sqlite" else func.greatest
         change = update(EVENT_SOURCES).where(EVENT_SOURCES.c.name == name)
         later = change.values(moment=ahead(EVENT_SOURCES.c.moment, _millis(moment)))

@@ -1,9 +1,11 @@
-"""Numbers the events of each tenant, and reads them: whoever has read up to a number misses none by going on from it.
+"""Numbers the events of each tenant and reads them.
 
-Nothing is written for them where things happen: the record is written there already, with what it tells of, in one
-transaction. What was committed is numbered afterwards, by one at a time: a number is there together with its event, and
-with all before it. A number given where things happen would need a lock on its tenant until that transaction ends, or
-be there before a lower one of a transaction that ends later.
+A reader that continues from a number misses none.
+
+Nothing extra is written when something happens: its transaction already writes the audit record. Committed records are
+numbered afterwards, by one process at a time, so that a number appears together with its event and all earlier ones.
+Numbering in the original transaction would need a lock on its tenant until it ends. Otherwise a number could appear
+before a lower one from a transaction that ends later.
 """
 
 import json
@@ -26,16 +28,16 @@ from signoff.store.tables import AUDIT_HEADS, AUDIT_RECORDS, EVENT_FACTS, EVENT_
 
 STREAMS_AT_ONCE: Final = 50
 RECORDS_AT_ONCE: Final = 500
-"""So many are numbered in one transaction: it holds the heads of their streams, where turns write."""
+"""The limit of one transaction, which locks the heads of its streams, where turns write."""
 DAY_MILLISECONDS: Final = 86_400_000
 _LOCK: Final = ""
-"""The tenant whose row is locked by whoever numbers; no tenant is called so."""
+"""The tenant whose row is locked while numbering. No real tenant has this name."""
 _TENANT_CHARS: Final = cast(String, EVENTS.c.tenant.type).length or 0
 _CALL_CHARS: Final = cast(String, EVENTS.c.call.type).length or 0
 _ACTOR_CHARS: Final = cast(String, EVENTS.c.actor.type).length or 0
 
 _TOLD_ONCE: Final = ("approval.withdrawn",)
-"""What both a turn and whoever answers it record, each as its own word: one of them is told."""
+"""Types that both a turn and the decider's gateway record. Only one becomes an event."""
 
 _COLUMNS: Final = tuple(AUDIT_RECORDS.c[name] for name in Record.model_fields)
 _GREW: Final = (AUDIT_HEADS.c.seq > AUDIT_HEADS.c.numbered, AUDIT_HEADS.c.stream != CHAIN)
@@ -45,7 +47,7 @@ _GROWN: Final = (
     .where(*_GREW)
     .order_by(AUDIT_HEADS.c.stream)
     .limit(STREAMS_AT_ONCE)
-    # Who writes to a stream at this moment is not waited for: other turns would wait behind us for it. It comes next.
+    # Do not wait for a current writer of a stream: other turns would then wait for us. The stream is read next time.
     .with_for_update(skip_locked=True, key_share=True)
 )
 _RECORDS: Final = (
@@ -72,12 +74,12 @@ _TAKE_MORE: Final = delete(EVENT_FACTS).where(
     tuple_(EVENT_FACTS.c.stream, EVENT_FACTS.c.key).in_(bindparam("places", expanding=True))
 )
 NEWEST: Final = select(EVENT_HEADS.c.number).where(EVENT_HEADS.c.tenant == bindparam("of"))
-"""The number of the newest event `of` a tenant."""
+"""The number of the newest event of the tenant `of`."""
 _OLDEST: Final = select(func.min(EVENTS.c.number)).where(EVENTS.c.tenant == bindparam("of"))
 
 
 class _NewEvent(NamedTuple):
-    """An event with the call that it is about, before it has its number."""
+    """An event before it is numbered, with its call."""
 
     event: CloudEvent
     stream: str
@@ -88,7 +90,7 @@ class _NewEvent(NamedTuple):
 
 
 class _EarlierEvent(NamedTuple):
-    """An event that was numbered before another one about the same call."""
+    """An event numbered before another one about the same call."""
 
     private: bool
     actor: str
@@ -96,9 +98,11 @@ class _EarlierEvent(NamedTuple):
 
 
 class EventStream:
-    """Numbers and reads the events in `store`; `is_private` says of a tool by its name whether it is a specialist.
+    """Numbers and reads the events in `store`.
 
-    All methods raise `StoreUnavailable` when the database fails.
+    `is_private` returns whether a tool is a specialist's.
+
+    All methods raise `StoreUnavailable` if the database fails.
     """
 
     def __init__(self, store: Store, is_private: Callable[[str], bool]) -> None:
@@ -106,23 +110,28 @@ class EventStream:
         self._is_private = is_private
 
     async def extend(self) -> int:
-        """Numbers the events of all that was recorded since; returns how many there were.
+        """Number the events of all new records.
 
-        What is being written to a stream at this moment is left for the next time.
+        Return their number.
+
+        Streams that are being written are left for the next time.
         """
         count = 0
-        # Asked without a write: whoever only looks does not take SQLite's one lock.
+        # Check without a write, so that polling does not take SQLite's only lock.
         while await self._store.read(lambda connection: connection.execute(_ANY).first()) is not None:
-            done = await self._store.run(self._extend)
-            if done is None:
+            numbered = await self._store.run(self._extend)
+            if numbered is None:
                 break
-            count += done
+            count += numbered
         return count
 
     async def read(
         self, tenant: str, after: int, *, limit: int, stream: str = "", with_private: bool = False
     ) -> EventList:
-        """Returns the events of `tenant` after a number, of one stream where named; specialists' only where asked."""
+        """Return the events of `tenant` after a number, optionally of one stream.
+
+        Specialists' events are included only with `with_private`.
+        """
         wanted = select(EVENTS.c.number, EVENTS.c.private, EVENTS.c.body).where(
             EVENTS.c.tenant == tenant, EVENTS.c.number > after
         )
@@ -132,7 +141,7 @@ class EventStream:
             wanted = wanted.where(EVENTS.c.private.is_(False))
 
         def work(connection: Connection) -> EventList:
-            # First: an event that is numbered from now on is found by the next reading.
+            # Read this first: events numbered from now on are found by the next call.
             newest = connection.scalar(NEWEST, {"of": tenant}) or 0
             rows = connection.execute(
                 wanted.where(EVENTS.c.number <= newest).order_by(EVENTS.c.number).limit(limit)
@@ -141,20 +150,20 @@ class EventStream:
             events = tuple(
                 event for row in rows if (event := read_event(row.number, row.private, row.body)) is not None
             )
-            goes_on = rows[-1].number if len(rows) == limit else newest
+            position = rows[-1].number if len(rows) == limit else newest
             return EventList(
-                events=events, next=goes_on, oldest=newest + 1 if oldest is None else oldest, newest=newest
+                events=events, next=position, oldest=newest + 1 if oldest is None else oldest, newest=newest
             )
 
         return await self._store.read(work)
 
     async def remove_old(self, days: int) -> int:
-        """Removes the events that were numbered more than `days` days ago; returns how many there were."""
+        """Delete events numbered more than `days` days ago. Return their number."""
         old = delete(EVENTS).where(EVENTS.c.numbered_at < StoreClock() - days * DAY_MILLISECONDS)
         return await self._store.run(lambda connection: connection.execute(old).rowcount)
 
     def _extend(self, connection: Connection) -> int | None:
-        """Numbers one batch; returns None where nothing could be taken."""
+        """Number one batch. Return `None` if no stream could be locked."""
         hold = insert_or_hold(EVENT_HEADS, "number", connection.dialect.name)
         connection.execute(hold, {"tenant": _LOCK, "number": 0})
         heads = {row.stream: row.seq for row in connection.execute(_GROWN)}
@@ -166,30 +175,30 @@ class EventStream:
         read = {record.stream: record.seq for record in records}
         numbered = {stream: max(seq, read.get(stream, 0)) for stream, seq in heads.items()}
         if len(records) == RECORDS_AT_ONCE:
-            # Of the last stream the rest comes next, and so does all of those that have no record here.
+            # Leave the rest of the last stream, and streams without a record here, for the next batch.
             numbered = {stream: numbered[stream] for stream in read} | {records[-1].stream: records[-1].seq}
         connection.execute(_MARK, [{"of": stream, "to": seq} for stream, seq in numbered.items()])
         return len(records)
 
     def _insert(self, connection: Connection, records: Sequence[Record], more: Mapping[tuple[str, str], str]) -> None:
-        found: list[_NewEvent] = []
+        events: list[_NewEvent] = []
         for record in records:
-            event = self._new_event(connection, record, more.get((record.stream, record.key), "{}"), found)
+            event = self._new_event(connection, record, more.get((record.stream, record.key), "{}"), events)
             if event is not None:
-                found.append(event)
-        if not found:
+                events.append(event)
+        if not events:
             return
-        tenants = sorted({each.event.tenant for each in found})
+        tenants = sorted({each.event.tenant for each in events})
         numbers = {row.tenant: row.number for row in connection.execute(_NUMBERS, {"tenants": tenants})}
-        known, rows = set(numbers), []
-        for each in found:
+        existing, rows = set(numbers), []
+        for each in events:
             tenant = each.event.tenant
             numbers[tenant] = numbers.get(tenant, 0) + 1
             rows.append({"tenant": tenant, "number": numbers[tenant], **each._asdict()})
             del rows[-1]["event"]
         connection.execute(insert(EVENTS), rows)
         for tenant in tenants:
-            if tenant in known:
+            if tenant in existing:
                 connection.execute(
                     update(EVENT_HEADS).where(EVENT_HEADS.c.tenant == tenant).values(number=numbers[tenant])
                 )
@@ -205,37 +214,37 @@ class EventStream:
                 return None
             named = parse_approval_id(str(event.data.get("approval", "")))
             call = "" if named is None else bound_text(named.call, _CALL_CHARS)
-            # An answer names its request alone, which was numbered before it, with tool and actor.
+            # A decision names only its request, which was numbered earlier, with tool and actor.
             earlier = _earlier(connection, record.stream, call, before) if call else []
             if event.type in _TOLD_ONCE and any(_is_same(event, each.body) for each in earlier):
                 return None
             private = event.private or self._is_hidden(event, call, [each.private for each in earlier])
-            # The first that was seen stands: a call is of one actor, whatever is said of it later.
+            # Keep the first actor: a call belongs to one actor, even if later records claim otherwise.
             actor = next((each.actor for each in earlier if each.actor), event.actor)[:_ACTOR_CHARS]
-            # In the form in which it is answered: what cannot be written so now could not be then.
+            # Use the response's format: an event that cannot be encoded now could not be returned later.
             body = replace(event, private=private, actor=actor).model_dump_json()
         except Exception:
-            # Whoever runs under a turn's id writes what they like: one record must not hold up all others.
+            # Anyone who runs under a turn's id can write anything: one record must not block all others.
             return None
         return _NewEvent(event, record.stream, call, actor, private, body)
 
     def _is_hidden(self, event: CloudEvent, call: str, earlier: Sequence[bool]) -> bool:
-        """Returns whether an event is of a specialist; also where that cannot be known."""
+        """Return whether an event belongs to a specialist, or may."""
         if "tool" in event.data:
             return self._is_private(str(event.data["tool"]))
         return (any(earlier) or not earlier) if call else "approval" in event.data
 
 
 def _earlier(connection: Connection, stream: str, call: str, before: Sequence[_NewEvent]) -> list[_EarlierEvent]:
-    """Returns the earlier events about a call, oldest first."""
+    """Return the earlier events about a call, oldest first."""
     rows = connection.execute(_EARLIER, {"of": stream, "named": call}).all()
-    found = [_EarlierEvent(bool(row.private), row.actor, row.body) for row in rows]
+    events = [_EarlierEvent(bool(row.private), row.actor, row.body) for row in rows]
     same = (each for each in before if (each.stream, each.call) == (stream, call))
-    return found + [_EarlierEvent(each.private, each.actor, each.body) for each in same]
+    return events + [_EarlierEvent(each.private, each.actor, each.body) for each in same]
 
 
 def _is_same(event: CloudEvent, body: str) -> bool:
-    """Returns whether an earlier event told the same of the same revision of a request."""
+    """Return whether an earlier event has the same type and revision."""
     earlier = read_event(0, False, body)
     if earlier is None or earlier.type != event.type:
         return False
@@ -243,7 +252,7 @@ def _is_same(event: CloudEvent, body: str) -> bool:
 
 
 def _take_more(connection: Connection, records: Sequence[Record]) -> dict[tuple[str, str], str]:
-    """Takes away what the events of `records` tell beside them, and returns it by stream and key."""
+    """Remove the additional event facts of `records`, and return them by stream and key."""
     places = {(record.stream, record.key) for record in records}
     rows = connection.execute(_MORE, {"streams": sorted({record.stream for record in records})}).all()
     more = {(row.stream, row.key): row.body for row in rows if (row.stream, row.key) in places}
@@ -253,19 +262,19 @@ def _take_more(connection: Connection, records: Sequence[Record]) -> dict[tuple[
 
 
 def _in_order(records: Sequence[Record]) -> list[Record]:
-    """Orders records by the times at which they were written, and those of one stream by their numbers."""
+    """Order records by time of writing, and within a stream by number."""
     by_stream: dict[str, list[Record]] = {}
     for record in records:
         by_stream.setdefault(record.stream, []).append(record)
-    # Merged, not sorted: the store's clock may be set back, and within a stream the numbers alone tell the order.
+    # Merge instead of sorting: the store's clock may be set back, and only numbers order a stream.
     return list(merge(*by_stream.values(), key=lambda record: record.written_at))
 
 
 def read_event(number: int, private: bool, body: str) -> CloudEvent | None:
-    """Parses a row of events; None for one that holds none."""
+    """Return the event of a row, or `None` if it cannot be read."""
     try:
         event = CloudEvent.model_validate_json(body)
     except ValidationError:
-        # Who can write to the database can put anything there: it must not keep the others from being read.
+        # An attacker who can write to the database can store anything. It must not block the other events.
         return None
     return replace(event, number=number, private=private)

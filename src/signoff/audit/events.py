@@ -1,7 +1,8 @@
-"""Converts records to events: what programs outside are told of turns, calls, requests, grants and freezes. Pure.
+"""Converts audit records to events for external programs.
 
-An event tells the facts of its type and no other: neither results nor what people wrote. Of arguments, which are told
-with the dispatch, the secret ones are masked already.
+These are about turns, calls, requests, grants and freezes. Pure. An event contains the facts of its type and no others:
+neither results nor people's texts. Arguments are included in the dispatch of a call, with the secret ones already
+masked.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +15,10 @@ from signoff.contracts.audit import BY, BY_TURN, CLAIMED_SUBJECT, DISPATCH, Clou
 from signoff.contracts.ids import TurnKey, parse_workflow_id
 
 SCHEMA_VERSION: Final = 1
-"""Counted up where a type loses a fact, or one means something else; facts are added without."""
+"""Increased if a type loses a fact or a fact changes its meaning.
+
+Additional facts do not increase it.
+"""
 _TEXT: Final = MappingProxyType({"type": "string"})
 _NUMBER: Final = MappingProxyType({"type": "number"})
 _COUNT: Final = MappingProxyType({"type": "integer"})
@@ -81,7 +85,7 @@ _FACTS: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = MappingProxyType(
         "removed": (_TEXTS, "The names of what is gone."),
     }
 )
-"""Each fact that some event tells: its JSON Schema, and what it says."""
+"""Each fact in any event: its JSON Schema and description."""
 _CALL: Final = ("approval", "call", "tool")
 _ASKED: Final = (
     *_CALL, "person", "actor", "revision", "code", "digest", "rule", "policy_hash", "approvers", "quorum", "groups",
@@ -99,12 +103,12 @@ _RAN: Final = (
 
 
 class EventType(NamedTuple):
-    """What one type of events tells."""
+    """One type of events."""
 
     summary: str
-    """When such an event is there."""
+    """The cause of such an event."""
     facts: tuple[str, ...]
-    """The names of the facts that it may have."""
+    """The names of its possible facts."""
 
 
 EVENT_TYPES: Final[Mapping[str, EventType]] = MappingProxyType(
@@ -168,7 +172,7 @@ EVENT_TYPES: Final[Mapping[str, EventType]] = MappingProxyType(
         ),
     }
 )
-"""All types by name; that of dispatched calls by the name of its schema, `tool_call`."""
+"""All types by name. A dispatched call has the name of its schema, `tool_call`."""
 _PRIVATE_SCOPE: Final = "specialist"
 _DUE: Final = {"remind": "approval.reminded", "escalate": "approval.escalated", "deadline": "approval.postponed"}
 _ENDINGS: Final = {
@@ -181,16 +185,15 @@ _ACTS: Final = {"freeze": "freeze.started", "thaw": "freeze.lifted"}
 
 
 def event_from_record(record: Record, more: Mapping[str, Any] | None = None) -> CloudEvent | None:
-    """Converts a record to its event, without its number; None where there is no event of such records.
+    """Convert a record to its event without a number, or `None` if such records have no event.
 
-    `more` are facts that the event tells and the record does not hold. `private` and `actor` are what the record itself
-    says. Raises `Refused`, and whatever facts of another shape than ours lead to:
-    they are the word of whoever wrote them.
+    `more` contains facts that are not in the record. `private` and `actor` come from the record itself. Raises
+    `Refused`, and any error caused by malformed facts: they are the unverified claims of their writer.
     """
     turn = parse_workflow_id(record.stream)
     tenant = tenant_of_stream(record.stream)
     facts = record.facts
-    # Of a record that was too long to be kept nobody knows what became of its call, nor whether a specialist's it was.
+    # A record that was too long does not show its call's outcome or whether it belongs to a specialist.
     kind = "" if TOO_LONG in facts else _type_of(record.kind, facts)
     if not kind or not tenant:
         return None
@@ -210,7 +213,7 @@ def event_from_record(record: Record, more: Mapping[str, Any] | None = None) -> 
 
 
 def tenant_of_stream(stream: str) -> str:
-    """Returns the tenant whose record a stream is; "" for a stream of no tenant."""
+    """Return the tenant of a stream, or ""."""
     turn = parse_workflow_id(stream)
     if turn is not None:
         return turn.tenant
@@ -219,24 +222,24 @@ def tenant_of_stream(stream: str) -> str:
 
 
 def schema_name(kind: str) -> str:
-    """Returns the name of the schema of a type of events."""
+    """Return the name of the schema of an event type."""
     return "tool_call" if kind.startswith(DISPATCH) else kind
 
 
 def schema_of_type(name: str) -> dict[str, Any]:
-    """Returns the JSON Schema of the data of a type in `EVENT_TYPES`."""
-    found = EVENT_TYPES[name]
+    """Return the JSON Schema for the data of a type in `EVENT_TYPES`."""
+    event_type = EVENT_TYPES[name]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": name,
-        "description": found.summary,
+        "description": event_type.summary,
         "type": "object",
-        "properties": {fact: {**_FACTS[fact][0], "description": _FACTS[fact][1]} for fact in found.facts},
+        "properties": {fact: {**_FACTS[fact][0], "description": _FACTS[fact][1]} for fact in event_type.facts},
     }
 
 
 def _actor(kind: str, facts: Mapping[str, Any]) -> str:
-    """Returns the actor whose call it is, as whoever saw it happen says; a turn's own word counts for nothing."""
+    """Return the actor of the call as observed. A turn's own claim does not count."""
     if "call" not in facts or _is_claimed(facts):
         return ""
     return str(facts["source"]).removeprefix("actor:") if kind.startswith(DISPATCH) else str(facts.get("actor", ""))
@@ -249,9 +252,9 @@ def _source(kind: str, facts: Mapping[str, Any], turn: TurnKey | None, tenant: s
 
 
 def _data(kind: str, facts: Mapping[str, Any], person: str) -> dict[str, Any]:
-    known = {**facts, "person": person} if person else facts
-    # By a list of what is told, not of what is kept back: a fact that records get some day is told by nobody's mistake.
-    return {name: known[name] for name in EVENT_TYPES[schema_name(kind)].facts if name in known}
+    all_facts = {**facts, "person": person} if person else facts
+    # List the facts to include, not those to exclude: a fact added to records later must not leak by mistake.
+    return {name: all_facts[name] for name in EVENT_TYPES[schema_name(kind)].facts if name in all_facts}
 
 
 def _type_of(kind: str, facts: Mapping[str, Any]) -> str:
@@ -269,23 +272,23 @@ def _turn(facts: Mapping[str, Any]) -> str:
 
 def _attempt(facts: Mapping[str, Any]) -> str:
     if facts.get("receipt") == _REPEATED:
-        # The same answer, brought a second time: it was told when it was taken.
+        # The same decision, delivered again. Its event was sent when it was accepted.
         return ""
     if facts.get("verdict", "withdrawn") != "withdrawn":
         return _ANSWERS.get(facts.get("status", ""), "")
-    # A turn's own word of it is its ending, which also tells it of a turn that stopped.
-    taken = "verdict" in facts and facts.get("status") == "accepted" and not _is_claimed(facts)
-    return "approval.withdrawn" if taken else ""
+    # A turn's own report of it is its end, which also covers a turn that stopped.
+    accepted = "verdict" in facts and facts.get("status") == "accepted" and not _is_claimed(facts)
+    return "approval.withdrawn" if accepted else ""
 
 
 def _delivery(facts: Mapping[str, Any]) -> str:
-    # A turn says so with its next step, which may be days later; the gateway sees it in the store when it happens.
+    # A turn reports this with its next step, perhaps days later. The gateway sees it in the store when it happens.
     return "" if _is_claimed(facts) else _DUE.get(facts.get("event", ""), "")
 
 
 def _ending(facts: Mapping[str, Any]) -> str:
-    found = _ENDINGS.get(facts.get("state", ""), "")
-    return "" if found == "approval.expired" and _is_claimed(facts) else found
+    kind = _ENDINGS.get(facts.get("state", ""), "")
+    return "" if kind == "approval.expired" and _is_claimed(facts) else kind
 
 
 def _is_claimed(facts: Mapping[str, Any]) -> bool:
@@ -293,7 +296,7 @@ def _is_claimed(facts: Mapping[str, Any]) -> bool:
 
 
 def _claimed_person(facts: Mapping[str, Any]) -> str:
-    # Such an event says that it is claimed. An event that an activity saw names no person that is only claimed.
+    # Such an event is marked as claimed. An event observed by an activity names no person who is only claimed.
     return str(facts.get(CLAIMED_SUBJECT, "")) if _is_claimed(facts) else ""
 
 

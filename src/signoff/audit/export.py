@@ -1,5 +1,6 @@
-"""Writes and reads the record as JSON lines, to be verified and kept elsewhere: a header, the checkpoints, the records,
-an end.
+"""Writes and reads the audit log as JSON lines, for verification and storage elsewhere.
+
+The order is a header, the checkpoints, the records and an end.
 """
 
 import json
@@ -23,15 +24,15 @@ FORMAT: Final = 1
 async def export_lines(
     store: Store, *, tenant: str = "", stream: str = "", clock: Clock = system_clock
 ) -> AsyncIterator[str]:
-    """Yields the lines of an export, each one JSON object, without line ends.
+    """Yield the lines of an export, each a JSON object without a line end.
 
-    An export of the whole record has its checkpoints with it. Those name the streams of every tenant, so that an export
-    of one tenant or stream goes without; its chains are verified, but not whether their ends were cut off.
+    Only an export of the whole log contains its checkpoints, because they name the streams of all tenants. In other
+    exports the chains are verified, but not whether their ends were cut off.
     """
     whole = not (tenant or stream)
     yield _line({"type": "export", "v": FORMAT, "at": clock().isoformat(), "whole": whole})
     if whole:
-        # Before the records: what they cover is then surely among what is read after them.
+        # Read them before the records, so that the records read afterwards include all covered ones.
         async for checkpoint in Checkpoints(store).all():
             yield _line({"type": "checkpoint", **checkpoint.model_dump(mode="json")})
     count = 0
@@ -42,9 +43,11 @@ async def export_lines(
 
 
 class Export:
-    """Reads an export. Raises `Refused`, naming the line, for a file that is not one.
+    """Reads an export.
 
-    `whole` tells whether checkpoints came with it; `complete` whether its last line is the end that was written.
+    Raises `Refused`, naming the line, for any other file.
+
+    `whole` means that it contains checkpoints. `complete` means that its last line is the original end.
     """
 
     def __init__(self, lines: Iterable[str], name: str) -> None:
@@ -62,19 +65,19 @@ class Export:
 
     def _read(self, line: str, where: str) -> None:
         try:
-            found: Any = json.loads(line)
-            kind = found.pop("type")
+            content: Any = json.loads(line)
+            kind = content.pop("type")
             if kind == "export":
-                self.whole = found["whole"] is True
+                self.whole = content["whole"] is True
             elif kind == "checkpoint":
-                self.checkpoints.append(Checkpoint.model_validate(found))
+                self.checkpoints.append(Checkpoint.model_validate(content))
             elif kind == "record":
-                # In the file `data` is plain JSON for other tools; its hash is over the canonical text.
-                data = canonical_json(found.pop("data")).decode()
-                self.records.append(Record.model_validate({**found, "data": data}))
+                # In the file, `data` is plain JSON for other tools. Its hash covers the canonical text.
+                data = canonical_json(content.pop("data")).decode()
+                self.records.append(Record.model_validate({**content, "data": data}))
             elif kind == "end":
-                # A chain does not tell that the streams after it were left out: this count does.
-                self.complete = found["records"] == len(self.records)
+                # Unlike a chain, this count shows whether later streams are missing.
+                self.complete = content["records"] == len(self.records)
             else:
                 raise ValueError(kind)
         except (ValueError, KeyError, TypeError, AttributeError, NotCanonical, ValidationError, RecursionError):
@@ -82,19 +85,19 @@ class Export:
 
 
 def read_export(path: Path) -> Export:
-    """Reads the export in a file. Raises `Refused`, `OSError`."""
-    # A damaged byte then shows as a record that was changed, with its number.
+    """Read the export in a file. Raises `Refused` and `OSError`."""
+    # A damaged byte then shows as a changed record, with its number.
     with path.open(encoding="utf-8", errors="replace") as lines:
         return Export(lines, str(path))
 
 
 def write_checkpoint(checkpoint: Checkpoint) -> str:
-    """Writes a checkpoint on one line, to be kept elsewhere."""
+    """Return a checkpoint as one line, for storage elsewhere."""
     return _line({"type": "checkpoint", **checkpoint.model_dump(mode="json")})
 
 
 async def iterate(items: Iterable[Any]) -> AsyncIterator[Any]:
-    """Iterates over `items` asynchronously."""
+    """Iterate over `items` asynchronously."""
     for item in items:
         yield item
 
@@ -109,9 +112,9 @@ async def _records(log: AuditLog, tenant: str, stream: str) -> AsyncIterator[Rec
 
 
 def _data(record: Record) -> Any:
-    """Returns the facts of a record, for other tools; its text where that is none that can be read any more.
+    """Return the facts of a record for other tools, or its text if it cannot be read.
 
-    Whoever verifies the export finds such a record changed. Without it, one entry would keep all others from leaving.
+    Verifying the export reports such a record as changed. Otherwise one entry would prevent the export of all others.
     """
     try:
         return record.facts

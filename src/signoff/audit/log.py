@@ -1,4 +1,4 @@
-"""Appends each entry to the audit log once, after the last of its stream, then counts and logs it."""
+"""Appends each entry once at the end of its stream, then counts and logs it."""
 
 import logging
 from collections import defaultdict
@@ -24,13 +24,13 @@ _LOGGED: Final = (
     "act", "revision", "duration_ms",
 )  # fmt: skip
 _log = logging.getLogger(RECORD_LOGGER)
-# Where nobody set a level, a program's own may be lower: such lines are for those who ask for them.
+# A program's own level may be lower. Show these lines only if they are enabled explicitly.
 _log.setLevel(logging.WARNING)
 
 _ASKED: Final = ("request", "revision", "in_doubt")
 _TIMED: Final = ("remind", "escalate", "deadline")
 _ENDS: Final = frozenset((*get_args(FinalState), "failed", "terminated", "timed_out"))
-"""States in which turns end, and those in which Temporal ends them."""
+"""End states of turns, including those set by Temporal."""
 _CARDS: Final = {
     "sent": "sent",
     "reminded": "reminded",
@@ -41,12 +41,18 @@ _CARDS: Final = {
 
 PAGE: Final = 500
 CHAIN: Final = "checkpoints"
-"""The stream whose head counts the checkpoints; it has no records, and no turn or tenant is called so."""
+"""The stream whose head counts the checkpoints.
+
+It has no records, and no turn or tenant has this name.
+"""
 _COLUMNS: Final = tuple(AUDIT_RECORDS.c[name] for name in Record.model_fields)
 
 # Built once: building a statement takes longer than executing it.
 _KEYS_ASKED: Final = 8
-"""Keys looked for at once: a list of a fixed length is not rewritten at each execution."""
+"""The number of keys in one query.
+
+A list of fixed length needs no new SQL for each execution.
+"""
 _KNOWN: Final = select(AUDIT_RECORDS.c.key).where(
     AUDIT_RECORDS.c.stream == bindparam("of"),
     AUDIT_RECORDS.c.key.in_([bindparam(f"key{number}") for number in range(_KEYS_ASKED)]),
@@ -66,55 +72,63 @@ _MOVE: Final = (
 
 
 TURNS_KEYS: Final = "turn-says/"
-"""How the keys of entries begin that are a turn's word, so that they take no place of what others saw."""
+"""The key prefix of entries reported by a turn.
+
+It keeps them from replacing entries of observers.
+"""
 
 
 class AuditLog:
-    """Appends to and reads the log in `store`. All methods raise `StoreUnavailable` when the database fails."""
+    """Appends to and reads the log.
+
+    All methods raise `StoreUnavailable` if the database fails.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def append(self, entries: Iterable[AuditEntry]) -> int:
-        """Writes entries in their order; returns how many were new. An entry whose key its stream has adds nothing.
+        """Append entries in order.
 
-        When this returns they are kept; when it raises, none is.
+        Return the number of new ones. An entry with an existing key is skipped.
+
+        They are stored when this returns, and none is if it raises.
         """
-        given = tuple(entries)
-        if not given:
+        new_entries = tuple(entries)
+        if not new_entries:
             return 0
-        return await self._store.run(entry_writer(given))
+        return await self._store.run(entry_writer(new_entries))
 
     async def stream(self, stream: str) -> list[Record]:
-        """Returns the records of one stream, oldest first; none where there is no such stream."""
+        """Return the records of one stream, oldest first. Empty if there is no such stream."""
         query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream == bound_text(stream)).order_by(AUDIT_RECORDS.c.seq)
         return await self._store.read(lambda connection: [_record(row) for row in connection.execute(query)])
 
     async def of_kind(self, kind: str, streams: Collection[str]) -> list[Record]:
-        """Returns the records of one kind in `streams`, the oldest of each stream first."""
+        """Return the records of one kind in `streams`, oldest first within each stream."""
         query = select(*_COLUMNS).where(AUDIT_RECORDS.c.stream.in_(streams), AUDIT_RECORDS.c.kind == kind)
         query = query.order_by(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.seq)
         return await self._store.read(lambda connection: [_record(row) for row in connection.execute(query)])
 
     async def find(self, key: str, streams: Collection[str]) -> dict[str, str]:
-        """Returns when what an entry of this key tells happened, by stream, for those of `streams` that have one."""
+        """Return the time of the event with this key, for each of `streams` that has one."""
         query = select(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.at).where(
             AUDIT_RECORDS.c.stream.in_(streams), AUDIT_RECORDS.c.key == key
         )
         return await self._store.read(lambda connection: {row.stream: row.at for row in connection.execute(query)})
 
     async def find_streams(self, streams: Collection[str]) -> set[str]:
-        """Returns those of `streams` that have a record."""
+        """Return the `streams` with a record."""
         query = select(AUDIT_HEADS.c.stream).where(AUDIT_HEADS.c.stream.in_(streams), AUDIT_HEADS.c.seq > 0)
         return await self._store.read(lambda connection: set(connection.scalars(query)))
 
     async def streams(self) -> list[str]:
-        """Returns the names of all streams."""
+        """Return the names of all streams."""
         query = select(AUDIT_HEADS.c.stream).where(AUDIT_HEADS.c.seq > 0, AUDIT_HEADS.c.stream != CHAIN)
         return await self._store.read(lambda connection: list(connection.scalars(query.order_by(AUDIT_HEADS.c.stream))))
 
     async def records(self, *, tenant: str = "", since: str = "", kinds: Sequence[str] = ()) -> AsyncIterator[Record]:
-        """Yields all records by stream and number, in pages; `since` is a text of `moment_text`."""
+        """Yield all records by stream and number, in pages. `since` is formatted by `moment_text`."""
         wanted = select(*_COLUMNS).order_by(AUDIT_RECORDS.c.stream, AUDIT_RECORDS.c.seq).limit(PAGE)
         if tenant:
             wanted = wanted.where(AUDIT_RECORDS.c.tenant == tenant)
@@ -127,30 +141,29 @@ class AuditLog:
         while rows := await self._store.read(partial(_page, query=page)):
             for record in rows:
                 yield record
-            # Each page is a transaction of its own and begins behind the last: an export holds up nobody who writes.
+            # Each page is a separate transaction after the last one, so that an export does not block writers.
             page = wanted.where(place > (rows[-1].stream, rows[-1].seq))
 
 
 def entry_writer(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
-    """Returns a write of entries for the caller's transaction: they are kept together with what it writes, or not at
-    all.
+    """Return a write of entries for the caller's transaction, which stores all or none.
 
-    The write returns how many were new. It locks the streams' heads in the order of their names, and keeps them locked
-    until the transaction ends: call it last.
+    The write returns the number of new entries. It locks the heads of the streams in the order of their names until the
+    transaction ends, so call it last.
     """
     by_stream: defaultdict[str, dict[str, Record]] = defaultdict(dict)
     event_facts: dict[tuple[str, str], str] = {}
     by_place: dict[tuple[str, str], AuditEntry] = {}
     for entry in entries:
         record = record_from_entry(entry)
-        # The first of a key stands, as it does in the store.
+        # Keep the first entry with a key, as the store does.
         by_stream[record.stream].setdefault(record.key, record)
         by_place.setdefault((record.stream, record.key), entry)
         if isinstance(entry, EventEntry) and entry.event_facts:
             event_facts.setdefault((record.stream, record.key), canonical_json(entry.event_facts).decode())
 
     def write(connection: Connection) -> int:
-        # In one order, so that two who write to the same streams do not wait for each other.
+        # Use a fixed order, so that two writers of the same streams do not wait for each other.
         added = [place for stream in sorted(by_stream) for place in _append(connection, stream, by_stream[stream])]
         for stream, key in event_facts.keys() & set(added):
             insert_new(connection, EVENT_FACTS, {"stream": stream, "key": key, "body": event_facts[stream, key]})
@@ -162,20 +175,22 @@ def entry_writer(entries: Sequence[AuditEntry]) -> Callable[[Connection], int]:
 
 
 def _tell(entries: Sequence[AuditEntry], counts: ProcessCounts) -> None:
-    """Counts and logs entries that were written."""
+    """Count and log stored entries."""
     for entry in entries:
         counts.add(counts_from_entry(entry))
         _log_entry(entry)
 
 
 def lock_head(connection: Connection, stream: str) -> tuple[int, str, int]:
-    """Locks the head of `stream`, made if absent; returns its last number, its last hash, and the store's clock in ms.
+    """Lock the head of `stream`, created if absent.
 
-    One statement that writes, so that whoever waited for the lock reads what its holder left. Where somebody took the
-    row away, the next entry still goes after the last record: a turn must not stand still for that.
+    Return its last number and hash, and the store's clock (ms).
+
+    One writing statement does it, so that a waiting process reads the changes of the lock's holder. If an attacker
+    deleted the row, the next entry still follows the last record, because that must not stop a turn.
     """
     values = {"stream": stream, "seq": 0, "hash": FIRST, "covered": 0}
-    # The clock is read once the lock is held: the times stand in the order of the numbers.
+    # The clock is read under the lock, so that times are in the order of numbers.
     seq, last, now = connection.execute(_lock(connection.dialect.name), values).one()
     if not seq and (end := connection.execute(_END, {"of": stream}).first()) is not None:
         seq, last = end
@@ -190,24 +205,24 @@ def _lock(dialect: str) -> Any:
 
 
 def move_head(connection: Connection, stream: str, seq: int, last: str) -> None:
-    """Sets the head of a locked stream to its new last record."""
+    """Set the head of a locked stream to its new last record."""
     connection.execute(_MOVE, {"of": stream, "to": seq, "last": last})
 
 
 def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> list[tuple[str, str]]:
-    """Appends to one stream; returns stream and key of what was new."""
+    """Append to one stream. Return stream and key of the new entries."""
     seq, last, now = lock_head(connection, stream)
-    # What a turn tells of something that the gateway has written itself says nothing new.
+    # A turn's report of something that the gateway has recorded itself is not new.
     keys = dict.fromkeys(each for key in wanted for each in (key, key.removeprefix(TURNS_KEYS)))
-    # Under the lock: a retry that ran beside its first try finds what that one wrote.
-    known = _find_known(connection, stream, list(keys)) if seq else set()
+    # Read them under the lock: a retry that runs in parallel with its first attempt must see its entries.
+    existing = _find_known(connection, stream, list(keys)) if seq else set()
     rows = []
     for key, record in wanted.items():
-        if known.isdisjoint((key, key.removeprefix(TURNS_KEYS))):
+        if existing.isdisjoint((key, key.removeprefix(TURNS_KEYS))):
             seq += 1
-            there = place_record(record, seq, last, now)
-            last = there.hash
-            rows.append(there.model_dump())
+            placed = place_record(record, seq, last, now)
+            last = placed.hash
+            rows.append(placed.model_dump())
     if rows:
         connection.execute(_ADD, rows)
         move_head(connection, stream, seq, last)
@@ -215,14 +230,14 @@ def _append(connection: Connection, stream: str, wanted: dict[str, Record]) -> l
 
 
 def _find_known(connection: Connection, stream: str, keys: list[str]) -> set[str]:
-    found: set[str] = set()
+    existing: set[str] = set()
     for first in range(0, len(keys), _KEYS_ASKED):
         some = keys[first : first + _KEYS_ASKED]
-        # Filled up with the last key, which changes nothing in a search.
+        # Fill up with the last key, which does not change the result.
         some += some[-1:] * (_KEYS_ASKED - len(some))
-        asked = {f"key{number}": key for number, key in enumerate(some)}
-        found.update(connection.scalars(_KNOWN, {"of": stream, **asked}))
-    return found
+        parameters = {f"key{number}": key for number, key in enumerate(some)}
+        existing.update(connection.scalars(_KNOWN, {"of": stream, **parameters}))
+    return existing
 
 
 def _page(connection: Connection, query: Any) -> list[Record]:
@@ -230,15 +245,15 @@ def _page(connection: Connection, query: Any) -> list[Record]:
 
 
 def _record(row: Row[Any]) -> Record:
-    # Unchecked: a row that somebody changed is for the verifier to find, and must not keep the others from being read.
+    # Do not validate: the verifier finds changed rows, and they must not block reading others.
     return Record.model_construct(**row._mapping)
 
 
 def counts_from_entry(entry: AuditEntry) -> Iterator[Count]:
-    """Yields the counts of a new entry.
+    """Yield the counts of a new entry.
 
-    A turn's own word counts for its beginning and its end alone: whatever else it tells, an activity or a gateway has
-    seen and recorded.
+    A turn's own report counts only for its start and end. Everything else was observed and recorded by an activity or a
+    gateway.
     """
     if entry.kind == "turn":
         yield from _of_turn(entry.tenant, entry.data)
@@ -250,7 +265,8 @@ def _of_turn(tenant: str, facts: Mapping[str, Any]) -> Iterator[Count]:
     if "session_event" in facts or "stop" in facts:
         return
     if "ended" in facts:
-        # A turn says so itself: whoever may write to Temporal could use up all series by words of their own.
+        # The turn reports its own state: limit the values, or anyone who can write to Temporal could exhaust the metric
+        # series.
         state = str(facts["ended"])
         yield Count("signoff_turns_ended", (tenant, state if state in _ENDS else OTHER))
     else:
@@ -293,7 +309,7 @@ def _gate_outcome(outcome: str, gate: str) -> Count:
 
 
 def _log_entry(entry: AuditEntry) -> None:
-    """Logs an entry that was written, unless it is a turn's word of what others have seen."""
+    """Log a stored entry, unless it is a turn's report of something that others observed."""
     if not _log.isEnabledFor(logging.INFO) or (entry.data.get("by") == "turn" and entry.kind != "turn"):
         return
     facts: dict[str, Any] = {**fields_of_turn(entry.stream), "kind": entry.kind}

@@ -1,4 +1,7 @@
-"""Limits how much is recorded of what anybody can cause without being let in: some in each minute, the rest counted."""
+"""Limits the records that unauthenticated input can cause.
+
+Some are recorded each minute, the rest is counted.
+"""
 
 from datetime import datetime
 
@@ -6,7 +9,10 @@ from signoff.contracts.limits import REFUSALS_A_MINUTE
 
 
 class RecordRateLimit:
-    """Limits the records of refusals of one kind by one process, so that no flood of them fills a store."""
+    """Limits one process's records of one kind of refusal.
+
+    A flood must not fill the store.
+    """
 
     def __init__(self, kept_a_minute: int = REFUSALS_A_MINUTE) -> None:
         self._most = kept_a_minute
@@ -15,7 +21,7 @@ class RecordRateLimit:
         self._uncounted = 0
 
     def admit(self, now: datetime) -> int | None:
-        """Returns how many were left out since the last recorded one; None where this one is to be left out, too."""
+        """Return the number omitted since the last record, or `None` if this one must be omitted."""
         minute = int(now.timestamp()) // 60
         if minute != self._minute:
             self._minute, self._kept = minute, 0

@@ -1,4 +1,4 @@
-"""Defines a record and its hash: an entry as it was written, bound to its place and to the record before it."""
+"""Defines a record and its hash: a stored entry, bound to its place and predecessor."""
 
 import json
 from datetime import UTC, datetime
@@ -11,12 +11,12 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.formats.replace import replace
 
 FIRST: Final = "0" * 64
-"""What the first record of a stream has in the place of the hash before it."""
+"""The previous hash of the first record of a stream."""
 DATA_BYTES: Final = 32 * 1024
 TEXT_CHARS: Final = 200
-"""Longer streams, keys and subjects are cut, their sha-256 behind them."""
+"""Longer streams, keys and subjects are truncated, followed by their SHA-256."""
 TOO_LONG: Final = "too_long"
-"""The fact that a record has in the place of all others, where these are longer than `DATA_BYTES`."""
+"""The fact that replaces all others if they are longer than `DATA_BYTES`."""
 _VERSION: Final = 1
 
 
@@ -32,25 +32,26 @@ class Record(FrozenModel):
     kind: str
     """The entry's kind."""
     at: str
-    """When it happened: ISO 8601 in UTC."""
+    """The time of the event: ISO 8601 in UTC."""
     tenant: str
     """The tenant, or ""."""
     subject: str
-    """The person or thing that it is about."""
+    """The person or thing that acted."""
     data: str
-    """The entry's facts, canonical JSON as text."""
+    """The entry's facts as canonical JSON."""
     prev: str
-    """The hash of the record before."""
+    """The hash of the previous record."""
     written_at: int
-    """When it was written: milliseconds since 1970 by the store's clock."""
+    """The time of writing: milliseconds since 1970 by the store's clock."""
     hash: str = ""
-    """The sha-256 over the RFC 8785 form of all other fields and a version."""
+    """The SHA-256 of the RFC 8785 encoding of all other fields and a version."""
 
     def compute_hash(self, seq: int | None = None) -> str:
-        """Computes the hash this record should have, in its own place or as number `seq`; "" when nothing can be
-        hashed.
+        """Return the correct hash of this record, in its place or as number `seq`.
+
+        Returns "" if it cannot be computed.
         """
-        # All fields but the hash itself, not a list of names: none can be forgotten.
+        # Use all fields except the hash instead of a list of names, so that none can be forgotten.
         fields = {name: value for name, value in self if name != "hash"}
         try:
             return sha256_hex({"v": _VERSION, **fields, "seq": self.seq if seq is None else seq})
@@ -59,18 +60,18 @@ class Record(FrozenModel):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Parses `data`. Raises `Refused` when somebody changed it."""
+        """Parse `data`. Raises `Refused` if it was changed."""
         try:
-            found: Any = json.loads(self.data)
+            parsed: Any = json.loads(self.data)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            parsed = None
+        if not isinstance(parsed, dict):
             raise Refused(f"record {self.seq} of `{self.stream}` was changed: see `signoff audit verify`")
-        return found
+        return parsed
 
 
 def record_from_entry(entry: AuditEntry) -> Record:
-    """Converts `entry` to a record without a place: bounded, and of JSON whatever its sender put into it."""
+    """Convert `entry` to a record without a place. Bounds its size and makes it valid JSON."""
     return Record(
         stream=bound_text(entry.stream),
         seq=0,
@@ -86,20 +87,23 @@ def record_from_entry(entry: AuditEntry) -> Record:
 
 
 def place_record(record: Record, seq: int, prev: str, written_at: int) -> Record:
-    """Returns `record` in its place, with its hash."""
-    there = replace(record, seq=seq, prev=prev, written_at=written_at)
-    return replace(there, hash=there.compute_hash())
+    """Return `record` in its place, with its hash."""
+    placed = replace(record, seq=seq, prev=prev, written_at=written_at)
+    return replace(placed, hash=placed.compute_hash())
 
 
 def moment_text(at: datetime) -> str:
-    """Writes `at` in the form that records hold; such texts sort like the times."""
-    # In UTC and of one width: `since` is compared with them as text, in the database.
+    """Return `at` in the format of records. Such texts sort like the times."""
+    # Use UTC and a fixed width: the database compares `since` with them as text.
     return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def bound_text(text: str, limit: int = TEXT_CHARS) -> str:
-    """Removes from `text` what a database cannot hold; cuts a longer one to its beginning and its sha-256."""
-    # PostgreSQL takes no NUL in a text, and half a surrogate pair has no UTF-8.
+    """Replace characters in `text` that a database cannot store.
+
+    Truncate long text and append its SHA-256.
+    """
+    # PostgreSQL accepts no NUL in a text, and half a surrogate pair has no UTF-8.
     plain = text.encode(errors="replace").decode().replace("\0", "�")
     if len(plain) <= limit:
         return plain
@@ -111,16 +115,16 @@ def _data_text(data: dict[str, Any]) -> str:
     try:
         body = canonical_json(data)
     except NotCanonical:
-        # A record is written whatever a sender put into a message: what JSON cannot hold is told in words.
+        # Always write the record: convert values in a message that JSON cannot represent to text.
         body = canonical_json(_writable(data))
     if len(body) > DATA_BYTES:
-        # The hash still binds what was said, for whoever kept it elsewhere.
+        # The hash still binds the content for anyone who stored it elsewhere.
         body = canonical_json({TOO_LONG: len(body), "sha256": sha256_hex(body.decode())})
     return body.decode()
 
 
 def _writable(value: Any, depth: int = 0) -> Any:
-    # Whoever sends a message chooses its depth; the record is written all the same.
+    # The sender chooses the depth. The record must be written anyway.
     if depth > 8:
         return "..."
     if isinstance(value, dict):

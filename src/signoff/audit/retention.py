@@ -1,8 +1,8 @@
-"""Takes old turns out of the record: each stream whole, and leaves one signed record in its place.
+"""Removes old turns from the audit log, each stream as a whole.
 
-Such a record has the number after the last one it replaces, and names that one's hash: what checkpoints say of the
-stream goes on to hold, and the stream could go on, too. Only the gateway's key makes one, so that whoever can merely
-write to the database cannot have a stream forgotten.
+One signed record replaces a stream. That record has the next number after the replaced ones, and contains the last
+one's hash. So the checkpoints about the stream remain valid, and the stream can continue. Only the gateway's key makes
+such a record, so that write access to the database is not enough to erase a stream.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,52 +27,58 @@ PURPOSE: Final = "audit retirement"
 
 
 class RetiredStream(NamedTuple):
-    """One stream that was taken out."""
+    """One removed stream."""
 
     turn: TurnKey
     """The turn of the stream."""
     records: int
-    """How many records it had."""
+    """The number of its records."""
 
 
 async def retire(
     store: Store, signer: Signer, before: datetime, *, at: datetime, is_over: Callable[[TurnKey], Awaitable[bool]]
 ) -> list[RetiredStream]:
-    """Takes out every turn whose last record was written before `before` and that has ended by `is_over`.
+    """Remove turns that ended, by `is_over`, and have no record since `before`.
 
-    Streams that belong to no turn stay. Raises `StoreUnavailable`; the streams taken out until then stay so.
+    Streams without a turn are kept. Raises `StoreUnavailable`. Streams removed before that stay removed.
     """
-    done: list[RetiredStream] = []
+    removed: list[RetiredStream] = []
     for stream in await _old(store, before):
         turn = parse_workflow_id(stream)
-        # Asked outside the transaction: the answer comes from another server, and the stream would be locked meanwhile.
+        # Ask outside of the transaction: another server answers, and the stream would be locked in that time.
         if turn is None or not await is_over(turn):
             continue
         count = await store.run(partial(_retire, stream=stream, signer=signer, before=before, at=at))
         if count:
-            done.append(RetiredStream(turn, count))
-    return done
+            removed.append(RetiredStream(turn, count))
+    return removed
 
 
 def first_number(record: Record) -> int:
-    """Returns the number a stream begins with whose first record this is: its own where it replaces others, else 1."""
+    """Return the first number of a stream with this first record.
+
+    It is the record's own if it replaces others, or 1.
+    """
     return max(record.seq, 1) if record.kind == RETIRED else 1
 
 
 def replaces_stream(record: Record, verifier: Verifier) -> bool:
-    """Returns whether the gateway's key signed that this record replaces all of its stream before it. Never raises."""
+    """Return whether the gateway's key signed that this record replaces its stream.
+
+    Never raises.
+    """
     try:
         facts = record.facts
         at = datetime.fromisoformat(facts["at"])
         mark = Signature(str(facts["key_id"]), str(facts["signature"]))
         return verifier.check_bytes(PURPOSE, _body(record.stream, record.seq, record.prev, facts["at"]), mark, at=at)
     except (Refused, KeyError, TypeError, ValueError, NotCanonical):
-        # Whatever is not what the gateway signs: who can write rows can put anything there.
+        # Not signed by the gateway: an attacker who can write rows can store anything there.
         return False
 
 
 async def _old(store: Store, before: datetime) -> list[str]:
-    """Returns the streams of turns to which nothing was added since `before`, unless they are taken out already."""
+    """Return the streams of turns without additions since `before`, unless already removed."""
     last = (AUDIT_RECORDS.c.stream == AUDIT_HEADS.c.stream) & (AUDIT_RECORDS.c.seq == AUDIT_HEADS.c.seq)
     query = (
         select(AUDIT_HEADS.c.stream)
@@ -84,23 +90,23 @@ async def _old(store: Store, before: datetime) -> list[str]:
 
 
 def _retire(connection: Connection, *, stream: str, signer: Signer, before: datetime, at: datetime) -> int:
-    """Takes one stream out; returns how many records it had, 0 when the stream was added to meanwhile."""
+    """Remove one stream. Return the number of its records, or 0 if it was extended since."""
     seq, last, now = lock_head(connection, stream)
     in_stream = AUDIT_RECORDS.c.stream == stream
-    # All of it is asked again under the lock, as a late answer may have been written since the list was made.
-    # A head that is not its last record's was tampered with: the gateway's key vouches for nothing there.
+    # Check everything again under the lock, because a late decision may have been written since the list was made. If
+    # the head does not match the last record, it was manipulated: the gateway's key must not sign it.
     newest = connection.execute(select(AUDIT_RECORDS).where(in_stream, AUDIT_RECORDS.c.seq == seq)).first()
     if newest is None or newest.hash != last or newest.written_at >= millis_from_time(before) or newest.kind == RETIRED:
         return 0
     when = at.isoformat(timespec="seconds")
     mark = signer.sign_bytes(PURPOSE, _body(stream, seq + 1, last, when))
-    gone = connection.execute(delete(AUDIT_RECORDS).where(in_stream)).rowcount
-    data: dict[str, Any] = {"at": when, "records": gone, "key_id": mark.key_id, "signature": mark.signature}
+    removed = connection.execute(delete(AUDIT_RECORDS).where(in_stream)).rowcount
+    data: dict[str, Any] = {"at": when, "records": removed, "key_id": mark.key_id, "signature": mark.signature}
     entry = AuditEntry(stream=stream, key=f"{RETIRED}/{seq}", kind=RETIRED, at=at, tenant=newest.tenant, data=data)
-    there = place_record(record_from_entry(entry), seq + 1, last, now)
-    connection.execute(insert(AUDIT_RECORDS), there.model_dump())
-    move_head(connection, stream, there.seq, there.hash)
-    return gone
+    placed = place_record(record_from_entry(entry), seq + 1, last, now)
+    connection.execute(insert(AUDIT_RECORDS), placed.model_dump())
+    move_head(connection, stream, placed.seq, placed.hash)
+    return removed
 
 
 def _body(stream: str, seq: int, last: str, at: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Reports one stream: found by a name, its records in words, and whether they are as they were written."""
+"""Reports one stream: finds it by name, shows its records as text, and verifies them."""
 
 from collections.abc import Iterable
 
@@ -17,44 +17,44 @@ from signoff.store.store import Store
 
 
 class ReportLine(FrozenModel):
-    """One record in words."""
+    """One record as text."""
 
     at: str
-    """When it happened: ISO 8601 in UTC, to the second."""
+    """The time of the event: ISO 8601 in UTC, to the second."""
     who: str
-    """Who did it."""
+    """The person who acted."""
     what: str
-    """What happened."""
+    """The event."""
 
 
 class ReportFinding(FrozenModel):
-    """The first thing that is not as it was written."""
+    """The first fault."""
 
     fault: Fault
-    """What kind of fault it is."""
+    """The kind of fault."""
     stream: str
     """The stream."""
     seq: int
-    """The record's number; 0 where it concerns no one record."""
+    """The record's number, or 0 if no single record is affected."""
     message: str
-    """The fault in words."""
+    """A description of the fault."""
 
 
 class StreamReport(FrozenModel):
-    """A stream in words."""
+    """A stream as text."""
 
     stream: str
     """The stream's name."""
     timeline: tuple[ReportLine, ...]
-    """Its records in words, oldest first."""
+    """Its records as text, oldest first."""
     records: tuple[Record, ...]
     """Its records, oldest first."""
     finding: ReportFinding | None = None
-    """What is wrong with them, if something is."""
+    """The first fault, if any."""
 
 
 async def report_stream(store: Store, stream: str, verifier: Verifier) -> StreamReport:
-    """Reports a stream. One that does not exist has no records. Raises `StoreUnavailable`."""
+    """Report a stream. A missing one has no records. Raises `StoreUnavailable`."""
     records = await AuditLog(store).stream(stream)
     heads = {head.stream: head for head in await Checkpoints(store).heads()}
     finding = verify_stream(records, heads.get(stream), verifier)
@@ -67,9 +67,10 @@ async def report_stream(store: Store, stream: str, verifier: Verifier) -> Stream
 
 
 def find_stream(known: Iterable[str], text: str) -> str:
-    """Finds the stream that a workflow id, `<tenant>.<session>.<turn>`, a turn's id or its beginning names.
+    """Find a stream by its workflow id, its `<tenant>.<session>.<turn>`, or a turn's id.
 
-    Raises `NotFound` that offers the nearest ones, `Refused` when a beginning fits several.
+    The start of a turn's id is also accepted. Raises `NotFound` with the nearest names, and `Refused` if a start
+    matches several.
     """
     names = set(known)
     text = text.strip()

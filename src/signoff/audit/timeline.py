@@ -1,4 +1,4 @@
-"""Writes a stream for people: one line a record."""
+"""Shows a stream to people: one line for each record."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,21 +12,21 @@ from signoff.texts.record_entries import claim_words, claimant_words, entry_word
 
 
 class TimelineEntry(NamedTuple):
-    """One record in words."""
+    """One record as text."""
 
     at: str
-    """When it happened: ISO 8601 in UTC, to the second."""
+    """The time of the event: ISO 8601 in UTC, to the second."""
     who: str
-    """Who did it."""
+    """The person who acted."""
     what: str
-    """What happened."""
+    """The event."""
 
 
 def timeline(records: Sequence[Record], language: str = ENGLISH) -> list[TimelineEntry]:
-    """Converts the records, in their order, to words.
+    """Convert records to text, in order.
 
-    Never raises: a changed record is shown as changed, and one whose facts have no words by its kind and its data.
-    Whatever a terminal or a browser would obey, or not show, is written as a mark.
+    Never raises: a changed record is shown as changed, and one without a text by its kind and data. Characters that a
+    terminal or a browser would interpret or hide are shown as marks.
     """
     return [
         TimelineEntry(
@@ -39,7 +39,7 @@ def timeline(records: Sequence[Record], language: str = ENGLISH) -> list[Timelin
 
 
 def _without_repeats(records: Sequence[Record]) -> list[Record]:
-    """Leaves out a turn's word for what somebody else saw as well."""
+    """Remove a turn's reports of events that others observed as well."""
     seen = {record.key for record in records}
     return [record for record in records if not (is_claim(record) and record.key.removeprefix(TURNS_KEYS) in seen)]
 
@@ -52,7 +52,7 @@ def _claimed(record: Record, language: str) -> str:
 
 
 def is_claim(record: Record) -> bool:
-    """Return whether only its turn reports a record, which proves nothing of its facts."""
+    """Return whether only its turn reports a record, which therefore proves nothing."""
     return record.key.startswith(TURNS_KEYS)
 
 
@@ -67,5 +67,5 @@ def _stated(record: Record, language: str) -> str:
     except Refused as error:
         return error.message
     except Exception:
-        # Whoever runs under a turn's id writes what they like: one entry must not hide all others of the stream.
+        # Anyone who runs under a turn's id can write anything: one entry must not hide all others of the stream.
         return f"{record.kind}: {record.data}"

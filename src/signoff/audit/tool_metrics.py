@@ -1,4 +1,7 @@
-"""Computes how each tool did from the record: runs, failures by code, time and cost (F21)."""
+"""Computes each tool's metrics from the audit log: runs, failures, time and cost (F21).
+
+Failures are counted by code.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterable
@@ -9,20 +12,20 @@ from signoff.audit.record import Record
 from signoff.contracts.frozen_model import FrozenModel
 
 ENDINGS = ("outcome", "in_doubt")
-"""The kinds of records that tell what became of a run."""
+"""The kinds of records with the outcome of a run."""
 
 
 class ToolMetrics(FrozenModel):
-    """The figures of one tool. A call that never came to run, such as a denied one, is not counted."""
+    """The metrics of one tool. Calls that never ran, such as denied ones, are not counted."""
 
     tool: str
     """The tool's name."""
     runs: int = 0
-    """How often it ran."""
+    """The number of runs."""
     ok: int = 0
-    """How many runs ended `ok`."""
+    """The number of runs that ended `ok`."""
     failed: dict[str, int] = Field(default_factory=dict)
-    """How many runs ended otherwise, by code."""
+    """The number of other runs, by code."""
     mean_ms: float = 0.0
     """The mean time of all runs, in milliseconds."""
     longest_ms: int = 0
@@ -32,13 +35,13 @@ class ToolMetrics(FrozenModel):
 
 
 async def tool_metrics(records: AsyncIterable[Record]) -> list[ToolMetrics]:
-    """Computes the figures of each tool, by name. Raises `Refused` for a record that was changed."""
+    """Return the metrics of each tool, sorted by name. Raises `Refused` for a changed record."""
     codes: defaultdict[str, Counter[str]] = defaultdict(Counter)
     times: defaultdict[str, list[int]] = defaultdict(list)
     costs: defaultdict[str, float] = defaultdict(float)
     async for record in records:
         facts = record.facts
-        # What a tool's probe said is a record of that kind as well, and no run.
+        # The result of a tool's probe has the same kind but is no run.
         if record.kind not in ENDINGS or "code" not in facts:
             continue
         tool = str(facts["tool"])

@@ -1,4 +1,7 @@
-"""Verifies that every written record is there, unchanged, in its place. Needs no database and no gateway."""
+"""Verifies that every written record exists, unchanged and in its place.
+
+Needs no database and no gateway.
+"""
 
 import dataclasses
 from collections import defaultdict
@@ -17,16 +20,16 @@ Fault = Literal["changed", "missing", "reordered", "truncated", "unsigned", "unr
 
 
 class Finding(NamedTuple):
-    """The first thing that is not as it was written."""
+    """The first fault."""
 
     fault: Fault
-    """What kind of fault it is."""
+    """The kind of fault."""
     stream: str
     """The stream."""
     seq: int
-    """The record's number; 0 where it concerns no one record."""
+    """The record's number, or 0 if no single record is affected."""
     message: str
-    """The fault in words."""
+    """A description of the fault."""
 
 
 @dataclass(frozen=True)
@@ -34,25 +37,29 @@ class VerificationReport:
     """The result of a verification."""
 
     finding: Finding | None
-    """The first fault, or None."""
+    """The first fault, or `None`."""
     streams: int = 0
-    """How many streams were verified."""
+    """The number of verified streams."""
     records: int = 0
-    """How many records were verified."""
+    """The number of verified records."""
     checkpoints: int = 0
-    """How many checkpoints were verified."""
+    """The number of verified checkpoints."""
     covered_at: datetime | None = None
-    """When the last checkpoint was made."""
+    """The time of the last checkpoint."""
     uncovered: int = 0
-    """How many records were written since the last checkpoint; the last of these could be missing without a trace."""
+    """The number of records since the last checkpoint.
+
+    The last of them could be missing without a trace.
+    """
     headless: tuple[str, ...] = ()
-    """Streams without a head in the store's own account: begun since it was read, or their heads were removed, see
-    `with_heads`.
+    """Streams without a head in the store.
+
+    Either they began after the heads were read, or their heads were removed. See `with_heads`.
     """
 
 
 class _Claim(NamedTuple):
-    """A statement of the hash of one record, and who made it."""
+    """A statement of one record's hash, and its source."""
 
     hash: str
     by: str
@@ -60,7 +67,7 @@ class _Claim(NamedTuple):
 
 @dataclass
 class _Ledger:
-    """Holds what checkpoints and heads say of each stream, read before the first record."""
+    """The statements of checkpoints and heads about each stream, read before the first record."""
 
     claims: defaultdict[str, dict[int, _Claim]] = field(default_factory=lambda: defaultdict(dict))
     covered: dict[str, int] = field(default_factory=dict)
@@ -70,7 +77,7 @@ class _Ledger:
     hashes: dict[int, str] = field(default_factory=dict)
 
     def claim(self, head: StreamHead, by: str) -> None:
-        # The first word stands: checkpoints are read before heads, and who can write rows can write heads.
+        # Keep the first statement: checkpoints are read before heads, which an attacker with write access can change.
         self.claims[head.stream].setdefault(head.seq, _Claim(head.hash, by))
 
 
@@ -82,20 +89,21 @@ async def verify(
     heads: Iterable[StreamHead] | None = None,
     kept: Checkpoint | None = None,
 ) -> VerificationReport:
-    """Checks records (by stream and number), the chain of checkpoints before them, and each against the other.
+    """Check records (by stream and number) and the chain of checkpoints against each other.
 
-    `heads` is the store's own account, read before the records, or None for an export; `kept` a checkpoint that was
-    kept elsewhere. Nothing that a checkpoint covers can be changed, taken out, exchanged or cut off unseen; of what was
-    written after the last one, the end of a stream can be, by somebody who may write to the database.
+    `heads` are the store's heads, read before the records, or `None` for an export. `kept` is a checkpoint stored
+    elsewhere. Records covered by a checkpoint cannot be changed, removed, exchanged or cut off unnoticed. An attacker
+    with write access to the database can cut off the end of a stream after the last checkpoint.
     """
-    # Checkpoints before records: each stream is held against all that is known of it, one at a time in memory.
+    # Read checkpoints before records, so that each stream is checked against all statements, with one stream in memory
+    # at a time.
     ledger = _Ledger()
     finding = await _read_checkpoints(ledger, checkpoints, verifier) or _check_kept(ledger, kept, verifier)
     heads = None if heads is None else tuple(heads)
     finding = finding or _read_heads(ledger, heads or ())
     headed = {head.stream for head in heads or ()}
     streams = count = uncovered = 0
-    # A stream of which every record was taken away has no record to fail at: it is what is left here.
+    # A stream whose records were all removed has no record that could fail. It remains in this set.
     missing = set(ledger.claims)
     seen: set[str] = set()
     if finding is None:
@@ -112,21 +120,21 @@ async def verify(
                 break
             streams += 1
             count += len(stream)
-            # From a retired stream only what is still there counts.
+            # Count only the records that a retired stream still has.
             uncovered += stream[-1].seq - max(ledger.covered.get(name, 0), stream[0].seq - 1)
     if finding is None and missing:
         name = min(missing)
         by = next(iter(ledger.claims[name].values())).by
         finding = Finding("truncated", name, 1, f"all records of `{name}` are missing, which {by} knows of")
-    there = seen | ({CHAIN} if ledger.number else set())
-    headless = () if heads is None else tuple(sorted(there - headed))
+    present = seen | ({CHAIN} if ledger.number else set())
+    headless = () if heads is None else tuple(sorted(present - headed))
     return VerificationReport(finding, streams, count, ledger.number, ledger.at, uncovered, headless)
 
 
 def with_heads(report: VerificationReport, heads: Iterable[StreamHead]) -> VerificationReport:
-    """Returns `report` after comparing the streams without a head to the store's present account.
+    """Return `report` after comparing the streams without a head to the store's present heads.
 
-    A stream that began meanwhile has a head: it is written together with the first record.
+    A stream that began in between has a head, which is written together with its first record.
     """
     known = {head.stream for head in heads}
     lost = next((name for name in report.headless if name not in known), None)
@@ -137,7 +145,7 @@ def with_heads(report: VerificationReport, heads: Iterable[StreamHead]) -> Verif
 
 
 def verify_stream(stream: list[Record], head: StreamHead | None, verifier: Verifier) -> Finding | None:
-    """Checks one stream by itself: its chain, and its end by the store's own account.
+    """Check one stream: its chain, and its end by the store's head.
 
     `verifier` checks the record that replaces retired ones.
     """
@@ -185,21 +193,21 @@ def _check_kept(ledger: _Ledger, kept: Checkpoint | None, verifier: Verifier) ->
 
 
 def _read_heads(ledger: _Ledger, heads: Iterable[StreamHead]) -> Finding | None:
-    given = {head.stream: head for head in heads}
-    chain = given.pop(CHAIN, None)
+    by_stream = {head.stream: head for head in heads}
+    chain = by_stream.pop(CHAIN, None)
     if chain is not None and chain.seq > ledger.number:
         return Finding("truncated", CHAIN, chain.seq, f"checkpoint {chain.seq} was written and is missing")
-    for head in given.values():
-        # At 0 it was locked, and nothing was written: there is no record to know.
+    for head in by_stream.values():
+        # At 0 it was locked, but nothing was written: there is no record.
         if head.seq:
             ledger.claim(head, "the head of its stream")
     return None
 
 
 def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
-    """Returns the first record that differs in place or content from how it was written."""
+    """Return the first record whose place or content was changed."""
     name, prev = stream[0].stream, FIRST
-    # Only signed: else whoever writes a record of that kind could cut off all that was before it.
+    # It must be signed: otherwise anyone who writes such a record could cut off everything before it.
     if (start := first_number(stream[0])) > 1:
         if not replaces_stream(stream[0], verifier):
             words = f"record {start} of `{name}` stands for those before it, and no known key signed that"
@@ -212,7 +220,7 @@ def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
                 return Finding("missing", name, expected, f"record {expected} of `{name}` is missing")
             words = f"record {record.seq} of `{name}` stands where record {expected} belongs"
             return Finding("reordered", name, expected, words)
-        # Place, then content, then link: a broken link alone does not say which of the two was touched, or how.
+        # Check place, then content, then link: a broken link alone does not show which of the two was changed, or how.
         if record.compute_hash() != record.hash:
             return _find_displacement(stream, record)
         if record.prev != prev:
@@ -223,9 +231,9 @@ def _check_chain(stream: list[Record], verifier: Verifier) -> Finding | None:
 
 
 def _find_displacement(stream: list[Record], record: Record) -> Finding:
-    """Returns why a record's hash does not fit: it was written for another place, or something in it was changed."""
+    """Return why a record's hash is wrong: it was written for another place, or was changed."""
     name, seq, start = record.stream, record.seq, first_number(stream[0])
-    # Further than the end: of a stream with records taken out, the last ones have higher numbers than its length.
+    # Search beyond the end: if records were removed, the last ones have higher numbers than the stream's length.
     places = range(start, start + len(stream) + 100)
     true = next((other for other in places if record.compute_hash(other) == record.hash), None)
     if true is None:
@@ -244,7 +252,7 @@ def _check_claims(stream: list[Record], claims: dict[int, _Claim]) -> Finding | 
         if seq > last:
             words = f"`{name}` ends with record {last}, but {claim.by} knows of record {seq}: its end was cut off"
             return Finding("truncated", name, last + 1, words)
-        # What was retired before the last retired record has no hash here any more; that one is bound by it.
+        # Records retired before the last retired record have no hash here any longer. That record binds them.
         if hashes.get(seq, claim.hash) != claim.hash:
             words = (
                 f"record {seq} of `{name}` is not the one that {claim.by} knows: it, or one before it, was rewritten"
@@ -254,7 +262,7 @@ def _check_claims(stream: list[Record], claims: dict[int, _Claim]) -> Finding | 
 
 
 async def _group(records: AsyncIterator[Record]) -> AsyncIterator[list[Record]]:
-    """Yields the records stream by stream, as they come together."""
+    """Yield the records stream by stream, as they appear together."""
     stream: list[Record] = []
     async for record in records:
         if stream and record.stream != stream[0].stream:
