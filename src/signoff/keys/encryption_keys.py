@@ -1,4 +1,7 @@
-"""Reads, makes and renews the keys by which payloads in Temporal are encrypted: AES-256, several at a time."""
+"""Reads, creates and rotates the keys that encrypt payloads in Temporal.
+
+They are AES-256 keys, and several may be valid.
+"""
 
 import asyncio
 import base64
@@ -23,15 +26,20 @@ from signoff.keys.secrets import SecretProvider
 
 KEY_BYTES: Final = 32
 ROTATION_DELAY: Final = timedelta(minutes=10)
-"""How long a second key is known before it encrypts, so that every process has its file by then."""
+"""How long a second key is known before it encrypts.
+
+Every process must have its file by then.
+"""
 INTRODUCTIONS: Final = 3
-"""By how many older keys a new one is introduced: so many rotations may pass by a process that still waits and loses
-nothing. Each is 25 bytes of every payload.
+"""The number of older keys that introduce a new one.
+
+A process that has missed so many rotations and waits for the new key loses nothing. Each introduction adds 25 bytes to
+every payload.
 """
 RENEW_SECONDS: Final = 30.0
-"""How long keys are taken for the present ones before they are read again."""
+"""How long keys are used before they are read again."""
 _ASK_SECONDS: Final = 1.0
-"""At most so often is a key that is missing looked for: whoever names keys that nobody has costs no more."""
+"""The minimum interval of searches for a missing key, so that forged key ids are cheap."""
 _WARNING_SECONDS: Final = 60.0
 _ID_CHARS: Final = 8
 _MAKE: Final = "make one with `signoff keys create`, and give the file to every worker and gateway"
@@ -39,7 +47,10 @@ _log = logging.getLogger(__name__)
 
 
 class EncryptionKey(BaseModel):
-    """One key. `id` is computed from the key itself; from `writes_from` on it encrypts, and it always decrypts."""
+    """One key.
+
+    `id` is computed from the key. It encrypts from `writes_from` on, and always decrypts.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -47,20 +58,21 @@ class EncryptionKey(BaseModel):
     created_at: AwareDatetime
     writes_from: AwareDatetime
     introductions: tuple[str, ...] = ()
-    """What the newest keys that were there before say of this one, each as its id, `:` and hex: whoever lacks this one
-    knows by any of them that there is such a key. None for the first key.
+    """Introductions by the newest older keys, each as the older key's id, `:` and hex.
+
+    A process that lacks this key learns from any of them that the key exists. Empty for the first key.
     """
     secret: str = Field(repr=False)
 
     @model_validator(mode="after")
     def _has_its_id(self) -> "EncryptionKey":
         if self.id != _id_of(self.raw()):
-            # Payloads name their key by its id: two keys of one id could not be told apart.
+            # Payloads name their key by its id: two keys with one id could not be distinguished.
             raise ValueError("`id` is not the one of this key")
         return self
 
     def raw(self) -> bytes:
-        """Returns the key's 32 bytes. Raises ValueError for anything else."""
+        """Return the key's 32 bytes. Raises `ValueError` for anything else."""
         try:
             raw = base64.b64decode(self.secret, validate=True)
         except binascii.Error:
@@ -71,7 +83,7 @@ class EncryptionKey(BaseModel):
 
 
 class EncryptionKeys(BaseModel):
-    """The keys of an installation, as their file holds them."""
+    """The keys of an installation, as stored in their file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -79,7 +91,10 @@ class EncryptionKeys(BaseModel):
 
 
 def new_encryption_key(now: datetime, known: Sequence[EncryptionKey] = ()) -> EncryptionKey:
-    """Returns a fresh key, made at `now`; beside `known` ones it encrypts only after `ROTATION_DELAY`."""
+    """Return a new key, created at `now`.
+
+    If there are `known` keys, it encrypts only after `ROTATION_DELAY`.
+    """
     raw = secrets.token_bytes(KEY_BYTES)
     older = sorted(known, key=lambda key: key.writes_from, reverse=True)[:INTRODUCTIONS]
     return EncryptionKey(
@@ -92,38 +107,44 @@ def new_encryption_key(now: datetime, known: Sequence[EncryptionKey] = ()) -> En
 
 
 def read_encryption_keys(path: Path) -> EncryptionKeys:
-    """Returns the keys of a file. Raises `ConfigError` where there are none, or other users can read them."""
+    """Return the keys of a file.
+
+    Raises `ConfigError` if there are none, or other users can read them.
+    """
     return read_private_file(path, EncryptionKeys, "encryption_keys", _MAKE)
 
 
 def parse_encryption_keys(text: str, where: str) -> EncryptionKeys:
-    """Reads the JSON of a file of keys that came from `where`. Raises `ConfigError`, which repeats nothing of it."""
+    """Parse the JSON of a key file from `where`.
+
+    Raises `ConfigError`, which does not quote it.
+    """
     return parse_keys(text, where, EncryptionKeys, "encryption_keys", _MAKE)
 
 
 def create_encryption_key(path: Path, now: datetime) -> EncryptionKey:
-    """Makes a new key in the file `path`, beside those that are there. Raises `ConfigError`."""
+    """Create a new key in the file `path`, in addition to existing ones. Raises `ConfigError`."""
     known = read_encryption_keys(path).keys if path.exists() else ()
-    made = new_encryption_key(now, known)
-    # The first one encrypts at once: of two that are made together, one must not take the place of the other.
-    write_private(path, EncryptionKeys(keys=(*known, made)), replace=bool(known))
-    if not known and read_encryption_keys(path).keys != (made,):
+    new = new_encryption_key(now, known)
+    # The first key encrypts at once: of two created at the same time, one must not replace the other.
+    write_private(path, EncryptionKeys(keys=(*known, new)), replace=bool(known))
+    if not known and read_encryption_keys(path).keys != (new,):
         raise ConfigError(f"somebody else made a key in `{path}` just now; that one counts", field="encryption_keys")
-    return made
+    return new
 
 
 def ensure_encryption_keys(path: Path, now: datetime) -> EncryptionKeys:
-    """Returns the keys of the development profile, made on first use. Raises `ConfigError`."""
+    """Return the keys of the development profile, created at first use. Raises `ConfigError`."""
     if not path.exists():
-        # Of two that start at once the second must not put its key over the one that the first encrypts with.
+        # If two processes start at once, the second must not overwrite the key with which the first encrypts.
         write_private(path, EncryptionKeys(keys=(new_encryption_key(now),)), replace=False)
     return read_encryption_keys(path)
 
 
 class EncryptionKeyRing:
-    """Holds the keys behind a reference, and reads them again as they change.
+    """Holds the keys behind a reference, and reads them again when they change.
 
-    `reference` is `file:PATH`, `env:NAME` or `secret:NAME`. What cannot be read leaves the keys known before in force.
+    `reference` is `file:PATH`, `env:NAME` or `secret:NAME`. If reading fails, the previous keys stay valid.
     """
 
     def __init__(self, reference: str, provider: SecretProvider, *, clock: Clock = system_clock) -> None:
@@ -138,51 +159,57 @@ class EncryptionKeyRing:
 
     @property
     def reference(self) -> str:
-        """Returns where the keys are read from."""
+        """Return the reference of the keys."""
         return self._reference
 
     async def load(self) -> None:
-        """Reads the keys. Raises `ConfigError` where there are none, `Unavailable` where their source is away."""
+        """Read the keys.
+
+        Raises `ConfigError` without keys, and `Unavailable` if their source is down.
+        """
         kind, _, name = self._reference.partition(":")
         if kind == "file":
-            found = await asyncio.to_thread(read_encryption_keys, Path(name))
+            loaded = await asyncio.to_thread(read_encryption_keys, Path(name))
         else:
             where = f"the secret behind `{self._reference}`"
-            found = parse_encryption_keys(await self._provider.read(self._reference), where)
-        # By when they encrypt, not by their place in a file that people may edit.
-        self._keys = tuple(sorted(found.keys, key=lambda key: key.writes_from))
+            loaded = parse_encryption_keys(await self._provider.read(self._reference), where)
+        # Sort by the start of encryption instead of by place: people may edit the file.
+        self._keys = tuple(sorted(loaded.keys, key=lambda key: key.writes_from))
         self._ciphers = {key.id: AESGCM(key.raw()) for key in self._keys}
         self._read_at = time.monotonic()
 
     async def writer(self) -> tuple[EncryptionKey, AESGCM]:
-        """Returns the key that encrypts now, the newest whose time has come, and its cipher."""
-        # One waits for a source that takes its time; the others go on by the keys that they have.
+        """Return the key that encrypts now, the newest that has started, and its cipher."""
+        # One caller waits for a slow source. The others continue with the keys that they have.
         if not self._renewing.locked():
             await self._renew(RENEW_SECONDS)
         now = self._clock()
         due = [key for key in self._keys if key.writes_from <= now]
-        # Where no time has come by this machine's clock, the oldest: nothing may be written in plain words for that.
+        # If no key has started by this machine's clock, use the oldest: never write plain text.
         chosen = due[-1] if due else self._keys[0]
         return chosen, self._ciphers[chosen.id]
 
     async def reader(self, key_id: str) -> AESGCM | None:
-        """Returns the cipher of a key, which is looked for once more where it is not known; None where nobody has
-        it.
+        """Return the cipher of a key, or `None` if it does not exist.
+
+        Reads the keys again if it is unknown.
         """
         if key_id not in self._ciphers:
             await self._renew(_ASK_SECONDS)
         return self._ciphers.get(key_id)
 
     def introduces(self, key_id: str, introductions: Sequence[str]) -> bool:
-        """Returns whether a key that is known here says that there is a key `key_id`, which may be unknown here."""
-        known = [f"{key.id}:{_introduce(key.raw(), key_id)}".encode() for key in self._keys]
-        given = [each.encode("utf-8", "replace") for each in introductions[:INTRODUCTIONS]]
-        return any(hmac.compare_digest(each, other) for each in given for other in known)
+        """Return whether a known key introduces `key_id`, which may be unknown here."""
+        expected = [f"{key.id}:{_introduce(key.raw(), key_id)}".encode() for key in self._keys]
+        claims = [each.encode("utf-8", "replace") for each in introductions[:INTRODUCTIONS]]
+        return any(hmac.compare_digest(each, other) for each in claims for other in expected)
 
     def take_warning(self, subject: str) -> bool:
-        """Takes the one warning a minute that there is of `subject`; returns False where it is taken.
+        """Return whether a warning about `subject` may be logged.
 
-        A list reads hundreds of payloads, and whoever sends some must write no log full.
+        True at most once a minute.
+
+        A list reads hundreds of payloads, and an attacker who sends some must not fill the log.
         """
         now = time.monotonic()
         if now - self._warned.get(subject, -_WARNING_SECONDS) < _WARNING_SECONDS:
@@ -194,7 +221,7 @@ class EncryptionKeyRing:
         if time.monotonic() - self._read_at < after:
             return
         async with self._renewing:
-            # Whoever waited for the lock finds it done.
+            # Another caller may have done it while this one waited for the lock.
             if time.monotonic() - self._read_at < after:
                 return
             try:

@@ -1,4 +1,4 @@
-"""Reads and writes files of signing keys: a private one that only the gateway may read, a public one for workers."""
+"""Reads and writes files of signing keys: private for the gateway, public for workers."""
 
 import contextlib
 import fcntl
@@ -26,25 +26,29 @@ Keys = TypeVar("Keys", bound=BaseModel)
 
 
 def read_private(path: Path) -> PrivateKeys:
-    """Returns the gateway's keys. Raises `ConfigError` when there are none, they are no keys, or other users can read
-    them.
+    """Return the gateway's keys.
+
+    Raises `ConfigError` if there are none, if they are invalid, or if other users can read them.
     """
     return read_private_file(path, PrivateKeys, "signing_keys", _MAKE)
 
 
 def read_public(path: Path) -> PublicKeys:
-    """Returns a worker's keys. Raises `ConfigError` when there are none or they are no public keys."""
+    """Return a worker's keys.
+
+    Raises `ConfigError` if there are none or they are not public keys.
+    """
     return _read(path, PublicKeys, "public_keys", _EXPORT)
 
 
 def read_private_file(path: Path, shape: type[Keys], field: str, remedy: str) -> Keys:
-    """Returns the keys of a file that its owner alone may read, which the setting `field` names.
+    """Return the keys of a file that only its owner may read, named by the setting `field`.
 
-    Raises `ConfigError` when there are none, they are no keys, or other users can read them; `remedy` ends its
-    sentence.
+    Raises `ConfigError` if there are none, if they are invalid, or if other users can read them. `remedy` ends its
+    message.
     """
     keys = _read(path, shape, field, remedy)
-    # Refused, not repaired: who could read the keys may have done so, and people must hear of it.
+    # Fail instead of repairing the mode: other users may have read the keys already, and people must know.
     if path.stat().st_mode & _OPEN_TO_OTHERS:
         text = f"`{path}` holds private keys, and other users may read or change it: `chmod 600 {path}`"
         raise ConfigError(text, field=field)
@@ -52,7 +56,7 @@ def read_private_file(path: Path, shape: type[Keys], field: str, remedy: str) ->
 
 
 def parse_keys(text: str | bytes, where: str, shape: type[Keys], field: str, remedy: str) -> Keys:
-    """Reads the JSON of keys that came from `where`. Raises `ConfigError`, which repeats nothing of it."""
+    """Parse the JSON of keys from `where`. Raises `ConfigError`, which does not quote it."""
     try:
         return shape.model_validate_json(text)
     except ValidationError as error:
@@ -60,62 +64,69 @@ def parse_keys(text: str | bytes, where: str, shape: type[Keys], field: str, rem
 
 
 def create_key(private: Path, public: Path, now: datetime) -> PrivateKey:
-    """Makes a new key, in both files beside those that are there; it signs once the gateway starts anew.
+    """Add a new key to both files.
+
+    It signs after the gateway's next start.
 
     Raises `ConfigError`.
     """
-    there = read_private(private).keys if private.exists() else ()
-    made = new_key(now)
-    write_keys(PrivateKeys(keys=(*there, made)), private, public)
-    return made
+    existing = read_private(private).keys if private.exists() else ()
+    created = new_key(now)
+    write_keys(PrivateKeys(keys=(*existing, created)), private, public)
+    return created
 
 
 def retire_key(private: Path, public: Path, key_id: str, now: datetime) -> PrivateKey:
-    """Ends what a key may vouch for at `now`; one that is retired already stays so. Raises `ConfigError`."""
+    """Retire a key at `now`. A retired one does not change. Raises `ConfigError`."""
     keys = read_private(private).keys
-    found = next((key for key in keys if key.id == key_id), None)
-    if found is None:
+    key_now = next((key for key in keys if key.id == key_id), None)
+    if key_now is None:
         known = ", ".join(f"`{key.id}`" for key in keys) or "none"
         raise ConfigError(f"there is no key `{key_id}` in `{private}`; known: {known}", field="signing_keys")
-    if found.retired_at is not None:
-        return found
-    # A gateway does not start without a key in use, so the last one is not taken away first.
+    if key_now.retired_at is not None:
+        return key_now
+    # A gateway does not start without an active key, so the last one must stay.
     if not any(key.retired_at is None for key in keys if key.id != key_id):
         raise ConfigError(f"`{key_id}` is the only key in use: make another first, with `signoff keys create`")
-    retired = replace(found, retired_at=now)
+    retired = replace(key_now, retired_at=now)
     write_keys(PrivateKeys(keys=tuple(retired if key.id == key_id else key for key in keys)), private, public)
     return retired
 
 
 def write_keys(keys: PrivateKeys, private: Path, public: Path) -> None:
-    """Writes both files whole or not at all, the public one first: nothing signs before it can be checked.
+    """Write both files completely or not at all, the public one first.
 
-    Raises `ConfigError`.
+    A key must be known before it signs. Raises `ConfigError`.
     """
     write_public(keys.public(), public)
     write_private(private, keys)
 
 
 def write_public(keys: PublicKeys, path: Path) -> None:
-    """Writes the file for workers. Raises `ConfigError` when it cannot be written."""
+    """Write the file for workers. Raises `ConfigError` if that fails."""
     _write(path, keys, 0o644)
 
 
 def write_private(path: Path, keys: BaseModel, *, replace: bool = True) -> None:
-    """Writes a file that its owner alone may read, whole; an older one stays unless `replace`. Raises `ConfigError`."""
+    """Write a complete file that only its owner may read.
+
+    Raises `ConfigError`.
+
+    An existing file is kept unless `replace` is true.
+    """
     _write(path, keys, 0o600, replace=replace)
 
 
 def ensure_development_keys(private: Path, public: Path, now: datetime) -> PrivateKeys:
-    """Returns the keys of the development profile, made on first use; the public file is written anew where it differs.
+    """Return the keys of the development profile, created at first use.
 
-    Raises `ConfigError`.
+    Rewrites the public file if it differs. Raises `ConfigError`.
     """
     if not private.exists():
-        # Of two that start at once, the second must not put its key over the one that the first signs with.
+        # If two processes start at once, the second must not overwrite the key with which the first signs.
         write_private(private, PrivateKeys(keys=(new_key(now),)), replace=False)
     keys = read_private(private)
-    # The public file is made of the private one: whatever is wrong with it, it is written anew.
+    # The public file is derived from the private one: rewrite it after any problem.
     with contextlib.suppress(ConfigError):
         if read_public(public) == keys.public():
             return keys
@@ -124,15 +135,14 @@ def ensure_development_keys(private: Path, public: Path, now: datetime) -> Priva
 
 
 class FileVerifier(Verifier):
-    """Verifies by the keys in a public file, read again when the file changes.
+    """Verifies with the keys in a public file, read again when the file changes.
 
-    It is looked at for every signature, which costs microseconds: a gateway signs with a new key at once. While the
-    file is missing nothing is believed, unless keys were there before: those stay in force, as they do while it cannot
-    be read.
+    The file is checked for every signature, which takes microseconds: a gateway signs with a new key at once. Without a
+    file nothing is accepted, unless keys were loaded before. These stay valid, also while the file is unreadable.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises `ConfigError` for a file that is there and holds no public keys."""
+        """Raise `ConfigError` for an existing file without public keys."""
         self._path = path
         self._state = _file_state(path)
         super().__init__(read_public(path).keys if self._state is not None else ())
@@ -143,10 +153,10 @@ class FileVerifier(Verifier):
 
     def _look(self) -> None:
         state = _file_state(self._path)
-        # A file that is gone may be about to be replaced: without any key every answer would be refused until then.
+        # A missing file may be about to be replaced: without any key, every decision would be refused until then.
         if state is None or state == self._state:
             return
-        # Before it is read: a file that cannot be read is told of once, not for every signature.
+        # Set this before reading: an unreadable file is reported once, not for every signature.
         self._state = state
         try:
             self._load(read_public(self._path).keys)
@@ -156,11 +166,11 @@ class FileVerifier(Verifier):
 
 def _file_state(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    # Two versions may be of one moment and one size; a file that was moved into place has another inode.
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    # Two versions may have the same time and size. A file moved into place has another inode.
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _read(path: Path, shape: type[Keys], field: str, remedy: str) -> Keys:
@@ -174,7 +184,7 @@ def _read(path: Path, shape: type[Keys], field: str, remedy: str) -> Keys:
 
 
 def _fault(error: ValidationError) -> str:
-    # Never with the input: it may be a private key.
+    # Never include the input: it may be a private key.
     faults = error.errors(include_url=False, include_input=False, include_context=False)
     if any(fault["type"] == "extra_forbidden" and fault["loc"][-1] == "private" for fault in faults):
         return "private keys, which no worker may have"
@@ -184,17 +194,20 @@ def _fault(error: ValidationError) -> str:
 
 
 def _write(path: Path, keys: BaseModel, mode: int, *, replace: bool = True) -> None:
-    """Writes `keys` as a file of that mode, whole from the moment it is there; an older one stays unless `replace`."""
+    """Write `keys` to a file with that mode, atomically.
+
+    Keeps an existing file unless `replace`.
+    """
     try:
         make_private_folder(path.parent)
-        # In the same folder, as only there a rename is one step; `mkstemp` opens it for nobody but its owner.
+        # Use the same directory, because only there a rename is atomic. `mkstemp` opens it for its owner only.
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         temporary = Path(name)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(keys.model_dump_json(indent=2, exclude_none=True) + "\n")
                 os.fchmod(file.fileno(), mode)
-                # Before the rename: after a power cut the name must not stand for an empty file.
+                # Sync before the rename: after a power cut the name must not refer to an empty file.
                 os.fsync(file.fileno())
             if replace:
                 temporary.replace(path)
@@ -207,14 +220,14 @@ def _write(path: Path, keys: BaseModel, mode: int, *, replace: bool = True) -> N
 
 
 def _place_first(temporary: Path, path: Path) -> None:
-    """Gives a whole file its name, unless another has it: the first stays."""
+    """Give a complete file its name, unless another file has it: the first one is kept."""
     try:
-        # A link fails where the name is taken, which a rename does not.
+        # A link fails if the name exists, unlike a rename.
         path.hardlink_to(temporary)
     except FileExistsError:
         return
     except OSError:
-        # Some file systems have no links. There the folder is locked, by everybody who finds that so.
+        # Some file systems have no links. There, every process locks the directory instead.
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)

@@ -1,43 +1,43 @@
-"""References to secrets: what a manifest or a setting writes in place of a secret, and where it must."""
+"""References that replace secrets in manifests and settings, and where they must."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
 FORMS: Final = "`env:NAME`, `file:PATH` or `secret:NAME`"
-"""The references that there are, as errors name them."""
-# By the end of a name: `github_token` holds a secret, `token_budget` a number.
+"""The kinds of references, for error messages."""
+# Match the end of a name: `github_token` holds a secret, `token_budget` a number.
 _SECRET: Final = re.compile(
     r"(?:apikey|accesskey|privatekey|secretkey|token|password|passwd|secret|authorization|credentials?)\Z"
 )
 _COUNTED: Final = re.compile(r"token\Z")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# Three kinds and no others: a secret that is written out, such as `user:word`, must not pass for a reference.
+# Only these three kinds: a literal secret such as `user:word` must not pass for a reference.
 _REFERENCE: Final = re.compile(r"(?:env:[A-Za-z_][A-Za-z0-9_]*|(?:file|secret):[!-~][ -~]{0,499})\Z")
 
 
 def is_reference(text: str) -> bool:
-    """Tells whether `text` says where a secret is: `env:NAME`, `file:PATH` or `secret:NAME`."""
+    """Return whether `text` is a reference: `env:NAME`, `file:PATH` or `secret:NAME`."""
     return _REFERENCE.match(text) is not None
 
 
 def is_secret_name(name: str) -> bool:
-    """Tells whether a tool may declare `name` among its secrets: a reference, or the name of a variable."""
+    """Return whether a tool may declare `name` as a secret: a reference or a variable's name."""
     return _VARIABLE.match(name) is not None or is_reference(name)
 
 
 def as_reference(name: str) -> str:
-    """Returns the reference that a declared name stands for: of a bare one, the variable's."""
+    """Return the reference for a declared name. A bare name means a variable."""
     return name if is_reference(name) else f"env:{name}"
 
 
 def literal_secrets(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the dotted names of secrets that are written out, such as `extra_headers.Authorization`."""
+    """Return the dotted names of literal secrets, such as `extra_headers.Authorization`."""
     return tuple(_literals(settings, "", secret=False))
 
 
 async def fill_references(settings: Mapping[str, Any], read: Callable[[str], Awaitable[str]]) -> dict[str, Any]:
-    """Returns `settings` with what `read` gives for each reference, where a name says that a secret stands."""
+    """Return `settings` with references under secret names replaced by the result of `read`."""
     return {key: await _fill(value, read, secret=_is_secret(key)) for key, value in settings.items()}
 
 
@@ -48,7 +48,7 @@ def _is_secret(key: object) -> bool:
 def _literals(value: Any, name: str, *, secret: bool) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, each in value.items():
-            # Whatever lies below a name of secrets is one: `credentials: {user: ...}`.
+            # Everything below a secret name is secret: `credentials: {user: ...}`.
             yield from _literals(each, f"{name}.{key}" if name else str(key), secret=secret or _is_secret(key))
     elif isinstance(value, list | tuple):
         for each in value:
@@ -60,7 +60,7 @@ def _literals(value: Any, name: str, *, secret: bool) -> Iterator[str]:
 def _is_literal(value: Any, name: str) -> bool:
     if isinstance(value, str):
         return value != "" and not is_reference(value)
-    # The number of a token is no secret, a password of digits is.
+    # A number of tokens is no secret, a password of digits is.
     return isinstance(value, int | float) and not isinstance(value, bool) and _COUNTED.search(name.lower()) is None
 
 

@@ -1,4 +1,7 @@
-"""The one provider of secrets: reads `env:NAME`, `file:PATH` and `secret:NAME`, and hides what it read."""
+"""The only provider of secrets: reads references and redacts their values.
+
+References are `env:NAME`, `file:PATH` and `secret:NAME`.
+"""
 
 import asyncio
 import json
@@ -12,47 +15,52 @@ from signoff.contracts.errors import ConfigError, SecretMissing, Unavailable
 from signoff.keys.secret_references import as_reference, fill_references
 
 REMEMBERED: Final = 256
-"""How many secrets a process goes on hiding; of more, those read longest ago are forgotten."""
+"""The number of secrets that a process redacts.
+
+Beyond it, the least recently read are forgotten.
+"""
 FILE_BYTES: Final = 64 * 1024
 SECONDS: Final = 10.0
-"""How long a source of one's own has to answer."""
+"""Timeout of a custom source, in seconds."""
 
 
 class SecretSource(Protocol):
-    """Where `secret:NAME` is read from: a vault of one's own, named in `SIGNOFF_SECRETS`."""
+    """The source of `secret:NAME`: a custom vault, named in `SIGNOFF_SECRETS`."""
 
     async def read(self, name: str, tenant: str) -> str | None:
-        """Returns the secret `name`, None where there is none.
+        """Return the secret `name`, or `None`.
 
-        `tenant` is that of the call whose tool asks, "" for channels, models and sign-in. May raise anything: the
-        reader is told the error's class alone, and tries again where that makes sense.
+        `tenant` is that of the call whose tool needs it, or "" for channels, models and sign-in. May raise anything:
+        the reader sees only the error's class, and retries if that makes sense.
         """
         ...
 
 
 class SecretProvider:
-    """Reads secrets by reference and remembers them, so that no text told by this process repeats one.
+    """Reads secrets by reference and remembers them, so that this process shows none of them.
 
-    `own` is the source behind `secret:`; `environment` takes the place of the process's variables.
+    `own` is the source behind `secret:`. `environment` replaces the process's variables.
     """
 
     def __init__(self, own: SecretSource | None = None, *, environment: Mapping[str, str] = os.environ) -> None:
         self._own = own
         self._environment = environment
-        # In the order of their last reading.
+        # In the order of their last use.
         self._read: dict[str, None] = {}
         self._known: frozenset[str] = frozenset()
 
     @property
     def known_values(self) -> frozenset[str]:
-        """Returns the secrets read last, `REMEMBERED` at most: none of them may stand in an output."""
+        """Return the secrets read last, at most `REMEMBERED`. No output may contain them."""
         return self._known
 
     async def read(self, reference: str, *, tenant: str = "") -> str:
-        """Returns the secret at `env:NAME`, `file:PATH` or `secret:NAME`; a bare name is a variable's.
+        """Return the secret at `env:NAME`, `file:PATH` or `secret:NAME`.
 
-        Raises `SecretMissing` where there is none, `Unavailable` where the source of one's own does not answer.
-        Neither repeats anything that was read.
+        A bare name means a variable.
+
+        Raises `SecretMissing` if there is none, and `Unavailable` if a custom source fails. Neither quotes anything
+        that was read.
         """
         kind, _, name = as_reference(reference).partition(":")
         if kind == "secret":
@@ -65,11 +73,11 @@ class SecretProvider:
         return value
 
     async def fill(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns `settings` with each secret in place of its reference. Raises as `read`."""
+        """Return `settings` with each reference replaced by its secret. Raises as `read`."""
         return await fill_references(settings, self.read)
 
     def redact(self, text: str) -> str:
-        """Returns `text` with `[hidden]` in place of each secret read lately, in every spelling that is known."""
+        """Return `text` with the known secrets replaced by `[hidden]`, in every notation."""
         return redact_secrets(text, self._known)
 
     async def _from_own(self, name: str, tenant: str) -> str | None:
@@ -78,12 +86,12 @@ class SecretProvider:
         try:
             async with asyncio.timeout(SECONDS):
                 return await self._own.read(name, tenant)
-        # A source is anybody's code, and its words may quote what it found.
+        # A source is third-party code, and its error messages may quote a secret.
         except Exception as error:
             raise Unavailable(f"the secret `{name}` cannot be read now: {type(error).__name__}") from None
 
     def _remember(self, value: str) -> None:
-        # Whoever uses a secret strips a line end that a variable brought along: hidden is what they then send.
+        # Users of a secret strip the line end of a variable: redact the form that they send.
         value = value.strip()
         if len(value) < LEAST_CHARS:
             return
@@ -96,7 +104,10 @@ class SecretProvider:
 
 
 def source_of(found: object, named: str) -> SecretSource:
-    """Returns `found`, which `SIGNOFF_SECRETS` names as `named`. Raises `ConfigError` where it is no source."""
+    """Return `found`, which `SIGNOFF_SECRETS` names as `named`.
+
+    Raises `ConfigError` if it is no source.
+    """
     read = getattr(found, "read", None)
     if isinstance(found, type) or not asyncio.iscoroutinefunction(read):
         raise ConfigError(
@@ -109,8 +120,9 @@ def source_of(found: object, named: str) -> SecretSource:
 
 
 def parts_of(secret: str) -> Iterator[str]:
-    """Yields the secret without spaces around it and, where it is a JSON document such as a service account's, every
-    text within it.
+    """Yield the secret without surrounding spaces and, if it is JSON, every text in it.
+
+    For example a service account's key is a JSON document.
     """
     yield from texts_of(secret.strip())
     try:
@@ -124,7 +136,7 @@ def _from_file(path: str) -> str:
     try:
         with Path(path).open("rb") as file:
             content = file.read(FILE_BYTES + 1)
-        # The line end that editors and `docker secret create` leave is no part of it.
+        # Remove the line end that editors and `docker secret create` leave.
         return content.decode("utf-8").strip() if len(content) <= FILE_BYTES else ""
     except (OSError, ValueError):
         return ""

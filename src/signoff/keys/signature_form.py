@@ -1,6 +1,6 @@
-"""Writes the bytes that the gateway signs and workers check.
+"""Produces the bytes that the gateway signs and workers verify.
 
-A field that holds its default is left out: what was signed before the field existed then verifies after it does.
+A field with its default value is left out, so that signatures from before the field existed stay valid.
 """
 
 import secrets
@@ -20,18 +20,20 @@ from signoff.formats.replace import replace
 
 
 def decision_bytes(decision: Decision) -> bytes:
-    """Returns RFC 8785 of the decision without `signature` and fields at their default. Raises `NotCanonical`."""
+    """Return the decision's RFC 8785 encoding without `signature` and fields at their default.
+
+    Raises `NotCanonical`.
+    """
     return canonical_json(_fields(decision))
 
 
 def principal_as_asked(
     ctx: CallContext, *, nonce: str, at: datetime, store_id: str = "", any_actor: bool = False
 ) -> Principal:
-    """Returns the user of `ctx` as who asks for its turn, not signed yet; `ctx.extra` is the context that is given with
-    it.
+    """Return the user of `ctx` as the unsigned requester of its turn.
 
-    `at` is an aware time; rules run calls for it for `ASKED_SECONDS`. `any_actor`: for whomever the session talks to
-    when the turn begins.
+    `ctx.extra` is the context given with the request. `at` is an aware time. Rules run calls for this requester for
+    `ASKED_SECONDS`. With `any_actor`, the request is for the session's actor when the turn begins.
     """
     issued = at.astimezone(UTC)
     data = ctx.extra.get(DATA)
@@ -51,22 +53,25 @@ def principal_as_asked(
 
 
 def new_nonce() -> str:
-    """Returns 128 random bits, of characters that any text takes."""
+    """Return 128 random bits, in characters valid in any text."""
     return secrets.token_urlsafe(16)
 
 
 def with_nonce(principal: Principal) -> Principal:
-    """Adds a nonce to `principal` where the gateway has not: an unsigned principal may be changed here."""
+    """Add a nonce to `principal` if the gateway has not.
+
+    Only an unsigned principal may be changed here.
+    """
     if principal.nonce or principal.signature or principal.key_id:
         return principal
     return replace(principal, nonce=new_nonce())
 
 
 def is_as_asked(ctx: CallContext) -> bool:
-    """Returns whether `ctx` has the actor, route, step and tools that its user asked for; a session passes turns on to
-    other actors.
+    """Return whether `ctx` has the actor, route, step and tools of its user's request.
 
-    Routes and the reach of tools are an actor's own, so whoever it is passed to begins without.
+    A session passes turns on to other actors. Routes and tool reach belong to one actor, so a turn passed on starts
+    without them.
     """
     user = ctx.user
     place, asked = (ctx.route, ctx.step, ctx.transient), (user.route, user.step, user.transient)
@@ -76,38 +81,40 @@ def is_as_asked(ctx: CallContext) -> bool:
 
 
 def principal_bytes(ctx: CallContext) -> bytes:
-    """Returns RFC 8785 of the user of `ctx`, written as a decision is, and of what it asked for. Raises `NotCanonical`.
+    """Return the RFC 8785 encoding of the user of `ctx` and of the request.
 
     See `asker_bytes`.
+
+    Raises `NotCanonical`.
     """
     turn = TurnKey(ctx.tenant, ctx.session, ctx.turn)
     return asker_bytes(ctx.user, turn, channel=ctx.channel, context=context_digest(ctx))
 
 
 def asker_bytes(asker: Principal, turn: TurnKey, *, channel: str, context: str) -> bytes:
-    """Returns RFC 8785 of `{principal, tenant, session, turn, channel, context}`; the last is a `context_digest`.
+    """Return the RFC 8785 encoding of `{principal, tenant, session, turn, channel, context}`.
 
-    Raises `NotCanonical`.
+    `context` is a `context_digest`. Raises `NotCanonical`.
     """
     return canonical_json({"principal": _fields(asker), **turn._asdict(), "channel": channel, "context": context})
 
 
 def unsigned_principal(principal: Principal) -> Principal:
-    """Returns a principal without its request and its proof: the same at any time, by whichever key."""
+    """Return a principal without request and proof: the same at any time and for any key."""
     return Principal.model_validate(
         principal.model_dump(include={"user", "person_id", "name", "tier", "roles", "locale"})
     )
 
 
 def context_digest(ctx: CallContext) -> str:
-    """Returns sha-256 of what was given of the context.
+    """Return the SHA-256 of the context as given, without additions by tools.
 
-    What tools have added to the context is not in it. Raises `NotCanonical`.
+    Raises `NotCanonical`.
     """
     user, extra_data = ctx.user, ctx.extra.get(DATA)
     data = extra_data if isinstance(extra_data, Mapping) else {}
     try:
-        # In JSON's own types, as a history gives it back: people's attributes may be dates.
+        # Use JSON types, as a history returns them: people's attributes may be dates.
         given = to_jsonable_python(
             {
                 "context": {name: ctx.extra[name] for name in user.given},
@@ -121,7 +128,7 @@ def context_digest(ctx: CallContext) -> str:
 
 def _fields(shape: FrozenModel) -> dict[str, object]:
     try:
-        # `key_id` stays among the bytes: only the signature itself cannot be under the signature.
+        # `key_id` is signed too: only the signature itself cannot be.
         return shape.model_dump(mode="json", exclude={"signature"}, exclude_defaults=True)
     except (PydanticSerializationError, UnicodeEncodeError, ValueError, RecursionError) as error:
         raise NotCanonical(str(error).partition("\n")[0]) from None

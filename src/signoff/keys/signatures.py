@@ -1,4 +1,4 @@
-"""Signs and verifies by Ed25519: the gateway holds private keys and signs, workers hold public ones and check."""
+"""Signs and verifies with Ed25519: the gateway has private keys, workers have public ones."""
 
 import base64
 import binascii
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Key(BaseModel):
-    # A file of private keys that is handed to a worker is refused for its `private`, not read without it.
+    # A file of private keys given to a worker must fail because of its `private` field, not be read without it.
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
@@ -39,20 +39,25 @@ class _Key(BaseModel):
 
 
 class PublicKey(_Key):
-    """One key to check with. `id` is computed from the key itself; from `retired_at` on it vouches for nothing new."""
+    """One key for verification.
+
+    `id` is computed from the key.
+
+    From `retired_at` on, it verifies nothing new.
+    """
 
     public: str
 
     @model_validator(mode="after")
     def _has_its_id(self) -> "PublicKey":
         if self.id != _id_of(_raw(self.public, KEY_BYTES)):
-            # Signatures name the key by its id: a file that gave a key another one's id would let it sign for that one.
+            # Signatures name the key by its id: with another key's id in the file, a key could sign for that one.
             raise ValueError("`id` is not the one of this key")
         return self
 
 
 class PrivateKey(_Key):
-    """One key to sign with, as the gateway's file holds it; its text form does not show it."""
+    """One key for signing, as stored in the gateway's file. Its text form does not show it."""
 
     private: str = Field(repr=False)
 
@@ -63,11 +68,11 @@ class PrivateKey(_Key):
         return self
 
     def load(self) -> Ed25519PrivateKey:
-        """Returns the key as the library has it."""
+        """Return the key as an object of the library."""
         return Ed25519PrivateKey.from_private_bytes(_raw(self.private, KEY_BYTES))
 
     def public_half(self) -> PublicKey:
-        """Returns the public key, for workers."""
+        """Return the public key, for workers."""
         raw = self.load().public_key().public_bytes_raw()
         return PublicKey(id=_id_of(raw), created_at=self.created_at, retired_at=self.retired_at, public=_text(raw))
 
@@ -88,12 +93,12 @@ class PrivateKeys(BaseModel):
     keys: tuple[PrivateKey, ...] = ()
 
     def public(self) -> PublicKeys:
-        """Returns the public keys, for workers."""
+        """Return the public keys, for workers."""
         return PublicKeys(keys=tuple(key.public_half() for key in self.keys))
 
 
 def new_key(now: datetime) -> PrivateKey:
-    """Returns a fresh key, made at `now`."""
+    """Return a new key, created at `now`."""
     key = Ed25519PrivateKey.generate()
     return PrivateKey(
         id=_id_of(key.public_key().public_bytes_raw()), created_at=now, private=_text(key.private_bytes_raw())
@@ -104,13 +109,13 @@ class Signature(NamedTuple):
     """A signature."""
 
     key_id: str
-    """The id of the key that made it."""
+    """The id of the signing key."""
     signature: str
     """The signature in base64."""
 
 
 class Signer:
-    """Signs as the gateway, with the newest key that is not retired. Raises `ConfigError` when there is none."""
+    """Signs as the gateway, with the newest active key. Raises `ConfigError` if there is none."""
 
     def __init__(self, keys: PrivateKeys) -> None:
         usable = [key for key in keys.keys if key.retired_at is None]
@@ -118,34 +123,40 @@ class Signer:
             raise ConfigError(
                 "no signing key is in use, all are retired: make one with `signoff keys create`", field="signing_keys"
             )
-        # By when it was made, not by its place in a file that people may edit.
+        # Choose by time of creation instead of place: people may edit the file.
         newest = max(usable, key=lambda key: key.created_at)
         self.key_id: Final = newest.id
         self._key = newest.load()
         self._public = keys.public()
 
     def sign_decision(self, decision: Decision) -> Decision:
-        """Returns `decision` as the gateway vouches for it. Raises `NotCanonical`; ValueError without `received_at`."""
+        """Return `decision` with the gateway's signature.
+
+        Raises `NotCanonical`, and `ValueError` without `received_at`.
+        """
         if decision.received_at is None:
             raise ValueError("a signed decision says when it was received")
-        # The time is signed as text: in one zone only has an instant one text.
+        # The time is signed as text: only in one zone does a time have a single text.
         received = decision.received_at.astimezone(UTC)
-        # The key's id is under the signature: nobody can put the signature down to another key.
+        # The signature covers the key's id, so that it cannot be attributed to another key.
         stamped = replace(decision, received_at=received, key_id=self.key_id, signature="")
         return replace(stamped, signature=self._sign(decision_bytes(stamped)))
 
     def sign_principal(self, ctx: CallContext) -> Principal:
-        """Signs the user of `ctx`, made by `principal_as_asked`, as who asks exactly this. Raises `NotCanonical`."""
+        """Sign the user of `ctx` as the requester of exactly this turn.
+
+        `principal_as_asked` made the user. Raises `NotCanonical`.
+        """
         stamped = replace(ctx.user, key_id=self.key_id, signature="")
         signed = self._sign(principal_bytes(replace(ctx, user=stamped)))
         return replace(stamped, signature=signed)
 
     def sign_bytes(self, purpose: str, body: bytes) -> Signature:
-        """Signs anything else; by `purpose` what is signed for one use is never taken for another."""
+        """Sign other data. `purpose` prevents a signature for one use from passing for another."""
         return Signature(self.key_id, self._sign(_add_purpose(purpose, body)))
 
     def verifier(self) -> "Verifier":
-        """Returns a verifier of these keys, retired ones included."""
+        """Return a verifier with these keys, including retired ones."""
         return Verifier(self._public.keys)
 
     def _sign(self, body: bytes) -> str:
@@ -158,9 +169,11 @@ class _Known(NamedTuple):
 
 
 class Verifier:
-    """Checks signatures with public keys alone; without keys it believes nothing. No check ever raises.
+    """Verifies signatures with public keys.
 
-    A retired key vouches only for what is stamped before its `retired_at`.
+    Without keys it accepts nothing. No check raises.
+
+    A retired key is valid only for data with a time before its `retired_at`.
     """
 
     def __init__(self, keys: Iterable[PublicKey] = ()) -> None:
@@ -168,18 +181,19 @@ class Verifier:
 
     @property
     def key_ids(self) -> tuple[str, ...]:
-        """Returns the keys in force, retired ones included."""
+        """Return the ids of all keys, including retired ones."""
         return tuple(self._index_keys())
 
     def check_decision(self, decision: Decision) -> bool:
-        """Returns whether the gateway vouched for every field of this decision."""
+        """Return whether the gateway signed every field of this decision."""
         return self._holds(
             Signature(decision.key_id, decision.signature), decision.received_at, lambda: decision_bytes(decision)
         )
 
     def check_principal(self, ctx: CallContext) -> bool:
-        """Returns whether the gateway vouched that the user of `ctx` asked for exactly this: turn, actor, place and
-        context.
+        """Return whether the gateway signed this request of the user of `ctx`.
+
+        It covers the turn, actor, place and context.
         """
         user = ctx.user
         if not is_as_asked(ctx):
@@ -187,7 +201,10 @@ class Verifier:
         return self._holds(Signature(user.key_id, user.signature), user.issued_at, lambda: principal_bytes(ctx))
 
     def check_asker(self, question: Question) -> bool:
-        """Returns whether the gateway vouched that the requester of a question asked for its turn, by its actor."""
+        """Return whether the gateway signed the request of a question's requester.
+
+        It is for the question's turn and actor.
+        """
         asker = question.requester
         turn = TurnKey(question.tenant, question.session, question.turn)
         if asker.actor not in ("", question.actor):
@@ -196,7 +213,7 @@ class Verifier:
         return self._holds(Signature(asker.key_id, asker.signature), asker.issued_at, written)
 
     def check_bytes(self, purpose: str, body: bytes, mark: Signature, *, at: datetime) -> bool:
-        """Returns whether `mark` was made over `body` for `purpose`; `at` is the time that `body` says it was made."""
+        """Return whether `mark` signs `body` for `purpose`. `at` is the time stated in `body`."""
         return self._holds(mark, at, lambda: _add_purpose(purpose, body))
 
     def _load(self, keys: Iterable[PublicKey]) -> None:
@@ -209,32 +226,32 @@ class Verifier:
         return self._keys
 
     def _holds(self, mark: Signature, at: datetime | None, signed: Callable[[], bytes]) -> bool:
-        known = self._index_keys().get(mark.key_id)
-        if known is None:
-            # A worker that was not given the gateway's keys refuses everything; it should be seen why.
-            # Cut and quoted: anybody who reaches a turn can choose this text.
+        key_now = self._index_keys().get(mark.key_id)
+        if key_now is None:
+            # A worker without the gateway's keys refuses everything: log the reason. Cut and quote the key id, because
+            # anyone who reaches a turn can choose it.
             _log.warning("a signature names the key %r, which is not among the public keys here", mark.key_id[:32])
             return False
-        # Without a zone it cannot be compared with `retired_at`: what cannot be judged is not believed.
+        # Without a zone it cannot be compared with `retired_at`: reject it.
         if at is None or at.tzinfo is None:
             return False
-        # The signer wrote `at`: this ends a key that was replaced. One that was stolen has to leave the files.
-        if known.retired_at is not None and at >= known.retired_at:
+        # The signer chose `at`: this retires a replaced key. A stolen key must be removed from the files.
+        if key_now.retired_at is not None and at >= key_now.retired_at:
             return False
         try:
-            known.key.verify(_raw(mark.signature, SIGNATURE_BYTES), signed())
+            key_now.key.verify(_raw(mark.signature, SIGNATURE_BYTES), signed())
         except (InvalidSignature, NotCanonical, ValueError):
             return False
         return True
 
 
 def _add_purpose(purpose: str, body: bytes) -> bytes:
-    # Decisions and principals are JSON objects: what begins otherwise is never one of them.
+    # Decisions and principals are JSON objects, so that this prefix excludes them.
     return b"signoff " + purpose.encode() + b"\0" + body
 
 
 def _id_of(public: bytes) -> str:
-    # A name for people and logs; what is checked is the key that stands under it.
+    # A name for people and logs. Verification uses the key itself.
     return hashlib.sha256(public).hexdigest()[:_ID_CHARS]
 
 
@@ -244,7 +261,7 @@ def _text(raw: bytes) -> str:
 
 def _raw(text: str, length: int) -> bytes:
     try:
-        # Without `validate` Python skips what is not base64, and one signature could be written in many ways.
+        # Without `validate`, Python skips other characters, and one signature could have many encodings.
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raw = b""

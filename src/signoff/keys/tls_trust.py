@@ -1,4 +1,4 @@
-"""Whose certificates are trusted where a server of others is called over TLS."""
+"""Selects the trusted certificate authorities for TLS connections to external servers."""
 
 import functools
 import os
@@ -10,9 +10,9 @@ _VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 def load_trust() -> ssl.SSLContext:
-    """Returns the context of all TLS clients, by the authorities that the environment names, else by those of certifi.
+    """Return the TLS context of all clients, with authorities from the environment or certifi.
 
-    They are read once: reading them holds up everybody for 20 ms, and a client may be made for each call.
+    They are read once: reading blocks everything for 20 ms, and a client may be created for each call.
     """
     return _load(*(os.environ.get(name, "") for name in _VARIABLES))
 
