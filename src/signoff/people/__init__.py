@@ -1,4 +1,4 @@
-"""Who exists: people, their delegations, and directories of one's own."""
+"""People, their delegations, and custom directories."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,9 @@
-"""Normalises the addresses and names that a login claims, and finds the declared people who have them. Pure."""
+"""Normalises addresses and names in a login's claims, and finds people by them.
+
+Pure.
+
+Pure.
+"""
 
 import functools
 import unicodedata
@@ -12,25 +17,28 @@ from signoff.formats.mail_address import plain_address
 from signoff.people.directory import EMAIL, Directory
 
 CLAIMS: Final = ("email", "preferred_username", "upn", "unique_name", "emails")
-"""Claims by which providers tell addresses and user names: OpenID Connect Core 1.0 has the first two, others add."""
+"""Claims with addresses and user names. The first two are from OpenID Connect Core 1.0."""
 
 _ADDRESS_CLAIMS: Final = ("email", "emails")
 
 
 def claimed_names(claims: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns every address and user name in `claims`, verified or not, as `folded` spells it, each once.
+    """Return all distinct addresses and user names in `claims`, verified or not, normalised.
 
     Raises `Refused` (`malformed`) for more than `LOGIN_NAMES`.
     """
     given = [each for claim in CLAIMS for each in _texts(claims.get(claim))]
-    # Refused, not cut: what is cut off could be the one that tells who this is.
+    # Refuse instead of truncating: the part cut off could identify the person.
     if len(given) > LOGIN_NAMES:
         raise Refused(f"the provider's answer names more than {LOGIN_NAMES} addresses", "malformed")
     return tuple(dict.fromkeys(name for each in given if (name := normalise_address(each))))
 
 
 def has_odd_address(claims: Mapping[str, Any]) -> bool:
-    """Return whether `claims` have an address without a normal form; a user name with an `@` within is one too."""
+    """Return whether `claims` contain an address without a normal form.
+
+    A user name with an inner `@` counts as an address.
+    """
     addresses = [each for claim in _ADDRESS_CLAIMS for each in _texts(claims.get(claim))]
     names = [each for claim in CLAIMS if claim not in _ADDRESS_CLAIMS for each in _texts(claims.get(claim))]
     named = [each for each in names if "@" in unicodedata.normalize("NFKC", each[:LOGIN_NAME_CHARS]).strip()[1:]]
@@ -39,28 +47,30 @@ def has_odd_address(claims: Mapping[str, Any]) -> bool:
 
 @functools.lru_cache(maxsize=65_536)
 def normalise_address(name: str) -> str:
-    """Normalises an address or user name: NFKC, case-folded, without `+tag`, invisible marks and a final dot.
+    """Return the normal form of an address or user name.
 
-    Coarser than the equality of two addresses: the result hints at who somebody may be, and never proves it.
+    It is NFKC, case-folded, without `+tag`, invisible marks and a final dot. This is coarser than the equality of
+    addresses: the result is a hint at a person's identity, never a proof.
     """
     plain = unicodedata.normalize("NFKC", name[:LOGIN_NAME_CHARS]).casefold()
-    # Folding may leave what NFKC would compose. Marks without a width are no difference that a person can see.
+    # Folding may leave text that NFKC would compose. A person cannot see marks without a width.
     plain = unicodedata.normalize("NFKC", plain)
     plain = "".join(char for char in plain if unicodedata.category(char) not in ("Cf", "Cc")).strip()
-    # `Ana <ana@example.com>`, `mailto:ana@example.com` and `"ana"@example.com` are one address to mail programs.
+    # `Ana <ana@example.com>`, `mailto:ana@example.com` and `"ana"@example.com` are the same address to email programs.
     plain = plain.rpartition("<")[2].removesuffix(">").removeprefix("mailto:")
     local, at, domain = plain.rpartition("@")
     if not at:
         return plain
     local = local.replace('"', "").replace("\\", "")
-    # A local part that begins with `+` has nothing before its tag, and is one by itself.
+    # A local part that starts with `+` has nothing before its tag and is kept whole.
     bare = local.partition("+")[0] or local
     return f"{bare}@{_domain(domain)}"
 
 
 class DeclaredNames:
-    """Finds the declared person, active or not, whose id or address a login claims. A snapshot: it follows no
-    change.
+    """Finds the declared person, active or not, whose id or address a login claims.
+
+    It is a snapshot that does not follow changes.
     """
 
     def __init__(self, declared: Directory) -> None:
@@ -68,19 +78,19 @@ class DeclaredNames:
         self._tenants: dict[str, dict[str, Person]] = {}
 
     def find(self, names: Iterable[str], tenant: str) -> Person | None:
-        """Returns the first of the tenant's declared people who has one of the folded `names`, or None."""
+        """Return the tenant's first declared person with one of the normalised `names`, or `None`."""
         if tenant not in self._tenants:
             self._tenants[tenant] = _names_of(self._declared.all(tenant))
-        known = self._tenants[tenant]
-        return next((known[name] for name in names if name in known), None)
+        people = self._tenants[tenant]
+        return next((people[name] for name in names if name in people), None)
 
 
 def _names_of(people: Iterable[Person]) -> dict[str, Person]:
-    found: dict[str, Person] = {}
+    by_name: dict[str, Person] = {}
     for person in people:
         for name in (person.id, *person.identities.get(EMAIL, ())):
-            found.setdefault(normalise_address(name), person)
-    return found
+            by_name.setdefault(normalise_address(name), person)
+    return by_name
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -90,9 +100,9 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _domain(domain: str) -> str:
-    # The ideographic full stop divides a domain as a full stop does (UTS 46).
+    # The ideographic full stop divides a domain like a full stop (UTS 46).
     domain = domain.replace("\u3002", ".").strip().rstrip(".")
-    # The two ways of writing one international name (RFC 5890) are one name.
+    # The two notations of an international name (RFC 5890) are the same name.
     try:
         return domain.encode("ascii").decode("idna")
     except UnicodeError:

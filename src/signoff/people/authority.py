@@ -1,4 +1,4 @@
-"""Decides whose answer a decision is, and whether they may give it: one rule for gateway and workers."""
+"""Decides who made a decision and whether they may: one rule for gateway and workers."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,32 +13,34 @@ from signoff.people.eligibility import ApproverSpec, resolve_eligibility
 
 @dataclass(frozen=True)
 class SignatureEvidence:
-    """What a decision's signature proves."""
+    """The proof given by a decision's signature."""
 
     kind: Literal["signed", "unsigned", "forged"]
-    """`forged` is a decision that claims to be signed and is not: nothing it says is believed."""
+    """`forged` is a decision with an invalid claim to be signed: trust nothing in it."""
     moment: datetime
-    """When it was made: as a signed decision says, else now."""
+    """The time of the decision: as signed, or now."""
     received_at: datetime | None = None
-    """When the gateway received it, for a signed decision."""
+    """The gateway's time of receipt, for a signed decision."""
 
 
 def check_authority(
     task: IdentifyTask, evidence: SignatureEvidence, people: Directory, *, development: bool
 ) -> Authority:
-    """Decides who may answer: people known, active, asked by id, role or delegation, not the requester, strongly
-    assured enough.
+    """Decide whether the author of a decision may make it.
+
+    They must be known, active and asked by id, role or delegation, must not be the requester, and need the required
+    assurance.
     """
     decision, unsigned = task.decision, evidence.kind == "unsigned"
-    # Before anything is waived: `accept_unsigned` is for what claims nothing, not for what claims falsely.
+    # Check this before any waiver: `accept_unsigned` is for decisions without a claim, not for false claims.
     if evidence.kind == "forged":
         return Authority(allowed=False, code="assurance")
     if unsigned and not (development or task.accept_unsigned):
         return Authority(allowed=False, code="assurance", unsigned=True)
-    # What is signed has to name somebody; only a raw message may name nobody.
+    # A signed decision must name a person. Only a raw message may be anonymous.
     if not decision.subject:
         return _anonymous(task, development) if unsigned else Authority(allowed=False, code="not_allowed")
-    found = Authority(allowed=False, subject=decision.subject, unsigned=unsigned, received_at=evidence.received_at)
+    base = Authority(allowed=False, subject=decision.subject, unsigned=unsigned, received_at=evidence.received_at)
     person = people.find(decision.subject, task.tenant)
     spec = ApproverSpec(
         task.tenant,
@@ -50,10 +52,10 @@ def check_authority(
     )
     eligibility = resolve_eligibility(person, people, spec, evidence.moment, task.seats, task.wanted)
     if person is None:
-        return replace(found, code=eligibility.code)
+        return replace(base, code=eligibility.code)
     code = eligibility.code or ("" if _is_assured(task, unsigned, development) else "assurance")
     return replace(
-        found,
+        base,
         allowed=not code,
         code=code,
         subject=person.id,
@@ -61,13 +63,16 @@ def check_authority(
         name=person.name,
         assurance="none" if unsigned else decision.assurance,
         on_behalf=eligibility.on_behalf,
-        # Only where somebody asks under which: the rest of all histories does without.
+        # Include them only for questions with groups, to keep other histories small.
         entries=tuple(sorted(eligibility.entries)) if task.groups and not code else (),
     )
 
 
 def _anonymous(task: IdentifyTask, development: bool) -> Authority:
-    """Decides about a raw message that names nobody: taken only where unsigned answers are, and recorded as unnamed."""
+    """Decide about a raw message without a person: it counts only where unsigned decisions do.
+
+    It is recorded as anonymous.
+    """
     allowed = at_least("none", task.min_assurance) or _is_waived(task, development)
     return Authority(allowed=allowed, code="" if allowed else "assurance", subject=UNSIGNED, unsigned=True)
 
@@ -76,14 +81,14 @@ def _is_assured(task: IdentifyTask, unsigned: bool, development: bool) -> bool:
     have = task.decision.assurance
     if not unsigned:
         return at_least(have, task.min_assurance)
-    # Anyone can write an assurance into an unsigned answer. The development profile, in which nobody proves anything,
-    # goes by it; elsewhere it is none.
+    # Anyone can write an assurance into an unsigned decision. The development profile, which proves nothing, trusts it.
+    # Elsewhere it counts as none.
     if not development or have == "none":
         return at_least("none", task.min_assurance) or _is_waived(task, development)
     return at_least(have, task.min_assurance)
 
 
 def _is_waived(task: IdentifyTask, development: bool) -> bool:
-    """Returns whether an answer without any assurance is taken all the same."""
-    # The development profile has no logins, so it takes a bare message where a channel would be enough.
+    """Return whether a decision without assurance is accepted anyway."""
+    # The development profile has no logins, so it accepts a raw message where a channel's assurance would suffice.
     return task.accept_unsigned or (development and not at_least(task.min_assurance, "session"))

@@ -1,4 +1,4 @@
-"""Defines the directory of people: who exists, in which tenant, with which roles and delegations."""
+"""Defines the directory of people, with their tenants, roles and delegations."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -14,41 +14,40 @@ from signoff.formats.replace import replace
 from signoff.people.login import OIDC, id_from_login
 
 EMAIL: Final = "email"
-"""The channel whose identities are e-mail addresses."""
+"""The channel whose identities are email addresses."""
 
 DEVELOPMENT_PEOPLE: Final = (
     Person(id="guest", name="Guest", tier="standard"),
     Person(id="approver", name="Approver", tier="standard", roles=("approvers",)),
 )
-"""Who exists in the development profile before anybody was declared."""
+"""The people of the development profile before any are declared."""
 _BUILT_IN: Final = {(person.tenant, person.id): person for person in DEVELOPMENT_PEOPLE}
 
 
 @runtime_checkable
 class Directory(Protocol):
-    """Finds people by tenant, at the moment of each decision, from memory.
+    """Finds people by tenant, at the time of each decision, from memory.
 
-    A directory that cannot know at this moment raises `Unavailable`; then nothing is decided.
+    Raises `Unavailable` if it cannot know at this time. Then nothing is decided.
     """
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """Returns the person of exactly this id in this tenant, active or not, or None."""
+        """Return the person with exactly this id in this tenant, active or not, or `None`."""
 
     def all(self, tenant: str | None = None) -> tuple[Person, ...]:
-        """Returns everybody (of one tenant), in order of declaration."""
+        """Return all people, or one tenant's, in order of declaration."""
 
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """Returns the one person, active or not, who is `identity` on `channel`, or None."""
+        """Return the person, active or not, with this identity on the channel, or `None`."""
 
     def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
-        """Returns the id of the human behind the id `subject`, which may be one of several of theirs, or of their
-        login.
+        """Return the id of the person behind `subject`, the id of an account or a login.
 
-        Quorum and separation of duties go by it. An unknown `subject` is returned as it is.
+        Quorum and separation of duties use it. An unknown `subject` is returned unchanged.
         """
 
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
-        """Returns the active people in whose place this person may decide at `now` (aware), in order of declaration."""
+        """Return this person's active delegators at `now` (aware), in order of declaration."""
 
 
 class FixedDirectory:
@@ -84,16 +83,19 @@ class FixedDirectory:
 
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
         """See `Directory`."""
-        found = self._deputies.get((tenant, person_id), ())
+        people = self._deputies.get((tenant, person_id), ())
         return tuple(
             person
-            for person in found
+            for person in people
             if person.active and any(each.to == person_id and now < each.until for each in person.delegations)
         )
 
 
 class DevelopmentDirectory:
-    """Adds to another directory the built-in people (`guest`, `approver`) whose ids it does not use itself."""
+    """Adds the built-in people (`guest`, `approver`) to another directory.
+
+    Their ids must not be in use there.
+    """
 
     __slots__ = ("declared",)
 
@@ -105,13 +107,13 @@ class DevelopmentDirectory:
         return self.declared.find(person_id, tenant) or _BUILT_IN.get((tenant, person_id))
 
     def all(self, tenant: str | None = None) -> tuple[Person, ...]:
-        """See `Directory`; the built-in ones stand first."""
+        """See `Directory`. The built-in people come first."""
         built_in = (each for each in DEVELOPMENT_PEOPLE if tenant in (None, each.tenant))
         unused = (each for each in built_in if self.declared.find(each.id, each.tenant) is None)
         return (*unused, *self.declared.all(tenant))
 
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
-        """See `Directory`; the built-in ones have no identity on a channel."""
+        """See `Directory`. The built-in people have no identities."""
         return self.declared.by_identity(channel, identity, tenant)
 
     def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
@@ -119,27 +121,27 @@ class DevelopmentDirectory:
         return self.declared.person_id(subject, tenant)
 
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
-        """See `Directory`; the built-in ones delegate nothing."""
+        """See `Directory`. The built-in people delegate nothing."""
         return self.declared.delegators(person_id, tenant, now)
 
 
 def development_directory(people: Iterable[Person] = ()) -> DevelopmentDirectory:
-    """Makes a directory of `people` and the built-in ones (`guest`, `approver`) whose ids they do not use."""
+    """Return a directory of `people` and of the built-in people with other ids."""
     return DevelopmentDirectory(FixedDirectory(people))
 
 
 def declared_people(directory: Directory) -> Directory:
-    """Returns `directory` without the built-in people of the development profile."""
+    """Return `directory` without the built-in people of the development profile."""
     return directory.declared if isinstance(directory, DevelopmentDirectory) else directory
 
 
 def normalise_identity(channel: str, identity: str) -> str:
-    """Return the normal form of an identity: of an email address by `plain_address`, "" if it has none."""
+    """Return the normal form of an identity. For an email address without one, return ""."""
     return plain_address(identity) if channel == EMAIL else identity
 
 
 def principal_of(person: Person, people: Directory) -> Principal:
-    """Converts a person of `people` to the principal on whose behalf a turn runs."""
+    """Convert a person of `people` to the principal of a turn."""
     human = people.person_id(person.id, person.tenant)
     return Principal(
         user=person.id,
@@ -152,9 +154,9 @@ def principal_of(person: Person, people: Directory) -> Principal:
 
 
 def humans_of(principal: Principal, people: Directory, tenant: str) -> frozenset[str]:
-    """Returns every id of the human behind a principal: as it was known when they asked, and as it is now.
+    """Return all ids of the person behind a principal, at the time of the request and now.
 
-    An account that has left the directory since is still theirs.
+    An account that has left the directory since still belongs to them.
     """
     return frozenset(
         (principal.human, people.person_id(principal.user, tenant), people.person_id(principal.human, tenant))
@@ -162,20 +164,20 @@ def humans_of(principal: Principal, people: Directory, tenant: str) -> frozenset
 
 
 def turn_context(person: Person, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Merges the extra context of a turn: `given` by whoever starts it, and the directory's attributes of the person.
+    """Return the extra context of a turn: `given` by its starter, and the person's attributes.
 
-    Raises `Refused` (`malformed`) when `given` says something of the user: that only the directory may.
+    Raises `Refused` (`malformed`) if `given` contains user data, which only the directory may set.
     """
-    claimed = sorted(name for name in given if name.partition(".")[0] == "user")
-    # Refused rather than left out: whoever gives it relies on it, and rules about users must not hang on a caller.
-    if claimed:
-        named = ", ".join(f"`{name}`" for name in claimed)
+    user_fields = sorted(name for name in given if name.partition(".")[0] == "user")
+    # Refuse instead of ignoring it: the caller relies on it, and rules about users must not depend on callers.
+    if user_fields:
+        named = ", ".join(f"`{name}`" for name in user_fields)
         raise Refused(f"{named} cannot be given: what is known of a user comes from the directory", code="malformed")
     return {**given, **{f"user.{name}": value for name, value in person.attributes.items()}}
 
 
 def _with_normal_addresses(person: Person) -> Person:
-    # What has no normal form stays as it is written, for the error that names it.
+    # Keep an address without a normal form, for the error that names it.
     addresses = person.identities.get(EMAIL, ())
     normal = tuple(dict.fromkeys(plain_address(each) or each for each in addresses))
     if normal == addresses:
@@ -202,7 +204,7 @@ def _by_identity(people: tuple[Person, ...]) -> dict[tuple[str, str, str], Perso
                 field = f"identities.{channel}.{at}"
                 _check_identity(index, person, channel, identity, field)
                 key = (person.tenant, channel, normalise_identity(channel, identity))
-                # An identity that two people have would let nobody say which of them decided.
+                # With an identity shared by two people, it would be unclear which of them decided.
                 other = known.setdefault(key, person)
                 if other is not person:
                     why = f"has the {channel} identity `{identity}`, which is that of `{other.id}`; keep one"
@@ -218,13 +220,13 @@ def _by_human(people: tuple[Person, ...], known: Mapping[tuple[str, str], Person
             near = did_you_mean(person.person_id, [each for tenant, each in known if tenant == person.tenant])
             why = f"has the `person_id` `{person.person_id}`, who is not declared in tenant `{person.tenant}`{near}"
             raise _wrong(index, person, "person_id", person.person_id, why)
-        # One hop: of a chain, or a circle, nobody could see at once whose entries these are.
+        # Only one hop: with chains or circles, the owner of an account would not be obvious.
         if first.person_id not in ("", first.id):
             why = f"has the `person_id` `{first.id}`, which is itself an entry of `{first.person_id}`; name that one"
             raise _wrong(index, person, "person_id", person.person_id, why)
         humans[(person.tenant, person.id)] = first.id
     for person in people:
-        # What somebody asked before their login was written down is theirs all the same.
+        # Requests made with a login before it was declared belong to the same person.
         for login in person.identities.get(OIDC, ()):
             humans.setdefault((person.tenant, id_from_login(login)), humans[(person.tenant, person.id)])
     return humans
@@ -233,7 +235,7 @@ def _by_human(people: tuple[Person, ...], known: Mapping[tuple[str, str], Person
 def _by_delegate(
     people: tuple[Person, ...], known: Mapping[tuple[str, str], Person]
 ) -> dict[tuple[str, str], tuple[Person, ...]]:
-    deputies: dict[tuple[str, str], tuple[Person, ...]] = {}
+    delegates: dict[tuple[str, str], tuple[Person, ...]] = {}
     for index, person in enumerate(people):
         for at, delegation in enumerate(person.delegations):
             field = f"delegations.{at}.to"
@@ -243,14 +245,15 @@ def _by_delegate(
                 near = did_you_mean(delegation.to, [each for tenant, each in known if tenant == person.tenant])
                 why = f"delegates to `{delegation.to}`, who is not declared in tenant `{person.tenant}`{near}"
                 raise _wrong(index, person, field, delegation.to, why)
-            # It is compared with an aware time at each decision, where one without a zone would raise a TypeError.
+            # It is compared with an aware time at each decision, and a naive one would raise a TypeError.
             if delegation.until.tzinfo is None:
                 why = f"delegates to `{delegation.to}` until a time without a zone; end it with `Z` for UTC"
                 raise _wrong(index, person, f"delegations.{at}.until", delegation.until, why)
-        # Once a deputy, as somebody may delegate to the same one for several spans: each is looked at when it counts.
+        # List each delegate once: a person may delegate to the same one for several periods, each checked when it
+        # counts.
         for to in dict.fromkeys(each.to for each in person.delegations):
-            deputies[(person.tenant, to)] = (*deputies.get((person.tenant, to), ()), person)
-    return deputies
+            delegates[(person.tenant, to)] = (*delegates.get((person.tenant, to), ()), person)
+    return delegates
 
 
 def _check_ids(index: int, person: Person) -> None:
@@ -266,7 +269,7 @@ def _check_ids(index: int, person: Person) -> None:
 
 
 def _check_identity(index: int, person: Person, channel: str, identity: str, field: str) -> None:
-    # Such an identity would match nobody, without a word: what arrives from a channel has no blanks around it.
+    # Such an identity would silently match no one: identities from channels have no blanks around them.
     if not identity or identity != identity.strip() or not identity.isprintable():
         raise _wrong(index, person, field, identity, f"has a {channel} identity that is empty or has blanks around it")
     if channel == EMAIL and not plain_address(identity):

@@ -1,4 +1,4 @@
-"""Resolves whose answer a person may give to a request: their own, or that of somebody who delegated to them."""
+"""Resolves whose vote a person may cast on a request: their own or a delegator's."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,52 +12,54 @@ from signoff.people.directory import Directory
 
 @dataclass(frozen=True)
 class Eligibility:
-    """Whose vote a person may cast."""
+    """The vote that a person may cast."""
 
     on_behalf: str = ""
-    """The id of the human for whom they vote; "" for themselves."""
+    """The id of the delegator, or "" for the person's own vote."""
     code: ReceiptCode = ""
-    """Why they may not vote; "" when they may."""
+    """The reason why they may not vote, or ""."""
     entries: frozenset[str] = frozenset()
-    """The approver entries under which the person is asked whose vote it is."""
+    """The approver entries of the vote's owner."""
 
 
 @dataclass(frozen=True)
 class VotingRights:
-    """Every vote that a person may cast, of which only one counts."""
+    """All votes that a person may cast. Only one counts."""
 
     own: frozenset[str] | None = None
-    """The approver entries under which they are asked themselves; None where they are not."""
+    """The person's own approver entries, or `None` if they are not asked."""
     delegated: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The same of those who delegated to them, by the id of the human."""
+    """The approver entries of each delegator, by the id of the person."""
     code: ReceiptCode = ""
-    """Why they may cast none; "" when they may."""
+    """The reason why they may cast none, or ""."""
 
 
 @dataclass(frozen=True)
 class ApproverSpec:
-    """Who is asked, and who asks."""
+    """The approvers and the requester."""
 
     tenant: str
-    """The tenant."""
     approvers: tuple[str, ...]
-    """The approver entries that are asked: `role:<role>` and `user:<id>`."""
+    """The approver entries: `role:<role>` and `user:<id>`."""
     requester: str
-    """The id of whoever asks."""
+    """The requester's id."""
     allow_self: bool
-    """Whether requester and proposers may vote themselves."""
+    """Whether requester and proposers may vote."""
     proposers: tuple[str, ...] = ()
-    """The ids of those who changed the arguments."""
+    """The ids of the editors of the arguments."""
     quorum: int = 1
-    """How many different people have to approve."""
+    """The number of different people who must approve."""
     groups: tuple[ApproverGroup, ...] = ()
-    """The places they have to fill; empty: anybody who is asked fills any."""
+    """The groups with their places. If empty, any approver fills any place."""
     requester_person: str = ""
-    """The id of the human behind `requester`, as it was known when they asked; "" for `requester` itself."""
+    """The id of the person behind `requester` at the time of the request.
+
+    "" means `requester` itself.
+    """
 
 
 def approver_spec_of(question: Question) -> ApproverSpec:
-    """Reads the approvers and the requester of a question."""
+    """Return the approvers and the requester of a question."""
     asked_by = question.requester.user
     return ApproverSpec(
         question.tenant,
@@ -79,44 +81,47 @@ def resolve_eligibility(
     taken: Sequence[str] = (),
     wanted: Collection[str] = (),
 ) -> Eligibility:
-    """Resolves which of a person's votes an answer at `moment` counts as, or why none; see `resolve_voting_rights`.
+    """Resolve the vote that a decision at `moment` casts, or why none.
 
-    Of several delegators, one whose vote is not `taken` (ids of humans) is chosen, and of those one who is asked under
-    an entry that is still `wanted`.
+    See `resolve_voting_rights`.
+
+    With several delegators, prefers one whose vote is not `taken` (ids of people), and among these one with an entry
+    still `wanted`.
     """
-    found = resolve_voting_rights(person, people, spec, moment)
-    if found.code:
-        return Eligibility(code=found.code)
-    if found.own is not None:
-        return Eligibility(entries=found.own)
-    free = [each for each in found.delegated if each not in taken]
-    useful = [each for each in free if not found.delegated[each].isdisjoint(wanted)]
-    chosen = next(iter((*useful, *free, *found.delegated)))
-    return Eligibility(on_behalf=chosen, entries=found.delegated[chosen])
+    votes = resolve_voting_rights(person, people, spec, moment)
+    if votes.code:
+        return Eligibility(code=votes.code)
+    if votes.own is not None:
+        return Eligibility(entries=votes.own)
+    free = [each for each in votes.delegated if each not in taken]
+    useful = [each for each in free if not votes.delegated[each].isdisjoint(wanted)]
+    chosen = next(iter((*useful, *free, *votes.delegated)))
+    return Eligibility(on_behalf=chosen, entries=votes.delegated[chosen])
 
 
 def resolve_voting_rights(
     person: Person | None, people: Directory, spec: ApproverSpec, moment: datetime
 ) -> VotingRights:
-    """Resolves whose votes a person may cast at `moment`: active, of the tenant, asked by id or role, or by delegation.
+    """Resolve the votes that a person may cast at `moment`.
 
-    Neither the person nor whoever delegated to them may be the requester, by whatever entry or login they asked.
+    The person must be active, in the tenant, and asked by id, role or delegation. Neither they nor a delegator may be
+    the requester, under any account or login.
     """
     if person is None or not _present(person, spec):
         return VotingRights(code="not_allowed")
-    # The requester may not decide in somebody else's place either: it would still be them.
+    # The requester may not decide for others either: it would still be the same person.
     asked_as = (spec.requester, *filter(None, (spec.requester_person,)), *spec.proposers)
-    # As known now, and as known then: an account that was taken out of the directory since is not somebody else's.
+    # Use the ids of now and of then: an account removed from the directory since still belongs to its person.
     askers = {*asked_as, *(people.person_id(each, spec.tenant) for each in asked_as)}
     own_matter = people.person_id(person.id, spec.tenant) in askers and not spec.allow_self
-    # Whoever is asked themselves votes for themselves only: with a second vote one person would count twice.
+    # A person who is asked themselves votes only for themselves: otherwise they would count twice.
     if entries := _entries(person, spec):
         return VotingRights(code="self_approval") if own_matter else VotingRights(own=entries)
     delegated: dict[str, frozenset[str]] = {}
     for each in people.delegators(person.id, spec.tenant, moment):
         human = people.person_id(each.id, spec.tenant)
         if _present(each, spec) and (spec.allow_self or human not in askers) and (entries := _entries(each, spec)):
-            # One human may delegate by several entries of theirs; it is one vote all the same.
+            # One person may delegate under several accounts. It is still one vote.
             delegated[human] = delegated.get(human, frozenset()) | entries
     if not delegated:
         return VotingRights(code="not_allowed")
@@ -124,11 +129,12 @@ def resolve_voting_rights(
 
 
 def rights(person: Person, standing_in: Iterable[Person] = ()) -> tuple[str, ...]:
-    """Returns the approver entries a person answers to, `user:<id>` and `role:<role>`: own ones, then those by
-    delegation.
+    """Return a person's approver entries, followed by the entries of `standing_in`.
+
+    Entries are `user:<id>` and `role:<role>`.
     """
     entries = [f"user:{person.id}", *(f"role:{role}" for role in person.roles)]
-    # One hop: those whom they stand in for bring their own entries, and nobody's behind them.
+    # Only one hop: delegators bring their own entries, but no entries of further delegators.
     return tuple(dict.fromkeys([*entries, *(entry for each in standing_in for entry in rights(each))]))
 
 

@@ -1,14 +1,17 @@
-"""Names logins, and gives an id to people whom nobody declared."""
+"""Names logins, and derives ids for undeclared people."""
 
 import hashlib
 from typing import Final
 
 OIDC: Final = "oidc"
 """The channel whose identities are `ISSUER#SUBJECT`."""
-# 128 bits, so that nobody finds a second login with the same id; all 64 digits would not fit the 48 of an id.
+# 128 bits prevent finding a second login with the same id. All 64 digits would exceed the 48 characters of an id.
 _ID_DIGITS: Final = 32
 
 
 def id_from_login(login: str) -> str:
-    """Computes the id of an undeclared person: always the same for a login, and not for anybody to choose."""
+    """Return the id of an undeclared person.
+
+    It is constant for a login, and the login's owner cannot choose it.
+    """
     return f"{OIDC}-{hashlib.sha256(login.encode(errors='replace')).hexdigest()[:_ID_DIGITS]}"

@@ -1,4 +1,4 @@
-"""Reads people from YAML, and follows a file of them."""
+"""Reads people from YAML, and follows changes of a file of them."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ from signoff.formats.yaml_section import read_section
 from signoff.people.directory import Directory, FixedDirectory
 
 CHECK_SECONDS: Final = 1.0
-"""How old what a `FileDirectory` says may be, once its file has changed."""
+"""How long a `FileDirectory` may return old data after a change of its file."""
 
 _CLOCK: Final = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]\Z")
 
@@ -32,7 +32,7 @@ _MAY_SET: Final = r"^(route|step|transient|context(\..+)?)$"
 
 PersonSection: Final = record_section(
     Person,
-    # The inner sections are read one by one: so a mistake in them names its own line.
+    # The inner sections are read one by one, so that an error names its own line.
     delegations=list[Any],
     reach=dict[str, Any],
     may_set=list[Annotated[str, StringConstraints(pattern=_MAY_SET)]],
@@ -44,23 +44,23 @@ ReachSection: Final = record_section(
 
 
 class FileDirectory:
-    """Reads people from a YAML file anew when its time, size or inode changes; it looks once a second at most.
+    """Reads people from a YAML file again when its time, size or inode changes.
 
-    A new file that is wrong, or gone, changes nothing: the last good people stay, and one sentence is logged. The first
-    one must be right: raises `ConfigError`. `clock` gives seconds that never go back.
+    It checks at most once a second. If a new file is invalid or missing, the last valid people stay and one message is
+    logged. The first file must be valid: raises `ConfigError`. `clock` returns monotonic seconds.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = Path(path)
         self._clock = clock
         self._due = clock() + CHECK_SECONDS
-        # Taken before reading: what is written meanwhile shows as a change at the next look.
+        # Read this before the content, so that a write in between shows as a change at the next check.
         self._stamp = _stamp(self._path)
         self._people: Directory = FixedDirectory(load_people(self._path))
 
     @property
     def path(self) -> Path:
-        """The file that is followed."""
+        """The followed file."""
         return self._path
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
@@ -89,14 +89,15 @@ class FileDirectory:
             self._due = now + CHECK_SECONDS
             stamp = _stamp(self._path)
             if stamp != self._stamp:
-                # Before reading, as at the start; and so one wrong file is logged once, not at each look.
+                # Set this before reading, as at the start, so that one invalid file is logged once instead of at each
+                # check.
                 self._stamp = stamp
                 self._read_anew()
         return self._people
 
     def _read_anew(self) -> None:
         try:
-            # On a mistake those of before stay: with nobody in force, one slip in an editor would stop every decision.
+            # Keep the previous people after an error: without people, one typo would stop every decision.
             self._people = FixedDirectory(load_people(self._path))
         except ConfigError as error:
             _log.error("%s; the people read before stay in force", error.message)
@@ -105,13 +106,16 @@ class FileDirectory:
 
 
 def load_people(path: str | os.PathLike[str]) -> tuple[Person, ...]:
-    """Reads the people of a YAML file, a list of persons. Raises `ConfigError` with file and line."""
+    """Read the people of a YAML file, a list of persons.
+
+    Raises `ConfigError` with file and line.
+    """
     file = read_yaml(Path(path), str(path))
     return read_people(file, (), file.data)
 
 
 def read_people(file: YamlFile, place: Place, data: Any) -> tuple[Person, ...]:
-    """Reads the people at a place of a YAML file, and checks them against each other.
+    """Read the people at a place in a YAML file, and check them against each other.
 
     Raises `ConfigError` with file and line.
     """
@@ -168,19 +172,19 @@ def _reach(file: YamlFile, place: Place, data: Mapping[str, Any]) -> ContactPref
 
 
 def _utc(text: str) -> datetime | None:
-    """Parses a time to UTC; None for one without a zone and for anything that is no time."""
+    """Parse a time to UTC. `None` without a zone, and for anything else."""
     try:
-        found = datetime.fromisoformat(text)
-        # `astimezone` overflows for a year 1 or 9999 whose zone leads beyond it.
-        return found.astimezone(UTC) if found.tzinfo is not None else None
+        moment = datetime.fromisoformat(text)
+        # `astimezone` overflows for a year 1 or 9999 if the zone leads beyond it.
+        return moment.astimezone(UTC) if moment.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    # The inode too: a file that is put in its place may have the same size and time.
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    # Include the inode: a replacing file may have the same size and time.
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,4 +1,4 @@
-"""Who may answer for one call, and whether those who said yes are enough: by every spec that asks about it."""
+"""Decides who may vote on one call, and whether the approvals meet every spec."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from signoff.people.eligibility import ApproverSpec, VotingRights, resolve_votin
 
 
 class Escalation(NamedTuple):
-    """Whom a question goes to beside those asked first, from which moment on (UTC)."""
+    """Approvers added to a question from a time on (UTC)."""
 
     since: datetime
     to: tuple[str, ...]
@@ -21,9 +21,10 @@ class Escalation(NamedTuple):
 
 @dataclass(frozen=True)
 class VoterSet:
-    """The people of one call, by the directory and by every one of `specs`: the present policy's and the questions'.
+    """The people of one call, by the directory and every spec.
 
-    `now` is for answers whose time nobody proves. `escalations` add people to all of them from a moment on.
+    The specs come from the present policy and the questions. `now` is used for decisions without a proved time.
+    `escalations` add approvers to all specs from a time on.
     """
 
     people: Directory
@@ -32,23 +33,23 @@ class VoterSet:
     escalations: tuple[Escalation, ...] = ()
 
     def count(self, decisions: Sequence[Decision]) -> int:
-        """Returns how many people of `decisions`, whose signatures hold, have different votes by the strictest
-        spec.
+        """Return the number of people with different votes by the strictest spec.
+
+        The caller has verified the signatures of `decisions`.
         """
         return min(countable_votes(self._voters(spec, decisions)) for spec in self.specs)
 
     def suffices(self, decisions: Sequence[Decision], least: int = 1) -> bool:
-        """Returns whether `decisions`, whose signatures hold, fill the groups of every spec, and are as many as any
-        wants.
+        """Return whether `decisions` meet the largest quorum and fill the groups of every spec.
 
-        `least` is how many people it takes in any case.
+        The caller has verified their signatures. `least` is the minimum number of people.
         """
-        # The largest quorum counts in each: a policy that was loosened meanwhile releases nothing.
+        # Use the largest quorum for each: loosening a policy in between must release nothing.
         quorum = max(least, *(spec.quorum for spec in self.specs))
         return all(suffices(quorum, spec.groups, self._voters(spec, decisions)) for spec in self.specs)
 
     def _voters(self, spec: ApproverSpec, decisions: Sequence[Decision]) -> list[Voter]:
-        found: dict[str, dict[str, frozenset[str]]] = {}
+        votes: dict[str, dict[str, frozenset[str]]] = {}
         own: dict[str, frozenset[str]] = {}
         for decision in decisions:
             human = self.people.person_id(decision.subject, spec.tenant)
@@ -56,16 +57,16 @@ class VoterSet:
             if rights.own is not None:
                 own[human] = own.get(human, frozenset()) | rights.own
             elif rights.delegated:
-                found[human] = found.get(human, {}) | dict(rights.delegated)
-        # Whoever has a vote of their own by another entry needs no second one.
-        found |= {human: {human: entries} for human, entries in own.items()}
-        return [Voter(human, rights) for human, rights in found.items()]
+                votes[human] = votes.get(human, {}) | dict(rights.delegated)
+        # A person who is asked under another account has their own vote and needs no second one.
+        votes |= {human: {human: entries} for human, entries in own.items()}
+        return [Voter(human, rights) for human, rights in votes.items()]
 
     def _rights(self, spec: ApproverSpec, decision: Decision) -> VotingRights:
         if decision.subject == UNSIGNED and not decision.signature:
-            # Where answers are taken that name nobody, all of them together are one, and in no group.
+            # Where anonymous decisions are accepted, all of them together are one person, in no group.
             return VotingRights(own=frozenset())
-        # Delegations and escalations are judged by when the answer was given. Only a signed time is believed.
+        # Judge delegations and escalations by the time of the decision. Trust only a signed time.
         received = decision.received_at if decision.signature else None
         moment = received if received is not None and received.tzinfo is not None else self.now
         person = self.people.find(decision.subject, spec.tenant)
@@ -77,7 +78,7 @@ class VoterSet:
 
 
 def _anywhere(rights: VotingRights, added: frozenset[str], spec: ApproverSpec) -> VotingRights:
-    """Returns `rights` where whoever is asked because of an escalation fills a place of any group."""
+    """Return `rights` in which approvers added by an escalation fill a place of any group."""
     every = frozenset(entry for group in spec.groups for entry in group.of)
 
     def widen(entries: frozenset[str]) -> frozenset[str]:

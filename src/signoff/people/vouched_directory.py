@@ -1,4 +1,4 @@
-"""Signs what a login said of an undeclared person, and decides when it counts. Pure."""
+"""Signs a login's data about an undeclared person, and decides when it counts. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -14,21 +14,21 @@ from signoff.people.addresses import DeclaredNames
 from signoff.people.directory import Directory
 from signoff.people.login import OIDC, id_from_login
 
-# What is signed begins with its purpose: no signature of anything else of the gateway's passes for one of a person.
+# Signed data starts with its purpose: no other signature of the gateway can pass for one of a person.
 _PURPOSE: Final = "person 1"
 
 
 class VouchedPerson(FrozenModel):
-    """What verified claims said of a person when they signed in."""
+    """Data from verified claims about a person at sign-in."""
 
     person: Person
-    """The person whom the claims make."""
+    """The person described by the claims."""
     names: tuple[str, ...] = ()
-    """All addresses and user names that the login claimed, verified or not, folded."""
+    """All normalised addresses and user names in the claims, verified or not."""
     seen_at: datetime
-    """Since when it counts: when they signed in, in UTC."""
+    """The time of the sign-in, in UTC. It counts from then on."""
     until: datetime
-    """Until when it counts, in UTC."""
+    """The end of its validity, in UTC."""
     key_id: str = ""
     """The id of the gateway's key that signed it."""
     signature: str = ""
@@ -36,9 +36,9 @@ class VouchedPerson(FrozenModel):
 
 
 class VouchedDirectory:
-    """Adds to a directory people whom logins vouched for, who are known by their login only.
+    """Adds vouched people, known only by their login, to a directory.
 
-    `joined` maps tenant and id of an earlier login to the declared person whose login it is now.
+    `joined` maps tenant and id of an earlier login to the declared person who now owns it.
     """
 
     def __init__(
@@ -48,38 +48,38 @@ class VouchedDirectory:
         self.replace_people(people, joined)
 
     def replace_people(self, people: Iterable[Person], joined: Mapping[tuple[str, str], str] | None = None) -> None:
-        """Replaces all vouched people by these."""
+        """Replace all vouched people."""
         self._vouched = {(person.tenant, person.id): person for person in people}
         self._joined = dict(joined or {})
 
     def find(self, person_id: str, tenant: str = DEFAULT_TENANT) -> Person | None:
         """See `Directory`."""
-        # Declared people first: no login may stand in the place of one of them.
+        # Declared people first: a login must not replace one of them.
         return self.declared.find(person_id, tenant) or self._vouched.get((tenant, person_id))
 
     def all(self, tenant: str | None = None) -> tuple[Person, ...]:
-        """See `Directory`; undeclared people stand last."""
+        """See `Directory`. Undeclared people come last."""
         return (*self.declared.all(tenant), *(each for each in self._vouched.values() if tenant in (None, each.tenant)))
 
     def by_identity(self, channel: str, identity: str, tenant: str = DEFAULT_TENANT) -> Person | None:
         """See `Directory`."""
-        found = self.declared.by_identity(channel, identity, tenant)
-        if found is not None or channel != OIDC:
-            return found
+        person = self.declared.by_identity(channel, identity, tenant)
+        if person is not None or channel != OIDC:
+            return person
         return self._vouched.get((tenant, id_from_login(identity)))
 
     def person_id(self, subject: str, tenant: str = DEFAULT_TENANT) -> str:
         """See `Directory`."""
-        # Also for one joined: whose login it was may be one of several entries.
+        # Resolve a joined login too: its declared person may be one of several accounts.
         return self.declared.person_id(self._joined.get((tenant, subject), subject), tenant)
 
     def delegators(self, person_id: str, tenant: str, now: datetime) -> tuple[Person, ...]:
-        """See `Directory`; only declared people delegate."""
+        """See `Directory`. Only declared people delegate."""
         return self.declared.delegators(person_id, tenant, now)
 
 
 def vouch(signer: Signer, person: Person, *, names: Sequence[str], now: datetime, lifetime: timedelta) -> VouchedPerson:
-    """Signs what a person's sign-in at `now` said. Raises `NotCanonical`."""
+    """Sign the data of a person's sign-in at `now`. Raises `NotCanonical`."""
     now = now.astimezone(UTC)
     vouched = VouchedPerson(person=person, names=tuple(names), seen_at=now, until=now + lifetime)
     mark = signer.sign_bytes(_PURPOSE, _body(vouched))
@@ -87,10 +87,10 @@ def vouch(signer: Signer, person: Person, *, names: Sequence[str], now: datetime
 
 
 def vouching_problem(vouched: VouchedPerson, declared: Directory, verifier: Verifier, now: datetime) -> str:
-    """Returns why a login's word for a person does not count at `now`; "" when it does.
+    """Return why a login's data about a person do not count at `now`, or "".
 
-    It counts when the gateway signed it, it has not expired, it makes exactly the person of the login that it names,
-    and no declared person is that person, has that login, or one of the names that came with it.
+    They count if the gateway signed them, they have not expired, and they describe exactly the person of the login. In
+    addition, no declared person may have that id, that login, or one of the names in the claims.
     """
     return _doubt(vouched, declared, DeclaredNames(declared), verifier, now)
 
@@ -104,7 +104,7 @@ def _doubt(vouched: VouchedPerson, declared: Directory, names: DeclaredNames, ve
     logins = person.identities.get(OIDC, ())
     if len(logins) != 1 or person.id != id_from_login(logins[0]) or person.delegations or not person.active:
         return "not what a login says of anybody"
-    # Asked each time and not once when it was signed: who is declared later must not be met twice.
+    # Check each time instead of once at signing: a person declared later must not exist twice.
     known = (
         declared.find(person.id, person.tenant),
         declared.by_identity(OIDC, logins[0], person.tenant),
@@ -116,32 +116,32 @@ def _doubt(vouched: VouchedPerson, declared: Directory, names: DeclaredNames, ve
 def vouched_people(
     rows: Iterable[VouchedPerson], declared: Directory, verifier: Verifier, now: datetime
 ) -> tuple[Person, ...]:
-    """Returns the people of those `rows` that count at `now`."""
+    """Return the people of the `rows` that count at `now`."""
     names = DeclaredNames(declared)
     return tuple(row.person for row in rows if not _doubt(row, declared, names, verifier, now))
 
 
 def joined_logins(rows: Iterable[VouchedPerson], declared: Directory, verifier: Verifier) -> dict[tuple[str, str], str]:
-    """Maps tenant and id of a login to the declared person whose address or user name its signed row claims, expired or
-    not.
+    """Map tenant and id of a login to the declared person whose name its signed row claims.
 
-    Who asked by such a login, before somebody declared them, must not approve that as who they are now.
+    Names are addresses and user names, and expired rows count. A person who made a request with such a login, before
+    being declared, must not approve it under the present account.
     """
     names = DeclaredNames(declared)
-    found: dict[tuple[str, str], str] = {}
+    joined: dict[tuple[str, str], str] = {}
     for row in rows:
         namesake = names.find(row.names, row.person.tenant)
         if namesake is not None and _is_signed(row, verifier):
-            found[row.person.tenant, row.person.id] = namesake.id
-    return found
+            joined[row.person.tenant, row.person.id] = namesake.id
+    return joined
 
 
 def _is_signed(vouched: VouchedPerson, verifier: Verifier) -> bool:
-    # A key that was retired since still counts for what it signed before, and for nothing that says to be later.
+    # A key retired since is valid for earlier signatures, and for nothing with a later time.
     mark = Signature(vouched.key_id, vouched.signature)
     return verifier.check_bytes(_PURPOSE, _body(vouched), mark, at=vouched.seen_at)
 
 
 def _body(vouched: VouchedPerson) -> bytes:
-    # What is left out holds its default: what was signed before a field existed verifies after it does.
+    # Fields at their default are left out, so that signatures from before a field existed stay valid.
     return canonical_json(vouched.model_dump(mode="json", exclude={"key_id", "signature"}, exclude_defaults=True))
