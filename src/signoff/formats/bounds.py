@@ -1,4 +1,4 @@
-"""Limits how large and how odd data may be before any engine sees it."""
+"""Limits the size and form of data before any engine sees it."""
 
 import math
 from collections.abc import Iterator
@@ -9,22 +9,25 @@ from signoff.contracts.limits import MAX_DEPTH, MAX_INTEGER, MAX_NAME_CHARS, MAX
 from signoff.languages.remarks import english
 
 SEND_IN_PARTS: Final = "split them over several calls, or name a file or record that holds them"
-"""What helps where arguments are too many or too large."""
+"""The remedy for too many or too large arguments."""
 
 
 def bounds_problem(value: Any) -> str:
-    """Returns why `value` is not JSON of bearable size, in English, as `bounds_remark`; "" when it is."""
+    """Return why `value` is not JSON of acceptable size, in English, or "".
+
+    See `bounds_remark`.
+    """
     return english(bounds_remark(value))
 
 
 def bounds_remark(value: Any) -> Words:
-    """Returns why `value` is not JSON of bearable size, in a few words; "" when it is.
+    """Return why `value` is not JSON of acceptable size, or "".
 
-    JSON types only, at most 32 deep and 2,000 values, names of 256 characters, integers within ±(2^53-1), finite
-    numbers, no lone surrogates: what RFC 8785 can write and two engines read alike. The names that lead to all values
-    have at most `MAX_PATHS_CHARS` together: a card tells each value's whole path.
+    Only JSON types, at most 32 deep and 2,000 values, names of 256 characters, integers within ±(2^53-1), finite
+    numbers, no lone surrogates: RFC 8785 can encode these, and both engines read them alike. The paths of all values
+    together have at most `MAX_PATHS_CHARS` characters, because a card shows each value's full path.
     """
-    # A stack of our own: what measures depth must not be what breaks on it, as recursion would.
+    # Use an explicit stack: measuring the depth by recursion could itself overflow.
     stack: list[tuple[Any, int, int]] = [(value, 1, 0)]
     seen = chars = 0
     while stack:
@@ -36,7 +39,7 @@ def bounds_remark(value: Any) -> Words:
         if depth > MAX_DEPTH:
             return Remark.of("bound.depth", n=str(MAX_DEPTH))
         if isinstance(item, dict | list | tuple):
-            # Those met, those that wait and those within: known before any of them is touched.
+            # Counts values seen, waiting and inside this one, before any of them is touched.
             if seen + len(stack) + len(item) > MAX_VALUES:
                 return Remark.of("bound.values", n=str(MAX_VALUES))
             if isinstance(item, dict) and (why := _odd_key(item)):
@@ -48,13 +51,13 @@ def bounds_remark(value: Any) -> Words:
 
 
 def bounds_remedy(why: str) -> str:
-    """Return what the sender can do about a problem of `bounds_problem`."""
+    """Return the remedy for a problem of `bounds_problem`."""
     is_size = why.startswith(("more than", "names that lead"))
     return SEND_IN_PARTS if is_size else "send it as a string or leave it out"
 
 
 def _children(item: dict[str, Any] | list[Any] | tuple[Any, ...]) -> Iterator[tuple[Any, int]]:
-    """Yields each value within, and how many characters its name or place adds to the path that leads to it."""
+    """Yield each value inside, and the characters that its name or index adds to its path."""
     if isinstance(item, dict):
         return ((child, len(key) + 1) for key, child in item.items())
     return ((child, len(str(place)) + 1) for place, child in enumerate(item))
@@ -73,11 +76,11 @@ def _odd_key(item: dict[Any, Any]) -> Words:
 
 def _odd_scalar(item: Any) -> str:
     match item:
-        # Before `int()`: to Python a boolean is one.
+        # Check this before `int()`: in Python a boolean is one.
         case None | bool():
             return ""
         case int():
-            # RFC 8785 writes numbers as doubles, where two integers beyond this can be one: so would be their digests.
+            # RFC 8785 writes numbers as doubles. Beyond this, different integers may have the same digest.
             return "" if abs(item) <= MAX_INTEGER else "an integer outside ±(2^53-1)"
         case float():
             return "" if math.isfinite(item) else "a number that is not finite"
@@ -89,7 +92,7 @@ def _odd_scalar(item: Any) -> str:
 
 def _is_unicode(text: str) -> bool:
     try:
-        # `json.loads` makes lone surrogates of escapes such as `\ud800`; UTF-8, and with it RFC 8785, has none.
+        # `json.loads` accepts escapes of lone surrogates such as `\ud800`, which UTF-8, and therefore RFC 8785, lacks.
         text.encode()
     except UnicodeEncodeError:
         return False

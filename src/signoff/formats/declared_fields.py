@@ -1,8 +1,8 @@
-"""The declaration of a field: how it is described, hashed and written in a manifest.
+"""The declaration of a field: its description, hashing and form in a manifest.
 
-A field is an annotated line of a record, such as `Tool` or `Actor`, with its description under it. The manifest's
-section and JSON Schema, and the table of docs/manifest.md, are made of that line. So are the keywords of `@tool`, the
-hashes and the normal form of tools.
+A field is an annotated line of a record such as `Tool` or `Actor`, followed by its description. The manifest's section
+and JSON Schema, the table in docs/manifest.md, the keywords of `@tool`, and the hashes and normal form of tools are
+generated from that line.
 """
 
 import ast
@@ -19,11 +19,11 @@ from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
 IN_CODE: Final = object()
-"""Instead of the type of a key: the manifest has no key for this field."""
+"""Used instead of the type of a key: the manifest has no key for this field."""
 
 
 class FunctionForm:
-    """Annotates a field that takes a function; in a manifest that is `module:attribute`."""
+    """Annotates a field that takes a function. In a manifest it is `module:attribute`."""
 
 
 Hashed = Literal["definition", "catalog", "no"]
@@ -31,23 +31,30 @@ Hashed = Literal["definition", "catalog", "no"]
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """The properties of a declared field beside its type, its default and its description."""
+    """The properties of a declared field, apart from its type, default and description."""
 
     hashed: Hashed = "catalog"
-    """`definition`: a change makes approvals stale. `catalog`: a change is another catalog. `no`: neither.
+    """The effect of a change.
 
-    Of a function only that there is one is covered: its code has nothing that is the same in every process.
+    `definition` makes approvals stale, `catalog` makes another catalog. `no` has neither effect. For a function, only
+    its presence counts, because its code has no stable form in all processes.
     """
     shadow: Literal["", "same", "subset"] = ""
-    """What a tool that shadows one with it must have here (X03): the same, or some of the same and no others."""
+    """The value required of a tool that shadows one with this field (X03).
+
+    It is the same, or a subset.
+    """
     key: Any = None
-    """The type of its key in the manifest, where that is not the field's own; `IN_CODE`: it has no key."""
+    """The type of its key in the manifest, if not the field's.
+
+    `IN_CODE` means that it has none.
+    """
     aliases: tuple[str, ...] = ()
-    """Other designs' words for it (X20)."""
+    """Names in other designs (X20)."""
     form: str = ""
-    """What it has to be, as words after `needs FIELD to be`; where it is empty, the type says so."""
+    """The required form, as text after `needs FIELD to be`. If empty, the type states it."""
     unset: str = ""
-    """What holds where it is not given, for the documentation; where it is empty, the default says so."""
+    """The meaning of a missing value, for the documentation. If empty, the default states it."""
 
 
 DEFINITION: Final = FieldSpec(hashed="definition")
@@ -55,12 +62,12 @@ _PLAIN: Final = FieldSpec()
 
 
 def _as_tuple(value: Any) -> Any:
-    # A list could be changed after it was hashed. A text is left to be refused: its letters are no names.
+    # Convert lists, which could be changed after hashing. Leave a text to be rejected: its letters are not names.
     return tuple(value) if isinstance(value, list) else value
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
-"""Texts, given as a tuple or a list."""
+"""Texts, as a tuple or a list."""
 
 
 @dataclass(frozen=True)
@@ -68,21 +75,20 @@ class DeclaredField:
     """One declared field of a record."""
 
     name: str
-    """Its name."""
     info: FieldInfo
-    """Its type, default and metadata, as pydantic read them."""
+    """Its type, default and metadata, as read by pydantic."""
     description: str
-    """All of the text under it."""
+    """The whole text below the field."""
     spec: FieldSpec
     """How it is hashed and written."""
     function: FunctionForm | None
-    """The form of its functions; None where its value is data."""
+    """The form of its functions, or `None` if its value is data."""
     default: Any
-    """Its default; None where it is required."""
+    """Its default, or `None` if it is required."""
 
     @property
     def summary(self) -> str:
-        """The first paragraph of its description: what editors show."""
+        """The first paragraph of its description, shown by editors."""
         return _first_paragraph(self.description)
 
 
@@ -90,7 +96,7 @@ _KNOWN: Final[dict[type[Any], Mapping[str, DeclaredField]]] = {}
 
 
 def declared_fields(cls: type[Any]) -> Mapping[str, DeclaredField]:
-    """Return the fields that a dataclass declares, by name, in their order."""
+    """Return the declared fields of a dataclass by name, in order."""
     if cls not in _KNOWN:
         infos: Mapping[str, FieldInfo] | None = getattr(cls, "__pydantic_fields__", None)
         infos = _infos(cls) if infos is None else infos
@@ -117,7 +123,7 @@ def _declared_field(cls: type, name: str, info: FieldInfo) -> DeclaredField:
 
 
 def first_words(cls: type, name: str) -> str:
-    """Return the first paragraph of the text under a field of a class."""
+    """Return the first paragraph of the text below a field of a class."""
     return _first_paragraph(_description(cls, name))
 
 
@@ -129,11 +135,11 @@ def _description(cls: type, name: str) -> str:
     return next((texts[name] for texts in map(_texts, cls.__mro__) if name in texts), "")
 
 
-# In place of pydantic's `use_attribute_docstrings`, which looks for the source of each class and its bases eight times:
-# that was 80 ms, a fifteenth of the start of every program.
+# Replaces pydantic's `use_attribute_docstrings`, which searches the source of each class and its bases eight times.
+# That took 80 ms, a fifteenth of every program's start.
 @cache
 def _texts(cls: type) -> Mapping[str, str]:
-    """Returns the text under each field that a class itself declares, and none where its module has no source."""
+    """Return the texts below the class's own fields, or none if its module has no source."""
     if "__annotations__" not in vars(cls):
         return {}
     try:

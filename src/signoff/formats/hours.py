@@ -1,4 +1,7 @@
-"""Parses opening hours of tools, `Mo-Fr 08:00-18:00 Europe/Lisbon`, when the catalog is built."""
+"""Parses opening hours of tools when the catalog is built.
+
+For example `Mo-Fr 08:00-18:00 Europe/Lisbon`.
+"""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +15,7 @@ from signoff.formats.nearest_name import did_you_mean
 
 DAYS: Final = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
 _FORM: Final = "`Mo-Fr 08:00-18:00 Europe/Lisbon`"
-# `re.ASCII`: else `\d` takes the digits of every script, and so does `int`.
+# `re.ASCII`: otherwise `\d`, like `int`, accepts the digits of every script.
 _SPAN: Final = re.compile(r"(\d\d):(\d\d)-(\d\d):(\d\d)\Z", re.ASCII)
 _ZONE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*\Z")
 _END_OF_DAY: Final = 24 * 60
@@ -21,9 +24,11 @@ _ONE_DAY: Final = timedelta(days=1)
 
 @dataclass(frozen=True)
 class OpeningHours:
-    """Some hours of some days, 0 is Monday, by the clocks of `zone`; `begin` and `end` are minutes of the day.
+    """Hours on some weekdays (0 is Monday) in `zone`.
 
-    The end is not in it. Hours that end before they begin go on into the next day, to which `days` need not name.
+    `begin` and `end` are minutes of the day.
+
+    The end is excluded. Hours that end before they begin continue on the next day, even if `days` does not contain it.
     """
 
     days: frozenset[int]
@@ -32,8 +37,8 @@ class OpeningHours:
     zone: ZoneInfo
 
     def holds(self, at: datetime) -> bool:
-        """Returns whether the moment, which knows its own zone, is in it."""
-        # By the clocks on the wall there, so that 08:00 stays 08:00 when summer time begins.
+        """Return whether the aware time is within these hours."""
+        # Use local time, so that 08:00 stays 08:00 when summer time begins.
         there = at.astimezone(self.zone)
         minute, day = there.hour * 60 + there.minute, there.weekday()
         if self.begin < self.end:
@@ -44,14 +49,14 @@ class OpeningHours:
 
 
 def is_open(hours: Iterable[str], at: datetime) -> bool:
-    """Returns whether `at` is in one of these hours, which are right. Hours that nobody could read would be closed."""
+    """Return whether `at` is within one of these valid hours. Invalid hours would be closed."""
     return any(parse_opening_hours(each).holds(at) for each in hours)
 
 
-# Without a bound: only declared texts come here, and a catalog has few of them.
+# Unbounded, because only declared texts come here, and a catalog has few.
 @cache
 def parse_opening_hours(text: str) -> OpeningHours:
-    """Returns the window that `text` means. Raises `ValueError` that names the mistake."""
+    """Return the hours that `text` means. Raises `ValueError` that names the mistake."""
     words = text.split()
     if len(words) != 3:
         raise ValueError(f"`{text}` is not made of days, hours and a time zone, such as {_FORM}")
@@ -60,13 +65,13 @@ def parse_opening_hours(text: str) -> OpeningHours:
 
 
 def _days(text: str) -> frozenset[int]:
-    found: set[int] = set()
+    numbers_of_days: set[int] = set()
     for each in text.split(","):
         first, dash, last = each.partition("-")
         begin, end = _day(first), _day(last if dash else first)
-        # `Sa-Mo` goes over the end of the week.
-        found.update((begin + ahead) % len(DAYS) for ahead in range((end - begin) % len(DAYS) + 1))
-    return frozenset(found)
+        # `Sa-Mo` crosses the end of the week.
+        numbers_of_days.update((begin + ahead) % len(DAYS) for ahead in range((end - begin) % len(DAYS) + 1))
+    return frozenset(numbers_of_days)
 
 
 def _day(text: str) -> int:
@@ -77,19 +82,19 @@ def _day(text: str) -> int:
 
 
 def _span(text: str) -> tuple[int, int]:
-    found = _SPAN.match(text)
-    if found is None:
+    parts = _SPAN.match(text)
+    if parts is None:
         raise ValueError(f"`{text}` is not a span of hours, such as `08:00-18:00`")
-    numbers = [int(each) for each in found.groups()]
+    numbers = [int(each) for each in parts.groups()]
     begin, end = (_minute(hour, minute, text) for hour, minute in (numbers[:2], numbers[2:]))
-    # `08:00-08:00` could be a whole day or nothing; a tool must not be open because of a guess.
+    # `08:00-08:00` could mean a whole day or nothing. A tool must not be open because of a guess.
     if begin in (end, _END_OF_DAY):
         raise ValueError(f"`{text}` holds no time; a whole day is `00:00-24:00`")
     return begin, end
 
 
 def _minute(hour: int, minute: int, text: str) -> int:
-    # Python's clock has no 24:00, and without it no span could reach to the end of a day.
+    # Python's time has no 24:00, without which no range could reach the end of a day.
     if (hour, minute) == (24, 0):
         return _END_OF_DAY
     try:
@@ -100,12 +105,12 @@ def _minute(hour: int, minute: int, text: str) -> int:
 
 
 def read_zone(text: str) -> ZoneInfo:
-    """Returns the time zone of this name. Raises `ValueError`."""
-    # Anything else would be a path in the folder of time zones.
+    """Return the time zone with this name. Raises `ValueError`."""
+    # Other text would be a path in the directory of time zones.
     if _ZONE.match(text) is not None:
         try:
             return ZoneInfo(text)
-        # A folder such as `Europe` is an `OSError`, an unknown zone a `KeyError`.
+        # A directory such as `Europe` raises `OSError`, an unknown zone `KeyError`.
         except (OSError, ValueError, LookupError):
             pass
     raise ValueError(f"`{text}` is no time zone that this machine knows, such as `Europe/Lisbon` or `UTC`")

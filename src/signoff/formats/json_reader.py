@@ -1,4 +1,4 @@
-"""Reads JSON that others wrote. Refuses text that two readers may read differently."""
+"""Reads external JSON. Rejects text that two readers may read differently."""
 
 import json
 import math
@@ -26,7 +26,7 @@ class NotJson(ValueError):
 
 
 def _remarks() -> ModuleType:
-    # A hook starts before each call of a coding agent, and mostly reads good JSON.
+    # Import late: a hook starts before each call of a coding agent, and usually reads valid JSON.
     from signoff.languages import json_remarks  # noqa: PLC0415
 
     return json_remarks
@@ -42,8 +42,8 @@ def _finite(text: str) -> float:
 def read_json(text: bytes | str, parse_float: Callable[[str], float] = _finite) -> Any:
     """Return the value of `text`.
 
-    Raises `NotJson`, also for a name that comes twice in one object, for NaN and for the infinities. Of two equal names
-    some readers take the first and others the last: a check would see one value, and the call another.
+    Raises `NotJson`, also for a repeated name in one object, for NaN and for infinities. Some readers use the first and
+    others the last of two equal names: a check would see one value, and the call another.
     """
     try:
         return json.loads(text, parse_float=parse_float, parse_constant=_refuse_constant, object_pairs_hook=_object_of)
@@ -56,19 +56,19 @@ def read_json(text: bytes | str, parse_float: Callable[[str], float] = _finite) 
     except RecursionError:
         raise NotJson(_remarks().DEEP) from None
     except ValueError:
-        # Python refuses integers of more than 4,300 digits.
+        # Python rejects integers of more than 4,300 digits.
         raise NotJson(_remarks().LARGE_NUMBER) from None
 
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
                 raise NotJson(_remarks().double_name(quote_name(name)))
             seen.add(name)
-    return found
+    return result
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Compiles JSON Schema 2020-12 once, with messages that never repeat a value (it may be a secret)."""
+"""Compiles JSON Schema 2020-12. Its messages never contain a value, which may be a secret."""
 
 import math
 import re
@@ -38,20 +38,20 @@ _LIMITS: Final = {
     "minProperties": "properties.least",
     "maxProperties": "properties.most",
 }
-"""Keyword that limits a number -> its remark."""
+"""The remark of each keyword that limits a number."""
 
 
 class SchemaProblem(NamedTuple):
-    """One problem of the data."""
+    """One problem in the data."""
 
     path: str
-    """The place, such as `items[0].price`; "" for the whole."""
+    """The place, such as `items[0].price`, or "" for the whole value."""
     message: Words
-    """What is expected there."""
+    """The expected value."""
 
     @property
     def words(self) -> Words:
-        """The message behind its place."""
+        """The message, preceded by its place."""
         return Remark.of("at", place=f"`{self.path}`", what=self.message) if self.path else self.message
 
 
@@ -63,23 +63,23 @@ class CompiledSchema:
 
     @cached_property
     def validator(self) -> Draft202012Validator:
-        """The validator of data, made for the first data."""
+        """The validator, created at first use."""
         return validator_of(self.schema)
 
     def check(self, value: Any) -> list[SchemaProblem]:
-        """Returns every problem of `value`, in the order of the schema; empty when it is valid. Never raises."""
+        """Return all problems of `value` in the order of the schema. Never raises."""
         begin_check()
         try:
             return [problem for error in self.validator.iter_errors(value) for problem in _problems(error)]
         except Exception:
-            # A schema can still fail on some data (endless `$ref`, text that is no Unicode): that data is not valid.
+            # A schema can still fail on some data (endless `$ref`, invalid Unicode). Such data are not valid.
             return [SchemaProblem("", Remark.of("unchecked"))]
 
 
 def compile_schema(
     schema: Mapping[str, Any], *, tool_name: str = "", field: str = "input_schema", of_object: bool = True
 ) -> CompiledSchema:
-    """Compiles `schema` on a read-only copy of its own. Raises `RegistrationError` when it is not usable."""
+    """Compile `schema` on a read-only copy. Raises `RegistrationError` if it is not usable."""
     where = f"`{field}` of tool `{tool_name}`" if tool_name else f"`{field}`"
 
     def refuse(why: str, value: object) -> RegistrationError:
@@ -94,7 +94,7 @@ def compile_schema(
     plain = plainly_valid(own)
     try:
         if not plain:
-            # Patterns are checked below, in the syntax in which they are matched.
+            # Patterns are checked below, in the syntax that matches them.
             Draft202012Validator.check_schema(own, format_checker=FormatChecker(formats=()))
     except SchemaError as error:
         place = dotted_path(error.absolute_path)
@@ -107,14 +107,15 @@ def compile_schema(
     for node in SchemaNode.of(own).walk():
         for reference in node.references:
             _check_reference(own, reference, refuse)
-        # Below it a validator counts references from there, and cards and secrets from the top: they saw two schemas.
+        # Below an `$id`, a validator resolves references from there, but cards and secrets from the top: they would see
+        # different schemas.
         if node.written is not own and "$id" in node.keywords and any(each.references for each in node.walk()):
             raise refuse("has an `$id` within it, above a `$ref`; leave that `$id` out", node.keywords["$id"])
     return CompiledSchema(own)
 
 
 def _check_reference(own: dict[str, Any], reference: str, refuse: Callable[[str, object], RegistrationError]) -> None:
-    # What lies elsewhere can change under an approval that waits: the definition hash covers only what stands here.
+    # A remote schema could change while an approval waits: the definition hash covers only this schema.
     if not reference.startswith("#"):
         raise refuse(
             f"has the remote `$ref` `{reference}`; put the schema under `$defs` and refer to it there", reference
@@ -129,7 +130,7 @@ def _check_reference(own: dict[str, Any], reference: str, refuse: Callable[[str,
 
 
 def dotted_path(path: Iterable[str | int]) -> str:
-    """Returns `["items", 0, "price"]` as `items[0].price`."""
+    """Return `["items", 0, "price"]` as `items[0].price`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -137,8 +138,9 @@ def dotted_path(path: Iterable[str | int]) -> str:
 
 
 def describe_place(path: Iterable[str | int]) -> str:
-    """Returns the same for messages: each name is cut as `quote_name` cuts it, as it may be the model's own and of any
-    length.
+    """Return a path for messages, with each name cut as by `quote_name`.
+
+    A name may be the model's own, and of any length.
     """
     return dotted_path(part if isinstance(part, int) else quote_name(part)[1:-1] for part in path)
 
@@ -149,17 +151,17 @@ def _problems(error: ValidationError, within: tuple[str | int, ...] | None = Non
     expected: Any = error.validator_value
     keyword = str(error.validator)
     if keyword == "required":
-        # jsonschema reports one missing name an error, and names it in its message only.
+        # jsonschema reports one missing name for each error, and names it only in its message.
         missing = [name for name in expected if name not in given and repr(name) in error.message]
         yield from (SchemaProblem(describe_place((*path, name)), Remark.of("required")) for name in missing[:1])
     elif keyword in {"additionalProperties", "unevaluatedProperties"}:
         known = list(error.schema.get("properties", {})) if isinstance(error.schema, Mapping) else []
-        # A model may send any number of names; three are enough to see what is wrong.
+        # A model may send any number of names. Three are enough to show the problem.
         unknown = [name for name in given if name not in known]
         yield from (SchemaProblem(describe_place((*path, name)), _unknown(name, known)) for name in unknown[:3])
     elif keyword in {"anyOf", "oneOf"} and not _names_types(expected):
         remark = Remark.of("keyword.nearest", keyword=keyword, what=_nearest_branch(error))
-        # A schema may nest unions without end; readers of other languages get the first in theirs.
+        # A schema may nest unions endlessly. Only the outermost one is translated.
         yield SchemaProblem(describe_place(path), english(remark) if within is not None else remark)
     else:
         yield SchemaProblem(describe_place(path), _message(keyword, expected))
@@ -170,15 +172,15 @@ def _names_types(branches: Any) -> bool:
 
 
 def _nearest_branch(error: ValidationError) -> Remark:
-    """Return which branch of a union the data are nearest to, and its first problem."""
+    """Return the branch of a union that is nearest to the data, and its first problem."""
     branches: dict[int, list[ValidationError]] = {}
     for each in error.context or ():
         branches.setdefault(int(each.relative_schema_path[0]), []).append(each)
     if not branches:
         return Remark.of("branches")
-    at, found = min(branches.items(), key=lambda branch: (_distance(branch[1]), branch[0]))
-    # The places within the data are said by the problem around it.
-    first = next(_problems(found[0], within=tuple(error.absolute_path)))
+    at, errors = min(branches.items(), key=lambda branch: (_distance(branch[1]), branch[0]))
+    # The surrounding problem already contains the path to this place.
+    first = next(_problems(errors[0], within=tuple(error.absolute_path)))
     written: Any = error.validator_value
     title = written[at].get("title") if isinstance(written[at], Mapping) else None
     name = quote_name(title) if isinstance(title, str) else str(at + 1)
@@ -186,7 +188,10 @@ def _nearest_branch(error: ValidationError) -> Remark:
 
 
 def _distance(errors: list[ValidationError]) -> tuple[int, int, int]:
-    """Return how far data are from a branch: of another type, of another kind by a fixed value, in how many places."""
+    """Return the distance of data from a branch.
+
+    It compares the type first, then fixed values, then the number of errors.
+    """
     is_other_type = any(each.validator == "type" and not each.relative_path for each in errors)
     is_other_kind = any(each.validator in ("const", "enum") for each in errors)
     return int(is_other_type), int(is_other_kind), len(errors)
@@ -225,14 +230,17 @@ def _types(expected: Any) -> list[str]:
 
 
 def _either(names: Sequence[str]) -> Words:
-    """Writes `a`, `a or b`, `a, b or c`."""
+    """Return `a`, `a or b`, `a, b or c`."""
     *others, last = names
     return Remark.of("either", one=", ".join(others), other=last) if others else last
 
 
 def plainly_valid(schema: Any) -> bool:
-    """Returns true only for what the metaschema of 2020-12 takes as well; false where that has to be asked."""
-    # Exact types of scalars below: `isinstance` takes a boolean for a number, and a subclass may answer as it likes.
+    """Return True only for schemas that surely meet the metaschema.
+
+    False means that it must be asked.
+    """
+    # Compare exact types of scalars: `isinstance` accepts a boolean as a number, and a subclass may behave arbitrarily.
     if not isinstance(schema, dict):
         return type(schema) is bool
     for keyword, value in schema.items():
@@ -292,8 +300,7 @@ def _reference(value: Any) -> bool:
     return type(value) is str and _REFERENCE.match(value) is not None
 
 
-# Neither `pattern` nor `patternProperties` may stand here: `compile_schema` looks for patterns that take more than
-# linear time only in schemas that are not plain.
+# Never add `pattern` or `patternProperties`: `compile_schema` checks patterns for linear time only in other schemas.
 _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "type": _type,
     "properties": _named_schemas,

@@ -1,11 +1,11 @@
-"""Names of a package that are imported when they are first asked for (PEP 562)."""
+"""Names of a package that are imported at first use (PEP 562)."""
 
 import sys
 from collections.abc import Callable, Mapping
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
-    """Returns the `__getattr__` of `package`, whose names lie in other modules: name -> module.
+    """Return the `__getattr__` of `package`, which imports each name from its module.
 
     It raises `AttributeError` for every other name.
     """
@@ -13,11 +13,11 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], obje
     def load(name: str) -> object:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        # An import statement's own way, and not `importlib.import_module`: in Temporal's sandbox that passes by what is
-        # shared and loads a second copy of the module, whose classes are others for the rest of the process.
-        found: object = getattr(__import__(modules[name], fromlist=[name]), name)
-        # Not asked for again.
-        setattr(sys.modules[package], name, found)
-        return found
+        # Import like a statement instead of `importlib.import_module`: in Temporal's sandbox that bypasses shared
+        # modules and loads a second copy, with different classes for the rest of the process.
+        value: object = getattr(__import__(modules[name], fromlist=[name]), name)
+        # Cache the value.
+        setattr(sys.modules[package], name, value)
+        return value
 
     return load

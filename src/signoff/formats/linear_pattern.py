@@ -1,4 +1,7 @@
-"""Matches the patterns of schemas in linear time: a model writes the text, and a backtracking search never ends."""
+"""Matches schema patterns in linear time.
+
+A model writes the text, and backtracking may never end.
+"""
 
 import re
 import threading
@@ -19,7 +22,7 @@ from signoff.formats.schema_node import SchemaNode, without_keyword
 
 _LOOKS: Final = {"(?=": True, "(?!": False}
 _MOST_LOOKS: Final = 16
-"""Each is looked for by itself; RE2 refuses those that are left."""
+"""The number of look-aheads handled. RE2 rejects further ones."""
 _ESCAPE: Final = re.compile(
     r"\\u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})"
     r"|\\u(?P<four>[0-9a-fA-F]{4})|\\u\{(?P<code>[0-9a-fA-F]+)\}|\\.",
@@ -27,14 +30,15 @@ _ESCAPE: Final = re.compile(
 )
 
 _NO_OTHERS: Final = Draft202012Validator.VALIDATORS["additionalProperties"]
-# RE2 writes what it cannot compile to stderr, beside what it raises.
+# Otherwise RE2 also writes errors to stderr.
 _QUIET: Final = re2.Options()
 _QUIET.log_errors = False
 
 
 def pattern_problem(schema: Any) -> tuple[str, str]:
-    """Returns the first pattern of a schema that cannot be matched, and what is wrong, with the remedy; "" and "" if
-    none.
+    """Return the first pattern of a schema that cannot be matched, and the problem.
+
+    The problem names its remedy. Returns two empty texts if there is none.
     """
     nodes = list(SchemaNode.of(schema).walk())
     for pattern in chain.from_iterable(map(_patterns, nodes)):
@@ -46,15 +50,15 @@ def pattern_problem(schema: Any) -> tuple[str, str]:
             remedy = "write it in RE2's syntax, without look-around and back-references"
             return pattern, f"has the pattern `{pattern}`, which RE2 cannot read ({why}); {remedy}"
     if {"patternProperties", "unevaluatedProperties"} <= {key for node in nodes for key in node.keywords}:
-        # What was evaluated is found by jsonschema itself, which matches patterns its own way.
+        # jsonschema finds the evaluated properties itself, and matches patterns differently.
         why = "has `patternProperties` and `unevaluatedProperties`; write `additionalProperties` in its place"
         return "unevaluatedProperties", why
     return "", ""
 
 
 def validator_of(schema: Mapping[str, Any]) -> Draft202012Validator:
-    """Makes the validator of a schema in which `pattern_problem` finds nothing."""
-    # A schema that names its dialect is checked by what jsonschema has for that, which matches patterns its own way.
+    """Return the validator of a schema without problems by `pattern_problem`."""
+    # Remove the dialect: jsonschema would choose its own validator for it, which matches patterns differently.
     validator: Draft202012Validator = _Validator(without_keyword(schema, "$schema"))
     return validator
 
@@ -74,8 +78,7 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, schema: An
 
 def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     patterns = schema.get("patternProperties", {})
-    # jsonschema's own would match these names by `re`: they are matched here, and it sees neither them nor the
-    # patterns.
+    # jsonschema's version would match these names with `re`. Match them here and hide them and the patterns from it.
     if patterns and validator.is_type(instance, "object"):
         instance = {name: each for name, each in instance.items() if not any(_is_found(one, name) for one in patterns)}
         schema = {name: each for name, each in schema.items() if name != "patternProperties"}
@@ -83,7 +86,7 @@ def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: A
 
 
 class SchemaStepLimit(Exception):
-    """A check that took more than `SCHEMA_STEPS` steps."""
+    """Raised for a check of more than `SCHEMA_STEPS` steps."""
 
 
 class _Steps(threading.local):
@@ -94,13 +97,14 @@ _STEPS: Final = _Steps()
 
 
 def begin_check() -> None:
-    """Gives the check that this thread begins now all its steps."""
+    """Reset the step count for the check that this thread begins."""
     _STEPS.left = SCHEMA_STEPS
 
 
 def _count_steps(check: Any) -> Any:
-    """Returns `check`, which is a step: each branch of a union is checked to its end, so that a tree of them takes for
-    ever.
+    """Return `check`, counted as a step.
+
+    Each branch of a union is checked to its end, so that a tree of unions would take forever.
     """
 
     def counting(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -113,7 +117,7 @@ def _count_steps(check: Any) -> Any:
 
 
 def _unique_items(validator: Any, unique: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    # jsonschema's own compares each item with each: a second for a few hundred objects.
+    # jsonschema's version compares each item with each: a second for a few hundred objects.
     if unique and validator.is_type(instance, "array"):
         written = {canonical_json([each]) for each in instance}
         if len(written) < len(instance):
@@ -121,7 +125,7 @@ def _unique_items(validator: Any, unique: Any, instance: Any, schema: Any) -> It
 
 
 def _multiple_of(validator: Any, unit: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    # As the decimal numbers that were written: in floating point 4.02 is no whole number of cents.
+    # Use the decimal numbers as written: in floating point, 4.02 is no whole number of cents.
     if validator.is_type(instance, "number") and Fraction(str(instance)) % Fraction(str(unit)):
         yield ValidationError("is not a multiple")
 
@@ -134,7 +138,7 @@ _Validator: Final[Any] = extend(  # type: ignore[no-untyped-call]
         "additionalProperties": _additional_properties,
         "uniqueItems": _unique_items,
         "multipleOf": _multiple_of,
-        # What a schema repeats itself by.
+        # Keywords that can repeat a schema.
         **{
             name: _count_steps(Draft202012Validator.VALIDATORS[name])
             for name in ("$ref", "$dynamicRef", "anyOf", "oneOf")
@@ -144,13 +148,13 @@ _Validator: Final[Any] = extend(  # type: ignore[no-untyped-call]
 
 
 def _is_found(pattern: str, text: str) -> bool:
-    # Patterns of JSON Schema are not anchored, so it is no full match.
+    # Patterns of JSON Schema are not anchored, so search instead of matching.
     return all((each.search(text) is not None) is wanted for each, wanted in _compile(pattern))
 
 
 @lru_cache(maxsize=1_000)
 def _compile(pattern: str) -> tuple[tuple[Any, bool], ...]:
-    """Return patterns with whether each has to be found in a text. Raises `re2.error`."""
+    """Return patterns, each with whether it must be found in a text. Raises `re2.error`."""
     return tuple((re2.compile(part, _QUIET), wanted) for part, wanted in _split_pattern(pattern))
 
 
@@ -163,14 +167,14 @@ def _patterns(node: SchemaNode) -> Iterator[str]:
 
 
 def _split_pattern(pattern: str) -> list[tuple[str, bool]]:
-    """Return patterns without look-ahead that mean the same together, each with whether it has to be found.
+    """Return patterns without look-ahead that are equivalent together.
 
-    `^(?!A)(?=B)C` is found where `^C` and `^(?:B)` are, and `^(?:A)` is not: each takes linear time. Look-around at
-    any other place stays, and RE2 refuses it.
+    Each has its required result. `^(?!A)(?=B)C` matches if `^C` and `^(?:B)` match and `^(?:A)` does not: each takes
+    linear time. Look-around elsewhere is kept, and RE2 rejects it.
     """
     parts: list[tuple[str, bool]] = []
     rest = _ESCAPE.sub(_escape, pattern)
-    # With an alternative at the top, `^` and the look-ahead are of its first branch alone.
+    # With an alternative at the top level, `^` and the look-ahead belong only to its first branch.
     if rest.startswith("^") and not _has_branches(rest):
         at = 1
         while (
@@ -180,10 +184,10 @@ def _split_pattern(pattern: str) -> list[tuple[str, bool]]:
         ):
             parts.append((f"^(?:{rest[at + 3 : end]})", wanted))
             at = end + 1
-        # A quantifier would be the look-ahead's own.
+        # A quantifier would belong to the look-ahead.
         if rest[at : at + 1] in tuple("*+?{"):
             return [(rest, True)]
-        # What the look-ahead catches may be referred to behind it; RE2 knows no such reference and refuses it.
+        # A back-reference to the look-ahead's group may follow. RE2 does not support it and rejects it.
         rest = f"^{rest[at:]}"
     return [*parts, (rest, True)]
 
@@ -197,7 +201,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _end_of_group(pattern: str, start: int) -> int:
-    """Return where the group that starts there ends; 0 if it does not."""
+    """Return the end of the group that starts at `start`, or 0."""
     for at, depth in _depths(pattern, start):
         if depth == 0:
             return at
@@ -209,8 +213,8 @@ def _has_branches(pattern: str) -> bool:
 
 
 def _depths(pattern: str, start: int) -> list[tuple[int, int]]:
-    """Return each character outside classes and escapes, with how many groups are open after it."""
-    found: list[tuple[int, int]] = []
+    """Return each character outside of classes and escapes, with the depth of groups after it."""
+    depths: list[tuple[int, int]] = []
     depth, at, in_class = 0, start, False
     while at < len(pattern):
         char = pattern[at]
@@ -223,6 +227,6 @@ def _depths(pattern: str, start: int) -> list[tuple[int, int]]:
             in_class = True
         else:
             depth += (char == "(") - (char == ")")
-            found.append((at, depth))
+            depths.append((at, depth))
         at += 1
-    return found
+    return depths

@@ -1,7 +1,8 @@
-"""Finds words with letters of other alphabets that look like Latin ones, such as a Cyrillic `a` in `paypal`.
+"""Finds words with letters of other alphabets that look Latin.
 
-Ordinary text in one alphabet is left alone. A word is suspect if it mixes Latin letters with look-alikes. A word of
-look-alikes only is suspect if other words are Latin, and no word shows that its alphabet is in use.
+An example is a Cyrillic `a` in `paypal`. Ordinary text in one alphabet is not marked. A word is suspect if it mixes
+Latin letters with look-alikes. A word of look-alikes only is suspect if other words are Latin, and no word shows that
+its alphabet is in use.
 """
 
 import re
@@ -31,7 +32,10 @@ LOOKALIKES: Final = frozenset(
     "\u2d38\u2d39\u2d4f\u2d54\u2d55\u2d5d"  # Tifinagh
     "\U000104b4\U000104c2\U000104ce\U000104ea\U000104f6"  # Osage
 )
-"""Letters that Unicode's confusables (UTS 39) take for an ASCII letter, of the alphabets that screens draw."""
+"""Letters that Unicode's confusables (UTS 39) map to an ASCII letter.
+
+Includes the alphabets that screens can draw.
+"""
 _LATIN: Final = "LATIN"
 _WORD: Final = re.compile(r"[^\W_]+")
 
@@ -41,7 +45,7 @@ def suspect_words(texts: Iterable[str]) -> frozenset[str]:
     words = {word for text in texts for word in _WORD.findall(text)}
     alphabets = {word: _alphabets(word) for word in words}
     is_latin = any(found == {_LATIN} for found in alphabets.values())
-    # A letter without a Latin look-alike shows that the alphabet is meant.
+    # A letter without a Latin look-alike shows that the alphabet is intended.
     in_use = {name for word, found in alphabets.items() if _LATIN not in found and _has_own(word) for name in found}
     return frozenset(
         word
@@ -53,7 +57,10 @@ def suspect_words(texts: Iterable[str]) -> frozenset[str]:
 
 
 def mark_words(line: str, suspects: Collection[str]) -> str:
-    """Write the code behind each look-alike letter of the `suspects` in a visible line, as marks write it."""
+    """Add the code after each look-alike letter of the `suspects`, like a mark.
+
+    `line` is visible text.
+    """
     if not suspects or line.isascii():
         return line
     return _WORD.sub(lambda found: _mark(found[0]) if found[0] in suspects else found[0], line)

@@ -1,4 +1,4 @@
-"""The one normal form of email addresses, which every part of Signoff compares."""
+"""The normal form of email addresses, compared everywhere in Signoff."""
 
 import re
 from typing import Final
@@ -12,16 +12,16 @@ _PLAIN: Final = re.compile(
 
 
 def plain_address(address: str) -> str:
-    """Return the normal form of `address`: lower case, an international domain as `xn--`; "" where it has none.
+    """Return the normal form of `address`, or "".
 
-    Quotes, routes, comments, names, `mailto:` and letters other than ASCII before the `@` have none. Each would be a
-    second spelling of somebody's address.
+    It is in lower case, with an international domain as `xn--`. Quotes, routes, comments, names, `mailto:` and
+    non-ASCII letters before the `@` have none. Each would be a second spelling of a person's address.
     """
     address = address.strip()
     local, _, domain = address.rpartition("@")
     if not address.isascii():
         domain = _ascii_domain(domain)
-    # Checked before lower-casing, which makes ASCII letters of some others.
+    # Check this before lower-casing, which converts some other letters to ASCII.
     if not local.isascii() or not domain or len(local) + len(domain) >= _CHARS:
         return ""
     lowered = f"{local}@{domain}".lower()

@@ -1,4 +1,7 @@
-"""Writes a schema of alternatives as that of one object, for clients that take nothing else at the top of a schema."""
+"""Converts a schema of alternatives to one of an object.
+
+Some clients accept nothing else.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -10,30 +13,32 @@ _DEPTH: Final = 20
 
 
 def is_plain_object(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema says at its top that it is an object, and nothing that chooses between schemas."""
+    """Return whether the top of a schema is an object without alternatives."""
     return schema.get("type") == "object" and not any(name in schema for name in _TOP)
 
 
 def as_object(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one object with the properties of all alternatives; it takes all that `schema` takes, and more.
+    """Return one object with the properties of all alternatives.
 
-    Required is what each alternative requires. Arguments are still checked by `schema` itself.
+    It accepts at least what `schema` does.
+
+    It requires the properties that every alternative requires. Arguments are still checked by `schema`.
     """
     if is_plain_object(schema):
         return dict(schema)
     properties, required = _merge(schema, schema, _DEPTH)
-    kept = {name: value for name, value in schema.items() if name not in (*_TOP, "unevaluatedProperties")}
-    found = {**kept, "type": "object", "properties": properties}
-    found.pop("required", None)
+    other_keywords = {name: value for name, value in schema.items() if name not in (*_TOP, "unevaluatedProperties")}
+    merged = {**other_keywords, "type": "object", "properties": properties}
+    merged.pop("required", None)
     if required:
-        found["required"] = sorted(required)
+        merged["required"] = sorted(required)
     if words := _alternative_words(schema):
-        found["description"] = f"{schema.get('description', '')} {words}".strip()
-    return found
+        merged["description"] = f"{schema.get('description', '')} {words}".strip()
+    return merged
 
 
 def _merge(schema: Any, whole: Mapping[str, Any], depth: int) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return the properties that a schema knows anywhere at its top, and the names that it requires in any case."""
+    """Return all properties at the top of a schema, and the names that it always requires."""
     if not isinstance(schema, Mapping) or depth == 0:
         return {}, frozenset()
     properties: dict[str, Any] = dict(schema.get("properties", {}))
@@ -56,17 +61,19 @@ def _merge(schema: Any, whole: Mapping[str, Any], depth: int) -> tuple[dict[str,
 
 
 def _add(properties: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(properties)
+    merged = dict(properties)
     for name, value in more.items():
-        if name not in found:
-            found[name] = value
-        elif found[name] != value:
-            known = (
-                found[name].get("anyOf") if isinstance(found[name], Mapping) and set(found[name]) == {"anyOf"} else None
+        if name not in merged:
+            merged[name] = value
+        elif merged[name] != value:
+            kinds_before = (
+                merged[name].get("anyOf")
+                if isinstance(merged[name], Mapping) and set(merged[name]) == {"anyOf"}
+                else None
             )
-            kinds = list(known or [found[name]])
-            found[name] = {"anyOf": kinds if value in kinds else [*kinds, value]}
-    return found
+            kinds = list(kinds_before or [merged[name]])
+            merged[name] = {"anyOf": kinds if value in kinds else [*kinds, value]}
+    return merged
 
 
 def _resolve(reference: str, whole: Mapping[str, Any]) -> Any:

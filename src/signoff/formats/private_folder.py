@@ -1,20 +1,25 @@
-"""Makes folders of state that their owner alone may read: they hold keys, arguments and answers."""
+"""Creates state directories readable only by their owner.
+
+They hold keys, arguments and decisions.
+"""
 
 from pathlib import Path
 from typing import Final
 
 PRIVATE_UMASK: Final = 0o077
-"""With which programs are started that make files in such a folder themselves."""
+"""The umask of programs that create files in such a directory."""
 
 
 def make_private_folder(folder: Path) -> None:
-    """Makes a folder, and those above it that are missing, for its owner alone; one that is there stays as it is.
+    """Create a directory and its missing parents for their owner only.
+
+    Existing ones do not change.
 
     Raises `OSError`.
     """
     if folder.is_dir():
         return
-    # One by one: `mkdir(parents=True)` makes those above it as open as the umask allows.
+    # Create them one by one: `mkdir(parents=True)` creates parents as open as the umask allows.
     if folder.parent != folder:
         make_private_folder(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)

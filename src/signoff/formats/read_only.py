@@ -1,4 +1,7 @@
-"""Plain data that cannot be changed: objects and lists that raise where somebody tries, at every depth."""
+"""Plain data that cannot be changed.
+
+Objects and lists raise on changes, at every depth.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Never
@@ -11,7 +14,10 @@ def _refuse(*_: Any, **__: Any) -> Never:
 
 
 class ReadOnlyDict(dict[str, Any]):
-    """A `dict` that raises `TypeError` for every change. As a `dict` it is written and read by every JSON library."""
+    """A `dict` that raises `TypeError` for every change.
+
+    Every JSON library can read and write it.
+    """
 
     __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = _refuse
@@ -45,17 +51,17 @@ class ReadOnlyList(list[Any]):
 
 
 def read_only(value: Any) -> Any:
-    """Returns a deep copy of plain data that cannot be changed; what is read-only already is returned as it is."""
+    """Return a deep read-only copy of plain data. Read-only data are returned unchanged."""
     if isinstance(value, ReadOnlyDict | ReadOnlyList):
         return value
     if isinstance(value, Mapping):
         return ReadOnlyDict({key: read_only(each) for key, each in value.items()})
-    # A tuple as well: it cannot be changed itself, but what lies in it could be.
+    # Convert a tuple too: it is immutable, but its items may not be.
     return ReadOnlyList([read_only(each) for each in value]) if isinstance(value, list | tuple) else value
 
 
 def writable_copy(value: Any) -> Any:
-    """Returns a deep copy of plain data that can be changed, for code that is not ours and changes what it gets."""
+    """Return a deep copy of plain data that can be changed, for third-party code."""
     if isinstance(value, Mapping):
         return {key: writable_copy(each) for key, each in value.items()}
     return [writable_copy(each) for each in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Makes a section of a YAML file from the record that declares its fields, and the record from a section."""
+"""Creates a section of a YAML file from the record of its fields, and vice versa."""
 
 import types
 from collections.abc import Mapping
@@ -22,32 +22,34 @@ def _handed(value: object) -> object:
 
 
 Handed = SkipJsonSchema[Annotated[Any, AfterValidator(_handed)]]
-"""An object that a program hands over as it is, such as a function. YAML has none."""
+"""An object that a program passes directly, such as a function. YAML has none."""
 Reference = Annotated[str | Handed, WithJsonSchema({"type": "string", "pattern": "^[^:]+:.+$"})]
 """`module:attribute`, or the object itself."""
 
 
 class RecordSection(Section):
-    """A section that is made of a record."""
+    """A section created from a record."""
 
     record: ClassVar[type[Any]]
-    """The record."""
     declared: ClassVar[Mapping[str, DeclaredField]]
-    """The fields of the record, by name."""
+    """The fields of the record by name."""
 
 
 def record_section(record: type[Any], **more: Any) -> type[RecordSection]:
-    """Return the section of a dataclass or a model: a key for each field that is not `IN_CODE`, and the keys of `more`.
+    """Return the section of a dataclass or a model, with a key for each declared field.
 
-    Of a field, `more` gives the type of its key: of a record that stands below the manifest and cannot say it itself.
+    Fields marked `IN_CODE` have no key. It also has the keys of `more`. For a field, `more` contains the type of its
+    key, if its record is in a lower layer than the manifest and cannot name that type.
     """
     declared = {name: _with_key(field, more.pop(name, None)) for name, field in declared_fields(record).items()}
     keys = {field.name: _key(field) for field in declared.values() if field.spec.key is not IN_CODE} | more
     words = " ".join(str(record.__doc__).partition("\n\n")[0].split())
-    made: type[RecordSection] = create_model(f"{record.__name__}Section", __base__=RecordSection, __doc__=words, **keys)
-    made.record, made.declared = record, declared
-    made.key_aliases = {alias: field.name for field in declared.values() for alias in field.spec.aliases}
-    return made
+    created: type[RecordSection] = create_model(
+        f"{record.__name__}Section", __base__=RecordSection, __doc__=words, **keys
+    )
+    created.record, created.declared = record, declared
+    created.key_aliases = {alias: field.name for field in declared.values() for alias in field.spec.aliases}
+    return created
 
 
 def _with_key(field: DeclaredField, key: Any) -> DeclaredField:
@@ -55,20 +57,20 @@ def _with_key(field: DeclaredField, key: Any) -> DeclaredField:
 
 
 nested_section = cache(record_section)
-"""Returns the section of a record that is a field of another one."""
+"""Return the section of a record that is a field of another one."""
 
 
 def record_fields(section: RecordSection) -> dict[str, Any]:
-    """Return the values of a section as its record takes them: tuples for lists, records for sections.
+    """Return the values of a section for its record: tuples for lists, records for sections.
 
-    A value whose key has a type of its own stays as it was read, and so does a reference to a function.
+    Values with an explicit key type, and references to functions, are not converted.
     """
     declared = section.declared
     return {name: _value(declared[name], value) for name, value in section if name in declared}
 
 
 def to_record(section: RecordSection) -> Any:
-    """Return the record that a section gives."""
+    """Return the record of a section."""
     return section.record(**record_fields(section))
 
 
@@ -107,7 +109,7 @@ def _type_in_yaml(annotation: Any) -> Any:
     elif isinstance(annotation, type) and is_dataclass(annotation):
         kind = nested_section(annotation)
     elif annotation is float:
-        # A number of seconds is written as a span.
+        # A number of seconds is written as a duration.
         kind = Seconds
     return kind | None if optional else kind
 
@@ -129,7 +131,7 @@ def _as_declared(annotation: Any, value: Any) -> Any:
 
 
 def _bare(annotation: Any) -> tuple[Any, bool]:
-    """Return an annotation without `None` and metadata, and whether it takes `None`."""
+    """Return an annotation without `None` and metadata, and whether it accepts `None`."""
     if get_origin(annotation) is Annotated:
         return _bare(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -143,7 +145,7 @@ TABLE_HEAD = ("| key | meaning | default |", "|---|---|---|")
 
 
 def section_table(*sections: type[BaseModel]) -> str:
-    """Write the table of the keys of these sections for the documentation: each key, its meaning, and its default."""
+    """Return the documentation's table of sections: each key, its meaning, its default."""
     keys: dict[str, DeclaredField] = {}
     for section in sections:
         own = section.declared if issubclass(section, RecordSection) else {}
@@ -152,7 +154,7 @@ def section_table(*sections: type[BaseModel]) -> str:
 
 
 def field_row(field: DeclaredField) -> str:
-    """Write the row of one field."""
+    """Return the table row of one field."""
     return f"| `{field.name}` | {' '.join(field.description.split())} | {_unset(field)} |"
 
 

@@ -10,10 +10,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def replace(model: _Model, /, **changes: object) -> _Model:
-    """Returns a copy of `model` with new values in the named fields, without validation.
+    """Return a copy of `model` with new values in the named fields, without validation.
 
-    Raises `TypeError` if a name is no field; an alias is none. `model_copy` would keep the unknown name, and leave the
-    field that was meant unchanged.
+    Raises `TypeError` for a name that is no field, including aliases. `model_copy` would keep the unknown name and
+    leave the intended field unchanged.
     """
     fields = type(model).__pydantic_fields__
     if not changes.keys() <= fields.keys():

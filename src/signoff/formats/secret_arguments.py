@@ -1,4 +1,4 @@
-"""Finds the arguments that a tool's schema declares secret, wherever in it."""
+"""Finds the arguments that a tool's schema declares secret, at any depth."""
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
@@ -8,19 +8,20 @@ from signoff.formats.schema_node import SchemaNode
 
 _LEVELS: Final = 8
 _MOST: Final = 100
-"""Where more nested names than these are secret, or deeper ones, whole arguments are."""
+"""The limit of nested secret names. Beyond it, or deeper, whole arguments are secret."""
 
 _Path: TypeAlias = tuple[str, ...]
 
 
 def secret_paths(schema: Mapping[str, Any], *, whole: bool = False) -> frozenset[_Path]:
-    """Returns the paths that hold all that a checked schema says is `writeOnly`; `()` is arguments without a name.
+    """Return the paths that cover everything marked `writeOnly` in a checked schema.
 
-    References, alternatives and items are followed; what has no name of its own is secret with what it lies in.
-    `whole`: arguments need not have the shape that the schema says, so nothing smaller than a whole one is sure.
+    `()` stands for arguments without declared names. References, alternatives and items are followed. An unnamed secret
+    part makes its whole container secret. With `whole`, arguments need not match the schema, so only whole arguments
+    are safe.
     """
     node, levels = SchemaNode.of(schema), 1 if whole else _LEVELS
-    # No more are read than show that there are too many: alternatives of alternatives name secrets by the million.
+    # Read just enough to detect that there are too many: nested alternatives can name millions of secrets.
     found = frozenset(islice(_paths(node, levels), _MOST + 1))
     if len(found) > _MOST:
         found = frozenset(_paths(node, 1))
@@ -28,12 +29,15 @@ def secret_paths(schema: Mapping[str, Any], *, whole: bool = False) -> frozenset
 
 
 def drop_covered(paths: Collection[_Path]) -> frozenset[_Path]:
-    """Returns `paths` without those that lie in others of them."""
+    """Return `paths` without those inside others."""
     return frozenset(path for path in paths if not any(path[:end] in paths for end in range(len(path))))
 
 
 def _paths(node: SchemaNode, levels: int, path: _Path = (), through: frozenset[str] = frozenset()) -> Iterator[_Path]:
-    """Yields the secret paths of the value at `path` by `node`; `through` are the references followed."""
+    """Yield the secret paths of the value at `path` by `node`.
+
+    `through` are the references followed.
+    """
     if not _holds(node):
         return
     if node.keywords.get("writeOnly") or len(path) >= levels:
@@ -42,12 +46,12 @@ def _paths(node: SchemaNode, levels: int, path: _Path = (), through: frozenset[s
     for reference in node.references:
         target = node.target(reference)
         if target is None:
-            # A checked schema has none that leads nowhere: what is not understood may be secret.
+            # A checked schema has no dangling reference. If one is not understood, it may be secret.
             yield path
         elif reference not in through:
             yield from _paths(target, levels, path, through | {reference})
         elif _holds(target):
-            # It goes on without an end: so do the names of what is secret in it.
+            # The reference is endless, and so are the names of its secrets.
             yield path
     for each in node.of_same_value():
         yield from _paths(each, levels, path, through)
@@ -58,7 +62,7 @@ def _paths(node: SchemaNode, levels: int, path: _Path = (), through: frozenset[s
 
 
 def _holds(node: SchemaNode) -> bool:
-    """Returns whether anything within is secret, however far down."""
+    """Return whether anything inside is secret, at any depth."""
     stack, seen = [node], set[str]()
     while stack:
         each = stack.pop()

@@ -1,4 +1,7 @@
-"""Limits on what one tenant may take of an installation, so that a noisy one starves no other."""
+"""Limits on one tenant's use of an installation.
+
+A noisy tenant cannot starve others.
+"""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +12,7 @@ from signoff.contracts.ids import is_id
 from signoff.formats.replace import replace
 
 MOST: Final = 100_000
-"""The highest number that a limit may have: what is counted is looked at each time."""
+"""The maximum of a limit, because everything counted is read each time."""
 PERIODS: Final[Mapping[str, int]] = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400}
 _NAMES: Final = ("starts", "waiting", "deliveries")
 _OFF: Final = "off"
@@ -18,45 +21,45 @@ _EXAMPLE: Final = "starts=100/minute, waiting=2000, deliveries=600/minute; acme:
 
 
 class RateLimit(FrozenModel):
-    """At most `count` within any span of a period."""
+    """At most `count` within any time span of one period."""
 
     count: int
-    """How many."""
+    """The maximum number."""
     period: str
-    """The span's name in `PERIODS`."""
+    """The period's name in `PERIODS`."""
 
     @property
     def milliseconds(self) -> int:
-        """Returns the length of the span."""
+        """Return the length of the period."""
         return PERIODS[self.period] * 1000
 
 
 class TenantLimit(FrozenModel):
-    """The limits of one tenant; None is none."""
+    """The limits of one tenant. `None` means no limit."""
 
     starts: RateLimit | None = None
-    """Turns begun: starts, messages and late results."""
+    """Turns started by starts, messages and late results."""
     waiting: int | None = None
-    """Requests that wait for people at the same time."""
+    """Requests that wait for approvers at the same time."""
     deliveries: RateLimit | None = None
-    """Tries to send cards, and tries to send events, each by itself."""
+    """Attempts to send cards, and attempts to send events, counted separately."""
 
 
 class TenantLimits(FrozenModel):
-    """The limits of every tenant."""
+    """The limits of all tenants."""
 
     each: TenantLimit = TenantLimit()
-    """Those of a tenant that has none of its own."""
+    """The limits of tenants without their own."""
     own: Mapping[str, TenantLimit] = {}
-    """Those of tenants that have some of their own, with `each` for what they leave out."""
+    """The limits of tenants with their own. Missing ones are taken from `each`."""
 
     @property
     def limit_deliveries(self) -> bool:
-        """Whether deliveries of any tenant are limited."""
+        """Whether any tenant's deliveries are limited."""
         return any(each.deliveries is not None for each in (self.each, *self.own.values()))
 
     def of(self, tenant: str) -> TenantLimit:
-        """Returns the limits of a tenant."""
+        """Return the limits of a tenant."""
         return self.own.get(tenant, self.each)
 
 
@@ -64,9 +67,10 @@ NO_LIMITS: Final = TenantLimits()
 
 
 def parse_tenant_limits(text: str) -> TenantLimits:
-    """Parses `starts=100/minute, waiting=2000; acme: waiting=off`: limits of each tenant, then those of some by name.
+    """Parse limits of all tenants, then those of single tenants.
 
-    Without words there are none. Raises `ValueError`, one sentence with an example of what may stand there.
+    An example is `starts=100/minute, waiting=2000; acme: waiting=off`. An empty text means no limits. Raises
+    `ValueError` with an example.
     """
     each, own = TenantLimit(), dict[str, TenantLimit]()
     for place, part in enumerate(text.split(";") if text.strip() else ()):
@@ -84,15 +88,15 @@ def parse_tenant_limits(text: str) -> TenantLimits:
 
 
 def _limit_of(words: str, base: TenantLimit) -> TenantLimit:
-    found: dict[str, RateLimit | int | None] = {}
+    limits: dict[str, RateLimit | int | None] = {}
     for word in words.split(","):
         name, _, value = (each.strip() for each in word.partition("="))
         if name not in _NAMES:
             raise _problem(f"`{word.strip()}` is no limit")
-        if name in found:
+        if name in limits:
             raise _problem(f"`{name}` stands there twice")
-        found[name] = None if value == _OFF else _count(value) if name == "waiting" else _rate(value)
-    return replace(base, **found)
+        limits[name] = None if value == _OFF else _count(value) if name == "waiting" else _rate(value)
+    return replace(base, **limits)
 
 
 def _rate(value: str) -> RateLimit:

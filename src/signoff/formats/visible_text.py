@@ -1,4 +1,7 @@
-"""Writes untrusted values as one line of honest text: what is invisible or turns the line around is shown as a mark."""
+"""Shows untrusted values as one line of honest text.
+
+Invisible or reversing characters become marks.
+"""
 
 import re
 import unicodedata
@@ -10,19 +13,19 @@ ELLIPSIS: Final = "…"
 MISSING: Final = "—"
 NEWLINE: Final = "⏎"
 MARK: Final = "⟦"
-"""Begins the mark of a character that is not visible."""
+"""The start of the mark of an invisible character."""
 _LINE_ENDS = frozenset("\n\r\u2028\u2029")
 _OWN_MARKS = frozenset("⟦⟧⏎")
-# Cn too: what this Python does not know yet may be drawn as anything by whoever looks at it.
+# Include Cn: another program may draw anything for a character that this Python does not know.
 _HIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Co", "Cn"))
-# Drawn as nothing, yet letters or combining marks by category.
+# Drawn as nothing, although they are letters or combining marks by category.
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
-# Marks heaped on one letter are drawn over the lines above and below it.
+# Many marks on one letter are drawn over the lines above and below.
 _MAX_COMBINING = 4
 _MAX_INTEGER_BITS = 1024
-# From here on RFC 8785 (section 3.2.2.3, ECMAScript's way) writes an exponent, too.
+# From here on, RFC 8785 (section 3.2.2.3, like ECMAScript) also writes an exponent.
 _POSITIONAL_BELOW = 1e21
 _MARK: Final = re.compile(r"(⟦(?:U\+[0-9A-F]{4,6}|empty|none)⟧|⏎)")
 _ATOM: Final = re.compile(rf"(?:{_MARK.pattern})|.", re.DOTALL)
@@ -31,7 +34,7 @@ _MARK_CHARS: Final = 10
 
 
 class VisibleLine(NamedTuple):
-    """One line of text, its value's full length in characters, and whether the line is cut."""
+    """One line of text, the full length of its value in characters, and whether it is cut."""
 
     text: str
     length: int
@@ -39,15 +42,14 @@ class VisibleLine(NamedTuple):
 
 
 def one_line(text: str, limit: int) -> VisibleLine:
-    """Returns `text` on one line of at most `limit` (2 or more) characters, marks counted, cut with `…` between
-    characters.
+    """Return `text` on one line of at most `limit` characters, including marks, cut with `…`.
 
-    Control, bidirectional and zero-width characters become `⟦U+202E⟧`, line ends `⏎`; so do those marks themselves,
-    so that no text can forge one.
+    `limit` is at least 2. Never cuts inside a mark. Control, bidirectional and zero-width characters become `⟦U+202E⟧`,
+    line ends `⏎`. The same happens to these marks, so that no text can forge one.
     """
     pieces: list[str] = []
     used = 0
-    # No more is looked at than can show: of all there is, only CR LF makes one character of two.
+    # Read no more than can be shown. Only CR LF combines two characters into one.
     for piece in _pieces(text[: 2 * limit + 2].replace("\r\n", "\n")):
         pieces.append(piece)
         used += len(piece)
@@ -59,14 +61,17 @@ def one_line(text: str, limit: int) -> VisibleLine:
 
 
 def whole_line(text: str) -> str:
-    """Returns all of `text` on one line, written as `one_line` writes it."""
+    """Return all of `text` on one line, in the format of `one_line`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_pieces(text.replace("\r\n", "\n")))
 
 
 def scalar_line(value: Any, limit: int) -> VisibleLine:
-    """Returns a JSON scalar on one line; `1` and `1.0` read alike, as they have one digest."""
+    """Return a JSON scalar on one line.
+
+    `1` and `1.0` look alike, because they have the same digest.
+    """
     if isinstance(value, str):
         return one_line(value, limit) if value else VisibleLine("⟦empty⟧", 0)
     if value is None:
@@ -81,25 +86,25 @@ def scalar_line(value: Any, limit: int) -> VisibleLine:
 
 
 def number(value: int | float) -> str:
-    """Returns a number without locale: digits, a point, no thousands separators, no needless exponent or `.0`."""
+    """Return a number without locale: no thousands separators, no needless exponent or `.0`."""
     if isinstance(value, int):
         # Python refuses to write very long integers in decimal.
         long = value.bit_length() > _MAX_INTEGER_BITS
         return f"an integer of {value.bit_length()} bits" if long else str(value)
     if value == 0:
         return "0"
-    # Asked this way round, NaN goes here as well.
+    # Written so that NaN takes this branch as well.
     if not abs(value) < _POSITIONAL_BELOW:
         return repr(value)
-    # `repr` is the shortest text that reads back the same; `Decimal(value)` would show binary noise.
+    # `repr` is the shortest text that reads back the same. `Decimal(value)` would show binary noise.
     text = format(Decimal(repr(value)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def cut_visible(line: str, limit: int) -> str:
-    """Returns text of a card, where all is visible already, cut to `limit` between characters and never inside a mark.
+    """Return visible text of a card, cut to `limit`, but never inside a mark.
 
-    Whatever is not visible after all becomes a mark.
+    Any character that is invisible after all becomes a mark.
     """
     parts = _MARK.split(line[: 2 * limit + _MARK_CHARS])
     pieces = (part if at % 2 else one_line(part, _MARK_CHARS * len(part) + 2).text for at, part in enumerate(parts))

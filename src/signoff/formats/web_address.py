@@ -1,4 +1,4 @@
-"""Web addresses as settings hold them: checked, and made of a host and a port."""
+"""Web addresses in settings: validated, or built from a host and a port."""
 
 from ipaddress import ip_address
 from typing import Final
@@ -8,34 +8,34 @@ LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def web_address(text: str) -> str:
-    """Returns `text` as an address under which paths are put. Raises `ValueError` for what is no web address."""
+    """Return `text` as a base address for paths. Raises `ValueError` for anything else."""
     parts = urlsplit(text)
     try:
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        # A port that is no number, which is read only here.
+        # An invalid port raises only when it is read.
         good = False
     if not good:
         raise ValueError("a web address looks like https://approvals.example.com")
-    # Paths are put behind it, and links with `//` in them are other addresses.
+    # Paths are appended to it, and links with `//` in them are other addresses.
     return text.rstrip("/")
 
 
 def address_of(host: str, port: object) -> str:
-    """Returns the address at which a server on `host` and `port` is reached from this machine."""
+    """Return the address of a server on `host` and `port`, as reached from this machine."""
     try:
         address = ip_address(host)
     except ValueError:
         return f"http://{host}:{port}"
-    # `0.0.0.0` and `::` are for listening, and no address to give to people.
+    # `0.0.0.0` and `::` are for listening, not for links.
     if address.is_unspecified:
         host = "127.0.0.1"
-    # RFC 3986: an IPv6 address stands in brackets, as its colons would begin the port.
+    # RFC 3986: an IPv6 address is in brackets, because its colons would start the port.
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def is_loopback_host(host: str) -> bool:
-    """Return whether only this machine reaches a server that listens at `host`, or whether `host` is a peer on it."""
+    """Return whether `host` is reachable only from this machine, as a listener or a peer."""
     if host == "localhost":
         return True
     try:
@@ -47,5 +47,5 @@ def is_loopback_host(host: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Returns whether an address leads to this machine itself, so that nobody is on the way."""
+    """Return whether an address leads to this machine, so that there is no one in between."""
     return urlsplit(address).hostname in LOOPBACK

@@ -1,4 +1,7 @@
-"""Reads YAML with its lines, without YAML's traps: no yes/no booleans, no duplicate keys, no tags, no variables."""
+"""Reads YAML with line numbers and without its traps.
+
+There are no yes/no booleans, duplicate keys, tags or variables.
+"""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +15,7 @@ from signoff.contracts.errors import ConfigError
 
 Place: TypeAlias = tuple[str | int, ...]
 
-# Counted as aliases are followed: ten lines of them stand for billions of nodes (`billion laughs`).
+# Counted while following aliases: ten lines of them can produce billions of nodes (`billion laughs`).
 _MAX_NODES: Final = 100_000
 _TAG: Final = "tag:yaml.org,2002:"
 _VARIABLE: Final = re.compile(r"\$\{[^}]*\}?")
@@ -20,9 +23,11 @@ _VARIABLE: Final = re.compile(r"\$\{[^}]*\}?")
 
 @dataclass(frozen=True)
 class YamlFile:
-    """Plain data and the line of everything in it. `name` is the file's name in messages.
+    """Plain data and the line of each part.
 
-    `parts` are the places whose data came out of another file, and where in it they stand.
+    `name` is the file's name in messages.
+
+    `parts` maps the places with data from another file to their places in it.
     """
 
     name: str
@@ -31,26 +36,32 @@ class YamlFile:
     parts: Mapping[Place, tuple["YamlFile", Place]] = field(default_factory=dict)
 
     def where(self, place: Place) -> tuple[str, int]:
-        """Returns file and line of `place` (keys in either spelling) or of the nearest thing around it."""
+        """Return file and line of `place`, or of the nearest part around it.
+
+        Keys may be in either spelling.
+        """
         for end in range(len(place), -1, -1):
             if place[:end] in self.parts:
                 part, inner = self.parts[place[:end]]
                 return part.where((*inner, *place[end:]))
-            found = self.lines.get(place[:end]) or self.lines.get(_normalize(place[:end]))
-            if found:
-                return self.name, found
+            line = self.lines.get(place[:end]) or self.lines.get(_normalize(place[:end]))
+            if line:
+                return self.name, line
         return self.name, 1
 
     def error(self, place: Place, message: str, **context: object) -> ConfigError:
-        """Returns a `ConfigError` that begins with `file:line:` and carries `file` and `line`."""
+        """Return a `ConfigError` that starts with `file:line:` and has `file` and `line`."""
         name, line = self.where(place)
         return ConfigError(f"{name}:{line}: {message}", **{**context, "file": name, "line": line})
 
 
 class _CoreLoader(yaml.SafeLoader):
-    """Loads the core schema of YAML 1.2: true and false are the only booleans, 12:30 and 010 are text."""
+    """Loads the core schema of YAML 1.2.
 
-    # Empty, so that none of PyYAML's are inherited: those of YAML 1.1, to which `no` is false and 12:30 is 750.
+    Only true and false are booleans, and 12:30 and 010 are text.
+    """
+
+    # Empty, so that no YAML 1.1 resolvers of PyYAML are inherited, for which `no` is false and 12:30 is 750.
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
 
@@ -65,8 +76,11 @@ _CoreLoader.add_implicit_resolver(
 
 
 def read_yaml(path: Path, name: str = "", *, quotes: bool = False) -> YamlFile:
-    """Reads one file, which may hold `${...}` as text where it `quotes` what somebody said. Raises `ConfigError` of one
-    sentence with file and line.
+    """Read one file.
+
+    With `quotes` it may contain `${...}` as quoted text.
+
+    Raises `ConfigError` with one sentence, file and line.
     """
     name = name or str(path)
     try:
@@ -79,9 +93,12 @@ def read_yaml(path: Path, name: str = "", *, quotes: bool = False) -> YamlFile:
 
 
 def parse_yaml(text: str, name: str, *, quotes: bool = False) -> YamlFile:
-    """Reads one text, as `read_yaml` does. Raises `ConfigError` of one sentence with file and line."""
+    """Read one text as `read_yaml` does.
+
+    Raises `ConfigError` with one sentence, file and line.
+    """
     try:
-        # Composed, not constructed: nodes know their lines, and no tag can make an object.
+        # Compose instead of constructing: nodes have line numbers, and no tag can create an object.
         root = yaml.compose(text, Loader=_CoreLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -106,7 +123,7 @@ class _Reader:
     def value(self, node: yaml.Node, place: Place) -> Any:
         self._mark(place, node)
         self._count += 1
-        # An anchor within what it names would be followed without end.
+        # An anchor inside its own target would be followed endlessly.
         if node in self._open or self._count > _MAX_NODES:
             raise self._error(node, "an alias repeats its own surroundings or too much; write it out")
         self._open.append(node)
@@ -156,11 +173,11 @@ class _Reader:
             raise self._error(node, f"the tag `{node.tag}` is not supported; write plain YAML")
 
     def _check_text(self, node: yaml.Node, text: str) -> None:
-        # Whoever writes one expects it to be filled in; taken as it stands, it would pass for the value.
-        found = None if self.quotes else _VARIABLE.search(text)
-        if found:
+        # Authors expect a variable to be replaced. Accepted as written, it would pass for the value.
+        variable = None if self.quotes else _VARIABLE.search(text)
+        if variable:
             raise self._error(
-                node, f"`{found[0]}`: variables are not read here; write the value, keep secrets elsewhere"
+                node, f"`{variable[0]}`: variables are not read here; write the value, keep secrets elsewhere"
             )
 
     def _mark(self, place: Place, node: yaml.Node) -> None:
@@ -174,5 +191,8 @@ class _Reader:
 
 
 def _normalize(place: Place) -> Place:
-    """Returns keys without the difference between snake_case and camelCase; marked so as not to meet real ones."""
+    """Return keys without the difference of snake_case and camelCase.
+
+    They are marked to differ from real ones.
+    """
     return ("~", *(part.replace("_", "").lower() if isinstance(part, str) else part for part in place))

@@ -1,4 +1,4 @@
-"""Parses sections of YAML files: closed models of keys and values, with errors for wrong keys and values."""
+"""Parses sections of YAML files: closed models, with errors for wrong keys and values."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, TypeVar
@@ -25,11 +25,11 @@ _EXPECTED: Final = {
 class Section(BaseModel):
     """Closed and strict: a text is not a number, and an unknown key is an error.
 
-    Descriptions are what editors show, and end in the schema of the manifest.
+    Descriptions are shown by editors and are part of the manifest's schema.
     """
 
     key_aliases: ClassVar[Mapping[str, str]] = {}
-    """Other names of its fields, and the field of each."""
+    """Other names of its fields, mapped to fields."""
 
     keys_in_help: ClassVar[bool] = True
     """Whether `signoff manifest schema --help` lists its keys."""
@@ -43,8 +43,11 @@ S = TypeVar("S", bound=Section)
 
 
 def read_section(file: YamlFile, place: Place, model: type[S], data: Any, what: str) -> S:
-    """Returns `data` as a section. Raises `ConfigError` with file, line, key, what is allowed and the nearest name."""
-    # A key with nothing behind it is null to YAML.
+    """Return `data` as a section.
+
+    Raises `ConfigError` with file, line, key, allowed values and the nearest name.
+    """
+    # A key without a value is null in YAML.
     if data is None:
         data = {}
     if not isinstance(data, Mapping):
@@ -60,7 +63,7 @@ def read_section(file: YamlFile, place: Place, model: type[S], data: Any, what: 
 
 
 def spellings(model: type[BaseModel]) -> dict[str, str]:
-    """Returns every key by which a field of `model` may be given, and that field."""
+    """Return each accepted key of `model`, mapped to its field."""
     aliases = dict(model.key_aliases) if issubclass(model, Section) else {}
     return aliases | {to_camel(name): name for name in model.model_fields} | {name: name for name in model.model_fields}
 
@@ -68,16 +71,16 @@ def spellings(model: type[BaseModel]) -> dict[str, str]:
 def check_keys(
     file: YamlFile, place: Place, model: type[BaseModel], data: Mapping[str, Any], what: str
 ) -> dict[str, str]:
-    """Returns the key that gives each field of `model`.
+    """Return the key used for each field of `model`.
 
-    Raises `ConfigError` for unknown keys, and for two keys of one field whose values differ (X20).
+    Raises `ConfigError` for unknown keys, and for two keys of one field with different values (X20).
     """
     known = spellings(model)
     written: dict[str, str] = {}
     for key in data:
         field = known.get(key)
         if field is None:
-            # In the spelling in which it was written, snake_case or camelCase.
+            # In the spelling used, snake_case or camelCase.
             near = did_you_mean(key, [name for name in known if (name.islower() if key.islower() else "_" not in name)])
             hint = f"{near} {KEYS_LISTED}" if near else f"; {KEYS_LISTED}"
             if issubclass(model, Section) and not model.keys_in_help:
