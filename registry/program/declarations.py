@@ -4,8 +4,8 @@
 A declaration has the shape of its section of the manifest, so that both ways have the same keys, checks and errors.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
@@ -145,6 +145,9 @@ class DeclaredTool:
         )
 
 
+OwnTools: TypeAlias = dict[str, DeclaredTool]
+
+
 class ToolMethod:
     """Declares tools; it is the `tool` of an app, an actor or a part."""
 
@@ -247,13 +250,15 @@ class DeclaredActor(Tools):
         self.routes: dict[str, DeclaredRoute] = {}
         self.site = site
 
-    def listed(self) -> Iterator[tuple[ToolLike, CodeSite]]:
-        """Yield each tool that the actor or one of its routes lists, and the place of the list."""
-        for each in self.tools or ():
-            yield each, self.site
+    def _close(self, site: CodeSite) -> None:
+        super()._close(site)
         for route in self.routes.values():
-            for each in route.tools:
-                yield each, route.site
+            route._close(site)
+
+    def listed_names(self) -> Iterator[str]:
+        """Yield each name in the lists of the actor and of its routes."""
+        for listed in (self.tools or (), *(route.tools for route in self.routes.values())):
+            yield from (each for each in listed if isinstance(each, str))
 
     def route(
         self,
@@ -270,9 +275,10 @@ class DeclaredActor(Tools):
         tool_filter_reason: str = "",
         own_tools: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> "DeclaredRoute":
-        """Declare a route, a course that a conversation may take; `own_tools` are there and nowhere else.
+        """Declare a route, a course that a conversation may take.
 
-        Raises `ConfigError` for a second one of that name.
+        `own_tools`, the tools of its `tool` and each `Tool` that is declared by its list are there and nowhere else.
+        Raises `ConfigError` for a second route of that name.
         """
         site = call_site()
         self._check_open(site)
@@ -288,15 +294,23 @@ class DeclaredActor(Tools):
         return self.routes[name]
 
 
-@dataclass(frozen=True)
-class DeclaredRoute:
-    """One route of an actor."""
+class DeclaredRoute(Tools):
+    """One route of an actor; `@route.tool(justification=...)` declares a tool that is there and nowhere else."""
 
-    name: str
-    section: Mapping[str, Any] = field(repr=False)
-    tools: tuple[ToolLike, ...] = field(repr=False)
-    steps: Mapping[str, Mapping[str, Any]] = field(repr=False)
-    site: CodeSite = field(repr=False)
+    def __init__(
+        self,
+        name: str,
+        section: Mapping[str, Any],
+        tools: tuple[ToolLike, ...],
+        steps: Mapping[str, Mapping[str, Any]],
+        site: CodeSite,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.section = section
+        self.tools = tools
+        self.steps = steps
+        self.site = site
 
 
 def _steps(steps: Mapping[str, Mapping[str, Any]] | Sequence[Step]) -> dict[str, Mapping[str, Any]]:
@@ -341,6 +355,20 @@ def check_twin(first: DeclaredTool | None, second: DeclaredTool) -> None:
         why = f"tool `{second.name}` is declared at {first.site} already; rename one of the two"
         sites = {"site": str(second.site), "first_site": str(first.site)}
         raise error_at(second.site, why, tool_name=second.name, field="name", value=second.name, **sites)
+
+
+def own_tools(level: Tools, listed: Iterable[object], site: CodeSite, around: Iterable[DeclaredTool]) -> OwnTools:
+    """Return the tools of one level by name: those it declares, and each `Tool` in its list that no other declares.
+
+    `around` are the tools of the levels around it. Raises `ConfigError` for two of one name.
+    """
+    own = {each.name: each for each in level._all()}
+    for each in listed:
+        if isinstance(each, Tool) and not any(known.is_made_of(each) for known in (*own.values(), *around)):
+            made = DeclaredTool(each.name, {"handler": each}, site, (each,))
+            check_twin(own.get(made.name), made)
+            own[made.name] = made
+    return own
 
 
 def _unwrapped(target: object) -> object:

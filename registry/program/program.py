@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Final, Literal, Unpack
 
 from signoff.contracts.person import Person
 from signoff.formats.nearest_name import did_you_mean
@@ -22,10 +22,12 @@ from signoff.registry.program.declarations import (
     DeclaredActor,
     DeclaredRoute,
     DeclaredTool,
+    OwnTools,
     ToolLike,
     Tools,
     check_twin,
     error_at,
+    own_tools,
 )
 from signoff.registry.program.plain_values import plain
 from signoff.registry.registry import ToolRegistry, ToolResolver
@@ -34,6 +36,7 @@ from signoff.registry.tool import Tool
 from signoff.settings import Settings
 
 Parts = dict[Place, tuple[YamlFile, Place]]
+_OWN_KEYS: Final = ("own_tools", "ownTools")
 
 
 class Program(Tools):
@@ -206,19 +209,11 @@ class Program(Tools):
             tools[name]["reducer"] = reducer
 
     def _collect(self) -> dict[str, DeclaredTool]:
-        """Return the tools that are not an actor's own, by name, also those that only an actor lists."""
+        """Return the tools that are not an actor's own, by name."""
         found: dict[str, DeclaredTool] = {}
         for each in (*self._all(), *self._of_registry()):
             check_twin(found.get(each.name), each)
             found[each.name] = each
-        own = [each for actor in self._actors.values() for each in actor._all()]
-        for actor in self._actors.values():
-            for listed, site in actor.listed():
-                known = any(each.is_made_of(listed) for each in (*found.values(), *own))
-                if isinstance(listed, Tool) and not known:
-                    made = DeclaredTool(listed.name, {"handler": listed}, site, (listed,))
-                    check_twin(found.get(made.name), made)
-                    found[made.name] = made
         return found
 
     def _of_registry(self) -> Iterator[DeclaredTool]:
@@ -226,7 +221,7 @@ class Program(Tools):
         if isinstance(given, ToolRegistry):
             tools: Iterable[Tool | None] = (given.resolve(name) for name in given.list())
         elif isinstance(given, ToolResolver):
-            names = [name for actor in self._actors.values() for name, _ in actor.listed() if isinstance(name, str)]
+            names = [name for actor in self._actors.values() for name in actor.listed_names()]
             known = {each.name for each in self._all()}
             tools = (given.resolve(name) for name in dict.fromkeys(names) if name not in known)
         else:
@@ -237,21 +232,21 @@ class Program(Tools):
 
     def _actor_section(self, actor: DeclaredActor, tools: Mapping[str, DeclaredTool], parts: Parts) -> dict[str, Any]:
         place: Place = ("actors", actor.name)
-        own = {each.name: each for each in actor._all()}
+        own = own_tools(actor, actor.tools or (), actor.site, tools.values())
         section = dict(actor.section)
         known = [*own.values(), *tools.values()]
         routes = {}
         for name, route in actor.routes.items():
-            routes[name] = _route_section(route, actor, known)
             parts[*place, "routes", name] = (route.site.part, ())
+            routes[name] = _route_section(route, actor, known, (*place, "routes", name), parts)
         if "route_select" in section:
             routes["select"] = section.pop("route_select")
         if actor.tools is not None:
             names = [_name_of(each, actor, known, actor.site) for each in actor.tools]
-            section["tools"] = list(dict.fromkeys((*names, *own)))
-        if own:
-            section["own_tools"] = {name: _section(each, "specialist") for name, each in own.items()}
-            parts |= {(*place, "own_tools", name): (each.site.part, ()) for name, each in own.items()}
+            # A tool of the app with the same name would be allowed everywhere, so its author has to list it.
+            placed = [name for name in _declared_below(place, parts) if name not in tools]
+            section["tools"] = list(dict.fromkeys((*names, *own, *placed)))
+        _add_own(section, own, place, parts)
         return section | ({"routes": routes} if routes else {})
 
 
@@ -264,23 +259,62 @@ def _section(tool: DeclaredTool, scope: str) -> dict[str, Any]:
     return section
 
 
-def _route_section(route: DeclaredRoute, actor: DeclaredActor, known: Sequence[DeclaredTool]) -> dict[str, Any]:
+def _declared_below(place: Place, parts: Parts) -> list[str]:
+    """Return the names of the tools that routes and steps of the actor at `place` declare in code."""
+    return [str(each[-1]) for each in parts if each[:2] == place and each[-2] in _OWN_KEYS]
+
+
+def _add_own(section: dict[str, Any], own: OwnTools, place: Place, parts: Parts) -> None:
+    """Add the declared tools of one level to the `own_tools` of its section."""
+    key = next((each for each in _OWN_KEYS if each in section), _OWN_KEYS[0])
+    given = section.get(key, {})
+    # Its section says what is wrong with it.
+    if not own or not isinstance(given, Mapping):
+        return
+    section[key] = dict(given)
+    for name, tool in own.items():
+        if name in given:
+            why = f"tool `{name}` is in `own_tools` of the same place; keep one"
+            raise error_at(tool.site, why, tool_name=name, field="own_tools")
+        section[key][name] = _section(tool, "specialist")
+        parts[*place, key, name] = (tool.site.part, ())
+
+
+def _route_section(
+    route: DeclaredRoute, actor: DeclaredActor, around: Sequence[DeclaredTool], place: Place, parts: Parts
+) -> dict[str, Any]:
     section = dict(route.section)
+    own = own_tools(route, route.tools, route.site, around)
+    known = [*own.values(), *around]
+    _add_own(section, own, place, parts)
     if route.tools:
-        section["tools"] = [_name_of(each, actor, known, route.site) for each in route.tools]
+        names = [_name_of(each, actor, known, route.site) for each in route.tools]
+        section["tools"] = [name for name in names if name not in own]
     if route.steps:
-        section["steps"] = {name: _step_section(step, actor, known, route.site) for name, step in route.steps.items()}
+        steps = route.steps.items()
+        section["steps"] = {
+            name: _step_section(step, actor, known, route.site, (*place, "steps", name), parts) for name, step in steps
+        }
     return section
 
 
 def _step_section(
-    step: Mapping[str, Any], actor: DeclaredActor, known: Sequence[DeclaredTool], site: CodeSite
+    step: Mapping[str, Any],
+    actor: DeclaredActor,
+    around: Sequence[DeclaredTool],
+    site: CodeSite,
+    place: Place,
+    parts: Parts,
 ) -> dict[str, Any]:
     section = {key: plain(value) for key, value in step.items()}
-    if "tools" in section:
-        section["tools"] = [
-            each if isinstance(each, Mapping) else _name_of(each, actor, known, site) for each in section["tools"]
-        ]
+    listed = section.get("tools")
+    if not isinstance(listed, list):
+        return section
+    own = own_tools(Tools(), listed, site, around)
+    known = [*own.values(), *around]
+    named = [each if isinstance(each, Mapping) else _name_of(each, actor, known, site) for each in listed]
+    section["tools"] = [each for each in named if isinstance(each, Mapping) or each not in own]
+    _add_own(section, own, place, parts)
     return section
 
 

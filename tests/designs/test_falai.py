@@ -116,6 +116,20 @@ async def test_nearest_level_has_the_tool(route: str, step: str, text: str) -> N
     assert await said(app, "search", at(route, step)) == ("ok", text)
 
 
+@table(
+    ("route", "step", "text"),
+    ("", "", "Agent for eva"),
+    ("order", "", "Route for eva"),
+    ("order", "inline", "Step for eva"),
+)
+async def test_tools_as_objects_are_declared_where_they_are_listed(route: str, step: str, text: str) -> None:
+    agent, course, inline = (signoff.Tool(**entry("search", each)) for each in ("Agent", "Route", "Step"))
+    app = app_of()
+    shop = app.actor("shop", tools=[agent], shadowing="allow")
+    shop.route("order", tools=[course], steps={"inline": {"tools": [inline]}})
+    assert await said(app, "search", at(route, step)) == ("ok", text)
+
+
 async def test_registry_is_the_fallback() -> None:
     app = app_of(entry("search", "Registry"))
     app.actor("shop").route("order", steps={"plain": {}})

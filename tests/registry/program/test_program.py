@@ -12,7 +12,7 @@ from signoff import ConfigError, Tool, ToolContext
 from signoff.formats.declared_fields import IN_CODE, declared_fields
 from signoff.people.directory import DevelopmentDirectory, FixedDirectory
 from signoff.policy.handler_verdict import HandlerCall
-from signoff.registry.actor import Actor, Step
+from signoff.registry.actor import Actor, Step, tool_uses
 from signoff.registry.manifest.tool_section import ToolSection
 from signoff.registry.program.declarations import ActorOptions, ToolFields
 from signoff.registry.registry import ToolRegistry
@@ -199,6 +199,72 @@ def test_prompt_that_differs_from_the_instructions_is_refused() -> None:
         Step(name="ask", **both)
 
 
+def own_at(catalog: signoff.Catalog) -> dict[str, list[str]]:
+    """Return the names of the own tools of each place of the actor `clerk`."""
+    actor = catalog.actor("clerk")
+    places = {"": actor.own_tools} | {route.name: route.tools for route in actor.routes}
+    places |= {f"{route.name}/{step.name}": step.tools for route in actor.routes for step in route.steps}
+    return {
+        place: [use.name for use in tool_uses(listed) if not isinstance(use.tool, str)]
+        for place, listed in places.items()
+        if listed
+    }
+
+
+def test_tool_of_a_route_is_there_and_nowhere_else() -> None:
+    app = an_app()
+    route = app.actor("clerk").route("returns", tools=[lookup], steps={"ask": {"tools": [lookup]}})
+    assert route.tool(justification="Returns alone look customers up.", read_only=True)(lookup) is lookup
+    catalog = app.build()
+    assert own_at(catalog) == {"returns": ["lookup"], "returns/ask": []}
+    assert catalog.resolve("lookup") is None
+    with pytest.raises(ConfigError, match="nothing can be declared after that"):
+        route.tool(refund)
+
+
+def test_tool_that_a_list_names_as_an_object_is_declared_there() -> None:
+    agent, course, step = (
+        signoff.tool(name=name, scope="generalist", read_only=True)(lookup) for name in ("agent", "course", "step")
+    )
+    app = an_app()
+    clerk = app.actor("clerk", tools=[agent])
+    clerk.route("returns", tools=[course, agent], steps={"ask": {"tools": [step, course]}})
+    catalog = app.build()
+    assert own_at(catalog) == {"": ["agent"], "returns": ["course"], "returns/ask": ["step"]}
+    assert catalog.actor("clerk").tools == ("agent", "course", "step")
+    assert [use.name for use in tool_uses(catalog.actor("clerk").routes[0].steps[0].tools)] == ["step", "course"]
+    assert not catalog.tools()
+
+
+def test_listed_tool_that_the_app_has_is_named_alone() -> None:
+    known = signoff.tool(name="known", scope="generalist", read_only=True)(lookup)
+    app = an_app()
+    app.add(known)
+    app.actor("clerk", tools=[known]).route("returns", tools=[known], steps={"ask": {"tools": [known]}})
+    catalog = app.build()
+    assert own_at(catalog) == {"returns": [], "returns/ask": []}
+    assert [tool.name for tool in catalog.tools()] == ["known"]
+
+
+def test_tool_of_a_route_shadows_no_other_without_leave() -> None:
+    app = an_app()
+    app.tool(read_only=True)(lookup)
+    route = app.actor("clerk").route("returns")
+    route.tool(justification="Returns alone look customers up.", read_only=True)(lookup)
+    with pytest.raises(ConfigError, match=r"test_program\.py:.*shadow"):
+        app.build()
+
+
+def _own_twice(app: signoff.App) -> None:
+    own = {"lookup": {"handler": lookup, "scope": "generalist", "read_only": True}}
+    app.actor("clerk").route("returns", own_tools=own).tool(justification="It alone looks up.")(lookup)
+
+
+def _listed_twice(app: signoff.App) -> None:
+    twins = [signoff.tool(name="find", scope="generalist", title=title)(lookup) for title in ("One", "Two")]
+    app.actor("clerk", tools=twins)
+
+
 def test_subscription_sends_to_an_address_or_a_function() -> None:
     async def note(event: signoff.CloudEvent) -> None:
         return None
@@ -316,6 +382,8 @@ def _no_function(app: signoff.App) -> None:
     (_wrong_cel, "`args.total`"),
     (_misspelt_person, "unknown key `role` of a person; did you mean `roles`?"),
     (_two_policies, "has `requires_approval` beside `deny_if`; write both into one policy"),
+    (_own_twice, "tool `lookup` is in `own_tools` of the same place; keep one"),
+    (_listed_twice, "tool `find` is declared at "),
     (_actor_twice, "actor `clerk` is declared at "),
     (_no_function, "`@tool` is for functions, and `'refund'` is none; pass a `Tool` to `add`"),
 )
