@@ -15,7 +15,7 @@ from signoff.contracts.approval import Question
 from signoff.contracts.call import CallContext
 from signoff.contracts.errors import ConfigError, RegistrationError
 from signoff.contracts.message import PART_TYPES, WITHHELD_PART_TYPES
-from signoff.contracts.names import READ_REST
+from signoff.contracts.names import COLLECT, READ_REST
 from signoff.contracts.person import Person
 from signoff.formats.bounds import bounds_problem
 from signoff.formats.hours import read_zone
@@ -401,9 +401,15 @@ def build_catalog(
 def _find_unanswered(view: ToolView) -> frozenset[str]:
     """Returns the names of the tools that hooks or the time of day may take away from what is seen."""
     chosen = view.position is not None and view.position.is_selected
+    routed = view.position is not None and view.position.route_select is not None
     seen = view.visible()
     return frozenset(
-        tool.name for tool in seen if tool.available is not None or tool.hours or (chosen and not tool.of_framework)
+        tool.name
+        for tool in seen
+        if tool.available is not None
+        or tool.hours
+        or (chosen and not tool.of_framework)
+        or (routed and tool.name == COLLECT)
     )
 
 

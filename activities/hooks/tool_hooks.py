@@ -13,6 +13,7 @@ from signoff.activities.hooks.policy_handlers import apply_policy_handler
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallContext
 from signoff.contracts.message import CallPart
+from signoff.contracts.names import READ_REST
 from signoff.formats.hours import is_open
 from signoff.policypool.pool import ask_rules
 from signoff.registry.catalog import Catalog
@@ -135,7 +136,7 @@ async def _find_unselected(catalog: Catalog, ctx: CallContext, seen: Sequence[To
     names = frozenset(there)
     if position.route_select is not None and position.route not in await _select(position.route_select, ctx, context):
         # Not what lies behind the route: that may be what the route keeps away from.
-        return names
+        return frozenset(tool.name for tool in seen if tool.name != READ_REST)
     chosen = await asyncio.gather(*(_select(select, ctx, context) for select in position.selects))
     return frozenset(name for name in names if not all(name in each for each in chosen))
 

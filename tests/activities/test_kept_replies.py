@@ -29,6 +29,7 @@ from signoff.contracts.ids import ApprovalKey
 from signoff.contracts.message import CallPart, user_message
 from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy
+from signoff.registry.actor import Actor, Route, Step
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.questions import answer
@@ -248,3 +249,18 @@ async def test_rulings_that_make_a_reply_too_large_are_left_out(store: Store, mo
     monkeypatch.setattr(model_activity, "REPLY_BYTES", 100)
     reply = await attempt(deps_with(store, Model()), uuid.uuid4().hex, 1)
     assert (reply.gates, len(reply.calls)) == (None, 1)
+
+
+async def test_second_attempt_judges_the_kept_calls_at_the_step_of_the_first(store: Store) -> None:
+    steps = (Step(name="ask", collect={"city": None}, mode="only"), Step(name="buy", mode="only", tools=("pay",)))
+    actors = [Actor(name="desk", model="scripted", routes=(Route(name="trip", steps=steps),))]
+    model, run = Model(), uuid.uuid4().hex
+    deps = worker_deps(store, pay_tool(Ledger()), drivers={"scripted": ScriptedModel(model)}, actors=actors)
+    given = {"ctx": pinned(route="trip", extra={"data": {"city": "Porto"}})}
+    first, again = [await attempt(deps, run, number, **given) for number in (1, 2)]
+    assert (model.asked, again) == (1, first)
+    assert some(first.place).step == "buy"
+    assert [each.kind for each in some(first.gates).gate_decisions] == ["ask"]
+    assert question_in(first).tool == "pay"
+    moved = [each.facts["moved"] for each in await AuditLog(store).stream(TURN.workflow_id) if "moved" in each.facts]
+    assert moved == ["buy"]

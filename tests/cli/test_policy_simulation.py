@@ -86,3 +86,16 @@ async def test_a_call_that_stood_in_for_another_is_not_known(client: Client, sto
         ("pay", "run", "auto_approve_if"),
         ("wire", "unknown", "no model proposed it: it stood in for a call that had failed"),
     ]
+
+
+async def test_call_is_judged_at_the_step_to_which_its_turn_had_moved(
+    client: Client, store: Store, task_queue: str
+) -> None:
+    steps = (Step(name="ask", collect={"city": None}, mode="only"), Step(name="buy", mode="only", tools=("pay",)))
+    actors = [Actor(name="desk", model="scripted", routes=(Route(name="trip", steps=steps),))]
+    catalog = catalog_of([pay_tool(Ledger(), RUNS)], actors=actors)
+    script = [calls(("collect", {"city": "Porto"})), calls(PAY), respond("done")]
+    async with running_turns(client, store, task_queue, catalog, script) as turns:
+        result = await turns.signoff.result(await turns.start(route="trip"))
+        assert [each.code for each in result.calls] == ["ok", "ok"]
+        assert [each[:2] for each in await would(turns, catalog)] == [("collect", "run"), ("pay", "run")]

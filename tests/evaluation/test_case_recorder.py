@@ -15,7 +15,7 @@ from signoff.contracts.activity_messages import (
     QuestionReference,
     Response,
 )
-from signoff.contracts.call import CallContext, CallOutcome, RuleReference, ToolDenied
+from signoff.contracts.call import CallContext, CallOutcome, Place, RuleReference, ToolDenied
 from signoff.contracts.content import Content
 from signoff.contracts.errors import Refused
 from signoff.contracts.message import CallPart, Message, ResultPart, TextPart, user_message
@@ -26,6 +26,7 @@ from signoff.evaluation.case_file import EvaluationCase, RecordedCall, read_case
 from signoff.evaluation.case_player import find_misfits, play
 from signoff.evaluation.case_recorder import case_from_history
 from signoff.evaluation.turn_history import HistoryStep, TurnHistory
+from signoff.formats.replace import replace
 
 AT = datetime(2026, 11, 24, 10, tzinfo=UTC)
 GUEST = Principal(user="guest", name="Guest", tier="trusted", nonce="n0nce", signature="sign3d", key_id="k1")
@@ -200,3 +201,20 @@ async def test_what_was_recorded_plays(tmp_path: Any) -> None:
     assert (problems, find_misfits(placed.case, CATALOG)) == ([], [])
     [call] = (await play(placed.case, CATALOG)).calls
     assert (call.verdict, call.answered) == ("run", "record")
+
+
+def test_calls_are_recorded_at_the_step_to_which_their_turn_had_moved() -> None:
+    given = TurnInput(
+        engine=ENGINE, session_id="s1", turn_id="t1", actor="desk", messages=(), principal=GUEST, route="trip"
+    )
+    ctx = CallContext(actor="desk", session="s1", turn="t1", user=GUEST, route="trip")
+    message = Message(role="assistant", parts=(part(),))
+    places = [Place(actor="desk", route="trip", step=step) if step else None for step in ("ask", "", "buy")]
+    at = (ctx, replace(ctx, step="ask"), replace(ctx, step="ask"))
+    steps = tuple(
+        HistoryStep(ModelTask(ctx=each, completion=number, messages=()), ModelReply(message=message, place=place), AT)
+        for number, (each, place) in enumerate(zip(at, places, strict=True), 1)
+    )
+    case = case_from_history(TurnHistory(given, steps, TurnResult(state="complete")), CATALOG)
+    assert (case.route, case.step, [each.step for each in case.completions]) == ("trip", "ask", [None, None, "buy"])
+    assert [case.ctx(number).step for number in (1, 2, 3, 4)] == ["ask", "ask", "buy", "buy"]

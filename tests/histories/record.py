@@ -411,6 +411,36 @@ async def updated(client: Client, store: Store) -> TurnKey:
     return key
 
 
+async def _moved(client: Client, store: Store) -> Talk:
+    """A conversation that moves by collected data, then by a tool's result that is approved, and goes on there."""
+    ledger = Ledger()
+    handler = ledger.handler("book", ToolResult("booked", next="thank"))
+    steps = (Step(name="ask", collect={"city": None}), Step(name="book", requires=("city",)), Step(name="thank"))
+    actors = [Actor(name="desk", model="scripted", routes=(Route(name="trip", steps=steps),))]
+    catalog = catalog_of([pay_tool(ledger, name="book", effect="", handler=handler)], actors=actors)
+    script = iter([calls(("collect", {"city": "Porto"})), calls(("book", PAY[1])), respond("booked"), respond("bye")])
+    model = ScriptedModel(lambda request: next(script))
+    async with running_turns(client, store, "recording", catalog, model) as turns:
+        session = talk(turns)
+        await session.say("to Porto", "a", route="trip")
+        await session.turn("a", "waiting")
+        await turns.signoff.decide(yes(session.turn_key("a"), "c2.1"))
+        await session.answer("a")
+        await session.say("thanks", "b")
+        await session.answer("b")
+    return session
+
+
+async def moved(client: Client, store: Store) -> TurnKey:
+    """A turn that moves through the steps of its route, and tells its session."""
+    return (await _moved(client, store)).turn_key("a")
+
+
+async def session_moved(client: Client, store: Store) -> SessionKey:
+    """A session that follows its turn to another step."""
+    return (await _moved(client, store)).key
+
+
 async def notified(client: Client, store: Store) -> TurnKey:
     """Two calls whose people are told by a channel: one is asked anew after an edit, one is reminded of and denied."""
     policy = ApprovalPolicy(edit="approve", quorum=2, timeout=60.0, remind_after=1.0)
@@ -435,7 +465,7 @@ SCENARIOS: dict[str, Scenario] = {
         waiting, approved_by_update, approved_by_signal, denied, timed_out, cancelled, auto, asked_again, lapsed,
         in_doubt, parallel, happened, ran_again, edited, escalated, repeated,
         session, turn_in_session, returned_directly, in_line, aborted, stood_in,
-        overridden, updated, notified, went_on,
+        overridden, updated, moved, session_moved, notified, went_on,
     )
 } | CALL_SCENARIOS | KIND_SCENARIOS  # fmt: skip
 

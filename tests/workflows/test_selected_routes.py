@@ -5,7 +5,7 @@ import pytest
 from turn_fixtures import Ledger, TurnRig, pay_tool
 
 from signoff.contracts.completion import Completion, CompletionRequest
-from signoff.registry.actor import Actor, Route
+from signoff.registry.actor import Actor, Route, Step
 from signoff.registry.catalog import build_catalog
 from signoff.registry.hooks import HookContext
 from signoff.testing.scripted_model import ScriptedModel, calls, respond, results
@@ -55,3 +55,26 @@ async def test_a_function_of_context_and_data_chooses_the_tenants_routes(turn_ri
     ]  # fmt: skip
     assert result == [["pay", "respond"]] * 2 + [["respond"]] * 2 + [["pay", "respond"]] * 2 + [["respond"]] * 2
     assert len(ledger.rows) == 2
+
+
+async def test_step_of_a_route_that_is_not_there_offers_no_collect(turn_rig: TurnRig) -> None:
+    async def routes(context: HookContext, data: dict[str, Any]) -> Iterable[str]:
+        return ["europe"]
+
+    seen: list[list[str]] = []
+
+    def react(request: CompletionRequest) -> Completion:
+        seen.append([tool.name for tool in request.tools])
+        return respond("done")
+
+    steps = (Step(name="ask", collect={"city": None}),)
+    actor = Actor(
+        name="desk",
+        model="scripted",
+        routes=tuple(Route(name=name, steps=steps) for name in ("europe", "overseas")),
+        route_select=routes,
+    )
+    async with turn_rig.running(build_catalog(actors=[actor]), ScriptedModel(react)) as turns:
+        for route in ("europe", "overseas"):
+            await turns.signoff.result(await turns.start(route=route))
+    assert seen == [["collect", "respond"], ["respond"]]

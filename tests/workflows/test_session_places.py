@@ -9,9 +9,10 @@ from temporalio.worker import Replayer
 from turn_fixtures import TurnRig, catalog_of
 
 from signoff.contracts import names
+from signoff.contracts.call import Place
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.session_messages import SessionInput, SessionReceipt, TurnReport
-from signoff.contracts.turn import TurnInput
+from signoff.contracts.turn import TurnError, TurnInput
 from signoff.registry.actor import Actor, Route
 from signoff.testing.scripted_model import ScriptedModel, last_user_text, respond
 from signoff.worker import SignoffPlugin
@@ -122,3 +123,78 @@ async def test_a_person_is_told_whose_route_to_name(turn_rig: TurnRig) -> None:
             namespace=turn_rig.client.namespace,
         )
         assert (await replayer.replay_workflow(history)).replay_failure is None
+
+
+def moved(found: Conversation, turn: str, step: str, **fields: Any) -> None:
+    """The turn reports that it ended at this step."""
+    place = Place(actor="desk", route="trip", step=step, seal=step)
+    report = TurnReport(**{"turn": turn, "state": "complete", "place": place} | fields)
+    found.report([report.model_dump(mode="json")], NOW)
+
+
+def place_of(found: Conversation) -> tuple[str, str]:
+    view = found.view()
+    return view.route, view.step
+
+
+def on_a_trip() -> Conversation:
+    """A session whose turn `a` was begun at the beginning of the route."""
+    found = session()
+    receipt_of(found, "a", route="trip")
+    begun(found)
+    return found
+
+
+def test_session_follows_its_turn_to_another_step() -> None:
+    found = on_a_trip()
+    moved(found, "a", "buy")
+    assert place_of(found) == ("trip", "buy")
+    receipt_of(found, "b")
+    given = begun(found)
+    assert (given.route, given.step, given.seal) == ("trip", "buy", "buy")
+    # A report without a move, and one that comes a second time, leave it there.
+    moved(found, "b", "pay", place=None)
+    moved(found, "a", "ask")
+    assert place_of(found) == ("trip", "buy")
+
+
+def test_turn_that_a_person_overtook_moves_no_session() -> None:
+    found = on_a_trip()
+    found.step_aside("a")
+    receipt_of(found, "b", route="trip", step="pay")
+    begun(found)
+    moved(found, "a", "buy")
+    assert place_of(found) == ("trip", "pay")
+
+
+def test_of_two_turns_beside_each_other_the_first_to_end_moves_the_session() -> None:
+    found = on_a_trip()
+    found.step_aside("a")
+    receipt_of(found, "b")
+    begun(found)
+    moved(found, "b", "pay")
+    moved(found, "a", "buy")
+    assert place_of(found) == ("trip", "pay")
+
+
+@table(
+    "fields",
+    {"state": "error", "error": TurnError(code="config_error", message="gone")},
+    {"place": Place(actor="bank", route="trip", step="buy")},
+)
+def test_report_of_no_place_of_the_turn_moves_no_session(fields: dict[str, Any]) -> None:
+    found = on_a_trip()
+    moved(found, "a", "buy", **fields)
+    assert place_of(found) in (("trip", ""), ("", ""))
+
+
+def test_session_remembers_its_place_in_its_next_run() -> None:
+    found = on_a_trip()
+    moved(found, "a", "buy")
+    again = Conversation(SessionInput.model_validate(found.snapshot().model_dump(mode="json")))
+    assert place_of(again) == ("trip", "buy")
+
+
+def test_report_without_a_move_is_not_longer() -> None:
+    report = TurnReport(turn="a", state="complete")
+    assert "place" not in report.model_dump(mode="json")

@@ -90,6 +90,9 @@ async def test_session_stays_at_the_step_to_which_its_turn_moved(turn_rig: TurnR
             view = await turns.sessions.session(found.key)
             places.append((view.route, view.step))
         await replay(turn_rig, turns, found)
+        records = [await AuditLog(turns.store).stream(found.turn_key(name).workflow_id) for name in "abc"]
+    begun = [(stream[0].facts.get("route"), stream[0].facts.get("step", "")) for stream in records]
+    assert begun == [("checkout", ""), ("checkout", "gather"), ("checkout", "process")]
     assert places == [("checkout", "gather"), ("checkout", "process"), ("checkout", "process")]
     assert [(turn.route, turn.step) for turn in view.turns] == [
         ("checkout", ""),

@@ -86,7 +86,7 @@ class _Recorder:
             tenant=turn.tenant_id,
             channel=turn.channel,
             route=turn.route,
-            step=_step_of(first),
+            step=first.ctx.step,
             transient=list(turn.transient),
             dry_run=turn.dry_run,
             user=Asker(
@@ -104,18 +104,18 @@ class _Recorder:
         )
 
     def _completions(self) -> Iterable[RecordedCompletion]:
-        context, place = self._history.steps[0].task.ctx.extra, _step_of(self._history.steps[0])
+        before = self._history.steps[0].ctx
         for step in self._history.steps:
-            extra = step.task.ctx.extra
+            ctx = step.ctx
             yield RecordedCompletion(
                 at=step.at.isoformat(),
                 text=self._quiet(words_of(step.reply.message)),
                 calls=list(self._calls(step)),
                 withheld=list(step.reply.withheld),
-                context=None if extra == context else self._quiet(dict(extra)),
-                step=None if _step_of(step) == place else _step_of(step),
+                context=None if ctx.extra == before.extra else self._quiet(dict(ctx.extra)),
+                step=None if ctx.step == before.step else ctx.step,
             )
-            context, place = extra, _step_of(step)
+            before = ctx
 
     def _calls(self, step: HistoryStep) -> Iterable[RecordedCall]:
         reply = step.reply
@@ -216,11 +216,6 @@ def _verdict(gate_decision: GateDecision | None, settled: CallOutcome | None) ->
     if settled.gate == "dry_run":
         return settled.gate
     return "run" if settled.code == "ok" or settled.gate == "execute" else settled.code
-
-
-def _step_of(step: HistoryStep) -> str:
-    """Return the step at which the calls of a completion were judged."""
-    return step.task.ctx.step if step.reply.place is None else step.reply.place.step
 
 
 def _name(turn: TurnInput) -> str:

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from signoff.contracts.activity_messages import ModelReply, ModelTask
+from signoff.contracts.call import CallContext
 from signoff.contracts.turn import TurnInput, TurnResult
+from signoff.formats.replace import replace
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,12 @@ class HistoryStep:
     """The completion, and mostly what the gates said of its calls."""
     at: datetime
     """When it had ended, by the server's clock."""
+
+    @property
+    def ctx(self) -> CallContext:
+        """The context in which its calls were judged: at the place to which the turn moved before it."""
+        place = self.reply.place
+        return self.task.ctx if place is None else replace(self.task.ctx, route=place.route, step=place.step)
 
 
 @dataclass(frozen=True)

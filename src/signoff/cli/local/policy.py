@@ -141,7 +141,7 @@ async def _turn(client: Client, workflow_id: str) -> _Turn | None:
     if history is None:
         return None
     return {
-        part.call: _Proposed(step.task.ctx, part)
+        part.call: _Proposed(step.ctx, part)
         for step in history.steps
         for part in step.reply.message.parts
         if isinstance(part, CallPart)
