@@ -97,8 +97,18 @@ class Step(Level):
 
     requires: tuple[str, ...] = ()
     """Of a step: data that its tools wait for."""
-    collect: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    """Of a step: data that it brings, by field a JSON Schema or nothing. The model keeps it by the tool `collect`."""
+    collect: Annotated[
+        Mapping[str, Mapping[str, Any] | None], FieldSpec(key=dict[str, dict[str, Any] | None] | list[str])
+    ] = field(default_factory=dict)
+    """Of a step: data that it brings, a list of names, or by name a JSON Schema or nothing.
+
+    The model keeps it by the tool `collect`.
+    """
+
+    def __post_init__(self, prompt: str) -> None:
+        super().__post_init__(prompt)
+        if not isinstance(self.collect, Mapping):
+            object.__setattr__(self, "collect", dict.fromkeys(self.collect))
 
 
 @dataclass(frozen=True, kw_only=True)

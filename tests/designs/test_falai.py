@@ -363,10 +363,10 @@ async def pay(context: signoff.ToolContext, args: dict[str, Any]) -> dict[str, A
 
 
 CHECKOUT: dict[str, dict[str, Any]] = {
-    "delivery": {"instructions": "Where to?", "collect": {"address": {"type": "string"}}},
-    "payment": {"instructions": "How will you pay?", "collect": {"paymentDetails": {"type": "string"}}},
-    "process": {"instructions": "Pay.", "requires": ["address", "paymentDetails"], "mode": "only", "tools": ["pay"]},
-    "done": {"instructions": "Thank them.", "mode": "only"},
+    "delivery": {"prompt": "Where to?", "collect": ["address"]},
+    "payment": {"prompt": "How will you pay?", "collect": {"paymentDetails": {"type": "string"}}},
+    "process": {"prompt": "Pay.", "requires": ["address", "paymentDetails"], "mode": "only", "tools": ["pay"]},
+    "done": {"prompt": "Thank them.", "mode": "only"},
 }
 
 

@@ -67,6 +67,19 @@ def test_collect_takes_the_fields_of_its_step_by_their_schemas() -> None:
     assert [tool.name for tool in check] == ["pay", "respond"]
 
 
+def test_step_may_list_the_names_that_it_collects() -> None:
+    step = Step(name="gather", collect=["address", "card"])  # type: ignore[arg-type]
+    assert step.collect == {"address": None, "card": None}
+
+
+def test_schema_with_definitions_of_its_own_is_checked_when_the_value_is_kept() -> None:
+    schema = {"$ref": "#/$defs/street", "$defs": {"street": {"type": "string"}}}
+    catalog = catalog_with(Step(name="gather", collect={"address": schema}))
+    offered = {tool.name: tool for tool in catalog.offered_tools("desk", pinned(**GATHER))}
+    assert offered["collect"].parameters["properties"] == {"address": {}}
+    assert catalog.scopes["desk"].available_fields({"data": {"address": 7}}) == frozenset()
+
+
 @table(
     ("args", "code"),
     ({"address": "Rua 1"}, "ok"),
