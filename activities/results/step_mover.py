@@ -41,7 +41,7 @@ class StepMover:
         scopes = self._deps.catalog.scopes.get(ctx.actor)
         # The requester named this step: the model answers there once, even if all data is there already.
         named = completion == 1 and ctx.step and (ctx.route, ctx.step) == (ctx.user.route, ctx.user.step)
-        if scopes is None or named:
+        if scopes is None or named or ctx.route not in scopes.steps:
             return None
         step = scopes.advance(ctx.route, ctx.step, scopes.available_fields(ctx.extra))
         if step == ctx.step or await self._deps.requester_problem(ctx):

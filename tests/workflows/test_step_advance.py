@@ -267,3 +267,29 @@ async def test_result_that_comes_late_moves_no_turn_that_has_moved(turn_rig: Tur
         await turns.replays(key)
         assert (await turns.signoff.view(key)).step == "process"
     assert [each.code for each in result.calls] == ["ok", "ok"]
+
+
+async def test_reset_turn_follows_the_result_that_was_recorded(turn_rig: TurnRig, ledger: Ledger) -> None:
+    def result(args: dict[str, Any], ctx: Any) -> ToolResult:
+        return ToolResult("quoted", next="process" if len(ledger.rows) == 1 else "thank")
+
+    def react(request: CompletionRequest) -> Completion:
+        told = any(isinstance(part, ResultPart) for part in request.messages[-1].parts)
+        return respond(request.instructions) if told else calls(("quote", {"amount": 1}))
+
+    quote = pay_tool(ledger, False, name="quote", effect="", handler=ledger.handler("quote", result))
+    steps = (
+        STEPS[0],
+        Step(name="process", instructions="Take the payment."),
+        Step(name="thank", instructions="Thank."),
+    )
+    actor = Actor(name="desk", model="scripted", routes=(Route(name="checkout", steps=steps),))
+    async with turn_rig.running(build_catalog(tools=[quote], actors=[actor]), ScriptedModel(react)) as turns:
+        found = talk(turns)
+        await found.say("quote", "a", **ROUTE)
+        assert await found.answer("a") == "Take the payment."
+        key = found.turn_key("a")
+        await turns.reset(key)
+        result_again = await turns.signoff.result(key)
+        assert (result_again.text, len(ledger.rows)) == ("Take the payment.", 1)
+        assert (await turns.sessions.session(found.key)).step == "process"
