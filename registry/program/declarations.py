@@ -26,6 +26,7 @@ from signoff.registry.actor import (
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.hooks import Available, InputCheck, PermissionCheck, Probe, Select
 from signoff.registry.program.call_site import CodeSite, call_site, function_site
+from signoff.registry.program.keywords import explain_keywords
 from signoff.registry.program.plain_values import plain
 from signoff.registry.results.domain_data import DomainMerge
 from signoff.registry.results.reducers import Reducer
@@ -197,6 +198,7 @@ class Tools:
         for each in tools:
             self._add(_declared(each, site))
 
+    @explain_keywords("include")
     def include(self, other: "Tools", *, prefix: str = "") -> None:
         """Add the tools of another collection, also those that it declares later; `prefix` begins their names."""
         self._check_open(call_site())
@@ -260,6 +262,7 @@ class DeclaredActor(Tools):
         for listed in (self.tools or (), *(route.tools for route in self.routes.values())):
             yield from (each for each in listed if isinstance(each, str))
 
+    @explain_keywords("route")
     def route(
         self,
         name: str,
@@ -328,8 +331,24 @@ def _with_policy(name: str, fields: Mapping[str, Any], site: CodeSite) -> dict[s
         why = f"tool `{name}` has `{policy}` beside `{next(iter(short))}`; write both into one policy"
         raise error_at(site, why, tool_name=name, field="requires_approval")
     if short:
-        section["requires_approval"] = plain(short)
+        section["requires_approval"] = _short_policy(name, plain(short), site)
     return section
+
+
+def _short_policy(name: str, short: dict[str, Any], site: CodeSite) -> dict[str, Any]:
+    """Return the short forms of a policy. Raises `ConfigError` that names the keyword, which its policy could not."""
+    for key, value in short.items():
+        if key != "approvers" and not (isinstance(value, str) and value.strip()):
+            why = f"`{key}` of tool `{name}` must be text, a CEL expression such as `args.amount <= 10.0`"
+            raise error_at(site, why, tool_name=name, field=key, value=value)
+        if key == "approvers" and not isinstance(value, list):
+            why = f'`approvers` of tool `{name}` must be a list such as `["role:finance"]`'
+            raise error_at(site, why, tool_name=name, field=key, value=value)
+    try:
+        ApprovalPolicy.model_validate(short)
+    except ConfigError as error:
+        raise error_at(site, f"tool `{name}`: {error.message}", **{**error.context, "tool_name": name}) from None
+    return short
 
 
 def _declared(tool: object, site: CodeSite) -> DeclaredTool:

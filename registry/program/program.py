@@ -29,6 +29,7 @@ from signoff.registry.program.declarations import (
     error_at,
     own_tools,
 )
+from signoff.registry.program.keywords import explain_keywords
 from signoff.registry.program.plain_values import plain
 from signoff.registry.registry import ToolRegistry, ToolResolver
 from signoff.registry.results.reducers import ReducerRegistry, ToolReducer
@@ -42,6 +43,7 @@ _OWN_KEYS: Final = ("own_tools", "ownTools")
 class Program(Tools):
     """Everything that one Python program declares. `build` makes its catalog; nothing can be declared after that."""
 
+    @explain_keywords("App")
     def __init__(
         self,
         *,
@@ -84,6 +86,7 @@ class Program(Tools):
         for name, section in _channels(channels):
             self._declare_named("channels", name, section, self._site)
 
+    @explain_keywords("app.actor")
     def actor(
         self,
         name: str,
@@ -107,6 +110,7 @@ class Program(Tools):
         self._actors[name] = DeclaredActor(name, section, tools, site)
         return self._actors[name]
 
+    @explain_keywords("app.policy")
     def policy(
         self, name: str, rule: str, *, effect: Literal["hide", "deny", "require_approval"], reason: str = ""
     ) -> None:
@@ -121,10 +125,12 @@ class Program(Tools):
             )
         self._lists["policies"].append((section, site))
 
-    def channel(self, name: str, **section: Any) -> None:
+    @explain_keywords("app.channel")
+    def channel(self, name: str, *, kind: str, **section: Any) -> None:
         """Declare a channel that reaches people beside the inbox: `kind`, and the options of that kind."""
-        self._declare_named("channels", name, plain(section), call_site())
+        self._declare_named("channels", name, {"kind": kind, **plain(section)}, call_site())
 
+    @explain_keywords("app.subscribe")
     def subscribe(self, pattern: str, *, to: str | EventHandler, name: str = "", **section: Any) -> None:
         """Declare a receiver of events; `to` is an address or a function.
 

@@ -401,6 +401,40 @@ def test_wrong_declaration_names_its_file_and_line(declare: Callable[[signoff.Ap
     assert int(refused.value.message.split(":")[1]) > 0
 
 
+@table(
+    ("declare", "words"),
+    (lambda app: an_app(aprovers=["role:desk"]), "`App` has no keyword `aprovers`; did you mean `approvers`?"),
+    (lambda app: signoff.App("shop"), "`App` takes its arguments by name"),
+    (lambda app: app.actor(nam="clerk"), "`app.actor` has no keyword `nam`; did you mean `name`?"),
+    (lambda app: app.actor(), "`app.actor` needs `name`"),
+    (lambda app: app.actor("clerk", instrutions="Help."), "did you mean `instructions`?"),
+    (lambda app: app.actor("clerk").route("r", tols=[]), "`route` has no keyword `tols`; did you mean `tools`?"),
+    (lambda app: app.policy("r", "true", efect="deny"), "`app.policy` has no keyword `efect`; did you mean `effect`?"),
+    (lambda app: app.policy("r", "true"), "`app.policy` needs `effect`"),
+    (lambda app: app.policy("r", "true", "deny"), "`app.policy` takes its arguments by name, but for `name` and"),
+    (lambda app: app.policy("r", "true", name="q", effect="deny"), "`app.policy` has `name` twice"),
+    (lambda app: app.channel("desk", knd="webhook"), "`app.channel` has no keyword `knd`; did you mean `kind`?"),
+    (lambda app: app.subscribe("*", too=print), "`app.subscribe` has no keyword `too`; did you mean `to`?"),
+    (lambda app: app.include(signoff.Tools(), prfix="a"), "`include` has no keyword `prfix`; did you mean `prefix`?"),
+    (lambda app: app.tool(auto_approve_if=True)(refund), "`auto_approve_if` of tool `refund` must be text"),
+    (lambda app: app.tool(deny_if="")(refund), "`deny_if` of tool `refund` must be text"),
+    (lambda app: app.tool(approvers="role:desk")(refund), "`approvers` of tool `refund` must be a list"),
+    (lambda app: app.tool(approvers=["desk"])(refund), "tool `refund`: `approvers.0` `desk` is not an approver"),
+)
+def test_wrong_argument_is_named_with_file_and_line(declare: Callable[[Any], object], words: str) -> None:
+    app = an_app()
+
+    def build() -> None:
+        declare(app)
+        app.build()
+
+    with pytest.raises(ConfigError) as refused:
+        build()
+    assert words in refused.value.message
+    assert "requires_approval" not in refused.value.message
+    assert refused.value.message.partition(":")[0].endswith("test_program.py")
+
+
 def test_keywords_of_the_decorator_are_the_keys_of_a_tool_in_the_manifest() -> None:
     short_forms = {"auto_approve_if", "deny_if", "approvers"}
     by_place = {"handler", "scope", "per_call"}
