@@ -260,6 +260,7 @@ class Conversation:
             actor=self._actor,
             route="" if place is None else place.route,
             step="" if place is None else place.step,
+            seal="" if place is None else place.seal,
             owner=self._owner,
             turns=tuple(_view(turn) for turn in self._turns.values()),
             queued=tuple(QueuedView(message_id=item.id, message=item.message) for item in self._mailbox),

@@ -255,6 +255,8 @@ class SessionView(FrozenModel):
     """The route on which the conversation is with that actor."""
     step: str = ""
     """The step of that route."""
+    seal: str = Field(default="", exclude_if=operator.not_)
+    """Proves route and step to the gateway, see `Place`; no client gets it."""
     owner: str = ""
     """The id of the person whose session it is."""
     turns: tuple[SessionTurnView, ...] = ()

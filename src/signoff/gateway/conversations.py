@@ -15,7 +15,6 @@ from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.engine import turn_list
 from signoff.engine.kill_switch import OPERATOR
-from signoff.engine.session_client import SessionClient
 from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.formats.replace import replace
 from signoff.gateway.audit_writer import record
@@ -72,7 +71,7 @@ class Conversations:
         # Before the session is asked, which may be away: that it is there is nothing to tell to others.
         if not self._may_read(person, self.of_session(key, person)):
             raise _unknown(key)
-        return await SessionClient(self._deps.client).session(key)
+        return await self._deps.session(key)
 
     async def named_session(self, named: SessionKey, person: Person | None) -> SessionView:
         """Returns the session of this id, else the one that the person calls so."""

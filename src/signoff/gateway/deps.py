@@ -16,8 +16,10 @@ from signoff.contracts.clock import Clock, system_clock
 from signoff.contracts.errors import ServerUnavailable
 from signoff.contracts.ids import SessionKey, TurnKey, session_name, turn_name
 from signoff.contracts.person import Person
+from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
 from signoff.decisions.raw_answer_taker import RawAnswerTaker
+from signoff.engine.session_client import SessionClient
 from signoff.engine.turn_client import TurnClient
 from signoff.engine.worker_watch import WorkerWatch
 from signoff.formats.replace import replace
@@ -197,6 +199,15 @@ class GatewayDeps:
         view = await self._prove_place(view, begun)
         proved = await proved_view(view, begun, self.store, self.requests, self.catalog, tickets)
         return add_requests_to_turn(proved, self.settings.public_url)
+
+    async def session(self, key: SessionKey) -> SessionView:
+        """Returns a session as it may be shown. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
+        view = await SessionClient(self.client).session(key)
+        place = Place(actor=view.actor, route=view.route, step=view.step, seal=view.seal)
+        if await is_sealed(self.store, key, place):
+            return replace(view, seal="")
+        # Whoever may signal the session can name any place, at which no turn runs a call.
+        return replace(view, route="", step="", seal="")
 
     async def _prove_place(self, view: TurnView, begun: SignedStart) -> TurnView:
         """Returns `view` without its seal, and without a route and step that neither requester nor seal names."""

@@ -17,7 +17,6 @@ from signoff.contracts.requests import SayBody
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import ResponsePart, TurnView
 from signoff.engine import turn_list
-from signoff.engine.session_client import SessionClient
 from signoff.gateway.approvals.secret_masks import masked_view
 from signoff.gateway.auth.caller import acting_person, caller_of, own_tenant, scopes_of
 from signoff.gateway.auth.dependencies import access_of_request
@@ -101,7 +100,7 @@ class OwnTurns:
 
     async def session(self, key: SessionKey) -> SessionView:
         """See `PeerTurns`."""
-        return await SessionClient(self._deps.client).session(key)
+        return await self._deps.session(key)
 
     async def value(self, part: ResponsePart, place: SessionKey) -> Any:
         """See `PeerTurns`."""

@@ -58,9 +58,7 @@ async def session_talk(
             TranscriptEntry(f"{queued.message_id}-m0-0", "person", words, speaker=text("talk.queued", language))
         )
     state = view.state
-    # Of the newest turn, which the gateway has proved: what the session says of its place is anybody's word.
-    newest = turns.get(view.turns[-1].turn) if view.turns else None
-    place = "" if newest is None else place_of(newest)
+    place = place_of(view)
     version = hashlib.sha256(repr((entries, state, place)).encode()).hexdigest()[:16]
     return Transcript(tuple(entries), state, state in ("running", "suspended"), "", version, place=place)
 

@@ -16,7 +16,6 @@ from signoff.contracts.names import DEFAULT_ASKER
 from signoff.contracts.requests import SayBody, sentence
 from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import TurnView
-from signoff.engine.session_client import SessionClient
 from signoff.gateway.auth.dependencies import PAGE_READ, PAGE_START
 from signoff.gateway.auth.person_lookup import display_name
 from signoff.gateway.auth.streams import stream_events
@@ -225,7 +224,7 @@ async def _versions(site: Site, key: SessionKey) -> AsyncGenerator[str, None]:
     last: Any = None
     try:
         while True:
-            view = await SessionClient(site.deps.client).session(key)
+            view = await site.deps.session(key)
             shown = _facts(view, await turns_in_full(site.deps, view))
             if shown != last:
                 last = shown

@@ -13,6 +13,7 @@ from signoff.contracts.ids import SessionKey, TurnKey
 from signoff.contracts.message import RESPONSE, CallPart, Message, TextPart
 from signoff.contracts.names import RESPOND
 from signoff.contracts.person import Person
+from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import ModelRetry, TurnView
 from signoff.formats.visible_text import MISSING
 from signoff.gateway.deps import GatewayDeps
@@ -68,8 +69,8 @@ async def talk_of(deps: GatewayDeps, view: TurnView, language: str, reader: Pers
     return Transcript(tuple(entries), state, live, error, version, retry, place)
 
 
-def place_of(view: TurnView) -> str:
-    """Returns where a turn is, as `checkout/pay`; "" outside of all routes."""
+def place_of(view: TurnView | SessionView) -> str:
+    """Returns where a turn or a session is, as `checkout/pay`; "" outside of all routes."""
     return "/".join(filter(None, (view.route, view.step)))
 
 
