@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import subprocess
+import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from glob import glob
@@ -315,6 +316,18 @@ def forked_programs(pytestconfig: pytest.Config) -> Iterator[None]:
             # Whoever starts the first program would wait for all that is imported, and the workers of its test with it.
             SERVER.start()
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_modules_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forgets what a test imported from a temporary folder: another test may write a module of the same name."""
+    known = set(sys.modules)
+    yield
+    folder = str(tmp_path_factory.getbasetemp())
+    sys.path[:] = [place for place in sys.path if not place.startswith(folder)]
+    for name in sys.modules.keys() - known:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(folder):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +35,6 @@ EXAMPLES = [
 ]
 
 
-@pytest.fixture
-def beside(tmp_path: Path) -> Iterator[Path]:
-    """A folder for an example's files, whose modules are forgotten afterwards."""
-    path, modules = list(sys.path), set(sys.modules)
-    yield tmp_path
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        if str(tmp_path) in str(vars(sys.modules[name]).get("__file__")):
-            del sys.modules[name]
-
-
 def write_files(folder: Path, page: str) -> None:
     for block in EXAMPLES:
         if block.page == page and block.file:
@@ -56,21 +44,21 @@ def write_files(folder: Path, page: str) -> None:
 
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=lambda block: f"{block.page}-{block.file or block.language}")
-def test_every_example_loads(block: Block, beside: Path) -> None:
-    write_files(beside, block.page)
+def test_every_example_loads(block: Block, tmp_path: Path) -> None:
+    write_files(tmp_path, block.page)
     if block.language == "python":
         exec(compile(block.text, block.file or block.page, "exec"), {"__name__": "example"})
         return
     assert block.file, "a YAML block names its file in its first line"
     if block.file == "signoff.yaml":
-        assert load_manifest(beside / block.file).registry.size > 0
+        assert load_manifest(tmp_path / block.file).registry.size > 0
     elif block.file.startswith("mcp/"):
-        assert read_import(beside / block.file, "shown")[1]
+        assert read_import(tmp_path / block.file, "shown")[1]
     elif block.file == "people.yaml":
-        assert len(load_people(beside / block.file)) > 1
+        assert len(load_people(tmp_path / block.file)) > 1
     else:
-        cases = read_yaml(beside / block.file, block.file).data
-        catalog = load_manifest(beside / "signoff.yaml")
+        cases = read_yaml(tmp_path / block.file, block.file).data
+        catalog = load_manifest(tmp_path / "signoff.yaml")
         results = run_cases(cases, catalog.policies, catalog.zone)
         assert all(result.passed for result in results)
         assert len(results) > 1
@@ -106,10 +94,10 @@ def test_every_file_of_the_styles_is_shown() -> None:
 
 
 async def test_tool_of_the_readme_runs_and_asks_as_it_says(
-    client: Client, store: Store, task_queue: str, beside: Path, monkeypatch: pytest.MonkeyPatch
+    client: Client, store: Store, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_files(beside, "README.md")
-    monkeypatch.chdir(beside)
+    write_files(tmp_path, "README.md")
+    monkeypatch.chdir(tmp_path)
     small, large = ({"customer": "ana", "amount": amount} for amount in (5.0, 50.0))
     script = [calls(("refund", small), ("refund", large)), respond("done")]
     catalog = load_program("refunds:app").build()
@@ -133,12 +121,12 @@ async def test_tool_of_the_readme_runs_and_asks_as_it_says(
     ("test_booking.py", "test_booking_advances"),
 )
 async def test_tests_of_the_python_page_pass(
-    beside: Path, monkeypatch: pytest.MonkeyPatch, file: str, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, name: str
 ) -> None:
-    write_files(beside, "python.md")
-    monkeypatch.chdir(beside)
+    write_files(tmp_path, "python.md")
+    monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "example"}
-    exec(compile((beside / file).read_text(encoding="utf-8"), file, "exec"), namespace)
+    exec(compile((tmp_path / file).read_text(encoding="utf-8"), file, "exec"), namespace)
     assert await namespace[name]() is None
 
 

@@ -1,5 +1,4 @@
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,9 @@ APP = "import signoff\napp = signoff.App()\nother = 3\n"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    known = {*sys.modules}
-    yield tmp_path
-    for name in {*sys.modules} - known:
-        if str(getattr(sys.modules[name], "__file__", "") or "").startswith(str(tmp_path)):
-            del sys.modules[name]
+    return tmp_path
 
 
 def test_program_is_imported_from_the_working_directory(folder: Path) -> None:
