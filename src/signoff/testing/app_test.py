@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -25,7 +25,7 @@ from signoff.engine.turn_client import TurnClient
 from signoff.registry.manifest.channel_sections import Channels
 from signoff.registry.program.program import Program
 from signoff.store.store import make_state_dir, working_store
-from signoff.temporal.embedded_server import ServerOptions, free_port, run_server
+from signoff.temporal.embedded_server import ServerOptions, free_port, start_server
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,11 @@ async def open_app_test(program: Program, model: Driver | None, settings: Mappin
         make_state_dir(place.settings)
         options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None, time_skipping=True)
         queue = place.settings.task_queue
-        async with working_store(place.settings) as store, run_server(options) as server:
+        async with AsyncExitStack() as stack:
+            store = await stack.enter_async_context(working_store(place.settings))
+            server = await start_server(options)
+            # A stop takes seconds, up to ten while turns wait; the data goes with the folder.
+            stack.push_async_callback(server.kill)
             temporal = await server.connect()
             async with (
                 running_worker(place, temporal, store, task_queue=queue),
