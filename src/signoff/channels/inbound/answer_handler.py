@@ -1,4 +1,4 @@
-"""Decides what an answer means: who gave it, which request it is about, what it decides, and the reply."""
+"""Handles an answer: finds its author and request, decides, and makes the reply."""
 
 import dataclasses
 import hashlib
@@ -53,31 +53,31 @@ from signoff.texts.formatter import formatter_for
 REACTION: Final = "reaction"
 """The value of `InboundAction.unclear` for an emoji below a message."""
 CHOICES: Final = 10
-"""Requests that are listed when it is asked which one was meant."""
+"""The most requests in a reply that asks which one was meant."""
 LATE: Final = timedelta(days=1)
-"""So long after a request's last deadline, what could not be decided is given up."""
+"""How long after a request's last deadline an answer is dropped that could not be decided."""
 
 
 class DecisionPort(CodeLookup, Protocol):
-    """Decides requests: the gateway, or a test in its place."""
+    """Decides requests: the gateway, or a test double."""
 
     async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
-        """Decides what somebody was asked, in the revision that they were shown. Raises `Unavailable`.
+        """Decide a request in the revision that the author was shown. Raises `Unavailable`.
 
-        `pending` and `unavailable` are asked about again; the same delivery id counts once. `again`: it may have been
-        sent before, so that only who can tell what became of it is asked.
+        The caller tries again after `pending` and `unavailable`; the same delivery id counts once. `again`: this
+        decision may have been sent before, so it is sent again only if a worker that knows the outcome can answer.
         """
         ...
 
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
-        """Returns an address at which this person can read the request, and decide it once they are signed in."""
+        """Return the address of a page where the person can read the request, and decide it after a sign-in."""
         ...
 
 
 class AnswerHandler:
-    """Handles the answers that come in by `channels`.
+    """Handles the answers from `channels`.
 
-    `hold` is for how many seconds an approval in words waits for later words of its author.
+    An approval in words waits `hold` seconds for later words of its author.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class AnswerHandler:
         self._strangers = {name: UnknownSenders(name, record, clock) for name in channels}
 
     async def handle(self, channel: Channel, action: InboundAction, row: InboundRow) -> Outcome:
-        """Return what an action led to. Raises `Unavailable`."""
+        """Return the outcome of an action. Raises `Unavailable`."""
         person = await self._who(channel, action)
         if person is None:
             return await self._stranger(channel, action)
@@ -126,23 +126,23 @@ class AnswerHandler:
             asked = read_note(row.about)
             if by_words and is_held(row.about) and await self._is_taken_back(channel, action, person, asked, row):
                 return self._taken_back(action, person, asked)
-            # It may be decided already, and what is open now is not what was open then.
+            # Decide the noted revision: it may be decided already, and another revision may be open now.
             return await self._decide(channel, action, person, answer, asked, row)
         denies = answer.verdict == "denied"
         about = await self._target(channel, person, action, answer.code, when, denies=denies)
         if about.from_others_card and any(self._may_answer(person, asked.request) for asked in about.asked):
             about = dataclasses.replace(about, certain=False)
         if answer.effects and not {asked.request.code for asked in about.asked} <= answer.effects:
-            # What was repeated is another request's.
+            # The answer repeats another request's effect.
             about = dataclasses.replace(about, certain=False)
         if action.unclear == REACTION and not any(asked.request.state == "pending" for asked in about.asked):
-            # People react to what is over, too, and need no reply.
+            # People also react to ended requests, and need no reply.
             return Outcome({"what": "reaction", "person": person.id})
         if answer.verdict is None or not about.certain:
             return await self._question(channel, action, person, answer, about)
         asked = about.asked[0]
         request = asked.request
-        # A template has buttons where its card should have none, and words can be written below any card.
+        # A template has buttons even if its card should have none, and people can reply in words to any card.
         typed = needs_typing(request) or request.kind == "in_doubt"
         unseen = answer.verdict == "approved" and not asked.whole
         if request.state == "pending" and (typed or unseen) and self._may_answer(person, request):
@@ -164,14 +164,14 @@ class AnswerHandler:
             if seconds := hold_seconds(self._hold, request, self._clock()):
                 await self._arrivals.note(row.key, note_of(asked) | {HELD: True})
                 return self._held(action, person, asked, seconds)
-        # Noted before it is decided: after a crash in between, the next try must not be about what is shown by then.
+        # Note the revision before deciding. After a crash in between, the next attempt must not use a later revision.
         asked = read_note(await self._arrivals.note(row.key, note_of(asked)))
         return await self._decide(channel, action, person, answer, asked, row)
 
     async def _is_taken_back(
         self, channel: Channel, action: InboundAction, person: Person, asked: AskedRevision, row: InboundRow
     ) -> bool:
-        """Return whether later words of an approval's author deny it, or leave it in doubt."""
+        """Return whether later words of an approval's author deny it or make it doubtful."""
         waiting, is_doubtful = later_actions(row, action, await self._arrivals.others_of_author(row))
         for other, written in waiting:
             when = time_of_message(written.said_at, other.received_at)
@@ -197,7 +197,7 @@ class AnswerHandler:
         return Outcome({"what": "taken back", "person": person.id}, reply, in_words(action.where), about=(asked,))
 
     async def _note_change(self, channel: Channel, action: InboundAction, person: Person) -> Outcome:
-        """Handle an edited or deleted message. A held approval finds this when its hold is over."""
+        """Handle an edited or deleted message. A held approval finds this result when its hold ends."""
         earlier = await self._arrivals.read(channel.name, "action", action.changes)
         language = formatter_for(person, self._clock()).language
         result = {"what": "changed", "person": person.id, CHANGES: action.changes}
@@ -205,7 +205,7 @@ class AnswerHandler:
         if earlier is not None and _has_counted(earlier):
             return Outcome(result, ChannelReply(text=text("reply.changed_late", language), language=language), where)
         if action.unclear == "deleted" and (earlier is None or earlier.state != "new"):
-            # What is deleted had decided nothing.
+            # The deleted message had decided nothing.
             return Outcome(result)
         said = action.said_at.isoformat() if action.said_at else ""
         asked = drop_empty({**result, "what": "asked", "why": "more", SAID: said})
@@ -235,7 +235,7 @@ class AnswerHandler:
         asked: AskedRevision,
         row: InboundRow,
     ) -> Outcome:
-        """Decides an answer that names one request."""
+        """Decide an answer that names one request."""
         assert answer.verdict is not None
         link = await self._decisions.link(asked.request, person, channel.kind)
         author = DecisionAuthor(person, channel.kind, channel.assurance, row.received_at, by_card=True)
@@ -249,7 +249,7 @@ class AnswerHandler:
             result = {"what": "given up", **facts, "code": receipt.code}
             return Outcome(result, reply, action.where, state="dropped", about=(asked,))
         if receipt.status == "pending" or receipt.code == "unavailable":
-            # The answer is kept and tried again. Its author reads that once.
+            # The answer is stored and tried again. Its author gets this reply once.
             kept = Receipt(status="pending", approval_id=asked.request.id, verdict=answer.verdict)
             pending_reply = ChannelReply(
                 text=receipt_words(kept, formatter, code=asked.request.code), receipt=kept, language=formatter.language
@@ -261,19 +261,17 @@ class AnswerHandler:
         return Outcome(drop_empty(made), reply, action.where, about=(asked,))
 
     async def _who(self, channel: Channel, action: InboundAction) -> Person | None:
-        """Returns the one active person who is that identity: in the tenant of the card, else in whichever tenant it
-        is.
-        """
+        """Return the one active person with the action's identity, in the card's tenant or else in all tenants."""
         card = await self._deliveries.by_token(action.token) if action.token else None
-        # An identity is one person's within a tenant alone. Without a card to say which, two people are nobody.
+        # An identity is unique only within a tenant. Without a card that names the tenant, two matches count as none.
         everywhere = dict.fromkeys(person.tenant for person in self._directory.all())
         tenants = everywhere if card is None else (card.tenant,)
-        found = [self._directory.by_identity(channel.identity, action.identity, tenant) for tenant in tenants]
-        people = [person for person in found if person is not None and person.active]
+        matches = [self._directory.by_identity(channel.identity, action.identity, tenant) for tenant in tenants]
+        people = [person for person in matches if person is not None and person.active]
         return people[0] if len(people) == 1 else None
 
     async def _may_send(self, channel: Channel, action: InboundAction, person: Person, row: InboundRow) -> bool:
-        """Records a mail that another address sent in a person's name; returns whether that address may."""
+        """Record an email that another address sent in a person's name; return whether that address may do so."""
         allowed = may_send_for(person, action.sender, self._directory, channel.identity, row.received_at)
         facts = {"sender": action.sender, "channel": channel.name, "allowed": allowed}
         subject, key = person.id, f"sender/{row.key}"
@@ -284,7 +282,7 @@ class AnswerHandler:
         return allowed
 
     async def _stranger(self, channel: Channel, action: InboundAction) -> Outcome:
-        """Tells a stranger once a day that nobody knows them, and nothing of what there is."""
+        """Reply to a stranger once a day that they are unknown, without revealing anything else."""
         met = await self._strangers[channel.name].count_sender(action.identity)
         reply = ChannelReply(text=text("reply.stranger", ENGLISH)) if met == "new" else None
         return Outcome({"what": "stranger"}, reply, in_words(action.where), forgotten=met == "many")
@@ -292,14 +290,14 @@ class AnswerHandler:
     async def _question(
         self, channel: Channel, action: InboundAction, person: Person, answer: ParsedAnswer, about: Target
     ) -> Outcome:
-        """Asks back where an answer decides nothing; only about requests that its author may decide."""
+        """Ask back about an answer that decides nothing, naming only requests that its author may decide."""
         formatter = formatter_for(person, self._clock())
-        found = {asked.request.id: asked for asked in about.asked if self._may_answer(person, asked.request)}
-        listed = tuple(found.values())[:CHOICES]
+        answerable = {asked.request.id: asked for asked in about.asked if self._may_answer(person, asked.request)}
+        listed = tuple(answerable.values())[:CHOICES]
         requests = [asked.request for asked in listed]
         where = action.where if requests and about.certain else in_words(action.where)
         if not requests:
-            # The same words for what is others' and for what there is not: by asking, nobody finds out which it is.
+            # Use the same text for other people's requests and for unknown ones, so that a guess reveals nothing.
             message = "receipt.unknown" if answer.code or action.token else "reply.none"
             reply = ChannelReply(text=text(message, formatter.language))
         elif about.doubt and answer.verdict is not None:
@@ -307,7 +305,7 @@ class AnswerHandler:
             reply = ChannelReply(text=doubtful_time_text(about.doubt, requests, formatter, link))
         elif about.certain or (answer.verdict is None and len(requests) == 1):
             link = await self._decisions.link(requests[0], person, channel.kind)
-            # With the code they say that they mean this request, and that the rest says nothing.
+            # With the code the author confirms this request, and that the other text means nothing.
             coded = bool(answer.unread) or not (action.token or action.vendor_ids)
             how: How = "text" if coded else "reply"
             if answer.footer:
@@ -326,13 +324,12 @@ class AnswerHandler:
         return Outcome(result, reply, where, about=listed)
 
     async def _sender(self, channel: Channel, action: InboundAction, person: Person, when: MessageTime) -> AnswerSender:
-        """Describes the author of an answer, with all that reading it depends on."""
         if action.verdict is not None:
             return AnswerSender(person.locale)
         requests = await open_requests(self._deliveries, channel, person, when)
         mail = action.form == "mail"
         footers = await self._footers.list_newest(person.tenant, person.id) if mail else ()
-        # A mail's address is one of its writer's names too: `ana.sousa@example.org`.
+        # An email's address also has the writer's name: `ana.sousa@example.org`.
         names = (
             (person.name, action.name, action.identity.partition("@")[0].replace(".", " ")) if mail else (person.name,)
         )
@@ -352,7 +349,7 @@ class AnswerHandler:
 
 
 def _read(action: InboundAction, sender: AnswerSender) -> ParsedAnswer:
-    """Reads an answer: of a button, else of words."""
+    """Return the answer of a button, or else of the text."""
     if action.verdict is not None:
         return ParsedAnswer(action.verdict, "", action.reason or action.text.strip())
     if action.unclear:
@@ -378,13 +375,13 @@ def _draft(asked: AskedRevision, verdict: Verdict, reason: str, row: InboundRow)
             "question_hash": asked.question_hash,
             "verdict": verdict,
             "reason": reason if len(reason) <= REASON_CHARS else reason[: REASON_CHARS - 1] + "…",
-            # Part of an Update's id, by which a retry counts once; vendors' keys may be of any length.
+            # Part of an Update's id, so that a retry counts once. Hash the key, as vendors' keys may have any length.
             "delivery_id": hashlib.sha256(row.key.encode()).hexdigest()[:32],
         }
     )
 
 
 def _over(request: ApprovalRequest, row: InboundRow) -> datetime:
-    """Returns when the time of a request is over at the latest: its deadline may be put off once."""
+    """Return the latest possible deadline of a request, which may be extended once."""
     once = timedelta(seconds=request.timeout)
     return (request.expires_at or row.received_at + once) + once

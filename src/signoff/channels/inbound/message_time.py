@@ -1,7 +1,7 @@
-"""Decides which time of a message counts, and which later words take an approval back.
+"""Determines the time of a message that counts, and the later words that retract an approval.
 
-The earlier of its writing and its arrival counts. A vendor may deliver a message days late. Words can only answer a
-request that had reached their author by then.
+The earlier of writing and arrival counts. A vendor may deliver a message days late. Words can only answer a request
+that had reached their author by then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,17 +16,17 @@ from signoff.contracts.approval import ApprovalRequest
 from signoff.store.inbound_queue import InboundRow
 
 HELD: Final = "held"
-"""The mark in an arrival's note: its hold is over when it is claimed again."""
+"""The mark in an arrival's note: its hold has ended when it is claimed again."""
 SAID: Final = "said_at"
-"""The time of writing in the result of a message that was asked back."""
+"""The time of writing in the result of a message that led to a question back."""
 CHANGES: Final = "changes"
 """The key of the edited or deleted message in the result of a change."""
 _UNCLEAR: Final = ("asked", "unreadable", "failed")
-"""The results of messages that may have been meant to take an approval back."""
+"""The results of messages that may have been meant to retract an approval."""
 _BEFORE_DEADLINE: Final = timedelta(seconds=1)
 
 SLACK: Final = timedelta(seconds=2)
-"""A card counts as sent this long before its first try began: vendors tell times in whole seconds, by their clocks."""
+"""A card counts as sent this long before its first attempt: vendors' times are in whole seconds, by their clocks."""
 AHEAD: Final = timedelta(minutes=5)
 """A time further ahead of the arrival is implausible."""
 OLDEST: Final = timedelta(days=30)
@@ -51,7 +51,7 @@ def time_of_message(said_at: datetime | None, arrived: datetime) -> MessageTime:
 
 
 def hold_seconds(hold: float, request: ApprovalRequest, now: datetime) -> float:
-    """Return for how many seconds an approval in words is held; 0 where its deadline leaves no time for that."""
+    """Return the seconds for which an approval in words is held; 0 if the deadline leaves no time for that."""
     if request.expires_at is None:
         return hold
     left = (request.expires_at - _BEFORE_DEADLINE - now).total_seconds()
@@ -61,11 +61,10 @@ def hold_seconds(hold: float, request: ApprovalRequest, now: datetime) -> float:
 def later_actions(
     row: InboundRow, action: InboundAction, others: Sequence[InboundRow]
 ) -> tuple[list[tuple[InboundRow, InboundAction]], bool]:
-    """Return the later messages that were not read yet, and whether another one leaves the approval in doubt.
+    """Return the later messages that were not read yet, and whether any other makes the approval doubtful.
 
-    That is a later message that decided nothing or cannot be read, and any edit or deletion of the approval. A message
-    is later if it was written later. The arrival decides where a time of writing is unknown, and between two
-    messages of one moment.
+    A later message that decided nothing or cannot be read does so, and any edit or deletion of the approval. A message
+    is later if it was written later. The arrival decides if a time of writing is unknown or both are equal.
     """
     waiting: list[tuple[InboundRow, InboundAction]] = []
     is_doubtful = False
@@ -81,7 +80,7 @@ def later_actions(
         try:
             written = InboundAction.model_validate_json(other.body)
         except ValidationError:
-            # It may take the approval back.
+            # It may retract the approval.
             is_doubtful = is_doubtful or _is_later(MessageTime(other.received_at, None), own)
             continue
         if written.changes == action.key:

@@ -1,7 +1,7 @@
 """Defines the result of one received message with the reply to its author, and limits the replies.
 
-A phone that answers by itself does not get a reply to each of its messages. An unknown sender gets one a day, so that
-no flood of them fills a store.
+A phone with automatic replies does not get a reply to each message. An unknown sender gets one reply a day, and a flood
+of unknown senders is not stored.
 """
 
 import hashlib
@@ -23,17 +23,17 @@ from signoff.contracts.person import Person
 from signoff.store.inbound_queue import TOLD, InboundQueue, InboundRow
 
 WINDOW: Final = "trigger_id"
-"""The entry of `InboundAction.where` by which a channel opens a window instead of a reply in words."""
+"""The entry of `InboundAction.where` with which a channel opens a dialog instead of a reply in words."""
 AN_HOUR: Final = 100
-"""What strangers say on one channel in an hour is kept so often; the rest is only counted."""
+"""Messages of strangers that are stored for one channel in an hour; the rest are only counted."""
 _Met = Literal["new", "seen", "many"]
-"""Whether somebody is told that they are not known: `new`. What is one of too `many` is not kept."""
+"""`new`: reply that the sender is unknown. `seen`: the sender had that reply today. `many`: store no message."""
 _IDENTITY_CHARS: Final = 200
 
 _MINUTE: Final = timedelta(minutes=1)
 _HOUR: Final = timedelta(hours=1)
 _DIGITS: Final = re.compile(r"(?<!\w)\d+(?!\w)")
-"""Times and counts, in which the texts of one phone differ."""
+"""Times and counts: the automatic replies of one phone differ only in these."""
 _READ_CHARS: Final = 2_000
 
 
@@ -55,7 +55,7 @@ class Outcome:
     """Seconds until the arrival is read again, as if for the first time."""
 
     def reply_id(self, key: str) -> str:
-        """Return the id of the reply to the arrival `key`: the same however often it is sent, in whatever words.
+        """Return the id of the reply to the arrival `key`: the same for each attempt and any text.
 
         An arrival that is read again gets one reply now and one about its decision.
         """
@@ -64,12 +64,12 @@ class Outcome:
 
 
 def in_words(where: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `where` for a reply in words, which opens no window."""
+    """Return `where` for a reply in words, which opens no dialog."""
     return {name: value for name, value in where.items() if name != WINDOW}
 
 
 def drop_empty(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the facts that are not empty."""
+    """Return the facts that are not empty."""
     return {name: value for name, value in facts.items() if value}
 
 
@@ -83,21 +83,21 @@ class ReplyLimit:
     async def apply(self, person: Person, action: InboundAction, row: InboundRow, outcome: Outcome) -> Outcome:
         """Return `outcome`, without its reply if its author has had that reply or too many others.
 
-        Presses of buttons and decisions always get their reply. Raises `StoreUnavailable`.
+        Button presses and decisions always get their reply. Raises `StoreUnavailable`.
         """
         result = outcome.result
         is_press = action.verdict is not None or WINDOW in action.where
         if outcome.reply is None or result is None or is_press or not _decides_nothing(result):
             return outcome
-        told = _fingerprint(action, outcome) if result.get("why") and action.text.strip() else ""
+        words_hash = _fingerprint(action, outcome) if result.get("why") and action.text.strip() else ""
         before = await self._arrivals.list_told(row, row.received_at - _HOUR, limit=REPLIES_AN_HOUR)
         last_minute = sum(each.received_at > row.received_at - _MINUTE for each in before)
-        if told and any((each.result or {}).get(TOLD) == told for each in before):
+        if words_hash and any((each.result or {}).get(TOLD) == words_hash for each in before):
             why = "repeated"
         elif last_minute >= REPLIES_A_MINUTE or len(before) >= REPLIES_AN_HOUR:
             why = "many"
         else:
-            return replace(outcome, result={**result, TOLD: told})
+            return replace(outcome, result={**result, TOLD: words_hash})
         await self._note(person, row, why)
         return replace(outcome, result={**result, "unanswered": why}, reply=None)
 
@@ -119,8 +119,8 @@ def _decides_nothing(result: dict[str, Any]) -> bool:
 def _fingerprint(action: InboundAction, outcome: Outcome) -> str:
     """Return the same hash for the same words, without their numbers, about the same requests."""
     words = _DIGITS.sub("#", fold(action.text[:_READ_CHARS]))
-    about = ",".join(sorted(each.request.id for each in outcome.about))
-    return hashlib.sha256(f"{about}|{action.unclear}|{words}".encode(errors="surrogatepass")).hexdigest()[:32]
+    ids = ",".join(sorted(each.request.id for each in outcome.about))
+    return hashlib.sha256(f"{ids}|{action.unclear}|{words}".encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 class UnknownSenders:
@@ -135,7 +135,7 @@ class UnknownSenders:
         self._uncounted = 0
 
     async def count_sender(self, identity: str) -> _Met:
-        """Counts a sender; records it once a day, with how many were left out before.
+        """Count a sender; record the sender once a day, with the number of senders that were left out before.
 
         Raises `StoreUnavailable`.
         """
@@ -159,9 +159,9 @@ class UnknownSenders:
             identity=identity[:_IDENTITY_CHARS],
             more_before=more or None,
         )
-        # The record is shared by all processes and takes a key once: it says whether this is the first time today.
+        # All processes share the audit log, which takes a key once: the result shows whether this is the first today.
         if not await self._record([seen]):
             return "seen"
-        # Not set to 0: others may have been turned away while this was written.
+        # Do not set it to 0: more senders may have been left out during the write.
         self._uncounted -= more
         return "new"

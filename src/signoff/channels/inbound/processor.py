@@ -1,7 +1,7 @@
-"""Processes what came in by channels, and sends the replies; `answer_handler.py` decides what an answer means.
+"""Processes the messages that channels received, and sends the replies. `answer_handler.py` interprets an answer.
 
-Answers are heard from the store, where the way in has kept them: whatever is down meanwhile, each is heard at last, and
-decides once.
+The processor reads messages from the store, where the receiver put them. It therefore processes each one after any
+outage, and each decides once.
 """
 
 import asyncio
@@ -37,31 +37,31 @@ from signoff.store.store import Store
 from signoff.telemetry.stack_trace import trace_without_words
 
 TOTAL_SECONDS: Final = 25.0
-"""How long all tries of one reply take at most; far less than a claim, so that nobody else answers meanwhile."""
+"""The limit for all attempts to send one reply: far less than a claim, so that no other process replies as well."""
 REPLY_PAUSES: Final = (0.5, 2.0)
-"""How long after each failed try of a reply it is tried again."""
+"""Seconds after each failed attempt to send a reply."""
 
 _UNKNOWN_CARD_TRIES: Final = 5
 
 TICK_SECONDS: Final = 0.5
 AT_ONCE: Final = 16
-"""On one channel, answers of so many people are decided at the same time; those of one person one after the other."""
+"""Answers that are decided in parallel on one channel, each of another person. One person's answers wait in order."""
 CLAIMED: Final = 4 * AT_ONCE
-"""So much of a channel is claimed before anything of it is done; no channel waits for what another one has claimed."""
+"""Rows of one channel that are claimed ahead. A channel with this many is not claimed, so that none blocks others."""
 LONGEST_WAIT: Final = 300.0
 KEPT: Final = timedelta(days=400)
-"""For how long it is known what came in: longer than any request is open, and than any vendor repeats itself."""
+"""How long received messages are stored: longer than any request is open and any vendor repeats a message."""
 STRANGERS_KEPT: Final = timedelta(days=30)
 MISREADINGS: Final = 10
-"""How often something is tried that fails for no reason of the world's, before it is left."""
+"""Attempts after which a message is dropped that fails by a fault of our own, not by an outage."""
 _SWEEP_EVERY: Final = timedelta(hours=1)
 _BEFORE_THE_END: Final = 5.0
-"""Seconds of a claim in which what came of an answer is written down, and nobody is told anything any more."""
+"""The last seconds of a claim, for storing the outcome. No reply is sent in them."""
 _log = logging.getLogger(__name__)
 
 
 class InboundProcessor:
-    """Hears what came in by `channels`. Several processes over one store share the work."""
+    """Processes the messages of `channels`. Several processes over one store share the work."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class InboundProcessor:
         *,
         hold: float = 0.0,
     ) -> None:
-        """`hold` is for how many seconds an approval in words waits for later words of its author."""
+        """Process for `channels`. An approval in words waits `hold` seconds for later words of its author."""
         self._arrivals = InboundQueue(store)
         self._deliveries = DeliveryQueue(store)
         self._footers = Footers(store)
@@ -90,15 +90,15 @@ class InboundProcessor:
         self._speakers: dict[str, asyncio.Task[None]] = {}
 
     def wake(self) -> None:
-        """Looks for what came in now."""
+        """Look for new messages now."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Hears whatever comes in, until cancelled; what is under way then is anybody's again at once."""
+        """Process messages until cancelled. Then release unfinished ones to other processes at once."""
         failures = 0
         try:
             while True:
-                # Before looking: what comes in while we look wakes us again.
+                # Clear before the look: a message that arrives during it sets the event again.
                 self._woken.clear()
                 try:
                     rows = await self._claim()
@@ -115,18 +115,18 @@ class InboundProcessor:
             await self._leave()
 
     async def step(self) -> int:
-        """Hears what is due now; how much that was. Raises `StoreUnavailable`."""
+        """Process the messages that are due now; return their number. Raises `StoreUnavailable`."""
         rows = await self._claim()
         while self._speakers:
             await asyncio.wait(self._speakers.values())
         return rows
 
     async def _claim(self) -> int:
-        """Begins to hear what is due, as much as there is room for; returns how much that was."""
+        """Claim due messages of channels with room and start to process them; return their number."""
         queued = Counter(row.channel for queue in self._queues.values() for row, _ in queue)
-        # What such a channel were given on top would lie here until its claim runs out, and each claim is a try.
+        # More rows of such a channel would wait here until their claim runs out, and each claim counts as an attempt.
         full = [name for name, rows in queued.items() if rows >= CLAIMED]
-        # Read before the store is asked, so that by our clock a claim ends no later than by the store's.
+        # Read the clock before the claim, so that it ends no later by our clock than by the store's.
         claimed = asyncio.get_running_loop().time()
         rows = await self._arrivals.claim(CLAIMED, full)
         for row in rows:
@@ -137,20 +137,20 @@ class InboundProcessor:
         return len(rows)
 
     async def _hear_all(self, speaker: str) -> None:
-        """Hears what one person says, in their order; nobody waits for anybody else."""
+        """Process one person's messages in order. No person waits for another."""
         queue = self._queues[speaker]
         try:
             while queue:
-                # It stays in the queue while it is heard: `_leave` gives back whatever is still there.
+                # Keep the row in the queue while it is processed: `_leave` releases the rows that are still in it.
                 await self._hear(*queue[0])
                 queue.popleft()
-            # Nothing is awaited since the queue was seen empty, so `_claim` cannot have put anything into it.
+            # No `await` since the check for an empty queue, so `_claim` cannot have added a row.
             del self._queues[speaker]
         finally:
             del self._speakers[speaker]
 
     async def _leave(self) -> None:
-        # A copy, as each of them takes itself out when it ends.
+        # Copy: each task removes itself when it ends.
         speaking = list(self._speakers.values())
         for task in speaking:
             task.cancel()
@@ -161,7 +161,7 @@ class InboundProcessor:
             await self._given_back(row)
 
     async def _given_back(self, row: InboundRow) -> None:
-        """Lets a claimed arrival be anybody's, now."""
+        """Release a claimed arrival to all processes, now."""
         with contextlib.suppress(Unavailable):
             await self._arrivals.reschedule(row.key, 0)
 
@@ -182,17 +182,17 @@ class InboundProcessor:
             await self._own_messages.sweep(KEPT)
 
     async def _hear(self, row: InboundRow, claimed: float) -> None:
-        """Hears one arrival; writes down what came of it, or when it is heard again. Raises only to be ended."""
+        """Process one arrival; store its outcome, or the time of the next attempt. Raises only if cancelled."""
         try:
             async with self._slots.setdefault(row.channel, asyncio.Semaphore(AT_ONCE)):
                 if asyncio.get_running_loop().time() >= claimed + LEASE_SECONDS / 2:
-                    # Before somebody else may take it: heard twice at once, it would be answered twice.
+                    # Release it before another process may claim it. Processed twice at once, it would get two replies.
                     await self._given_back(row)
                     return
                 made = await self._made_of(row)
             result = made.result
             if made.reply is not None:
-                # Whoever is told something slowly takes nobody's slot.
+                # A slow reply must not hold a slot.
                 until = claimed + LEASE_SECONDS - _BEFORE_THE_END
                 reply = replace(made.reply, id=made.reply_id(row.key))
                 sent = await send_reply(self._channels[row.channel], made.where, reply, until)
@@ -200,28 +200,28 @@ class InboundProcessor:
                 await self._note_reply(row.channel, made, sent)
                 await note_sent_words(self._deliveries, made.where, made.reply)
             if made.forgotten:
-                # Of a flood not even the key is kept, or the store would grow by whatever anybody sends.
+                # Do not even store the keys of a flood: a stranger could fill the store.
                 await self._arrivals.forget(row.key)
             elif made.hold:
                 await self._arrivals.hold(row.key, made.hold)
             elif result is not None:
                 await self._arrivals.finish(row.key, result, state=made.state)
-            # The sweep passes over what is not settled: without an end here it would lie in the store for ever.
+            # The sweep skips unsettled rows: without an end here, this one would stay in the store for good.
             elif self._clock() - row.received_at < KEPT:
                 await self._arrivals.reschedule(row.key, backoff(row.attempts))
             else:
                 await self._arrivals.finish(row.key, {"what": "given up"}, state="dropped")
-        # The world's failures are not counted, or a long outage would lose answers; only our own are, below.
+        # Do not count failures of other systems: a long outage would lose answers. Only our own faults count, below.
         except Unavailable as error:
             _log.info("%r is heard later: %s", row.key, error.message)
             await self._again(row)
-        # Anything else is a fault for this one message. It may neither end its speaker's task nor be tried for ever.
+        # Any other error is a fault with this message. It must neither end its sender's task nor repeat without end.
         except Exception as error:
             _log.error("%r could not be heard: %s", row.key, trace_without_words(error))
             await self._again(row, type(error).__name__ if row.attempts >= MISREADINGS else "")
 
     async def _note_reply(self, channel: str, made: Outcome, sent: SentCard | None) -> None:
-        """Note the id of a reply, by which an answer to it is known."""
+        """Store the id of a reply, so that an answer to it can be recognised."""
         if sent is not None and sent.vendor_id and made.person is not None:
             subjects = tuple(map(subject_of, made.about))
             message = OwnMessage(subjects=subjects, words=tuple(sent.handle.get(SENT, ())))
@@ -234,14 +234,14 @@ class InboundProcessor:
             else:
                 await self._arrivals.reschedule(row.key, backoff(row.attempts))
         except Unavailable:
-            # It is claimed for a minute, and then anybody's again.
+            # The claim ends after a minute, and then any process may take the row.
             _log.warning("the store does not take what is to become of %r", row.key)
 
     async def _made_of(self, row: InboundRow) -> Outcome:
-        """Processes an arrival; its sender has yet to be answered."""
+        """Return the outcome of an arrival, with the reply that is still to be sent."""
         channel = self._channels.get(row.channel)
         if channel is None:
-            # It may be back after the next start; until then this is looked at ever more rarely.
+            # The channel may be back after the next start. Until then the pauses between attempts grow.
             return Outcome()
         try:
             if row.kind == "status":
@@ -254,12 +254,12 @@ class InboundProcessor:
 
 
 def backoff(attempts: int) -> float:
-    """Returns seconds until the next try: 1, 2, 4, ... up to 5 minutes."""
+    """Return seconds until the next attempt: 1, 2, 4, ... up to 5 minutes."""
     return float(min(LONGEST_WAIT, 2 ** min(max(attempts, 1) - 1, 20)))
 
 
 def _speaker(row: InboundRow) -> str:
-    """Returns whose answers, or what cards' states, are to be heard in their order."""
+    """Return the key of the queue in which an arrival keeps its order: its sender, or a channel's status reports."""
     if row.kind == "status":
         return f"{row.channel}/status"
     try:
@@ -269,7 +269,7 @@ def _speaker(row: InboundRow) -> str:
 
 
 class ReportHandler:
-    """Records reports, and lets the next channel take over from a failed card."""
+    """Stores vendors' reports on cards, and expedites a person's next channel after a failed card."""
 
     def __init__(self, deliveries: DeliveryQueue, record: Record, clock: Clock) -> None:
         self._deliveries = deliveries
@@ -279,17 +279,15 @@ class ReportHandler:
     async def handle(self, channel: Channel, status: DeliveryStatus, attempts: int) -> dict[str, Any] | None:
         card = await self._deliveries.state(channel.name, status.vendor_id, status.state, status.code, status.message)
         if card is None:
-            # Vendors report a message before their answer to its sending is written down here; these tries take 15 s.
+            # A report may overtake the vendor's response to our sending of the card. These attempts take 15 seconds.
             return None if attempts < _UNKNOWN_CARD_TRIES else {"what": status.state, "token": ""}
         if status.state == "failed":
             await self._handle_failure(channel, status)
         return {"what": status.state, "token": card.token, "state": card.state}
 
     async def _handle_failure(self, channel: Channel, status: DeliveryStatus) -> None:
-        """Handles a card that the vendor took and could not deliver: the person's next channel takes over, and the
-        record says so.
-        """
-        # A list is one message for several cards. What was read, or is over, has not failed.
+        """Expedite and record: the vendor accepted a card but could not deliver it."""
+        # A list is one message for several cards. A card that was read or closed has not failed.
         for card in await self._deliveries.by_vendor(channel.name, [status.vendor_id]):
             if card.state == "failed" and card.ended_at is None:
                 await next_channel(self._deliveries, card)
@@ -298,7 +296,7 @@ class ReportHandler:
 
 
 async def send_reply(channel: Channel, where: Mapping[str, Any], reply: ChannelReply, until: float) -> SentCard | None:
-    """Sends `reply` until `until` of the loop's clock; returns the message, or None if it was not sent."""
+    """Try to send `reply` until `until` by the loop's clock; return the message, or None if it was not sent."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout_at(min(until, loop.time() + TOTAL_SECONDS)):
@@ -314,12 +312,12 @@ async def _try(channel: Channel, where: Mapping[str, Any], reply: ChannelReply) 
             return await channel.answer(where, reply) or SentCard()
         except NotDelivered as error:
             _log.warning("an answer on `%s` did not get out: %s", channel.name, error.message)
-            # A pause beyond our own end would only be cut off there.
+            # A longer pause would only end in our own timeout.
             if not error.again or pause is None or error.after > TOTAL_SECONDS:
                 return None
             await asyncio.sleep(max(pause, error.after))
         except Exception as error:
-            # Adapters are anybody's code, and what was decided stands.
+            # Channel adapters are third-party code. A failed reply does not undo the decision.
             _log.warning("an answer on `%s` did not get out: %s", channel.name, type(error).__name__)
             return None
     return None

@@ -1,6 +1,6 @@
-"""Receives messages of all channels: verify, parse, keep; only then does the vendor get its answer.
+"""Receives the messages of all channels: verifies, parses and stores them before the vendor gets its response.
 
-Nothing waits for a turn.
+The receiver never waits for a turn.
 """
 
 import logging
@@ -25,16 +25,16 @@ from signoff.store.inbound_queue import InboundQueue
 from signoff.store.store import Store
 
 READERS: Final = 2
-"""Threads that read for one channel: one that is given long messages holds up no other channel."""
+"""Threads that read for one channel. A channel with long messages therefore delays no other channel."""
 Record: TypeAlias = Callable[[Sequence[AuditEntry]], Awaitable[int]]
-"""Writes entries down, each once; how many were new. Raises `StoreUnavailable`."""
+"""Stores audit entries, each once; returns the number of new ones. Raises `StoreUnavailable`."""
 _log = logging.getLogger(__name__)
 
 
 class InboundReceiver:
-    """Takes raw messages for `channels`, whoever brings them: the gateway's routes, or the channel that fetched them.
+    """Takes raw messages for `channels` from the gateway's routes, or from the channel that fetched them.
 
-    `woken` is called when there is something new to hear.
+    Calls `woken` if a message is new.
     """
 
     def __init__(
@@ -55,29 +55,29 @@ class InboundReceiver:
         self._forged = {name: RecordRateLimit() for name in channels}
 
     def max_bytes(self, name: str) -> int | None:
-        """Returns bytes of the largest message of a channel; None for no channel of ours."""
+        """Return the limit in bytes for a channel's messages; None for an unknown channel."""
         channel = self._channels.get(name)
         return None if channel is None else channel.max_bytes
 
     async def take(self, name: str, raw: InboundRequest) -> InboundBatch:
-        """Verifies, reads and keeps one message; when this returns it is heard, once, whatever happens.
+        """Verify, read and store one message. Once this returns, it will be processed once, even after a crash.
 
-        A message kept before changes nothing. Only a `POST` says something. Raises `NotFound` for no such channel,
-        `Forged`, `Malformed`, `Unavailable`.
+        A message that is already stored changes nothing. Only a `POST` is stored. Raises `NotFound` for an unknown
+        channel, `Forged`, `Malformed`, `Unavailable`.
         """
         channel = self._channels.get(name)
         if channel is None:
             raise NotFound("there is no such channel")
         received = await self._read(name, channel, raw)
-        # Scanners and previews follow any address that they see, so that a GET must never say anything.
+        # Scanners and link previews open every address that they see, so a GET must never count.
         if raw.method != "POST" or not (received.actions or received.statuses):
             return received
-        # More is never read, and a mail may be of megabytes.
-        # One more than is read: who reads it sees that there was more.
+        # An email may have megabytes, and the rest is never read. Keep one character more than the reader uses, so that
+        # it sees that the text was longer.
         actions = [replace(each, text=each.text[: READ_CHARS + 1]) for each in received.actions]
         try:
             new = await self._arrivals.put(name, actions, received.statuses)
-        # JSON may hold half of a surrogate pair (`"\ud800"`), which Python reads and UTF-8 cannot write.
+        # JSON may have half of a surrogate pair (`"\ud800"`), which Python reads but UTF-8 cannot encode.
         except PydanticSerializationError:
             raise Malformed("it holds text that is none") from None
         if new:
@@ -93,7 +93,8 @@ class InboundReceiver:
             self._store.count_refusal("forged")
             await self._note_forged(name)
             raise
-        # What has no room now is brought again: lost as `Malformed`, a flood would take honest answers with it.
+        # The vendor repeats a message for which there is no room now. As `Malformed` it would be lost, so that a flood
+        # would also lose honest answers.
         except Unavailable:
             raise
         except Malformed as error:
@@ -101,7 +102,7 @@ class InboundReceiver:
             _log.warning("a message on `%s` cannot be read: %r", name, error.message)
             raise
         except Exception as error:
-            # Adapters are anybody's code, and their errors may show what was sent.
+            # Channel adapters are third-party code, and their errors may quote the message.
             self._store.count_refusal("malformed")
             _log.warning("a message on `%s` cannot be read: %s", name, type(error).__name__)
             raise Malformed("it cannot be read") from None
@@ -116,11 +117,11 @@ class InboundReceiver:
         )
         try:
             await self._record([entry])
-        # What is forged is refused with 401 all the same, and nobody learns how our store is.
+        # Refuse a forged message with 401 in any case, so that an attacker does not learn the state of the store.
         except StoreUnavailable as error:
             _log.warning("not recorded: a forged message on `%s` (%s)", name, error.message)
 
     def close(self) -> None:
-        """Lets the readers go; what they read is not waited for."""
+        """Shut down the reader threads without waiting for running work."""
         for readers in self._readers.values():
             readers.shutdown(wait=False, cancel_futures=True)

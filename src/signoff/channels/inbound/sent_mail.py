@@ -1,4 +1,4 @@
-"""Knows the mails that were sent about a card, and who may send a mail in another person's name."""
+"""Finds the emails that were sent about a card, and checks the sender of an email in another person's name."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,7 +16,7 @@ from signoff.store.messages.own_messages import OwnMessages
 async def load_sent_words(
     deliveries: DeliveryQueue, own_messages: OwnMessages, channel: Channel, person: Person, action: InboundAction
 ) -> tuple[str, ...]:
-    """Return the words of the mails that we sent about the card or question that an answer names.
+    """Return the words of the emails that Signoff sent about the card or question of an answer.
 
     Raises `StoreUnavailable`.
     """
@@ -27,14 +27,14 @@ async def load_sent_words(
 
 
 async def note_sent_words(deliveries: DeliveryQueue, where: Mapping[str, Any], reply: ChannelReply) -> None:
-    """Note the words of a reply by mail, which the next answer may quote. Raises `StoreUnavailable`."""
+    """Store the words of an email reply, which the next answer may quote. Raises `StoreUnavailable`."""
     token = where.get("token")
     if token:
         await deliveries.add_to_handle(str(token), SENT, [sent_words(reply.text.split("\n"))])
 
 
 def may_send_for(person: Person, sender: str, directory: Directory, channel: str, now: datetime) -> bool:
-    """Return whether a mail of `person` may come from the address `sender`: their own, or that of a deputy."""
+    """Return whether an email of `person` may come from `sender`: the person's own address, or a delegate's."""
     assistant = directory.by_identity(channel, sender, person.tenant)
     if assistant is None or not assistant.active:
         return False

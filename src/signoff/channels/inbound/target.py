@@ -1,6 +1,4 @@
-"""Finds the request that an answer is about: the one its card names, else the one whose code it has, else the only
-one.
-"""
+"""Finds the request of an answer: by its card, else by its code, else the only open request."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -19,8 +17,7 @@ from signoff.store.delivery_queue import DeliveryQueue, DeliveryRow
 from signoff.store.messages.own_messages import MessageSubject, OwnMessages
 
 Doubt = Literal["", "before", "untimed"]
-"""Why the time of words lets them decide nothing: they were written before the request was sent, or no time is known.
-"""
+"""Why an answer's time lets it decide nothing: it was written before the request was sent, or its time is unknown."""
 
 
 @dataclass(frozen=True)
@@ -30,20 +27,22 @@ class Target:
     asked: tuple[AskedRevision, ...]
     """The candidates."""
     certain: bool
-    """Whether the one candidate is surely meant."""
+    """Whether the answer surely means its one candidate."""
     from_others_card: bool = False
-    """Whether the answer is in words alone, to somebody else's card, whose address may have been given to them for
-    another answer. Whoever could decide by it is asked for the code.
+    """Whether the answer is only in words, to another person's card.
+
+    That person may have passed on the card's address for another purpose. An author who could decide by it is asked for
+    the code.
     """
     doubt: Doubt = ""
     """Why the time of the answer makes it uncertain."""
 
 
 class CodeLookup(Protocol):
-    """Finds requests by their code, where no card was sent."""
+    """Finds requests by their code if no card was sent."""
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
-        """Returns those with this short code, waiting or decided, that `person` may decide. Raises `Unavailable`."""
+        """Return the requests with a short code, waiting or decided, that `person` may decide. Raises `Unavailable`."""
         ...
 
 
@@ -61,9 +60,9 @@ async def find_target(
 ) -> Target:
     """Return the requests that `action`, made by `person` with the short code `code` or none, is about.
 
-    A card that the action names needs no time. Words that name none are about the cards that were out when they were
-    written; a denial with a code (`denies`) is about the revision that is open at its arrival. A reply to another
-    message of ours is about its requests. Raises `Unavailable`.
+    If the action names a card, its time does not matter. Words without a card are about the cards that were out when
+    they were written. A denial with a code (`denies`) is about the revision that is open at its arrival. A reply to
+    another message from Signoff is about that message's requests. Raises `Unavailable`.
     """
     if not action.token and not action.vendor_ids:
         if code:
@@ -73,18 +72,18 @@ async def find_target(
     ours = await own_messages.find(channel.name, action.vendor_ids, person.tenant, person.id)
     own = () if ours is None else await _asked_by(deliveries, codes, person, ours.subjects)
     if own and not code and {each.request.id for each in own} != {row.approval for row in rows}:
-        # A token names its card; our question in its thread was about other requests, too.
+        # A token names its card, but our question in that thread was also about other requests.
         return Target((*_list_shown(rows), *own), certain=False) if action.token else _one_of(own)
     if ours is not None and not ours.subjects and not rows:
-        # Our message was about no request, so the words are like those beside any card.
+        # Our message was about no request, so treat the words as if they named no card.
         return await find_target(
             *(deliveries, own_messages, codes, channel, person),
             *(replace(action, token="", vendor_ids=()), code, when),
             denies=denies,
         )
     if not code and not rows:
-        # A card that is gone is about nothing; another message may be about anything that waits, even where that is
-        # one request alone.
+        # A deleted card is about no request. Another message may be about any open request, so it is never certain,
+        # even if only one is open.
         return (
             Target((), certain=False)
             if action.token
@@ -98,7 +97,7 @@ async def find_target(
     if agreeing:
         return _one_of(_list_shown(agreeing))
     coded = await _by_code(deliveries, codes, channel, person, code, when, denies=denies)
-    # A code that is not its card's: nobody can say which is meant. A list has none, so what is written counts.
+    # If the code is not the card's, the meaning is uncertain. A list has no code, so the written code counts.
     of_one = (bool(rows) and rows[0].kind != "digest") or bool(own)
     if not of_one or any(each.request.code == code for each in own):
         return coded
@@ -108,34 +107,34 @@ async def find_target(
 async def open_requests(
     deliveries: DeliveryQueue, channel: Channel, person: Person, when: MessageTime
 ) -> Sequence[ApprovalRequest]:
-    """Return the requests that waited for a person on this channel from the writing of a message to its arrival."""
+    """Return the requests whose cards to a person were out at any time from a message's writing to its arrival."""
     return [row.request for row in await _out(deliveries, channel, person, when)]
 
 
 async def _find_named(
     deliveries: DeliveryQueue, channel: Channel, person: Person, action: InboundAction
 ) -> list[DeliveryRow]:
-    """Returns the cards that an answer names: by our own name, else by the vendor's, to this very person first."""
+    """Return the cards that an answer names by our token, else by the vendor's id; the person's own ones if any."""
     row = await deliveries.by_token(action.token) if action.token else None
-    # A token counts on the channel by which it went out. Elsewhere somebody copied it, and it names nothing.
+    # A token counts only on the channel that sent it. On another one it is a copy and names no card.
     if action.token and (row is None or row.channel != channel.name):
         return []
     if row is not None and row.kind != "digest":
-        found = [row]
+        cards = [row]
     else:
-        found = await deliveries.by_vendor(channel.name, action.vendor_ids if row is None else [row.vendor_id])
-        # Of a list, what is over is not asked about any more.
-        found = [each for each in found if each.kind != "digest" or each.ended_at is None]
-    # Whoever answers may not even be asked about another tenant's card, though its token is right.
-    here = [each for each in found if each.tenant == person.tenant]
+        cards = await deliveries.by_vendor(channel.name, action.vendor_ids if row is None else [row.vendor_id])
+        # Only the open cards of a list still count.
+        cards = [each for each in cards if each.kind != "digest" or each.ended_at is None]
+    # Do not even ask an author about another tenant's card, although its token is right.
+    here = [each for each in cards if each.tenant == person.tenant]
     return [each for each in here if each.person == person.id] or here
 
 
 async def _asked_by(
     deliveries: DeliveryQueue, codes: CodeLookup, person: Person, subjects: Sequence[MessageSubject]
 ) -> tuple[AskedRevision, ...]:
-    """Returns the requests that a message of ours is about, in the revisions of then."""
-    found: list[AskedRevision] = []
+    """Return the requests of a message from Signoff, in the revisions of that time."""
+    revisions: list[AskedRevision] = []
     for subject in subjects:
         rows = [row for row in await deliveries.of_request(subject.approval) if row.person == person.id]
         requests = [row.request for row in sorted(rows, key=lambda row: row.revision == subject.revision)]
@@ -143,14 +142,14 @@ async def _asked_by(
             each for each in await codes.with_code(person, subject.code) if each.id == subject.approval
         ]
         if requests:
-            found.append(AskedRevision(requests[-1], subject.revision, subject.question_hash, subject.whole))
-    return tuple(found)
+            revisions.append(AskedRevision(requests[-1], subject.revision, subject.question_hash, subject.whole))
+    return tuple(revisions)
 
 
 async def _open(deliveries: DeliveryQueue, channel: Channel, person: Person, when: MessageTime) -> Target:
     """Find the requests that waited for a person on this channel when the person wrote.
 
-    A list and a card that is still being sent make the target uncertain: the person may not have read the request.
+    The target is uncertain for a list and for a card that is still being sent: the person may not have read it.
     """
     rows = await _out(deliveries, channel, person, when)
     still = [row for row in rows if row.ended_at is None or row.ended_at > when.arrived]
@@ -161,7 +160,8 @@ async def _open(deliveries: DeliveryQueue, channel: Channel, person: Person, whe
     if not read:
         return Target(_list_shown(later), certain=False, doubt="before" if later else "")
     alone = len(read) == 1 and read[0].kind != "digest" and read[0].sent_at is not None
-    # The time only takes away: words that were ambiguous at their arrival stay so, and an ended request stays ended.
+    # The time of writing only removes candidates: an answer that is ambiguous at its arrival stays ambiguous, and an
+    # ended request stays ended.
     over = alone and read[0] not in still
     shown = read if over else [row for row in (*read, *later) if row in still or not still]
     return Target(_list_shown(shown), certain=alone and (over or not later))
@@ -186,40 +186,41 @@ async def _by_code(
     out = await _out(deliveries, channel, person, MessageTime(when.arrived, at))
     rows = [row for row in out if row.sent_at is not None and row.request.code == code and _sent_by(row, at, when)]
     if rows:
-        # The slack only helps where no other revision had been sent by then.
+        # Allow the slack only if no revision had surely been sent by then.
         sure = [row for row in rows if row.tried_at is not None and row.tried_at <= at]
         newest_last = sorted(sure or rows, key=lambda row: row.revision, reverse=not sure)
-        found = _one_of(_list_shown({row.approval: row for row in newest_last}.values()))
-        return dataclasses.replace(found, certain=found.certain and not doubt, doubt=doubt)
+        target = _one_of(_list_shown({row.approval: row for row in newest_last}.values()))
+        return dataclasses.replace(target, certain=target.certain and not doubt, doubt=doubt)
     coded = await codes.with_code(person, code)
     known = [each for each in coded if each.opened_at is None or each.opened_at <= at + SLACK]
     shown = [await _revision_last_sent(deliveries, person, each, at, when) for each in known or coded]
     if coded and not known:
         return Target(tuple(shown), certain=False, doubt="before")
-    found = _one_of(shown)
-    return dataclasses.replace(found, certain=found.certain and not doubt, doubt=doubt)
+    target = _one_of(shown)
+    return dataclasses.replace(target, certain=target.certain and not doubt, doubt=doubt)
 
 
 def _sent_by(row: DeliveryRow, moment: datetime, when: MessageTime) -> bool:
-    """Return whether the first try to send a card had begun by `moment`, and surely before the message arrived."""
+    """Return whether the first attempt to send a card had begun by `moment`, and surely before the message arrived."""
     return row.tried_at is not None and row.tried_at <= min(moment + SLACK, when.arrived)
 
 
 async def _out(deliveries: DeliveryQueue, channel: Channel, person: Person, when: MessageTime) -> list[DeliveryRow]:
-    found: dict[str, DeliveryRow] = {}
+    cards: dict[str, DeliveryRow] = {}
     for address in person.identities.get(channel.identity, ()):
         for row in await deliveries.list_out(channel.name, address, when.said or when.arrived, when.arrived):
             # The same address may be another person in another tenant.
             if (row.tenant, row.person) == (person.tenant, person.id):
-                found[row.token] = row
-    return list(found.values())
+                cards[row.token] = row
+    return list(cards.values())
 
 
 async def _revision_last_sent(
     deliveries: DeliveryQueue, person: Person, request: ApprovalRequest, at: datetime, when: MessageTime
 ) -> AskedRevision:
-    """Returns a request as its newest card told this person of it by `at`; without any card, what names no revision
-    means the first.
+    """Return a request in the revision of the newest card sent to this person by `at`.
+
+    Without any card, an answer that names no revision means the first one.
     """
     rows = [row for row in await deliveries.of_request(request.id) if row.person == person.id]
     rows = [row for row in rows if row.sent_at is not None and _sent_by(row, at, when)]
