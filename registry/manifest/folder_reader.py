@@ -69,7 +69,7 @@ def _with_policies(file: YamlFile, path: Path, name: str) -> YamlFile:
     if part is None or not isinstance(own, list):
         return file
     if not isinstance(part.data, list):
-        raise part.error((), "policies are a list of rules, each with `name`, `rule` and `effect`")
+        raise part.error((), "policies are a list of rules, each with `rule` and `effect`")
     # The compiler of rules finds twins as well, but knows only one of the two places.
     names = {_name(rule): index for index, rule in enumerate(own)}
     parts: dict[Place, tuple[YamlFile, Place]] = dict(file.parts)
@@ -109,5 +109,5 @@ def _names(folder: Path) -> frozenset[str]:
 
 
 def _name(rule: Any) -> Any:
-    name = rule.get("name") if isinstance(rule, Mapping) else None
+    name = (rule.get("name") or rule.get("rule")) if isinstance(rule, Mapping) else None
     return name if isinstance(name, str) else None

@@ -159,7 +159,7 @@ def _rule(file: YamlFile, index: int, data: Any) -> GlobalRule:
         field = str(error.context.get("field", ""))
         raise file.error((*place, field), f"a rule of `policies`: {error.message}", **error.context) from None
     except ValidationError:
-        raise file.error(place, "a rule of `policies` is a mapping with `name`, `rule` and `effect`") from None
+        raise file.error(place, "a rule of `policies` is a mapping with `rule` and `effect`") from None
 
 
 def _tool(file: YamlFile, place: Place, name: str, data: Any) -> Tool:
@@ -311,7 +311,7 @@ def _without_site(error: ConfigError) -> str:
 def _place(data: Mapping[str, Any], error: ConfigError) -> Place:
     context = error.context
     field = str(context.get("field", ""))
-    rules = [each.get("name") for each in data.get("policies") or () if isinstance(each, Mapping)]
+    rules = [each.get("name") or each.get("rule") for each in data.get("policies") or () if isinstance(each, Mapping)]
     if context.get("tool_name"):
         # Errors of a policy name its bare field. A name that tools have too, such as `timeout`, is the tool's.
         of_policy = field.split(".")[0] in ApprovalPolicy.model_fields.keys() - ToolSection.model_fields.keys()

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Unpack
+from typing import Any, Final, Literal, TypeAlias, Unpack, overload
 
 from signoff.contracts.person import Person
 from signoff.formats.nearest_name import did_you_mean
@@ -36,6 +36,7 @@ from signoff.registry.results.reducers import ReducerRegistry, ToolReducer
 from signoff.registry.tool import Tool
 from signoff.settings import Settings
 
+RuleEffect: TypeAlias = Literal["hide", "deny", "require_approval"]
 Parts = dict[Place, tuple[YamlFile, Place]]
 _OWN_KEYS: Final = ("own_tools", "ownTools")
 
@@ -79,10 +80,7 @@ class Program(Tools):
         self._reducers = ReducerRegistry(reducers).snapshot()
         self._catalog: Catalog | None = None
         for rule in policies:
-            section = plain(rule)
-            # Where the section has no rule either, its own check says so.
-            named = isinstance(section, dict) and {"name": section.get("rule"), **section}
-            self._lists["policies"].append((named or section, self._site))
+            self._lists["policies"].append((plain(rule), self._site))
         for name, section in _channels(channels):
             self._declare_named("channels", name, section, self._site)
 
@@ -110,15 +108,23 @@ class Program(Tools):
         self._actors[name] = DeclaredActor(name, section, tools, site)
         return self._actors[name]
 
+    @overload
+    def policy(self, name: str, rule: str, *, effect: RuleEffect, reason: str = "") -> None: ...
+
+    @overload
+    def policy(self, *, rule: str, effect: RuleEffect, reason: str = "") -> None: ...
+
     @explain_keywords("app.policy")
-    def policy(
-        self, name: str, rule: str, *, effect: Literal["hide", "deny", "require_approval"], reason: str = ""
-    ) -> None:
-        """Declare a rule over all tools: CEL over `tool`, `actor` and `ctx`."""
+    def policy(self, name: str = "", rule: str = "", *, effect: RuleEffect, reason: str = "") -> None:
+        """Declare a rule over all tools: CEL over `tool`, `actor` and `ctx`. Without a name its text is its name."""
         site = call_site()
         self._check_open(site)
-        section = {"name": name, "rule": rule, "effect": effect, "reason": reason}
-        twin = next((where for each, where in self._lists["policies"] if each.get("name") == name), None)
+        if not rule:
+            raise error_at(site, "`app.policy` needs `rule`; a rule without a name is `app.policy(rule=...)`")
+        section = {"rule": rule, "effect": effect, "reason": reason} | ({"name": name} if name else {})
+        name = name or rule
+        known = ((_rule_name(each), where) for each, where in self._lists["policies"])
+        twin = next((where for each, where in known if each == name), None)
         if twin is not None:
             raise error_at(
                 site, f"the rule `{name}` is declared at {twin} already; rename one of the two", field="name"
@@ -254,6 +260,10 @@ class Program(Tools):
             section["tools"] = list(dict.fromkeys((*names, *own, *placed)))
         _add_own(section, own, place, parts)
         return section | ({"routes": routes} if routes else {})
+
+
+def _rule_name(rule: object) -> object:
+    return rule.get("name") or rule.get("rule") if isinstance(rule, Mapping) else None
 
 
 def _section(tool: DeclaredTool, scope: str) -> dict[str, Any]:

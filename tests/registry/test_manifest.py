@@ -373,7 +373,7 @@ BAD: dict[str, tuple[str, int | None, str]] = {
     "rule key": (HEAD + "policies:\n  - name: a\n    rule: 'true'\n    effects: hide\n", 6, "did you mean `effect`?"),
     "rule effect": (HEAD + "policies:\n  - name: a\n    rule: 'true'\n    effect: forbid\n", 6, "effect"),
     "rule typo": (HEAD + "policies:\n  - name: a\n    effect: hide\n    rule: tool.nmae == 'x'\n", 6, "name"),
-    "rule is no mapping": (HEAD + "policies:\n  - hide\n", 4, "is a mapping with `name`"),
+    "rule is no mapping": (HEAD + "policies:\n  - hide\n", 4, "is a mapping with `rule`"),
     "person": (HEAD + "people:\n  - id: a\n  - id: a\n", 5, "declared twice"),
     "person's shape": (HEAD + "people:\n  - ana\n", 4, "with an `id`"),
     "person's id": (HEAD + "people:\n  - id: a b\n", 4, "does not match"),

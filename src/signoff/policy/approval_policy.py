@@ -471,11 +471,11 @@ def _ineffective_settings(policy: ApprovalPolicy, term: Term) -> Iterator[tuple[
 class GlobalRule(_PolicyData):
     """A rule over all tools: CEL over `tool`, `actor` and `ctx`. `reason` is shown to people."""
 
-    name: Name
+    name: Annotated[Name, FieldSpec(unset="its rule")] = ""
     """The rule's name in verdicts, the audit log and messages.
 
-    Each name is used once. It may be any text: a verdict also contains [the kind of
-    rule](approvals.md#the-rule-of-a-call).
+    Without one, the text of the rule is its name. Each name is used once. It may be any text: a verdict also
+    contains [the kind of rule](approvals.md#the-rule-of-a-call).
     """
     rule: Cel
     """CEL over `tool`, `actor` and `ctx`."""
@@ -486,6 +486,12 @@ class GlobalRule(_PolicyData):
     """
     reason: str = ""
     """The reason shown to people and the model."""
+
+    @model_validator(mode="after")
+    def _is_named(self) -> Self:
+        # Its text is stable where other rules are added or moved, and says in the record which rule it was.
+        object.__setattr__(self, "name", self.name or self.rule)
+        return self
 
 
 RequiresApproval: TypeAlias = bool | ApprovalPolicy

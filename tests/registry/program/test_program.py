@@ -2,6 +2,7 @@ import dataclasses
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
@@ -11,6 +12,7 @@ import signoff
 from signoff import ConfigError, Tool, ToolContext
 from signoff.formats.declared_fields import IN_CODE, declared_fields
 from signoff.people.directory import DevelopmentDirectory, FixedDirectory
+from signoff.policy.facts import ToolFacts
 from signoff.policy.handler_verdict import HandlerCall
 from signoff.registry.actor import Actor, Step, tool_uses
 from signoff.registry.manifest.tool_section import ToolSection
@@ -19,6 +21,7 @@ from signoff.registry.registry import ToolRegistry
 from signoff.registry.results.reducers import BUILT_IN, ToolReducer
 
 MODEL = "openai:gpt-5"
+TOOL = ToolFacts(name="third", scope="generalist", routing="routed", tags=())
 
 
 async def refund(customer: str, amount: float, ctx: ToolContext) -> str:
@@ -433,6 +436,29 @@ def test_wrong_argument_is_named_with_file_and_line(declare: Callable[[Any], obj
     assert words in refused.value.message
     assert "requires_approval" not in refused.value.message
     assert refused.value.message.partition(":")[0].endswith("test_program.py")
+
+
+def test_rule_without_a_name_is_named_by_its_text(tmp_path: Path) -> None:
+    texts = [f"tool.name == '{name}'" for name in ("first", "second", "third")]
+    manifest = tmp_path / "signoff.yaml"
+    manifest.write_text(f'version: 1\npolicies: [{{rule: "{texts[2]}", effect: deny}}]\n', encoding="utf-8")
+    app = an_app(policies=[{"rule": texts[0], "effect": "hide"}], manifest=manifest)
+    app.policy(rule=texts[1], effect="require_approval")
+    with pytest.raises(ConfigError, match=r"the rule `tool.name == 'second'` is declared at .* already"):
+        app.policy(rule=texts[1], effect="deny")
+    with pytest.raises(ConfigError, match=r"`app.policy` needs `rule`; a rule without a name is `app.policy\(rule="):
+        app.policy("tool.name == 'second'", effect="deny")  # type: ignore[call-overload]
+    catalog = app.build()
+    assert sorted(rule.name for rule in catalog.declared_rules) == sorted(texts)
+    verdict = catalog.rules.judge(actor={"name": "a", "tags": []}, tool=TOOL, ctx={})
+    assert verdict.why == f"rule `{texts[2]}` is true"
+
+
+def test_error_in_a_rule_without_a_name_has_its_line(tmp_path: Path) -> None:
+    manifest = tmp_path / "signoff.yaml"
+    manifest.write_text("version: 1\npolicies:\n  - effect: deny\n    rule: tool.nam == 'x'\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"signoff\.yaml:4: .*did you mean `tool.name`"):
+        an_app(manifest=manifest).build()
 
 
 def test_keywords_of_the_decorator_are_the_keys_of_a_tool_in_the_manifest() -> None:
