@@ -1,7 +1,7 @@
-"""The dispatcher: reads from the store what happens to requests, plans who is told on which channel, has it carried.
+"""The dispatcher: reads events of requests from the store, plans each approver's cards, and has them sent.
 
-Any number of dispatchers share one store. What one of them has claimed when it is killed, another takes up a minute
-later; a card that it may have sent already is sent again under the same token, and all copies are closed in the end.
+Any number of dispatchers may share one store. If one is killed, another takes over its claims a minute later. It sends
+a card that may already be out again under the same token. All copies are closed in the end.
 """
 
 import asyncio
@@ -28,30 +28,30 @@ from signoff.telemetry.json_log import bind_log_fields, fields_of_request
 from signoff.telemetry.stack_trace import trace_without_words
 
 _SPARE: Final = timedelta(minutes=1)
-"""What somebody needs at least to answer: a rest that ends later than this before the deadline is not waited for."""
+"""The least time to answer. Quiet hours that end closer to the deadline are ignored."""
 
 TICK: Final = 0.5
-"""Seconds between two looks at a queue that was empty."""
+"""Seconds between two looks at an empty queue."""
 _LONGEST_PAUSE: Final = 60.0
 ASIDE: Final = timedelta(minutes=1)
-"""How long something waits that cannot be told, so that it holds up nothing else."""
+"""How long a failed event waits, so that it does not hold up the others."""
 _log = logging.getLogger(__name__)
 
 
 class EventSource(Protocol):
-    """Reports what happens to requests: `RequestEvents`, or a test's."""
+    """Reports the events of requests: `RequestEvents`, or a test double."""
 
     async def poll(self) -> Sequence[RequestEvent]:
-        """Returns the events since the last look."""
+        """Return the events since the last look."""
         ...
 
     async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
-        """Returns `request` as it ended, if it is over; else None."""
+        """Return `request` in its end state. None if it has not ended."""
         ...
 
 
 class Dispatcher:
-    """Carries out what `events` tell; `channels` are those that opened, by their names."""
+    """Sends the cards for `events`. `channels` maps the names of the opened channels to them."""
 
     def __init__(
         self, events: EventSource, channels: Mapping[str, Channel], rules: RoutingRules, deps: SenderDeps
@@ -67,20 +67,20 @@ class Dispatcher:
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Looks at the queues now: something happened in this process."""
+        """Look at the queues now: this process has changed a request."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Sends cards until cancelled. What fails for want of the store is tried again."""
+        """Send cards until cancelled. Retries if the store is unavailable."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._again_and_again(self.read))
             for name, sender in self._senders.items():
                 group.create_task(self._again_and_again(partial(sender.send, 1.0 / self._paces[name])))
-                # Apart: nobody should find buttons on an old card for as long as new ones take.
+                # Close in a separate task, so that ended cards do not keep their buttons while new cards are sent.
                 group.create_task(self._again_and_again(sender.close))
 
     async def step(self) -> int:
-        """Runs one round of everything, for those who drive it themselves; returns how much there was to do.
+        """Run one round of all work, for callers that drive the dispatcher themselves; return the number of items.
 
         Raises `StoreUnavailable`.
         """
@@ -89,7 +89,7 @@ class Dispatcher:
         return read + sum(sent)
 
     async def read(self) -> int:
-        """Takes in what has happened; how many things it was. Raises `StoreUnavailable`."""
+        """Handle the new events; return their number. Raises `StoreUnavailable`."""
         now = self._deps.clock()
         self._left += [event for due, event in self._aside if due <= now]
         self._aside = [each for each in self._aside if each[0] > now]
@@ -98,10 +98,10 @@ class Dispatcher:
         while self._left:
             try:
                 await self._take(self._left[0])
-            # The store is away for all of them: what is left is taken up with the next look.
+            # The store is unavailable for all events: the next look continues with the rest.
             except Unavailable:
                 raise
-            # One that cannot be taken must not keep back those behind it.
+            # A failed event must not hold up the events behind it.
             except Exception as error:
                 named = self._left[0].request.id
                 _log.error("what happened to %s cannot be told now: %s", named, trace_without_words(error))
@@ -119,13 +119,14 @@ class Dispatcher:
         if event.kind == "closed":
             await cards.end(request.id, request.revision, request)
             return
-        # For every event: who is asked now may be more than at first, and cards that are there stay as they are.
+        # Plan for every event: more people may be approvers now. Existing cards do not change.
         await self._plan(request)
         if event.kind == "reminded":
             await cards.remind(request)
         elif event.kind == "escalated":
             await cards.renew(request)
-        # After the cards are planned: another dispatcher may have ended those it found, and these would stay open.
+        # Check the end after planning: another dispatcher may already have ended the cards that it saw, and the new
+        # ones would stay open.
         over = await self._events.ending(request)
         if over is not None:
             await cards.end(request.id, request.revision, over)
@@ -133,9 +134,9 @@ class Dispatcher:
     async def _plan(self, request: ApprovalRequest) -> int:
         deps, now = self._deps, self._deps.clock()
         people = find_asked(request, deps.people, now)
-        found = plan(request, people, self._identities, self._rules, now)
-        if found.unreached:
-            names = ", ".join(person.id for person in found.unreached)
+        route = plan(request, people, self._identities, self._rules, now)
+        if route.unreached:
+            names = ", ".join(person.id for person in route.unreached)
             _log.warning("no channel of %s reaches %s; they find it in the inbox", request.id, names)
         return await deps.deliveries.plan(
             [
@@ -144,10 +145,10 @@ class Dispatcher:
                     person=each.person.id,
                     channel=each.channel,
                     address=each.address,
-                    # What is due at once is so by the store's clock, which need not be ours.
+                    # None means due now by the store's clock, which may differ from ours.
                     due_at=each.due_at if each.due_at > now else None,
                 )
-                for each in found.cards
+                for each in route.cards
             ]
         )
 
@@ -164,23 +165,20 @@ class Dispatcher:
                 continue
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), pause)
-            # All of these tasks share it, so a wake may be lost here; that costs no more than one pause.
+            # All tasks share this event, so a wake may get lost here. That costs at most one pause.
             self._woken.clear()
 
 
 class PlannedCard(NamedTuple):
-    """One card to come."""
+    """One planned card."""
 
     person: Person
-    """For whom."""
     channel: str
-    """On which channel."""
     address: str
-    """At which address."""
     rank: int
-    """Its place among the person's channels."""
+    """The channel's place in the person's order, from 0."""
     due_at: datetime
-    """From when on, in UTC."""
+    """The earliest time to send it, in UTC."""
 
 
 @dataclass(frozen=True)
@@ -188,15 +186,13 @@ class RoutePlan:
     """The cards of a request."""
 
     cards: tuple[PlannedCard, ...]
-    """What is to be sent, in order."""
+    """The cards to send, in order."""
     unreached: tuple[Person, ...]
-    """People whom no channel reaches: they find the request in the inbox only."""
+    """People without a channel: they see the request only in the inbox."""
 
 
 def find_asked(request: ApprovalRequest, people: Directory, now: datetime) -> tuple[Person, ...]:
-    """Returns everybody who may answer `request` now, for themselves or for somebody else, in order of the
-    directory.
-    """
+    """Return the people who may decide `request` now, for themselves or as delegates, in the directory's order."""
     spec = approver_spec_of(request)
     return tuple(
         person for person in people.all(request.tenant) if not resolve_eligibility(person, people, spec, now).code
@@ -210,31 +206,32 @@ def plan(
     rules: RoutingRules,
     now: datetime,
 ) -> RoutePlan:
-    """Plans how `people` are told of `request`. `identities` gives for each channel the kind of identity it reaches.
+    """Plan the cards of `request` for `people`. `identities` maps each channel to its kind of identity.
 
-    The first channel at once, or when the person's rest ends; each next one only if the one before was not read within
-    `rules.fallback_after`. With `rules.all` they are told on all of them at once.
+    The first channel's card is due at once, or when the person's quiet hours end. Each next channel is due
+    `rules.fallback_after` later, for the case that the person does not read the card before. With `rules.all`, all
+    channels are due at the same time.
     """
     cards: list[PlannedCard] = []
     unreached: list[Person] = []
     for person in people:
-        found = [
+        reachable = [
             (name, person.identities[identities[name]][0])
             for name in _in_order(request.notify, person.reach)
             if name in identities and person.identities.get(identities[name])
         ]
-        if not found:
+        if not reachable:
             unreached.append(person)
             continue
         begins = due(person.reach, now, request.expires_at)
-        for rank, (name, address) in enumerate(found):
+        for rank, (name, address) in enumerate(reachable):
             at = begins if rules.all else begins + rank * timedelta(seconds=rules.fallback_after)
             cards.append(PlannedCard(person, name, address, rank, at))
     return RoutePlan(tuple(cards), tuple(unreached))
 
 
 def due(reach: ContactPreferences | None, now: datetime, deadline: datetime | None) -> datetime:
-    """Returns when somebody may be told: now, or as their quiet hours end, unless that would be too late to answer."""
+    """Return when to notify a person: now, or at the end of the quiet hours unless that is too late to answer."""
     if reach is None:
         return now
     ends = rest_ends(reach, now)
@@ -244,14 +241,14 @@ def due(reach: ContactPreferences | None, now: datetime, deadline: datetime | No
 
 
 def rest_ends(reach: ContactPreferences, now: datetime) -> datetime | None:
-    """Returns the end of the quiet hours that `now` (UTC) falls in, in UTC; None outside of them.
+    """Return the end of the quiet hours that contain `now` (UTC), in UTC; None outside of them.
 
-    A rest is from `quiet_from` to `quiet_to` on the wall clock of the person's zone, over midnight where the second is
-    the earlier one. The whole of each of `quiet_days` is one too. Rests that touch are one.
+    Quiet hours last from `quiet_from` to `quiet_to` on the wall clock of the person's zone, over midnight if the second
+    is earlier. Each of `quiet_days` is quiet as a whole. Adjacent quiet periods count as one.
     """
     zone = ZoneInfo(reach.timezone)
     moment = now
-    # Each round leaves one rest; a week of nothing but rest is no rest at all, or nobody were ever told.
+    # Each round skips one quiet period. Ignore a week that is entirely quiet: the person would never be notified.
     for _ in range(2 * _WEEK):
         ends = _rest_at(reach, moment.astimezone(zone))
         if ends is None:
@@ -271,7 +268,7 @@ def _rest_at(reach: ContactPreferences, local: datetime) -> datetime | None:
         return None
     begins, ends = time.fromisoformat(reach.quiet_from), time.fromisoformat(reach.quiet_to)
     clock = local.time()
-    # Two equal times are no rest at all, and not one from day to day that never ends.
+    # Two equal times mean no quiet hours, rather than quiet hours without end.
     if begins <= ends:
         return _at(local, ends, 0) if begins <= clock < ends else None
     if clock >= begins:
@@ -280,12 +277,12 @@ def _rest_at(reach: ContactPreferences, local: datetime) -> datetime | None:
 
 
 def _at(local: datetime, clock: time, days: int) -> datetime:
-    """Returns a time on the wall clock of that zone: on the night when clocks change, it is the clock that counts."""
+    """Return a time on the wall clock of the zone of `local`, also in the night of a clock change."""
     return datetime.combine(local.date() + timedelta(days=days), clock, tzinfo=local.tzinfo)
 
 
 def _in_order(notify: Sequence[str], reach: ContactPreferences | None) -> tuple[str, ...]:
-    """Returns the channels of a request, in the order of the person where they have one; only those of both."""
+    """Return the channels of a request. A person with an order of channels has only those in both, in that order."""
     if reach is None or not reach.channels:
         return tuple(dict.fromkeys(notify))
     return tuple(name for name in dict.fromkeys(reach.channels) if name in notify)

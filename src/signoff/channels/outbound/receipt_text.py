@@ -1,6 +1,4 @@
-"""Writes what channels say beside cards: how a request ended, that an answer held no decision, which request one
-meant.
-"""
+"""Writes the channels' other texts: closed cards, replies to answers without a decision, and questions back."""
 
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -19,7 +17,7 @@ UNREAD_CHARS: Final = 200
 
 
 def closing_text(closed: ClosedCard, formatter: Formatter) -> str:
-    """Writes a closed card: the ending and the reason, what it was about, and the link."""
+    """Return the text of a closed card: end state and reason, effect and code, and the link."""
     request = closed.request
     first = [f"{closing_words(request, formatter)}."]
     if request.reason:
@@ -38,9 +36,9 @@ def not_understood_text(
     unread: str = "",
     footer: bool = False,
 ) -> str:
-    """Writes that an answer held no decision, and how to give one.
+    """Return the reply to an answer without a decision: how to give one.
 
-    `unread` is the line that could have been anything; `footer` says that it will be known after a clear answer.
+    `unread` is the line of unknown meaning. `footer`: add that the block will be known after a clear answer.
     """
     language = formatter.language
     lines = [text("reply.not_understood", language)]
@@ -57,7 +55,7 @@ def not_understood_text(
 def doubtful_time_text(
     doubt: Literal["before", "untimed"], requests: Sequence[ApprovalRequest], formatter: Formatter, link: str
 ) -> str:
-    """Return the reply to an answer whose time lets it decide nothing, with the requests that wait."""
+    """Return the reply to an answer whose time lets it decide nothing, with the open requests."""
     lines = [text(f"reply.{doubt}", formatter.language), *_with_codes(requests)]
     if link:
         lines.append(text("card.open", formatter.language, link=link))
@@ -65,10 +63,10 @@ def doubtful_time_text(
 
 
 def which_request_text(requests: Sequence[ApprovalRequest], formatter: Formatter) -> str:
-    """Writes the question which of several requests an answer meant: each with its code, and how to name one."""
+    """Return the question which of several requests an answer meant, with their codes and how to name one."""
     each = _with_codes(requests)
     language = formatter.language
-    # The word for a code stands where one would: a real one, as the example, is what people would copy.
+    # Write the word for a code in the example: people would copy a real code.
     words = {"approve": text("word.approve", language), "deny": text("word.deny", language)}
     how = text("card.how.text", language, **words, code=text("word.code", language))
     return "\n".join((text("reply.which", language), *each, how))

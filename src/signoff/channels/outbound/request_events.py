@@ -1,4 +1,4 @@
-"""Reads from the store what happens to requests: the dispatcher's only source, so that no turn can tell it anything."""
+"""Reads the events of requests from the store, the dispatcher's only source: a turn cannot make it send anything."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -12,11 +12,11 @@ from signoff.store.questions.questions import ApprovalProgress, Questions
 from signoff.store.request_reader import LoadedRequest, RequestReader
 
 OVERLAP: Final = timedelta(seconds=10)
-"""How far back each look goes: what was written in a transaction that ended late has an earlier time."""
+"""How far each look reaches back: a transaction that commits late writes an earlier time."""
 
 
 class RequestEvents:
-    """Follows the requests of one store. Several of these over one store report the same, each by itself."""
+    """Follows the requests of one store. Several instances over one store each report all events."""
 
     def __init__(self, questions: Questions, requests: RequestReader, clock: Clock) -> None:
         self._questions = questions
@@ -27,14 +27,14 @@ class RequestEvents:
         self._open: dict[str, ApprovalRequest] = {}
 
     async def poll(self) -> list[RequestEvent]:
-        """Returns the events since the last look; at the first, that each waiting request was opened.
+        """Return the events since the last look. The first look reports each pending request as opened.
 
         Raises `StoreUnavailable`.
         """
         touched, now = await self._questions.list_changed(self._since)
         news = {each.approval: None for each in touched if self._known.get(each.approval) != each}
         news |= {approval: None for approval, request in self._open.items() if self._is_due(request)}
-        found: list[RequestEvent] = []
+        events: list[RequestEvent] = []
         waiting, held = dict(self._open), set[str]()
         for approval in news:
             before, loaded = waiting.get(approval), await self._load(approval)
@@ -47,15 +47,18 @@ class RequestEvents:
             after = loaded.request
             if after.state == "pending":
                 waiting[approval] = after
-            found += events_between(before, after, self._clock())
-        # Only once everything was read: what fails above is looked at again, and nothing of it was told.
+            events += events_between(before, after, self._clock())
+        # Store the state only after all reads: if one fails, no event was reported, and the next look repeats them.
         self._open = waiting
         self._known = {each.approval: each for each in touched if each.approval not in held}
         self._since = now - OVERLAP
-        return found
+        return events
 
     async def ending(self, request: ApprovalRequest) -> ApprovalRequest | None:
-        """Returns `request` as it ended, if it has or was asked again since; else None. Raises `StoreUnavailable`."""
+        """Return `request` in its end state if it has ended or has a newer revision; else None.
+
+        Raises `StoreUnavailable`.
+        """
         loaded = await self._load(request.id)
         if loaded is None or _may_reopen(loaded):
             return None
@@ -64,7 +67,7 @@ class RequestEvents:
         return None if over is None else over.request
 
     async def _load(self, approval: str) -> LoadedRequest | None:
-        """Returns a request in its present state; None where it is not proved."""
+        """Return a request in its present state; None if it is not proved."""
         try:
             return await self._requests.load(approval)
         except NotFound:
@@ -76,5 +79,5 @@ class RequestEvents:
 
 
 def _may_reopen(loaded: LoadedRequest) -> bool:
-    """Returns whether a denial settled a request and can be undone: its cards stay open until it cannot."""
+    """Return whether a denial has settled a request but can be undone. Until it cannot, the cards stay open."""
     return loaded.request.state == "denied" and loaded.rows.undo_seconds > 0

@@ -1,6 +1,6 @@
-"""One channel's part of the dispatcher: its cards go out, are repeated, and say in the end how it ended.
+"""One channel's part of the dispatcher: sends the cards and reminders, and closes the cards at the end.
 
-Each channel has its own, so that none waits for another's vendor.
+Each channel has its own sender, so that none waits for another channel's vendor.
 """
 
 import asyncio
@@ -28,21 +28,21 @@ from signoff.telemetry.json_log import bind_log_fields, fields_of_request
 from signoff.telemetry.stack_trace import trace_without_words
 
 SEND_SECONDS: Final = 30.0
-"""How long one card may take; a claim lasts twice as long."""
+"""The limit for sending one card. A claim lasts twice as long."""
 LONGEST_PAUSE: Final = 600.0
 CLOSE_WITHIN: Final = timedelta(hours=24)
-"""For how long it is tried to let a card say that it is over; who opens it later learns it from the link."""
+"""How long closing a card is retried. After that, only the card's link shows the end."""
 _AT_ONCE: Final = 20
-"""Cards that are claimed together; more than make a digest, and few enough to be out before the claim ends."""
+"""Cards that are claimed together: enough for a digest, and few enough to be sent before the claim ends."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class SenderDeps:
-    """Dependencies of the senders. `links` gives the address behind a card's link; `record` writes into the record.
+    """Dependencies of the senders. `links` returns the address of a card's link; `record` writes to the audit log.
 
-    `digest_over` is how many cards for one person at once become one message. `secrets` hides what it read in what a
-    vendor answers.
+    More than `digest_over` new cards for one person become one message. `secrets` redacts the secrets in vendors'
+    responses.
     """
 
     deliveries: DeliveryQueue
@@ -70,25 +70,25 @@ class ChannelSender:
         return self._channel.name
 
     async def step(self, pace: float = 0.0) -> int:
-        """Closes what is over, then sends what is due, `pace` seconds apart; how many messages it was.
+        """Close ended cards, then send due cards, `pace` seconds apart. Return the number of messages.
 
         Raises `StoreUnavailable`.
         """
         return await self.close() + await self.send(pace)
 
     async def send(self, pace: float = 0.0) -> int:
-        """Sends what is due, `pace` seconds apart; how many messages it was. Raises `StoreUnavailable`."""
-        # Not even claimed: each claim counts as an attempt, and by attempts the pauses grow.
+        """Send due cards, `pace` seconds apart. Return the number of messages. Raises `StoreUnavailable`."""
+        # Do not claim during a pause: each claim counts as an attempt, and the pauses grow with the attempts.
         if self._deps.clock() < self._not_before:
             return 0
         rows = await self._cards.claim_due(_AT_ONCE, [self.name])
         wanted = [row for row in rows if await self._still_wanted(row)]
         loop, done = asyncio.get_running_loop(), 0
-        # What is begun until then may take as long again, and is still out before its claim ends.
+        # A card that starts by then may take as long again, and is still sent before its claim ends.
         late = loop.time() + SEND_SECONDS
         for message in self._messages(wanted):
             if loop.time() > late or self._deps.clock() < self._not_before:
-                # Before somebody else may take them: sent twice at once, they would be there twice.
+                # Release the rows before another process may claim them: both would send the cards.
                 for row in message:
                     await self._cards.record_failure(row.token, row.code, row.message, again_after=0.0)
                 continue
@@ -100,7 +100,7 @@ class ChannelSender:
         return done
 
     def _messages(self, rows: Sequence[DeliveryRow]) -> Iterator[list[DeliveryRow]]:
-        """Groups cards into messages: each by itself, but for too many new ones for one person."""
+        """Group cards into messages: one each, except that too many new cards for one person become one message."""
         for _, same in groupby(sorted(rows, key=_to_whom), key=_to_whom):
             group = list(same)
             asks = [row for row in group if row.kind == "ask" and row.state == "planned"]
@@ -115,7 +115,7 @@ class ChannelSender:
         again = row.state != "planned"
         before = SentCard(vendor_id=row.vendor_id, handle=row.handle) if again else None
         card = await self._outbound_card(row, "remind" if again else "ask")
-        # Sent first, then written down: killed in between, it goes out twice under one token, and not never.
+        # Send before recording: after a crash, the card is sent twice under one token, rather than never.
         sent = await self._try_to_send([row], lambda: self._channel.deliver(card, before))
         if sent is None:
             return 0
@@ -133,16 +133,16 @@ class ChannelSender:
         return 1
 
     async def _begin(self, rows: Sequence[DeliveryRow]) -> list[DeliveryRow]:
-        """Record that a try to send `rows` begins; return those whose request has not ended since the claim."""
+        """Record that an attempt to send `rows` begins; return the rows whose request has not ended since the claim."""
         begun = await self._cards.record_try([row.token for row in rows])
         for row in rows:
             if row.token not in begun:
-                # No reminder follows, and the card is free to be closed.
+                # No reminder follows, and the card may be closed.
                 await self._cards.record_reminder(row.token)
         return [row for row in rows if row.token in begun]
 
     async def _digest(self, rows: Sequence[DeliveryRow]) -> int:
-        """Sends one message for all of `rows`: each of them is answered from the link, or by its code."""
+        """Send one message for all `rows`. People answer each by the link or its code."""
         rows = await self._begin(rows)
         if not rows:
             return 0
@@ -156,11 +156,11 @@ class ChannelSender:
         return 1
 
     async def close(self) -> int:
-        """Lets cards say that they are over; how many do now, or never will. Raises `StoreUnavailable`."""
+        """Close cards of ended requests. Return how many were closed or given up. Raises `StoreUnavailable`."""
         if self._deps.clock() < self._not_before:
             return 0
         rows = await self._cards.claim_to_close(_AT_ONCE, [self.name])
-        # At the same time, since one after the other, each as slow as it may be, they would outlast their claims.
+        # Close them in parallel: slow ones in sequence would outlast their claims.
         closed = await asyncio.gather(*map(self._over, rows))
         return sum(closed)
 
@@ -171,7 +171,7 @@ class ChannelSender:
     async def _close_one(self, row: DeliveryRow) -> int:
         person = self._deps.people.find(row.person, row.tenant)
         event, facts = "closed", dict[str, object]()
-        # A digest is about several requests, of which the others may still wait.
+        # Do not close a digest: its other requests may still be open.
         if row.kind != "digest" and person is not None:
             link = await self._deps.links(row)
             closed = ClosedCard(request=row.request, person=person, token=row.token, link=link, address=row.address)
@@ -195,9 +195,9 @@ class ChannelSender:
     async def _try_to_send(
         self, rows: Sequence[DeliveryRow], send: Callable[[], Awaitable[SentCard]]
     ) -> SentCard | None:
-        """Send one message for `rows`; return it, or None where the vendor did not acknowledge it.
+        """Send one message for `rows`; return it, or None if the vendor did not acknowledge it.
 
-        Each card is tried again, or the person's next channel takes over.
+        After a failure each card is tried again, or the person's next channel takes over.
         """
         try:
             return await self._within(send())
@@ -211,8 +211,8 @@ class ChannelSender:
         left = None if deadline is None else (deadline - self._deps.clock()).total_seconds()
         late = left is not None and pause >= left
         if error.again and late:
-            # The card asks for nothing after the deadline, but the vendor may have it: its end is told. A card whose
-            # deadline is put off is tried again.
+            # Do not send the card after the deadline. The vendor may have it, though, so it will be closed. The card is
+            # tried again if the deadline is extended.
             pause = max(pause, (left or 0.0) + LONGEST_PAUSE)
         after = pause if error.again else None
         await self._cards.record_failure(row.token, error.code, error.message, again_after=after)
@@ -221,13 +221,13 @@ class ChannelSender:
             await next_channel(self._cards, row)
 
     async def _within(self, sending: Awaitable[SentCard | None]) -> SentCard:
-        """Returns the answer of the vendor; whatever an adapter raises is a card that did not get out."""
+        """Return the vendor's acknowledgement. Convert any error of the adapter to `NotDelivered`."""
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 return await sending or SentCard()
         except NotDelivered as error:
             self._count_failure(error.code)
-            # Vendors quote what they were sent, and addresses of some hold the secret.
+            # Vendors quote requests in their errors, and some vendors' addresses contain the secret.
             message = self._deps.secrets.redact(error.message)
             raise NotDelivered(message, code=error.code, again=error.again, after=error.after) from None
         except TimeoutError:
@@ -243,27 +243,27 @@ class ChannelSender:
 
     def _pause(self, row: DeliveryRow, error: NotDelivered) -> float:
         if error.after:
-            # The vendor speaks of us, not of this card.
+            # The vendor limits this channel as a whole, not only this card.
             self._not_before = self._deps.clock() + timedelta(seconds=min(error.after, LONGEST_PAUSE))
-        # No vendor's word, be it a day or nonsense, puts a card off for longer than our own longest pause.
+        # Cap the vendor's pause, which may be a day or nonsense, at our own longest pause.
         return min(max(error.after, 2.0 ** min(row.attempts - 1, 10)), LONGEST_PAUSE)
 
     async def _still_wanted(self, row: DeliveryRow) -> bool:
-        """Returns whether the person is to be told now: they may still answer, and have not read it elsewhere."""
+        """Return whether the person may still answer and has not read the card on another channel. Drop it if not."""
         request = row.request
         person = self._deps.people.find(row.person, row.tenant)
         spec = approver_spec_of(request)
-        # By the directory as it is now: who has left since the card was planned is not told what waits.
+        # Use the current directory: a person who has left since the planning must not see the request.
         may_answer = not resolve_eligibility(person, self._deps.people, spec, self._deps.clock()).code
         if not may_answer or any(vote.subject == row.person for vote in request.votes):
-            # One acts on cards that are not out yet alone, the other on reminders of those that are.
+            # `drop` affects only cards that are not sent yet, `record_reminder` only reminders of sent cards.
             await self._cards.drop(row.token)
             await self._cards.record_reminder(row.token)
             return False
         if row.state != "planned":
             return True
         others = await self._cards.of_request(row.approval, row.revision)
-        # `delivered` does not count: it is in a mailbox, or on a phone that nobody has looked at.
+        # `delivered` does not count: the person may not have looked at the mailbox or phone.
         if any(each.person == row.person and each.state == "read" for each in others):
             await self._cards.drop(row.token)
             return False
@@ -284,7 +284,7 @@ class ChannelSender:
         )
 
     async def _note_message(self, row: DeliveryRow, sent: SentCard, *, whole: bool) -> None:
-        """Note the id of a message about a card, by which an answer to it is known."""
+        """Store the id of a message about a card, so that an answer to it can be recognised."""
         if sent.vendor_id not in ("", row.vendor_id):
             shown = revision_shown(row)
             subject = subject_of(replace(shown, whole=shown.whole and whole))
@@ -297,7 +297,7 @@ class ChannelSender:
 
 
 async def next_channel(cards: DeliveryQueue, failed: DeliveryRow) -> None:
-    """Lets the person's next channel take over at once from one that failed."""
+    """Expedite the card on the person's next channel after one on another channel failed."""
     rows = await cards.of_request(failed.approval, failed.revision)
     mine = [row for row in rows if row.person == failed.person and row.state == "planned" and row.tried_at is None]
     if mine:

@@ -1,4 +1,4 @@
-"""Writes cards, their ends and the question for a reason for Slack: Block Kit, in plain text wherever a model spoke."""
+"""Writes cards, closed cards and the dialog for a reason as Slack's Block Kit, with models' words in plain text."""
 
 import json
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from signoff.texts.formatter import Formatter
 Block: TypeAlias = dict[str, Any]
 
 TEXT_CHARS: Final = 3_000
-"""Of a section."""
+"""The limit of a section."""
 HEADER_CHARS: Final = 150
 BUTTON_CHARS: Final = 75
 FALLBACK_CHARS: Final = 3_000
-"""Of the text that notifications and screen readers take."""
+"""The limit of the text for notifications and screen readers."""
 REASON_CHARS: Final = 1_000
 TITLE_CHARS: Final = 24
 APPROVE: Final = "signoff.approve"
@@ -27,22 +27,22 @@ DENY: Final = "signoff.deny"
 OPEN: Final = "signoff.open"
 CHANGE: Final = "signoff.change"
 REASON: Final = "signoff.reason"
-"""Names of what can be pressed or submitted."""
+"""Action ids of buttons and of the dialog's field."""
 LIMITS: Final = CardLimits(whole=9_000, value=400, says=800, rows=40)
 
 
 def card_blocks(card: OutboundCard, formatter: Formatter, public_url: str) -> tuple[str, list[Block]]:
-    """Writes the text and the blocks of a card. A reminder and a list have no buttons that decide: cards have.
+    """Return the text and the blocks of a card. Reminders and lists have no buttons that decide.
 
-    What may be changed is changed in the inbox, at `public_url`, after a sign-in.
+    Edits are made in the inbox at `public_url`, after a sign-in.
     """
     words = card_words(card, formatter, how="buttons", limits=LIMITS)
     decides = words.decides and card.kind == "ask"
     several = card.kind == "digest"
-    # What would be done is what has to be read first; of several things, how many they are.
+    # People must read the effect first. A list begins with the number of its requests.
     first, second = (words.heading, words.effect) if several else (words.effect, words.heading)
     blocks: list[Block] = [_header(first), _section(f"{second}\n{words.code}")]
-    # Slack takes no longer header, so that one is cut; below it stands all of it.
+    # Slack limits the header, so it is cut. Repeat the whole text below it.
     if len(first) > HEADER_CHARS:
         blocks.append(_section(first))
     blocks += [_section(each) for each in _paragraphs(words)]
@@ -59,20 +59,20 @@ def card_blocks(card: OutboundCard, formatter: Formatter, public_url: str) -> tu
 
 
 def closed_blocks(closed: ClosedCard, formatter: Formatter) -> tuple[str, list[Block]]:
-    """Writes the text and the blocks of a closed card: who, when and where, and no button but the link."""
+    """Return the text and the blocks of a closed card: the end state, and the link as its only button."""
     message = closing_text(closed, formatter)
-    # Without the address: that has a button here.
+    # Leave out the address: it has a button here.
     without_link = closing_text(replace(closed, link=""), formatter)
     blocks: list[Block] = [_section(each) for each in _cut_sections(without_link)]
     if closed.link:
         button = _button(OPEN, text("button.open", formatter.language), url=closed.link)
-        # Another name than before: Slack wants a new one where a message is changed.
+        # Slack requires a new block id when a message changes.
         blocks.append({"type": "actions", "block_id": f"signoff.{closed.token}.over", "elements": [button]})
     return escape(message)[:FALLBACK_CHARS] or closing_words(closed.request, formatter), blocks
 
 
 def reason_view(token: str, where: dict[str, Any], language: str, *, required: bool) -> Block:
-    """Makes the window that asks why somebody denies. It comes back with what it was opened for."""
+    """Return the dialog that asks for the reason of a denial. Slack returns `token` and `where` with the submission."""
     element = {"type": "plain_text_input", "action_id": REASON, "multiline": True, "max_length": REASON_CHARS}
     return {
         "type": "modal",
@@ -94,8 +94,8 @@ def reason_view(token: str, where: dict[str, Any], language: str, *, required: b
 
 
 def escape(words: str) -> str:
-    """Escapes words so that they mean nothing but themselves where Slack reads marks."""
-    # `<!channel>` in an argument would call everybody, and `<https://...|here>` hide where it leads.
+    """Escape text so that Slack shows it literally."""
+    # `<!channel>` in an argument would notify a whole channel, and `<https://...|here>` would hide the link's target.
     return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -111,9 +111,9 @@ def _paragraphs(words: CardWords) -> Iterator[str]:
 
 
 def _cut_sections(words: str) -> Iterator[str]:
-    """Sections that end where a line does: what is left of a value would begin the next one as if we said it.
+    """Split text into sections at line ends: the rest of a cut value at the start of one would look like our own words.
 
-    A line that is longer than a section is one by itself, which is cut with a mark.
+    A line longer than a section becomes its own section, which is cut with a mark.
     """
     section = ""
     for line in words.split("\n"):
@@ -145,5 +145,5 @@ def _section(words: str) -> Block:
 
 def _plain(words: str, chars: int) -> Block:
     shown = words if len(words) <= chars else words[: chars - 1] + "…"
-    # Without `emoji` off, `:white_check_mark:` in an argument would look like a sign of ours.
+    # With `emoji` on, `:white_check_mark:` in an argument would look like our own sign.
     return {"type": "plain_text", "text": shown or "…", "emoji": False}

@@ -1,6 +1,6 @@
-"""Parses what Slack sends: presses, submitted windows, messages to the app. Nothing in it is believed but the sender.
+"""Parses Slack's payloads: button presses, submitted dialogs, messages to the app. Only their sender is trusted.
 
-Slack's own description of the payloads: docs.slack.dev, Interactivity and Events API.
+Slack describes the payloads at docs.slack.dev, Interactivity and Events API.
 """
 
 import re
@@ -15,7 +15,7 @@ from signoff.channels.slack.blocks import APPROVE, DENY, REASON
 from signoff.channels.vendor_time import time_from_seconds
 
 _ESCAPES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
-"""In this order, or what somebody wrote as `&lt;` would become another sign."""
+"""The order matters: otherwise `&lt;` in a person's text would become another sign."""
 _PICTURES: Final[Mapping[str, str]] = {
     "+1": "👍",
     "thumbsup": "👍",
@@ -55,11 +55,11 @@ _WRITTEN: Final = ("", "file_share", "me_message", "thread_broadcast")
 _CHANGES: Final = ("message_changed", "message_deleted")
 """The subtypes of events about an earlier message."""
 _TO_US: Final = ("im", "mpim")
-"""The conversations in which the app takes part: with one person, or with several."""
+"""The types of conversations with the app: with one person, or with several."""
 
 
 def read_payload(raw: InboundRequest) -> InboundBatch:
-    """Parses a verified message. Raises `Malformed`; unknown contents are left out."""
+    """Parse a verified message, without unknown contents. Raises `Malformed`."""
     kind = raw.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == _FORM:
         return interaction(read_object(_field(raw.body)))
@@ -69,7 +69,7 @@ def read_payload(raw: InboundRequest) -> InboundBatch:
 
 
 def interaction(payload: Mapping[str, Any]) -> InboundBatch:
-    """Parses a press of a button, or a window that was submitted."""
+    """Parse a button press or a submitted dialog."""
     if payload.get("type") == "block_actions":
         actions = [_parse_press(payload, each) for each in _list(payload, "actions")]
         return InboundBatch(actions=tuple(each for each in actions if each is not None))
@@ -79,18 +79,18 @@ def interaction(payload: Mapping[str, Any]) -> InboundBatch:
 
 
 def event(body: Mapping[str, Any]) -> InboundBatch:
-    """Parses an event: of all events, what people write to the app."""
+    """Parse an event. Only people's messages to the app, their edits and deletions count."""
     if body.get("type") == "url_verification":
         return InboundBatch(body=_text(body, "challenge").encode())
     inner = _map(body, "event")
     if body.get("type") == "event_callback" and _text(inner, "subtype") in _CHANGES:
         return _parse_change(body, inner)
-    # What the app says comes back as an event, and we would answer ourselves.
+    # Slack also reports the app's own messages. Skip them, or we would answer ourselves.
     ours = "bot_id" in inner or _text(inner, "subtype") not in _WRITTEN or inner.get("channel_type") not in _TO_US
     if body.get("type") != "event_callback" or inner.get("type") != "message" or ours:
         return InboundBatch()
     channel, thread = _text(inner, "channel"), _text(inner, "thread_ts")
-    # The condition may be in the picture or in the forwarded message. In a group the words are said to others too.
+    # A picture or forwarded message may contain a condition. In a group, the words also address others.
     group = inner.get("channel_type") != "im"
     unclear = "group" if group else "attachment" if inner.get("files") or inner.get("attachments") else ""
     # Without a thread, only the writer sees the reply.
@@ -99,9 +99,9 @@ def event(body: Mapping[str, Any]) -> InboundBatch:
     return InboundBatch(
         actions=(
             InboundAction(
-                # Slack brings an event up to four times, where it is not answered within 3 s.
+                # Slack sends an event up to four times if it gets no response within 3 s.
                 key=f"{channel}:{_text(inner, 'ts')}",
-                # The writer's workspace before that of the app: a guest of Slack Connect has another one.
+                # Prefer the writer's workspace to the app's: a guest of Slack Connect has another one.
                 identity=_who(inner.get("team") or body.get("team_id"), inner.get("user")),
                 vendor_ids=(f"{channel}:{thread}",) if thread else (),
                 text=_written_text(inner),
@@ -114,12 +114,12 @@ def event(body: Mapping[str, Any]) -> InboundBatch:
 
 
 def _parse_change(body: Mapping[str, Any], inner: Mapping[str, Any]) -> InboundBatch:
-    """Parses the edit or deletion of a person's message to the app."""
+    """Parse the edit or deletion of a person's message to the app."""
     message, earlier = _map(inner, "message"), _map(inner, "previous_message")
     deleted = _text(inner, "subtype") == "message_deleted" or _text(message, "subtype") == "tombstone"
     stamp = _text(inner, "deleted_ts") or _text(earlier, "ts") or _text(message, "ts")
     edited = _text(_map(message, "edited"), "ts")
-    # Slack also changes a message by itself, as when it adds the preview of a link.
+    # Slack also changes messages without the person, such as to add a link's preview.
     by_slack = not deleted and edited == _text(_map(earlier, "edited"), "ts")
     if by_slack or "bot_id" in earlier or inner.get("channel_type") not in _TO_US or not _text(earlier, "user"):
         return InboundBatch()
@@ -139,8 +139,9 @@ def _parse_change(body: Mapping[str, Any], inner: Mapping[str, Any]) -> InboundB
 
 
 def _parse_press(payload: Mapping[str, Any], action: Any) -> InboundAction | None:
-    """Returns a press that decides, or asks for the window in which a reason is given; a link is opened by the
-    browser.
+    """Return a press of Approve or Deny. None for others: the browser opens the links.
+
+    A press of Deny opens the dialog for a reason.
     """
     if not isinstance(action, Mapping) or action.get("action_id") not in (APPROVE, DENY):
         return None
@@ -153,11 +154,11 @@ def _parse_press(payload: Mapping[str, Any], action: Any) -> InboundAction | Non
     if denies:
         where |= {"trigger_id": _text(payload, "trigger_id"), "token": token}
     return InboundAction(
-        # Slack gives a press no name of its own: this is who pressed what, and when.
+        # Slack gives a press no id. Build one from the person, the button and the time.
         key=":".join((_team(payload), channel, stamp, where["user"], _text(action, "action_ts"))),
         identity=_who(_team(payload), user.get("id")),
         token=token,
-        # A denial counts once its window is submitted: until then whoever pressed may go back.
+        # A denial counts only when its dialog is submitted. Until then the person may cancel.
         verdict=None if denies else "approved",
         where=where,
     )
@@ -168,20 +169,20 @@ def _parse_submission(payload: Mapping[str, Any]) -> InboundBatch:
     if view.get("callback_id") != DENY:
         return InboundBatch()
     opened = read_object(_text(view, "private_metadata").encode())
-    given = _map(_map(_map(_map(view, "state"), "values"), REASON), REASON)
+    reason_input = _map(_map(_map(_map(view, "state"), "values"), REASON), REASON)
     action = InboundAction(
         key=":".join((_team(payload), _text(view, "id"), _text(user, "id"))),
         identity=_who(_team(payload), user.get("id")),
         token=_text(opened, "token")[:_TOKEN_CHARS],
         verdict="denied",
-        reason=_unescape(_text(given, "value")).strip(),
+        reason=_unescape(_text(reason_input, "value")).strip(),
         where={"channel": _text(opened, "channel"), "user": _text(user, "id")},
     )
     return InboundBatch(actions=(action,))
 
 
 def _team(payload: Mapping[str, Any]) -> str:
-    """Returns the workspace of whoever did it. A guest of another one has that one's name, and is nobody of ours."""
+    """Return the actor's workspace. A guest has another workspace's id, and therefore matches no person of ours."""
     return _text(_map(payload, "user"), "team_id") or _text(_map(payload, "team"), "id")
 
 
@@ -193,45 +194,45 @@ def _who(team: object, user: object) -> str:
 
 def _field(body: bytes) -> bytes:
     try:
-        found = parse_qs(body.decode(), strict_parsing=True, max_num_fields=5).get("payload", [])
+        values = parse_qs(body.decode(), strict_parsing=True, max_num_fields=5).get("payload", [])
     except ValueError:
         raise Malformed("the form cannot be read") from None
-    # Of two, one reader takes the first and another the last.
-    if len(found) != 1:
+    # Reject two: one parser takes the first and another the last.
+    if len(values) != 1:
         raise Malformed("the form has not one `payload`")
-    return found[0].encode()
+    return values[0].encode()
 
 
 def _map(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = of.get(name)
-    return found if isinstance(found, dict) else {}
+    value = of.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _list(of: Mapping[str, Any], name: str) -> list[Any]:
-    found = of.get(name)
-    return found if isinstance(found, list) else []
+    value = of.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _text(of: Mapping[str, Any], name: str) -> str:
-    found = of.get(name)
-    return found if isinstance(found, str) else ""
+    value = of.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _unescape(text: str) -> str:
-    """Undoes Slack's three escapes in a text."""
+    """Undo Slack's three escapes in a text."""
     for escaped, plain in _ESCAPES:
         text = text.replace(escaped, plain)
     return text
 
 
 def _written_text(message: Mapping[str, Any]) -> str:
-    """Returns the text of a message, from its event.
+    """Return the text of an event's message.
 
-    A client may send what is struck out or quoted as such in `blocks` alone: it is then marked here.
+    A client may show only in `blocks` that text is struck out or quoted. The marks for that are then added here.
     """
-    found = message.get("text")
-    text = _unescape(found) if isinstance(found, str) else ""
-    # A picture that is not listed keeps its name, which is no word of an answer.
+    written = message.get("text")
+    text = _unescape(written) if isinstance(written, str) else ""
+    # An unlisted emoji keeps its name, which is not an answer's word.
     text = _SHORTCODE.sub(lambda code: _PICTURES.get(code[1], code[0]), text)
     marks = set(_marks(message.get("blocks"), 0))
     for mark in sorted(marks):
@@ -241,7 +242,7 @@ def _written_text(message: Mapping[str, Any]) -> str:
 
 
 def _marks(part: Any, depth: int) -> Iterator[str]:
-    """Yields the marks that a rich text should show: `~` for what is struck out, `>` for quotes, `` ` `` for code."""
+    """Yield the marks of a rich text: `~` for struck-out text, `>` for quotes, `` ` `` for code."""
     if depth > _DEEPEST:
         yield "~"
     elif isinstance(part, list):

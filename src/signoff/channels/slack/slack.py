@@ -1,7 +1,7 @@
-"""Sends and receives cards by Slack: messages of an app, answered by buttons, by a window for the reason, or in words.
+"""Sends cards by Slack as an app's messages. People answer by buttons, by a dialog for the reason, or in words.
 
-Over HTTP, Slack brings what people do to `/channels/<name>`. With an `app_token` it is fetched by Socket Mode instead,
-which needs no address that Slack can reach.
+Slack posts people's actions to `/channels/<name>`. With an `app_token`, the channel fetches them by Socket Mode
+instead, which needs no address that Slack can reach.
 """
 
 import json
@@ -56,7 +56,7 @@ class Slack(Channel):
     kind: ClassVar[str] = "slack"
     identity: ClassVar[str] = "slack"
     options: ClassVar[type[ChannelOptions]] = SlackOptions
-    # Slack takes about one message a second in one conversation.
+    # Slack accepts about one message a second in one conversation.
     per_second: ClassVar[float] = 1.0
 
     def __init__(self, context: ChannelContext) -> None:
@@ -72,7 +72,7 @@ class Slack(Channel):
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
         words, blocks = card_blocks(card, self.formatter(card.person), self.context.public_url)
-        # A conversation with a person has a name of its own, which the answer tells, and only that can be edited.
+        # Slack's response has the id of the conversation with the person. Editing a message needs that id.
         message: dict[str, Any] = {"channel": _user(card.address), "text": words, "blocks": blocks}
         if before is not None:
             message |= {"channel": before.handle["channel"], "thread_ts": before.handle["ts"]}
@@ -91,14 +91,14 @@ class Slack(Channel):
         """See `Channel`."""
         words, blocks = closed_blocks(closed, self.formatter(closed.person))
         if "ts" not in sent.handle:
-            # Slack never acknowledged the card: without its name it cannot be edited.
+            # Slack never acknowledged the card. Without its `ts` it cannot be edited, so send a new message.
             await self._call("chat.postMessage", {"channel": _user(closed.address), "text": words, "blocks": blocks})
             return
         where = {"channel": sent.handle["channel"], "ts": sent.handle["ts"]}
         await self._call("chat.update", {**where, "text": words, "blocks": blocks})
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
-        """See `Channel`. Whoever pressed Deny is asked for the reason, in a window that Slack opens for 3 seconds."""
+        """See `Channel`. A press of Deny opens a dialog for the reason, which Slack allows within 3 seconds."""
         if where.get("trigger_id") and reply.receipt is None and await self._asked_why(where, reply):
             return None
         content = {"text": escape(reply.text), "mrkdwn": False}
@@ -107,7 +107,7 @@ class Slack(Channel):
         message = {"channel": where["channel"], **content}
         if where.get("thread"):
             await self._call("chat.postMessage", {**message, "thread_ts": where["thread"]})
-            # Whatever is written below our reply names the thread.
+            # An answer below our reply names the thread.
             return SentCard(vendor_id=f"{where['channel']}:{where['thread']}")
         await self._call("chat.postEphemeral", {**message, "user": where["user"]})
         return None
@@ -121,7 +121,7 @@ class Slack(Channel):
         return _open_envelope(raw.body) if self.is_fetched(raw) else read_payload(raw)
 
     async def listen(self, take: Receive) -> None:
-        """See `Channel`: by Socket Mode, where there is an `app_token`."""
+        """See `Channel`. Uses Socket Mode if there is an `app_token`."""
         while self._options.app_token:
             try:
                 opened = await self._call("apps.connections.open", {}, token=self._options.app_token)
@@ -158,7 +158,7 @@ class Slack(Channel):
                 envelope = read_json(frame)
             except NotJson:
                 continue
-            # Slack ends a socket now and then by a `disconnect`; `listen` asks for a new one at once.
+            # Slack ends a socket now and then with a `disconnect`; `listen` then opens a new one at once.
             if not isinstance(envelope, dict) or envelope.get("type") == "disconnect":
                 return
             name = envelope.get("envelope_id")
@@ -167,32 +167,30 @@ class Slack(Channel):
             try:
                 await take(self.mark_fetched(json.dumps(envelope).encode()))
             except StoreUnavailable:
-                # Not acknowledged, so Slack brings it again.
+                # Do not acknowledge it, so that Slack sends it again.
                 _log.warning("what came by the socket of `%s` could not be kept", self.name)
                 continue
             except (Forged, Malformed) as error:
                 _log.warning("a message on the socket of `%s` cannot be read: %r", self.name, error.message)
-            # Acknowledged also where it cannot be read: brought again, it would be as it is.
+            # Acknowledge an unreadable message, too: a repeat would be just as unreadable.
             await socket.send(json.dumps({"envelope_id": name}))
 
     async def _respond(self, url: str, message: Mapping[str, Any]) -> bool:
-        """Returns whether it was said at the address that a press brought, which serves a few times and not for
-        long.
-        """
+        """Post to a press's response address, which works a few times for a short time; return whether it worked."""
         if not self._is_slacks(url):
             return False
         try:
             body = {**message, "response_type": "ephemeral", "replace_original": False}
             await self._http.call("POST", url, body=body, worded=True)
         except NotDelivered as error:
-            # Slack as a whole is away then, and the other way would fail as well.
+            # Slack as a whole is unavailable, so the other way would fail, too.
             if error.again:
                 raise
             return False
         return True
 
     async def _asked_why(self, where: Mapping[str, Any], reply: ChannelReply) -> bool:
-        """Returns whether the window is open; too late, it is said in words how to deny."""
+        """Return whether the dialog opened. If it is too late, the reply explains in words how to deny."""
         opened_for = {"channel": where.get("channel", "")}
         view = reason_view(str(where["token"]), opened_for, reply.language, required=reply.reason_required)
         try:
@@ -203,20 +201,20 @@ class Slack(Channel):
         return True
 
     async def _call(self, method: str, body: Mapping[str, Any], *, token: str = "") -> Mapping[str, Any]:
-        """Calls a method of Slack and returns its answer. Raises `NotDelivered` with Slack's own code."""
+        """Call a method of Slack and return the response. Raises `NotDelivered` with Slack's own code."""
         headers = {"authorization": f"Bearer {token or self._options.token}"}
         return await self._http.call("POST", f"{self._options.api_url}/{method}", body=body, headers=headers)
 
     def _is_slacks(self, url: str) -> bool:
-        """Returns whether an address to answer at is one of Slack's own."""
-        # It comes out of a message: nobody has us call an address of theirs, or one of our own network, by that.
+        """Return whether a response address is Slack's own."""
+        # The address comes from a message: do not let an attacker make us call their own host or our network.
         parts, api = urlsplit(url), urlsplit(self._options.api_url)
         host = parts.hostname or ""
         return parts[:2] == api[:2] or (parts.scheme == "https" and host.endswith(".slack.com"))
 
 
 def _open_envelope(body: bytes) -> InboundBatch:
-    """Opens an envelope of Socket Mode, which holds the body that Slack would have sent over HTTP."""
+    """Parse an envelope of Socket Mode, which contains the body that Slack would have sent over HTTP."""
     envelope = read_object(body)
     payload = envelope.get("payload")
     if not isinstance(payload, dict):
@@ -231,7 +229,7 @@ def _user(address: str) -> str:
 
 
 def _code(answer: VendorAnswer) -> str | None:
-    # Slack answers 200 to what it refuses, too; a response address answers `ok`, in words.
+    # Slack also returns 200 for a refusal. A response address returns the word `ok`.
     if not answer.succeeded or not answer.readable or answer.body.get("ok") is True:
         return None
     return str(answer.body.get("error") or "no_answer")[:_CODE_CHARS]
