@@ -9,6 +9,7 @@ from signoff.approvals.card import render_card
 from signoff.approvals.redaction import (
     HIDDEN,
     hide,
+    names_of_repeats,
     redact_arguments,
     redact_secrets,
     redact_value,
@@ -77,6 +78,18 @@ def test_what_lies_at_a_path_of_the_arguments_is_redacted_by_that_path() -> None
     }
     part = redact_arguments(args["card"], names, {"9400x"}, "card")
     assert part == {"pin": "9400x", "memo": f"is {HIDDEN}"}
+
+
+def test_arguments_that_repeat_a_secret_are_named_by_their_path() -> None:
+    args = {
+        "pin": "hunter2", "note": "it is hunter2", "plain": "else", "to": {"name": "hunter2", "pin": "hunter2"},
+        "lines": [{"text": "x"}, {"text": "hunter2"}], "count": 3,
+    }  # fmt: skip
+    names = {"pin", "to.pin"}
+    repeats = names_of_repeats(args, names)
+    assert repeats == {"note", "to.name", "lines.text"}
+    assert names_of_repeats(args | {"pin": "", "to": {}}, names) == frozenset()
+    assert names_of_repeats(args, ()) == frozenset()
 
 
 def test_the_longer_of_two_secrets_goes_first() -> None:

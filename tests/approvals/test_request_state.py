@@ -8,12 +8,23 @@ import pytest
 import rfc8785
 from tables import table
 
+from signoff.approvals import request_state
 from signoff.approvals.digest import call_digest, question_hash
-from signoff.approvals.machine import settled_receipt
-from signoff.approvals.request_state import StoredAnswer, edit_stands, request_at, request_of
+from signoff.approvals.machine import deciding_votes, settled_receipt
+from signoff.approvals.request_state import (
+    StoredAnswer,
+    browser_of,
+    edit_stands,
+    find_denial,
+    is_held,
+    request_at,
+    request_of,
+    undo_seconds,
+    with_browser,
+)
 from signoff.contracts.approval import Card, Question, Vote
 from signoff.contracts.content import Content
-from signoff.contracts.decision import Decision
+from signoff.contracts.decision import Decision, GrantRequest
 from signoff.formats.replace import replace
 from signoff.testing.builders import a_question
 from signoff.texts.endings import closing_words
@@ -241,3 +252,63 @@ def test_the_hash_of_a_question_is_that_of_its_canonical_form(seconds: float) ->
     asked = question(timeout=seconds)
     form = asked.model_dump(mode="json", exclude={"code", "judged_at", "opened_at", "ended_at", "ended_as"})
     assert question_hash(asked) == hashlib.sha256(rfc8785.dumps(form)).hexdigest()
+
+
+def undoable(number: int = 1, who: str = "ana", browser: str = "b1", verdict: Any = "denied", **fields: Any) -> Any:
+    """An answer of the inbox, which this browser session may undo if it is a denial."""
+    answer = an_answer(number, who, verdict, minutes=0, **{"channel": "inbox"} | fields)
+    decision = with_browser(answer.vote.decision, browser)
+    return answer._replace(vote=replace(answer.vote, decision=decision))
+
+
+@table(
+    ("fields", "browser"),
+    ({}, "b1"),
+    ({"browser": ""}, ""),
+    ({"verdict": "approved"}, ""),
+    ({"remember": GrantRequest()}, ""),
+    ({"channel": "chat"}, ""),
+    ({"channel": "chat", "remember": GrantRequest()}, ""),
+    ({"verdict": "approved", "delivery_id": "d1/undo/b2"}, ""),
+    ({"remember": GrantRequest(), "delivery_id": "d1/undo/b2"}, ""),
+    ({"delivery_id": "d1/undo/b2"}, "b1"),
+)
+def test_only_a_denial_of_the_inbox_can_be_undone(fields: dict[str, Any], browser: str) -> None:
+    decision = undoable(**fields).vote.decision
+    assert (browser_of(decision), is_held(decision)) == (browser, browser != "")
+    if "channel" not in fields and not browser:
+        assert decision.delivery_id == fields.get("delivery_id", "d1")
+
+
+@table(("seconds", "held"), (0.0, False), (1.0, True))
+def test_denial_is_held_only_if_there_is_time_to_undo_it(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, held: bool
+) -> None:
+    monkeypatch.setattr(request_state, "UNDO_SECONDS", seconds)
+    assert is_held(undoable().vote.decision) is held
+    assert not is_held(undoable(verdict="approved").vote.decision)
+
+
+def test_time_to_undo_is_that_of_the_newest_denial_which_its_turn_does_not_know() -> None:
+    now = NOW + timedelta(seconds=2)
+    older = undoable()._replace(answered_at=NOW - timedelta(seconds=1))
+    assert undo_seconds([], now) == 0.0
+    assert undo_seconds([older, undoable()], now) == 3.0
+    assert undo_seconds([older], now) == 2.0
+    assert undo_seconds([older], now + MINUTE) == 0.0
+    for answer in (undoable()._replace(void=True), undoable()._replace(handed=True), undoable(channel="chat")):
+        assert undo_seconds([answer], now) == 0.0
+
+
+def test_newest_denial_of_a_person_is_found_in_its_browser_session_alone() -> None:
+    answers = [undoable(1), undoable(2), undoable(3, browser="b2"), undoable(4, who="bo"), undoable(5, channel="chat")]
+    assert find_denial(answers, "ana", "b1") == answers[1]
+    assert find_denial(answers, "ana", "b2") == answers[2]
+    for person, browser in (("ana", "b3"), ("cy", "b1"), ("ana", "")):
+        assert find_denial(answers, person, browser) is None
+
+
+def test_deciding_votes_are_those_of_the_verdict() -> None:
+    votes = [an_answer(1, "ana"), an_answer(2, "bo", "denied")]
+    request = request_at(question(quorum=2), votes, NOW + 5 * MINUTE)
+    assert (request.state, [vote.subject for vote in deciding_votes(request)]) == ("denied", ["bo"])
