@@ -84,7 +84,7 @@ def test_a_block_that_cannot_be_drawn_is_not_left_out() -> None:
 
 
 def test_each_picture_is_shown_with_words_for_it() -> None:
-    text = (ROOT / "docs" / "channels.md").read_text(encoding="utf-8")
+    text = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("channels.md", "email.md"))
     there = {file.stem.removeprefix("channel-"): file for file in (ROOT / "docs" / "images").glob("channel-*.png")}
     assert set(there) == {*ASK, *OVER}
     for name, file in there.items():

@@ -1,4 +1,4 @@
-"""The mail servers that docs/channels.md names are those whose mail is tried, with the options it names."""
+"""The mail servers that docs/email.md names are those whose mail is tried, with the options it names."""
 
 import yaml
 from documents import ROOT, blocks, names, tables
@@ -6,7 +6,7 @@ from mail_servers import mail_servers
 
 from signoff.channels.mail.options import EmailOptions
 
-PAGE = "docs/channels.md"
+PAGE = "docs/email.md"
 
 
 def test_each_server_of_the_document_is_tried_with_its_options() -> None:
