@@ -13,6 +13,7 @@ from served_stack import MANIFEST, PROJECT
 
 from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.manifest.schema_export import manifest_schema
+from signoff.registry.manifest.scope_sections import RouteSection, StepSection
 from signoff.registry.manifest.tool_section import ToolSection
 from signoff.registry.normal_form import normal_text
 
@@ -196,7 +197,9 @@ async def test_unknown_key_message_names_the_help_that_lists_every_key(cli: Cli,
     assert message.endswith("unknown key `zzz` of the manifest; `signoff manifest schema --help` lists the keys")
     listed = (await cli("manifest", "schema", "--help")).out
     keys = {key for part in manifest_schema()["$defs"].values() for key in part["properties"] if key.islower()}
-    assert keys - set(re.findall(r"\w+", listed)) <= set(ToolSection.key_aliases)
+    assert keys - set(re.findall(r"\w+", listed)) <= {
+        alias for section in (ToolSection, RouteSection, StepSection) for alias in section.key_aliases
+    }
 
 
 async def test_tree_shows_what_peers_would_be_told_of(cli: Cli, tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def test_a_misfit_is_refused_told_or_not_looked_at() -> None:
     ({"available": "always"}, "available", "`async def (context)`"),
     ({"available": lambda context: True}, "available", "not `async def`"),
     ({"check_permissions": "no"}, "check_permissions", "`async def (args, context)`"),
-    ({"capabilities": {"storage": True}}, "capabilities", "a `Capabilities`"),
+    ({"capabilities": True}, "capabilities", "a `Capabilities`"),
     ({"capabilities": Capabilities(storage="yes")}, "capabilities.storage", "true or false"),  # type: ignore[arg-type]
     ({"capabilities": Capabilities(network="x.de")}, "capabilities.network", "list of names"),  # type: ignore[arg-type]
     ({"capabilities": Capabilities(network=("https://x.de",))}, "capabilities.network", "no scheme"),
