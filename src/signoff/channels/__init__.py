@@ -1,4 +1,4 @@
-"""What a channel of one's own needs: the class to write, what it is given and gives, and the words of cards."""
+"""The API for custom channels: the base class, its inputs and outputs, and the words of cards."""
 
 from typing import TYPE_CHECKING
 

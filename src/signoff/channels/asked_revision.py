@@ -10,25 +10,23 @@ from signoff.store.delivery_queue import DeliveryRow
 from signoff.store.messages.own_messages import MessageSubject
 
 UNKNOWN: Final = "unknown"
-"""The hash of what is not known: no request has it, so that nothing is decided by it."""
+"""The hash of an unknown question. No request has it, so it decides nothing."""
 
 
 @dataclass(frozen=True)
 class AskedRevision:
-    """One revision of a request, as somebody was asked."""
+    """One revision of a request, as a person was asked about it."""
 
     request: ApprovalRequest
-    """The request."""
     revision: int
-    """The revision."""
     question_hash: str
-    """The hash of the question; `UNKNOWN` where nobody knows what they saw."""
+    """The hash of the question; `UNKNOWN` if the question that the person saw is unknown."""
     whole: bool = True
-    """False where what they saw does not give every value: then it is approved elsewhere."""
+    """False if the person did not see every value: then it must be approved elsewhere."""
 
 
 def note_of(asked: AskedRevision) -> dict[str, Any]:
-    """Returns the note of `asked`, as JSON, that is stored before it is decided."""
+    """Return the note of `asked`, as JSON, that is stored before the decision."""
     return {
         "request": asked.request.model_dump(mode="json"),
         "revision": asked.revision,
@@ -38,7 +36,7 @@ def note_of(asked: AskedRevision) -> dict[str, Any]:
 
 
 def subject_of(asked: AskedRevision) -> MessageSubject:
-    """Returns the entry for a message about `asked`."""
+    """Return the entry for a message about `asked`."""
     request = asked.request
     return MessageSubject(
         approval=request.id,
@@ -50,15 +48,16 @@ def subject_of(asked: AskedRevision) -> MessageSubject:
 
 
 def read_note(note: Mapping[str, Any]) -> AskedRevision:
-    """Reads a note that `note_of` made."""
+    """Parse a note from `note_of`."""
     return AskedRevision(
         ApprovalRequest.model_validate(note["request"]), note["revision"], note["question_hash"], note["whole"]
     )
 
 
 def revision_shown(row: DeliveryRow) -> AskedRevision:
-    """Returns the revision that a card showed. A request that was over when it was asked again keeps its number, and
-    nothing else of it.
+    """Return the revision that a card showed.
+
+    If the row's request already has a different revision, only the number is known and the hash is `UNKNOWN`.
     """
     shown = row.request.question_hash if row.request.revision == row.revision else UNKNOWN
     return AskedRevision(row.request, row.revision, shown, row.request.card.whole and PARTIAL not in row.handle)

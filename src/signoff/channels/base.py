@@ -1,8 +1,8 @@
-"""Defines what every channel is: a table of facts, a way out and a way in. One more is a module that ends in `CHANNEL`.
+"""Defines the base class of channels: facts, an outbound half and an inbound half. A channel's module sets `CHANNEL`.
 
-The way out is called by the dispatcher (`outbound/dispatcher.py`), which decides who is told what, when, and how often.
-The way in is called by the gateway's routes and by `listen`; what it returns goes to `inbound/processor.py`, which
-decides what it means. A channel only knows its vendor.
+The dispatcher (`outbound/dispatcher.py`) calls the outbound half and decides on recipients, times and repeats. The
+gateway's routes and `listen` call the inbound half; `inbound/processor.py` interprets its results. A channel knows only
+its vendor.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from signoff.contracts.person import Person
 from signoff.texts.formatter import Formatter, formatter_for
 
 FETCHED: Final = "x-signoff-fetched"
-"""The header of a message that its channel fetched itself; only the mark in it counts, as anybody may send one."""
+"""The header of a message that its channel fetched itself. Only its mark counts: an attacker can send the header."""
 
 
 class Connection(Protocol):
-    """What a channel holds open while it runs."""
+    """A connection that a channel keeps open while it runs."""
 
     async def close(self) -> None:
-        """Closes it."""
+        """Close the connection."""
         ...
 
 
@@ -54,39 +54,38 @@ class ChannelOptions(BaseModel):
 
 @dataclass(frozen=True)
 class ChannelContext:
-    """What a channel is given when it is made."""
+    """The values with which a channel is created."""
 
     name: str
-    """Its name in the manifest."""
+    """The name in the manifest."""
     options: Mapping[str, Any] = field(repr=False)
-    """Its options, with secrets in the place of references."""
+    """The options, with references replaced by secrets."""
     public_url: str
-    """The gateway's address as the public knows it."""
+    """The gateway's public address."""
     clock: Clock
-    """Gives the time."""
     secret: bytes = field(repr=False)
-    """Made by the store for this channel alone; for what must be recognised as ours."""
+    """A key that the store made for this channel only. It authenticates data that the channel gets back."""
 
 
 Receive = Callable[[InboundRequest], Awaitable[InboundBatch]]
-"""Hands a raw message in, as a vendor's route does; returns once it is kept safely: the vendor may be told so."""
+"""Takes a raw message, as a vendor's route does. Returns once it is stored, so that the vendor may get its response."""
 
 
 class Channel(ABC):
-    """One configured channel, made once a process; `close_down` ends it."""
+    """One configured channel, created once per process. `close_down` ends it."""
 
     kind: ClassVar[str]
     identity: ClassVar[str]
-    """The name under which people's identities of this kind stand in the directory, such as `email`."""
+    """The key of people's identities of this kind in the directory, such as `email`."""
     options: ClassVar[type[ChannelOptions]]
     assurance: Assurance = "channel"
-    """How strongly the channel identifies who answers by it; one whose senders can be forged sets `link`."""
+    """How strongly the channel identifies an answer's author. If senders can be forged, it sets `link`."""
     answers: ClassVar[bool] = True
-    """Whether an answer can come back by it; else it only notifies."""
+    """Whether the channel can receive answers; otherwise it only notifies."""
     per_second: ClassVar[float] = 10.0
-    """How many cards a second the vendor takes."""
+    """Cards per second that the vendor accepts."""
     max_bytes: int = 3 * MIB
-    """Bytes of the largest message that is taken in; more is refused before it is looked at."""
+    """Bytes of the largest accepted message. Larger ones are refused unread."""
 
     def __init__(self, context: ChannelContext) -> None:
         self.context = context
@@ -94,89 +93,89 @@ class Channel(ABC):
         self._connections: list[Connection] = []
 
     def attach(self, connection: Held) -> Held:
-        """Returns `connection`, which is closed when the channel is."""
+        """Return `connection`; `close_down` will close it."""
         self._connections.append(connection)
         return connection
 
     @abstractmethod
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """Sends one card; `before` is the first one where this reminds of it.
+        """Send one card. For a reminder, `before` is the first card.
 
-        Returns the sent message, of a reminder too. Raises `NotDelivered`.
+        Returns the sent message, also for a reminder. Raises `NotDelivered`.
         """
 
     def draws_whole(self, card: OutboundCard) -> bool:
-        """Returns whether the card, as `deliver` sends it, gives every value; by one that does not nobody approves.
+        """Return whether the card, as `deliver` sends it, shows every value. Others cannot be approved on the channel.
 
-        A channel that has less room than a mail has says so itself.
+        A channel with less room than an email overrides this.
         """
         return card_words(card, self.formatter(card.person), how="text").whole
 
     def formatter(self, person: Person) -> Formatter:
-        """Returns the formatter of texts, times and numbers for a person, as of now."""
+        """Return the formatter of texts, times and numbers for a person, as of now."""
         return formatter_for(person, self.context.clock())
 
     @abstractmethod
     async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard | None:
-        """Makes the card say that it is over. A channel that cannot edit says so in the same thread.
+        """Show on the card that its request has ended. A channel that cannot edit posts this in the same thread.
 
         Returns the new message if people can reply to one. Raises `NotDelivered`.
         """
 
     @abstractmethod
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
-        """Answers what somebody did, where they did it.
+        """Send a reply to a person's action, at the place of the action.
 
-        Returns the message under the id that a reply to it names; None if people cannot reply to it. Raises
+        Returns the message with the id that a reply to it names. None if people cannot reply to it. Raises
         `NotDelivered`.
         """
 
     @abstractmethod
     def verify(self, raw: InboundRequest) -> None:
-        """Raises `Forged` unless `raw`, byte for byte, comes from the vendor. Never raises anything else.
+        """Raise `Forged` unless `raw`, byte for byte, comes from the vendor. Never raises anything else.
 
-        What the channel fetched itself is checked before, by its own mark. See `signature_check`.
+        The caller checks messages that the channel fetched itself, by their mark. See `signature_check`.
         """
 
     @abstractmethod
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """Parses a verified message. Raises `Malformed`; what is new to us is left out, never an error."""
+        """Parse a verified message, without unknown contents, which are never an error. Raises `Malformed`."""
 
     async def listen(self, take: Receive) -> None:  # noqa: B027 (most channels are brought what is said)
-        """Fetches messages that no vendor brings, until cancelled. Returns at once where there is nothing to fetch."""
+        """Fetch messages that the vendor does not post, until cancelled. Return at once if the vendor posts all."""
 
     async def check(self) -> list[CheckFinding]:
-        """Tries credentials, reachability, registration and clock, changing nothing."""
+        """Check credentials, reachability, registration and clock, without changing anything."""
         return []
 
     async def close_down(self) -> None:
-        """Closes what was attached."""
+        """Close the attached connections."""
         for connection in self._connections:
             await connection.close()
 
     def mark_fetched(self, body: bytes) -> InboundRequest:
-        """Returns a message that the channel fetched itself, marked as its own, for the way in."""
+        """Return a message that the channel fetched itself, with the mark that `is_fetched` checks."""
         mark = hmac_hex(self.context.secret, FETCHED.encode() + body)
         return InboundRequest(body, {FETCHED: mark, "content-type": "application/json"}, at=self.context.clock())
 
     def is_fetched(self, raw: InboundRequest) -> bool:
-        """Tells whether the channel fetched `raw` itself. Raises `Forged` for a mark that is not its own."""
-        given = raw.headers.get(FETCHED, "")
-        if given:
-            check_same(given, hmac_hex(self.context.secret, FETCHED.encode() + raw.body))
-        return bool(given)
+        """Return whether the channel fetched `raw` itself. Raises `Forged` for a wrong mark."""
+        mark = raw.headers.get(FETCHED, "")
+        if mark:
+            check_same(mark, hmac_hex(self.context.secret, FETCHED.encode() + raw.body))
+        return bool(mark)
 
     async def read(self, raw: InboundRequest, threads: Executor) -> InboundBatch:
-        """Verifies and reads one message in a thread of `threads`, since what anybody sends may be long.
+        """Verify and parse one message in one of `threads`: a stranger's message may be long.
 
-        A channel that has to ask somebody in between does so itself, where no thread waits for it. Raises `Forged`,
-        `Malformed`, and `Unavailable` for what is to be brought again.
+        A channel that has to query another system in between overrides this, so that no thread waits. Raises `Forged`,
+        `Malformed`, and `Unavailable` for a message that the vendor should send again.
         """
         return await asyncio.get_running_loop().run_in_executor(threads, self.receive, raw)
 
     def receive(self, raw: InboundRequest) -> InboundBatch:
-        """Verifies, then reads. Raises `Forged`, `Malformed`."""
-        # In this order, and here for all adapters: no parser is shown what just anybody sent.
+        """Verify, then parse. Raises `Forged`, `Malformed`."""
+        # Keep this order here, for all adapters: no parser must see an unverified message.
         if not self.is_fetched(raw):
             self.verify(raw)
         return self.parse(raw)

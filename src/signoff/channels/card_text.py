@@ -1,7 +1,7 @@
-"""Writes a card in words, for channels of text: whole sentences in the language of the person.
+"""Writes a card in words, for channels of text: whole sentences in the person's language.
 
-Nothing here knows a channel. What comes from a model or a person is untrusted: it stands on one line, invisible
-characters are marks, and each value is cut on its own. Markup is the channel's: escape all that is said here.
+This module knows no channel. Text from a model or a person is untrusted: it is kept on one line, invisible characters
+become marks, and each value is cut separately. Each channel must escape all of this text for its own markup.
 """
 
 from collections.abc import Iterator
@@ -25,21 +25,20 @@ from signoff.texts.formatter import Formatter
 from signoff.texts.reasons import rule_words
 
 How = Literal["text", "reply", "buttons", "link", "unseen"]
-"""How a channel takes answers: a message with the code, a reply to the card itself, buttons, or only the link; where a
-card is not whole, nothing but a no (`unseen`)."""
+"""How a channel takes answers: a message with the code, a reply to the card, buttons, or only the link.
+
+`unseen`: only a denial, as the card does not show every value.
+"""
 
 LEAST_CHARS: Final = 400
-"""The least room in which a card says what it has to."""
+"""The least room for a card, in characters."""
 _TIGHTER: Final = (120, 60, 24)
 _LEAST_EFFECT: Final = 60
 
 
 @dataclass(frozen=True)
 class CardLimits:
-    """How much a channel has room for, in characters: a whole card as text, one value, the agent's words; and rows.
-
-    Raises `ValueError` for a `whole` below `LEAST_CHARS`.
-    """
+    """A channel's limits for a card. Raises `ValueError` for a `whole` below `LEAST_CHARS`."""
 
     whole: int = 20_000
     """Characters of a whole card as text."""
@@ -60,68 +59,66 @@ class CardLine:
     """One argument of a card."""
 
     label: str
-    """Its label; "" for remarks."""
+    """The label. "" for remarks."""
     value: str
-    """Its value."""
     note: str = ""
-    """That it is cut, and how long it is."""
+    """The note that the value is cut, with its full length."""
 
     @property
     def text(self) -> str:
-        """Returns all of it on one line."""
+        """Return label, value and note on one line."""
         line = f"{self.label}: {self.value}" if self.label else self.value
         return f"{line} ({self.note})" if self.note else line
 
 
 @dataclass(frozen=True)
 class CardWords:
-    """A card part by part, for channels that lay it out themselves; `text` is all of it as plain text.
+    """The parts of a card, for channels with their own layout. `text` is the whole card as plain text.
 
-    Empty parts are not said. `whole` is False where something of the action is not shown; then `incomplete` says so,
-    with the link. `subject` is one line that names it in a list. `decides` is False where only the link can answer, and
-    `approves` also where the card is not whole: then it can be denied here, and is approved where all of it is read.
+    Leave out empty parts. A card that is not `whole` can be denied here, but is approved only where every value is
+    shown.
     """
 
     heading: str
-    """What is asked, in a few words."""
+    """The question, in a few words."""
     subject: str
-    """One line that names it in a list."""
+    """One line that names the request in a list."""
     code: str
     """The short code."""
     effect: str
-    """The sentence that says what the call does."""
+    """The sentence on the call's effect."""
     rows: tuple[CardLine, ...]
     """The arguments."""
     note: str
-    """Why it is asked again, or by whom it was changed."""
+    """The reason for a new revision, or its editor."""
     asked: str
-    """Who asks."""
+    """The actor and the requester."""
     rule: str
-    """Why people are asked."""
+    """The reason for asking."""
     says_lead: str
     """The words before `says`."""
     says: str
     """The model's own words."""
     counted: str
-    """How many have approved, and who is lacking."""
+    """The number of approvals, and the approvers that are missing."""
     due: str
-    """When it ends."""
+    """The deadline."""
     more: str
-    """How many other requests wait."""
+    """The number of other open requests."""
     incomplete: str
-    """That something is not shown, with the link; "" where `whole`."""
+    """The sentence that values are missing, with the link. "" if `whole`."""
     how: str
     """How to answer here, or by the link."""
     open: str
-    """The sentence with the link; "" where another has it."""
+    """The sentence with the link. "" if another part has it."""
     link: str
     """The link to the inbox."""
     whole: bool
     """Whether every value is shown."""
     decides: bool
-    """Whether it can be answered here at all."""
+    """Whether the channel takes an answer; otherwise only the link does."""
     approves: bool
-    """Whether it can be approved here: only where all of it is shown."""
+    """Whether the channel takes an approval: only if every value is shown."""
     approve: str
     """The word that approves."""
     deny: str
@@ -129,7 +126,7 @@ class CardWords:
 
     @property
     def text(self) -> str:
-        """Returns the card as plain text, in short paragraphs."""
+        """Return the card as plain text, in short paragraphs."""
         rows = "\n".join(f"- {row.text}" for row in self.rows)
         says = f"{self.says_lead}\n“{self.says}”" if self.says else ""
         facts = "\n".join(filter(None, (self.note, self.asked, self.rule)))
@@ -147,11 +144,11 @@ def card_words(
     assurance: Assurance = "channel",
     limits: CardLimits | None = None,
 ) -> CardWords:
-    """Writes a card; its `text` is at most `limits.whole` characters.
+    """Write a card with a `text` of at most `limits.whole` characters.
 
-    `how` is how the channel takes answers, and `assurance` the channel's: what it cannot decide says so. Where there is
-    no room, values are cut shorter, then the agent's words and the rule go, then the last arguments; `whole` is then
-    False.
+    `how` is the channel's way to take answers, and `assurance` the channel's. A card that the channel cannot decide
+    points to the link. If there is no room, values are cut shorter, then the model's words and the rule are left out,
+    then the last arguments. `whole` is then False.
     """
     limits = limits or CardLimits()
     if how == "link" or card.kind == "digest" or link_only(card.request, assurance):
@@ -162,20 +159,20 @@ def card_words(
 
 
 def link_only(request: ApprovalRequest, assurance: Assurance) -> bool:
-    """Returns whether a channel of that assurance cannot decide a request, so that only the link can."""
+    """Return whether only the link can decide a request, not a channel of this assurance."""
     elsewhere = needs_typing(request) or request.kind == "in_doubt"
     return elsewhere or not at_least(assurance, request.min_assurance)
 
 
 def how_words(how: How, request: ApprovalRequest, formatter: Formatter, link: str) -> str:
-    """Writes how a request is answered."""
+    """Return the sentence on how to answer a request."""
     language = formatter.language
     words = {"approve": text("word.approve", language), "deny": text("word.deny", language)}
     return text(f"card.how.{how}", language, **words, code=show_code(request.code), link=link)
 
 
 class _Writer:
-    """Writes one card, in more and more narrow forms."""
+    """Writes one card, in ever shorter forms."""
 
     def __init__(self, card: OutboundCard, formatter: Formatter, how: How) -> None:
         self.card = card
@@ -184,34 +181,32 @@ class _Writer:
         self.how = how
 
     def attempts(self, limits: CardLimits) -> Iterator[CardWords]:
-        """Yields the card in full, then in less and less room."""
+        """Yield the card in full, then in ever shorter forms."""
         rows = min(len(self.request.card.rows), limits.rows)
         for value in (limits.value, *(each for each in _TIGHTER if each < limits.value)):
             yield self.words(value, limits.says, rows)
-        # The agent's words go before any argument does: only arguments run.
+        # Leave out the model's words before any argument: only the arguments run.
         least = min(limits.value, _TIGHTER[-1])
         yield self.words(least, 0, rows)
         for kept in range(rows, -1, -1):
             yield replace(self.words(least, 0, kept), rule="")
 
     def least(self, max_chars: int) -> CardWords:
-        """Writes what is left where even no argument fits: what it is, and that there is more to read."""
+        """Write the shortest card, without arguments: the question, and that there is more to read."""
         short = text("card.incomplete_short", self.formatter.language)
         hint = short if self.how == "link" else text("card.incomplete", self.formatter.language, link=self.card.link)
         bare = replace(self.words(0, 0, 0), rows=(), note="", asked="", rule="", counted="", more="", effect=ELLIPSIS)
-        # Said also of a call without arguments: who asks, and by which rule, is not there.
+        # Not whole even for a call without arguments: the requester and the rule are missing.
         how = self.how if self.how == "link" else "unseen"
         how_to_answer = how_words(how, self.request, self.formatter, self.card.link)
         bare = replace(bare, whole=False, approves=False, incomplete=hint, how=how_to_answer, open="")
-        # An address that is cut leads nowhere.
+        # Never cut the address: a cut link is useless.
         fitting = (bare, replace(bare, due=""), replace(bare, due="", incomplete=short, how="", open=""))
         words = next((each for each in fitting if len(each.text) + _LEAST_EFFECT <= max_chars), fitting[-1])
         return replace(words, effect=cut_visible(self.request.card.effect, max_chars - len(words.text)))
 
     def words(self, value: int, says: int, rows: int) -> CardWords:
-        """Writes the card with `rows` arguments of `value` characters each, and `says` characters of the agent's
-        words.
-        """
+        """Write the card with `rows` arguments of `value` characters, and `says` characters of the model's words."""
         card, request, formatter, language = self.card, self.request, self.formatter, self.formatter.language
         digest = card.kind == "digest"
         lines = () if digest else self.lines(value, rows)
@@ -220,7 +215,7 @@ class _Writer:
         how = how_words(self.how if whole or self.how == "link" else "unseen", request, formatter, card.link)
         linked = self.how == "link"
         incomplete = "" if whole else text("card.incomplete", language, link=card.link)
-        # The link stands in `how` already.
+        # `how` already has the link.
         if linked and incomplete:
             incomplete = text("card.incomplete_short", language)
         agent = "" if digest else request.card.agent_says
@@ -268,7 +263,7 @@ class _Writer:
         value = self.formatter.card_words(row)
         shown = cut_visible(value, limit)
         cut = row.cut or len(shown) < len(value)
-        # A row may come cut already; only its own `length` knows how much there was.
+        # A row may already be cut; only its `length` has the full length.
         length = max(row.length, len(row.value))
         note = text("card.cut", self.formatter.language, n=length) if cut else ""
         return CardLine(self.formatter.label(row.label or row.name, NAME_CHARS) if row.name else "", shown, note)
@@ -284,7 +279,7 @@ class _Writer:
         request = self.request
         words = cut_visible(remark_text(request.card.notes, self.formatter.language), NOTE_CHARS)
         if request.revision < 2:
-            # Who runs a call that is run outside of Signoff.
+            # In a first revision, the notes name the system that runs a call outside of Signoff.
             return "" if request.kind == "in_doubt" else words
         words = words or MISSING
         return text("card.again", self.formatter.language, n=request.revision, note=words)
@@ -304,9 +299,9 @@ class _Writer:
         request = self.request
         if request.quorum < 2:
             return ""
-        found = progress(request)
-        words = self.formatter.text("card.counted", n=found.yes, of=found.needed)
-        return f"{words} {self.formatter.open(found.open)}".rstrip()
+        votes_so_far = progress(request)
+        words = self.formatter.text("card.counted", n=votes_so_far.yes, of=votes_so_far.needed)
+        return f"{words} {self.formatter.open(votes_so_far.open)}".rstrip()
 
     def due(self) -> str:
         request, formatter = self.request, self.formatter

@@ -1,26 +1,26 @@
-"""The errors that a channel may raise: what came in is forged or malformed, or a card did not get out."""
+"""The errors that a channel may raise: a message is forged or malformed, or a card was not delivered."""
 
 from signoff.contracts.errors import Refused, Unavailable
 
 
 class Forged(Refused):
-    """It does not come from whom it claims: 401, without a word of why, and one line in the record."""
+    """The message is not from its claimed sender. Leads to 401 without a reason, and an entry in the audit log."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code="forged")
 
 
 class Malformed(Refused):
-    """It comes from the vendor but cannot be read: 400."""
+    """The message is from the vendor but cannot be parsed. Leads to 400."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code="malformed")
 
 
 class NotDelivered(Unavailable):
-    """A card did not get out. `code` is the vendor's; `again` whether trying again can help, `after` seconds at least.
+    """A card was not delivered. `code` is the vendor's. `again`: a retry can help, after at least `after` seconds.
 
-    Without `again` the dispatcher goes on to the person's next channel.
+    Without `again`, the dispatcher uses the person's next channel.
     """
 
     def __init__(self, message: str, *, code: str, again: bool, after: float = 0.0) -> None:

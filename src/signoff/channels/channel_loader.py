@@ -1,4 +1,4 @@
-"""Makes channels from a manifest. One that cannot be made reports what it lacks; the others open anyway."""
+"""Creates the channels of a manifest. A channel that cannot open is reported. The others open anyway."""
 
 import importlib
 from collections.abc import Iterable, Mapping
@@ -17,14 +17,14 @@ from signoff.registry.manifest.channel_sections import DeclaredChannel
 from signoff.store.store import Store
 
 KEY: Final = "channel/"
-"""With a channel's name after it, the name of the store's key that only this channel is given."""
+"""Prefix, before a channel's name, of the name of the store's key for only that channel."""
 KINDS: Final[Mapping[str, str]] = {
     "email": "signoff.channels.mail.email",
     "slack": "signoff.channels.slack.slack",
     "webhook": "signoff.channels.webhook",
     "whatsapp": "signoff.channels.whatsapp.whatsapp",
 }
-"""The module of each kind of the core. Named, as a look for them would import every vendor's library."""
+"""The module of each built-in kind. Listed here, as searching for them would import every vendor's library."""
 
 
 class ChannelPlugins(Protocol):
@@ -36,13 +36,13 @@ class ChannelPlugins(Protocol):
         ...
 
     def channel(self, kind: str) -> type[Channel] | None:
-        """Return the class of a kind; None if no plugin can have it. Raises `ConfigError`."""
+        """Return the class of a kind. None if no plugin can have it. Raises `ConfigError`."""
         ...
 
 
 @dataclass(frozen=True)
 class ChannelProblem:
-    """Why a channel is not there, in one sentence that says what to do."""
+    """Why a channel is missing, in one sentence with the remedy."""
 
     channel: str
     what: str
@@ -57,14 +57,14 @@ async def open_channels(
     secrets: SecretProvider,
     plugins: ChannelPlugins,
 ) -> tuple[dict[str, Channel], list[ChannelProblem]]:
-    """Returns the channels that can be made, by name, and why the others cannot. Raises `StoreUnavailable`.
+    """Create the channels and return them by name, and the problems of the others. Raises `StoreUnavailable`.
 
-    `secrets` reads those that the manifest refers to. Nothing is asked of any vendor.
+    `secrets` reads the secrets that the manifest names. No vendor is called.
     """
     opened: dict[str, Channel] = {}
     problems: list[ChannelProblem] = []
     for each in declared:
-        # Not caught below: without the store none can be opened, and that is no fault of the channel.
+        # Not inside the `try`: without the store no channel can open, and that is not the channel's fault.
         secret = await store.secret_key(KEY + each.name)
         try:
             made = channel_class(each.kind, plugins)
@@ -75,26 +75,26 @@ async def open_channels(
         except (ConfigError, Unavailable) as error:
             problems.append(ChannelProblem(each.name, secrets.redact(error.message)))
         except Exception as error:
-            # Adapters are anybody's code, and their errors may hold a secret.
+            # Channel adapters are third-party code, and their errors may contain a secret.
             problems.append(ChannelProblem(each.name, f"it cannot be made: {type(error).__name__}"))
     return opened, problems
 
 
 def channel_class(kind: str, plugins: ChannelPlugins) -> type[Channel]:
-    """Returns the class of a kind: `CHANNEL` of its module, of the core or named by the kind, or a plugin's.
+    """Return the class of a kind: `CHANNEL` of a built-in module or of the module that the kind names, or a plugin's.
 
     Raises `ConfigError`.
     """
     if kind not in KINDS and "." not in kind:
-        found = plugins.channel(kind)
-        if found is None:
+        plugin_class = plugins.channel(kind)
+        if plugin_class is None:
             raise _unknown(kind, plugins)
-        return found
+        return plugin_class
     return _module_class(kind, KINDS.get(kind, kind), plugins)
 
 
 def known_kinds(plugins: ChannelPlugins) -> tuple[str, ...]:
-    """Returns the kinds that are there without anybody's own module, by name."""
+    """Return the built-in and the plugins' kinds, sorted."""
     return tuple(sorted((*KINDS, *plugins.kinds)))
 
 
@@ -102,38 +102,38 @@ def _module_class(kind: str, name: str, plugins: ChannelPlugins) -> type[Channel
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # The kind itself is missing; any other name is that of a package which its module wants.
+        # The kind's own module is missing. Any other name is a package that the module imports.
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise _unknown(kind, plugins) from None
         why = f"it needs the Python module `{error.name}`, which is not installed"
         raise ConfigError(f"kind `{kind}`: {why}", field="kind", value=kind) from error
-    # An import runs whatever the module says, and one may even end the process; the other channels open anyway.
+    # An import runs the module's code, which may even exit the process. The other channels must open anyway.
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise ConfigError(f"kind `{kind}`: its module cannot be imported: {why}", field="kind", value=kind) from error
-    found: Any = vars(module).get("CHANNEL")
-    if not (isinstance(found, type) and issubclass(found, Channel)):
+    channel: Any = vars(module).get("CHANNEL")
+    if not (isinstance(channel, type) and issubclass(channel, Channel)):
         why = f"module `{name}` has no `CHANNEL` that is a class of channel; end it in `CHANNEL = YourChannel`"
         raise ConfigError(f"kind `{kind}`: {why}", field="kind", value=kind)
-    return found
+    return channel
 
 
 async def read_options(made: type[Channel], options: Mapping[str, Any], secrets: SecretProvider) -> dict[str, Any]:
-    """Returns the options of a channel with its secrets in place, checked.
+    """Return the validated options of a channel, with its secrets filled in.
 
-    Raises `ConfigError`, without any value, and `Unavailable` where the source of a secret does not answer.
+    Raises `ConfigError`, without any value, and `Unavailable` if the source of a secret does not respond.
     """
     try:
-        given = await secrets.fill(options)
+        filled = await secrets.fill(options)
     except SecretMissing as error:
         raise ConfigError(f"it needs {error.message}", **error.context) from None
     try:
-        made.options.model_validate(given)
+        made.options.model_validate(filled)
     except ValidationError as error:
-        # Pydantic's own message quotes what it was given, which by now holds the secrets.
-        found = error.errors(include_url=False, include_input=False, include_context=False)
-        raise ConfigError("; ".join(_sentence(made.options, each) for each in found[:5]), field="options") from None
-    return given
+        # Pydantic's own message quotes the input, and the secrets are already in it.
+        errors = error.errors(include_url=False, include_input=False, include_context=False)
+        raise ConfigError("; ".join(_sentence(made.options, each) for each in errors[:5]), field="options") from None
+    return filled
 
 
 def _sentence(options: type[BaseModel], error: ErrorDetails) -> str:

@@ -1,4 +1,4 @@
-"""Defines what the two ends of a channel carry: cards that go out, and what comes back."""
+"""Defines the data of a channel's two halves: outbound cards, and inbound actions and reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,139 +18,140 @@ class OutboundCard(FrozenModel):
     """One card for one person on one channel."""
 
     token: str
-    """Names this delivery in every copy that is sent, however often: at most 32 characters of `[a-z0-9]`."""
+    """The id of this delivery in every copy: at most 32 characters of `[a-z0-9]`."""
     kind: Literal["ask", "remind", "digest"] = "ask"
-    """`remind` reminds of a card that is out; `digest` tells of several requests that wait."""
+    """`remind` is a reminder of a sent card; `digest` lists several open requests."""
     request: ApprovalRequest
-    """The request; of a digest the first of them."""
+    """The request; for a digest the first one."""
     person: Person
-    """Who is told."""
+    """The recipient."""
     address: str
     """The person's identity on the channel."""
     link: str
-    """Opens the request in a browser; it decides nothing by itself."""
+    """The address of the request's page. Opening it decides nothing."""
     more: int = 0
-    """How many other requests a digest is about."""
+    """The number of a digest's other requests."""
 
 
 class SentCard(FrozenModel):
-    """What a vendor said of a card that it took."""
+    """A vendor's acknowledgement of a card."""
 
     vendor_id: str = ""
-    """The vendor's own name of the message, by which it speaks of it in statuses and replies."""
+    """The vendor's id of the message, as in its reports and replies."""
     handle: dict[str, Any] = Field(default_factory=dict)
-    """All that editing or answering the card needs later, as JSON."""
+    """The data for editing or answering the card later, as JSON."""
 
 
 PARTIAL: Final = "partial"
-"""In the handle of a card that does not give every value, added for whoever hears the answers to it."""
+"""The key in the handle of a card that does not show every value. The processor of its answers reads it."""
 
 
 SENT: Final = "sent"
-"""In the handle of a card sent by mail: the words of each mail about it, by which its quote is compared."""
+"""The key in the handle of an emailed card for the words of each email about it, for comparison with quotes."""
 
 
 class ClosedCard(FrozenModel):
-    """A card whose request is over: it is to say its end, who, when and by which channel."""
+    """A card whose request has ended, to show the end state with its author, time and channel."""
 
     request: ApprovalRequest
-    """The request as it ended."""
+    """The request in its end state."""
     person: Person
-    """Whose card it is."""
+    """The card's recipient."""
     token: str
     """The token of its delivery."""
     link: str
-    """Opens the request in a browser."""
+    """The address of the request's page."""
     address: str = ""
     """The person's address, for a card that the vendor never acknowledged."""
 
 
 @dataclass(frozen=True)
 class InboundRequest:
-    """One message as it reached us, unread."""
+    """One received message before parsing."""
 
     body: bytes
-    """Its bytes as they came; signatures are over these."""
+    """The received bytes; signatures are over these."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Its headers, by names in lower case."""
+    """The headers, with names in lower case."""
     query: Mapping[str, str] = field(default_factory=dict)
-    """The parameters of its address."""
+    """The parameters of the address."""
     method: str = "POST"
-    """The method of HTTP; only a `POST` says something."""
+    """The HTTP method. Only the contents of a `POST` count."""
     url: str = ""
-    """The address that was called, as the public knows it."""
+    """The public form of the called address."""
     at: datetime | None = None
-    """When it came, by our clock, in UTC."""
+    """The time of arrival by our clock, in UTC."""
 
 
 class InboundAction(FrozenModel):
-    """One thing that somebody did on a channel, once its origin is verified.
+    """One action of a person on a channel, with a verified origin.
 
-    What it is about: `token` of a delivery, else `vendor_ids`, else a code in `text`.
+    Its request is named by the `token` of a delivery, else by `vendor_ids`, else by a code in `text`.
     """
 
     key: str
-    """Its own name, the same as long as the vendor may repeat it: the only guard against replays where no time is
-    signed.
+    """The action's id, the same each time the vendor repeats it.
+
+    It is the only guard against replays if no time is signed.
     """
     identity: str
-    """Who did it, as the directory spells it."""
+    """The author's identity, as in the directory."""
     token: str = ""
     """The token of the delivery that it answers."""
     vendor_ids: tuple[str, ...] = ()
-    """The vendor's names of the messages that it replies to."""
+    """The vendor's ids of the messages that it replies to."""
     verdict: Verdict | None = None
-    """The verdict of a button; None where words say it."""
+    """The verdict of a button. None for an answer in words."""
     reason: str = ""
-    """What was written beside a button."""
+    """The text that came with a button."""
     text: str = ""
-    """All that was newly written."""
+    """All new text."""
     below: str = ""
-    """What stands below the quote of a mail."""
+    """The text below the quote of an email."""
     sender: str = ""
-    """The address that sent a mail in the name of `identity`; "" where it is the same."""
+    """The address that sent an email in the name of `identity`. "" if it is the same."""
     quoted: str = ""
-    """The lines of our own mail that a mail quotes."""
+    """The lines of Signoff's email that an email quotes."""
     others: tuple[str, ...] = ()
     """Other people's addresses that the message also went to."""
     form: Literal["chat", "mail"] = "chat"
-    """How `text` is read: in a `chat` all of it is the answer, a `mail` has a sign-off too."""
+    """How to read `text`: a `chat` is wholly an answer, a `mail` also has a sign-off."""
     unclear: str = ""
-    """Why nothing in it may decide, such as `reaction` or `group`; "" where something may.
+    """Why the action may not decide, such as `reaction` or `group`. "" if it may.
 
     `edited` and `deleted` are for a message that `changes` an earlier one.
     """
     changes: str = ""
     """The key of the earlier message of the same author that was edited or deleted."""
     name: str = ""
-    """What the writer calls themselves; nobody is known by it."""
+    """The writer's own choice of name. It identifies no person."""
     said_at: AwareDatetime | None = None
-    """When the person did it, as the vendor tells it. The arrival counts if that is earlier.
+    """The vendor's time of the action. The arrival counts if that is earlier.
 
     Without it, an approval counts only if it names its card by `token` or `vendor_ids`.
     """
     where: dict[str, Any] = Field(default_factory=dict)
-    """What an answer in the channel needs, as JSON."""
+    """The data for a reply on the channel, as JSON."""
 
     @property
     def author(self) -> str:
-        """Return who did it, as the directory spells it."""
+        """Return the author's identity, as in the directory."""
         return self.identity
 
 
 class DeliveryStatus(FrozenModel):
-    """What a vendor reports of a card that it took."""
+    """A vendor's report on a card that it accepted."""
 
     key: str
-    """Its own name, the same whenever it is repeated."""
+    """The report's id, the same each time it is repeated."""
     vendor_id: str
-    """The vendor's name of the message."""
+    """The vendor's id of the message."""
     state: Literal["sent", "delivered", "read", "failed", "unknown"]
-    """What became of it; a state that the vendor does not explain is `unknown`, and only recorded."""
+    """The card's state. An undocumented state is `unknown`, and only recorded."""
     code: str = ""
     """The vendor's code of a failure."""
     message: str = ""
-    """What the failure means, in words."""
+    """The meaning of the failure, in words."""
 
     @property
     def author(self) -> str:
@@ -160,34 +161,34 @@ class DeliveryStatus(FrozenModel):
 
 @dataclass(frozen=True)
 class InboundBatch:
-    """What one raw message holds, and what the vendor is told at once; most want nothing but 200."""
+    """The contents of one raw message, and the immediate response to the vendor. Most vendors only need 200."""
 
     actions: tuple[InboundAction, ...] = ()
-    """What people did."""
+    """People's actions."""
     statuses: tuple[DeliveryStatus, ...] = ()
-    """What became of cards."""
+    """Reports on cards."""
     status: int = 200
-    """The status of the answer to the vendor."""
+    """The status of the response to the vendor."""
     body: bytes = b""
-    """The body of that answer."""
+    """The body of that response."""
     media_type: str = "text/plain"
     """The type of that body."""
 
 
 class ChannelReply(FrozenModel):
-    """The answer to what somebody did, in their language."""
+    """The reply to a person's action, in the person's language."""
 
     id: str = ""
-    """Names this reply each time it is sent, and no other; at most 32 of `[a-z0-9]`. The gateway sets it."""
+    """The unique id of this reply, the same each time it is sent: at most 32 of `[a-z0-9]`. The gateway sets it."""
 
     text: str
-    """The answer, whole by itself."""
+    """The reply, complete without the other fields."""
     language: str = "en"
     """The language of `text`."""
     receipt: Receipt | None = None
-    """The receipt that it tells of; None for questions."""
+    """The receipt of the decision. None for questions."""
     choices: tuple[str, ...] = ()
-    """Short codes among which somebody is to choose."""
+    """The short codes that the person can choose."""
     reason_required: bool = False
     """Whether a denial of the request needs a reason."""
 
@@ -197,8 +198,8 @@ class CheckFinding:
     """One line of `signoff channels check`."""
 
     ok: bool
-    """Whether all is well."""
+    """Whether the check passed."""
     what: str
-    """What was found."""
+    """The finding."""
     remedy: str = ""
-    """What to do where it is not well."""
+    """The remedy if the check failed."""

@@ -9,9 +9,9 @@ from signoff.formats.json_reader import NotJson, read_json
 def read_object(body: bytes | str) -> dict[str, Any]:
     """Return the JSON object of a body. Raises `Malformed`."""
     try:
-        found = read_json(body)
+        value = read_json(body)
     except NotJson as error:
         raise Malformed(f"the body {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise Malformed("the body is not a JSON object")
-    return found
+    return value

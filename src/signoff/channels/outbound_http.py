@@ -1,8 +1,8 @@
-"""Sends HTTP to configured addresses: only to hosts of the public internet, or of networks that are allowed.
+"""Sends HTTP to configured addresses: only to hosts of the public internet, or of allowed networks.
 
-A name is resolved once, every address behind it is judged, and the connection goes to one of those judged: a name that
-points elsewhere a moment later changes nothing. Redirects are not followed, and of an answer's body no more is read
-than was asked for: nothing, if nobody says how much.
+A name is resolved once, each of its addresses is checked, and the connection goes to a checked address. If the name
+points elsewhere a moment later, nothing changes. Redirects are not followed. A response's body is read only up to the
+requested length: not at all by default.
 """
 
 import asyncio
@@ -27,23 +27,23 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _LAST_PORT: Final = 65_535
 _TRIED: Final = 3
-"""Of several addresses of one name, so many are tried."""
+"""The most addresses of one name that are tried."""
 _SPECIAL: Final = tuple(ip_network(each) for each in ("192.0.0.0/24", "168.63.129.16/32"))
-"""Where clouds tell their machines secrets, at addresses that pass for public."""
+"""Networks of clouds' metadata services, which give machines secrets, at addresses that look public."""
 _UNICAST: Final = ip_network("2000::/3")
-"""All of IPv6 that is given out."""
+"""The allocated part of IPv6."""
 _TRANSLATED: Final = ip_network("64:ff9b::/96")
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
-    """Returns the addresses of a name, as the system gives them. Raises `OSError`."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    """Return the system's addresses of a name. Raises `OSError`."""
+    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
 
 @dataclass(frozen=True)
 class ServerAnswer:
-    """What a server said. `at` is its clock, if it tells; `body` is empty where nobody asked for one."""
+    """A server's response. `at` is the server's time, if known. `body` is empty unless requested."""
 
     status: int
     retry_after: float
@@ -53,20 +53,20 @@ class ServerAnswer:
 
 @dataclass(frozen=True)
 class AddressGuard:
-    """Judges where a name leads. `allowed` are networks beside the public internet; only they may lack TLS."""
+    """Checks a name's addresses. `allowed` are networks besides the public internet; only they may lack TLS."""
 
     allowed: Sequence[Network] = ()
     resolve: Resolve = resolve_host
 
     async def find(self, host: str, port: int, *, secure: bool) -> list[Address]:
-        """Returns the addresses behind `host`, in its ASCII form, that are to be tried. Raises `NotDelivered`."""
+        """Return the addresses of `host`, in its ASCII form, that may be tried. Raises `NotDelivered`."""
         try:
-            found = await self.resolve(host, port)
-        # Python itself refuses a name such as `a..b`, and asks no system.
+            texts = await self.resolve(host, port)
+        # Python itself refuses a name such as `a..b` without asking the system.
         except (OSError, UnicodeError):
             raise NotDelivered(f"`{host}` has no address", code="dns", again=True) from None
-        # `getaddrinfo` puts a zone behind link-local addresses: `fe80::1%eth0`.
-        addresses = [ip_address(each.partition("%")[0]) for each in found]
+        # `getaddrinfo` appends a zone to link-local addresses: `fe80::1%eth0`.
+        addresses = [ip_address(each.partition("%")[0]) for each in texts]
         good = [each for each in addresses if self._may_be_asked(each, secure=secure)]
         if not good:
             why = "it is no host of the public internet, or has no TLS; see the option `allow_networks`"
@@ -81,7 +81,7 @@ class AddressGuard:
 
 @dataclass
 class GuardedHttp:
-    """Sends to one configured place. `allowed` are networks beside the public internet; only they may lack TLS."""
+    """Sends to one configured address. `allowed` are networks besides the public internet; only they may lack TLS."""
 
     allowed: Sequence[Network] = ()
     seconds: float = 10.0
@@ -97,19 +97,19 @@ class GuardedHttp:
         await self.close()
 
     async def close(self) -> None:
-        """Lets go of connections."""
+        """Close the connections."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str], answer_bytes: int = 0) -> ServerAnswer:
-        """Sends `body`; any answer is one. Raises `NotDelivered` where none came, or nobody may be asked.
+        """Send `body`; return the response of any status. Raises `NotDelivered` without one or for a refused host.
 
-        `answer_bytes` is how long its body may be; 0 reads none of it. Raises `NotDelivered` for a longer one.
+        `answer_bytes` limits the response's body; 0 reads none of it. Raises `NotDelivered` for a longer one.
         """
         target = _target(url)
         try:
-            # The timeouts of httpx2 are for each step: a server that sends a byte now and then would never be late.
+            # The timeouts of httpx2 apply to each step: a server that sends single bytes would never time out.
             async with asyncio.timeout(self.seconds):
                 secure = target.scheme == "https"
                 port = target.port or (443 if secure else 80)
@@ -130,11 +130,11 @@ class GuardedHttp:
         for address in addresses:
             try:
                 return await self._post(target, address, body, headers, answer_bytes)
-            # Nothing was sent yet, so the next address cannot make it arrive twice.
+            # Nothing was sent yet, so a second address cannot deliver it twice.
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 failure = error
             except httpx2.TransportError as error:
-                # It may have arrived: not at the next address as well.
+                # It may have arrived: do not send it to the next address as well.
                 failure = error
                 break
         why = type(failure).__name__
@@ -144,11 +144,13 @@ class GuardedHttp:
         self, target: httpx2.URL, address: Address, body: bytes, headers: Mapping[str, str], answer_bytes: int
     ) -> ServerAnswer:
         pinned = target.copy_with(host=str(address))
-        given = {**headers, "host": target.netloc.decode("ascii")}
-        # The name is what the certificate must hold, though the connection goes to the address.
+        request_headers = {**headers, "host": target.netloc.decode("ascii")}
+        # The certificate must have the name, although the connection goes to the address.
         extensions = {"sni_hostname": _name(target)}
-        request = self._http().build_request("POST", pinned, content=body, headers=given, extensions=extensions)
-        # The head alone, and as much of the body as is wanted: it may be without end.
+        request = self._http().build_request(
+            "POST", pinned, content=body, headers=request_headers, extensions=extensions
+        )
+        # Read only the header and the requested part of the body, which may be endless.
         response = await self._http().send(request, stream=True)
         try:
             content = await _read_body(response, answer_bytes) if answer_bytes else b""
@@ -164,8 +166,8 @@ class GuardedHttp:
 
     def _http(self) -> httpx2.AsyncClient:
         if self._client is None:
-            # No proxy of the environment: it would resolve the name again, and reach what it likes.
-            # Certificates are another matter: a company's own authority is told by `SSL_CERT_FILE`.
+            # Ignore the environment's proxy: it would resolve the name again and could reach any host. `load_trust`
+            # still reads `SSL_CERT_FILE`, for a company's own certificate authority.
             self._client = httpx2.AsyncClient(
                 verify=load_trust(), trust_env=False, follow_redirects=False, timeout=self.seconds
             )
@@ -173,37 +175,37 @@ class GuardedHttp:
 
 
 def is_public(address: Address) -> bool:
-    """Returns whether an address is one of the public internet, whatever other address is wrapped in it."""
+    """Return whether an address, or the IPv4 address embedded in it, belongs to the public internet."""
     wrapped = _unwrap(address)
     if wrapped is not None:
         return is_public(wrapped)
     if isinstance(address, IPv6Address):
-        # Python calls global whatever is not listed as special, also what is not given out, such as 4000::1.
+        # Python's `is_global` is true for any unlisted address, even unallocated ones such as 4000::1.
         return address.is_global and address in _UNICAST
-    # `is_global` is true of multicast, and of 192.0.0.192 and 168.63.129.16.
+    # `is_global` is true for multicast, and for 192.0.0.192 and 168.63.129.16.
     special = address.is_multicast or address.is_reserved or any(address in each for each in _SPECIAL)
     return address.is_global and not special
 
 
 def read_networks(written: Sequence[str]) -> tuple[Network, ...]:
-    """Returns networks such as `10.0.0.0/8`. Raises `ValueError`."""
+    """Parse networks such as `10.0.0.0/8`. Raises `ValueError`."""
     return tuple(ip_network(each) for each in written)
 
 
 def read_date(written: str) -> datetime | None:
-    """Returns the moment of a `Date` header (aware), or None for anything else."""
+    """Return the time of a `Date` header (aware), or None for anything else."""
     try:
         moment = parsedate_to_datetime(written)
     except ValueError:
         return None
-    # For `-0000` Python gives no zone; HTTP means UTC always (RFC 9110, section 5.6.7).
+    # Python returns no zone for `-0000`; HTTP always means UTC (RFC 9110, section 5.6.7).
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 async def _read_body(response: httpx2.Response, most: int) -> bytes:
-    """Reads a body of `most` bytes at most. Raises `NotDelivered` for a longer one, `httpx2.TransportError`."""
+    """Read a body of at most `most` bytes. Raises `NotDelivered` for a longer one, `httpx2.TransportError`."""
     content = bytearray()
-    # As it was sent: what is packed could be many times longer than what came.
+    # Read the raw bytes: a compressed body could unpack to many times its length.
     async for part in response.aiter_raw():
         content += part
         if len(content) > most:
@@ -222,12 +224,12 @@ def _target(url: str) -> httpx2.URL:
 
 
 def _name(target: httpx2.URL) -> str:
-    """Returns the host as it is asked for on the wire: names beyond ASCII in their ASCII form."""
+    """Return the host as on the wire: names beyond ASCII in their ASCII form."""
     return target.raw_host.decode("ascii")
 
 
 def _unwrap(address: Address) -> Address | None:
-    """Returns the IPv4 address that an IPv6 one stands for, which is where its packets go."""
+    """Return the IPv4 address embedded in an IPv6 address: its packets go there."""
     if isinstance(address, IPv4Address):
         return None
     if address in _TRANSLATED:

@@ -1,7 +1,7 @@
-"""Checks of who sent a request, for all channels alike: in constant time, over bytes, and without a secret everything
-is forged.
+"""Checks the sender of a request, for all channels: in constant time and over bytes.
 
-Nothing here raises anything but `Forged`, whatever stands in a header: anybody may send one.
+Without a secret, every request is forged. These functions raise only `Forged`, for any header: an attacker can send
+any.
 """
 
 import base64
@@ -16,39 +16,38 @@ from signoff.channels.channel_errors import Forged
 from signoff.channels.envelopes import InboundRequest
 
 REPLAY_SECONDS: Final = 300.0
-"""How far the time that a vendor signed may be from ours, either way: what is dated ahead could be sent again for as
-long."""
-# `int` takes blanks and digits of any script, and fails beyond 4,300 of them.
+"""How far a vendor's signed time may be from ours, either way. A message dated ahead could be replayed for longer."""
+# `int` accepts blanks and digits of any script, and fails beyond 4,300 digits.
 _MOMENT: Final = re.compile(rb"[0-9]{1,12}\Z")
 
 Digest = Literal["sha1", "sha256"]
 
 
 def hmac_hex(secret: bytes, content: bytes, digest: Digest = "sha256") -> str:
-    """Returns the HMAC of `content` in lower-case hexadecimal digits."""
+    """Return the HMAC of `content` in lower-case hexadecimal digits."""
     return hmac.digest(secret, content, digest).hex()
 
 
 def hmac_base64(secret: bytes, content: bytes, digest: Digest = "sha256") -> str:
-    """Returns the HMAC of `content` in Base64."""
+    """Return the HMAC of `content` in Base64."""
     return base64.b64encode(hmac.digest(secret, content, digest)).decode()
 
 
 def is_same(given: str | bytes, *right: str | bytes) -> bool:
-    """Tells in constant time whether `given` is one of `right`; nothing empty is right."""
-    # In bytes: of text beyond ASCII `compare_digest` raises a `TypeError`.
-    found = [hmac.compare_digest(_bytes(given), _bytes(each)) for each in right if each]
-    return any(found)
+    """Return in constant time whether `given` is one of `right`. Empty values never match."""
+    # Compare bytes: `compare_digest` raises a `TypeError` for text beyond ASCII.
+    matches = [hmac.compare_digest(_bytes(given), _bytes(each)) for each in right if each]
+    return any(matches)
 
 
 def check_same(given: str | bytes, *right: str | bytes) -> None:
-    """Checks in constant time that `given` is one of `right`. Raises `Forged`."""
+    """Check in constant time that `given` is one of `right`. Raises `Forged`."""
     if not is_same(given, *right):
         raise Forged("it is not signed as it should be")
 
 
 def check_time(stamp: str | bytes, now: datetime, seconds: float = REPLAY_SECONDS) -> None:
-    """Checks that `stamp`, seconds since 1970 in digits, is within `seconds` of `now`. Raises `Forged`."""
+    """Check that `stamp`, seconds since 1970 in digits, is within `seconds` of `now`. Raises `Forged`."""
     written = _bytes(stamp)
     if not _MOMENT.match(written):
         raise Forged("it has no time that could be signed")
@@ -58,32 +57,31 @@ def check_time(stamp: str | bytes, now: datetime, seconds: float = REPLAY_SECOND
 
 @dataclass(frozen=True)
 class HmacSignature:
-    """How a vendor signs what it brings: an HMAC in the header `header`, behind `prefix`, by one of `secrets`.
+    """A vendor's signature of its messages: an HMAC in the header `header`, after `prefix`, by one of `secrets`.
 
-    With a `time_header` the signed content begins with `before`, in which `{time}` stands for that header's value, and
-    what is older than `REPLAY_SECONDS` is forged. Names of headers are in lower case.
+    With a `time_header`, the signed content begins with `before`, in which `{time}` stands for that header's value, and
+    a message more than `REPLAY_SECONDS` from our time is forged. Names of headers are in lower case.
     """
 
     header: str
     """The header with the signature, in lower case."""
     secrets: Sequence[bytes] = field(repr=False)
-    """The keys, of which one has to fit; the first one signs."""
+    """The keys; one must match. `sign` uses the first one."""
     prefix: str = ""
     """The text before the signature in its header."""
     time_header: str = ""
-    """The header with the time of signing, in lower case; "" for none."""
+    """The header with the time of signing, in lower case. "" for none."""
     before: str = ""
     """The beginning of the signed content; `{time}` stands for the time."""
     digest: Digest = "sha256"
-    """The hash."""
 
     def sign(self, body: bytes, at: datetime) -> dict[str, str]:
-        """Returns the headers of `body` as the vendor sends them, signed by the first secret."""
+        """Return the headers of `body` as the vendor sends them, signed by the first secret."""
         stamp = {self.time_header: str(int(at.timestamp()))} if self.time_header else {}
         return {**stamp, self.header: self._right(self.secrets[0], body, stamp.get(self.time_header, ""))}
 
     def check(self, raw: InboundRequest, now: datetime) -> None:
-        """Checks that the vendor signed `raw`, byte for byte. Raises `Forged`, and of everything without a secret."""
+        """Check that the vendor signed `raw`, byte for byte. Raises `Forged`, always if there is no secret."""
         stamp = raw.headers.get(self.time_header, "") if self.time_header else ""
         if self.time_header:
             check_time(stamp, now)

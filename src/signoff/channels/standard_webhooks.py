@@ -1,6 +1,6 @@
 """Signs and verifies messages over HTTP by Standard Webhooks (https://www.standardwebhooks.com).
 
-Signed is `id.timestamp.body`, by HMAC-SHA256. Several signatures stand beside each other while a secret is replaced.
+The HMAC-SHA256 signs `id.timestamp.body`. A message has several signatures while a secret is being replaced.
 """
 
 import base64
@@ -19,22 +19,22 @@ TIME_HEADER: Final = "webhook-timestamp"
 SIGNATURE_HEADER: Final = "webhook-signature"
 
 _PREFIX: Final = "whsec_"
-# As the specification has it; a shorter key could be guessed from one signed message.
+# The specification's limits. A shorter key could be guessed from one signed message.
 _LEAST_BYTES, _MOST_BYTES = 24, 64
 _VERSION: Final = "v1,"
 _ID: Final = re.compile(r"[!-~]{1,200}\Z")
-# A few secrets at most are in use at once; each signature that is given costs a comparison with each.
+# At most a few secrets are in use at once, and each signature in the header costs a comparison with each.
 _SIGNATURES_CHARS: Final = 2_000
 
 
 def read_secret(written: str) -> bytes:
-    """Returns the key behind a secret as it is handed around, `whsec_` and base64 of 24 to 64 bytes.
+    """Return the key of a written secret: `whsec_` and base64 of 24 to 64 bytes.
 
-    Raises `ConfigError`, without the secret.
+    Raises `ConfigError`, without the secret in its message.
     """
     try:
         bare = written.removeprefix(_PREFIX).rstrip("=")
-        # Not strict, Python skips what is no Base64, and a secret with a slip in it would become another one.
+        # Be strict: otherwise Python skips invalid characters, and a mistyped secret would become a different key.
         key = base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
     except (binascii.Error, ValueError):
         key = b""
@@ -45,16 +45,16 @@ def read_secret(written: str) -> bytes:
 
 
 def signed_headers(secrets: Sequence[bytes], message: str, at: datetime, body: bytes) -> dict[str, str]:
-    """Returns the three headers of a message: one signature for each secret, so that its receiver can change over."""
+    """Return the three headers of a message, with one signature per secret so that its receiver can change secrets."""
     moment = str(int(at.timestamp()))
     signatures = " ".join(_VERSION + _signature(secret, message, moment, body) for secret in secrets)
     return {ID_HEADER: message, TIME_HEADER: moment, SIGNATURE_HEADER: signatures}
 
 
 def verify_id(secrets: Sequence[bytes], headers: Mapping[str, str], body: bytes, now: datetime) -> str:
-    """Returns the id of a message whose signature is by one of `secrets` and not too old or too new.
+    """Return the id of a message with a signature by one of `secrets` that is neither too old nor too new.
 
-    Header names are in lower case. Raises `Forged` and nothing else; without secrets everything is forged.
+    Header names are in lower case. Raises only `Forged`. Without secrets, every message is forged.
     """
     message, moment = headers.get(ID_HEADER, ""), headers.get(TIME_HEADER, "")
     if not _ID.match(message):
@@ -71,7 +71,7 @@ def _signature(secret: bytes, message: str, moment: str, body: bytes) -> str:
 
 
 def _read_signatures(header: str) -> list[str]:
-    """Returns the signatures of the version that is known; others are skipped."""
+    """Return the signatures of the known version. Others are skipped."""
     if len(header) > _SIGNATURES_CHARS:
         return []
     return [each.removeprefix(_VERSION) for each in header.split(" ") if each.startswith(_VERSION)]

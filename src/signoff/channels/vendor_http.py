@@ -1,7 +1,7 @@
-"""The HTTP client of channels: one call of a vendor's API, and what a refusal means by the vendor's own codes.
+"""The HTTP client of channels: calls a vendor's API, and interprets refusals by the vendor's own codes.
 
-A vendor is a table of its codes (`VendorErrors`) and where they stand in its answers. Timeouts, broken connections,
-`429`, `5xx`, answers without end and answers that are none are the same for all of them, and are told here.
+`VendorErrors` has a vendor's codes and finds them in its responses. This module handles the cases that are the same for
+all vendors: timeouts, broken connections, `429`, `5xx`, and endless or unreadable responses.
 """
 
 import asyncio
@@ -27,51 +27,51 @@ Code: TypeAlias = int | str
 
 @dataclass(frozen=True)
 class VendorAnswer:
-    """What a vendor answered."""
+    """A vendor's response."""
 
     status: int
-    """The status of HTTP."""
+    """The HTTP status."""
     body: Mapping[str, Any]
-    """The JSON object of its body; empty where the body is none."""
+    """The JSON object of its body. Empty if the body is not one."""
     after: float = 0.0
-    """Seconds to leave the vendor alone, as `Retry-After` says; 0 where it says nothing."""
+    """Seconds of `Retry-After`. 0 without it."""
     readable: bool = True
     """Whether the body is a JSON object."""
 
     @property
     def succeeded(self) -> bool:
-        """Whether the status says so."""
+        """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
 
 def no_code(answer: VendorAnswer) -> Code | None:
-    """Finds no code: of a vendor that tells by the status of HTTP alone."""
+    """Return None, for a vendor that reports errors only by the HTTP status."""
     return None
 
 
 @dataclass(frozen=True)
 class VendorErrors:
-    """What a vendor's refusals mean, as data."""
+    """The meaning of a vendor's refusals, as data."""
 
     vendor: str
-    """Its name, as people read it."""
+    """The name, as people read it."""
     code_of: Callable[[VendorAnswer], Code | None] = no_code
-    """Finds the vendor's own code in an answer; None where it refuses nothing, or has none."""
+    """Returns the vendor's own code in a response. None for a success or if there is none."""
     meanings: Mapping[Code, str] = field(default_factory=dict)
-    """Codes that are final, and what each means or what is to be done; `again` is false for them."""
+    """Final codes with their meaning or remedy. `again` is false for them."""
     pauses: Mapping[Code, float] = field(default_factory=dict)
-    """Codes by which it takes no more for now, and the seconds for which it is left alone at least."""
+    """Codes of rate limits, with the least pause in seconds."""
     passing: frozenset[Code] = frozenset()
-    """Codes of faults that pass by themselves."""
+    """Codes of temporary faults."""
     words: Callable[[VendorAnswer], str] | None = None
-    """Finds the vendor's own words, where its codes alone do not say enough."""
+    """Returns the vendor's own words, if the codes alone are not clear enough."""
     after_of: Callable[[VendorAnswer], float] = lambda answer: answer.after
-    """Finds the seconds for which it wants to be left alone, where it says them in another way than `Retry-After`."""
+    """Returns the pause in seconds, if the vendor states it elsewhere than in `Retry-After`."""
 
     def refusal(self, answer: VendorAnswer) -> NotDelivered | None:
-        """Returns the error that an answer refuses with, None where it refuses nothing.
+        """Return the error of a response. None for a success.
 
-        A success that is no JSON object is no answer of the vendor's, but of something in between: it is tried again.
+        A success without a JSON object comes from a system between us and the vendor: `again` is true for it.
         """
         code = self.code_of(answer)
         if code is not None:
@@ -83,13 +83,13 @@ class VendorErrors:
         return None
 
     def meaning(self, code: Code) -> str:
-        """Returns a code in words, and what to do where something can be done."""
+        """Return the meaning of a code in words, with the remedy if there is one."""
         if code in self.meanings:
             return self.meanings[code]
         return self._enough() if code in self.pauses else f"{self.vendor} refuses it with code {code}"
 
     def _by_code(self, code: Code, answer: VendorAnswer) -> NotDelivered:
-        # What is known to be final stays so, whatever the status says.
+        # A final code stays final with any status.
         passes = code in self.pauses or code in self.passing
         again = passes or (code not in self.meanings and _is_passing(answer.status))
         message = self.words(answer) if self.words and code not in self.pauses else self.meaning(code)
@@ -102,7 +102,7 @@ class VendorErrors:
         return NotDelivered(message, code=str(answer.status), again=again, after=self._pause(answer) if again else 0.0)
 
     def _pause(self, answer: VendorAnswer) -> float:
-        # Never 0 where there was too much: by a pause the whole channel is left alone, and not this one card.
+        # Never 0 for a rate limit: only a pause stops the whole channel, rather than this one card.
         return max(self.after_of(answer), 1.0) if answer.status == _TOO_MANY else self.after_of(answer)
 
     def _enough(self) -> str:
@@ -110,7 +110,7 @@ class VendorErrors:
 
 
 class VendorHttp:
-    """Calls one vendor's API over connections that it keeps; `Channel.attach` closes it with its channel."""
+    """Calls one vendor's API over persistent connections. `Channel.attach` closes it with its channel."""
 
     def __init__(
         self,
@@ -139,10 +139,10 @@ class VendorHttp:
         target: str = "",
         worded: bool = False,
     ) -> Mapping[str, Any]:
-        """Returns the JSON object that the vendor answers to `body` (JSON) or `form`; redirects are not followed.
+        """Send `body` (JSON) or `form` and return the JSON object of the response. Redirects are not followed.
 
-        `waits` are seconds for which the vendor may hold its answer back. `target` is the path that is asked for on the
-        wire, where `url` must not hold the secret in it. `worded`: a success may be no JSON. Raises `NotDelivered`.
+        The vendor may delay its response by `waits` seconds. `target` is the path on the wire, for paths whose secret
+        must not be in `url`. `worded`: a success may have a body other than JSON. Raises `NotDelivered`.
         """
         request = self._http().build_request(
             method,
@@ -155,11 +155,11 @@ class VendorHttp:
             extensions={"target": target.encode("ascii")} if target else None,
         )
         try:
-            # The timeouts of httpx2 are for each step: a server that sends a byte now and then would never be late.
+            # The timeouts of httpx2 apply to each step: a server that sends single bytes would never time out.
             async with asyncio.timeout(self._seconds + waits):
                 answer = await self._answer(request)
         except (httpx2.HTTPError, TimeoutError) as error:
-            # By its class alone: the words may hold the address, and that a token.
+            # Name only the class: the message may have the address, which may have a token.
             why = f"{self._errors.vendor} cannot be reached: {type(error).__name__}"
             raise NotDelivered(why, code="connection", again=True) from None
         refusal = self._errors.refusal(answer)
@@ -168,7 +168,7 @@ class VendorHttp:
         raise refusal
 
     async def close(self) -> None:
-        """Closes the connections; a later call opens new ones."""
+        """Close the connections; a later call opens new ones."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -191,14 +191,14 @@ class VendorHttp:
 
 
 def retry_after(written: str) -> float:
-    """Returns the seconds of a `Retry-After` header that says a number of them; 0 for anything else."""
-    # `isdigit` is true of `²` too, on which `float` fails. For a date, which RFC 9110 allows, our own pause is taken.
+    """Return the seconds of a `Retry-After` header with a number. 0 for anything else."""
+    # `isdigit` is also true for `²`, on which `float` fails. For a date, which RFC 9110 allows, use our own pause.
     return float(written) if written.isascii() and written.isdigit() and len(written) < 8 else 0.0
 
 
 async def _body(response: httpx2.Response) -> bytes:
     body = bytearray()
-    # Counted as it comes and unpacked: a small body may unpack to gigabytes, and its stated length proves nothing.
+    # Count the unpacked bytes as they arrive: a small body may unpack to gigabytes, and its stated length may be false.
     async for piece in response.aiter_bytes():
         body += piece
         if len(body) > ANSWER_BYTES:

@@ -1,7 +1,7 @@
-"""Tells another system of requests and takes its answers, signed both ways as Standard Webhooks.
+"""Sends requests to another system and takes its answers, signed both ways as Standard Webhooks.
 
-Out goes `{"type", "timestamp", "data"}` with the types `approval.asked`, `approval.reminded`, `approval.digest`,
-`approval.closed` and `answer.receipt`. In come `decision` (with a verdict), `message` (free text) and `status`.
+It sends `{"type", "timestamp", "data"}` with the types `approval.asked`, `approval.reminded`, `approval.digest`,
+`approval.closed` and `answer.receipt`. It accepts `decision` (with a verdict), `message` (free text) and `status`.
 """
 
 import json
@@ -49,16 +49,16 @@ _KINDS: Final[Mapping[str, str]] = {
 
 
 class WebhookOptions(ChannelOptions):
-    """`url` is told; `secret` signs both ways, and `previous_secret` beside it while it is being replaced.
+    """The options of a webhook. `secret` signs both ways, with `previous_secret` while it is being replaced.
 
-    `allow_networks` may be asked though they are private, and then without TLS too.
+    `allow_networks` are private networks that may be called, also without TLS.
     """
 
     url: str = Field(description="The address that is told, such as https://desk.example.com/approvals.")
     secret: str = Field(description="The signing secret, env:NAME; its value is whsec_ and base64.")
     previous_secret: str = Field("", description="The secret before this one, while both are in use.")
     allow_networks: tuple[str, ...] = Field((), description="Private networks that may be asked, such as 10.0.0.0/8.")
-    # Less than the dispatcher gives one card (`SEND_SECONDS`), so that what is told is this channel's own error.
+    # Less than the dispatcher's limit for one card (`SEND_SECONDS`), so that this channel's own error is reported.
     timeout_seconds: float = Field(10.0, gt=0, le=25, description="How long an answer is waited for.")
 
     @field_validator("url")
@@ -77,9 +77,9 @@ class WebhookOptions(ChannelOptions):
 
 
 class _Decision(FrozenModel):
-    """`data` of a `decision`. `token`, or `in_reply_to` (the id of our message), says which.
+    """The `data` of a `decision`. `token` or `in_reply_to` (the id of our message) names the request.
 
-    Whatever else could say so is refused: read over, a decision that names one request would be about another.
+    Other fields are rejected. If ignored, a decision that names one request in such a field would decide another.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -92,7 +92,7 @@ class _Decision(FrozenModel):
 
 
 class _Message(FrozenModel):
-    """`data` of a `message`: what somebody wrote."""
+    """The `data` of a `message`: a person's text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -103,7 +103,7 @@ class _Message(FrozenModel):
 
 
 class _Report(FrozenModel):
-    """`data` of a `status`: what became of our message `id`."""
+    """The `data` of a `status`: the state of our message `id`."""
 
     id: str = Field(min_length=1, max_length=200)
     state: str
@@ -112,14 +112,14 @@ class _Report(FrozenModel):
 
 
 class WebhookTransport(Protocol):
-    """What messages go out by: `GuardedHttp`, or a test's."""
+    """Sends messages: `GuardedHttp`, or a test double."""
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> ServerAnswer:
-        """Sends one message. Raises `NotDelivered` where no answer came."""
+        """Send one message. Raises `NotDelivered` if there is no response."""
         ...
 
     async def close(self) -> None:
-        """Lets go of connections."""
+        """Close the connections."""
         ...
 
 
@@ -133,8 +133,8 @@ class Webhook(Channel):
     def __init__(self, context: ChannelContext, outward: WebhookTransport | None = None) -> None:
         super().__init__(context)
         self._options = WebhookOptions.model_validate(context.options)
-        given = (self._options.secret, self._options.previous_secret)
-        self._secrets = [read_secret(each) for each in given if each]
+        written = (self._options.secret, self._options.previous_secret)
+        self._secrets = [read_secret(each) for each in written if each]
         if not self._secrets:
             raise ConfigError("it needs a `secret`", field="secret")
         allowed = read_networks(self._options.allow_networks)
@@ -143,7 +143,7 @@ class Webhook(Channel):
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
         """See `Channel`."""
         number = f".{card.request.reminded}" if card.kind == "remind" else ""
-        # The same however often it is tried, by which the receiver knows what it has; each reminder is another message.
+        # Use the same id for each attempt, so that the receiver recognises repeats. Each reminder is a new message.
         message = f"{card.token}.{card.kind}{number}"
         await self._post(message, _KINDS[card.kind], _card_data(card, voice_now=self.context.clock()))
         return SentCard(vendor_id=message if before is None else before.vendor_id)
@@ -198,7 +198,7 @@ class Webhook(Channel):
             raise Malformed(f"`data` does not fit its type: {where or 'it is no object'}") from None
 
     async def check(self) -> list[CheckFinding]:
-        """Returns whether the receiver acknowledges a message of the type `ping`, and whether its clock is ours."""
+        """Check that the receiver acknowledges a message of the type `ping`, and that its clock agrees with ours."""
         target, now = self._options.url, self.context.clock()
         try:
             answer = await self._post(f"ping.{int(now.timestamp())}", "ping", {})
@@ -206,12 +206,12 @@ class Webhook(Channel):
             return [
                 CheckFinding(False, f"{target} does not acknowledge: {error.message}", "check `url`, and the receiver")
             ]
-        found = [CheckFinding(True, f"{target} acknowledges what is signed")]
+        findings = [CheckFinding(True, f"{target} acknowledges what is signed")]
         apart = 0.0 if answer.at is None else abs((answer.at - now).total_seconds())
         if apart > REPLAY_SECONDS / 2:
             remedy = f"set the clocks: what is {REPLAY_SECONDS:.0f} s old counts as forged"
-            found.append(CheckFinding(False, f"its clock is {apart:.0f} s from ours", remedy))
-        return found
+            findings.append(CheckFinding(False, f"its clock is {apart:.0f} s from ours", remedy))
+        return findings
 
     async def _post(self, message: str, kind: str, data: Mapping[str, Any]) -> ServerAnswer:
         now = self.context.clock()
@@ -221,7 +221,7 @@ class Webhook(Channel):
 
 
 def _check_receipt(answer: ServerAnswer) -> ServerAnswer:
-    """Returns the answer of a receiver that has taken the message. Raises `NotDelivered` for any other."""
+    """Return the response of a receiver that accepted the message. Raises `NotDelivered` for any other."""
     if 200 <= answer.status < 300:
         return answer
     code = str(answer.status)
@@ -239,7 +239,7 @@ def _card_data(card: OutboundCard, voice_now: datetime) -> dict[str, Any]:
     words = card_words(card, formatter_for(card.person, voice_now), how="buttons", assurance=Webhook.assurance)
     where = AnswerLinks(api=f"/v1/approvals/{request.id}/decide", page=card.link, channels=request.notify)
     return {
-        # Whoever answers a list as a whole must not decide the first of it by that.
+        # A digest has no token: an answer to the whole list must not decide its first request.
         "token": "" if card.kind == "digest" else card.token,
         "to": card.address,
         "person": {"id": card.person.id, "name": card.person.name, "locale": card.person.locale or ENGLISH},
@@ -268,13 +268,13 @@ def _card_data(card: OutboundCard, voice_now: datetime) -> dict[str, Any]:
 
 
 def _parse_message(key: str, kind: Any, data: Any, said_at: datetime | None) -> InboundBatch:
-    """Read a message that was said at `said_at`. A message of an unknown type holds nothing."""
+    """Parse a message that was written at `said_at`. A message of an unknown type has no contents."""
     if kind == "decision":
         decision = _Decision.model_validate(data)
         if not decision.token and not decision.in_reply_to:
             raise Malformed("`data` names no request: it needs `token` or `in_reply_to`")
-        said = {"verdict": decision.verdict, "reason": decision.reason, "said_at": said_at}
-        return InboundBatch(actions=(_make_action(key, decision, **said),))
+        facts = {"verdict": decision.verdict, "reason": decision.reason, "said_at": said_at}
+        return InboundBatch(actions=(_make_action(key, decision, **facts),))
     if kind == "message":
         message = _Message.model_validate(data)
         return InboundBatch(actions=(_make_action(key, message, text=message.text, said_at=said_at),))
@@ -289,12 +289,13 @@ def _parse_message(key: str, kind: Any, data: Any, said_at: datetime | None) -> 
         token = _token(report.id)
         card = f"{token}.ask" if token else report.id
         if state == "failed" and token and report.id != card:
-            # What failed told of the card again, or of its end: the card itself is out.
+            # A reminder or the closing failed, but the card itself was sent.
             state = "unknown"
         return InboundBatch(
             statuses=(DeliveryStatus(key=key, vendor_id=card, state=state, code=report.code, message=report.message),)
         )
-    # Also what we sent and somebody sends back: one secret signs both ways, and only types tell them apart.
+    # This also skips our own messages if an attacker sends them back: one secret signs both ways, and only the types
+    # differ.
     return InboundBatch()
 
 
@@ -311,7 +312,7 @@ def _make_action(key: str, answer: _Decision | _Message, **more: Any) -> Inbound
 
 
 def _token(message: str) -> str:
-    """Returns the card that one of our messages is about; "" for a digest, which is about several."""
+    """Return the card of one of our messages. "" for a digest, which is about several."""
     token, _, kind = message.partition(".")
     return token if kind.partition(".")[0] in ("ask", "remind", "closed") else ""
 
