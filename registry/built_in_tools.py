@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from signoff.contracts.errors import ConfigError
 from signoff.contracts.names import COLLECT, READ_REST
-from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.program.tool_keywords import BypassRouting
+from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_result import ToolResult
 

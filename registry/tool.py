@@ -7,7 +7,7 @@ from dataclasses import field
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, Unpack, cast
 
 import pydantic
 from pydantic import (
@@ -50,14 +50,18 @@ from signoff.registry.hooks import (
     Probe,
 )
 from signoff.registry.manifest.mappings import read_mapping
+from signoff.registry.program.tool_keywords import (
+    BypassRouting,
+    Concurrency,
+    Routing,
+    RunBy,
+    Scope,
+    ToolKeywords,
+    ToolOptionKeywords,
+    Validation,
+)
 from signoff.registry.tool_fields import FieldProblem, by_own_names, field_problem
 from signoff.registry.tool_result import Filter
-
-Scope: TypeAlias = Literal["generalist", "specialist"]
-Routing: TypeAlias = Literal["routed", "bypass"]
-Concurrency: TypeAlias = Literal["safe", "exclusive"]
-Validation: TypeAlias = Literal["strict", "warn", "off"]
-RunBy: TypeAlias = Literal["signoff", "external"]
 
 DEFAULT_TIMEOUT: Final = 300.0
 REPEATABLE_TRIES: Final = 3
@@ -79,13 +83,6 @@ def _usage_limit(given: Any) -> Any:
     return dataclasses.replace(given, period=_span(given.period)) if isinstance(given, UsageLimit) else given
 
 
-@dataclasses.dataclass(frozen=True)
-class BypassRouting:
-    """Why a specialist tool needs no routing (B10)."""
-
-    reason: Annotated[str, Field(description="A real one.")]
-
-
 _RECORDS: Final[Mapping[str, type[Any] | None]] = {
     "bypass_routing": BypassRouting, "usage_limit": UsageLimit, "capabilities": Capabilities, "requires_approval": None,
 }  # fmt: skip
@@ -98,6 +95,10 @@ class ToolOptions:
 
     Each field is declared here and nowhere else, see `declared_fields`.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[ToolOptionKeywords]) -> None: ...
 
     name: Annotated[str, SkipValidation] = ""
     """The key of the section: `[A-Za-z0-9_-]{1,64}`, exact, case-sensitive. `respond` is reserved. Beside an `id` it is
@@ -308,6 +309,10 @@ class Tool(ToolOptions):
 
     Raises `RegistrationError` for a field that is not one, or of another type.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[ToolKeywords]) -> None: ...
 
     name: Annotated[str, SkipValidation, FieldSpec(hashed="definition", aliases=("id",), unset="the key")]
     description: Annotated[str, FieldSpec(unset="the docstring")]

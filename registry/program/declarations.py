@@ -6,15 +6,12 @@ A declaration has the shape of its section of the manifest, so that both ways ha
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from signoff.contracts.errors import ConfigError
-from signoff.contracts.usage import UsageLimit
 from signoff.formats.nearest_name import cut_text, did_you_mean
 from signoff.policy.approval_policy import ApprovalPolicy
-from signoff.policy.handler_verdict import PolicyHandler
 from signoff.registry.actor import (
     Autonomy,
     EscalationPath,
@@ -23,80 +20,20 @@ from signoff.registry.actor import (
     Step,
     Surface,
 )
-from signoff.registry.capabilities import Capabilities
-from signoff.registry.hooks import Available, InputCheck, PermissionCheck, Probe, Select
+from signoff.registry.hooks import Select
 from signoff.registry.program.call_site import CodeSite, call_site, function_site
 from signoff.registry.program.keywords import explain_keywords
 from signoff.registry.program.plain_values import plain
+from signoff.registry.program.tool_keywords import ToolFields
 from signoff.registry.results.domain_data import DomainMerge
-from signoff.registry.results.reducers import Reducer
-from signoff.registry.tool import BypassRouting, Concurrency, Routing, RunBy, Tool, Validation
+from signoff.registry.tool import Tool
 from signoff.registry.tool_fields import id_and_title
-from signoff.registry.tool_result import Filter
 
 F = TypeVar("F", bound=Callable[..., Any])
 ToolLike: TypeAlias = str | Callable[..., Any] | Tool
 """How an actor or a route lists a tool: by its name, its function, or itself."""
-Span: TypeAlias = float | str | timedelta
-"""A span of time: seconds, a text such as `30s`, or a `timedelta`."""
-
 _SHORT_FORMS: Final = ("auto_approve_if", "deny_if", "approvers", "autoApproveIf", "denyIf")
 _SHOWN_CHARS: Final = 60
-
-
-class ToolFields(TypedDict, total=False):
-    """The keywords of `@app.tool`: fields of `Tool`, and short forms of a policy."""
-
-    name: str
-    description: str
-    title: str
-    effect: str
-    tags: Sequence[str]
-    requires_approval: bool | ApprovalPolicy | Mapping[str, Any] | PolicyHandler
-    auto_approve_if: str
-    deny_if: str
-    approvers: Sequence[str | Mapping[str, Any]]
-    secrets: Sequence[str]
-    remarks: Sequence[str]
-    read_only: bool
-    idempotent: bool
-    timeout: Span
-    attempts: int
-    hours: str | Sequence[str]
-    usage_limit: UsageLimit | Mapping[str, Any]
-    input_schema: Mapping[str, Any]
-    output_schema: Mapping[str, Any]
-    routing: Routing
-    bypass_routing: BypassRouting | Mapping[str, str]
-    justification: str
-    peer_exposed: bool
-    version: str
-    max_result_chars: int
-    task_queue: str
-    concurrency: Concurrency
-    tenants: Sequence[str]
-    updates: Sequence[str]
-    fallbacks: Sequence[str]
-    toolset: str
-    always_include: bool
-    strict: bool
-    settings: Mapping[str, Any]
-    settings_schema: Mapping[str, Any]
-    runs: RunBy
-    unreported: Literal["record", "ask"]
-    metadata: Mapping[str, Any]
-    plugin: str
-    validation: Validation
-    capabilities: Capabilities | Mapping[str, Any]
-    untrusted_output: bool
-    return_direct: bool
-    filters: Mapping[str, str | Filter]
-    available: Available
-    check_permissions: PermissionCheck
-    cache_permission: Span
-    probe: Probe
-    validate_input: InputCheck
-    reducer: str | Reducer
 
 
 class ActorOptions(TypedDict, total=False):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from signoff.registry.hooks import HookContext as HookContext
     from signoff.registry.hooks import Permission as Permission
     from signoff.registry.hooks import ProbeAnswer as ProbeAnswer
+    from signoff.registry.program.tool_keywords import BypassRouting as BypassRouting
     from signoff.registry.registry import ToolRegistry as ToolRegistry
     from signoff.registry.registry import ToolRegistryBuilder as ToolRegistryBuilder
     from signoff.registry.registry import ToolResolver as ToolResolver
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from signoff.registry.results.reducers import BUILT_IN as BUILT_IN
     from signoff.registry.results.reducers import ReducerRegistry as ReducerRegistry
     from signoff.registry.results.reducers import ToolReducer as ToolReducer
-    from signoff.registry.tool import BypassRouting as BypassRouting
     from signoff.registry.tool_result import AnnotatedRecord as AnnotatedRecord
     from signoff.registry.tool_result import Annotations as Annotations
     from signoff.registry.tool_result import RecordField as RecordField
@@ -44,7 +44,7 @@ _MODULES = {
     "Annotations": "signoff.registry.tool_result",
     "HandlerVerdict": "signoff.policy.handler_verdict",
     "BUILT_IN": "signoff.registry.results.reducers",
-    "BypassRouting": "signoff.registry.tool",
+    "BypassRouting": "signoff.registry.program.tool_keywords",
     "Capabilities": "signoff.registry.capabilities",
     "CannotTell": "signoff.registry.hooks",
     "Correction": "signoff.registry.hooks",

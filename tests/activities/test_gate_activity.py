@@ -42,8 +42,9 @@ from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.handler_adapters import run_elsewhere
 from signoff.registry.hooks import Correction, HookContext, Permission
+from signoff.registry.program.tool_keywords import BypassRouting
 from signoff.registry.registry import definition_hash
-from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.tool import Tool
 from signoff.store.content_store import to_content
 from signoff.store.store import Store
 

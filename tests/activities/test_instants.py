@@ -19,7 +19,8 @@ from signoff.contracts.message import CallPart
 from signoff.formats.replace import replace
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.policy.handler_verdict import HandlerCall, HandlerVerdict
-from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.program.tool_keywords import BypassRouting
+from signoff.registry.tool import Tool
 from signoff.store.questions.questions import Questions
 from signoff.store.store import Store
 from signoff.testing.builders import a_person

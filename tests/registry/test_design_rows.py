@@ -14,9 +14,10 @@ from signoff.registry.actor import Route, Step, ToolUse
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.pipeline import judge
 from signoff.registry.manifest.loader import load_manifest
+from signoff.registry.program.tool_keywords import BypassRouting
 from signoff.registry.registry import ToolRegistry
 from signoff.registry.results.reducers import ReducerRegistry, ToolReducer
-from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.tool import Tool
 from signoff.registry.tool_result import ReducerInput, Result
 
 GOOD = {"flight": "TP 531", "totalCost": 10}

@@ -15,7 +15,7 @@ from signoff.registry.approver_coverage import check_approver_coverage
 from signoff.registry.catalog import Catalog, build_catalog
 from signoff.registry.gates.inventory import InventoryRow, inventory
 from signoff.registry.gates.pipeline import judge
-from signoff.registry.tool import BypassRouting
+from signoff.registry.program.tool_keywords import BypassRouting
 
 ARGS = {"flight": "TP1", "totalCost": 10}
 

@@ -11,7 +11,8 @@ from signoff.contracts.usage import UsageLimit
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.manifest.loader import load_manifest
-from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.program.tool_keywords import BypassRouting
+from signoff.registry.tool import Tool
 
 
 @table(

@@ -18,8 +18,9 @@ from signoff.contracts.usage import UsageLimit
 from signoff.policy.approval_policy import ApprovalPolicy
 from signoff.registry.function import tool
 from signoff.registry.hooks import HookContext
+from signoff.registry.program.tool_keywords import BypassRouting
 from signoff.registry.registry import ToolRegistry
-from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.tool import Tool
 from signoff.registry.tool_checks import check_declaration, is_placeholder
 
 REASON = "only the desk knows the tariff"

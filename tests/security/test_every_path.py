@@ -12,7 +12,7 @@ from signoff.contracts.turn import TurnResult
 from signoff.policy.approval_policy import ApprovalPolicy, GlobalRule
 from signoff.registry.actor import Actor
 from signoff.registry.catalog import Catalog
-from signoff.registry.tool import BypassRouting
+from signoff.registry.program.tool_keywords import BypassRouting
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond
 

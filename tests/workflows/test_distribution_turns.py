@@ -9,8 +9,9 @@ from signoff.audit.export import export_lines
 from signoff.audit.log import AuditLog
 from signoff.audit.timeline import timeline
 from signoff.policy.approval_policy import GlobalRule
+from signoff.registry.program.tool_keywords import BypassRouting
 from signoff.registry.results.destinations import Delivery, Destination
-from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.tool import Tool
 from signoff.registry.tool_result import AnnotatedRecord, Annotations, RecordField, identity
 from signoff.store.store import Store
 from signoff.testing.scripted_model import calls, respond

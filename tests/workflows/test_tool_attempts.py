@@ -16,7 +16,8 @@ from turn_fixtures import Ledger, TurnRig, catalog_of, no, pay_tool, running_tur
 
 from signoff.contracts.completion import Completion, CompletionRequest
 from signoff.contracts.errors import ModelUnavailable, StoreUnavailable
-from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.program.tool_keywords import BypassRouting
+from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_result import ToolFailure
 from signoff.store.store import Store

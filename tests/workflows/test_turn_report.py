@@ -12,7 +12,7 @@ from signoff.contracts.call import CallOutcome
 from signoff.contracts.limits import RESULT_CHARS_PER_BATCH
 from signoff.formats.replace import replace
 from signoff.registry.actor import Actor
-from signoff.registry.tool import BypassRouting
+from signoff.registry.program.tool_keywords import BypassRouting
 from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_result import ToolResult
 from signoff.store.tickets import ticket_key

@@ -19,9 +19,10 @@ from signoff.contracts.audit import CloudEvent
 from signoff.contracts.call import CallOutcome
 from signoff.contracts.content import Content
 from signoff.registry.manifest.subscription_sections import Subscription
+from signoff.registry.program.tool_keywords import BypassRouting
 from signoff.registry.results.destinations import Delivery, DeliveryFailure, Destination
 from signoff.registry.results.reducers import ReducerRegistry, ToolReducer
-from signoff.registry.tool import BypassRouting, Tool
+from signoff.registry.tool import Tool
 from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_result import AnnotatedRecord, Annotations, RecordField, ToolResult, identity
 from signoff.store.content_store import load
