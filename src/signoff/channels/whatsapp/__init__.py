@@ -1,4 +1,4 @@
-"""The drawing of WhatsApp's messages and templates, for every channel that reaches WhatsApp by another provider."""
+"""WhatsApp's messages and templates, for channels that reach WhatsApp through another provider."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""What is sent on WhatsApp: cards with two buttons, texts, and the approved template for who has not written lately.
+"""WhatsApp's messages: cards with two buttons, texts, and the approved template for people who have not written lately.
 
-Limits and shapes are those of Meta's OpenAPI description. How Meta counts characters it does not say: what fits here
-fits as UTF-16 too.
+Limits and shapes follow Meta's OpenAPI description. Meta does not document how it counts characters, so the limits
+count UTF-16 units.
 """
 
 import re
@@ -18,12 +18,12 @@ from signoff.texts.formatter import Formatter
 Message: TypeAlias = dict[str, Any]
 
 BODY_UNITS: Final = 1_024
-"""Of a message with buttons, and of a template once it is filled in."""
+"""The limit of a message with buttons, and of a filled-in template."""
 TEXT_UNITS: Final = 4_096
 PARAMETERS: Final = 4
-"""Of the template's body: the code, what would happen, all the rest, and the link."""
+"""The number of parameters of the template's body: the code, the effect, all other parts, and the link."""
 _FIXED_UNITS: Final = 200
-"""Left for the template's own words, in any language."""
+"""The room for the template's own words, in any language."""
 _APPROVE, _DENY = "signoff.approve.", "signoff.deny."
 _VERDICTS: Final[Mapping[str, Verdict]] = {_APPROVE: "approved", _DENY: "denied"}
 _TOKEN: Final = re.compile(r"[a-z0-9]{1,32}\Z")
@@ -32,15 +32,14 @@ _PHONE: Final = re.compile(r"[0-9]{5,20}\Z")
 _MARKUP: Final = re.compile(r"(https?://\S+)|`|(?<![A-Za-z0-9])[*_~]|[*_~](?![A-Za-z0-9])")
 _LOOK_ALIKE: Final = str.maketrans({"*": "\u2217", "_": "\u02cd", "~": "\u223c", "`": "\u02cb"})
 _BETWEEN, _NOT_BETWEEN = "\u25aa", "\u25ab"
-"""Stands between what a template says on one line, and what becomes of it elsewhere."""
+"""The separator between parts on a template's line, and its replacement inside a part."""
 _MANY_SPACES: Final = re.compile(r" {4,}")
 
 
 def recipient(address: str) -> Message | None:
-    """Writes the field of a recipient: a business-scoped id has a field of its own, else Meta takes it for a number and
-    loses the message.
+    """Return the field of a recipient. None if `address` is neither a business-scoped id nor a number.
 
-    None for what is neither such an id nor a number.
+    A business-scoped id needs its own field: otherwise Meta takes it for a number and loses the message.
     """
     if _SCOPED.match(address):
         return {"recipient": address}
@@ -48,7 +47,7 @@ def recipient(address: str) -> Message | None:
 
 
 def card_message(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> Message:
-    """Returns a card with its two buttons; as a text with the link where it cannot be decided here."""
+    """Return a card with its two buttons, or a text with the link if the channel cannot decide it."""
     if not _decides(card, assurance):
         words = _fit(card, formatter, assurance, TEXT_UNITS, _whole)
         return text_message(words.text)
@@ -62,10 +61,10 @@ def card_message(card: OutboundCard, formatter: Formatter, assurance: Assurance)
 def template_message(
     card: OutboundCard, formatter: Formatter, assurance: Assurance, name: str, language: str
 ) -> Message:
-    """Returns the card as an approved template, on one line a parameter.
+    """Return the card as an approved template, with one line per parameter.
 
-    Its buttons are there even where only the link decides, or where it is not whole; whoever presses one that does not
-    count is told so.
+    It has both buttons even if only the link decides, or if it is not whole. A press that does not count gets a reply
+    that says so.
     """
     words = template_words(card, formatter, assurance)
     body = {"type": "body", "parameters": [{"type": "text", "text": _parameter(each)} for each in _values(words)]}
@@ -84,23 +83,23 @@ def template_message(
 
 
 def template_words(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
-    """Writes the words of a card that is sent as a template."""
+    """Return the words of a card that is sent as a template."""
     return _fit(card, formatter, assurance, BODY_UNITS - _FIXED_UNITS, lambda words: "".join(_values(words)))
 
 
 def draws_whole(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> bool:
-    """Returns whether a card gives every value, in whichever form it is sent."""
+    """Return whether a card shows every value, both as a free message and as a template."""
     free = _fit(card, formatter, assurance, BODY_UNITS, _whole)
     return free.whole and template_words(card, formatter, assurance).whole
 
 
 def closed_message(closed: ClosedCard, formatter: Formatter) -> Message:
-    """Writes that a card is over, as a text of its own."""
+    """Return the separate text that a card's request has ended."""
     return text_message(closing_text(closed, formatter))
 
 
 def text_message(words: str) -> Message:
-    """Makes a message of words, cut where they are longer than it may be."""
+    """Return a text message, cut at the limit."""
     shown = plain(words)
     while units(shown) > TEXT_UNITS:
         over = units(shown) - TEXT_UNITS
@@ -109,7 +108,7 @@ def text_message(words: str) -> Message:
 
 
 def read_button(payload: str) -> tuple[Verdict, str] | None:
-    """Reads the verdict and the delivery of a button of ours; None for anybody else's."""
+    """Return the verdict and the delivery of one of our buttons. None for others."""
     for prefix, verdict in _VERDICTS.items():
         token = payload.removeprefix(prefix)
         if token != payload and _TOKEN.match(token):
@@ -118,14 +117,12 @@ def read_button(payload: str) -> tuple[Verdict, str] | None:
 
 
 def plain(words: str) -> str:
-    """Replaces the marks by which WhatsApp makes words bold, struck out or code with some that look like them.
-    Addresses stay as they are.
-    """
+    """Replace WhatsApp's marks for bold, struck-out text and code with similar characters, except in addresses."""
     return _MARKUP.sub(lambda found: found.group(1) or found.group().translate(_LOOK_ALIKE), words)
 
 
 def units(words: str) -> int:
-    """Returns how long words are in UTF-16, which no other way of counting exceeds."""
+    """Return the length in UTF-16 units, which no other way of counting exceeds."""
     return len(words.encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -136,7 +133,7 @@ def _decides(card: OutboundCard, assurance: Assurance) -> bool:
 def _fit(
     card: OutboundCard, formatter: Formatter, assurance: Assurance, max_chars: int, write: Callable[[CardWords], str]
 ) -> CardWords:
-    """Returns the card's words, narrow enough that what `write` makes of them fits in `max_chars`."""
+    """Return the card's words, short enough that the result of `write` fits in `max_chars`."""
     for whole in (max_chars, max_chars * 3 // 4, max_chars // 2):
         limits = CardLimits(whole=max(whole, LEAST_CHARS), value=300, says=300, rows=40)
         words = card_words(card, formatter, how="buttons", assurance=assurance, limits=limits)
@@ -150,19 +147,19 @@ def _whole(words: CardWords) -> str:
 
 
 def _values(words: CardWords) -> tuple[str, str, str, str]:
-    """Returns a card in the parameters of the template, each of which must say something."""
+    """Return a card's parameters of the template, which must not be empty."""
     says = f"{words.says_lead} “{words.says}”" if words.says else ""
     how = "" if words.approves else words.how
     rows = (row.text for row in words.rows)
     facts = (words.note, words.asked, words.rule, says, words.counted, words.due, words.more, words.incomplete, how)
-    # No value may look like two: what stands between them stands in none.
+    # Remove the separator from each part, so that no value looks like two.
     parts = (part.replace(_BETWEEN, _NOT_BETWEEN) for part in (*rows, *facts) if part)
     rest = f" {_BETWEEN} ".join(parts) or words.how
     return words.code, f"{words.heading}: {words.effect}", rest, words.link or ELLIPSIS
 
 
 def _parameter(words: str) -> str:
-    """Returns a value as Meta takes it in a template: no line ends, no tabs, no more than a few spaces on end."""
+    """Return a value as Meta accepts it in a template: without line ends, tabs or more than three spaces in a row."""
     return _MANY_SPACES.sub("   ", plain(words).replace("\n", " ").replace("\t", " "))
 
 

@@ -1,6 +1,7 @@
-"""The template that reaches people who have not written lately: how it has to be, and whether it is.
+"""Checks the template for people who have not written lately.
 
-Meta approves it once a language; its words and its buttons' titles are Meta's to keep, and only the parameters ours.
+Meta approves it separately for each language. Its words and button titles are stored by Meta; Signoff only sends the
+parameters.
 """
 
 import re
@@ -16,21 +17,21 @@ _SHOWN: Final = 60
 
 
 def template_language(languages: Mapping[str, str], locale: str) -> str:
-    """Returns Meta's code of the language for a locale: of the locale itself, else of its language, else the first."""
+    """Return Meta's language code for a locale: of the locale itself, else of its language, else the first."""
     wanted = locale.replace("_", "-").lower()
     known = {name.replace("_", "-").lower(): code for name, code in languages.items()}
     return known.get(wanted) or known.get(wanted.partition("-")[0]) or next(iter(languages.values()))
 
 
 def check_templates(name: str, languages: Sequence[str], answer: Mapping[str, Any]) -> list[CheckFinding]:
-    """Returns whether the template is there and fits, language by language; `answer` is Meta's list of templates."""
+    """Check for each language that the template exists and fits. `answer` is Meta's list of templates."""
     listed = answer.get("data")
-    found = {
+    by_language = {
         each.get("language"): each
         for each in (listed if isinstance(listed, list) else [])
         if isinstance(each, dict) and each.get("name") == name
     }
-    return [_check_template(name, language, found.get(language)) for language in dict.fromkeys(languages)]
+    return [_check_template(name, language, by_language.get(language)) for language in dict.fromkeys(languages)]
 
 
 def _check_template(name: str, language: str, template: Mapping[str, Any] | None) -> CheckFinding:

@@ -1,7 +1,7 @@
 """WhatsApp, by Meta's Cloud API: cards with two buttons, answered by a press or in words.
 
-Whoever has written within 24 hours may be sent anything; everybody else only a template that Meta approved. Nothing
-that is sent can be edited: that a request is over is a message of its own, to whom one may be sent.
+A person who has written within 24 hours may get any message, others only a template that Meta approved. Sent messages
+cannot be edited: the end of a request is a separate message, if the person may get one.
 """
 
 import logging
@@ -44,15 +44,15 @@ from signoff.formats.visible_text import one_line
 from signoff.languages.catalogue import ENGLISH
 
 OUTSIDE: Final = 131047
-"""They wrote last more than 24 hours ago, so that only an approved template reaches them."""
+"""The code if the person wrote last more than 24 hours ago, so that only an approved template reaches them."""
 _PAUSES: Final[Mapping[Code, float]] = {4: 60.0, 80007: 60.0, 130429: 5.0, 131056: 6.0}
-"""Seconds to leave Meta alone after it said that there was too much: of the app, the account, the number, one pair."""
+"""Pauses in seconds after Meta's rate limits: of the app, the account, the number, and one pair of numbers."""
 _PASSING: Final[frozenset[Code]] = frozenset((1, 2, 131000, 131016, 131057, 133004))
-"""Faults of Meta's own, which pass."""
+"""Temporary faults of Meta."""
 _MEANINGS: Final[Mapping[Code, str]] = {
     0: "the token is not valid; renew `token`",
     3: "the token lacks a permission; it needs whatsapp_business_messaging",
-    # Meta has a code for each permission.
+    # Meta has a separate code for each permission.
     **dict.fromkeys((10, *range(200, 300)), "the token lacks a permission; it needs whatsapp_business_messaging"),
     33: "there is no such number; check `phone_number_id`",
     100: "Meta finds the request wrong; check `phone_number_id` and `version`",
@@ -74,19 +74,19 @@ _MEANINGS: Final[Mapping[Code, str]] = {
     132016: "Meta has disabled the template for its quality",
 }
 _UNNAMED: Final = -1
-"""An error that has no code of Meta's."""
+"""The code for an error without Meta's code."""
 
 WINDOW_SECONDS: Final = 24 * 3_600
 _MARGIN_SECONDS: Final = 120
-"""Meta's clock is not ours, and a message takes its time."""
+"""Margin for the difference between Meta's clock and ours, and for a message's transport."""
 _KEPT: Final = 20_000
-"""So many people are remembered; of the others it is not known, as after a start."""
+"""The most names in memory. For others it is unknown when they wrote, as after a start."""
 _WORDLESS: Final = frozenset(
     ("audio", "contacts", "document", "image", "location", "order", "sticker", "unsupported", "video")
 )
-"""The types of messages in which nothing can be read: their author is asked back."""
+"""The types of messages without readable text. Their author gets a question back."""
 _CHANGES: Final = {"edit": "edited", "revoke": "deleted"}
-"""Meta tells of these only for a number that a WhatsApp Business app uses, too."""
+"""Meta reports these only for a number that a WhatsApp Business app uses, too."""
 _GROUP: Final = "group"
 _REACTION: Final = "reaction"
 _STATES: Final[Mapping[str, Literal["sent", "delivered", "read", "failed"]]] = {
@@ -99,26 +99,24 @@ _CODE_CHARS: Final = 80
 
 
 class ServiceWindow:
-    """When people wrote last, by each of their names. Times are seconds since 1970."""
+    """Remembers when people wrote last, by each of their ids. Times are seconds since 1970."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[str, float] = OrderedDict()
 
     def note_message(self, name: str, at: float) -> None:
-        """Opens the window of somebody who wrote; a message that is brought again later, or out of order, opens nothing
-        anew.
-        """
-        # Taken out and put in again: the first in it, which goes when it is full, was heard longest ago.
+        """Open the window of a person who wrote at `at`. A repeated or late message does not extend it."""
+        # Remove and insert again, so that the first entry, which is dropped when it is full, is the least recent.
         self._last[name] = max(at, self._last.pop(name, 0.0))
         while len(self._last) > _KEPT:
             self._last.popitem(last=False)
 
     def is_open(self, name: str, now: float) -> bool:
-        """Returns whether it is known that they wrote recently enough."""
+        """Return whether the person is known to have written recently enough."""
         return now - self._last.get(name, 0.0) < WINDOW_SECONDS - _MARGIN_SECONDS
 
     def shut(self, name: str) -> None:
-        """Closes a window that Meta says is not open, whatever we thought."""
+        """Close a window that Meta reports as closed."""
         self._last.pop(name, None)
 
 
@@ -132,9 +130,9 @@ ERRORS: Final = VendorErrors("Meta", _code, meanings=_MEANINGS, pauses=_PAUSES, 
 
 
 def read_payload(raw: InboundRequest, number: str, window: ServiceWindow) -> InboundBatch:
-    """Reads a verified message for the number with the id `number`; who wrote is remembered in `window`.
+    """Parse a verified message for the number with the id `number`; note its authors in `window`.
 
-    Raises `Malformed`; what is new to us becomes an unknown status, and no more.
+    Raises `Malformed`. Unknown contents only become an unknown status.
     """
     if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Malformed("the content type is not application/json")
@@ -145,8 +143,8 @@ def read_payload(raw: InboundRequest, number: str, window: ServiceWindow) -> Inb
         for error in _maps(value, "errors"):
             _log.warning("WhatsApp reports an error: %s", ERRORS.meaning(_number(error, "code")))
         messages, contacts = _maps(value, "messages"), _maps(value, "contacts")
-        # Of several with one number the first.
-        # A table, as a body may be of 3 MB: to search the contacts for each message would take time in its square.
+        # The first of several contacts with one number wins. A table, as a body may have 3 MB: searching the contacts
+        # for each message would take quadratic time.
         by_number = {_text(each, "wa_id"): each for each in reversed(contacts)}
         lone = contacts[0] if len(messages) == len(contacts) == 1 else {}
         for message in messages:
@@ -163,7 +161,7 @@ def _values(body: Mapping[str, Any], number: str) -> Iterator[Mapping[str, Any]]
     for entry in _maps(body, "entry"):
         for change in _maps(entry, "changes"):
             value = _map(change, "value")
-            # An app may have several numbers, of which Meta tells all at one address.
+            # An app may have several numbers; Meta posts the messages of all of them to one address.
             if change.get("field") == "messages" and _text(_map(value, "metadata"), "phone_number_id") == number:
                 yield value
 
@@ -171,13 +169,13 @@ def _values(body: Mapping[str, Any], number: str) -> Iterator[Mapping[str, Any]]
 def _message(
     message: Mapping[str, Any], sender: tuple[str, str], window: ServiceWindow
 ) -> InboundAction | DeliveryStatus | None:
-    """Returns one message: something said, or something that is only written down."""
+    """Return the action of one message, or the status of a message to record. None without an id or sender."""
     key, kind, (scoped, phone) = _text(message, "id"), _text(message, "type"), sender
-    # The scoped id first: a number may be hidden, and one that was given up becomes somebody else's.
+    # Prefer the scoped id: a number may be hidden, and a released number may go to another person.
     identity = scoped or phone
     if not key or not identity:
         return None
-    # Whatever they sent opens the window, also what says nothing to us.
+    # Every message opens the window, even if it is not understood here.
     for name in filter(None, sender):
         window.note_message(name, float(_number(message, "timestamp")))
     original = _text(_map(message, kind), "original_message_id") if kind in _CHANGES else ""
@@ -199,12 +197,12 @@ def _message(
     about = _text(context, "id")
     unclear, where = "", {"to": phone or scoped, "message": key}
     if context.get("forwarded") or context.get("frequently_forwarded"):
-        # Somebody else's words or button, passed on, are nobody's answer.
+        # Forwarded words or buttons are another person's, and never an answer.
         verdict, token, text = None, "", ""
     if kind == _REACTION:
         unclear, about = _REACTION, _text(_map(message, _REACTION), "message_id")
     if "group_id" in message:
-        # In a group the words are said to others too. The reply goes to their author alone.
+        # In a group, the words also address others. Reply only to the author.
         verdict, token, unclear, where = None, "", _GROUP, {"to": phone or scoped}
     return InboundAction(
         key=key,
@@ -220,14 +218,14 @@ def _message(
 
 
 def _parse_content(message: Mapping[str, Any], kind: str) -> tuple[Verdict | None, str, str] | None:
-    """Returns the verdict, the token and the words of a message; None for what says nothing to us."""
+    """Return the verdict, the token and the words of a message. None for an unknown type."""
     if kind == "text":
         return None, "", _text(_map(message, "text"), "body")
     if kind in _WORDLESS:
         return None, "", ""
     if kind == _REACTION:
         emoji = _text(_map(message, _REACTION), "emoji")
-        # Without one, a reaction was taken away.
+        # Without an emoji, the person removed a reaction.
         return (None, "", emoji) if emoji else None
     payload = ""
     if kind == "interactive":
@@ -236,12 +234,12 @@ def _parse_content(message: Mapping[str, Any], kind: str) -> tuple[Verdict | Non
         payload = _text(_map(message, "button"), "payload")
     else:
         return None
-    # A button or a form of another program says nothing to us.
+    # Other programs' buttons and forms have no meaning here.
     return (*(read_button(payload) or (None, "")), "")
 
 
 def _unknown_code(message: Mapping[str, Any], kind: str) -> str:
-    """Returns the code to be recorded of a message new to us, such as `system user_id_update` or `reaction`."""
+    """Return the code to record for an unknown message, such as `system user_id_update` or `reaction`."""
     more = _text(_map(message, "system"), "type")
     return one_line(f"{kind or 'message'} {more}".strip(), _CODE_CHARS).text
 
@@ -249,9 +247,10 @@ def _unknown_code(message: Mapping[str, Any], kind: str) -> str:
 def _sender(
     message: Mapping[str, Any], contacts: Mapping[str, Mapping[str, Any]], lone: Mapping[str, Any]
 ) -> tuple[str, str]:
-    """Returns the business-scoped id and the number of who sent it; either may be missing.
+    """Return the business-scoped id and the number of a message's sender; either may be missing.
 
-    `contacts` are by their numbers; the only one beside the only message is its sender unless they name two.
+    `contacts` are by number. `lone` is the only contact with the only message: it is the sender unless the two have
+    different numbers.
     """
     phone = _text(message, "from")
     fits = not phone or not _text(lone, "wa_id")
@@ -270,7 +269,7 @@ def _status(report: Mapping[str, Any], window: ServiceWindow) -> DeliveryStatus 
     known = _STATES.get(state)
     new = one_line(state, _CODE_CHARS).text
     return DeliveryStatus(
-        # Meta repeats these for up to 7 days, and not in their order.
+        # Meta repeats these for up to 7 days, and not in order.
         key=f"{name}:{new}",
         vendor_id=name,
         state=known or "unknown",
@@ -280,27 +279,27 @@ def _status(report: Mapping[str, Any], window: ServiceWindow) -> DeliveryStatus 
 
 
 def _map(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = of.get(name)
-    return found if isinstance(found, dict) else {}
+    value = of.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _maps(of: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    found = of.get(name)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    values = of.get(name)
+    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
 
 
 def _text(of: Mapping[str, Any], name: str) -> str:
-    """Returns a string, in which half a character is none."""
-    found = of.get(name)
-    return found.encode("utf-8", "replace").decode() if isinstance(found, str) else ""
+    """Return a string, with half of a surrogate pair replaced."""
+    value = of.get(name)
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 def _number(of: Mapping[str, Any], name: str) -> int:
-    """Returns a whole number, also as digits; 0 for anything else."""
-    found = of.get(name)
-    if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 12:
-        return int(found)
-    return found if isinstance(found, int) and abs(found) < 10**12 else 0
+    """Return a whole number, also from digits. 0 for anything else."""
+    value = of.get(name)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
+        return int(value)
+    return value if isinstance(value, int) and abs(value) < 10**12 else 0
 
 
 _SIGNATURE: Final = "x-hub-signature-256"
@@ -314,7 +313,7 @@ class WhatsAppOptions(ChannelOptions):
 
     phone_number_id: str = Field(description="Meta's id of our number, in digits.", pattern=r"^[0-9]{1,30}$")
     token: str = Field(description="A system user's token, env:NAME.", min_length=1)
-    # With an empty one anybody could sign.
+    # With an empty secret, an attacker could sign.
     app_secret: str = Field(description="The app's secret, env:NAME; Meta signs with it.", min_length=1)
     verify_token: str = Field(
         description="Any secret of your own, env:NAME, that Meta is given with the address.", min_length=8
@@ -333,7 +332,7 @@ class WhatsAppOptions(ChannelOptions):
 
 
 class WhatsApp(Channel):
-    """See the module. People are known by their business-scoped id where Meta tells it, else by their number."""
+    """See the module. A person's identity is the business-scoped id if Meta sends it, else the number."""
 
     kind: ClassVar[str] = "whatsapp"
     identity: ClassVar[str] = "whatsapp"
@@ -349,11 +348,11 @@ class WhatsApp(Channel):
         self._signature = HmacSignature(_SIGNATURE, (self._options.app_secret.encode(),), "sha256=")
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """See `Channel`. To whom the window may be closed the template is sent, which always may be."""
+        """See `Channel`. If the window may be closed, sends the template, which is always allowed."""
         formatter, template = self.formatter(card.person), self._options.template
         about = before.vendor_id if before is not None else ""
         sent: SentCard | None = None
-        # Without a template it is tried all the same: who wrote before this process began is not known here.
+        # Without a template, try anyway: the person may have written before this process started.
         if not template or self._window.is_open(card.address, self.context.clock().timestamp()):
             sent = await self._free(card.address, card_message(card, formatter, self.assurance), about, template)
         if sent is None:
@@ -368,7 +367,7 @@ class WhatsApp(Channel):
         return draws_whole(card, formatter, self.assurance)
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard | None:
-        """See `Channel`. Who decided it here has been told; who has not written lately cannot be."""
+        """See `Channel`. Sends nothing to the person who decided here, or who has not written lately."""
         request = closed.request
         if (request.decided_channel, request.decided_by) == (self.kind, closed.person.id):
             return None
@@ -386,7 +385,7 @@ class WhatsApp(Channel):
         return await self._send(str(where["to"]), text_message(reply.text), str(where.get("message", "")))
 
     def verify(self, raw: InboundRequest) -> None:
-        """See `Channel`. Meta signs what it brings, without a time; an address it tries by a word that we chose."""
+        """See `Channel`. Meta signs its posts, without a time. It verifies an address by a token that we chose."""
         if raw.method == "GET":
             check_same(raw.query.get("hub.verify_token", ""), self._options.verify_token)
             if raw.query.get("hub.mode") != "subscribe":
@@ -420,7 +419,7 @@ class WhatsApp(Channel):
         return findings + await self._templates()
 
     async def _free(self, address: str, message: Message, about: str, template: str) -> SentCard | None:
-        """Sends what only an open window lets pass; None where it is closed and there is a template instead."""
+        """Send a message that needs an open window. None if the window is closed and there is a template instead."""
         try:
             return await self._send(address, message, about)
         except NotDelivered as error:
@@ -463,7 +462,7 @@ class WhatsApp(Channel):
     async def _call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: str
     ) -> Mapping[str, Any]:
-        """Calls Meta and returns its answer. Raises `NotDelivered` with Meta's own code."""
+        """Call Meta and return the response. Raises `NotDelivered` with Meta's own code."""
         url = f"{self._options.graph_url}/{self._options.version}/{path}"
         return await self._http.call(method, url, body=body, query=query)
 

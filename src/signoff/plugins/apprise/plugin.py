@@ -1,6 +1,7 @@
-"""Apprise: tells people by whichever of its services a place is configured at. Nobody answers by it.
+"""Apprise: notifies people by any of its services. It takes no answers.
 
-It sends text and learns only whether that was taken: nothing can be edited, so how a request ended is told anew.
+It sends text and reports only whether the service accepted it. Messages cannot be edited, so the end of a request is a
+new message.
 """
 
 import re
@@ -35,12 +36,12 @@ from signoff.formats.nearest_name import did_you_mean, quote_name
 from signoff.plugins import BasePlugin
 
 IDENTITY: Final = "{identity}"
-"""Stands in the address for the person's."""
+"""The placeholder for a person's identity in the service's address."""
 SECONDS: Final = 20.0
-"""For how long a service is waited for."""
+"""The time limit of a service."""
 _MOST_CHARS: Final = 20_000
 _BETWEEN: Final = 2
-"""Characters between a title and what follows, where a service knows no titles."""
+"""Characters between title and body, for services without titles."""
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
@@ -64,7 +65,7 @@ class Apprise(Channel):
     def __init__(self, context: ChannelContext) -> None:
         super().__init__(context)
         self._url = AppriseOptions.model_validate(context.options).url_secret
-        # It takes about a second to import, which only those pay who use it.
+        # Import it here: it takes about a second, which only users of this channel should pay.
         import apprise  # noqa: PLC0415
 
         self._library: Any = apprise
@@ -72,7 +73,7 @@ class Apprise(Channel):
         if scheme is None:
             raise ConfigError("`url_secret` is no address such as `ntfys://ntfy.sh/{identity}`", field="url_secret")
         if IDENTITY not in self._url:
-            # Whoever reads a card may answer from its link, in the name of whom it was sent to.
+            # A reader of a card may answer from its link, in the recipient's name.
             why = "its cards would all go to one place, and each is for one person: put `{identity}` into `url_secret`"
             raise ConfigError(why, field="url_secret")
         services = self._library.NotificationManager()
@@ -87,13 +88,13 @@ class Apprise(Channel):
         place = self._place(card.address)
         max_chars = max(min(place.body_maxlen - _BETWEEN, _MOST_CHARS), LEAST_CHARS)
         words = card_words(card, formatter, how="link", limits=CardLimits(whole=max_chars))
-        # The first paragraph is the title, as it stands.
+        # The first paragraph is the title.
         title, _, body = words.text.partition("\n\n")
         await self._send(place, title, body)
         return before or SentCard(handle={"address": card.address})
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
-        """See `Channel`. What was sent stays as it is."""
+        """See `Channel`. Sends a new message; the card stays unchanged."""
         words = closing_text(closed, self.formatter(closed.person))
         await self._send(
             self._place(str(sent.handle.get("address", closed.address))), show_code(closed.request.code), words
@@ -116,19 +117,19 @@ class Apprise(Channel):
         return [CheckFinding(True, f"apprise has `{self._service}`; whether it takes a card, `channels test` shows")]
 
     def _place(self, address: str) -> Any:
-        """Returns the service, for one person. Raises `NotDelivered`."""
+        """Return the service for one person. Raises `NotDelivered`."""
         library = self._library
-        # What is sent is a model's: nothing in it is put in place, and nothing is kept on disk.
+        # The text is a model's: fill in no templates or escapes, and store nothing on disk.
         asset = library.AppriseAsset(
             allow_templates=False, interpret_escapes=False, storage_mode="memory", service_timeout=SECONDS
         )
-        # With nothing left unquoted: an identity can add no host, no path and no parameter to the service's address.
+        # Quote everything, so that an identity cannot add a host, path or parameter to the service's address.
         url = self._url.replace(IDENTITY, quote(address, safe=""))
         place = library.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
         if place is None:
             why = f"apprise cannot send by `{self._service}` to this person; see its log, `url_secret` and the identity"
             raise NotDelivered(why, code="address", again=False)
-        # A service with less room than a card needs gets it in parts.
+        # Send the card in parts if the service has too little room.
         place.overflow_mode = library.OverflowMode.SPLIT
         return place
 
@@ -136,7 +137,7 @@ class Apprise(Channel):
         sender = self._library.Apprise()
         sender.add(place)
         if not await sender.async_notify(body=body, title=title, body_format=self._library.NotifyFormat.TEXT):
-            # A refusal for good looks like one that passes: apprise says only whether it was taken.
+            # Treat each refusal as temporary: apprise reports only whether the service accepted the message.
             why = f"`{self._service}` did not take it; the log of apprise says why"
             raise NotDelivered(why, code="refused", again=True)
 

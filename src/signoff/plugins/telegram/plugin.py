@@ -1,7 +1,7 @@
-"""Sends and receives cards by Telegram: messages of a bot, answered by two buttons or in words.
+"""Sends cards by Telegram as a bot's messages. People answer by two buttons or in words.
 
-With a `webhook_secret` Telegram brings what people do to `/channels/<name>`, which it is told at start. Without one it
-is fetched by long polling, which needs no address that Telegram can reach.
+With a `webhook_secret`, Telegram posts people's actions to `/channels/<name>`, which the channel registers at start.
+Without one, the channel fetches them by long polling, which needs no address that Telegram can reach.
 """
 
 import json
@@ -47,19 +47,19 @@ from signoff.plugins.telegram.cards import (
 from signoff.plugins.telegram.updates import ALLOWED, read_update, vendor_id
 
 SECONDS: Final = 10.0
-"""How long one call may take, without the time for which the server holds back an answer."""
+"""The time limit of one call, without the time for which the server delays its response."""
 CONFLICT: Final = 409
-"""Somebody else fetches, or a webhook stands: it passes once the other one ends."""
+"""Another client is polling, or a webhook is set. Temporary until that ends."""
 _STRANGE: Final = 200
-"""A success without `ok` is nothing that Telegram says."""
+"""The code for a success without `ok`, which Telegram does not send."""
 _TOO_MANY: Final = 429
 _WORDS_CHARS: Final = 200
 POLL_SECONDS: Final = 50
-"""For how long Telegram holds back its answer while there is nothing to fetch."""
+"""How long Telegram delays its response while there is nothing to fetch."""
 _GIVEN: Final = "x-telegram-bot-api-secret-token"
-# Telegram has one code, 400, for this and for real refusals, so that its words have to tell them apart.
+# Telegram uses code 400 for this and for real refusals, so only its words distinguish them.
 _SAME: Final = "message is not modified"
-# Groups have negative numbers: a card there would be everybody's. A person's own is that of the chat with them.
+# Groups have negative numbers: all members could answer a card there. A person's number is that of the private chat.
 _PERSON: Final = re.compile(r"[1-9][0-9]{0,18}\Z")
 _SHOWN_CHARS: Final = 120
 _log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def _after(answer: VendorAnswer) -> float:
     return float(wait) if isinstance(wait, int) and wait > 0 else answer.after
 
 
-# Telegram has no codes of its own: all that it refuses, it refuses by the status of HTTP and in words.
+# Telegram has no separate codes: it refuses by the HTTP status and in words.
 ERRORS: Final = VendorErrors(
     "Telegram",
     _code,
@@ -93,7 +93,7 @@ ERRORS: Final = VendorErrors(
 
 
 class TelegramBot:
-    """One bot at one server of the Bot API. Its token is in every address, and in nothing else."""
+    """One bot at one server of the Bot API. Only the addresses on the wire have its token."""
 
     def __init__(self, token: str, api_url: str, seconds: float = SECONDS) -> None:
         self._token = token
@@ -101,17 +101,17 @@ class TelegramBot:
         self._http = VendorHttp(ERRORS, seconds=seconds)
 
     async def call(self, method: str, body: Mapping[str, Any], *, waits: float = 0.0) -> Any:
-        """Returns the `result` of a method, which the server may hold back for `waits` seconds.
+        """Call a method and return its `result`, which the server may delay by `waits` seconds.
 
         Raises `NotDelivered` with Telegram's own code.
         """
-        # What is asked for on the wire is told apart from the address, which ends up in logs and errors.
+        # Pass the path with the token separately: the address ends up in logs and errors.
         target = f"{urlsplit(self._api_url).path}/bot{self._token}/{method}"
         answer = await self._http.call("POST", f"{self._api_url}/{method}", body=body, waits=waits, target=target)
         return answer.get("result")
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._http.close()
 
 
@@ -128,12 +128,12 @@ class TelegramOptions(ChannelOptions):
 
 
 class Telegram(Channel):
-    """See the module. People are known by the number that Telegram has for them."""
+    """See the module. A person's identity is Telegram's number of the account."""
 
     kind: ClassVar[str] = "telegram"
     identity: ClassVar[str] = "telegram"
     options: ClassVar[type[ChannelOptions]] = TelegramOptions
-    # Telegram takes some 30 a second of a bot, whomever they are for.
+    # Telegram accepts about 30 messages a second from a bot, for all recipients together.
     per_second: ClassVar[float] = 20.0
 
     def __init__(self, context: ChannelContext) -> None:
@@ -158,10 +158,10 @@ class Telegram(Channel):
         return fitting_words(card, formatter, self.assurance).whole
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard | None:
-        """See `Channel`. The message is edited, and its buttons go."""
+        """See `Channel`. Edits the message and removes its buttons."""
         message = closed_message(closed, self.formatter(closed.person))
         if "message" not in sent.handle:
-            # Telegram never acknowledged the card: without its number it cannot be edited.
+            # Telegram never acknowledged the card. Without its number it cannot be edited, so send a new message.
             return await self._send(int(closed.address), message)
         where = {"chat_id": sent.handle["chat"], "message_id": sent.handle["message"]}
         try:
@@ -169,11 +169,11 @@ class Telegram(Channel):
         except NotDelivered as error:
             if _SAME not in error.message:
                 raise
-            # It was edited before, and nobody heard that it was.
+            # An earlier attempt edited it, but its response got lost.
         return None
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
-        """See `Channel`. A press is answered above the chat; what does not fit there, or comes late, in the chat."""
+        """See `Channel`. Replies to a press above the chat. Replies that are too long or late go to the chat."""
         if where.get("query") and await self._alert(str(where["query"]), reply.text):
             return None
         message = text_message(reply.text)
@@ -182,7 +182,7 @@ class Telegram(Channel):
         return await self._send(where["chat"], message)
 
     def verify(self, raw: InboundRequest) -> None:
-        """See `Channel`. Telegram shows the secret that it was given."""
+        """See `Channel`. Telegram sends the registered secret."""
         check_same(raw.headers.get(_GIVEN, ""), self._options.webhook_secret)
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
@@ -190,17 +190,17 @@ class Telegram(Channel):
         return read_update(raw)
 
     async def listen(self, take: Receive) -> None:
-        """See `Channel`: tells Telegram where to call, or fetches where it is not to."""
+        """See `Channel`. Registers the webhook, or fetches updates if there is none."""
         if self._options.webhook_secret:
             await self._bot.call("setWebhook", self._webhook())
             return
-        # While a webhook stands nothing can be fetched.
+        # Telegram refuses polling while a webhook is set.
         await self._bot.call("deleteWebhook", {})
         after = 0
         while True:
-            # To ask for what is after an update says that it need not be kept: each was taken in.
-            asked = {"offset": after, "timeout": POLL_SECONDS, "allowed_updates": ALLOWED}
-            updates = await self._bot.call("getUpdates", asked, waits=POLL_SECONDS)
+            # A higher offset lets Telegram delete the earlier updates: all of them are stored here.
+            query = {"offset": after, "timeout": POLL_SECONDS, "allowed_updates": ALLOWED}
+            updates = await self._bot.call("getUpdates", query, waits=POLL_SECONDS)
             for update in updates if isinstance(updates, list) else ():
                 await self._take(update, take)
                 number = update.get("update_id") if isinstance(update, dict) else None
@@ -210,13 +210,13 @@ class Telegram(Channel):
         """See `Channel`."""
         try:
             bot = await self._bot.call("getMe", {})
-            standing = await self._bot.call("getWebhookInfo", {})
+            webhook = await self._bot.call("getWebhookInfo", {})
         except NotDelivered as error:
             return [CheckFinding(False, f"the bot cannot be asked: {error.message}", "check `token` and `api_url`")]
         name, url, failed = (
             _describe(bot, "username"),
-            _describe(standing, "url"),
-            _describe(standing, "last_error_message"),
+            _describe(webhook, "url"),
+            _describe(webhook, "last_error_message"),
         )
         findings = [CheckFinding(True, f"the bot is @{name}; who is to be reached writes to it first")]
         wanted = self._webhook()["url"] if self._options.webhook_secret else ""
@@ -241,7 +241,7 @@ class Telegram(Channel):
         return SentCard(vendor_id=vendor_id(chat, number or 0), handle={"chat": chat, "message": number or 0})
 
     async def _alert(self, query: str, words: str) -> bool:
-        """Returns whether a press is answered with all of `words`. It waits for an answer only for a while."""
+        """Reply to a press and return whether all of `words` fit. A press accepts a reply only for a short time."""
         shown = cut_words(words, ALERT_UNITS)
         try:
             await self._bot.call("answerCallbackQuery", {"callback_query_id": query, "text": shown, "show_alert": True})
@@ -252,7 +252,7 @@ class Telegram(Channel):
         return shown == words
 
     async def _take(self, update: Any, take: Receive) -> None:
-        """Hands in one update. Raises `StoreUnavailable`, and then it is fetched again."""
+        """Hand in one update. Raises `StoreUnavailable`; the update is then fetched again."""
         try:
             await take(self.mark_fetched(json.dumps(update).encode()))
         except (Forged, Malformed) as error:
@@ -267,8 +267,8 @@ class Telegram(Channel):
 
 
 def _describe(of: Any, name: str) -> str:
-    found = of.get(name) if isinstance(of, dict) else None
-    return one_line(found, _SHOWN_CHARS).text if isinstance(found, str) and found else ""
+    value = of.get(name) if isinstance(of, dict) else None
+    return one_line(value, _SHOWN_CHARS).text if isinstance(value, str) and value else ""
 
 
 class TelegramPlugin(BasePlugin):

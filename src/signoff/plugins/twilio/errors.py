@@ -1,7 +1,7 @@
-"""Explains Twilio's error codes: whether trying again can help, and what somebody has to do.
+"""Explains Twilio's error codes: whether a retry can help, and the remedy.
 
-They come in the answer to a message, or later in what Twilio tells of it. Twilio lists them under `Error and warning
-dictionary`; codes are told apart, never messages.
+They are in the response to a message, or later in its status report. Twilio lists them under `Error and warning
+dictionary`. Only the codes count, never the messages.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from typing import Final
 from signoff.channels import VendorAnswer, VendorErrors
 
 OUTSIDE: Final = 63016
-"""On WhatsApp: they wrote last more than 24 hours ago, so that only an approved template reaches them."""
+"""On WhatsApp: the person wrote last more than 24 hours ago, so that only an approved template reaches them."""
 _PAUSES: Final[Mapping[int | str, float]] = {14107: 5.0, 20429: 5.0, 30001: 30.0, 63018: 5.0, 63038: 600.0}
-"""Seconds to leave Twilio alone after it said that there was too much: of the account, a number, a day."""
+"""Pauses in seconds after Twilio's rate limits: of the account, a number, a day."""
 _PASSING: Final[frozenset[int | str]] = frozenset((20500, 20503, 30008, 63017))
-"""Faults on Twilio's side, which pass."""
+"""Temporary faults of Twilio."""
 _MEANINGS: Final[Mapping[int | str, str]] = {
     20003: "the credentials are not valid; check `account_sid` and `auth_token`, and that the account is active",
     20404: "there is no such account; check `account_sid`",
@@ -53,7 +53,7 @@ _MEANINGS: Final[Mapping[int | str, str]] = {
 
 
 def _code(answer: VendorAnswer) -> int | None:
-    # A message that is taken may bring the code of its failure with it.
+    # The response to an accepted message may already have the code of its failure.
     code = answer.body.get("error_code" if answer.succeeded else "code")
     return code if isinstance(code, int) and code else None
 

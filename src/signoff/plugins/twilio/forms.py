@@ -1,6 +1,6 @@
-"""Parses what Twilio brings: forms, each with one message or with a status of one of ours, and their signatures.
+"""Parses Twilio's forms, each with one message or the status of one of ours, and computes their signatures.
 
-Fields come and go without notice: the signature covers every field that comes, and an unknown one means nothing.
+Twilio adds and removes fields without notice. The signature covers every field, and unknown fields are ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ from signoff.plugins.twilio.messages import PREFIX, Via, is_address
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _FIELDS: Final = 500
-"""So many fields are read; Twilio sends some thirty."""
+"""The most fields that are read. Twilio sends about thirty."""
 _NOTHING: Final = b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
-"""What Twilio is to do about a message: a text here would be sent to who wrote it."""
+"""The instruction to Twilio to do nothing. Twilio would send any text in it to the message's author."""
 _STATES: Final[Mapping[str, Literal["sent", "delivered", "read", "failed"]]] = {
     "accepted": "sent",
     "scheduled": "sent",
@@ -31,20 +31,20 @@ _STATES: Final[Mapping[str, Literal["sent", "delivered", "read", "failed"]]] = {
     "canceled": "failed",
 }
 _TYPES: Final = frozenset(("", "text", "button", "interactive"))
-"""Of messages whose words are somebody's answer."""
+"""The types of messages whose words are an answer."""
 _REACTION: Final = "reaction"
 _CODE_CHARS: Final = 80
 
 
 def signature(token: str, url: str, fields: Sequence[tuple[str, str]]) -> str:
-    """Computes Twilio's signature of a form posted to `url`: fields by name, those of one name by value, each once."""
+    """Return Twilio's signature of a form posted to `url`. Fields are sorted by name, then value, each once."""
     signed = url + "".join(name + value for name, value in sorted(set(fields)))
-    # SHA-1 is Twilio's choice. That others find collisions of it forges no HMAC.
+    # SHA-1 is Twilio's choice. Its known collisions do not forge an HMAC.
     return hmac_base64(token.encode(), signed.encode(), "sha1")
 
 
 def list_spellings(url: str) -> tuple[str, ...]:
-    """Returns an address as Twilio may sign it: as it is, and with the port or without it."""
+    """Return the forms of an address that Twilio may sign: unchanged, with and without the port."""
     parts = urlsplit(url)
     host = parts.netloc.removesuffix(f":{parts.port}")
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -53,15 +53,15 @@ def list_spellings(url: str) -> tuple[str, ...]:
 
 
 def form_fields(body: bytes) -> list[tuple[str, str]]:
-    """Parses the fields of a form, as they are signed. Raises `ValueError`."""
-    # Strict: else any bytes that are no UTF-8 read as the same character, and share a signature.
+    """Parse the fields of a form, as Twilio signs them. Raises `ValueError`."""
+    # Be strict: otherwise all bytes that are not UTF-8 become the same character and share a signature.
     return parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS)
 
 
 def read_form(raw: InboundRequest, sender: str, via: Via) -> InboundBatch:
-    """Parses a verified form for our number `sender`, or for any of ours where it is a Messaging Service.
+    """Parse a verified form for our number `sender`, or for any number if `sender` is a Messaging Service.
 
-    Raises `Malformed`; what is new to us becomes an unknown status, and no more.
+    Raises `Malformed`. Unknown contents only become an unknown status.
     """
     if raw.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
         raise Malformed(f"the content type is not {_FORM}")
@@ -80,18 +80,18 @@ def read_form(raw: InboundRequest, sender: str, via: Via) -> InboundBatch:
 
 
 def _message(form: Mapping[str, str], key: str, sender: str, via: Via) -> InboundAction | DeliveryStatus | None:
-    """Reads a message, said or only to be written down; None for one to another number."""
+    """Return the action of a message, or the status of a message to record. None for another number."""
     identity = form.get("From", "")
     if not sender.startswith("MG") and form.get("To", "") != PREFIX[via] + sender:
         return None
     kind, opted = form.get("MessageType", ""), form.get("OptOutType", "")
-    found = read_button(form.get("ButtonPayload", ""))
-    foreign = found is None and ("ButtonPayload" in form or "ButtonText" in form)
+    button = read_button(form.get("ButtonPayload", ""))
+    foreign = button is None and ("ButtonPayload" in form or "ButtonText" in form)
     if opted in ("STOP", "HELP") or not is_address(identity, via):
-        # To STOP and HELP Twilio has answered already. Who wrote by another way than ours is not known by it.
+        # Twilio itself replies to STOP and HELP. An address of the other kind (`via`) identifies no person here.
         code = one_line(f"{kind or 'message'} {opted}".strip(), _CODE_CHARS).text
         return DeliveryStatus(key=key, vendor_id=key, state="unknown", code=code)
-    verdict, token = found or (None, "")
+    verdict, token = button or (None, "")
     about = form.get("OriginalRepliedMessageSid", "")
     return InboundAction(
         key=key,
@@ -99,16 +99,14 @@ def _message(form: Mapping[str, str], key: str, sender: str, via: Via) -> Inboun
         token=token,
         vendor_ids=(about,) if about else (),
         verdict=verdict,
-        text=form.get("Body", "") if found is None and not foreign and _says(form, kind, opted) else "",
+        text=form.get("Body", "") if button is None and not foreign and _says(form, kind, opted) else "",
         unclear=_REACTION if kind == _REACTION else "",
         where={"to": identity},
     )
 
 
 def _says(form: Mapping[str, str], kind: str, opted: str) -> bool:
-    """Returns whether the words are an answer: not below a picture, not somebody else's passed on, and not YES to being
-    sent messages at all.
-    """
+    """Return whether the words are an answer: not with a picture, not forwarded, and not a YES to all messages."""
     passed_on = "true" in (form.get("Forwarded", ""), form.get("FrequentlyForwarded", ""))
     return kind in _TYPES and form.get("NumMedia", "0") in ("", "0") and not opted and not passed_on
 
@@ -119,7 +117,7 @@ def _status(form: Mapping[str, str], key: str) -> DeliveryStatus:
     written = form.get("ErrorCode", "")
     code = int(written) if written.isascii() and written.isdigit() and len(written) < 9 else 0
     return DeliveryStatus(
-        # Each state of a message once: Twilio brings them one by one, and some again.
+        # One key for each state of a message: Twilio sends them one by one, and repeats some.
         key=f"{key}:{new}",
         vendor_id=key,
         state=known or "unknown",

@@ -1,6 +1,7 @@
-"""Writes what is sent through Twilio: cards and answers as text, and cards as a template with two buttons.
+"""Writes Twilio's messages: cards and replies as text, and cards as a template with two buttons.
 
-Twilio cuts a text off at 1,600 characters. How it counts them it does not say: what fits here fits as UTF-16 too.
+Twilio limits a text to 1,600 characters. It does not document how it counts them, so the limit here counts UTF-16
+units.
 """
 
 import json
@@ -27,17 +28,17 @@ Fields: TypeAlias = dict[str, str]
 
 BODY_UNITS: Final = 1_600
 PREFIX: Final[Mapping[Via, str]] = {"whatsapp": "whatsapp:", "sms": ""}
-"""What stands before an address on the wire, and so in the directory."""
+"""The prefix of an address on the wire, and therefore in the directory."""
 _NUMBER: Final = re.compile(r"\+[1-9][0-9]{4,17}\Z")
 _WHATSAPP: Final = re.compile(r"whatsapp:(?:\+[1-9][0-9]{4,17}|[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128})\Z")
 EXTENDED: Final = frozenset("\f^{}\\[~]|€")
-"""Characters of the GSM 7-bit alphabet that take the room of two."""
+"""Characters of the GSM 7-bit alphabet that count as two."""
 GSM: Final = EXTENDED | frozenset(
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§"
     "¿abcdefghijklmnopqrstuvwxyzäöñüà"
 )
-"""The GSM 7-bit alphabet of SMS: of several segments each holds 153 characters of it, or 67 of UCS-2."""
-# Not the marks of `visible_text` and no dash: a value could otherwise be taken for a missing one.
+"""The GSM 7-bit alphabet of SMS. Each of several segments has 153 characters of it, or 67 of UCS-2."""
+# Leave out the marks of `visible_text` and dashes: otherwise a value could look like a missing one.
 _PLAIN: Final = str.maketrans(
     {
         **dict.fromkeys("“”„‟«»", '"'),
@@ -48,28 +49,28 @@ _PLAIN: Final = str.maketrans(
     }
 )
 ACTIONS: Final = ("signoff.approve.{{5}}", "signoff.deny.{{5}}")
-"""The ids of the two buttons: what Twilio brings when one is pressed."""
+"""The ids of the two buttons, which Twilio sends after a press."""
 _PLACE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _SHOWN: Final = 60
 
 
 def is_address(address: str, via: Via) -> bool:
-    """Returns whether it is an address there: `+351...`, `whatsapp:+351...`, `whatsapp:PT.1349...`."""
+    """Return whether an address fits `via`: `+351...`, `whatsapp:+351...`, `whatsapp:PT.1349...`."""
     return bool((_WHATSAPP if via == "whatsapp" else _NUMBER).match(address))
 
 
 def card_fields(card: OutboundCard, formatter: Formatter, assurance: Assurance, via: Via) -> Fields:
-    """Writes a card as text, which says how to answer with its code."""
+    """Return a card as text, which explains how to answer with its code."""
     return text_fields(_fit(card, formatter, assurance).text, via)
 
 
 def fields_draw_whole(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> bool:
-    """Returns whether a card gives every value, in whichever form it is sent."""
+    """Return whether a card shows every value, both as a text and as a template."""
     return _fit(card, formatter, assurance).whole and template_words(card, formatter, assurance).whole
 
 
 def _fit(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> CardWords:
-    """Returns the card's words, few enough to fit."""
+    """Return the card's words, short enough for a message."""
     for whole in (BODY_UNITS, BODY_UNITS * 3 // 4, BODY_UNITS // 2):
         limits = CardLimits(whole=whole, value=300, says=300, rows=40)
         words = card_words(card, formatter, how="text", assurance=assurance, limits=limits)
@@ -79,23 +80,21 @@ def _fit(card: OutboundCard, formatter: Formatter, assurance: Assurance) -> Card
 
 
 def template_fields(card: OutboundCard, formatter: Formatter, assurance: Assurance, content: str) -> Fields:
-    """Writes the card as a template: four variables as in the one for Meta itself, and the token, which its buttons
-    send.
-    """
+    """Return the card as a template: the four variables of Meta's template, and the token for its buttons."""
     message = template_message(card, formatter, assurance, "", "")
     values = [each["text"] for each in message["template"]["components"][0]["parameters"]]
-    # The fifth is the token, which the buttons' ids hold: see `ACTIONS`.
+    # The fifth is the token, which is in the buttons' ids: see `ACTIONS`.
     variables = {str(number): value for number, value in enumerate((*values, card.token), 1)}
     return {"ContentSid": content, "ContentVariables": json.dumps(variables)}
 
 
 def closed_fields(closed: ClosedCard, formatter: Formatter, via: Via) -> Fields:
-    """Writes that a request ended, as a text of its own."""
+    """Return the separate text that a request has ended."""
     return text_fields(closing_text(closed, formatter), via)
 
 
 def text_fields(words: str, via: Via) -> Fields:
-    """Writes words, cut where they are longer than a message may be."""
+    """Return a text message, cut at the limit."""
     shown = plain(words) if via == "whatsapp" else plain_quotes(words)
     while units(shown) > BODY_UNITS:
         over = units(shown) - BODY_UNITS
@@ -110,7 +109,7 @@ def plain_quotes(words: str) -> str:
 
 
 def check_template(content: str, template: Mapping[str, Any], approval: Mapping[str, Any]) -> CheckFinding:
-    """Returns whether a template can carry a card; `template` and `approval` are Twilio's two answers about it."""
+    """Check that a template can carry a card. `template` and `approval` are Twilio's two responses about it."""
     what = f"the template {content}"
     reply = _map(_map(template, "types"), "twilio/quick-reply")
     actions = reply.get("actions")
@@ -127,5 +126,5 @@ def check_template(content: str, template: Mapping[str, Any], approval: Mapping[
 
 
 def _map(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = of.get(name)
-    return found if isinstance(found, dict) else {}
+    value = of.get(name)
+    return value if isinstance(value, dict) else {}

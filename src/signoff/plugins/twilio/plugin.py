@@ -1,8 +1,7 @@
-"""Sends and receives WhatsApp or SMS through Twilio: cards as text answered with a code, or as a template with two
-buttons.
+"""Sends and receives WhatsApp or SMS through Twilio: cards as text with a code, or as a template with two buttons.
 
-One channel speaks one of the two: who writes by SMS is nobody's WhatsApp, though the number be the same. Nothing that
-is sent can be edited: that a request is over is a message of its own.
+One channel uses one of the two: an SMS never counts as WhatsApp, even from the same number. Sent messages cannot be
+edited: the end of a request is a separate message.
 """
 
 import asyncio
@@ -59,9 +58,9 @@ _JSON: Final = "bodySHA256"
 _ENGLISH: Final = "en"
 _NAME_CHARS: Final = 80
 _KEPT: Final = 10_000
-"""So many answers are remembered, so that who gave one is not told twice."""
+"""The most answers in memory. Their authors do not get the end of the request as a second message."""
 _TIME_SECONDS: Final = 5.0
-"""For so long Twilio is asked for the time of a message, while it waits for our answer to its form."""
+"""The time limit for asking Twilio for a message's time, while Twilio waits for our response to its form."""
 _log = logging.getLogger(__name__)
 
 
@@ -70,7 +69,7 @@ class TwilioOptions(ChannelOptions):
 
     via: Via = Field(description="`whatsapp` or `sms`.")
     account_sid: str = Field(description="The account's SID, which begins with AC.", pattern=r"^AC[0-9a-fA-F]{32}$")
-    # With an empty one anybody could sign.
+    # With an empty token, an attacker could sign.
     auth_token: str = Field(description="The account's auth token, env:NAME; Twilio signs with it.", min_length=1)
     sender: str = Field(
         description="Our number, such as +14155238886, a short code, or the SID of a Messaging Service.",
@@ -95,19 +94,19 @@ class TwilioOptions(ChannelOptions):
 
 
 class Twilio(Channel):
-    """See the module. People are known by their address as Twilio writes it."""
+    """See the module. A person's identity is the address as Twilio writes it."""
 
     kind: ClassVar[str] = "twilio"
     identity: ClassVar[str] = "twilio"
     options: ClassVar[type[ChannelOptions]] = TwilioOptions
-    # Twilio signs each field, so that a stranger's form is parsed as well; one with a message is of a few KiB.
+    # Twilio signs each field, so even a stranger's form must be parsed. A form with a message has a few KiB.
     max_bytes: int = 64 * KIB
 
     def __init__(self, context: ChannelContext) -> None:
         super().__init__(context)
         self._options = TwilioOptions.model_validate(context.options)
         if self._options.via == "sms":
-            # Any number can be written into an SMS as its sender.
+            # The sender of an SMS can be forged.
             self.assurance = "link"
         self._address = f"{context.public_url}/channels/{context.name}"
         self._answered: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -115,7 +114,7 @@ class Twilio(Channel):
         self._http = self.attach(VendorHttp(ERRORS, auth=signed_in))
 
     async def deliver(self, card: OutboundCard, before: SentCard | None) -> SentCard:
-        """See `Channel`. A template always may be sent; a text on WhatsApp only to who wrote within 24 hours."""
+        """See `Channel`. A template is always allowed. A text on WhatsApp needs a person's message within 24 hours."""
         formatter, options = self.formatter(card.person), self._options
         if options.content_sids:
             content = template_language(options.content_sids, card.person.locale or _ENGLISH)
@@ -130,7 +129,7 @@ class Twilio(Channel):
         return fields_draw_whole(card, formatter, self.assurance)
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> SentCard | None:
-        """See `Channel`. Who decided it here has been told; who has not written lately cannot be, on WhatsApp."""
+        """See `Channel`. Skips the person who decided here, and a person outside of WhatsApp's 24 hours."""
         to, name = str(sent.handle.get("to", closed.address)), closed.request.id
         if (name, to) in self._answered and closed.request.decided_by == closed.person.id:
             return None
@@ -153,13 +152,13 @@ class Twilio(Channel):
         return sent
 
     def verify(self, raw: InboundRequest) -> None:
-        """See `Channel`. Twilio signs the address that it calls and every field of the form, without a time.
+        """See `Channel`. Twilio signs the called address and every field of the form, without a time.
 
-        The address is ours as the public knows it, whatever a request says of its host. What Twilio signs as JSON is
-        no message.
+        The address is our public one, regardless of a request's host. Requests that Twilio signs as JSON are not
+        messages.
         """
         query = raw.url.partition("?")[2]
-        # Of such an address no field is signed, so that whoever has seen one could put any form beside it.
+        # With such an address no field is signed: an attacker who has seen one could send any form to it.
         if raw.method != "POST" or _JSON in query or _JSON in raw.query:
             raise Forged("Twilio brings messages as forms")
         try:
@@ -175,12 +174,12 @@ class Twilio(Channel):
         return read_form(raw, self._options.sender, self._options.via)
 
     async def read(self, raw: InboundRequest, threads: Executor) -> InboundBatch:
-        """See `Channel`. A form has no time, so Twilio is asked when the words reached it."""
+        """See `Channel`. A form has no time, so this asks Twilio when it received the words."""
         batch = await super().read(raw, threads)
         if all(each.token or not each.text for each in batch.actions):
             return batch
-        said = [replace(each, said_at=await self._said_at(each.key)) for each in batch.actions]
-        return dataclasses.replace(batch, actions=tuple(said))
+        actions = [replace(each, said_at=await self._said_at(each.key)) for each in batch.actions]
+        return dataclasses.replace(batch, actions=tuple(actions))
 
     async def check(self) -> list[CheckFinding]:
         """See `Channel`."""
@@ -196,7 +195,7 @@ class Twilio(Channel):
         return [account, await self._check_callback(), *await self._templates()]
 
     async def _check_callback(self) -> CheckFinding:
-        """Returns whether Twilio calls us; of WhatsApp and of services it is not asked."""
+        """Check that Twilio calls us. WhatsApp and Messaging Services are not checked."""
         sender, remedy = self._options.sender, f"set {self._address} (POST) as what is called when a message comes in"
         if self._options.via != "sms" or not sender.startswith("+"):
             return CheckFinding(True, f"Twilio is to call {self._address} (POST) when a message comes in")
@@ -231,7 +230,7 @@ class Twilio(Channel):
             return CheckFinding(False, what, "check `content_sids`")
 
     async def _said_at(self, message: str) -> datetime | None:
-        """Return when a message reached Twilio; None if Twilio does not tell."""
+        """Return when a message reached Twilio. None if Twilio does not respond with a time."""
         try:
             async with asyncio.timeout(_TIME_SECONDS):
                 answer = await self._call("GET", self._api(f"/Messages/{message}.json"))
@@ -248,7 +247,7 @@ class Twilio(Channel):
             raise NotDelivered(why, code="address", again=False)
         service = options.sender.startswith("MG")
         ours = {"MessagingServiceSid": options.sender} if service else {"From": PREFIX[options.via] + options.sender}
-        # Twilio takes most of what it cannot deliver, and says so only later, there.
+        # Twilio accepts most messages that it cannot deliver, and reports the failure later to this callback.
         form = {"To": address, **ours, "StatusCallback": self._address, **fields}
         answer = await self._call("POST", self._api("/Messages.json"), form)
         return SentCard(vendor_id=str(answer.get("sid") or ""), handle={"to": address})
@@ -257,7 +256,7 @@ class Twilio(Channel):
         return f"{self._options.api_url}/2010-04-01/Accounts/{self._options.account_sid}{path}"
 
     async def _call(self, method: str, url: str, form: Fields | None = None, **query: str) -> Mapping[str, Any]:
-        """Calls an address of Twilio and returns its answer. Raises `NotDelivered` with Twilio's own code."""
+        """Call an address of Twilio and return the response. Raises `NotDelivered` with Twilio's own code."""
         return await self._http.call(method, url, form=form, query=query)
 
 
