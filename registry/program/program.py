@@ -33,7 +33,7 @@ from signoff.registry.program.keywords import explain_keywords
 from signoff.registry.program.plain_values import plain
 from signoff.registry.registry import ToolRegistry, ToolResolver
 from signoff.registry.results.reducers import ReducerRegistry, ToolReducer
-from signoff.registry.tool import Tool
+from signoff.registry.tool import UNDECLARED, Tool
 from signoff.settings import Settings
 
 RuleEffect: TypeAlias = Literal["hide", "deny", "require_approval"]
@@ -268,8 +268,9 @@ def _rule_name(rule: object) -> object:
 
 def _section(tool: DeclaredTool, scope: str) -> dict[str, Any]:
     section = dict(tool.section)
-    # A `Tool` brings its own; a function and a mapping have the scope of the place that declares them.
-    if not isinstance(section.get("handler"), Tool):
+    # A function, a mapping and a bare `@tool` have the scope of the place that declares them.
+    handler = section.get("handler")
+    if not isinstance(handler, Tool) or handler.scope == UNDECLARED:
         section.setdefault("scope", scope)
     section.pop("name", None)
     return section

@@ -112,3 +112,17 @@ def test_nothing_is_declared_after_the_start() -> None:
     app.build()
     with pytest.raises(signoff.ConfigError, match="nothing can be declared after that"):
         app.add(tool("get_date", today))
+
+
+@signoff.tool
+async def read_clock(zone: str) -> str:
+    """Read the clock of a time zone."""
+    return f"noon in {zone}"
+
+
+async def test_plain_tool_of_an_array_needs_no_scope() -> None:
+    app = signoff.App(model="openai:gpt-5", registry=[read_clock])
+    app.actor("guide")
+    [made] = await execute_parallel(app.build(), [("read_clock", {"zone": "UTC"})], a_call_context(actor="guide"))
+    assert made.outcome is not None
+    assert made.outcome.value.inline == "noon in UTC"

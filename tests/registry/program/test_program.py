@@ -438,6 +438,21 @@ def test_wrong_argument_is_named_with_file_and_line(declare: Callable[[Any], obj
     assert refused.value.message.partition(":")[0].endswith("test_program.py")
 
 
+def test_bare_tool_has_the_scope_of_the_place_that_declares_it() -> None:
+    app = an_app(registry=[signoff.tool(refund)])
+    app.add(signoff.tool(read_only=True, name="find")(lookup))
+    clerk = app.actor("clerk")
+    clerk.add(signoff.tool(justification="The clerk alone looks customers up.", read_only=True)(lookup))
+    catalog = app.build()
+    assert {tool.name: tool.scope for tool in catalog.tools()} == {"find": "generalist", "refund": "generalist"}
+    assert [tool.scope for tool in catalog.actor("clerk").own] == ["specialist"]
+
+
+def test_tool_without_a_scope_is_still_refused_outside_of_an_app() -> None:
+    with pytest.raises(ConfigError, match="scope"):
+        ToolRegistry([signoff.tool(refund)])
+
+
 def test_rule_without_a_name_is_named_by_its_text(tmp_path: Path) -> None:
     texts = [f"tool.name == '{name}'" for name in ("first", "second", "third")]
     manifest = tmp_path / "signoff.yaml"
