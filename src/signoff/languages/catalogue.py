@@ -1,8 +1,8 @@
-"""Holds every sentence that people read outside the terminal, by language: cards, receipts, notices and the inbox.
+"""Contains all sentences that people read outside the terminal, by language: cards, receipts, notices and the inbox.
 
-A language is a file of this folder, by its code, with its own name in the header. A wheel holds it compiled (`.mo`); a
-checkout compiles it in memory when a text of it is needed. It is spoken whole or not at all: where it lacks a text,
-English is spoken in its place.
+A language is a file of this directory, named by its code, with its own name in the header. A wheel has it compiled
+(`.mo`); a checkout compiles it in memory when it needs a text. If a language lacks one text, English replaces all of
+it.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from signoff.languages.po import PoError, compile_po
 ENGLISH: Final = "en"
 FOLDER: Final = Path(__file__).parent
 _NAME: Final = "x-language-name"
-"""The field of a header that holds the language's name in itself."""
+"""The header's field with the language's own name."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class Language:
     """All texts of a language."""
 
     name: str
-    """In itself."""
+    """The language's own name."""
     forms: Mapping[str, tuple[str, ...]]
-    """Key -> the text, or its forms by number."""
+    """Maps a key to the text, or to its plural forms."""
     form_for: Callable[[int], int]
-    """Number -> which form it takes."""
+    """Maps a number to the index of its form."""
 
 
 class _Catalogue(GNUTranslations):
-    """A compiled file. The library looks texts up, and lists them in these two alone."""
+    """A compiled file. The library lists all texts only in these two attributes."""
 
     _catalog: dict[str | tuple[str, int], str]
     plural: Callable[[int], int]
@@ -53,68 +53,67 @@ class _Catalogue(GNUTranslations):
 
 @cache
 def language_codes() -> tuple[str, ...]:
-    """Returns the codes of all languages, English first."""
-    found = {path.stem for path in FOLDER.iterdir() if path.suffix in (".po", ".mo")}
-    return (ENGLISH, *sorted(found - {ENGLISH}))
+    """Return the codes of all languages, English first."""
+    codes = {path.stem for path in FOLDER.iterdir() if path.suffix in (".po", ".mo")}
+    return (ENGLISH, *sorted(codes - {ENGLISH}))
 
 
 @cache
 def languages() -> Mapping[str, str]:
-    """Returns the languages by code, each with its name in itself, English first."""
+    """Return the languages' own names by code, English first."""
     return MappingProxyType({code: _read(code).name for code in language_codes()})
 
 
 def forms_of(language: str) -> Mapping[str, tuple[str, ...]]:
-    """Returns all texts of a language by key, each in its forms; those of English where it is not spoken."""
+    """Return all texts of a language by key, each in its forms. English replaces an unsupported language."""
     return _spoken(language).forms
 
 
 def texts_of(language: str) -> Mapping[str, str]:
-    """Returns the same, each in its form of many."""
+    """Return all texts of a language by key, each in its last plural form."""
     return {key: forms[-1] for key, forms in forms_of(language).items()}
 
 
 def language_of(locale: str) -> str:
-    """Returns the language for a locale such as `de-AT`: its own where all texts are there, else English."""
+    """Return the language of a locale such as `de-AT`, or English if that lacks a text."""
     return spoken_language(locale) or ENGLISH
 
 
 def spoken_language(locale: str) -> str:
-    """Returns the language for a locale such as `de-AT`; "" for one that is not spoken here, and for no locale."""
+    """Return the language of a locale such as `de-AT`. "" for an unsupported or empty locale."""
     language = locale.replace("_", "-").partition("-")[0].lower()
     return language if is_spoken(language) else ""
 
 
 def is_spoken(language: str) -> bool:
-    """Returns whether every text is there in a language, named by its code."""
+    """Return whether a language, by its code, has every text."""
     return language == ENGLISH or _spoken(language) is not _read(ENGLISH)
 
 
 def has_text(key: str) -> bool:
-    """Returns whether there is a text of that name."""
+    """Return whether a text exists."""
     return key in _read(ENGLISH).forms
 
 
 def text(key: str, language: str, **values: object) -> str:
-    """Fills in the text `key` in `language`. Raises `KeyError` for no such text, and for a place in it without a value.
+    """Fill in the text `key` in `language`. Raises `KeyError` for an unknown text, and for a placeholder without value.
 
-    `values` are put in as they are: make them visible first. Where one of them is a whole number `n`, the form that the
-    language has for that number is used.
+    `values` are inserted unchanged: make them visible first. A whole number `n` selects the language's plural form.
     """
     words = form_of(key, language, values.get("n"))
-    # Filled in once: braces in a value, which a model may have written, are never looked at as places.
+    # Format only once: braces in a value, which a model may have written, must never count as placeholders.
     return words.format(**values) if values else words
 
 
 def form_of(key: str, language: str, number: object) -> str:
-    """Returns a text with its places, in the form for a number; in that of many for what is no whole number."""
+    """Return a text with its placeholders, in the plural form for `number`, or the last form for other values."""
     spoken = _spoken(language)
     forms = spoken.forms[key]
     return forms[spoken.form_for(number) if len(forms) > 1 and isinstance(number, int) else -1]
 
 
 def _spoken(language: str) -> Language:
-    """Returns a language; English where there is no such language, or where it lacks a text."""
+    """Return a language, or English if the language is unknown or lacks a text."""
     return _whole(language) if language in language_codes() else _read(ENGLISH)
 
 
@@ -127,7 +126,7 @@ def _whole(language: str) -> Language:
 @cache
 def _read(language: str) -> Language:
     file = FOLDER / f"{language}.po"
-    # A compiled file beside it may be older than it.
+    # Prefer the source: a compiled file next to it may be older.
     compiled = _compile(file) if file.exists() else file.with_suffix(".mo").read_bytes()
     return _Catalogue(BytesIO(compiled)).language()
 

@@ -1,4 +1,4 @@
-"""Says what is wrong with JSON. The reader loads this when something is: a hook starts before each call of an agent."""
+"""Explains errors in JSON. The reader imports this only for an error: a hook starts before each call of an agent."""
 
 import json
 from typing import Final
@@ -17,21 +17,21 @@ _SYNTAX: Final = {
     "invalid control character at": Remark.of("json.control"),
     "illegal trailing comma before end of object": Remark.of("json.comma"),
 }
-"""The words of Python's reader."""
+"""Maps the messages of Python's parser."""
 
 
 def syntax_error(error: json.JSONDecodeError) -> Remark:
-    """Says what Python's reader did not understand; in its own words where it has new ones."""
+    """Return a remark on a syntax error, in the parser's own words if they are unknown."""
     message = error.msg.lower()
     what: Words = _SYNTAX.get(message, message)
     return Remark.of("json", what=what, line=str(error.lineno))
 
 
 def double_name(name: str) -> Remark:
-    """Says that a name, which is given in its quotes, comes twice in one object."""
+    """Return the remark that an object has a name twice. `name` has its quotes."""
     return Remark.of("double_name", name=name)
 
 
 def constant_number(name: str) -> Remark:
-    """Says that something is no JSON number, such as `NaN`."""
+    """Return the remark that a constant, such as `NaN`, is not a JSON number."""
     return Remark.of("constant_number", name=name)

@@ -1,7 +1,7 @@
-"""Reads gettext's `.po` files, and compiles them to `.mo`. It needs the standard library alone: the build runs it too.
+"""Parses gettext's `.po` files, and compiles them to `.mo`. Uses only the standard library, as the build runs it, too.
 
 The context of each text (`msgctxt`) is its key, and its `msgid` the English text. As in gettext, a text that is empty
-or marked `fuzzy` is missing.
+or marked `fuzzy` counts as missing.
 """
 
 import re
@@ -32,9 +32,9 @@ _FIELDS: Final = {
     "X-Language-Name: ...": re.compile(r"^X-Language-Name: *\S", re.MULTILINE),
     _PLURAL_FORMS: re.compile(r"^Plural-Forms: *nplurals *= *(\d) *; *plural *= *([^;\n]+);?$", re.MULTILINE),
 }
-"""What a header needs: the letters of the file, the language's name in itself, and its rule of numbers."""
+"""The required fields of a header: the charset, the language's own name, and its plural rule."""
 _NUMBERS: Final = 201
-"""How many numbers a rule is tried with: it repeats itself after a hundred."""
+"""Numbers with which a plural rule is tried: rules repeat after a hundred."""
 _FOLLOWERS: Final = {
     "": ("msgctxt", "msgid"),
     "msgctxt": ("msgid",),
@@ -42,7 +42,7 @@ _FOLLOWERS: Final = {
     "msgid_plural": ("msgstr",),
     "msgstr": ("msgstr",),
 }
-"""Keyword -> what may come next."""
+"""Maps a keyword to the keywords that may follow."""
 _ONE_STRING: Final = re.compile(_STRING)
 _MAGIC: Final = 0x950412DE
 _HEAD: Final = 28
@@ -67,18 +67,18 @@ class PoEntry:
     key: str
     words: str
     plural: str | None
-    """The English text of more than one; None where no number matters."""
+    """The English plural. None for a text without plural forms."""
     forms: tuple[str, ...]
 
     @property
     def identity(self) -> bytes:
-        """Returns the name of the text in a `.mo`."""
+        """Return the name of the text in a `.mo` file."""
         context = f"{self.key}\4" if self.key else ""
         return f"{context}{self.words}{'' if self.plural is None else chr(0) + self.plural}".encode()
 
 
 def read_po(written: str, name: str) -> list[PoEntry]:
-    """Reads the header and the texts of a file. Raises `PoError`, with the file's `name`, for the first mistake."""
+    """Parse the header and the texts of a file. Raises `PoError`, with the file's `name`, for the first mistake."""
     entries: list[PoEntry] = []
     seen: set[str] = set()
     count = 0
@@ -101,7 +101,7 @@ def read_po(written: str, name: str) -> list[PoEntry]:
 
 
 def compile_po(written: str, name: str) -> bytes:
-    """Returns the `.mo` of a `.po` file, as `msgfmt` makes it. Raises `PoError` as `read_po` does."""
+    """Return the `.mo` of a `.po` file, as from `msgfmt`. Raises `PoError` as `read_po` does."""
     texts = sorted((entry.identity, "\0".join(entry.forms).encode()) for entry in read_po(written, name))
     count = len(texts)
     begin = _HEAD + 2 * _PLACE * count
@@ -118,7 +118,7 @@ def _entries(written: str, name: str) -> Iterator[PoEntry]:
     while (found := _ENTRY.match(written, at)) is not None:
         comments = found["comments"]
         begin = line + comments.count("\n")
-        # Tools mark a header that they made as fuzzy, and it counts all the same.
+        # Tools mark a generated header as fuzzy, but it still counts.
         if at == 0 or not _FUZZY.search(comments):
             yield _entry(found, name, begin)
         line += found.group().count("\n")
@@ -153,7 +153,7 @@ def _unquote(quoted: str) -> str:
 
 
 def _wrong_line(written: str, line: int) -> int:
-    """Returns the line that cannot follow those before it, of what begins at `line` and is no text."""
+    """Return the number of the first invalid line in `written`, which begins at `line` and is not a text."""
     before = ""
     for number, each in enumerate(written.split("\n"), line):
         if not before and (each.startswith("#") or not each.strip()):
@@ -161,7 +161,7 @@ def _wrong_line(written: str, line: int) -> int:
         keyword, _, quoted = each.partition(" ")
         kind = keyword.partition("[")[0]
         if before and each.startswith('"'):
-            # It goes on.
+            # A continued string.
             kind, quoted = before, each
         elif kind not in _FOLLOWERS[before]:
             return number
@@ -174,9 +174,9 @@ def _wrong_line(written: str, line: int) -> int:
 def _count_forms(header: PoEntry, name: str) -> int:
     if header.key or header.words:
         raise PoError(name, header.line, "the header is missing")
-    found = {field: pattern.search(header.forms[0]) for field, pattern in _FIELDS.items()}
-    lacks = next((field for field, match in found.items() if match is None), "")
-    rule = found[_PLURAL_FORMS]
+    matches = {field: pattern.search(header.forms[0]) for field, pattern in _FIELDS.items()}
+    lacks = next((field for field, match in matches.items() if match is None), "")
+    rule = matches[_PLURAL_FORMS]
     if lacks or rule is None or not _is_rule(int(rule[1]), rule[2]):
         raise PoError(name, header.line, f"the header needs `{lacks or _PLURAL_FORMS}`")
     return int(rule[1])

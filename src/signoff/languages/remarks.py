@@ -1,4 +1,4 @@
-"""Writes remarks in the language of their reader. What a person or a tool's author wrote stays as it is."""
+"""Writes remarks in the reader's language. Text by a person or a tool's author stays unchanged."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
@@ -9,7 +9,7 @@ from signoff.languages.catalogue import ENGLISH, form_of
 
 _JOINT: Final = "; "
 _DEPTH: Final = 10
-"""How deep a remark holds others: whoever stores one could nest it without end."""
+"""The deepest nesting of remarks: an attacker could store an endlessly nested one."""
 _ErrorT = TypeVar("_ErrorT", bound=SignoffError)
 
 
@@ -22,33 +22,33 @@ class RemarkError(ValueError):
 
 
 def remark_text(words: Words | Sequence[Words], language: str) -> str:
-    """Writes a remark, or several with `; ` between. One that the catalogue does not know is shown by its code."""
+    """Write a remark, or several separated by `; `. A remark that the catalogue lacks is shown by its code."""
     return _text(words, language, _DEPTH)
 
 
 def english(words: Words | Sequence[Words]) -> str:
-    """Writes them for models, programs, terminals and the record."""
+    """Write remarks in English, for models, programs, terminals and the audit log."""
     return remark_text(words, ENGLISH)
 
 
 def change_texts(words: Words, change: Callable[[str], str]) -> Words:
-    """Return `words` with `change` applied to what is no text of the catalogue; drop what is nested too deeply."""
+    """Return `words` with `change` applied to text outside the catalogue. Drops remarks that are nested too deeply."""
     return change(words) if isinstance(words, str) else _change(words, change, _DEPTH)
 
 
 def worded(kind: Callable[..., _ErrorT], remark: Remark, **context: object) -> _ErrorT:
-    """Makes an error with a remark as its message."""
+    """Return an error with a remark as its message."""
     return kind(english(remark), remark=remark, **context)
 
 
 def error_text(error: SignoffError, language: str) -> str:
-    """Writes why an error was raised; in the language of its message where that is no remark."""
+    """Write the message of an error, in `language` if it is a remark, else unchanged."""
     remark = error.context.get("remark")
     return remark_text(remark, language) if isinstance(remark, Remark) else error.message
 
 
 def speaks(error: SignoffError, language: str) -> bool:
-    """Returns whether `error_text` is in `language`."""
+    """Return whether `error_text` is in `language`."""
     return isinstance(error.context.get("remark"), Remark) or language == error.context.get("language", ENGLISH)
 
 
@@ -61,7 +61,7 @@ def _text(words: Words | Sequence[Words], language: str, depth: int) -> str:
         return words.code
     values = {name: _text(value, language, depth - 1) for name, value in words.values.items()}
     try:
-        # Filled in once: braces in a value, which a model may have written, are never looked at as places.
+        # Format only once: braces in a value, which a model may have written, must never count as placeholders.
         return form_of(f"remark.{words.code}", language, None).format(**values)
     except KeyError:
         return words.code

@@ -1,4 +1,4 @@
-"""Writes how requests end, and the effect of answers, in sentences for those who asked, answered or were asked."""
+"""Writes the end states of requests and the effects of decisions, in sentences for requesters and approvers."""
 
 from datetime import datetime
 from typing import Final
@@ -20,7 +20,7 @@ _READ_ON: Final = frozenset(("stale", "assurance", "malformed", "unavailable", "
 
 
 def where_words(channel: str, language: str) -> str:
-    """Writes where an answer came from: `by e-mail`."""
+    """Write the channel of a decision: `by e-mail`."""
     key = f"where.{channel}"
     if has_text(key):
         return text(key, language)
@@ -28,9 +28,9 @@ def where_words(channel: str, language: str) -> str:
 
 
 def closing_words(request: ApprovalRequest, formatter: Formatter) -> str:
-    """Writes how a request ended, in one sentence without a period: `Approved by Ana by e-mail, 14:02 UTC`.
+    """Write the end of a request in one sentence without a period: `Approved by Ana by e-mail, 14:02 UTC`.
 
-    A request that waits is one that was asked again: what an older card of it says.
+    A pending request has a newer revision: the text is for a card of an older one.
     """
     state = "replaced" if request.state == "pending" else request.state
     doubt = request.kind == "in_doubt"
@@ -39,28 +39,26 @@ def closing_words(request: ApprovalRequest, formatter: Formatter) -> str:
 
 
 def reason_words(request: ApprovalRequest, language: str) -> str:
-    """Writes why a request ended: a person's reason as they wrote it, one of the engine's in `language`."""
-    # Whoever withdrew it may have written the very words of the engine: they are theirs.
+    """Write why a request ended: a person's reason unchanged, one of the engine's in `language`."""
+    # A person who withdraws may use exactly the engine's words: they are still the person's.
     if request.state != "cancelled" or request.decided_by or request.reason != ENDINGS.get(request.ended_as or ""):
         return request.reason
     return text(f"ended_as.{request.ended_as}", language)
 
 
 def undeclared_words(request: ApprovalRequest, language: str) -> str:
-    """Writes that the tool of a request is not in the catalog; "" where it is."""
+    """Write that a request's tool is not in the catalog. "" if it is."""
     return text("card.undeclared", language, tool=request.tool) if request.undeclared else ""
 
 
 def late_report_words(request: ApprovalRequest, formatter: Formatter) -> str:
-    """Writes what the agent says became of a call in doubt, after the time for its report; "" without one."""
+    """Write the agent's late report on a call whose outcome is unknown. "" without a report."""
     report = request.late_report
     return "" if report is None else formatter.text(f"card.late.{report.code}", when=formatter.time(report.at))
 
 
 def receipt_words(receipt: Receipt, formatter: Formatter, link: str = "", *, code: str = "") -> str:
-    """Writes the effect of somebody's answer in one line, with the request's code; and the link where reading on
-    helps.
-    """
+    """Write the effect of a decision in one line, with the request's code, and the link if the page has more."""
     sentences = [_receipt(receipt, formatter)]
     if link and receipt.code in _READ_ON:
         sentences.append(text("reply.see", formatter.language, link=link))
@@ -68,7 +66,7 @@ def receipt_words(receipt: Receipt, formatter: Formatter, link: str = "", *, cod
 
 
 def written_receipt(receipt: Receipt, formatter: Formatter) -> Receipt:
-    """Returns a receipt with its words in `message`, in the formatter's language where they are not a developer's."""
+    """Return a receipt with its text in `message`, in the formatter's language unless a developer wrote it."""
     if receipt.remarks:
         return replace(receipt, message=remark_text(receipt.remarks, formatter.language))
     return receipt if receipt.message else replace(receipt, message=receipt_words(receipt, formatter))
@@ -103,11 +101,11 @@ def _receipt(receipt: Receipt, formatter: Formatter) -> str:
         return text("note.not_undone", language, why=_why(receipt, language))
     if receipt.code == "already_decided" and receipt.why != "begun" and ended:
         return text("receipt.already_decided", language, ending=_write_decided(receipt, formatter))
-    # It may quote names and rules that somebody wrote, and stands among our own sentences.
+    # The reason may quote names and rules of other authors, so mark it among our own sentences.
     why = _why(receipt, language)
     if receipt.why or (receipt.code in ("not_allowed", "already_decided") and why):
         return text("note.refused", language, why=why)
-    # A turn that is over and cannot be read, or one that claims an end it has not, says nothing of how it ended.
+    # The end is unknown if an ended turn cannot be read, or if a turn claims an end that it does not have.
     code = "unavailable" if receipt.code == "already_decided" else receipt.code or "malformed"
     return text(f"receipt.{code}", language, why=why)
 
@@ -124,6 +122,6 @@ def _write_decided(receipt: Receipt, formatter: Formatter) -> str:
     ending = _write_end(receipt.verdict or receipt.state, who, channel, at, formatter, doubt=False)
     if not receipt.reason:
         return ending
-    # Theirs, so before the sentence about whoever came later.
+    # The reason belongs to the earlier decision, so it precedes the sentence about the later one.
     why = text("end.reason", formatter.language, reason=one_line(receipt.reason, REASON_CHARS).text)
     return f"{ending}. {why.removesuffix('.')}"

@@ -1,4 +1,4 @@
-"""Formats times, spans, numbers and arguments for one person. Pure: the present time is passed in."""
+"""Formats times, spans, numbers and arguments for one person. Pure: callers pass the present time."""
 
 import re
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _MARKS: Final = {
     "da": (".", ","), "el": (".", ","), "tr": (".", ","), "fr": (_THIN, ","), "sv": (_THIN, ","), "fi": (_THIN, ","),
     "nb": (_THIN, ","), "no": (_THIN, ","), "pl": (_THIN, ","), "cs": (_THIN, ","), "ru": (_THIN, ","),
 }  # fmt: skip
-"""Language -> thousands separator, decimal mark."""
+"""Maps a language to its thousands separator and decimal mark."""
 _REASON_CHARS: Final = 300
 _LABEL_CHARS: Final = 2_000
 _CURRENCY = re.compile(r"[A-Z]{3}\Z")
@@ -30,21 +30,21 @@ _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 @dataclass(frozen=True)
 class FormattedTime:
-    """One time as shown."""
+    """The forms of one time."""
 
     iso: str
-    """For machines."""
+    """The ISO 8601 form, for machines."""
     clock: str
-    """Short."""
+    """The short form."""
     full: str
-    """For hovering and screen readers."""
+    """The full form, for tooltips and screen readers."""
 
 
 @dataclass(frozen=True)
 class Formatter:
-    """Formats for one person: in `language`, by the numbers of `locale`, by the clocks of `zone`, at `now` (aware).
+    """Formats for one person: in `language`, with the numbers of `locale` and the clock of `zone`, at `now` (aware).
 
-    An empty `locale` means that of the language.
+    An empty `locale` means the language's own.
     """
 
     language: str
@@ -53,7 +53,7 @@ class Formatter:
     locale: str = ""
 
     def text(self, key: str, **values: object) -> str:
-        """Fills in a text of the catalogue, its whole numbers with the locale's marks.
+        """Fill in a text of the catalogue, with the locale's marks in its whole numbers.
 
         Raises `KeyError` as `text` does.
         """
@@ -62,9 +62,7 @@ class Formatter:
         return words.format(**shown) if shown else words
 
     def open(self, groups: Iterable[ApproverGroup]) -> str:
-        """Writes which places of a request are open: `Still needed: 1 of finance, 2 of legal / ana.`; "" for no
-        groups.
-        """
+        """Write a request's open places: `Still needed: 1 of finance, 2 of legal / ana.`. "" without groups."""
         groups_text = [
             self.text("card.group", n=group.quorum, who=" / ".join(each.partition(":")[2] for each in group.of))
             for group in groups
@@ -72,9 +70,7 @@ class Formatter:
         return self.text("card.still", groups=", ".join(groups_text)) if groups_text else ""
 
     def stricter_reasons(self, applied: Iterable[AppliedTerm]) -> tuple[str, ...]:
-        """Returns why a request asks for more than usual, a sentence each: `2 people have to approve: it is the
-        weekend.`.
-        """
+        """Return the reasons for stricter terms, a sentence each: `2 people have to approve: it is the weekend.`."""
         return tuple(
             self.text(
                 "card.stricter.quorum" if each.quorum > 1 else "card.stricter",
@@ -85,7 +81,7 @@ class Formatter:
         )
 
     def span(self, seconds: float) -> str:
-        """Writes a length of time in one unit, rounded: `40 s`, `3 min`, `23 h`, `2 days`."""
+        """Write a length of time in one unit, rounded: `40 s`, `3 min`, `23 h`, `2 days`."""
         whole = max(0, round(seconds))
         minutes, hours, days = (round(whole / unit) for unit in (_MINUTE, _HOUR, _DAY))
         if whole < _MINUTE:
@@ -95,32 +91,30 @@ class Formatter:
         return text("time.h", self.language, n=hours) if hours < 48 else text("time.days", self.language, n=days)
 
     def ago(self, moment: datetime) -> str:
-        """Writes how long ago: `just now`, `3 min ago`."""
+        """Write the time since `moment`: `just now`, `3 min ago`."""
         seconds = (self.now - moment).total_seconds()
         if seconds < 10:
             return text("time.now", self.language)
         return text("time.ago", self.language, span=self.span(seconds))
 
     def until(self, moment: datetime) -> str:
-        """Writes how long until: `in 23 h`, or that the time is over."""
+        """Write the time until `moment`: `in 23 h`, or that it has passed."""
         seconds = (moment - self.now).total_seconds()
         if seconds <= 0:
             return text("time.over", self.language)
         return text("time.in", self.language, span=self.span(seconds))
 
     def is_soon(self, moment: datetime) -> bool:
-        """Returns whether less than an hour is left."""
+        """Return whether less than an hour is left."""
         return moment - self.now < timedelta(hours=1)
 
     def time(self, at: datetime) -> str:
-        """Writes a time in the person's zone, which is named, with the day unless it is today: `Sun 22 Nov, 14:02
-        UTC`.
-        """
+        """Write a time in the person's zone, with its name and the day unless it is today: `Sun 22 Nov, 14:02 UTC`."""
         local = at.astimezone(self.zone)
         return self._write_date(local, f"{local:%H:%M} {local.tzname() or ''}".strip())
 
     def moment(self, at: datetime) -> FormattedTime:
-        """Formats a time for a page, where the zone is named only if it is not the person's own."""
+        """Format a time for a page, with the zone's name only if the zone is not the person's own."""
         local = at.astimezone(self.zone)
         clock = self._write_date(local, f"{local:%H:%M}") if self.zone_is_known else self.time(at)
         full = self._at(f"{self.day(local)} {local.year}", f"{local:%H:%M:%S} {local.tzname() or ''}".strip())
@@ -128,21 +122,21 @@ class Formatter:
 
     @property
     def zone_is_known(self) -> bool:
-        """Returns whether the zone is the person's own; otherwise times name it."""
+        """Whether the zone is the person's own. Otherwise times name it."""
         return str(self.zone) != "UTC"
 
     def day(self, at: datetime) -> str:
-        """Writes a day without its year: `Sun 22 Nov`."""
+        """Write a day without its year: `Sun 22 Nov`."""
         weekday = text("time.days_of_week", self.language).split()[at.weekday()]
         month = text("time.months", self.language).split()[at.month - 1]
         return text("time.day", self.language, weekday=weekday, day=at.day, month=month)
 
     def count(self, number: int) -> str:
-        """Writes a whole number with the locale's marks: `12,400`."""
+        """Write a whole number with the locale's marks: `12,400`."""
         return self.number(Decimal(number), 0)
 
     def number(self, amount: Decimal, places: int) -> str:
-        """Writes a number with the locale's marks and at least `places` decimals; never rounded."""
+        """Write a number with the locale's marks and at least `places` decimals, never rounded."""
         language = (self.locale or self.language).replace("_", "-").partition("-")[0].lower()
         group, point = _MARKS.get(language, _MARKS["en"])
         whole, _, rest = format(abs(amount), "f").partition(".")
@@ -151,7 +145,7 @@ class Formatter:
         return ("-" if amount < 0 else "") + grouped + (point + rest if rest else "")
 
     def value(self, row: CardRow, rows: tuple[CardRow, ...]) -> str:
-        """Writes an argument: money, dates and accounts by their format, all else as it stands."""
+        """Write an argument: money, dates and accounts by their format, others unchanged."""
         if row.secret or row.cut or not row.name or row.format == "boolean":
             return self.card_words(row)
         if is_number(row):
@@ -164,12 +158,12 @@ class Formatter:
         return row.value
 
     def label(self, label: str, limit: int = _LABEL_CHARS) -> str:
-        """Writes the label of an argument in at most `limit` characters, then whether the tool's schema lacks it."""
+        """Write the label of an argument in at most `limit` characters, with a mark if the tool's schema lacks it."""
         own = label.removesuffix(UNDECLARED)
         return cut_visible(own, limit) + ("" if own == label else f"⟦{self.text('value.undeclared')}⟧")
 
     def card_words(self, row: CardRow) -> str:
-        """Writes the words of a row: the card's own in this language, the call's as they are."""
+        """Write the text of a row: the card's own in this language, the call's unchanged."""
         if not row.name:
             return self.text(f"value.{row.format}", n=row.length, name=row.label) if row.format else row.value
         if row.secret:
@@ -186,7 +180,7 @@ class Formatter:
         except InvalidOperation:
             return row.value
         if not is_money(row):
-            # A whole number may be a year or an account: only fractions are certain to be quantities.
+            # A whole number may be a year or an account number: only fractions are surely quantities.
             return row.value if amount == amount.to_integral_value() else self.number(amount, 0)
         currency = next((each.value for each in rows if _is_currency(each)), "")
         return f"{self.number(amount, 2)} {currency}".strip()
@@ -212,12 +206,12 @@ class Formatter:
 
 
 def formatter_for(person: Person, now: datetime) -> Formatter:
-    """Formats for a person of the directory: in their language, by the clocks of their zone where they named one."""
+    """Return the formatter for a person's language and time zone (UTC by default)."""
     zone = UTC if person.reach is None else ZoneInfo(person.reach.timezone)
     return Formatter(language_of(person.locale), zone, now, person.locale)
 
 
 def _is_currency(row: CardRow) -> bool:
     named = row.format == "currency-code" or row.name.rpartition(".")[2].lower() in ("currency", "currencycode")
-    # What the tool does not know as its currency is none: a model may have put it there.
+    # Ignore an argument that the tool does not declare: a model may have added it.
     return named and not row.secret and not row.label.endswith(UNDECLARED) and _CURRENCY.match(row.value) is not None

@@ -1,4 +1,4 @@
-"""Why people are asked, in words: never the name under which a rule is kept."""
+"""Writes the reasons for asking approvers in words."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -22,9 +22,9 @@ _WHY_CHARS: Final = 300
 
 
 def rule_words(rule: RuleReference | None, rule_text: str, language: str) -> str:
-    """Returns why people are asked, in a sentence for each that asks; "" where no rule is named.
+    """Return the reasons for asking, in a sentence each. "" without a rule.
 
-    `rule_text` is the expression of the rule, or what a function gave as its reason.
+    `rule_text` is the rule's expression, or a function's reason.
     """
     if rule is None:
         return ""
@@ -33,18 +33,18 @@ def rule_words(rule: RuleReference | None, rule_text: str, language: str) -> str
 
 
 def rule_expression(rule: RuleReference | None, rule_text: str) -> str:
-    """Returns the expression of the rule that asked, where `rule_words` has not said it; "" for none."""
+    """Return the expression of the rule that asks, unless `rule_words` contains it. "" without one."""
     return "" if rule == REQUIRES_APPROVAL or (rule is not None and rule.handler) else rule_text
 
 
 def _own_words(rule: RuleReference, language: str) -> str:
-    # By the kind first: what a manifest names is a name, whatever else has texts under the same.
+    # Check the kind first: a name in a manifest may equal the key of an unrelated text.
     key = _OF_POLICIES.get(rule.name, "") if rule.kind == "policy" else _BY_KIND.get(rule.kind, "")
     name = rule.name or rule.kind
     return text(key or "rule.other", language, **({} if key else {"rule": one_line(name, NAME_CHARS).text}))
 
 
 def _handler_words(rule_text: str, language: str) -> str:
-    # What a function says is its author's: in their words and their language.
+    # A function's reason is its author's, in the author's words and language.
     why = one_line(rule_text, _WHY_CHARS).text
     return text("rule.because", language, why=why) if why else text("rule.require_approval_if", language)

@@ -1,4 +1,4 @@
-"""Writes the entries of the record in words: one line an entry, from its kind and its facts."""
+"""Writes the entries of the audit log in words: one line per entry, from its kind and its facts."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -13,9 +13,9 @@ _SHORT: Final = 8
 
 
 def entry_words(kind: str, facts: Mapping[str, Any], language: str) -> str:
-    """Writes the event of an entry; its kind where nobody knows that, and the reason that a person gave.
+    """Write the event of an entry with a person's reason. An unknown kind is written unchanged.
 
-    Raises whatever facts of another shape than the engine writes lead to: they are the word of whoever wrote them.
+    May raise any error for facts that the engine did not write: their author is not trusted.
     """
     write = _KINDS.get(kind)
     words = write(_Facts(facts, language)) if write is not None else kind
@@ -29,7 +29,7 @@ def claim_words(words: str, language: str) -> str:
 
 
 def claimant_words(facts: Mapping[str, Any], language: str) -> str:
-    """Write the subject that an entry only claims, as a claim; "" where it claims none."""
+    """Write the subject that an entry only claims, as a claim. "" without one."""
     claimed = str(facts.get(CLAIMED_SUBJECT, ""))
     return text("entry.claimed_subject", language, who=claimed) if claimed else ""
 
@@ -48,40 +48,40 @@ class _Facts:
         return text(name, self._language, **values)
 
     def get(self, name: str, instead: str = "?") -> Any:
-        """Returns a fact as it is; `instead` where there is none."""
+        """Return a fact unchanged, or `instead` if it is missing."""
         return self.facts.get(name, instead)
 
     def translate(self, name: str, key: str) -> Any:
-        """Returns a fact as it is; the text `key` where there is none."""
+        """Return a fact unchanged, or the text `key` if it is missing."""
         return self.facts[name] if name in self.facts else self.text(key)
 
     def code(self, name: str, key: str = "") -> str:
-        """Returns the words of a code; the text `key` where there is none."""
+        """Return the words of a code, or the text `key` if it is missing."""
         if key and name not in self.facts:
             return self.text(key)
         code = str(self.facts.get(name))
         known = next(filter(has_text, (f"code.{code}", f"state.{code}", f"turn.{code}", f"call.{code}")), "")
-        # In English the code is the word.
+        # In English, the code itself is the word.
         return text(known, self._language) if known and self._language != ENGLISH else code.replace("_", " ")
 
     def remarks(self, name: str) -> str:
-        """Returns remarks; "" where there is none."""
-        given = self.facts.get(name, ())
-        remarks = [each if isinstance(each, str) else Remark.model_validate(each) for each in given]
+        """Return remarks in words. "" if they are missing."""
+        written = self.facts.get(name, ())
+        remarks = [each if isinstance(each, str) else Remark.model_validate(each) for each in written]
         return remark_text(remarks, self._language)
 
     def names(self, name: str) -> str:
-        """Returns names, with commas between."""
+        """Return names, separated by commas."""
         return _join(self.facts.get(name, ()))
 
     @property
     def call(self) -> str:
-        """Names the call."""
+        """The tool and the call's id."""
         return f"{self.translate('tool', 'entry.a_tool')} {self.get('call', '')}".strip()
 
     @property
     def rule(self) -> str:
-        """Names the rule, and its policy by the beginning of its hash."""
+        """The rule's label, with the beginning of its policy's hash."""
         if not self.has("rule"):
             return self.text("entry.rule.none")
         policy = str(self.get("policy_hash", ""))[:_SHORT]
