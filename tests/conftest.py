@@ -51,13 +51,14 @@ LONG = (
     "bench",
     "browser",
     "security",
+    "examples/test_own_program.py",
     "gateway/api/test_description.py",
     "cli/test_cli_dev.py",
     "cli/test_cli_production.py",
     "test_compose_story.py",
 )
-"""Folders and files whose tests take real seconds or processes of their own: only `make test-all` runs them, and
-`LONGEST`."""
+"""Folders and files whose tests take real seconds or processes of their own: only `make test-all` runs them, `LONGEST`,
+and tests that need a system program."""
 LONGEST = {
     "test_compose_story.py": 108,
     "attacks/test_attack_false_doubts.py": 88,
@@ -112,6 +113,10 @@ LONGEST = {
     "plugins/a2a/test_peer_tasks.py": 21,
     "workflows/test_session_runs.py": 20,
     "channels/test_slack.py": 20,
+    "examples/test_own_plugin.py": 20,
+    "examples/test_existing_worker.py": 20,
+    "workflows/test_recorded_installations.py": 20,
+    "cli/test_cli_init.py": 20,
     "store/test_migrations.py": 18,
     "test_helm_chart.py": 18,
     "plugins/hooks/test_hook_calls.py": 18,
@@ -123,8 +128,11 @@ LONGEST = {
     "workflows/test_turn_handlers.py": 16,
     "test_failures.py": 15,
     "store/test_request_reader.py": 15,
+    "engine/test_fair_shares.py": 15,
+    "workflows/test_outcomes_told.py": 15,
     "plugins/aap/test_approval_requests.py": 14,
     "gateway/calls/test_two_gateways.py": 14,
+    "test_tables.py": 14,
     "cli/test_cli_production.py": 13,
 }
 """Files of over 14 s by how many they take: they begin early, so that no process works on one alone in the end.
@@ -157,9 +165,9 @@ os.environ.setdefault("GOGC", "400")
 
 
 @functools.cache
-def missing_programs() -> frozenset[str]:
-    """The system programs, named as their markers, that this machine lacks."""
-    there = {
+def programs() -> Mapping[str, bool]:
+    """The system programs, named as their markers, and whether this machine has each."""
+    return {
         "cerbos": CERBOS.exists(),
         "chromium": shutil.which("chromium") is not None,
         "dovecot": Path("/usr/lib/dovecot/imap").exists() and Path("/usr/lib/dovecot/lmtp").exists(),
@@ -169,11 +177,10 @@ def missing_programs() -> frozenset[str]:
         "vercel": shutil.which("node") is not None and VERCEL_PACKAGES.exists(),
         "postgres": shutil.which("postgres") is not None or bool(glob("/usr/lib/postgresql/*/bin/postgres")),
     }
-    return frozenset(name for name, found in there.items() if not found)
 
 
 def needed(item: pytest.Item) -> list[str]:
-    return sorted(name for name in missing_programs() if item.get_closest_marker(name))
+    return sorted(name for name, found in programs().items() if not found and item.get_closest_marker(name))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -233,13 +240,13 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
 def pytest_longest_first(items: list[pytest.Item]) -> None:
-    """Marks the long tests, before `-m` chooses among all, and puts the files in the order of `order_of_files`."""
+    """Marks the long tests, and those of system programs, before `-m` chooses; sorts files as `order_of_files` does."""
     here = Path(__file__).parent
     long = {here / name for name in (*LONG, *LONGEST)}
     # Once a file, not once a test: there are twenty times as many.
     marked = {path: not long.isdisjoint((path, *path.parents)) for path in dict.fromkeys(item.path for item in items)}
     for item in items:
-        if marked[item.path]:
+        if marked[item.path] or not programs().keys().isdisjoint(mark.name for mark in item.iter_markers()):
             item.add_marker("long")
     ordered = order_of_files(list(marked), {here / name: seconds for name, seconds in LONGEST.items()})
     rank = {path: number for number, path in enumerate(ordered)}
@@ -255,7 +262,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     lacking, long = list[pytest.Item](), list[pytest.Item]()
     if os.environ.get(REQUIRE_ALL) != "1":
         lacking = [item for item in items if needed(item)]
-        long = [item for item in items if everything and item.get_closest_marker("long") and item not in rehearsed]
+        known = {*rehearsed, *lacking}
+        long = [item for item in items if everything and item.get_closest_marker("long") and item not in known]
     out = dict.fromkeys((*lacking, *long, *rehearsed))
     if not out:
         return

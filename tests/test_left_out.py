@@ -79,3 +79,10 @@ def test_long_tests_and_rehearsals_are_left_out_unless_they_are_wanted(
     assert (run.returncode, f"{passed} passed" in run.stdout) == (0, True), run.stdout
     assert run.stdout.splitlines()[-1].endswith(last)
     assert ("left out" in run.stdout) == bool(last)
+
+
+def test_tests_of_a_program_that_is_there_are_long(tmp_path: Path) -> None:
+    (tmp_path / "chromium").touch(0o755)
+    run = run_without_programs(tmp_path, "--deselect", "test_it.py::test_play")
+    assert (run.returncode, "1 passed" in run.stdout) == (0, True), run.stdout
+    assert run.stdout.splitlines()[-1] == "left out 2 long tests: make test-all runs them"
