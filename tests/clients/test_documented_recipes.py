@@ -26,7 +26,7 @@ RUN_BY = {
         'example("external-calls.md", "{}")',
     ),
     # Tests of callbacks have manifests of their own, with their own receivers; that of the page is loaded.
-    ("external-calls.md", "Callbacks"): ("tests/test_document_examples.py", "load_manifest(beside / block.file)"),
+    ("external-calls.md", "Callbacks"): ("tests/test_document_examples.py", "load_manifest(tmp_path / block.file)"),
 }
 """The test that takes the blocks below a heading from the page, and the words by which it does.
 
