@@ -133,7 +133,7 @@ async def test_no_persons_token_proposes_and_no_agents_token_has_another_scope(a
         assert (await http.post("/v1/calls", json={"tool": "refund"})).status_code == 401
     store, now, day = agent.rig.deps.store, agent.rig.deps.clock(), timedelta(days=1)
     for holder, scopes in (("ana", ("call",)), ("actor:coder", ("call", "decide")), ("actor:coder", ("read",))):
-        with pytest.raises(Refused, match="token of it alone"):
+        with pytest.raises(Refused, match="token with it alone"):
             await Tokens(store).create("main", holder, scopes, lifetime=day, now=now)  # type: ignore[arg-type]
 
 
