@@ -43,8 +43,8 @@ def is_barred(requests: Iterable[ApprovalRequest], call: str) -> bool:
 def is_asked_still(request: ApprovalRequest, since: datetime | None = None, spent: int = 0) -> bool:
     """Return whether a question stays open when its call is judged again.
 
-    False after a withdrawal. It waits, or its turn has not yet learned of it. Decisions made in between are then for
-    that turn, and no approver is asked twice. `since` and `spent` are as in `is_new_to_turn`.
+    False after a withdrawal. True if it waits, or if its turn has not yet learned of it. Decisions made in between are
+    then for that turn, and no approver is asked twice. `since` and `spent` are as in `is_new_to_turn`.
     """
     if request.ended_at is not None:
         return False

@@ -78,7 +78,7 @@ def _redact_remark(remark: Words, secrets: Collection[str]) -> Words:
 def redact_secrets(text: str, secrets: Collection[str]) -> str:
     """Replace each secret in `text` with `[hidden]`, even if characters in it are escaped.
 
-    These are quotes, backslashes and line ends. If the search would take too long (`REDACTION_CHARS`), the whole text
+    Escaped are quotes, backslashes and line ends. If the search would take too long (`REDACTION_CHARS`), the whole text
     is replaced.
     """
     if not secrets or not text:

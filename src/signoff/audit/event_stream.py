@@ -229,7 +229,7 @@ class EventStream:
         return _NewEvent(event, record.stream, call, actor, private, body)
 
     def _is_hidden(self, event: CloudEvent, call: str, earlier: Sequence[bool]) -> bool:
-        """Return whether an event belongs to a specialist, or may."""
+        """Return whether an event is a specialist's. True for an unknown call or request."""
         if "tool" in event.data:
             return self._is_private(str(event.data["tool"]))
         return (any(earlier) or not earlier) if call else "approval" in event.data

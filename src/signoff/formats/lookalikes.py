@@ -34,7 +34,7 @@ LOOKALIKES: Final = frozenset(
 )
 """Letters that Unicode's confusables (UTS 39) map to an ASCII letter.
 
-Includes the alphabets that screens can draw.
+Only alphabets that screens can draw are included.
 """
 _LATIN: Final = "LATIN"
 _WORD: Final = re.compile(r"[^\W_]+")

@@ -38,8 +38,8 @@ class RecordSection(Section):
 def record_section(record: type[Any], **more: Any) -> type[RecordSection]:
     """Return the section of a dataclass or a model, with a key for each declared field.
 
-    Fields marked `IN_CODE` have no key. It also has the keys of `more`. For a field, `more` contains the type of its
-    key, if its record is in a lower layer than the manifest and cannot name that type.
+    Fields marked `IN_CODE` have no key. The section also has the keys of `more`. For a field, `more` contains
+    the type of its key, if its record is in a lower layer than the manifest and cannot name that type.
     """
     declared = {name: _with_key(field, more.pop(name, None)) for name, field in declared_fields(record).items()}
     keys = {field.name: _key(field) for field in declared.values() if field.spec.key is not IN_CODE} | more

@@ -1,8 +1,6 @@
 """Normalises addresses and names in a login's claims, and finds people by them.
 
 Pure.
-
-Pure.
 """
 
 import functools

@@ -94,7 +94,7 @@ class FixedDirectory:
 class DevelopmentDirectory:
     """Adds the built-in people (`guest`, `approver`) to another directory.
 
-    Their ids must not be in use there.
+    Leaves out those whose ids that directory uses.
     """
 
     __slots__ = ("declared",)
@@ -136,7 +136,7 @@ def declared_people(directory: Directory) -> Directory:
 
 
 def normalise_identity(channel: str, identity: str) -> str:
-    """Return the normal form of an identity. For an email address without one, return ""."""
+    """Return the normal form of an identity: of an email address by `plain_address`, which may be ""."""
     return plain_address(identity) if channel == EMAIL else identity
 
 

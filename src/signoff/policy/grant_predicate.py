@@ -46,7 +46,8 @@ class GrantPredicate:
     def hidden_read(self, hidden: Collection[str]) -> str:
         """Return why the predicate must not be used while `hidden` is hidden, or "".
 
-        `hidden` contains dotted names of arguments. Its result would reveal them to an approver, one guess at a time.
+        `hidden` contains dotted names of arguments. The predicate's result would reveal them to an approver, one
+        guess at a time.
         """
         for path, name in reachable_paths(self.expression.second.tree, {"args": self.shape}, hidden, "args"):
             return (

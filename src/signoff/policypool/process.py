@@ -117,7 +117,7 @@ def _plain(outcome: EngineOutcome) -> dict[str, Any]:
 def _address_space() -> int:
     """Return the bytes of this process's address space, or 0 if the system hides them.
 
-    macOS does not. It has no such limit either, so only the time and the sizes of the data are limited there.
+    macOS hides them and has no such limit. Only the time and the sizes of the data are limited there.
     """
     if not _ADDRESSES.exists():
         return 0

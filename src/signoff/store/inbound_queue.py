@@ -111,7 +111,7 @@ class InboundQueue:
         return dict(about) if not rows or rows[0].about is None else rows[0].about
 
     async def others_of_author(self, row: InboundRow) -> list[InboundRow]:
-        """Return other messages of the same author, oldest first, since `REPEATED` before `row`.
+        """Return the author's other messages, oldest first, from `REPEATED` before `row` on.
 
         A vendor may deliver a message after one that was written later.
         """

@@ -100,8 +100,8 @@ def newest_turns(connection: Connection, limit: int) -> list[TurnKey]:
 def is_old(connection: Connection, turn: TurnKey, before: int) -> bool:
     """Return whether a turn is unchanged since `before`, waits for nothing and is not needed.
 
-    Cards that are still to be closed need them. So do grants until they expire: the turn's questions and answers prove
-    them.
+    Cards that are still to be closed need its rows. So do grants until they expire, because the turn's questions and
+    answers prove them.
     """
     asked = _of_turn(turn)
     approvals = select(QUESTIONS.c.approval).where(asked)

@@ -112,8 +112,8 @@ class Questions:
         superseded by a newer revision.
 
         The same question returns the same row while it is neither answered nor ended, because an activity may be
-        retried and a turn reset. A row is not reused if its revision is `spent`: an answer known only to the turn has
-        used it up. With `since`, a row opened at that time or later is reused even if it was answered.
+        retried and a turn reset. A row is not reused if its revision is at most `spent`: an answer known only to the
+        turn has used it up. With `since`, a row opened at that time or later is reused even if it was answered.
 
         `declaration` is the text hashed as `question.definition`. `also` is written with a new row. Raises
         `QuestionRefused` if `waiting` other approvals already wait in the tenant.

@@ -82,8 +82,8 @@ class RequestLists:
     ) -> AsyncGenerator[list[ApprovalRequest], None]:
         """Yield a tenant's waiting requests in pieces.
 
-        `readers` restricts them to requests that may concern one of these approver entries. `readers` are approver
-        entries. This only preselects: callers must check that a person may read a request before showing it.
+        `readers` restricts them to requests that may concern one of these approver entries. This only
+        preselects: callers must check that a person may read a request before showing it.
         """
         query = _QUESTIONS.where(*_waits_in(tenant), *_match_readers(readers)).limit(PIECE)
         if sessions is not None:
