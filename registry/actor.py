@@ -75,7 +75,7 @@ class Level:
     select: Annotated[Select | None, FieldSpec(key=Reference, unset="all")] = field(
         default=None, repr=False, compare=False
     )
-    """`module:function` that chooses among the tools that would be seen. If it fails, none is seen.
+    """`module:function` that selects among the visible tools. If it fails, none is seen.
 
     An `async (context, data)` that gives names of tools. It is asked for each completion. It fails without a list of
     names within 2 s.
@@ -228,11 +228,11 @@ class EscalationPath:
     """
 
     approvers: Annotated[tuple[str, ...], FieldSpec(unset="`defaults.approvers`")] = ()
-    """Who is asked where the tool's policy names no approvers: `role:<role>` and `user:<id>`."""
+    """The approvers if the tool's policy names none: `role:<role>` and `user:<id>`."""
     escalate_after: Annotated[float | None, FieldSpec(unset="never")] = None
-    """When those of `escalate_to` may decide too."""
+    """The time after which `escalate_to` may also decide."""
     escalate_to: tuple[str, ...] = ()
-    """To whom it is escalated."""
+    """The approvers after the escalation."""
 
 
 Undeclared = Literal["deny", "ask"]
@@ -269,11 +269,11 @@ class Actor:
     description: str = ""
     """For people."""
     external: ExternalAgent | None = None
-    """It thinks elsewhere and proposes its calls over HTTP; no `model`, no `instructions`.
+    """Its model runs elsewhere and proposes calls over HTTP; without `model` and `instructions`.
 
-    `acts_for`: in whose name, as `role:<role>` and `user:<id>`. `undeclared`: what becomes of tools that nobody
-    declared, `deny` (the default) or `ask`. `callbacks`: [whom its calls may name to be
-    told](external-calls.md#callbacks). [external-calls.md](external-calls.md).
+    `acts_for`: its possible requesters, as `role:<role>` and `user:<id>`. `undeclared`: `deny` (the default) or `ask`
+    for undeclared tools. `callbacks`: the [allowed callback targets](external-calls.md#callbacks).
+    [external-calls.md](external-calls.md).
     """
     instructions: str = ""
     """The model's system prompt."""
@@ -285,73 +285,72 @@ class Actor:
     tools: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
     """Names, in the order the model sees. Left out: every tool. `[]`: none."""
     toolset: Annotated[str | None, FieldSpec(unset="all")] = None
-    """Only tools of your own with this `toolset`.
+    """Only your own tools with this `toolset`.
 
-    [Below](#filters).
+    [tools.md](tools.md#filters).
     """
     allowed_plugins: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
-    """Only tools of these plugins, and those of no plugin. `[]`: of none."""
+    """Only these plugins' tools, and tools without a plugin. `[]`: no plugin."""
     allowed_mcp_servers: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
-    """Only tools of these MCP servers, and those of no server. `[]`: of none."""
+    """Only these MCP servers' tools, and tools without a server. `[]`: no server."""
     allowed_mcp_tools: Annotated[Mapping[str, tuple[str, ...]] | None, FieldSpec(unset="all")] = None
-    """By server, the bare names of its tools. A server that is not named keeps all of them."""
+    """The allowed tools by server, with their bare names. Other servers keep all their tools."""
     read_rest: bool = False
-    """It may read on in results that were cut.
+    """It may read the rest of cut results.
 
     [results.md](results.md#the-rest).
     """
     surfaces: Mapping[str, Surface] = field(default_factory=dict)
-    """By channel, `{exclude: [...]}`: tools that do not exist for people who come by it."""
+    """`{exclude: [...]}` by channel: tools that do not exist for turns of this channel."""
     mode: Literal["parallel", "sequential"] = "parallel"
     """`parallel`, or `sequential`: calls of one completion run one after the other."""
     leave_open: bool = False
-    """Its turns in a session may end over calls that people still decide (`while_waiting`). The outcome comes as a turn
-    of its own.
+    """Its turns in a session may end while approvers decide calls (`while_waiting`). A new turn delivers the outcome.
 
     [approvals.md](approvals.md#continue-while-approvers-decide).
     """
     on_failure: Literal["continue", "abort_siblings"] = "continue"
-    """`continue`, or `abort_siblings`: a call that fails stops those beside it."""
+    """`continue`, or `abort_siblings`: a failed call stops the others of its completion."""
     result_chars: Annotated[int | None, Field(ge=1, le=RESULT_BYTES), FieldSpec(unset="`SIGNOFF_RESULT_CHARS`")] = None
-    """Characters of results that it reads of one completion's calls together.
+    """The most characters that it reads of the results of one completion.
 
     [results.md](results.md#budgets).
     """
     domain_data: Mapping[str, Any] | None = None
-    """JSON Schema of data that its answers may bring.
+    """JSON Schema of the data in its answers.
 
-    [Below](#data-of-answers).
+    [tools.md](tools.md#data-of-answers).
     """
     domain_merge: DomainMerge = "replace"
-    """`replace`, `append` or `deep-merge`: how they join the data that the turn began with."""
+    """`replace`, `append` or `deep-merge`: how this data joins the turn's data."""
     limits: Annotated[TurnLimits, FieldSpec(key=dict[str, Any], unset="see [limits.md](limits.md#limits)")] = field(
         default_factory=TurnLimits
     )
-    """`completions`, `calls`, `cost` (USD, of model and tools), `active_seconds` of one whole turn. Waiting for people
-    counts for none."""
+    """`completions`, `calls`, `cost` (USD, of model and tools), `active_seconds` of one whole turn. Waiting for
+    approvers does not count."""
     model_settings: Mapping[str, Any] = field(default_factory=dict)
-    """Passed to the provider as they are; a secret as `env:NAME`, never itself.
+    """Passed to the provider unchanged. Write secrets as `env:NAME`.
 
     [Secrets](#secrets).
     """
     scope: str = ""
-    """One word for rules, such as `admin`: how far the actor may go as a whole."""
+    """A word for rules, such as `admin`: the actor's range as a whole."""
     tags: tuple[str, ...] = ()
     """Words for rules."""
     autonomy: Annotated[Autonomy | None, FieldSpec(unset="what policies say")] = None
-    """What it may do unasked: rules that only tighten.
+    """Bounds on calls without approval; they only tighten.
 
-    [Below](#autonomy-and-escalation).
+    [policies.md](policies.md#autonomy-and-escalation).
     """
     escalation: Annotated[EscalationPath | None, FieldSpec(unset="what policies say")] = None
-    """To whom its requests go and escalate, where a policy does not say.
+    """The approvers and the escalation of its requests, if a policy names none.
 
-    [Below](#autonomy-and-escalation).
+    [policies.md](policies.md#autonomy-and-escalation).
     """
     own_tools: Annotated[tuple[Tool | ToolUse, ...], FieldSpec(key=dict[str, Any])] = ()
-    """Tools that this actor alone has, by name, each as under [Tools](#tools)."""
+    """Tools of this actor alone, by name, each as under [Tools](#tools)."""
     routes: Annotated[tuple[Route, ...], FieldSpec(key=dict[str, Any])] = ()
-    """Where the actor may stand, and what it has there, by name; and `select`, which chooses among them.
+    """Its routes by name, and `select`, which chooses among them.
 
     [routes.md](routes.md).
     """
@@ -360,17 +359,17 @@ class Actor:
     select: Annotated[Select | None, FieldSpec(key=Reference, unset="all")] = field(
         default=None, repr=False, compare=False
     )
-    """`module:function` that chooses among the tools that would be seen.
+    """`module:function` that selects among the visible tools.
 
     [routes.md](routes.md#keys).
     """
     trace: Annotated[bool, FieldSpec(unset="`SIGNOFF_TRACE`")] = False
-    """Log and record tell which tool the name of each of its calls means, and why.
+    """Log and audit log name the tool of each call, and the reason for the choice.
 
     [routes.md](routes.md#tracing).
     """
     shadowing: Shadowing = "forbid"
-    """Whether one of its own tools may have the name of another: `forbid`, `warn`, `allow`."""
+    """Whether its own tools may have the name of another tool: `forbid`, `warn`, `allow`."""
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -101,10 +101,10 @@ class ToolOptions:
         def __init__(self, **fields: Unpack[ToolOptionKeywords]) -> None: ...
 
     name: Annotated[str, SkipValidation] = ""
-    """The key of the section: `[A-Za-z0-9_-]{1,64}`, exact, case-sensitive. `respond` is reserved. Beside an `id` it is
-    the title."""
+    """The key of the section: `[A-Za-z0-9_-]{1,64}`, case-sensitive. `respond` is reserved. With an `id`, it is the
+    title."""
     description: Annotated[str, FieldSpec(unset="the docstring")] = ""
-    """What the model reads."""
+    """The model reads this text."""
     output_schema: Mapping[str, Any] | None = None
     """JSON Schema of the result; a misfit fails the call.
 
@@ -112,21 +112,21 @@ class ToolOptions:
     """
     # What B17 puts in order is looked at when a registry is made, not here.
     scope: Annotated[Scope, SkipValidation, FieldSpec(hashed="definition", unset="required")] = UNDECLARED
-    """Who owns its calls: `generalist`, the application, or `specialist`, one actor alone."""
+    """The owner of its calls: `generalist`, the application, or `specialist`, a single actor."""
     routing: Annotated[Routing, SkipValidation, DEFINITION] = "routed"
-    """How its calls are dispatched: `routed` or `bypass`."""
+    """The dispatch of its calls: `routed` or `bypass`."""
     bypass_routing: BypassRouting | None = None
-    """Why it bypasses routing: `{reason: ...}`, a real one, for `bypass`."""
+    """The reason for `bypass`: `{reason: ...}`."""
     justification: str = ""
-    """Why one actor alone has it; required for a specialist."""
+    """The reason why a single actor has it; required for a specialist."""
     requires_approval: Annotated[
         RequiresApproval, FieldSpec(key=bool | dict[str, Any] | Handed, form="false, true or a policy")
     ] = False
-    """Whether people are asked: `false`, `true`, or as a policy says."""
+    """Whether approvers are asked: `false`, `true`, or a policy."""
     tags: Names = ()
     """Words for rules."""
     peer_exposed: bool = False
-    """Whether other agents see and call it; of generalists alone.
+    """Whether other agents see and call it; for generalists only.
 
     [a2a.md](a2a.md).
     """
@@ -135,19 +135,18 @@ class ToolOptions:
     effect: Annotated[str, FieldSpec(hashed="definition", unset="tool and first arguments")] = ""
     """The sentence of the card, with `{argument}` places."""
     secrets: Annotated[Names, DEFINITION] = ()
-    """Arguments that are masked everywhere; schema `writeOnly` adds to them, also nested, in alternatives, items and
-    references."""
+    """Arguments that are masked everywhere. `writeOnly` in the schema adds to them, at any depth."""
     # Of the definition where there are any, see `declaration`: an answer given with another list compared other values.
     remarks: Annotated[Names, FieldSpec(hashed="no", shadow="same")] = ()
-    """Arguments that are only words about the call, such as a `description`. They are shown and signed like all others.
-    A remembered answer, the repeat guard and the joining of equal calls leave them out.
+    """Arguments that only comment on the call, such as a `description`. Cards show them and signatures cover them.
+    Remembered answers, the repeat guard and the joining of equal calls ignore them.
 
     [approvals.md](approvals.md#remarks).
     """
     version: Annotated[str, DEFINITION] = "1"
-    """Yours. A new one makes approvals given before stale."""
+    """Your version. A new one makes earlier approvals stale."""
     read_only: Annotated[bool, DEFINITION] = False
-    """It changes nothing: no ticket, run again after a crash."""
+    """It has no effects: it needs no ticket, and runs again after a crash."""
     idempotent: Annotated[bool, DEFINITION] = False
     """It may run again under the same key."""
     timeout: Annotated[
@@ -156,7 +155,7 @@ class ToolOptions:
         Field(gt=0, allow_inf_nan=False),
         FieldSpec(key=Seconds, form="above 0 seconds"),
     ] = DEFAULT_TIMEOUT
-    """Seconds, or `30s`, `5m`, for one run."""
+    """The time limit of one run: seconds, or `30s`, `5m`."""
     max_result_chars: Annotated[
         int | None,
         Field(ge=1),
@@ -166,26 +165,26 @@ class ToolOptions:
             unset="its share of the total",
         ),
     ] = None
-    """How much of its result the model reads at most, in characters."""
+    """The most characters of its result that the model reads."""
     task_queue: Annotated[str, FieldSpec(unset="the common queue")] = ""
-    """Where its worker listens, if not the common queue."""
+    """The task queue of its worker."""
     concurrency: Concurrency = "safe"
-    """`safe`: beside others. `exclusive`: nothing else of the completion runs meanwhile.
+    """`safe`: runs in parallel with others. `exclusive`: runs alone within the completion.
 
-    [Below](#calls-of-one-completion).
+    [tools.md](tools.md#calls-of-one-completion).
     """
     attempts: Annotated[
         int | None,
         Field(ge=1, le=MAX_ATTEMPTS),
         FieldSpec(form=f"a whole number from 1 to {MAX_ATTEMPTS}, or none", unset="3 for those, else 1"),
     ] = None
-    """How often it is tried when a connection breaks or times out, 1 to 10; above 1 only if `read_only` or
+    """The number of attempts when a connection breaks or times out, 1 to 10; above 1 only if `read_only` or
     `idempotent`."""
     tenants: Annotated[
         Names | None, FieldSpec(form="a list of names, `[]` for nobody, or left out for all", unset="all")
     ] = None
-    """For whom the tool exists; to all others it reads as if it did not, also on the page and in the list of tools.
-    `[]`: for nobody."""
+    """The tenants that have the tool. For other tenants it does not exist, also on pages and in lists. `[]`: no
+    tenant."""
     updates: Names = ()
     """Data that steps collect, and fields of `context`, that its results may change.
 
@@ -201,9 +200,9 @@ class ToolOptions:
             unset="always",
         ),
     ] = ()
-    """When the tool is there: `Mo-Fr 08:00-18:00 Europe/Lisbon`, or a list of such windows.
+    """The hours in which the tool is available: `Mo-Fr 08:00-18:00 Europe/Lisbon`, or a list of such windows.
 
-    [Below](#hours-and-limits).
+    [tools.md](tools.md#hours-and-limits).
     """
     # Another limit need not be a looser one, but counts by user, session and tenant have no common order.
     usage_limit: Annotated[
@@ -211,49 +210,49 @@ class ToolOptions:
         BeforeValidator(_usage_limit),
         FieldSpec(form="`count`, `per` and `period`", unset="any number", shadow="same"),
     ] = None
-    """How often it may be used: `{count: 3, per: user, period: 1d}`, `per` `user`, `session` or `tenant`.
+    """The limit of its uses: `{count: 3, per: user, period: 1d}`. `per` is `user`, `session` or `tenant`.
 
-    [Below](#hours-and-limits).
+    [tools.md](tools.md#hours-and-limits).
     """
     fallbacks: Names = ()
-    """Tools tried in its place, in order, when it fails; only if `read_only` or `idempotent`."""
+    """Tools to try after it fails, in order; only if `read_only` or `idempotent`."""
     toolset: str = ""
-    """A word for rules, and for the filters of actors."""
+    """A word for rules and for the filters of actors."""
     always_include: bool = False
-    """It is there whatever `toolset` its actor names; lists, rules, surfaces and routes hold for it all the same."""
+    """The actor's `toolset` does not filter it. Lists, rules, surfaces and routes still apply."""
     strict: Annotated[bool | None, FieldSpec(form="true or false, or none", unset="as the provider does")] = None
-    """Whether the provider, if it knows that, makes the model keep to the schema to the letter. Signoff checks all
-    arguments in any case."""
+    """Whether the provider forces the model to follow the schema, if it can. Signoff checks all arguments in any
+    case."""
     settings_schema: Mapping[str, Any] | None = None
     """JSON Schema of `settings`, an object."""
     # Of the definition where it is external, see `declaration`: what people approve is then another's promise.
     runs: Annotated[RunBy, FieldSpec(hashed="no", shadow="same")] = "signoff"
-    """Who runs its calls: `signoff`, or the `external` agent that proposes them, under a permit. One that is run
-    outside has no `handler`, and external agents alone have it.
+    """The process that runs its calls: `signoff`, or the proposing `external` agent under a permit. An external tool
+    has no `handler`, and only external agents have it.
 
     [external-calls.md](external-calls.md).
     """
     unreported: Literal["record", "ask"] = "record"
-    """Of an external one that was used and never reported: `record` that nobody knows, or also `ask` people."""
+    """The reaction to an external call without a report: `record` the unknown outcome, or also `ask` approvers."""
     # Of the definition where there are any, see `declaration`: by other settings a call does something else.
     settings: Annotated[Mapping[str, Any], FieldSpec(hashed="no", unset="`{}`")] = field(default_factory=dict)
-    """What the handler reads as `context.settings`; checked by `settings_schema` at start, a misfit is an error.
-    Secrets are `capabilities`, not settings."""
+    """The value of `context.settings` in the handler. Checked by `settings_schema` at start. Put secrets into
+    `capabilities`."""
     metadata: Annotated[Mapping[str, Any], FieldSpec(unset="`{}`")] = field(default_factory=dict)
-    """Fields of your own, JSON: rules and filters read them as `tool.metadata`, `select` as
-    `context.tools[name].metadata`. Nothing secret."""
+    """Your own fields, as JSON, without secrets. Rules and filters read them as `tool.metadata`, `select` as
+    `context.tools[name].metadata`."""
     plugin: str = ""
-    """The plugin it comes from, for rules and for the filters of actors."""
+    """Its plugin, for rules and for the filters of actors."""
     validation: Validation = "strict"
-    """What a misfit of arguments with the schema does: `strict` refuses the call, `warn` runs it and tells of it, `off`
-    does not look. `off` is for read-only tools without approval, `warn` for tools without a policy."""
+    """The reaction to arguments that fail the schema: `strict` refuses the call, `warn` runs it and warns, `off` does
+    not check. `off` is for read-only tools without approval, `warn` for tools without a policy."""
     capabilities: Annotated[Capabilities, FieldSpec(unset="none")] = NO_CAPABILITIES
-    """What the handler is given: `network`, `secrets`, `storage`, `process`, `fs_reach`, `attachments`.
+    """The handler's access: `network`, `secrets`, `storage`, `process`, `fs_reach`, `attachments`.
 
-    [Below](#capabilities).
+    [tools.md](tools.md#capabilities).
     """
     untrusted_output: Annotated[bool, FieldSpec(aliases=("output_is_untrusted", "outputIsUntrusted"))] = False
-    """Its results are text from outside: the model reads them between fences.
+    """Its results are untrusted text: the model reads them between fences.
 
     [results.md](results.md#text-from-outside).
     """
@@ -265,7 +264,7 @@ class ToolOptions:
     filters: Annotated[
         Mapping[str, Filter], FieldSpec(key=dict[str, Reference], form="functions by destination", unset="`{}`")
     ] = field(default_factory=dict, repr=False, compare=False)
-    """What a destination gets of its records, `module:function` or `identity`, by destination.
+    """The filter of its records, by destination: `module:function` or `identity`.
 
     [distribution.md](distribution.md#filters).
     """
@@ -274,33 +273,34 @@ class ToolOptions:
         AVAILABLE,
         FieldSpec(aliases=("is_available", "isAvailable"), unset="always", shadow="same"),
     ] = field(default=None, repr=False, compare=False)
-    """`module:function`: whether the tool is there now.
+    """`module:function`: whether the tool is available now.
 
-    [Below](#availability-and-permission).
+    [tools.md](tools.md#availability-and-permission).
     """
     check_permissions: Annotated[PermissionCheck | None, CHECK_PERMISSIONS, FieldSpec(unset="yes", shadow="same")] = (
         field(default=None, repr=False, compare=False)
     )
     """`module:function`: whether this call is permitted.
 
-    [Below](#availability-and-permission).
+    [tools.md](tools.md#availability-and-permission).
     """
     cache_permission: Annotated[
         Seconds | None,
         Field(le=MAX_PERMISSION_SECONDS),
         FieldSpec(form=f"above 0 and at most {MAX_PERMISSION_SECONDS} seconds, or none", unset="never"),
     ] = None
-    """How long an answer of `check_permissions` is good for the same call of the same person, `60s`; at most 5 minutes.
+    """The time for which an answer of `check_permissions` is valid for the same call of the same person, such as
+    `60s`; at most 5 minutes.
 
-    [Below](#cached-permissions).
+    [tools.md](tools.md#cached-permissions).
     """
     probe: Annotated[Probe | None, PROBE] = field(default=None, repr=False, compare=False)
-    """`module:function`: finds out whether a call happened of which nobody knows.
+    """`module:function`: looks up a call whose outcome is unknown.
 
     [approvals.md](approvals.md#probes).
     """
     site: Annotated[str, FieldSpec(hashed="no", key=IN_CODE)] = field(default="", compare=False)
-    """Where it was declared, `file:line`; empty when that cannot be known (B20)."""
+    """The place of its declaration, `file:line`; empty if unknown (B20)."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -328,10 +328,10 @@ class Tool(ToolOptions):
     validate_input: Annotated[InputCheck | None, VALIDATE_INPUT, FieldSpec(hashed="no")] = field(
         default=None, repr=False, compare=False
     )
-    """`module:function`, for a handler that takes `(args, context)`: a pure check after the schema's, before any policy
-    or person sees the arguments.
+    """`module:function`, for a handler that takes `(args, context)`: a pure check after the schema's, before any
+    policy or approver sees the arguments.
 
-    It answers with a list of what is wrong, or with a `Correction`. [Below](#a-check-of-ones-own).
+    It returns a list of problems, or a `Correction`. [tools.md](tools.md#your-own-check).
     """
     place: Annotated[str, FieldSpec(hashed="no", key=IN_CODE)] = ""
     """Where an actor, route or step has it as its own; the catalog says it, never its author."""

@@ -16,8 +16,8 @@ HANDLERS: Final = ("handler", "per_call")
 RUN_KEYS: Final = (*HANDLERS, "runs")
 """The keys that say by what a tool is run; of one that was imported of an MCP server they are not the manifest's."""
 _PER_CALL: Final = (
-    "In place of `handler`: `module:function`, a function `(context)` that makes the handler `(args, context)` of one "
-    "call, of its user or tenant."
+    "Instead of `handler`: `module:function`, a function `(context)` that makes the handler `(args, context)` of one "
+    "call, for its user or tenant."
 )
 _FIRST: Final = ("name", "handler", "description", "input_schema", "scope")
 _REDUCER: Final = "Shortens its results: `terminal`, `read_file`, `kanban_list` or `module:function`."
@@ -67,6 +67,7 @@ def tool_table(cls: type = Tool) -> str:
     declared = declared_fields(cls)
     order = dict.fromkeys((*_FIRST, *declared))
     rows = [field_row(declared[name]) for name in order if declared[name].spec.key is not IN_CODE]
-    rows.insert(_FIRST.index("handler") + 1, f"| `per_call` | {_PER_CALL} [Below](#handlers-of-one-call). | none |")
+    per_call = f"| `per_call` | {_PER_CALL} [tools.md](tools.md#handlers-of-one-call). | none |"
+    rows.insert(_FIRST.index("handler") + 1, per_call)
     reducer = f"| `reducer` | {_REDUCER} [results.md](results.md#reducers). | none |"
     return "\n".join([*TABLE_HEAD, *rows, reducer])

@@ -78,7 +78,7 @@ class Person(FrozenModel):
     E-mail addresses, `TEAM:USER` of Slack, WhatsApp ids, `ISSUER#SUBJECT` of a login.
     """
     delegations: tuple[Delegation, ...] = ()
-    """Who may decide in the person's place.
+    """The person's delegates.
 
     A list of `{to: bo, until: "2030-08-31T18:00:00Z"}`.
     """
@@ -89,7 +89,7 @@ class Person(FrozenModel):
     takes all.
     """
     reach: ContactPreferences | None = None
-    """How the person is reached beside the inbox; [below](#channels)."""
+    """The person's channels besides the inbox; [below](#channels)."""
 
 
 class Principal(FrozenModel):

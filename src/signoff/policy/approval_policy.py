@@ -303,7 +303,7 @@ class ApprovalPolicy(_PolicyData):
     handler: Reference | None = None
     """`module:function`, called after the rules.
 
-    See [below](#handlers-of-policies).
+    See [policies.md](policies.md#handlers-of-policies).
     """
     remind_after: Annotated[Seconds | None, FieldSpec(unset="never")] = None
     """The time after which the first approvers are reminded."""
