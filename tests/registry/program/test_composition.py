@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,21 @@ def test_error_in_a_tightened_tool_names_the_line_of_the_manifest(tmp_path: Path
     app = compose(tmp_path, "tools:\n  refund:\n    requires_approval: {auto_approve_if: 'args.total < 1.0'}")
     with pytest.raises(ConfigError, match=r"signoff\.yaml:4: .*args\.total"):
         app.build()
+
+
+@table(
+    ("ours", "theirs", "words"),
+    (["role:a"], "[role:b]", "`role:b` may not decide there; those who may: `role:a`"),
+    (["role:a"], "[{of: role:b}]", "a policy with groups in `approvers` cannot be compared with another"),
+)
+def test_other_approvers_in_the_manifest_are_refused(tmp_path: Path, ours: list[str], theirs: str, words: str) -> None:
+    app = compose(tmp_path, f"tools: {{refund: {{requires_approval: {{approvers: {theirs}}}}}}}", approvers=ours)
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        app.build()
+
+
+def test_manifest_narrows_the_approvers_of_the_code(tmp_path: Path) -> None:
+    manifest = "tools: {refund: {requires_approval: {approvers: [role:b]}}}"
+    assert compose(tmp_path, manifest, approvers=["role:a", "role:b"]).build().policy("refund").rules.approvers == (
+        "role:b",
+    )
