@@ -1,7 +1,9 @@
 import asyncio
 import os
+import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,13 @@ def test_every_example_loads(block: Block, tmp_path: Path) -> None:
         results = run_cases(cases, catalog.policies, catalog.zone)
         assert all(result.passed for result in results)
         assert len(results) > 1
+
+
+@table("face", "signoff.people", "signoff.tools")
+def test_every_name_of_a_face_is_in_an_example(face: str) -> None:
+    text = "\n".join(block.text for block in (*EXAMPLES, *SHOWN) if block.language == "python")
+    missing = [name for name in import_module(face).__all__ if re.search(rf"\b{name}\b", text) is None]
+    assert missing == []
 
 
 @pytest.mark.long
