@@ -178,7 +178,8 @@ def test_bounds_that_cannot_be_evaluated_ask() -> None:
 def test_its_requests_go_to_those_it_names_and_escalate_where_no_policy_says_who_decides() -> None:
     named = ApprovalPolicy(approvers=("role:finance",))
     own = ApprovalPolicy(escalate_after=60.0, escalate_to=("role:duty",), quorum=2)
-    tools = [tool("plain", True), tool("named", named), tool("own", own), tool("free")]
+    strict = ApprovalPolicy(terms=[{"when": "true", "quorum": 3}])
+    tools = [tool("plain", True), tool("named", named), tool("own", own), tool("free"), tool("strict", strict)]
     known = catalog_with(*tools, autonomy=READING, escalation=PATH)
 
     def terms(name: str, actor: str = "desk") -> tuple[Any, ...]:
@@ -189,6 +190,7 @@ def test_its_requests_go_to_those_it_names_and_escalate_where_no_policy_says_who
 
     assert terms("plain") == (("role:leads",), 1, 3600.0, ("role:heads",))
     assert terms("free") == terms("plain")
+    assert terms("strict") == (("role:leads",), 3, 3600.0, ("role:heads",))
     assert terms("own") == (("role:leads",), 2, 60.0, ("role:duty",))
     assert terms("named") == (("role:finance",), 1, None, ())
     assert terms("plain", "other") == (("role:approvers",), 1, None, ())

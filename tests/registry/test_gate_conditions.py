@@ -420,6 +420,10 @@ def test_a_tool_that_waits_where_the_actor_stands_does_not_run() -> None:
     found = judge(catalog, waits, a_call(), GOOD, Tally())
     assert found == summary("not_available", "layer", message)
     assert judge(catalog, there, a_call(), GOOD, Tally()).kind == "run"
+    frozen = GlobalRule(name="frozen", rule="tool.name == 'book_flight'", effect="deny", reason="money is frozen")
+    denies = build_catalog(tools=(a_tool(), a_tool("look")), actors=(actor,), context=schema, policies=(frozen,))
+    assert judge(denies, waits, a_call(), GOOD, Tally()) == summary("not_available", "tag_policy", message)
+    assert judge(denies, there, a_call(), GOOD, Tally()).code == "denied"
 
 
 @table("effect", "hide", "deny", "require_approval")

@@ -392,7 +392,10 @@ def test_approval_for_everyone_serves_our_other_actors() -> None:
     found = judged()
     actors = (OWN, an_actor("clerk"))
     matcher = GrantMatcher(build_catalog(tools=(a_tool(requires_approval=ALLOWED),), actors=actors))
-    assert matcher.applies(grant(found), pinned(actor="clerk"), found, GOOD, FixedDirectory(PEOPLE))
+    people = FixedDirectory(PEOPLE)
+    assert matcher.applies(grant(found), pinned(actor="clerk"), found, GOOD, people)
+    assert not matcher.applies(grant(found), pinned(actor="clerk", channel=PEER), found, GOOD, people)
+    assert matcher.applies(grant(found), pinned(channel=PEER), found, GOOD, people)
 
 
 @table("remarks", (), ("flight",))
