@@ -62,7 +62,7 @@ from signoff.people.directory import Directory
 from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
 from signoff.registry.installation import Installation, load_installation
-from signoff.settings import Settings, load_settings, require_deployment, require_real_model
+from signoff.settings import load_settings, require_deployment, require_real_model
 from signoff.store.store import Store, working_store
 from signoff.temporal.converter import DATA_CONVERTER, encrypting_converter
 from signoff.temporal.encryption import Encryption, EncryptionCodec
@@ -211,23 +211,12 @@ async def installed_worker(
 
 
 @asynccontextmanager
-async def create_worker(
-    settings: Settings | None = None, *, people: Directory | None = None, temporal: Client | None = None
-) -> AsyncIterator[Worker]:
-    """Makes a worker of an installation over its own store, which is open until the block ends.
-
-    `async with create_worker() as worker: await worker.run()`. `settings` are those of the environment and
-    `signoff.toml` if left out; `people` is a directory in place of the one that they name; `temporal` is a client
-    of the server, with Signoff's data converter, else one as `TEMPORAL_*` says. Raises `ConfigError`,
-    `ServerUnavailable`, `StoreUnavailable`.
-    """
-    async with open_worker(load_installation(settings or load_settings(), people), temporal) as worker:
-        yield worker
-
-
-@asynccontextmanager
 async def open_worker(installation: Installation, temporal: Client | None = None) -> AsyncIterator[Worker]:
-    """Makes a worker of an installation over its own store, as `create_worker` does."""
+    """Make a worker of an installation over its own store, which is open until the block ends.
+
+    `temporal` is a client of the server with Signoff's data converter; left out, `TEMPORAL_*` names the server. Raises
+    `ConfigError`, `ServerUnavailable`, `StoreUnavailable`.
+    """
     given, deployment = installation.settings, worker_deployment(installation)
     metrics = MetricsEndpoint(given)
     client = check_client(given, temporal) if temporal else await connect_installation(given, installation.secrets)
@@ -245,20 +234,11 @@ class SignoffPlugin(SimplePlugin):
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: Settings | None = None, *, people: Directory | None = None) -> AsyncIterator[Self]:
-        """Makes the plugin of an installation over its own store, which is open until the block ends.
-
-        Give it to `Client.connect(plugins=[...])`: every worker of that client then runs turns, beside whatever else it
-        runs. Turns come to the task queue of the settings, which are found as those of `create_worker`. Raises
-        `ConfigError`, `StoreUnavailable`.
-        """
-        async with cls.of(load_installation(settings or load_settings(), people)) as plugin:
-            yield plugin
-
-    @classmethod
-    @asynccontextmanager
     async def of(cls, installation: Installation) -> AsyncIterator[Self]:
-        """Makes the plugin of an installation, as `open` does."""
+        """Make the plugin of an installation over its own store, which is open until the block ends.
+
+        Raises `ConfigError`, `StoreUnavailable`.
+        """
         where = f"worker {installation.settings.task_queue}"
         async with working_store(installation.settings) as store:
             deps = await prepared_deps(installation, store, where)
@@ -477,7 +457,7 @@ async def run_worker() -> None:
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
-    async with create_worker() as worker:
+    async with open_worker(load_installation(load_settings())) as worker:
         freeze_gc()
         async with worker:
             print(f"a worker of the task queue {worker.task_queue}; Ctrl-C stops it", flush=True)

@@ -262,25 +262,29 @@ async def encryption_in(path: Path) -> Encryption:
     return Encryption(keys)
 
 
+def _app(settings: Settings) -> signoff.App:
+    return signoff.App(manifest=settings.manifest, settings=settings)
+
+
 async def test_a_client_that_was_given_has_to_encrypt_where_the_installation_does(
     client: Client, plain_client: Client, tmp_path: Path
 ) -> None:
     """Else what a program of one's own tells Temporal would stand there in plain words, and nobody would notice."""
     settings = Settings(manifest=MANIFEST, state_dir=tmp_path, encryption=True)
     with pytest.raises(ConfigError, match="does not encrypt, and SIGNOFF_ENCRYPTION is on"):
-        async with signoff.create_worker(settings, temporal=plain_client):
+        async with _app(settings).worker(plain_client):
             pass
-    app = signoff.create_app(settings, temporal=plain_client)
+    app = _app(settings).asgi(plain_client)
     with pytest.raises(ConfigError, match="does not encrypt, and SIGNOFF_ENCRYPTION is on"):
         async with app.router.lifespan_context(app):
             pass
-    async with signoff.create_worker(settings, temporal=client) as worker:
+    async with _app(settings).worker(client) as worker:
         assert worker.task_queue == settings.task_queue
 
 
 async def test_a_plugin_makes_ones_own_client_encrypt(server: ServerHandle, tmp_path: Path) -> None:
     settings = Settings(manifest=MANIFEST, state_dir=tmp_path, encryption=True)
-    async with signoff.SignoffPlugin.open(settings) as plugin:
+    async with _app(settings).plugin() as plugin:
         connected = await Client.connect(server.address, plugins=[plugin])
         assert isinstance(connected.data_converter.payload_codec, EncryptionCodec)
         own = await codec_of(new_encryption_key(datetime.now(UTC)))
@@ -292,7 +296,7 @@ async def test_a_plugin_makes_ones_own_client_encrypt(server: ServerHandle, tmp_
 async def test_a_plugin_runs_no_worker_on_a_client_that_does_not_encrypt(plain_client: Client, tmp_path: Path) -> None:
     """Given to the worker alone it has no say in the client, and turns would stand there in plain words."""
     settings = Settings(manifest=MANIFEST, state_dir=tmp_path, encryption=True)
-    async with signoff.SignoffPlugin.open(settings) as plugin:
+    async with _app(settings).plugin() as plugin:
         with pytest.raises(ConfigError, match="does not encrypt, and SIGNOFF_ENCRYPTION is on"):
             Worker(plain_client, task_queue="own", plugins=[plugin])
 

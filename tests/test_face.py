@@ -45,8 +45,6 @@ FACE = {
     "ToolFailure",
     "ToolResult",
     "Tools",
-    "create_app",
-    "create_worker",
     "load_manifest",
     "tool",
 }

@@ -15,11 +15,11 @@ from signoff.testing import serve_vendor
 async def test_a_program_runs_worker_gateway_and_client(
     clean_env: pytest.MonkeyPatch, client: Temporal, task_queue: str, tmp_path: Path
 ) -> None:
-    settings = Settings(manifest=MANIFEST, task_queue=task_queue, state_dir=tmp_path / "state")
-    app = signoff.create_app(settings, temporal=client)
+    settings = Settings(task_queue=task_queue, state_dir=tmp_path / "state")
+    program = signoff.App(manifest=MANIFEST, settings=settings)
+    app = program.asgi(client)
     async with (
-        signoff.create_worker(settings, temporal=client) as worker,
-        worker,
+        program.worker(client),
         app.router.lifespan_context(app),
         serve_vendor(app) as url,
         await signoff.Client.connect(url) as people,
@@ -34,12 +34,12 @@ async def test_a_program_runs_worker_gateway_and_client(
 async def test_a_program_brings_a_directory_of_its_own(
     clean_env: pytest.MonkeyPatch, client: Temporal, task_queue: str, tmp_path: Path
 ) -> None:
-    settings = Settings(manifest=MANIFEST, task_queue=task_queue, state_dir=tmp_path / "state")
+    settings = Settings(task_queue=task_queue, state_dir=tmp_path / "state")
     people = FixedDirectory([Person(id="rui"), Person(id="eve", roles=("approvers",))])
-    app = signoff.create_app(settings, people=people, temporal=client)
+    program = signoff.App(manifest=MANIFEST, people=people, settings=settings)
+    app = program.asgi(client)
     async with (
-        signoff.create_worker(settings, people=people, temporal=client) as worker,
-        worker,
+        program.worker(client),
         app.router.lifespan_context(app),
         serve_vendor(app) as url,
         await signoff.Client.connect(url) as gateway,
@@ -54,14 +54,12 @@ async def test_a_program_brings_a_directory_of_its_own(
 async def test_what_is_wrong_is_told_before_anything_runs(
     clean_env: pytest.MonkeyPatch, client: Temporal, tmp_path: Path
 ) -> None:
-    wrong = {
-        "there is no manifest": Settings(manifest=tmp_path / "nowhere.yaml", state_dir=tmp_path),
-        "`profile` is `production`, and this is missing": Settings(
-            manifest=MANIFEST, profile="production", state_dir=tmp_path
-        ),
-    }
-    for found, settings in wrong.items():
-        for made in (signoff.create_worker(settings, temporal=client), signoff.SignoffPlugin.open(settings)):
-            with pytest.raises(signoff.ConfigError, match=found):
-                async with made:
-                    pass
+    nowhere = signoff.App(manifest=tmp_path / "nowhere.yaml", settings=Settings(state_dir=tmp_path))
+    unready = signoff.App(manifest=MANIFEST, settings=Settings(profile="production", state_dir=tmp_path))
+    for program, found in ((nowhere, r"nowhere\.yaml"), (unready, "`profile` is `production`, and this is missing")):
+        with pytest.raises(signoff.ConfigError, match=found):
+            async with program.worker(client):
+                pass
+        with pytest.raises(signoff.ConfigError, match=found):
+            async with program.plugin():
+                pass

@@ -1,4 +1,4 @@
-"""A Temporal worker that was there before. It runs Signoff's turns too: the three lines that name the plugin do it."""
+"""A Temporal worker that runs Signoff's turns too, by the four lines that name the app or its plugin."""
 
 import asyncio
 from datetime import timedelta
@@ -7,7 +7,9 @@ from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from signoff import SignoffPlugin
+from signoff import App
+
+app = App(manifest="signoff.yaml")
 
 
 @activity.defn
@@ -28,7 +30,7 @@ class Order:
 
 async def main(address: str = "127.0.0.1:7233", task_queue: str = "signoff") -> None:
     """Run the worker until Ctrl-C."""
-    async with SignoffPlugin.open() as plugin:
+    async with app.plugin() as plugin:
         client = await Client.connect(address, plugins=[plugin])
         await Worker(client, task_queue=task_queue, workflows=[Order], activities=[pack]).run()
 

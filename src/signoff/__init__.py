@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from signoff.contracts.errors import StoreUnavailable as StoreUnavailable
     from signoff.contracts.errors import Unavailable as Unavailable
     from signoff.contracts.receipt import Receipt as Receipt
-    from signoff.gateway.app import create_app as create_app
     from signoff.policy.approval_policy import ApprovalPolicy as ApprovalPolicy
     from signoff.registry.actor import Actor as Actor
     from signoff.registry.catalog import Catalog as Catalog
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from signoff.registry.tool_result import ToolFailure as ToolFailure
     from signoff.registry.tool_result import ToolResult as ToolResult
     from signoff.worker import SignoffPlugin as SignoffPlugin
-    from signoff.worker import create_worker as create_worker
 
 _MODULES = {
     "Actor": "signoff.registry.actor",
@@ -80,8 +78,6 @@ _MODULES = {
     "ToolFailure": "signoff.registry.tool_result",
     "ToolResult": "signoff.registry.tool_result",
     "Unavailable": "signoff.contracts.errors",
-    "create_app": "signoff.gateway.app",
-    "create_worker": "signoff.worker",
     "load_manifest": "signoff.registry.manifest.loader",
     "tool": "signoff.registry.function",
 }

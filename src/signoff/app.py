@@ -75,14 +75,15 @@ class App(Program):
         async with open_worker(self.installation(), client) as worker, worker:
             yield worker
 
-    def asgi(self) -> "FastAPI":
+    def asgi(self, client: "Client | None" = None) -> "FastAPI":
         """Return the gateway as an application for an ASGI server: `uvicorn --factory refunds:app.asgi`.
 
-        It opens store, keys and channels as it starts. Serve it at the root of an address.
+        It opens store, keys and channels as it starts, and closes them as it ends. Serve it at the root of an address.
+        `client` is a Temporal client with Signoff's data converter; left out, `TEMPORAL_*` names the server.
         """
         from signoff.gateway.app import create_app  # noqa: PLC0415
 
-        return create_app(self._resolved(), program=self)
+        return create_app(self._resolved(), self, client)
 
     def plugin(self) -> "AbstractAsyncContextManager[SignoffPlugin]":
         """Open the plugin for `Client.connect(plugins=[...])`: every worker of that client then runs turns too."""

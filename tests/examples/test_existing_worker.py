@@ -13,7 +13,9 @@ from documents import ROOT, blocks_below
 from served_stack import MANIFEST, gateway_alone
 from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
 
+from existing_worker import orders
 from existing_worker.orders import Order, main
+from signoff.app import App
 from signoff.client.client import Client
 from signoff.temporal.embedded_server import ServerHandle, ServerOptions, free_port, run_server
 from signoff.temporal.server_connection import DEFAULT_ADDRESS, SEARCH_ATTRIBUTES
@@ -28,10 +30,11 @@ signoff watch "$(signoff turns --json | python -c 'import json, sys; print(json.
 """
 
 
-async def test_three_lines_add_signoff_to_a_worker(
+async def test_four_lines_add_signoff_to_a_worker(
     clean_env: pytest.MonkeyPatch, tmp_path: Path, server: ServerHandle, task_queue: str
 ) -> None:
     (tmp_path / "signoff.yaml").symlink_to(MANIFEST)
+    clean_env.setattr(orders, "app", App(manifest=tmp_path / "signoff.yaml"))
     clean_env.syspath_prepend(str(MANIFEST.parent))
     async with gateway_alone(clean_env, server, task_queue, tmp_path / "signoff.yaml"):
         worker = asyncio.create_task(main(server.address, task_queue))
@@ -50,9 +53,11 @@ async def test_three_lines_add_signoff_to_a_worker(
                 await worker
 
 
-def test_it_is_three_lines() -> None:
+def test_it_is_four_lines() -> None:
     text = (Path(__file__).parents[2] / "examples" / "existing_worker" / "orders.py").read_text(encoding="utf-8")
-    assert sum("plugin" in line.lower() for line in text.partition('"""\n')[2].splitlines()) == 3
+    assert (
+        sum(bool(re.search(r"\b(app|plugin)\b", line.lower())) for line in text.partition('"""\n')[2].splitlines()) == 4
+    )
 
 
 async def test_documented_commands_suffice_on_a_server_without_search_attributes(

@@ -10,13 +10,13 @@ from signoff.settings import Settings
 from signoff.temporal.embedded_server import ServerHandle
 
 
-def settings_of(tmp_path: Path, **given: object) -> Settings:
+def settings_of(tmp_path: Path) -> Settings:
     """An installation of its own in a folder of its own."""
-    return Settings.model_validate({"state_dir": tmp_path / "state", "manifest": MANIFEST, **given})
+    return Settings.model_validate({"state_dir": tmp_path / "state"})
 
 
 async def test_an_application_opens_what_it_needs_and_closes_it(server: ServerHandle, tmp_path: Path) -> None:
-    app = signoff.create_app(settings_of(tmp_path), temporal=await server.connect())
+    app = signoff.App(manifest=MANIFEST, settings=settings_of(tmp_path)).asgi(await server.connect())
     async with http_of(app) as http:
         async with app.router.lifespan_context(app):
             ready = await http.get("/readyz")
@@ -30,7 +30,7 @@ async def test_an_application_opens_what_it_needs_and_closes_it(server: ServerHa
 
 
 async def test_an_application_without_its_manifest_does_not_start(server: ServerHandle, tmp_path: Path) -> None:
-    app = signoff.create_app(settings_of(tmp_path, manifest=tmp_path / "none.yaml"), temporal=await server.connect())
+    app = signoff.App(manifest=tmp_path / "none.yaml", settings=settings_of(tmp_path)).asgi(await server.connect())
     with pytest.raises(ConfigError, match=r"none\.yaml"):
         async with app.router.lifespan_context(app):
             raise AssertionError("it started")

@@ -31,8 +31,8 @@ def require_codec(client: Client) -> None:
     """Raises `ConfigError` for a client without a codec, by which all that a worker writes would be plain."""
     if client.data_converter.payload_codec is None:
         raise ConfigError(
-            "the client does not encrypt, and SIGNOFF_ENCRYPTION is on: connect it with `SignoffPlugin` among its "
-            "own `plugins`, give it a codec of its own, or leave `temporal` out",
+            "the client does not encrypt, and SIGNOFF_ENCRYPTION is on: connect it with the plugin of `App.plugin()` "
+            "among its own `plugins`, give it a codec of its own, or leave `client` out",
             field="encryption",
         )
 

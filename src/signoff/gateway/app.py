@@ -76,14 +76,12 @@ from signoff.gateway.transport.body_limit import BodyLimit
 from signoff.gateway.transport.middleware import ErrorMiddleware, RequestGuard
 from signoff.gateway.vendors import routes as vendor_routes
 from signoff.languages.remarks import error_text, speaks
-from signoff.people.directory import Directory
 from signoff.plugins.router import PluginRouter
 from signoff.registry.installation import load_installation
 from signoff.registry.program.program import Program
 from signoff.settings import (
     Settings,
     exposure_warnings,
-    load_settings,
     login_roles,
     require_closed,
     require_ready,
@@ -130,30 +128,21 @@ _DESCRIPTION: Final = (
 )
 
 
-def create_app(
-    settings: Settings | None = None,
-    *,
-    people: Directory | None = None,
-    temporal: Client | None = None,
-    program: Program | None = None,
-) -> FastAPI:
-    """Makes the gateway of an installation as an application for any ASGI server.
+def create_app(settings: Settings, program: Program, temporal: Client | None = None) -> FastAPI:
+    """Make the gateway of a program as an application for any ASGI server.
 
-    `settings` are those of the environment and `signoff.toml` if left out; `people` is a directory in place of the one
-    that they name, the same that workers have; `program` is one in place of theirs; `temporal` is a client of the
-    server, with Signoff's data converter, else one as `TEMPORAL_*` says. Manifest, store, keys and channels are opened
-    as the application starts, which raises `ConfigError`, `ServerUnavailable` or `StoreUnavailable`, and closed as it
-    ends.
+    `temporal` is a client of the server with Signoff's data converter; left out, `TEMPORAL_*` names the server. The
+    program, store, keys and channels are opened as the application starts, and closed as it ends. Starting raises
+    `ConfigError`, `ServerUnavailable` or `StoreUnavailable`.
 
-    How many connections there may be, and how slow each, is that server's matter; `signoff gateway` bounds both. It
-    stands at the root of an address; below a path nothing is answered.
+    The ASGI server limits the number of connections and their patience; `signoff gateway` limits both. Serve the
+    application at the root of an address: below a path it answers nothing.
     """
-    settings = settings or load_settings()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         metrics = MetricsEndpoint(settings)
-        found = load_installation(settings, people, program)
+        found = load_installation(settings, program=program)
         catalog, directory, secrets = found.catalog, found.people, found.secrets
         client = check_client(settings, temporal) if temporal else await connect_installation(settings, secrets)
         turns = TurnClient(client, task_queue=settings.task_queue)
