@@ -1,7 +1,7 @@
-"""Parses Authentication-Results (RFC 8601): whether DMARC passed, and by which SPF identity.
+"""Parses Authentication-Results (RFC 8601): whether DMARC passed, and the identity that SPF checked.
 
-Anybody can write such a field, in our mail server's name too. Ours are told from those by where they stand: next to the
-`Received` that our server adds on top of whatever it is brought.
+An attacker can write such a field, also in our mail server's name. Only the position identifies our server's fields:
+next to the `Received` that it adds on top of each mail.
 """
 
 import re
@@ -14,7 +14,7 @@ from signoff.channels.mail.header import MailHeader, without_comments
 _MAX_LENGTH: Final = 16 * 1024
 _BY: Final = re.compile(r"(?:^|\s)by\s+([a-z0-9][a-z0-9._:-]{0,252})(?=[\s;]|$)")
 _TRACE: Final = ("authentication-results", "received-spf", "dkim-filter", "dmarc-filter", "arc-", "x-")
-"""How the names of fields begin that servers write below their `Received`, among their results."""
+"""Prefixes of the fields that servers write below their `Received`, together with their results."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class MethodResult:
     method: str
     """The method, such as `dmarc`."""
     value: str
-    """Its result, such as `pass`."""
+    """The result, such as `pass`."""
     properties: dict[str, str]
-    """Its properties, such as `header.from`."""
+    """Properties such as `header.from`."""
 
 
 @dataclass(frozen=True)
 class AuthenticationResults:
-    """One field. Who wrote it is whom `authserv_id` names only if our own server takes such fields of others out."""
+    """One field. `authserv_id` is its true author only if our own server removes such fields by others."""
 
     authserv_id: str
     results: tuple[MethodResult, ...]
@@ -39,50 +39,49 @@ class AuthenticationResults:
 
 @dataclass(frozen=True)
 class ResultsServer:
-    """Our mail server: as whom it signs its results, and as whom it names itself in `Received`, if otherwise.
+    """Our mail server: the name in its results, and the name in its `Received`, if different.
 
-    A `*` in either stands for any letters of one name, since a provider has many servers.
+    A `*` in either matches any letters within one label, since a provider has many servers.
     """
 
     name: str
     received_by: str = ""
 
     def results(self, header: MailHeader) -> tuple[MethodResult, ...] | None:
-        """Returns all results of our own server; None where none of its `Received` is found.
+        """Return all results of our own server. None if the mail has none of its `Received`.
 
-        Above its topmost `Received`, and between several of its own, nobody before it can have written anything.
-        Directly below, most servers write theirs (Postfix with milters, rspamd, Gmail): there a field of its name that
-        came with the mail may follow, which it has to take out (RFC 8601, section 5).
+        Only our server can have written the fields above its topmost `Received`, and between several of its `Received`.
+        Most servers write their results directly below (Postfix with milters, rspamd, Gmail). A field in its name that
+        arrived with the mail may follow there: our server must remove it (RFC 8601, section 5).
         """
         own, name = _pattern(self.received_by or self.name), _pattern(self.name)
         received = [(at, value.lower()) for at, (field, value) in enumerate(header.fields) if field == "received"]
         hops = [(at, _by(value, own)) for at, value in received]
         first = next((number for number, (_, by) in enumerate(hops) if by is None or own.fullmatch(by)), None)
-        # Of one that is not clear it is open whether it is ours: passed over, one that came with the mail would count.
+        # An unclear `Received` may be ours. If it were skipped, a forged one in the mail could count.
         if first is None or hops[first][1] is None:
             return None
-        # A server that hands on to itself, as to its own LMTP, writes several in a row.
+        # A server that passes mail to itself, such as to its own LMTP, writes several in a row.
         run = takewhile(lambda hop: hop[1] is not None and own.fullmatch(hop[1]), hops[first:])
         end = max(at for at, _ in run) + 1
         while end < len(header.fields) and header.fields[end][0].startswith(_TRACE):
             end += 1
         values = (value for field, value in header.fields[:end] if field == "authentication-results")
         fields = [field for field in map(parse_results, values) if name.fullmatch(field.authserv_id)]
-        # A field may say that nothing was looked at (`none`): a verdict beside it is then not our server's.
+        # A field may state that nothing was checked (`none`): another verdict is then not our server's.
         has_results = all(field.results for field in fields)
         return tuple(result for field in fields for result in field.results) if has_results else ()
 
 
 def _pattern(name: str) -> re.Pattern[str]:
-    # No dots: `*.example.com` must not stand for names that somebody makes up below a server's own.
+    # Exclude dots: `*.example.com` must not match names that an attacker creates below a server's own.
     return re.compile("[^.]*".join(map(re.escape, name.lower().split("*"))))
 
 
 def _by(received: str, own: re.Pattern[str]) -> str | None:
-    """Returns the host that a `Received` in lower case names as receiver; "" where it names none, None if it is not
-    clear.
+    """Return the receiving host in a `Received` in lower case. "" if it names none, None if it is unclear.
 
-    The name by which whoever brought the mail greeted stands in it, and is a stranger's to choose.
+    The field also has the greeting name of the sending client, which an attacker can choose.
     """
     plain = without_comments(received) if len(received) <= _MAX_LENGTH else ""
     found = _BY.search(plain)
@@ -93,24 +92,25 @@ def _by(received: str, own: re.Pattern[str]) -> str | None:
 
 
 def parse_results(value: str) -> AuthenticationResults:
-    """Parses an unfolded field. What does not follow the grammar yields no result, never an error."""
-    # A field that is too long or does not balance gets no name, and `_by_results` asks for ours: it vouches for nobody.
+    """Parse an unfolded field. Text against the grammar yields no result, never an error."""
+    # A field that is too long or unbalanced gets no name. `results` requires our name, so the field proves nothing.
     first, *rest = _parts(value) if len(value) <= _MAX_LENGTH else [[]]
     results = tuple(result for part in rest if (result := _result(part)) is not None)
-    # Exchange Online writes no name, and begins with its first result: that is nobody's field.
+    # Exchange Online writes no name and begins with its first result: such a field has no author.
     return AuthenticationResults(first[0] if first and "=" not in first else "", results)
 
 
 def _result(part: list[str]) -> MethodResult | None:
     if len(part) < 3 or part[1] != "=":
         return None
-    # RFC 8601 lets a version follow the method, as in `dkim/1`.
+    # RFC 8601 allows a version after the method, as in `dkim/1`.
     method = part[0].partition("/")[0].strip()
     properties: dict[str, str] = {}
     rest = part[3:]
     for at in range(0, len(rest) - 2, 3):
         name, equals, value = rest[at : at + 3]
-        # Of two values readers could take either. It stays a result, and no `pass`: left out, a `fail` would be missed.
+        # Parsers could take either of two values. Keep the result, but not as `pass`: without it, a `fail` could be
+        # missed.
         if equals != "=" or name in properties:
             return MethodResult(method, "", {})
         properties[name] = value
@@ -118,8 +118,9 @@ def _result(part: list[str]) -> MethodResult | None:
 
 
 def _parts(value: str) -> list[list[str]]:
-    """Splits a field into words and `=` between semicolons, without comments; quoted strings are one word. None if it
-    does not balance.
+    """Split a field at semicolons into words and `=`, without comments. A quoted string is one word.
+
+    Returns one empty part if quotes or parentheses do not balance.
     """
     parts: list[list[str]] = [[]]
     word: list[str] = []
@@ -139,8 +140,8 @@ def _parts(value: str) -> list[list[str]]:
                 word.append(value[at : at + 1])
             at += 1
         elif quoted:
-            # A `;` parts nothing here: `smtp.mailfrom` repeats an address of a stranger's choice, whose local part may
-            # be a quoted string with `; dmarc=pass header.from=...` in it.
+            # A `;` does not split here: `smtp.mailfrom` repeats an address that an attacker chooses. Its local part
+            # may be a quoted string with `; dmarc=pass header.from=...` in it.
             quoted = char != '"'
             if quoted:
                 word.append(char)

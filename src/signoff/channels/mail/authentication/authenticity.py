@@ -1,7 +1,6 @@
-"""Decides whether a mail comes from the address in its From: DMARC, by one of three means, never by what the mail
-claims.
+"""Decides by DMARC whether an email comes from the address in its From, by one of three means, never by its claims.
 
-A forwarder and a mailing list break signatures; such a mail decides nothing, however well it is meant.
+Forwarders and mailing lists break signatures. Such an email decides nothing.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from signoff.channels.mail.header import MailHeader, mailboxes, only_sender, spl
 from signoff.contracts.limits import MAIL_SIGNATURES_TRIED
 
 _LABELS: Final = 7
-"""Of a longer name, the walk goes on with so many of its labels, so that it asks for eight names at most."""
+"""The labels with which the walk continues for a longer name, so that it looks up at most eight names."""
 
 _ONCE: Final = frozenset(
     {
@@ -24,7 +23,7 @@ _ONCE: Final = frozenset(
         *("mime-version", "content-type", "content-transfer-encoding"),
     }
 )
-"""Fields of which a mail has one at most (RFC 5322): of two, a signature covers one and a reader sees the other."""
+"""Fields that may occur once (RFC 5322). If there were two, a signature could cover one and a reader see the other."""
 
 _By = Literal["provider", "results", "dkim"]
 
@@ -34,40 +33,40 @@ class ProviderVerdict:
     """A mail provider's findings, only from a verified request of the provider."""
 
     dmarc: str
-    """Its result of DMARC; `pass` in any case is one."""
+    """The DMARC result; `pass` counts in upper or lower case."""
     spf: str = ""
-    """Its result of SPF."""
+    """The SPF result."""
     envelope_from: str = ""
-    """The address of MAIL FROM, which SPF is about."""
+    """The address of MAIL FROM, which SPF checks."""
 
 
 @dataclass(frozen=True)
 class Authenticity:
-    """Whether a mail comes from its sender."""
+    """Whether an email comes from its sender."""
 
     sender: str
     """The address, in lower case."""
     by: Literal["provider", "results", "dkim", ""]
-    """Which means proved it."""
+    """The means that proved it."""
     why: str = ""
-    """What is missing; "" if it is proved."""
+    """The missing proof; "" if it is proved."""
     surely: frozenset[str] = frozenset()
-    """The header fields, in lower case, that nobody can have changed or moved to another mail.
+    """The header fields, in lower case, that an attacker cannot have changed or moved to another email.
 
-    Only by them, and the body, is known what the mail is about.
+    Only these and the body show the request that the email is about.
     """
     recipients: tuple[str, ...] = ()
-    """To and Cc, where those are among `surely`.
+    """To and Cc, if they are in `surely`.
 
-    Who has an old signed mail of the sender can send it again to any address, but cannot change these.
+    An attacker with an old signed email of the sender can send it to any address again, but cannot change these.
     """
 
 
 @dataclass(frozen=True)
 class AuthenticityEvidence:
-    """What a mail holds for its sender: a verdict, or signatures whose keys have to be looked up first.
+    """An email's evidence for its sender: a verdict, or signatures whose keys must be looked up first.
 
-    `names` are all that the DNS has to be asked for, none where nothing there would change the verdict.
+    `names` are the DNS names to look up. It is empty if no record would change the verdict.
     """
 
     verdict: Authenticity
@@ -78,22 +77,22 @@ class AuthenticityEvidence:
 
     @property
     def domain(self) -> str:
-        """The sender's, as he claims it."""
+        """The claimed sender's domain."""
         return self.verdict.sender.partition("@")[2]
 
     def judge(self, txt: KnownTxt) -> Authenticity:
-        """Returns the verdict, now that `names` are looked up. Never raises."""
+        """Return the verdict after the look-up of `names`. Never raises."""
         if not self.signed:
             return self.verdict
         whys = [self._unproven(signature, txt) for signature in self.signed]
         covers = [signature.covers for signature, why in zip(self.signed, whys, strict=True) if not why]
         if not covers:
             return Authenticity(self.verdict.sender, "", whys[0])
-        # All of these hold, so what any of them covers is the sender's own.
+        # All these signatures hold, so the sender wrote every field that any of them covers.
         return _authentic(self.header, self.verdict.sender, "dkim", frozenset.union(*covers))
 
     def _unproven(self, signature: DkimSignature, txt: KnownTxt) -> str:
-        """Returns why `signature` does not prove that the sender's domain sent the mail; nothing if it does."""
+        """Return why `signature` does not prove that the sender's domain sent the email. "" if it does."""
         above = "" if signature.domain == self.domain else may_not_sign(signature.domain, self.domain, txt)
         return above or holds(self.head, signature, txt)
 
@@ -101,8 +100,10 @@ class AuthenticityEvidence:
 def authenticate(
     raw: bytes, *, provider: ProviderVerdict | None = None, server: ResultsServer | None = None, dkim: bool = True
 ) -> AuthenticityEvidence:
-    """Judges by the first means that is given, and by it alone: the provider's verdict, the Authentication-Results of
-    our own mail `server`, or with `dkim` the signatures. Hashes the body, and so takes a while. Never raises.
+    """Judge only by the first given means. It hashes the body and therefore takes a while. Never raises.
+
+    The means are the provider's verdict, the Authentication-Results of our own mail `server`, or with `dkim` the
+    signatures.
     """
     try:
         header, body = split_mail(raw)
@@ -138,7 +139,7 @@ def _by_results(header: MailHeader, sender: str, server: ResultsServer) -> Authe
     if not dmarc:
         return Authenticity(sender, "", "our mail server has not said whether DMARC passed")
     domain = sender.partition("@")[2]
-    # A verdict is about the From that the server read; of another domain it says nothing about the one read here.
+    # A verdict concerns the From that the server parsed. If that is another domain, it proves nothing here.
     if any(each.value != "pass" or each.properties.get("header.from") != domain for each in dmarc):
         return Authenticity(sender, "", "DMARC did not pass")
     return _judge_passed(
@@ -147,22 +148,25 @@ def _by_results(header: MailHeader, sender: str, server: ResultsServer) -> Authe
 
 
 def _envelope(spf: list[MethodResult]) -> str:
-    """Returns the domain of MAIL FROM for which SPF passed; "" where any result of SPF differs."""
-    # Of HELO alone it is told too. That says nothing of who sends, except where it failed.
+    """Return the domain of MAIL FROM for which SPF passed. "" if any SPF result differs."""
+    # Some results are only for HELO. They prove nothing about the sender, unless they failed.
     results = [each for each in spf if "smtp.mailfrom" in each.properties or each.value not in ("pass", "none")]
     domains = {each.properties.get("smtp.mailfrom", "").rpartition("@")[2] for each in results}
     return domains.pop() if len(domains) == 1 and all(each.value == "pass" for each in results) else ""
 
 
 def _judge_passed(header: MailHeader, sender: str, by: _By, *, envelope: str) -> Authenticity:
-    """Returns the authenticity of a mail whose DMARC passed. By SPF for `envelope`, the sender's own server brought the
-    mail; else only what a signature covers is theirs.
+    """Return the authenticity of an email whose DMARC passed.
+
+    With SPF for `envelope`, the sender's own server delivered the email. Otherwise only the fields that a signature
+    covers are the sender's.
     """
     domain = sender.partition("@")[2]
-    # A domain above may be anybody's, such as `co.uk`, and who has an old mail of the sender's could bring it again.
+    # A parent domain may have many owners, such as `co.uk`: another one could replay an old email of the sender.
     if dns_name(envelope.strip("<> ").rpartition("@")[2]) == domain:
         return _authentic(header, sender, by, frozenset(name for name, _ in header.fields))
-    # Which signature passed is not known. Who sends an old mail again can add to them, not take the true one out.
+    # It is unknown which signature passed. An attacker who replays an email can add signatures, but not remove the
+    # true one. So only the fields that all of them cover are sure.
     near = [found.covers for found in signatures(header.all("dkim-signature")) if _akin(found.domain, domain)]
     return _authentic(header, sender, by, frozenset.intersection(*near) if near else frozenset())
 
@@ -171,7 +175,7 @@ def _by_dkim(raw: bytes, header: MailHeader, body: bytes, sender: str) -> Authen
     domain = sender.partition("@")[2]
     found = signatures(header.all("dkim-signature"))
     aligned = [signature for signature in found if reaches(signature.domain, domain)]
-    # The sender's very own first, for which no record of DMARC is asked.
+    # Signatures of exactly the sender's domain come first: they need no DMARC record.
     tried = sorted(aligned, key=lambda signature: signature.domain != domain)[:MAIL_SIGNATURES_TRIED]
     hashes = BodyHashes(body)
     flaws = [flaw(signature, hashes) for signature in tried]
@@ -188,7 +192,7 @@ def _by_dkim(raw: bytes, header: MailHeader, body: bytes, sender: str) -> Authen
 
 
 def _akin(domain: str, other: str) -> bool:
-    """Returns whether two names may be of one organisation; too wide a guess only removes fields."""
+    """Return whether two names may belong to one organisation. Too wide a guess only removes fields."""
     return domain.split(".")[-2:] == other.split(".")[-2:]
 
 
@@ -200,23 +204,23 @@ def _authentic(header: MailHeader, sender: str, by: _By, surely: frozenset[str])
 
 @dataclass(frozen=True)
 class _Record:
-    """A DMARC record, and the name it is about."""
+    """A DMARC record and its name."""
 
     name: str
     tags: dict[str, str]
 
     @property
     def boundary(self) -> str:
-        """Returns `y` for a public suffix's record, `n` for an organisation's, "" where it does not say."""
+        """`y` for a public suffix's record, `n` for an organisation's, "" if not stated."""
         found = self.tags.get("psd", "")
         return found if found in ("y", "n") else ""
 
 
 def walked_names(domain: str) -> tuple[str, ...]:
-    """Returns the names whose DMARC records are asked for, beginning with `_dmarc.` and `domain`; at most eight.
+    """Return the names whose DMARC records are looked up, beginning with `_dmarc.` and `domain`; at most eight.
 
-    This is the walk of DMARC (RFC 9989, 4.10). A name above may be anybody's: `co.uk` and `github.io` are not the
-    organisation of the names below. Only a DMARC record proves one.
+    This is the walk of DMARC (RFC 9989, 4.10). A parent name may have another owner: `co.uk` and `github.io` are not
+    the organisation of the names below. Only a DMARC record proves one.
     """
     labels = domain.split(".")
     names = [labels]
@@ -227,10 +231,10 @@ def walked_names(domain: str) -> tuple[str, ...]:
 
 
 def may_not_sign(signer: str, domain: str, txt: KnownTxt) -> str:
-    """Returns why `signer`, a name above, may not sign mail from `domain`; "" if it may.
+    """Return why `signer`, a parent name, may not sign email from `domain`. "" if it may.
 
-    It may where both are of one organisation by a record that the walk finds, and the policy for `domain` does not ask
-    for its very own name (`adkim=s`).
+    It may if a record of the walk shows that both belong to one organisation, and the policy for `domain` does not
+    require exactly its own name (`adkim=s`).
     """
     try:
         found, signers = _walk(domain, txt), _walk(signer, txt)
@@ -246,16 +250,16 @@ def may_not_sign(signer: str, domain: str, txt: KnownTxt) -> str:
 
 
 def _walk(domain: str, txt: KnownTxt) -> list[_Record]:
-    """Returns the records from `domain` upwards, up to one that marks a boundary. Raises `LookupError` or `OSError`."""
-    found: list[_Record] = []
+    """Return the records from `domain` upwards, up to one with a boundary. Raises `LookupError` or `OSError`."""
+    path: list[_Record] = []
     for name in walked_names(domain):
         records = [tags for text in txt(name) if (tags := _tags(text))]
-        # Of several records none counts.
+        # Several records under one name do not count.
         if len(records) == 1:
-            found.append(_Record(name.removeprefix("_dmarc."), records[0]))
-            if found[-1].boundary:
+            path.append(_Record(name.removeprefix("_dmarc."), records[0]))
+            if path[-1].boundary:
                 break
-    return found
+    return path
 
 
 def _organization(domain: str, found: list[_Record]) -> str:
@@ -269,7 +273,7 @@ def _organization(domain: str, found: list[_Record]) -> str:
 
 
 def _tags(text: str) -> dict[str, str]:
-    """Parses the tags of a DMARC record in lower case; {} of another text."""
+    """Parse the tags of a DMARC record in lower case. {} for another text."""
     pairs = [tag.partition("=") for tag in text.split(";")]
     if pairs[0][0].strip().lower() != "v" or pairs[0][2].strip() != "DMARC1":
         return {}

@@ -1,7 +1,6 @@
-"""Computes the hash of a mail's body as DKIM defines it (RFC 6376, 3.4), in pieces, so that no mail holds up others.
+"""Computes the hash of an email's body as DKIM defines it (RFC 6376, 3.4), in pieces, so that no email blocks others.
 
-dkimpy makes all of a body canonical at once, once for each signature: for three signatures over 10 MiB that is five
-seconds of processor.
+dkimpy canonicalises the whole body at once for each signature: three signatures over 10 MiB take five seconds of CPU.
 """
 
 import hashlib
@@ -17,7 +16,7 @@ _BLANKS: Final = re.compile(rb"[ \t]+")
 
 
 class BodyHashes:
-    """Computes the SHA-256 hashes of one body, each form's once; None where it is too much work."""
+    """Computes the SHA-256 hashes of one body, once per form; None if it is too much work."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -26,7 +25,7 @@ class BodyHashes:
         self._seconds = MAIL_HASH_SECONDS
 
     def of(self, form: str) -> bytes | None:
-        """Returns the hash in the form `simple` or `relaxed`; None of any other. `body` has line ends LF."""
+        """Return the hash in the form `simple` or `relaxed`. None for any other. `body` has line ends LF."""
         if form not in self._known:
             self._known[form] = self._make(form) if form in ("simple", "relaxed") else None
         return self._known[form]
@@ -46,21 +45,21 @@ class BodyHashes:
 
 
 def _pieces(body: bytes, *, relaxed: bool) -> Iterator[bytes]:
-    """Yields the body in pieces; relaxed, runs of blanks are one, and none stands before a line end."""
+    """Yield the body in pieces. `relaxed` makes each run of blanks one, and removes blanks before a line end."""
     if not relaxed:
         yield from (body[at : at + _PIECE] for at in range(0, len(body), _PIECE))
         return
     blank = b""
     for at in range(0, len(body), _PIECE):
         piece = _BLANKS.sub(b" ", blank + body[at : at + _PIECE]).replace(b" \n", b"\n")
-        # A run of blanks may go on in the next piece, or end there before a line end.
+        # A run of blanks may continue in the next piece, or end there before a line end.
         blank = piece[-1:] if piece.endswith(b" ") else b""
         yield piece.removesuffix(b" ")
     yield blank
 
 
 def _without_empty_end(pieces: Iterator[bytes], *, simple: bool) -> Iterator[bytes]:
-    """Yields the pieces with line ends CRLF, with one at their end and no empty lines before it."""
+    """Yield the pieces with line ends CRLF, without the empty lines at the end, and with one final line end."""
     ends, something = 0, False
     for piece in pieces:
         kept = piece.rstrip(b"\n")
@@ -69,6 +68,6 @@ def _without_empty_end(pieces: Iterator[bytes], *, simple: bool) -> Iterator[byt
             yield kept.replace(b"\n", b"\r\n")
             ends, something = 0, True
         ends += len(piece) - len(kept)
-    # An empty body is one line end in the form `simple`, and nothing in the other.
+    # An empty body is one line end in the form `simple`, and empty in `relaxed`.
     if something or simple:
         yield b"\r\n"

@@ -1,8 +1,8 @@
-"""Checks DKIM signatures (RFC 6376, RFC 8463): which header fields one covers, and whether it holds.
+"""Checks DKIM signatures (RFC 6376, RFC 8463): the header fields that one covers, and whether it holds.
 
-dkimpy does the cryptography. What surrounds it keeps from it what a stranger could stop us with (a body of any length,
-arithmetic with a key of any length), what a signature must not leave open (fields and a body that anybody could add
-to), and what a key's owner says of it, which dkimpy passes over.
+dkimpy does the cryptography. This module guards it against denial of service (bodies and keys of any length). It
+rejects signatures that leave the From field or the end of the body open for an attacker's additions. It also applies
+the key owner's restrictions, which dkimpy ignores.
 """
 
 import base64
@@ -19,15 +19,15 @@ from signoff.channels.mail.authentication.body_hash import BodyHashes
 from signoff.channels.mail.authentication.dns_names import KnownTxt, dns_name
 from signoff.contracts.limits import MAIL_KEY_BITS, MAIL_SIGNED_FIELDS
 
-# RFC 8301 takes rsa-sha1 out.
+# RFC 8301 removes rsa-sha1.
 _ALGORITHMS: Final = frozenset(("rsa-sha256", "ed25519-sha256"))
 _MAX_SIGNATURE: Final = 4_096
 _MAX_KEY: Final = 2_048
 """Characters of a key record: RSA of 4096 bits needs 750."""
-# Bits of an RSA key below which no signature counts (RFC 8301).
+# The least bits of an RSA key (RFC 8301).
 _SHORTEST_KEY: Final = 1_024
 _MAX_EXPONENT: Final = 2**33
-"""Keys have 65537; with one as long as the modulus, a signature is verified for a quarter of a second."""
+"""Usual keys have 65537. With an exponent as long as the modulus, verifying takes a quarter of a second."""
 _BROKEN: Final = "the signature does not hold"
 
 
@@ -36,29 +36,29 @@ class DkimSignature:
     """The claims of one DKIM-Signature field."""
 
     index: int
-    """Its place among such fields, counted from the top."""
+    """The field's place among such fields, counted from the top."""
     domain: str
     """The signing domain."""
     signer: str
-    """The domain of its `i=`, which is `domain` or below."""
+    """The domain of `i=`, which is `domain` or below."""
     key_name: str
-    """The DNS name of its key, or ""."""
+    """The DNS name of the key, or ""."""
     algorithm: str
     canonical_body: str
     body_hash: bytes
     covers: frozenset[str]
-    """The header fields that it covers, in lower case."""
+    """The covered header fields, in lower case."""
     names: int
     partial: bool
 
 
 def signatures(fields: list[str]) -> list[DkimSignature]:
-    """Parses those of the unfolded values of DKIM-Signature that can be read, topmost first."""
+    """Parse the readable ones of the unfolded values of DKIM-Signature, topmost first."""
     return [read for index, value in enumerate(fields) if (read := _read(index, value)) is not None]
 
 
 def flaw(signature: DkimSignature, body: BodyHashes) -> str:
-    """Returns why `signature` proves nothing whatever its key is; "" if its key has to be looked up."""
+    """Return why `signature` proves nothing with any key. "" if its key must be looked up."""
     if signature.algorithm not in _ALGORITHMS:
         return "the signature's algorithm is not one that proves anything"
     if signature.partial:
@@ -67,13 +67,13 @@ def flaw(signature: DkimSignature, body: BodyHashes) -> str:
         return "the signature does not cover From"
     if signature.names > MAIL_SIGNED_FIELDS or not signature.key_name:
         return _BROKEN
-    # Before the key: what was changed, or is made up, costs no look into the DNS.
+    # Compare the hash before looking up the key: a changed or forged email must not cost a DNS query.
     made = body.of(signature.canonical_body)
     return "" if made is not None and made == signature.body_hash else _BROKEN
 
 
 def holds(head: bytes, signature: DkimSignature, txt: KnownTxt) -> str:
-    """Returns why `signature`, which has no `flaw`, does not hold for the header `head`; "" if it does. Raises nothing.
+    """Return why `signature`, which has no `flaw`, does not hold for the header `head`. "" if it does. Never raises.
 
     `head` has line ends CRLF.
     """
@@ -81,7 +81,7 @@ def holds(head: bytes, signature: DkimSignature, txt: KnownTxt) -> str:
         records = txt(signature.key_name)
     except (LookupError, OSError):
         return "the key of the signature cannot be looked up now"
-    # Of several records RFC 6376 leaves open which is the key, so none is.
+    # RFC 6376 does not define which of several records is the key, so reject them.
     record = records[0] if len(records) == 1 and len(records[0]) <= _MAX_KEY else ""
     why = _key_flaw(record, signature)
     if why:
@@ -89,11 +89,11 @@ def holds(head: bytes, signature: DkimSignature, txt: KnownTxt) -> str:
     try:
         verifier = dkim.DKIM(head + b"\r\n\r\n", minkey=_SHORTEST_KEY)
         tags, covered, fields = verifier.verify_headerprep(signature.index)
-        # Without the hash of the body, which `flaw` has compared, dkimpy does not ask for the body.
+        # Remove the body's hash, which `flaw` has compared, so that dkimpy does not need the body.
         tags = {name: value for name, value in tags.items() if name != b"bh"}
         key = record.encode("ascii", "replace")
         held = verifier.verify_sig(tags, covered, fields[signature.index], lambda name, timeout: key)
-    except Exception:  # dkimpy raises whatever its parts do, on what a stranger wrote
+    except Exception:  # dkimpy lets any error of its parts through
         held = False
     return "" if held is True else _BROKEN
 
@@ -104,7 +104,7 @@ def _read(index: int, value: str) -> DkimSignature | None:
     if not tags or not domain:
         return None
     names = [name.strip().lower() for name in tags.get("h", "").split(":")]
-    # A single word is the header's; the body's is then `simple` (RFC 6376, 3.5).
+    # A single word applies to the header; the body's form is then `simple` (RFC 6376, 3.5).
     canonical = tags.get("c", "").lower().partition("/")[2].strip() or "simple"
     return DkimSignature(
         index=index,
@@ -121,11 +121,11 @@ def _read(index: int, value: str) -> DkimSignature | None:
 
 
 def _tags(value: str) -> dict[str, str] | None:
-    """Parses a list of tags, as signatures and keys are; None for other texts."""
+    """Parse a tag list of a signature or key. None for other texts."""
     tags: dict[str, str] = {}
     for tag in value.rstrip("; ").split(";"):
         name, equals, content = tag.partition("=")
-        # A list that has a tag twice is not valid (RFC 6376, 3.2).
+        # A list with a repeated tag is not valid (RFC 6376, 3.2).
         if not equals or name.strip() in tags:
             return None
         tags[name.strip()] = content.strip()
@@ -133,7 +133,7 @@ def _tags(value: str) -> dict[str, str] | None:
 
 
 def _key_flaw(record: str, signature: DkimSignature) -> str:
-    """Returns why the key in `record` does not count for `signature`; "" if it may."""
+    """Return why the key in `record` does not count for `signature`. "" if it may."""
     tags = _tags(record) or {}
     kind = tags.get("k", "rsa").lower()
     flags = _split_list(tags.get("t", ""))
@@ -144,7 +144,7 @@ def _key_flaw(record: str, signature: DkimSignature) -> str:
         and signature.algorithm == f"{kind}-sha256"
         and ("h" not in tags or "sha256" in _split_list(tags["h"]))
         and ("s" not in tags or not _split_list(tags["s"]).isdisjoint(("*", "email")))
-        # The owner of the key has it for the very domain alone.
+        # The owner restricts the key to exactly the domain.
         and ("s" not in flags or signature.signer == signature.domain)
         and (kind != "rsa" or _usual(_decode("".join(tags["p"].split()))))
     )
@@ -156,14 +156,14 @@ def _split_list(value: str) -> set[str]:
 
 
 def _usual(key: bytes) -> bool:
-    """Returns whether an RSA key is of a length and an exponent that keys have."""
+    """Return whether an RSA key has a usual length and exponent."""
     try:
-        found = serialization.load_der_public_key(key)
+        public_key = serialization.load_der_public_key(key)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return False
-    if not isinstance(found, rsa.RSAPublicKey):
+    if not isinstance(public_key, rsa.RSAPublicKey):
         return False
-    return _SHORTEST_KEY <= found.key_size <= MAIL_KEY_BITS and found.public_numbers().e < _MAX_EXPONENT
+    return _SHORTEST_KEY <= public_key.key_size <= MAIL_KEY_BITS and public_key.public_numbers().e < _MAX_EXPONENT
 
 
 def _decode(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Checks names in the DNS, and looks up the texts under them."""
+"""Checks DNS names, and looks up their TXT records."""
 
 import asyncio
 import contextlib
@@ -20,36 +20,36 @@ from signoff.contracts.limits import (
 )
 
 TxtLookup = Callable[[str], Awaitable[Sequence[str]]]
-"""TXT records of a DNS name without final dot, each with its strings joined; empty where there are none.
+"""Returns the TXT records of a DNS name without final dot, each with its strings joined. Empty if there are none.
 
-Raises `LookupError` or `OSError` where nobody knows.
+Raises `LookupError` or `OSError` if the DNS does not answer.
 """
 KnownTxt = Callable[[str], Sequence[str]]
-"""The same of names that have been looked up. It raises for all others."""
+"""The same for names whose records are known already. It raises for all others."""
 _NAME = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,62})\.){1,20}[a-z0-9-]{2,63}")
 
 
 def dns_name(text: str) -> str:
-    """Returns `text` in lower case if it is a host's name of two labels or more, else ""."""
+    """Return `text` in lower case if it is a host name of at least two labels, else ""."""
     lowered = text.strip().lower()
     return lowered if len(lowered) <= 253 and _NAME.fullmatch(lowered) else ""
 
 
 def reaches(domain: str, other: str) -> bool:
-    """Returns whether `domain` is `other` or stands above it, and so can make any name in it.
+    """Return whether `domain` is `other` or a parent of it, and therefore can create any name in it.
 
-    DMARC also lets a name below speak for the one above within one organisation. Here it does not: a name below is
-    easily given away. The mail server's verdict may be used instead.
+    DMARC also lets a subdomain sign for its parent within one organisation. This function does not: a subdomain is
+    easily given away. Use the mail server's verdict for that.
     """
     return bool(domain) and (other == domain or other.endswith(f".{domain}"))
 
 
 async def lookup_txt(name: str) -> list[str]:
-    """Looks up TXT records by this machine's resolver. Raises `OSError` where nobody knows."""
+    """Look up TXT records by the system's resolver. Raises `OSError` if the DNS does not answer."""
     try:
         answer = await dns.asyncresolver.resolve(name, "TXT", lifetime=MAIL_LOOKUP_SECONDS)
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
-        # Both say that there is no record. All else is not to know, by which nothing is proved.
+        # Both mean that there is no record. Any other error proves nothing.
         return []
     except dns.exception.DNSException as error:
         raise OSError(f"the DNS does not answer for `{name}`") from error
@@ -57,7 +57,7 @@ async def lookup_txt(name: str) -> list[str]:
 
 
 def txt_lookup_of(found: Mapping[str, Sequence[str] | None]) -> KnownTxt:
-    """Returns a lookup over findings by name; None is a name of which nobody knows."""
+    """Return a lookup over known records by name. None means that the DNS did not answer."""
 
     def txt(name: str) -> Sequence[str]:
         records = found.get(name)
@@ -69,7 +69,7 @@ def txt_lookup_of(found: Mapping[str, Sequence[str] | None]) -> KnownTxt:
 
 
 class DnsNames:
-    """Looks up the names of mails by `txt`, and remembers findings and failures for a while."""
+    """Looks up the names of emails with `txt`, and caches records and failures for a while."""
 
     def __init__(self, txt: TxtLookup, clock: Callable[[], float] = time.monotonic) -> None:
         self._txt = txt
@@ -77,22 +77,20 @@ class DnsNames:
         self._kept: OrderedDict[str, tuple[float, Sequence[str] | None]] = OrderedDict()
 
     async def find(self, names: Sequence[str]) -> dict[str, Sequence[str] | None]:
-        """Returns the records of all `names` of one mail, within `MAIL_LOOKUP_SECONDS`; None of what nobody knew by
-        then.
-        """
-        found: dict[str, Sequence[str] | None] = dict.fromkeys(names)
-        wanted = iter(list(found))
+        """Return the records of one email's `names` within `MAIL_LOOKUP_SECONDS`. None for names without answer."""
+        records: dict[str, Sequence[str] | None] = dict.fromkeys(names)
+        wanted = iter(list(records))
 
         async def look() -> None:
-            # Several take from one iterator: each looks up the next name that nobody has begun with.
+            # Several tasks share one iterator: each looks up the next free name.
             for name in wanted:
-                found[name] = await self._one(name)
+                records[name] = await self._one(name)
 
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(MAIL_LOOKUP_SECONDS), asyncio.TaskGroup() as group:
                 for _ in range(MAIL_LOOKUPS_AT_ONCE):
                     group.create_task(look())
-        return found
+        return records
 
     async def _one(self, name: str) -> Sequence[str] | None:
         kept = self._kept.get(name)
@@ -103,7 +101,7 @@ class DnsNames:
         try:
             records = await self._txt(name)
         except asyncio.CancelledError:
-            # The mail's time is over. One that was begun with at its end has not shown that nobody answers for it.
+            # The email's time limit has passed. A name that started shortly before it may still have an answer.
             if self._clock() - begun >= MAIL_LOOKUP_SECONDS / 2:
                 self._keep(name, None)
             raise

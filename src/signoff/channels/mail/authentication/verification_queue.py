@@ -1,8 +1,8 @@
-"""Orders the proofs of mails' senders: one of each domain at a time, domains that proved mail first.
+"""Orders the checks of emails' senders: one per domain at a time, domains with proved email first.
 
-How long a look into the DNS takes is up to the domain that a mail claims to be from. A stranger's, slow on purpose, so
-holds up that domain's mail alone. Who may approve is never asked here: mail from an approver and from anybody else of a
-domain takes the same time.
+The domain that an email claims to be from controls the time of a DNS lookup. An attacker's slow domain therefore delays
+only its own email. This module never checks who may approve: email from an approver takes the same time as any other
+email of the domain.
 """
 
 import asyncio
@@ -28,8 +28,10 @@ class _Waiting:
 
 
 class MailQueue:
-    """Gives mails their turns. `MAIL_PROVED_AT_ONCE` have theirs at a time, of them `MAIL_STRANGERS_AT_ONCE` of domains
-    that have proved nothing yet."""
+    """Gives emails their turns: `MAIL_PROVED_AT_ONCE` at a time, and fewer of unproved domains.
+
+    At most `MAIL_STRANGERS_AT_ONCE` turns go to domains that have proved nothing yet.
+    """
 
     def __init__(self) -> None:
         self._waiting: list[_Waiting] = []
@@ -39,11 +41,11 @@ class MailQueue:
 
     @asynccontextmanager
     async def turn(self, domain: str, size: int) -> AsyncIterator[None]:
-        """Waits for the turn of one mail of `size` bytes from `domain`.
+        """Wait for the turn of one email of `size` bytes from `domain`.
 
-        Raises `Unavailable` where too much waits already.
+        Raises `Unavailable` if too much email waits already.
         """
-        # Twice as much of those that have proved something: a stranger's flood leaves them as much room again.
+        # Proved domains may use twice as much: a stranger's flood leaves them half of the room.
         allowed = MAIL_WAITING_BYTES * (2 if domain in self._proved else 1)
         if self._bytes[domain] + size > MAIL_DOMAIN_BYTES or self._bytes.total() + size > allowed:
             raise Unavailable("too much mail waits for its sender to be proved")
@@ -58,7 +60,7 @@ class MailQueue:
             self._bytes[domain] -= size
             if not self._bytes[domain]:
                 del self._bytes[domain]
-            # Whoever goes while he waits has had no turn that could end.
+            # An email that is cancelled while it waits has no turn that could end.
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
             else:
@@ -66,7 +68,7 @@ class MailQueue:
             self._go_on()
 
     def note(self, domain: str, *, proved: bool, silent: bool) -> None:
-        """Records the result for a mail from `domain`: a proof is remembered, until its name servers do not answer."""
+        """Note the result for an email from `domain`. A proof counts until the domain's DNS does not answer."""
         if silent:
             self._proved.pop(domain, None)
         elif proved:
@@ -76,7 +78,7 @@ class MailQueue:
                 self._proved.popitem(last=False)
 
     def proved(self, domain: str) -> bool:
-        """Returns whether a mail from `domain` was proved here not long ago."""
+        """Return whether an email from `domain` was recently proved here."""
         return domain in self._proved
 
     def _go_on(self) -> None:
@@ -86,7 +88,7 @@ class MailQueue:
             following.turn.set_result(None)
 
     def _find_next(self) -> _Waiting | None:
-        """Returns the next one: the first that waits, of domains that have proved mail if there are any."""
+        """Return the first waiting email, of a domain with a proof if there is one."""
         if len(self._busy) >= MAIL_PROVED_AT_ONCE:
             return None
         unproved = sum(domain not in self._proved for domain in self._busy)
