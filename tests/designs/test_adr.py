@@ -123,6 +123,6 @@ async def read_clock(zone: str) -> str:
 async def test_plain_tool_of_an_array_needs_no_scope() -> None:
     app = signoff.App(model="openai:gpt-5", registry=[read_clock])
     app.actor("guide")
-    [made] = await execute_parallel(app.build(), [("read_clock", {"zone": "UTC"})], a_call_context(actor="guide"))
+    [made] = await execute_parallel(app, [("read_clock", {"zone": "UTC"})], a_call_context(actor="guide"))
     assert made.outcome is not None
     assert made.outcome.value.inline == "noon in UTC"

@@ -85,7 +85,7 @@ async def test_register_takes_the_mapping_of_the_design() -> None:
         ("read", "missive"),
         False,
     )
-    [made] = await execute_parallel(app.build(), [("missive_list", {"limit": 1})], a_call_context(actor="triage"))
+    [made] = await execute_parallel(app, [("missive_list", {"limit": 1})], a_call_context(actor="triage"))
     assert made.outcome is not None
     assert made.outcome.value.inline == '["missive 0 of guest"]'
 
@@ -93,7 +93,7 @@ async def test_register_takes_the_mapping_of_the_design() -> None:
 async def test_input_schema_is_checked_before_the_handler() -> None:
     app = app_of({**MISSIVE, "handler": list_missives})
     app.actor("triage", tools=["missive_list"])
-    [made] = await execute_parallel(app.build(), [("missive_list", {"limit": "two"})], a_call_context(actor="triage"))
+    [made] = await execute_parallel(app, [("missive_list", {"limit": "two"})], a_call_context(actor="triage"))
     assert made.outcome is not None
     assert made.outcome.code == "input_invalid"
 
@@ -121,7 +121,7 @@ async def test_auto_approve_if_skips_the_person(user: dict[str, Any], cost: int,
     app = app_of({**FLIGHT, "handler": book_flight})
     app.actor("travel", tools=["book_flight"])
     context = a_call_context(actor="travel", user=user)
-    [made] = await execute_parallel(app.build(), [("book_flight", {**LISBON, "totalCost": cost})], context)
+    [made] = await execute_parallel(app, [("book_flight", {**LISBON, "totalCost": cost})], context)
     assert made.kind == kind
 
 
@@ -163,7 +163,7 @@ async def test_policy_handler_is_a_function(cost: int, kind: str) -> None:
     app = app_of({**FLIGHT, "requiresApproval": policy_handler, "handler": book_flight})
     app.actor("travel", tools=["book_flight"])
     context = a_call_context(actor="travel", user=TOM)
-    [made] = await execute_parallel(app.build(), [("book_flight", {**LISBON, "totalCost": cost})], context)
+    [made] = await execute_parallel(app, [("book_flight", {**LISBON, "totalCost": cost})], context)
     assert made.kind == kind
 
 

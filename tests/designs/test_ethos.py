@@ -47,7 +47,7 @@ def app_of(*tools: dict[str, Any], reducers: Any = (), **actor: Any) -> signoff.
 
 
 async def outcomes(app: signoff.App, *asked: tuple[str, Any], **more: Any) -> list[tuple[str, str]]:
-    made = await execute_parallel(app.build(), asked, CTX, **more)
+    made = await execute_parallel(app, asked, CTX, **more)
     return [(each.outcome.code, str(each.outcome.value.inline)) for each in made if each.outcome]
 
 
@@ -57,7 +57,7 @@ async def test_batch_shares_its_budget_and_each_result_is_cut() -> None:
 
 
 async def test_default_budget_is_80000_characters_for_a_batch() -> None:
-    made = await execute_parallel(app_of(entry()).build(), [("read_file", {"count": 50})] * 3, CTX)
+    made = await execute_parallel(app_of(entry()), [("read_file", {"count": 50})] * 3, CTX)
     assert [each.options.budget_chars for each in made] == [26_666] * 3
 
 
@@ -96,6 +96,32 @@ def test_allowed_tools_are_the_list_of_the_actor(allowed: list[str] | None, show
 async def test_tool_that_is_not_allowed_never_runs() -> None:
     [(code, _)] = await outcomes(app_of(entry(), entry("write_file"), tools=["read_file"]), ("write_file", {}))
     assert code == "not_available"
+
+
+@pytest.mark.row("E13")
+async def test_list_and_filters_of_one_batch_replace_those_of_its_actor() -> None:
+    app = app_of(entry(), entry("write_file"), entry("mcp__github__search"), tools=["write_file"])
+    asked: list[tuple[str, Any]] = [("read_file", {}), ("write_file", {}), ("mcp__github__search", {})]
+
+    async def codes(**more: Any) -> list[str]:
+        return [code for code, _ in await outcomes(app, *asked, **more)]
+
+    assert await codes() == ["not_available", "ok", "not_available"]
+    assert await codes(allowed=["read_file"]) == ["ok", "not_available", "not_available"]
+    assert await codes(filters={"allowed_mcp_servers": ["github"]}) == ["not_available", "ok", "ok"]
+    assert (
+        await codes(allowed=["mcp__github__search"], filters={"allowed_mcp_tools": {"github": []}})
+        == ["not_available"] * 3
+    )
+    for wrong in ({"allowed": ["raed_file"]}, {"filters": {"allowed_mcp_servers": ["gihtub"]}}):
+        with pytest.raises(signoff.ConfigError):
+            await codes(**wrong)
+
+
+@pytest.mark.row("E17")
+async def test_batch_as_a_dry_run_calls_no_tool() -> None:
+    [(code, text)] = await outcomes(app_of(entry(execute=throws)), ("read_file", {}), dry_run=True)
+    assert (code, "read_file" in text) == ("ok", True)
 
 
 def test_toolset_is_matched_exactly() -> None:

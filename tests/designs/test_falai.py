@@ -70,7 +70,7 @@ def shown(app: signoff.App, context: Any) -> list[str]:
 
 
 async def said(app: signoff.App, tool: str, context: Any) -> tuple[str, str]:
-    [made] = await execute_parallel(app.build(), [(tool, {"words": "shoes"})], context)
+    [made] = await execute_parallel(app, [(tool, {"words": "shoes"})], context)
     assert made.outcome is not None
     return made.outcome.code, str(made.outcome.value.inline)
 
@@ -220,7 +220,7 @@ async def verify(context: signoff.ToolContext, args: dict[str, Any]) -> dict[str
 async def test_failed_result_keeps_its_data_and_its_context_update() -> None:
     app = app_of(entry("verify", handler=verify, updates=["checked"]), context={"checked": {"type": "boolean"}})
     app.actor("shop")
-    [made] = await execute_parallel(app.build(), [("verify", {})], at())
+    [made] = await execute_parallel(app, [("verify", {})], at())
     assert made.outcome is not None
     assert made.outcome.context_update is not None
     assert made.outcome.context_update.inline == {"checked": True}

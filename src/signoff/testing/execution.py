@@ -5,7 +5,7 @@ import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from temporalio.testing import ActivityEnvironment
 
@@ -25,8 +25,10 @@ from signoff.contracts.ids import SessionKey, TurnKey, call_id
 from signoff.contracts.limits import CALLS_PER_COMPLETION
 from signoff.contracts.message import CallPart
 from signoff.formats.replace import replace
+from signoff.registry.actor_checks import check_actors
 from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
+from signoff.registry.program.program import Program
 from signoff.registry.tool import Tool
 from signoff.store.content_store import to_content
 from signoff.store.store import Store, open_store
@@ -47,20 +49,36 @@ async def offered_definitions(catalog: Catalog, ctx: CallContext) -> tuple[Model
     return catalog.definitions(ctx, await withheld_tools(catalog, ctx, at=system_clock()))
 
 
+class ToolFilters(TypedDict, total=False):
+    """Filters of tools, as an actor declares them."""
+
+    allowed_plugins: Sequence[str]
+    allowed_mcp_servers: Sequence[str]
+    allowed_mcp_tools: Mapping[str, Sequence[str]]
+
+
 async def execute_parallel(
-    catalog: Catalog,
+    app: Program | Catalog,
     calls: Sequence[tuple[str, Any]],
     ctx: CallContext,
     *,
+    dry_run: bool = False,
+    allowed: Sequence[str] | None = None,
+    filters: ToolFilters | None = None,
     backends: Mapping[str, Backend] | None = None,
 ) -> tuple[GateDecision, ...]:
     """Runs `calls`, each `(tool, arguments)`, as those of one completion; returns the gates' decisions in their order.
+
+    `app` is an app or its catalog. With `dry_run`, the gates judge the calls, and no tool runs. `allowed` replaces the
+    actor's list of tools for these calls, and `filters` replace its filters. Raises `ConfigError` for an unknown name
+    in either.
 
     What the gates let run has run, once, and its `outcome` is in its decision, as is that of what they settled. A
     decision of kind `ask` has none: people would be asked, its `request` is what about. The requester of `ctx` is
     believed only as the catalog's people have them, as in a turn. Fallbacks are not tried. `backends` are those of
     capabilities, by kind; left out, what a worker has by itself, over a folder that is gone afterwards.
     """
+    catalog = _narrow(app.build() if isinstance(app, Program) else app, ctx.actor, allowed, filters or {})
     policypool.install()
     with tempfile.TemporaryDirectory() as folder:
         async with open_store(f"sqlite:///{folder}/signoff.db") as store:
@@ -71,9 +89,27 @@ async def execute_parallel(
                 return ()
             # As with a model's reply: what was not there, or not chosen, when it was asked is not called after all.
             withheld = await withheld_tools(catalog, ctx, at=deps.clock())
-            task = GateTask(ctx=ctx, calls=tuple(parts), withheld=tuple(sorted(withheld)))
+            task = GateTask(ctx=ctx, calls=tuple(parts), withheld=tuple(sorted(withheld)), dry_run=dry_run)
             reply = await _environment(ctx, names.GATE, names.GATE).run(GateActivity(deps).gate, task)
             return await _run_all(deps, ctx, parts, reply.gate_decisions)
+
+
+def _narrow(catalog: Catalog, name: str, allowed: Sequence[str] | None, filters: ToolFilters) -> Catalog:
+    """Returns the catalog with this list and these filters for one actor."""
+    if allowed is None and not filters:
+        return catalog
+    actor = catalog.actor(name)
+    if allowed is not None:
+        actor = dataclasses.replace(actor, tools=tuple(allowed))
+    if "allowed_plugins" in filters:
+        actor = dataclasses.replace(actor, allowed_plugins=tuple(filters["allowed_plugins"]))
+    if "allowed_mcp_servers" in filters:
+        actor = dataclasses.replace(actor, allowed_mcp_servers=tuple(filters["allowed_mcp_servers"]))
+    if "allowed_mcp_tools" in filters:
+        names_of = {server: tuple(bare) for server, bare in filters["allowed_mcp_tools"].items()}
+        actor = dataclasses.replace(actor, allowed_mcp_tools=names_of)
+    known = check_actors((*(each for each in catalog.actors.values() if each.name != name), actor), catalog.registry)
+    return dataclasses.replace(catalog, actors=known)
 
 
 async def _run_all(
