@@ -83,10 +83,10 @@ class Person(FrozenModel):
     A list of `{to: bo, until: "2030-08-31T18:00:00Z"}`.
     """
     may_set: tuple[str, ...] = ()
-    """What of a turn the person's requests may set: `route`, `step`, `transient`, `context`, `context.<name>`.
+    """The parts of a turn that the person's requests may set: `route`, `step`, `transient`, `context`, `context.<name>`.
 
-    The last is one field alone. Rules read these: the production profile refuses all others. The development profile
-    takes all.
+    The last is a single field. Rules read these, so the production profile refuses others. The development profile
+    accepts all.
     """
     reach: ContactPreferences | None = None
     """The person's channels besides the inbox; [below](#channels)."""
