@@ -143,7 +143,7 @@ def test_of_two_first_keys_one_counts(path: Path, monkeypatch: pytest.MonkeyPatc
         return genuine(*given)
 
     monkeypatch.setattr(encryption_keys, "new_encryption_key", somebody_is_earlier)
-    with pytest.raises(ConfigError, match="somebody else made a key"):
+    with pytest.raises(ConfigError, match="another process has just created a key"):
         create_encryption_key(path, NOW)
     assert [key.id for key in read_encryption_keys(path).keys] == earlier
 

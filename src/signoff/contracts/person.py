@@ -83,7 +83,7 @@ class Person(FrozenModel):
     A list of `{to: bo, until: "2030-08-31T18:00:00Z"}`.
     """
     may_set: tuple[str, ...] = ()
-    """The parts of a turn that the person's requests may set: `route`, `step`, `transient`, `context`, `context.<name>`.
+    """The parts of a turn that their requests may set: `route`, `step`, `transient`, `context`, `context.<name>`.
 
     The last is a single field. Rules read these, so the production profile refuses others. The development profile
     accepts all.

@@ -20,7 +20,7 @@ from signoff.keys.signatures import PrivateKey, PrivateKeys, PublicKeys, Verifie
 
 _OPEN_TO_OTHERS: Final = stat.S_IWGRP | stat.S_IRWXO
 _MAKE: Final = "make one with `signoff keys create`"
-_EXPORT: Final = "take the one that `signoff keys export` writes where the gateway is"
+_EXPORT: Final = "use the file that `signoff keys export` writes on the gateway"
 _log = logging.getLogger(__name__)
 Keys = TypeVar("Keys", bound=BaseModel)
 
