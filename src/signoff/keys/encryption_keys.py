@@ -129,7 +129,7 @@ def create_encryption_key(path: Path, now: datetime) -> EncryptionKey:
     # The first key encrypts at once: of two created at the same time, one must not replace the other.
     write_private(path, EncryptionKeys(keys=(*known, new)), replace=bool(known))
     if not known and read_encryption_keys(path).keys != (new,):
-        raise ConfigError(f"another process has just created a key in `{path}`, which now applies", field="encryption_keys")
+        raise ConfigError(f"another process has just created a key in `{path}`; it applies", field="encryption_keys")
     return new
 
 
