@@ -1,6 +1,5 @@
 """The section of a tool in the manifest, made of the declared fields of `Tool`, and their table in docs/manifest.md."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import Field, create_model
@@ -43,8 +42,6 @@ def _key(field: DeclaredField) -> tuple[Any, Any]:
 
 
 ToolSection: Final = tool_section()
-ALIASES: Final[Mapping[str, str]] = ToolSection.key_aliases
-"""Other designs' words for a tool's fields (X20)."""
 
 
 def _own_tool_section(tool: type[Section]) -> type[Section]:
