@@ -135,6 +135,11 @@ async def test_everything_wrong_is_named_at_once(cli: Cli, clean_env: pytest.Mon
     assert ran.code == 1
 
 
+async def test_the_program_is_named_without_an_option(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
+    checks = {each["name"]: each for each in (await cli("doctor", "nowhere:app", "--json")).data}
+    assert "there is no module `nowhere`" in checks["manifest"]["message"]
+
+
 async def test_without_a_gateway_a_freeze_has_a_way(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("SIGNOFF_PUBLIC_URL", f"http://127.0.0.1:{free_port()}")
     ok, told = await found(cli, "gateway", *nowhere())

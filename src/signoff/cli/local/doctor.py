@@ -20,7 +20,7 @@ from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
 from signoff.cli.local.installation import find_installation, find_settings, reach_server
 from signoff.cli.local.tools import summarize_catalog
-from signoff.cli.terminal.options import Address, AsJson, Manifest
+from signoff.cli.terminal.options import Address, AsJson, Manifest, Target
 from signoff.cli.terminal.output import Output, run
 from signoff.client.dev_process import read_running
 from signoff.contracts.clock import system_clock
@@ -84,6 +84,7 @@ class DoctorCheck(FrozenModel):
 
 @app.command()
 def doctor(
+    target: Target = None,
     fix: Annotated[bool, typer.Option("--fix", help="Create the search attributes that the server lacks.")] = False,
     manifest: Manifest = None,
     address: Address = None,
@@ -92,7 +93,7 @@ def doctor(
     """Check Python, the `temporal` program, settings, manifest, store and server; exit code 1 if one is wrong."""
 
     async def body(out: Output) -> int:
-        checks = await examine(manifest, address, fix=fix)
+        checks = await examine(target or manifest, address, fix=fix)
         out.show(checks, *(Text(_line(check), "" if check.ok else "red") for check in checks))
         return 0 if all(check.ok for check in checks) else 1
 
