@@ -52,7 +52,10 @@ class TestedTurn:
         return (await self.handle.view()).calls
 
     async def skip(self, **span: float) -> None:
-        """Move the clock of the turn forward, by `hours=25` and the like, while it waits."""
+        """Move the clock of the turn forward, by `hours=25` and the like, while it waits.
+
+        Grants, hours of tools and expiries of people keep the machine's time.
+        """
         turn = self._test.temporal.get_workflow_handle(self.handle.key.workflow_id)
         await TimeSkipper(self._test.temporal).fast_forward(turn, timedelta(**span))
 
