@@ -1,7 +1,7 @@
-"""Interprets a mail: an answer to a card, a returned card, or nothing.
+"""Interprets an email: an answer to a card, a bounced card, or nothing.
 
-Which card is meant is told only by what the sender himself has signed: who has an old mail of his cannot use its `yes`
-for another card. What proves too little is asked about, or sent to the inbox, and decides nothing.
+Only parts that the sender signed identify the card: an attacker with the sender's old email cannot use its approval for
+another card. An email that proves too little decides nothing: its author gets a question back or a link to the inbox.
 """
 
 import hashlib
@@ -23,8 +23,7 @@ from signoff.channels.mail.reply_reader import MAX_MAIL, MailAnswer, read_mail
 from signoff.channels.vendor_time import time_from_date_header
 
 UNNAMED: Final = "<nothing>"
-"""Instead of the id of a mail: it surely replies to no card of ours, and so is never about the only one without its
-code."""
+"""Replaces the id of an email that replies to no card. Without a code, it is about no request, even if one is open."""
 _REPORT_BYTES: Final = 64 * 1024
 _FAILED: Final = re.compile(rb"^action:[ \t]{0,20}failed", re.IGNORECASE | re.MULTILINE)
 _CODE: Final = re.compile(rb"^status:[ \t]{0,20}([45]\.\d{1,3}\.\d{1,3})", re.IGNORECASE | re.MULTILINE)
@@ -32,34 +31,32 @@ _WHY: Final = re.compile(rb"^diagnostic-code:[ \t]{0,20}([^\r\n]{1,200})", re.IG
 _KEPT_IDS: Final = 20
 _KEPT_OTHERS: Final = 20
 _QUOTED_CHARS: Final = 64 * 1024
-"""More than our longest card; a longer quote has other people's words."""
+"""More than our longest card: a longer quote has other people's words."""
 _SUBJECT_CHARS: Final = 300
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class UnprovedMail:
-    """A mail whose sender is not proved yet."""
+    """An email whose sender is not proved yet."""
 
     answer: MailAnswer
-    """What the mail says."""
     evidence: AuthenticityEvidence
-    """The evidence for its sender."""
     claimed: tuple[str, ...]
-    """The cards that it claims to be about."""
+    """The cards that it claims to answer."""
     body_hash: str
-    """The hash of its body."""
     unanswered: bool
     """Whether it never gets a reply."""
     size: int
-    """Its bytes."""
+    """The size in bytes."""
 
 
 @dataclass(frozen=True)
 class MailReceiver:
-    """Receives mail for one channel. Its sender is proved as `authenticate` does, by DKIM where there is no `server`.
+    """Interprets the email of one channel. `authenticate` proves the sender, by DKIM if there is no `server`.
 
-    `own` is the address that our mail is from; `keeps_ids` whether it reaches people with the ids that we gave it.
+    `own` is the address from which Signoff sends. `keeps_ids`: Signoff's emails reach people with the ids that it gave
+    them.
     """
 
     replies: ReplyAddresses
@@ -68,14 +65,14 @@ class MailReceiver:
     keeps_ids: bool = True
 
     def examine(self, arrived: ArrivedMail) -> UnprovedMail | InboundBatch:
-        """Examines a mail without asking anybody, the same work whoever sent it. Raises `Malformed`."""
+        """Examine an email without any lookup, with the same work for every sender. Raises `Malformed`."""
         answer, header, body = _read(arrived.raw, (self.own, self.replies.bare))
-        # The address that a mail came to decides nothing: it shows that whoever sent it has seen a card of ours.
+        # The recipient's address decides nothing. It only shows that the sender has seen one of our cards.
         claimed = self.replies.tokens((*arrived.recipients, *answer.recipients, *answer.delivered))
-        # Before any key is looked up: what a machine writes can decide nothing, so nothing has to be proved.
+        # Check this before looking up a key: automatic email decides nothing, so it needs no proof.
         if answer.automatic:
             return self._parse_bounce(arrived.raw, claimed)
-        # Our own mail that a forwarder or a list brings back: an answer to it would come here again.
+        # A forwarder or list returned our own email: a reply to it would come back here again.
         if answer.sender == self.own or self.replies.is_ours(answer.sender):
             return InboundBatch()
         evidence = authenticate(arrived.raw, provider=arrived.verdict, server=self.server)
@@ -83,14 +80,14 @@ class MailReceiver:
         return UnprovedMail(answer, evidence, claimed, hashlib.sha256(body).hexdigest(), unanswered, len(arrived.raw))
 
     def conclude(self, mail: UnprovedMail, txt: KnownTxt) -> InboundBatch:
-        """Interprets a mail, once the names of its evidence are looked up."""
+        """Interpret an email after the lookup of its evidence's names."""
         answer, proof = mail.answer, mail.evidence.judge(txt)
         key = _key(mail, proof)
         if proof.why:
             return InboundBatch(actions=(_make_unproved(key, mail),))
         token, ids = self._about(answer, proof)
         if not token and "message-id" not in proof.surely:
-            # With the card's code in it, it could be sent again as another mail.
+            # If it has the card's code, an attacker could send it again under another id.
             return InboundBatch(actions=(_make_unproved(key, mail),))
         action = InboundAction(
             key=key,
@@ -105,34 +102,35 @@ class MailReceiver:
             form="mail",
             unclear=answer.unclear,
             name=answer.name,
-            # Unsigned, another sender of the mail could have written any date.
+            # If the date is unsigned, an attacker who sends the email again could have written any date.
             said_at=time_from_date_header(mail.evidence.header.first("date")) if "date" in proof.surely else None,
             where={**_where(answer), "token": token},
         )
         return InboundBatch(actions=(action,))
 
     def _others(self, answer: MailAnswer) -> tuple[str, ...]:
-        """Returns the recipients besides us and the sender."""
+        """Return the recipients except Signoff and the sender."""
         here = (answer.sender, self.own)
         others = [each for each in answer.recipients if each not in here and not self.replies.is_ours(each)]
         return tuple(others[:_KEPT_OTHERS])
 
     def _about(self, answer: MailAnswer, proof: Authenticity) -> tuple[str, tuple[str, ...]]:
-        """Returns the token of the one card that is meant, and ids of mails it replies to; never neither.
+        """Return the token of the answered card and the ids of emails it replies to. At least one is not empty.
 
-        A mail that names no card needs its code: an old `yes` would else count for whatever is open now.
+        An email that names no card needs a code: otherwise an old approval would count for any open request.
         """
         newest = answer.references[:1]
         to_question = any(map(self.replies.is_question, newest))
         if self.keeps_ids and newest and not to_question and not self.replies.tokens_of_ids(newest):
-            # A `yes` to somebody's own question, whatever address for answers that gave.
+            # A reply to another person's email, whatever reply address that gave.
             return "", (UNNAMED,)
-        # Both, also where one is missing: who sends an old mail again could add the one that is not signed.
+        # Require both fields, even if one is missing: an attacker who sends an old email again could add the unsigned
+        # one.
         replies_surely = bool(newest) and {"in-reply-to", "references"} <= proof.surely
         tokens = self.replies.tokens(proof.recipients)
         if len(tokens) == 1:
             return tokens[0], newest if replies_surely else ()
-        # A plus address that names no card may be anybody's, even another deployment's.
+        # A plus address that names no card may belong to others, even to another deployment.
         to_us = self.replies.bare in proof.recipients
         if tokens or not to_us or not replies_surely:
             return "", (UNNAMED,)
@@ -141,7 +139,7 @@ class MailReceiver:
         return next(iter(self.replies.tokens_of_ids(answer.references)), ""), answer.references[:_KEPT_IDS]
 
     def _parse_bounce(self, raw: bytes, claimed: tuple[str, ...]) -> InboundBatch:
-        """Interprets a machine's mail: at most that a card did not arrive. Only its recipient knows its address."""
+        """Interpret automatic email: at most as the bounce of a card. Only the card's recipient knows its address."""
         header, body = split_mail(raw)
         report = body[:_REPORT_BYTES]
         if len(claimed) != 1 or content_type(header) != "multipart/report" or not _FAILED.search(report):
@@ -158,11 +156,11 @@ class MailReceiver:
 
 
 def _read(raw: bytes, own: tuple[str, ...]) -> tuple[MailAnswer, MailHeader, bytes]:
-    """Parses a mail into text, header and body. Raises `Malformed` where not even the header can be read."""
+    """Parse an email into text, header and body. Raises `Malformed` if not even the header can be parsed."""
     header, body = split_mail(raw)
     try:
         return read_mail(raw, own), header, body
-    # Whatever a stranger wrote into it: who has a card of ours is told that it decided nothing, not left to wait.
+    # For any content: a person with a card must get the reply that nothing was decided, rather than wait.
     except Exception as error:
         if len(raw) > MAX_MAIL:
             raise
@@ -172,10 +170,10 @@ def _read(raw: bytes, own: tuple[str, ...]) -> tuple[MailAnswer, MailHeader, byt
 
 
 def _key(mail: UnprovedMail, proof: Authenticity) -> str:
-    """Computes one key for a mail however often it comes and whatever is added on the way; by its sender alone.
+    """Return the key of an email, the same for each copy and with any fields added in transit.
 
-    Nobody can use up the key of a mail of somebody else's. Where its id is not sure it may get others, and is then only
-    heard if what is sure names its one card.
+    Only the sender determines it: an attacker cannot use up the key of another person's email. If the id is not sure,
+    copies may have different keys. The email then only counts if its sure fields name its one card.
     """
     answer, header = mail.answer, mail.evidence.header
     if "message-id" in proof.surely and answer.message_id:
@@ -183,19 +181,18 @@ def _key(mail: UnprovedMail, proof: Authenticity) -> str:
     else:
         names = sorted(proof.surely & {"date", "subject", "to", "cc", "in-reply-to", "references"})
         own = [*(f"{name}:{value}" for name in names for value in header.all(name)), mail.body_hash]
-    # Apart from what is proved: who forges a mail could else use up the key of the true one that is still on its way.
+    # Keep it apart from proved email: otherwise a forgery could use up the key of the true email that is still in
+    # transit.
     sure = "proved" if not proof.why else f"claimed/{answer.message_id}"
     content = "\0".join((sure, answer.sender, *own))
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 def _make_unproved(key: str, mail: UnprovedMail) -> InboundAction:
-    """Makes an action of nobody: its identity is none that a person can have. Who has a card of ours is told so, others
-    nothing.
-    """
+    """Return an action with an identity that no person can have. Only a sender who has seen a card gets a reply."""
     answer = mail.answer
     where: dict[str, Any] = {"unproved": True}
-    # Else whoever is named as the sender of a forged mail would be sent one by us.
+    # Otherwise we would send email to the person whom a forgery names as its sender.
     if mail.claimed and answer.sender and not mail.unanswered:
         where = {**_where(answer), "unproved": True}
     return InboundAction(key=key, identity=f"{answer.sender or '?'} (not proved)", vendor_ids=(UNNAMED,), where=where)
@@ -203,7 +200,7 @@ def _make_unproved(key: str, mail: UnprovedMail) -> InboundAction:
 
 def _where(answer: MailAnswer) -> dict[str, Any]:
     return {
-        # Nobody reads what is sent there, and where a machine does, two of them write for ever.
+        # Never reply to a no-reply address: two machines could answer each other without end.
         "to": "" if is_no_reply(answer.sender) else answer.sender,
         "subject": answer.subject[:_SUBJECT_CHARS],
         "message_id": answer.message_id,

@@ -1,6 +1,6 @@
-"""Recognises mails that a machine wrote. They decide nothing and are never answered, or two machines write for ever.
+"""Recognises automatic email. It decides nothing and gets no reply, so that two machines do not write forever.
 
-Mail from addresses that nobody reads is never answered either.
+Email from no-reply addresses gets no reply either.
 """
 
 import re
@@ -31,16 +31,16 @@ _MAX_SHOWN: Final = 2_000
 
 
 def automatic_sign(header: MailHeader, own: Collection[str] = ()) -> str:
-    """Returns the field that shows it, such as `auto-submitted`; "" where none does. The subject is the last resort.
+    """Return the field that shows an automatic email, such as `auto-submitted`. "" if none does.
 
-    A list whose address is one of our `own` brings people's mail.
+    The subject is the last resort. A list with one of our `own` addresses delivers people's email.
     """
     by_own_list = _is_by_own_list(header, own)
     submitted = header.all("auto-submitted")
-    # RFC 3834 has `no` for people alone; every other value is a machine's, those not known yet included.
+    # RFC 3834 reserves `no` for people. Every other value is a machine's, including unknown ones.
     if any(_first_word(value) != "no" for value in submitted):
         return "auto-submitted"
-    # A bounce has no sender in its envelope (RFC 5321), which the server that delivers writes into this field.
+    # A bounce has no envelope sender (RFC 5321), which the delivering server writes into this field.
     if header.first("return-path") == "<>":
         return "return-path"
     sender, _ = only_sender(header)
@@ -59,7 +59,7 @@ def automatic_sign(header: MailHeader, own: Collection[str] = ()) -> str:
 
 
 def _is_by_own_list(header: MailHeader, own: Collection[str]) -> bool:
-    """Return whether every list that a mail came by has one of our addresses."""
+    """Return whether every list that delivered an email has one of our addresses."""
     ids = {address.replace("@", ".") for address in own}
     posts = {f"mailto:{address}" for address in own}
     lists = [(value, ids) for value in header.all("list-id")] + [(value, posts) for value in header.all("list-post")]
@@ -75,12 +75,12 @@ def _first_word(value: str) -> str:
 
 
 def is_no_reply(address: str) -> bool:
-    """Returns whether nobody reads `address`, such as `no-reply@example.com`, in the languages of cards."""
+    """Return whether `address` is a no-reply address, such as `no-reply@example.com`, in the languages of cards."""
     local = address.rpartition("@")[0].lower()
     return _NOBODY.search(re.sub(r"[-_.+=0-9]+", " ", local)) is not None
 
 
 def answers_go_nowhere(header: MailHeader) -> bool:
-    """Returns whether a mail asks for its answers to go to an address that nobody reads."""
+    """Return whether an email directs its replies to a no-reply address."""
     named = [address for value in header.all("reply-to") for address in mailboxes(value[:_MAX_SHOWN]).addresses]
     return any(map(is_no_reply, named))

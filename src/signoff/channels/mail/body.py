@@ -1,6 +1,6 @@
-"""Extracts the text of a mail: every part in plain text or HTML that is no attachment, in the order of the mail.
+"""Extracts the text of an email: every plain or HTML part that is not an attachment, in order.
 
-The standard library's parser of whole mails takes time as the square of their nesting, and ends in RecursionError.
+The standard library's parser of whole emails takes quadratic time for nested parts, and fails with RecursionError.
 """
 
 import binascii
@@ -23,7 +23,7 @@ _MAX_PARAMETERS: Final = 1_000
 
 @dataclass(frozen=True)
 class MailText:
-    """The text of one part. `flowed`: a line that ends in a space continues in the next."""
+    """The text of one part. `flowed`: a line that ends in a space continues in the next line."""
 
     text: str
     html: bool = False
@@ -32,9 +32,9 @@ class MailText:
 
 @dataclass(frozen=True)
 class MailBody:
-    """The text of a mail, as programs that prefer plain text show it, and as those that prefer HTML do.
+    """The text of an email, as shown by clients that prefer plain text, and by clients that prefer HTML.
 
-    `cut`: the mail has more text or more parts than these.
+    `cut`: the email has more text or parts than these.
     """
 
     plain: tuple[MailText, ...] = ()
@@ -44,7 +44,7 @@ class MailBody:
 
 @dataclass
 class _Part:
-    """A part of a mail: a leaf has a `body`, a container `parts`."""
+    """A part of an email: a leaf has a `body`, a container has `parts`."""
 
     type: Message
     body: bytes = b""
@@ -56,9 +56,9 @@ class _Part:
 
 
 def written_body(header: MailHeader, body: bytes) -> MailBody:
-    """Extracts the text of a mail whose header and body `split_mail` gave.
+    """Extract the text of an email from the header and body of `split_mail`.
 
-    Raises `Malformed` where a content type contradicts itself.
+    Raises `Malformed` if a content type contradicts itself.
     """
     root, cut = _tree(header, body)
     plain, rich = (_shown(root, html=html) for html in (False, True))
@@ -68,14 +68,14 @@ def written_body(header: MailHeader, body: bytes) -> MailBody:
 
 
 def content_type(header: MailHeader) -> str:
-    """Returns the content type of a mail or part, in lower case, such as `text/plain`."""
+    """Return the content type of an email or part, in lower case, such as `text/plain`."""
     return _keep_types(header).get_content_type()
 
 
 def _shown(part: _Part, *, html: bool) -> list[tuple[MailText, bool]]:
-    """Returns the texts that a program shows of a part, each with whether it was cut.
+    """Return the texts that a client shows of a part, each with whether it was cut.
 
-    Of alternatives it shows one: the first in plain text, or the last in HTML (RFC 2046, 5.1.4).
+    A client shows one of several alternatives: the first in plain text, or the last in HTML (RFC 2046, 5.1.4).
     """
     if part.attached:
         return []
@@ -86,7 +86,7 @@ def _shown(part: _Part, *, html: bool) -> list[tuple[MailText, bool]]:
     if part.type.get_content_subtype() != "alternative":
         return [text for texts in each for text in texts]
     each = [texts for texts in each if texts]
-    # Programs that write them the wrong way round still mean the same two.
+    # Select by type: some clients write the alternatives in the wrong order.
     wanted = [texts for texts in each if texts[0][0].html == html]
     if html:
         return (wanted or each or [[]])[-1]
@@ -94,7 +94,7 @@ def _shown(part: _Part, *, html: bool) -> list[tuple[MailText, bool]]:
 
 
 def _tree(header: MailHeader, body: bytes) -> tuple[_Part, bool]:
-    """Parses the parts of a mail; returns the outermost, and whether there are more than are read."""
+    """Parse the parts of an email; return the outermost one, and whether parts were left out."""
     root = _Part(_keep_types(header), body)
     waiting = deque([(root, 0)])
     seen, cut = 0, False
@@ -120,7 +120,7 @@ def _pieces(body: bytes, boundary: str) -> Iterator[bytes]:
     delimiter = b"\n--" + boundary.encode("utf-8", "surrogateescape")
     body = b"\n" + body
     start = body.find(delimiter)
-    # One more than is read, by which the caller sees that there are more.
+    # Yield one more than the limit, so that the caller sees that there are more.
     for _ in range(_MAX_PARTS + 1):
         if start < 0 or body.startswith(b"--", start + len(delimiter)):
             return
@@ -139,30 +139,30 @@ def _part(piece: bytes) -> tuple[MailHeader, bytes]:
 
 
 def _keep_types(header: MailHeader) -> Message:
-    """Keeps only what describes how a part is read, for the standard library's reader of parameters."""
+    """Return a message with only the fields that describe a part, for the standard library's parameter parser."""
     message = Message()
     for name in ("content-type", "content-disposition", "content-transfer-encoding"):
-        # Cut short: that reader counts quotes anew at every semicolon, in time that grows as the square of the length.
+        # Cut the value: that parser counts quotes again at every semicolon, in quadratic time.
         message[name] = header.first(name)[:_MAX_PARAMETERS].replace("\n", " ")
     return message
 
 
 def _parameter(kind: Message, name: str) -> str:
-    """Returns a parameter of a content type; "" where there is none. Raises `Malformed`."""
+    """Return a parameter of a content type. "" if it is missing. Raises `Malformed`."""
     try:
         value = kind.get_param(name)
-    # The standard library sorts the pieces of RFC 2231 by their numbers, and fails where one of them has none, as in
+    # The standard library sorts the pieces of RFC 2231 by number, and fails if one has none, as in
     # `charset*=a; charset*0*=b`.
     except (TypeError, ValueError):
         raise Malformed("a content type of the mail contradicts itself") from None
-    # Of RFC 2231's charset, language and text the last: names of charsets and boundaries are ASCII in any charset.
+    # Take the last of RFC 2231's charset, language and text: charset names and boundaries are ASCII in any charset.
     return str(value[2] if isinstance(value, tuple) else value or "").rstrip()
 
 
 def _read(part: _Part) -> tuple[MailText, bool]:
-    """Reads the text of a part; returns it, and whether it was cut."""
+    """Return the text of a part, and whether it was cut."""
     encoding = str(part.type["content-transfer-encoding"]).strip().lower()
-    # Two bytes and more stand for one in both encodings, so this much always holds what is read of it.
+    # Both encodings lengthen the text, so this many bytes are enough for all text that is read.
     raw = part.body[: 4 * MAX_TEXT]
     if encoding == "base64":
         raw = _from_base64(raw)
@@ -179,7 +179,7 @@ def _from_base64(body: bytes) -> bytes:
     try:
         return binascii.a2b_base64(body)
     except binascii.Error:
-        # Mostly the end is missing, as of a mail that was cut short on its way: what came whole before it can be read.
+        # Mostly the end is missing, such as after a cut in transit. Decode the complete groups before it.
         return _whole_quads(body)
 
 

@@ -1,7 +1,7 @@
-"""Sends and receives e-mail: cards for any mail client, each with its reminders and its end in one thread.
+"""Sends and receives email: cards for any email client, each with its reminders and end in one thread.
 
-A mail decides only if its sender is proved by DMARC, all that is new in it is wholly an answer, and it goes to the
-address that its card gave, or says the card's code. Links only show.
+An email decides only if DMARC proves its sender, its new text is wholly an answer, and it goes to the card's address or
+has the card's code. Links only show the request.
 """
 
 import asyncio
@@ -45,19 +45,19 @@ from signoff.formats.replace import replace
 from signoff.languages.catalogue import ENGLISH, text
 
 TakeMail = Callable[[bytes, tuple[str, ...]], Awaitable[object]]
-"""Keeps a mail for the recipients of its envelope. Raises `Forged`, `Malformed`, `Unavailable`."""
+"""Stores an email for the recipients of its envelope. Raises `Forged`, `Malformed`, `Unavailable`."""
 _IDLE_SECONDS: Final = 60.0
-# RFC 5321 wants room for 100, and 452 for the next: the sender then brings the mail for the rest by itself.
+# RFC 5321 requires room for 100, and 452 for the next: the sender then sends the email again for the rest.
 _MAX_RECIPIENTS: Final = 100
 
 _PAUSE_SECONDS: Final = 30.0
-"""How long a server is left alone that says that it has trouble itself."""
-# The service is closing down (RFC 5321); signing in or TLS is not to be had now (RFC 4954, RFC 3207).
+"""The pause after a server reports its own trouble."""
+# The service is closing (RFC 5321); signing in or TLS is temporarily unavailable (RFC 4954, RFC 3207).
 _CLOSING, _TROUBLE = 421, 454
 _SHOWN_CHARS: Final = 200
 
 _REMEMBERED: Final = 10_000
-"""Answers that are remembered, so that none is given twice."""
+"""Replies in memory, so that none is sent twice."""
 
 
 class Email(Channel):
@@ -67,13 +67,13 @@ class Email(Channel):
     identity: ClassVar[str] = "email"
     options: ClassVar[type[ChannelOptions]] = EmailOptions
     max_bytes: int = MAX_MAIL * 4 // 3 + MIB
-    """The longest mail that is read, as Base64 in somebody's JSON."""
+    """The longest accepted email, as Base64 in a provider's JSON."""
 
     def __init__(self, context: ChannelContext, txt: TxtLookup = lookup_txt) -> None:
         super().__init__(context)
         options = EmailOptions.model_validate(context.options)
         self._smtp = options.smtp
-        # Validated it would be refused: who declares `inbound` has to name one way.
+        # Skip the validation, which requires a declared `inbound` to name one way.
         self._inbound = options.inbound or InboundOptions.model_construct()
         self._replies = ReplyAddresses(options.answered_at, context.secret)
         self._letters = LetterSender(
@@ -91,7 +91,7 @@ class Email(Channel):
         webhook = self._inbound.webhook
         self._shape: MailFormat | None = None if webhook is None else mail_shape(webhook)
         if webhook is not None and webhook.shape == "ses":
-            # What SNS signs is inside the JSON, so that a stranger's is parsed as well: no more than SNS ever brings.
+            # The signature of SNS is inside the JSON, so even a stranger's must be parsed. Use the limit of SNS.
             self.max_bytes = NOTICE_BYTES
         self._answered: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
@@ -99,29 +99,29 @@ class Email(Channel):
         """See `Channel`."""
         letter = self._letters.card(card, before, self.context.clock())
         await self._send(letter)
-        # A reminder leaves the card what it is: its end goes into the first mail's thread.
+        # A reminder does not replace the card: the end goes into the thread of the first email.
         if before is not None:
             return replace(before, handle={**before.handle, SENT: letter.words})
         handle = {"to": letter.to, "subject": letter.subject, SENT: letter.words}
         return SentCard(vendor_id=letter.message_id, handle=handle)
 
     async def close(self, sent: SentCard, closed: ClosedCard) -> None:
-        """See `Channel`: one mail in the thread."""
+        """See `Channel`. Sends one email in the thread."""
         to = str(sent.handle.get("to", closed.address))
         await self._send(self._letters.closing(sent, closed, to, self.context.clock()))
 
     async def answer(self, where: Mapping[str, Any], reply: ChannelReply) -> SentCard | None:
-        """See `Channel`. Nobody is told of one card twice that nothing was decided: no two machines write for ever."""
+        """See `Channel`. Replies once per card that nothing was decided: two machines must not write forever."""
         if where.get("unproved"):
             link = self.context.public_url
-            # Whatever was to be said of a card is not for somebody who may have made the sender up.
+            # Reveal nothing about a card: the sender may be forged.
             reply = ChannelReply(id=reply.id, text=text("mail.unproved", ENGLISH, link=link))
         once = self._about(where, reply)
         if not where.get("to") or once in self._answered:
             return None
         letter = self._letters.answer(where, reply, self.context.clock())
         await self._send(letter)
-        # Noted only now: what could not be sent is not told yet.
+        # Note it only after sending, so that a failed reply is tried again.
         if once:
             self._answered[once] = None
         if len(self._answered) > _REMEMBERED:
@@ -129,9 +129,9 @@ class Email(Channel):
         return SentCard(vendor_id=letter.message_id, handle={SENT: letter.words})
 
     def _about(self, where: Mapping[str, Any], reply: ChannelReply) -> tuple[str, ...]:
-        """Returns the key of a reply that nobody is sent twice; none for one that decided something.
+        """Return the key of a reply that is sent only once. Empty for the reply to a decision that counted.
 
-        Of the same words about no card, one a day.
+        The same words about no card have a new key each day.
         """
         receipt = reply.receipt
         if receipt is not None and receipt.status in ("accepted", "counted"):
@@ -143,7 +143,7 @@ class Email(Channel):
 
     def verify(self, raw: InboundRequest) -> None:
         """See `Channel`."""
-        # No request over HTTP becomes one; whether the sender is proved is asked in `hear`, as of every mail.
+        # HTTP requests never become a `FetchedMail`. Its sender is proved later, like that of every email.
         if isinstance(raw, FetchedMail):
             return
         if self._shape is None:
@@ -151,12 +151,12 @@ class Email(Channel):
         self._shape.verify(raw, self.context.clock())
 
     def parse(self, raw: InboundRequest) -> InboundBatch:
-        """See `Channel`. Of a mail that only DKIM could prove, nothing is: its keys are looked up by `read` alone."""
+        """See `Channel`. An email that needs DKIM stays unproved here: only `read` looks up keys."""
         examined = self._examine(raw)
         return examined if isinstance(examined, InboundBatch) else self._receiver.conclude(examined, txt_lookup_of({}))
 
     async def read(self, raw: InboundRequest, threads: Executor) -> InboundBatch:
-        """See `Channel`. Between reading and proving a mail the DNS is asked, for which no thread waits."""
+        """See `Channel`. Queries the DNS between parsing and proving an email, while no thread waits."""
         loop = asyncio.get_running_loop()
         examined = await loop.run_in_executor(threads, self._verify, raw)
         if isinstance(examined, InboundBatch):
@@ -165,10 +165,10 @@ class Email(Channel):
         if not evidence.names:
             return self._receiver.conclude(examined, txt_lookup_of({}))
         async with self._queue.turn(evidence.domain, examined.size):
-            found = await self._names.find(evidence.names)
-            received = await loop.run_in_executor(threads, self._receiver.conclude, examined, txt_lookup_of(found))
+            records = await self._names.find(evidence.names)
+            received = await loop.run_in_executor(threads, self._receiver.conclude, examined, txt_lookup_of(records))
             proved = received.actions[0].where.get("unproved") is None
-            self._queue.note(evidence.domain, proved=proved, silent=None in found.values())
+            self._queue.note(evidence.domain, proved=proved, silent=None in records.values())
         return received
 
     def _verify(self, raw: InboundRequest) -> UnprovedMail | InboundBatch:
@@ -184,7 +184,7 @@ class Email(Channel):
         return InboundBatch() if arrived is None else self._receiver.examine(arrived)
 
     async def listen(self, take: Receive) -> None:
-        """See `Channel`: the mailbox, or the port for our mail server."""
+        """See `Channel`. Reads the mailbox, or opens the port for our mail server."""
 
         async def keep(raw: bytes, recipients: tuple[str, ...] = ()) -> InboundBatch:
             return await take(FetchedMail(raw, at=self.context.clock(), recipients=recipients))
@@ -233,7 +233,7 @@ class Email(Channel):
 
 
 async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
-    """Hands a mail in; returns the server's answer. Raises `NotDelivered`."""
+    """Submit an email and return the server's response. Raises `NotDelivered`."""
     try:
         async with _client(options, helo) as client:
             _, response = await client.sendmail(letter.sender, [letter.to], letter.content)
@@ -241,8 +241,8 @@ async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
         refused = error.recipients[0]
         raise _refuse(refused.code, refused.message) from None
     except aiosmtplib.SMTPAuthenticationError as error:
-        # Caught apart from the other codes, of which 535 would be final.
-        # Nothing is wrong with this mail, and the password may be put right.
+        # Catch this before the other codes, where 535 would be final. The email is right, and the password may be
+        # corrected.
         raise NotDelivered(
             "the mail server does not let us sign in: check `smtp.user` and `smtp.password`",
             code=str(error.code),
@@ -252,7 +252,7 @@ async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
     except aiosmtplib.SMTPResponseException as error:
         raise _refuse(error.code, error.message) from None
     except (aiosmtplib.SMTPTimeoutError, TimeoutError):
-        # It may have been taken all the same; sent again it has the same id.
+        # The server may have accepted it. A second copy has the same id.
         raise NotDelivered("the mail server did not answer in time", code="timeout", again=True) from None
     except (aiosmtplib.SMTPException, OSError) as error:
         why = type(error).__name__
@@ -261,7 +261,7 @@ async def send(options: SmtpOptions, letter: Letter, helo: str) -> str:
 
 
 async def knock(options: SmtpOptions, helo: str) -> str:
-    """Connects and signs in, and sends nothing; returns the problem, or ""."""
+    """Connect and sign in without sending anything; return the problem, or ""."""
     try:
         async with _client(options, helo) as client:
             await client.noop()
@@ -292,7 +292,7 @@ def _refuse(code: int, response: str) -> NotDelivered:
 
 
 async def _serve(options: LmtpOptions, max_bytes: int, ours: Callable[[str], bool], take: TakeMail) -> None:
-    """Takes mail for addresses that are `ours`, of at most `max_bytes`, until cancelled. Raises `Unavailable`."""
+    """Accept email of at most `max_bytes` for addresses that are `ours`, until cancelled. Raises `Unavailable`."""
     loop = asyncio.get_running_loop()
     spoken: type[SMTP] = LMTP if options.protocol == "lmtp" else SMTP
 
@@ -311,7 +311,7 @@ async def _serve(options: LmtpOptions, max_bytes: int, ours: Callable[[str], boo
 
 
 class _MailHandler:
-    """What a conversation asks for. Names are aiosmtpd's."""
+    """Handles the commands of one SMTP or LMTP session. Names are aiosmtpd's."""
 
     def __init__(self, ours: Callable[[str], bool], take: TakeMail, *, each: bool) -> None:
         self._ours = ours
@@ -321,7 +321,7 @@ class _MailHandler:
     async def handle_RCPT(  # noqa: N802
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: Sequence[Any]
     ) -> str:
-        """Takes recipients of ours alone: we pass nothing on."""
+        """Accept only our own recipients: the port relays nothing."""
         if not self._ours(address):
             return "550 5.1.1 there is no such address here"
         if len(envelope.rcpt_tos) >= _MAX_RECIPIENTS:
@@ -330,8 +330,8 @@ class _MailHandler:
         return "250 2.1.5 OK"
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
-        """Takes a mail, refuses it for good, or has it brought again. LMTP answers for each recipient (RFC 2033)."""
-        # `content` may be decoded text; a DKIM signature is over the bytes as they came.
+        """Accept an email, refuse it finally, or ask for a retry. LMTP responds once per recipient (RFC 2033)."""
+        # `content` may be decoded text, but a DKIM signature is over the received bytes.
         answer = await self._answer(bytes(envelope.original_content or b""), tuple(envelope.rcpt_tos))
         return "\r\n".join([answer] * (len(envelope.rcpt_tos) if self._each else 1))
 
@@ -339,7 +339,7 @@ class _MailHandler:
         try:
             await self._take(raw, recipients)
         except (Forged, Malformed):
-            # For good: after a 4xx the mail server would bring the same bytes again and again, to be refused each time.
+            # Refuse finally: after a 4xx the mail server would send the same bytes again and again.
             return "554 5.6.0 the mail cannot be read"
         except Unavailable:
             return "451 4.3.0 it cannot be kept now"

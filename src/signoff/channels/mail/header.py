@@ -1,7 +1,7 @@
-"""Splits the header of a mail strictly, and reads the addresses, ids and words in its fields.
+"""Splits an email's header strictly, and parses the addresses, ids and words in its fields.
 
-Strictly, since two readers who split a header differently see two senders. Everything is linear in its input: the
-standard library's readers take minutes for what a stranger can send, or raise whatever comes.
+The parser is strict because two parsers that split a header differently see two senders. All work is linear in the
+input: the standard library's parsers take minutes for an attacker's email, or raise arbitrary errors.
 """
 
 import re
@@ -15,7 +15,7 @@ from signoff.channels.mail.charsets import decode_text
 from signoff.formats.mail_address import plain_address
 
 MAX_HEADER: Final = 128 * 1024
-"""Bytes of a header; real ones stay below 64 KiB."""
+"""The most bytes of a header. Real ones stay below 64 KiB."""
 MAX_FIELDS: Final = 500
 _NAME = re.compile(rb"[\x21-\x39\x3b-\x7e]{1,200}")
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
@@ -26,32 +26,32 @@ _MAX_IDS = 100
 
 @dataclass(frozen=True)
 class MailHeader:
-    """The fields of a header in their order, names in lower case, values unfolded and stripped."""
+    """The fields of a header in order, with names in lower case and values unfolded and stripped."""
 
     fields: tuple[tuple[str, str], ...]
 
     def all(self, name: str) -> list[str]:
-        """Returns the values of every field `name`, topmost first."""
+        """Return the values of every field `name`, topmost first."""
         return [value for field, value in self.fields if field == name]
 
     def first(self, name: str) -> str:
-        """Returns the topmost value, or ""."""
+        """Return the topmost value, or ""."""
         return next(iter(self.all(name)), "")
 
 
 def split_mail(raw: bytes) -> tuple[MailHeader, bytes]:
-    """Splits header and body, with line ends `\n`. Raises `Malformed` where readers could differ about the header."""
+    """Split header and body, with line ends `\n`. Raises `Malformed` if parsers could differ about the header."""
     text = raw.replace(b"\r\n", b"\n")
     head, _, body = text.partition(b"\n\n") if not text.startswith(b"\n") else (b"", b"", text)
     if len(head) > MAX_HEADER:
         raise Malformed("the header of the mail is too long")
-    # A lone CR is among them: some readers end a line there, and would see a field that others do not.
+    # These include a lone CR: some parsers end a line there, and would see a field that others do not.
     if _CONTROLS.search(head):
         raise Malformed("the header of the mail holds control characters")
     fields: list[tuple[str, list[str]]] = []
     for line in head.split(b"\n"):
         name, colon, value = line.partition(b":")
-        # A line of blanks is no continuation: for some readers it ends the header, for others it does not.
+        # A blank line with spaces does not continue a field: it ends the header only for some parsers.
         if line[:1] in (b" ", b"\t") and line.strip() and fields:
             fields[-1][1].append(_text(line))
         elif colon and _NAME.fullmatch(name) and len(fields) < MAX_FIELDS:
@@ -62,12 +62,12 @@ def split_mail(raw: bytes) -> tuple[MailHeader, bytes]:
 
 
 def part_header(head: bytes) -> MailHeader:
-    """Parses the header of a part of a mail, where unreadable fields do not matter."""
+    """Parse the header of a part, where unreadable fields do not matter."""
     fields: list[tuple[str, str]] = []
     for line in head[:MAX_HEADER].split(b"\n")[:MAX_FIELDS]:
         name, colon, value = line.partition(b":")
         if line[:1] in (b" ", b"\t") and fields:
-            # Cut at each line, or a field of many lines would be copied as often as it has lines.
+            # Cut at each line: otherwise a field of many lines would be copied in full for each line.
             fields[-1] = (fields[-1][0], f"{fields[-1][1]} {_text(line).strip()}"[:_MAX_SHOWN])
         elif colon and _NAME.fullmatch(name):
             fields.append((name.decode("ascii").lower(), _text(value).strip()[:_MAX_SHOWN]))
@@ -75,7 +75,7 @@ def part_header(head: bytes) -> MailHeader:
 
 
 def decode_words(value: str) -> str:
-    """Decodes the encoded words of a field's text, at most 2,000 characters of it."""
+    """Decode the encoded words in the first 2,000 characters of a field's text."""
     value = value[:_MAX_SHOWN]
     try:
         pieces = decode_header(value)
@@ -91,15 +91,14 @@ class Mailboxes:
     """The addresses of one field."""
 
     addresses: tuple[str, ...]
-    """The addresses."""
     around: str
-    """The text around them."""
+    """The text around the addresses."""
     odd: bool
     """Whether there are groups, or quotes that do not balance."""
 
 
 def mailboxes(value: str) -> Mailboxes:
-    """Parses an address list. Names, comments and quoted strings are never taken for addresses."""
+    """Parse an address list. Names, comments and quoted strings never count as addresses."""
     addresses: list[str] = []
     around: list[str] = []
     bare: list[str] = []
@@ -126,7 +125,7 @@ def mailboxes(value: str) -> Mailboxes:
             close = end if close < 0 else close
             addresses.append(value[at:close])
             around.extend(bare)
-            # Marks a mailbox that has its address already; no field holds a NUL, since `split_mail` refuses it.
+            # The NUL marks a mailbox that already has its address. No field has one, as `split_mail` refuses it.
             bare = ["\0"]
             at = close + 1
         elif char in ",;:":
@@ -136,13 +135,13 @@ def mailboxes(value: str) -> Mailboxes:
         else:
             bare.append(char)
     _bare(bare, addresses, around)
-    # A header in other letters is unusual, and mail servers differ in what they make of it.
+    # Addresses beyond ASCII are unusual, and mail servers treat them differently.
     found = tuple(filter(None, (plain_address(each) for each in addresses if each.isascii())))
     return Mailboxes(found, "".join(around), odd or depth != 0 or len(found) != len(addresses))
 
 
 def only_sender(header: MailHeader) -> tuple[str, str]:
-    """Returns the one address of the one From; else "", and why it is not clear who it is."""
+    """Return the one address of the one From, or "" and the reason why the sender is unclear."""
     values = header.all("from")
     if len(values) != 1:
         return "", "not exactly one From"
@@ -150,29 +149,29 @@ def only_sender(header: MailHeader) -> tuple[str, str]:
     if read.odd or len(read.addresses) != 1 or len(values[0]) > _MAX_SHOWN:
         return "", "From is not one plain address"
     [address] = read.addresses
-    # Mail programs show the name and hide the address: `"boss@ours.example" <x@elsewhere.example>` reads as the boss.
+    # Clients show the name and hide the address: `"boss@ours.example" <x@elsewhere.example>` looks like the boss.
     if any(like.lower() != address for like in _LIKE_ADDRESS.findall(decode_words(read.around))):
         return "", "the name in From is another address"
     return address, ""
 
 
 def message_ids(value: str) -> list[str]:
-    """Returns the ids in `<>`, the last 100 of them."""
-    found: list[str] = []
+    """Return the last 100 ids in `<>`."""
+    ids: list[str] = []
     at = value.find("<")
     while at >= 0:
         end = value.find(">", at)
         if end < 0:
             break
-        # An id stands on one line, and RFC 5322 gives a line 998 characters.
+        # An id is on one line, which has at most 998 characters (RFC 5322).
         if " " not in value[at:end] and end - at < 998:
-            found.append(value[at : end + 1])
+            ids.append(value[at : end + 1])
         at = value.find("<", end)
-    return found[-_MAX_IDS:]
+    return ids[-_MAX_IDS:]
 
 
 def without_comments(value: str) -> str:
-    """Removes parentheses from a structured field's value; "" where they do not balance."""
+    """Remove the parentheses from a structured field's value. "" if they do not balance."""
     kept: list[str] = []
     depth, at, quoted = 0, 0, False
     while at < len(value):
@@ -195,7 +194,7 @@ def without_comments(value: str) -> str:
 
 
 def _copy_quoted(value: str, at: int, around: list[str]) -> int:
-    """Copies a quoted string from `at` on; where it ends, beyond the value if it does not."""
+    """Copy a quoted string from `at` on; return its end, or a place beyond the value if it has none."""
     while at < len(value) and value[at] != '"':
         at += 1 if value[at] == "\\" else 0
         around.append(value[at : at + 1])
@@ -204,7 +203,7 @@ def _copy_quoted(value: str, at: int, around: list[str]) -> int:
 
 
 def _bare(bare: list[str], addresses: list[str], around: list[str]) -> None:
-    """Adds the text outside quotes, comments and `<>`, up to a comma, as an address, unless one in `<>` came before."""
+    """Add the text outside quotes, comments and `<>`, up to a comma, as an address unless one in `<>` precedes it."""
     text = "".join(bare)
     if text.startswith("\0"):
         around.append(text[1:])

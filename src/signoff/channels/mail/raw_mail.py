@@ -1,4 +1,4 @@
-"""Holds a mail as it came in, by whatever way, with the verdict of the provider that brought it."""
+"""Defines a received email, with the verdict of the provider that delivered it."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,16 @@ from signoff.channels.mail.authentication.authenticity import ProviderVerdict
 
 @dataclass(frozen=True)
 class FetchedMail(InboundRequest):
-    """A mail that we fetched, or that our own mail server handed in; no HTTP route makes one."""
+    """An email that Signoff fetched, or that our own mail server handed in. HTTP routes never create one."""
 
     recipients: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ArrivedMail:
-    """One mail, byte for byte."""
+    """One email, byte for byte."""
 
     raw: bytes
-    """Its bytes."""
     recipients: tuple[str, ...] = ()
-    """The recipients of its envelope, if they are known."""
+    """The recipients of the envelope, if known."""
     verdict: ProviderVerdict | None = None
-    """The provider's verdict."""

@@ -1,7 +1,7 @@
-"""Reads a mail: all that its writer wrote anew, above the quote and below it, and whether a person wrote it.
+"""Parses an email: its new text above and below the quote, and whether a person wrote it.
 
-Mail comes from anybody, so all work here grows with the length of the mail and no faster, and any bytes at all are
-either read or `Malformed`. Whether the mail comes from whom it claims is `authenticity.py`'s to say.
+An attacker can send any email. All work here is therefore linear in its length, and any bytes are either parsed or
+`Malformed`. `authenticity.py` decides whether the email comes from its claimed sender.
 """
 
 import unicodedata
@@ -18,7 +18,7 @@ from signoff.channels.mail.header import MailHeader, decode_words, mailboxes, me
 from signoff.channels.mail.html_text import STRUCK, html_lines
 
 MAX_MAIL: Final = 10 * 1024 * 1024
-"""Bytes of a whole mail; a longer one is not read."""
+"""The most bytes of a whole email. Longer ones are not read."""
 _DELIVERED: Final = ("delivered-to", "x-original-to", "envelope-to", "x-envelope-to")
 _MAX_ADDRESSES: Final = 200
 _MAX_NAME: Final = 500
@@ -26,41 +26,41 @@ _MAX_NAME: Final = 500
 
 @dataclass(frozen=True)
 class MailAnswer:
-    """What one mail holds for us. Addresses are in lower case, message ids with their angle brackets.
+    """The relevant parts of one email. Addresses are in lower case, message ids have their angle brackets.
 
-    `above` and `below` are what was newly written above the quote and below it, by line. `unclear` says why none of it
-    may decide: `nothing` written, `too_long`, or `struck` out. `automatic` names the sign by which a machine wrote it;
-    such a mail is never answered and decides nothing. `sender` is empty unless there is exactly one address in exactly
-    one From, and is only a claim. `recipients` are those of To and Cc, `delivered` those of Delivered-To and the like,
-    which our own server adds. `name` is what the sender calls themselves.
+    `above` and `below` are the new lines above and below the quote. `unclear` is the reason why the text may not
+    decide: `nothing` written, `too_long`, `struck` out, or its two forms `differs`. `automatic` names the sign of an
+    automatic email, which never gets a reply and decides nothing. `sender` is only a claim, and is empty unless there
+    is exactly one address in exactly one From. `recipients` are from To and Cc, `delivered` from Delivered-To and
+    similar fields, which our own server adds. `name` is the sender's own choice.
     """
 
     above: tuple[str, ...]
     below: tuple[str, ...]
     quoted: tuple[str, ...]
-    """The lines of the quote, without the header that the sender's program gave it."""
+    """The lines of the quote, without the header that the sender's client added."""
     unclear: str
     automatic: str
     sender: str
     sent_by: str
-    """The address in Sender, if it is another than that in From; `?` where it is none."""
+    """The address in Sender, if it differs from From. `?` if Sender has no address."""
     name: str
     recipients: tuple[str, ...]
     delivered: tuple[str, ...]
     message_id: str
     references: tuple[str, ...]
-    """Of In-Reply-To, then of References, last first: what it most likely replies to comes first."""
+    """The ids of In-Reply-To, then of References from last to first: the most likely one comes first."""
     subject: str
 
 
 def read_mail(raw: bytes, own: Collection[str] = ()) -> MailAnswer:
-    """Reads a mail as it came, headers and all, sent to our addresses `own`. Raises `Malformed`, and nothing else."""
+    """Parse a whole email, sent to our addresses `own`. Raises only `Malformed`."""
     if len(raw) > MAX_MAIL:
         raise Malformed("the mail is too long")
     header, body = split_mail(raw)
     sender, _ = only_sender(header)
     written = _read_new_text(written_body(header, body))
-    # Only for reading what stands below an answer: who may answer is known by the address alone.
+    # Use the name only to recognise the sign-off: only the address identifies a person.
     name = decode_words(mailboxes(header.first("from")[:_MAX_NAME]).around) if sender else ""
     ids = message_ids(header.first("message-id"))
     return MailAnswer(
@@ -82,19 +82,19 @@ def read_mail(raw: bytes, own: Collection[str] = ()) -> MailAnswer:
 
 def _read_new_text(body: MailBody) -> WrittenText:
     written, rich = _merge(body.plain), _merge(body.rich)
-    # What was cut off may take back what stands above it.
+    # The part beyond the limit may retract the part that is read.
     if body.cut or rich.unclear == "too_long":
         return replace(written, unclear="too_long")
     if body.rich == body.plain or written.unclear:
         return written
-    # A client that writes a part without formatting leaves out that something in it is struck out.
+    # A client's plain-text part does not show that text is struck out.
     if any(STRUCK in line for line in (*rich.above, *rich.below)):
         return replace(written, unclear="struck")
     return written if _letters(written) == _letters(rich) else replace(written, unclear="differs")
 
 
 def _merge(parts: Sequence[MailText]) -> WrittenText:
-    """Returns what is new in several texts of one mail, in their order."""
+    """Return the new text of several parts of one email, in order."""
     above: list[str] = []
     below: list[str] = []
     quoted: list[str] = []
@@ -110,9 +110,9 @@ def _merge(parts: Sequence[MailText]) -> WrittenText:
 
 
 def _letters(written: WrittenText) -> str:
-    """Returns all letters, digits and pictures of a text, without addresses and the names of pictures.
+    """Return all letters, digits and emoji of a text, without addresses and the names of images.
 
-    Programs that make plain text of HTML add those, and wrap, indent and mark lines as they like.
+    Clients that convert HTML to plain text add those, and wrap, indent and mark lines in various ways.
     """
     text = ADDED.sub(" ", "\n".join((*written.above, *written.below)))
     plain = unicodedata.normalize("NFKC", text.replace("\ufe0f", ""))
@@ -122,16 +122,16 @@ def _letters(written: WrittenText) -> str:
 
 
 def _other_sender(header: MailHeader, sender: str) -> str:
-    found = [address for value in header.all("sender") for address in mailboxes(value).addresses or ("?",)]
-    return next((address for address in found if address != sender), "")
+    addresses = [address for value in header.all("sender") for address in mailboxes(value).addresses or ("?",)]
+    return next((address for address in addresses if address != sender), "")
 
 
 def _addresses(header: MailHeader, *names: str) -> tuple[str, ...]:
-    found = (address for name in names for value in header.all(name) for address in mailboxes(value).addresses)
-    return tuple(dict.fromkeys(found))[:_MAX_ADDRESSES]
+    addresses = (address for name in names for value in header.all(name) for address in mailboxes(value).addresses)
+    return tuple(dict.fromkeys(addresses))[:_MAX_ADDRESSES]
 
 
 def _references(header: MailHeader) -> tuple[str, ...]:
-    """Returns the ids that a mail refers to: long threads lose their middle, so those that count stand at the end."""
-    found = [*message_ids(header.first("in-reply-to")), *reversed(message_ids(header.first("references")))]
-    return tuple(dict.fromkeys(found))
+    """Return the ids to which an email refers, the last of References first: long threads lose their middle."""
+    ids = [*message_ids(header.first("in-reply-to")), *reversed(message_ids(header.first("references")))]
+    return tuple(dict.fromkeys(ids))

@@ -1,6 +1,6 @@
-"""Takes mail from Amazon SES by an SNS topic: verifies its signature, confirms the subscription, extracts the mail.
+"""Takes email from Amazon SES by an SNS topic: verifies the signature, confirms the subscription, extracts the email.
 
-Any customer of Amazon can have SNS sign something, so that only our own topic counts.
+Any customer of Amazon can have SNS sign messages, so only our own topic counts.
 """
 
 import base64
@@ -23,12 +23,12 @@ from signoff.channels.mail.authentication.authenticity import ProviderVerdict
 from signoff.channels.mail.raw_mail import ArrivedMail
 
 Fetch = Callable[[str], bytes]
-"""Reads what stands at a web address of Amazon. Blocks. Raises `OSError`."""
+"""Returns the contents of a web address of Amazon. Blocks. Raises `OSError`."""
 
 NOTICE_BYTES: Final = 512 * 1024
-"""Twice what SNS takes for one message (256 KiB), as it may be escaped in the JSON around it."""
+"""Twice the limit of SNS for one message (256 KiB), as the JSON around it may escape it."""
 _HOST: Final = re.compile(r"sns\.[a-z]{2}(?:-[a-z]{1,12}){1,3}-[0-9]\.amazonaws\.com(?:\.cn)?")
-"""Of a region, and nothing else: `sns.s3-us-west-2.amazonaws.com` is somebody's bucket."""
+"""The host of a region, and nothing else: `sns.s3-us-west-2.amazonaws.com` may be an attacker's bucket."""
 _CERTIFICATE: Final = re.compile(rf"https://{_HOST.pattern}/SimpleNotificationService-[0-9a-f]{{1,64}}\.pem")
 _NOTIFICATION: Final = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
 _SUBSCRIPTION: Final = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
@@ -37,7 +37,7 @@ _SIGNED: Final = {
     "SubscriptionConfirmation": _SUBSCRIPTION,
     "UnsubscribeConfirmation": _SUBSCRIPTION,
 }
-# Version 1 is what a topic signs with unless it is set to 2.
+# A topic signs with version 1 unless it is set to 2.
 _HASHES: Final = {"1": hashes.SHA1, "2": hashes.SHA256}
 _MAX_FETCHED: Final = 64 * 1024
 _MAX_CERTIFICATES: Final = 8
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 def fetch_url(url: str) -> bytes:
-    """Fetches `url`; redirects are not followed. Raises `OSError`."""
+    """Fetch `url` without following redirects. Raises `OSError`."""
     try:
         answer = httpx2.get(url, timeout=5.0, follow_redirects=False)
     except httpx2.HTTPError as error:
@@ -64,14 +64,14 @@ class SnsTopic:
         self._certificates: dict[str, x509.Certificate] = {}
 
     def verify(self, body: bytes, now: datetime) -> None:
-        """Raises `Forged` unless SNS signed it for our topic."""
+        """Raise `Forged` unless SNS signed the body for our topic."""
         try:
             notice = read_object(body)
             signed, hashed = _signed_form(notice)
             signature = base64.b64decode(_text(notice, "Signature"), validate=True)
         except (Malformed, ValueError):
             raise Forged("there is nothing that SNS could have signed") from None
-        # Before the certificate: for another's notice nothing is fetched.
+        # Check the topic before the certificate: never fetch anything for another topic's notice.
         if notice.get("TopicArn") != self._arn:
             raise Forged("it is of another topic")
         certificate = self._certificate(_text(notice, "SigningCertURL"))
@@ -86,13 +86,13 @@ class SnsTopic:
             raise Forged("the signature is not by SNS") from None
 
     def mail(self, body: bytes) -> ArrivedMail | None:
-        """Extracts the mail of a verified notice; confirms a subscription. Raises `Malformed`."""
+        """Extract the email of a verified notice, or confirm a subscription. Raises `Malformed`."""
         notice = read_object(body)
         kind = _text(notice, "Type")
         if kind == "SubscriptionConfirmation":
             self._subscribe(_text(notice, "SubscribeURL"))
         return (
-            # JSON can hold half of a surrogate pair; encoded strictly it would raise what is not `Malformed`.
+            # JSON can have half of a surrogate pair. Strict encoding would raise an error other than `Malformed`.
             _mail(read_object(_text(notice, "Message").encode("utf-8", "surrogatepass")))
             if kind == "Notification"
             else None
@@ -114,7 +114,7 @@ class SnsTopic:
         if not _CERTIFICATE.fullmatch(url):
             raise Forged("the certificate is not Amazon's")
         try:
-            # Its chain is not checked: it comes by TLS from a host that is SNS's alone.
+            # The chain needs no check: the certificate comes by TLS from a host that only SNS has.
             certificate = x509.load_pem_x509_certificate(self._fetch(url))
         except (OSError, ValueError):
             raise Forged("the certificate cannot be read") from None
@@ -125,7 +125,7 @@ class SnsTopic:
 
 
 def _mail(message: dict[str, Any]) -> ArrivedMail | None:
-    """Extracts the mail that SES received; None for its other events. Raises `Malformed`."""
+    """Extract the email that SES received. None for other events. Raises `Malformed`."""
     if message.get("notificationType") != "Received":
         return None
     content, receipt, mail = message.get("content"), message.get("receipt"), message.get("mail")
@@ -159,15 +159,15 @@ def _of_amazon(url: str) -> bool:
         port = parts.port
     except ValueError:
         return False
-    # All of the host: a user, a port or a dot after it would lead elsewhere.
+    # Match the whole host: a user, a port or a dot after it would lead elsewhere.
     return parts.scheme == "https" and port is None and _HOST.fullmatch(parts.netloc) is not None
 
 
 def _text(source: dict[str, Any], name: str) -> str:
-    found = source.get(name)
-    return found if isinstance(found, str) else ""
+    value = source.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _status(receipt: dict[str, Any], name: str) -> str:
-    found = receipt.get(name)
-    return _text(found, "status") if isinstance(found, dict) else ""
+    value = receipt.get(name)
+    return _text(value, "status") if isinstance(value, dict) else ""
