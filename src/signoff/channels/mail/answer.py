@@ -55,7 +55,7 @@ class UnprovedMail:
 class MailReceiver:
     """Interprets the email of one channel. `authenticate` proves the sender, by DKIM if there is no `server`.
 
-    `own` is the address from which Signoff sends. `keeps_ids`: Signoff's emails reach people with the ids that it gave
+    `own` is Signoff's sender address. `keeps_ids`: Signoff's emails reach people with the ids that it gave
     them.
     """
 

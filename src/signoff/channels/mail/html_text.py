@@ -1,7 +1,6 @@
-"""Converts a mail's HTML to lines of text, quotes marked with `>` as in plain text.
+"""Converts an email's HTML to lines of text, with quotes marked by `>` as in plain text.
 
-Written by hand since the standard library's parser takes 17 s for 40 kB of `<a `: here each character is looked at a
-fixed number of times.
+This parser looks at each character a fixed number of times. The standard library's takes 17 s for 40 kB of `<a `.
 """
 
 import html
@@ -12,9 +11,9 @@ from typing import Final
 from signoff.channels.answer_text.quotes import CUT, SIGNED
 
 STRUCK: Final = "~"
-"""What stands around text that is struck out, as in the chats that mark it so."""
+"""The mark around struck-out text, as in chats."""
 
-# Possessive throughout: no character is tried twice, so that a tag costs no more than its length.
+# All quantifiers are possessive: no character is tried twice, so the work for a tag is linear in its length.
 _TAG = re.compile(
     r"""<(/?)([a-zA-Z][^\s/>]*+)((?:[^>"'=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+|["'])*+)>""",
 )
@@ -79,7 +78,7 @@ _QUOTES: Final = frozenset(
         "zimbra-quote",
     ]
 )
-"""Classes and ids whose element is a quote, or says whose words follow."""
+"""Classes and ids of elements that are a quote or an attribution."""
 _CUTS: Final = frozenset(
     [
         "divRplyFwdMsg",
@@ -94,7 +93,7 @@ _CUTS: Final = frozenset(
         "mailquote",
     ]
 )
-"""Classes and ids from which on all is a quote."""
+"""Classes and ids after which everything is a quote."""
 _SIGNATURES: Final = frozenset(
     [
         "gmail_signature",
@@ -110,7 +109,7 @@ _SIGNATURES: Final = frozenset(
         "x_ms-outlook-mobile-signature",
     ]
 )
-"""Classes and ids whose element is a signature. Whoever types into it has written that too, so it is read as one."""
+"""Classes and ids of signatures. They are still read, as people may type into them."""
 _STRUCK: Final = frozenset(("s", "strike", "del"))
 _LINE_THROUGH: Final = "line-through"
 _SIMPLE: Final = re.compile(r"[.#]?[\w-]+")
@@ -125,7 +124,7 @@ class _Element:
     signature: bool = False
     struck: bool = False
     container: bool = False
-    """Gmail's own around a quote: up to its first `blockquote` it says whose words follow."""
+    """Whether this is Gmail's element around a quote, with the attribution before its first `blockquote`."""
 
 
 @dataclass
@@ -133,7 +132,7 @@ class _Reader:
     lines: list[str] = field(default_factory=list)
     line: list[str] = field(default_factory=list)
     written: bool = False
-    """Whether `line` holds more than blanks; looked at often, so not worked out."""
+    """Whether `line` has more than blanks. Stored, as it is checked often."""
     open: list[_Element] = field(default_factory=list)
     quotes: int = 0
     hidden: int = 0
@@ -184,7 +183,7 @@ class _Reader:
     def end(self, tag: str) -> None:
         if tag in _BLOCKS and self.written:
             self.end_line()
-        # Bounded, or each of many stray end tags would look through all that is open.
+        # Limit the search: otherwise each of many stray end tags would search all open elements.
         if not any(element.tag == tag for element in self.open[-_NEAR:]):
             return
         while self.open:
@@ -222,12 +221,12 @@ class _Reader:
 
 
 _NEAR: Final = 100
-"""An end tag closes an element that is open no further out than this."""
+"""How many of the innermost open elements an end tag can close."""
 
 
 def html_lines(document: str) -> list[str]:
-    """Returns the lines that a reader would see, quoted ones begun with `> `."""
-    # Not `lower()`, which makes some letters two: places found in one text would not fit the other.
+    """Return the lines that a reader would see, with `> ` before quoted ones."""
+    # Not `lower()`, which lengthens some letters: positions in the two texts would differ.
     lower = document.translate(_ASCII_LOWER)
     reader = _Reader(struck=_struck_names(lower))
     at = 0
@@ -245,7 +244,7 @@ _ASCII_LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)
 
 
 def _after_markup(document: str, lower: str, start: int, reader: _Reader) -> int:
-    """Skips what begins with `<` at `start`; where it never ends, nothing after it is read."""
+    """Handle the markup from the `<` at `start` and return its end. Endless markup ends the document."""
     following = document[start + 1 : start + 2]
     if document.startswith("<!--", start):
         end = document.find("-->", start + 4)
@@ -257,7 +256,7 @@ def _after_markup(document: str, lower: str, start: int, reader: _Reader) -> int
         end = document.find(">", start)
         return end + 1 if end >= 0 else len(document)
     if following != "/" and not _is_letter(following):
-        # As browsers do: in `a < b` it is a character.
+        # Like browsers, treat the `<` in `a < b` as a character.
         reader.text(document[start : start + 1])
         return start + 1
     tag = _TAG.match(document, start)
@@ -269,7 +268,7 @@ def _after_markup(document: str, lower: str, start: int, reader: _Reader) -> int
     else:
         reader.start(name, _attributes(tag[3][:_MAX_ATTRIBUTES]))
     if name in _RAW and not tag[1]:
-        # Only their own end tag ends these: what else looks like a tag in them is none to a browser.
+        # Only their own end tag ends these elements: browsers ignore all other tags in them.
         end = lower.find(f"</{name}", tag.end())
         return end if end >= 0 else len(document)
     return tag.end()
@@ -278,7 +277,7 @@ def _after_markup(document: str, lower: str, start: int, reader: _Reader) -> int
 def _struck_names(lower: str) -> frozenset[str]:
     """Return the tags, `.classes` and `#ids` whose elements a style sheet in the document strikes out.
 
-    A selector counts for every class and id of the elements that it names, whatever else it asks of them.
+    A selector counts for every class and id that it names, regardless of its other conditions.
     """
     names: set[str] = set()
     at = lower.find("<style")
@@ -289,7 +288,7 @@ def _struck_names(lower: str) -> frozenset[str]:
         for rule in sheet.split("}") if _LINE_THROUGH in sheet else ():
             selectors, _, declarations = rule.rpartition("{")
             if _LINE_THROUGH in declarations:
-                # Only the innermost braces: a rule may stand in `@media`.
+                # Use only the innermost braces: a rule may be in `@media`.
                 for selector in selectors.rpartition("{")[2].split(","):
                     names |= _names_of(selector)
         at = lower.find("<style", end) if end >= 0 else -1
@@ -298,9 +297,9 @@ def _struck_names(lower: str) -> frozenset[str]:
 
 def _names_of(selector: str) -> set[str]:
     last = (selector.replace(">", " ").replace("+", " ").split() or ["*"])[-1]
-    found = _SIMPLE.findall(last.partition(":")[0].partition("[")[0])
-    classes = {each for each in found if each[0] in ".#"}
-    return classes or set(found) or {"*"}
+    names = _SIMPLE.findall(last.partition(":")[0].partition("[")[0])
+    classes = {each for each in names if each[0] in ".#"}
+    return classes or set(names) or {"*"}
 
 
 def _is_letter(char: str) -> bool:
@@ -312,7 +311,7 @@ def _attributes(text: str) -> dict[str, str]:
 
 
 def _is_outlook_rule(tag: str, style: str) -> bool:
-    """Returns whether this is Outlook's line above the header of what it quotes."""
+    """Return whether this is Outlook's rule above the header of a quote."""
     compact = style.replace(" ", "").lower()
     return tag == "div" and "border-top:solid#" in compact and "padding:3.0pt0" in compact
 

@@ -1,6 +1,6 @@
-"""Fetches answers from a mailbox: unread mail is taken, and then marked as read; IDLE reports at once what is new.
+"""Fetches answers from a mailbox: takes unread email, then marks it as read. IDLE reports new email at once.
 
-The mailbox is for answers alone: what somebody reads in it before us is not taken.
+Use the mailbox only for answers: email that a person reads in it first is not taken.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from signoff.contracts.errors import Unavailable
 from signoff.contracts.limits import MAIL_FETCHED_AT_ONCE, MAIL_SORTED
 
 LOOK_SECONDS: Final = 60
-"""After so long the mailbox is looked into though nothing was said to be new."""
+"""Seconds between two looks if the server reports nothing new."""
 DEAF_SECONDS: Final = 10
-"""And so often where the server never says so."""
+"""Seconds between two looks at a server without IDLE."""
 _POLL_SECONDS: Final = 1
 _END_SECONDS: Final = 5.0
 _HAND_SECONDS: Final = 60.0
@@ -41,10 +41,10 @@ _CHANGE: Final = re.compile(rb"\* (\d+) (EXISTS|EXPUNGE)\b")
 
 
 async def fetch(options: ImapOptions, max_bytes: int, take: TakeMail, first: Callable[[str], bool]) -> None:
-    """Takes mail of at most `max_bytes` until cancelled. Refused mail is not offered again; what cannot be kept is.
+    """Take email of at most `max_bytes` until cancelled. Refused email is not offered again; unstored email is.
 
-    Mails of several senders' domains are taken at the same time, those of one in their order, and domains that are
-    `first` before others. Raises `Unavailable` when the mailbox cannot be reached.
+    Emails of several senders' domains are taken in parallel, emails of one domain in order, and `first` domains before
+    others. Raises `Unavailable` if the mailbox cannot be reached.
     """
     loop = asyncio.get_running_loop()
     over = threading.Event()
@@ -52,23 +52,23 @@ async def fetch(options: ImapOptions, max_bytes: int, take: TakeMail, first: Cal
     def hand(raw: bytes) -> "Future[None]":
         return asyncio.run_coroutine_threadsafe(_take(take, raw), loop)
 
-    # A thread of its own: it waits for the mailbox as long as the process runs.
+    # Use a separate thread: it waits for the mailbox as long as the process runs.
     thread = ThreadPoolExecutor(1, "signoff-imap")
     working = loop.run_in_executor(thread, _work, options, max_bytes, hand, first, over)
     try:
-        # A thread goes on when its future is cancelled: it is told by `over`, and then waited for.
+        # A thread continues when its future is cancelled: set `over` to stop it, and wait for it.
         await asyncio.shield(working)
     finally:
         over.set()
         await asyncio.wait([working], timeout=_END_SECONDS)
         if working.done():
-            # Looked at, or asyncio complains later of an error that nobody asked for.
+            # Read the exception: otherwise asyncio later reports that it was never retrieved.
             working.exception()
         thread.shutdown(wait=False)
 
 
 def try_mailbox(options: ImapOptions) -> str:
-    """Signs in and opens the folder; returns the problem, or "". Blocks."""
+    """Sign in and open the folder; return the problem, or "". Blocks."""
     try:
         with _open(options):
             return ""
@@ -90,9 +90,9 @@ def _work(
         with _open(options) as box:
             while not over.is_set():
                 look = _Look(box, max_bytes, hand, over, late)
-                # What was told before the search, the search finds.
+                # The search finds all email that the server reported before it.
                 _grew(box, count)
-                # Another look after so many: what has come meanwhile of domains that are first waits for no flood.
+                # Look again after `MAIL_SORTED` emails: new email of `first` domains must not wait for a flood.
                 if not look.take(_read_domains(box, box.uids("UNSEEN")[:MAIL_SORTED], first)):
                     _wait(box, over, count)
     except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
@@ -100,10 +100,10 @@ def _work(
 
 
 def _read_domains(box: BaseMailBox, uids: list[str], first: Callable[[str], bool]) -> list[tuple[str, str]]:
-    """Returns the mails, by UID, with the domain that each claims to be from; `first` domains before others."""
+    """Return the emails by UID, each with its claimed sender's domain, `first` domains before others."""
     if not uids:
         return []
-    # By UID: the numbers that IMAP gives by position shift when somebody takes a mail away.
+    # Use UIDs: IMAP's numbers by position shift when another client removes an email.
     _, found = box.client.uid("FETCH", ",".join(uids), "(UID BODY.PEEK[HEADER.FIELDS (FROM)])")
     domains: dict[str, str] = {}
     for item in found:
@@ -116,29 +116,27 @@ def _read_domains(box: BaseMailBox, uids: list[str], first: Callable[[str], bool
 
 @dataclass
 class _Count:
-    """Follows how many mails the server says there are."""
+    """Follows the server's counts of emails."""
 
     number: int | None = None
-    """How many it said last; None where that is not known."""
+    """The last reported count; None if unknown."""
 
     def grew(self, exists: Sequence[bytes], expunged: int) -> bool:
-        """Takes in the counts that were told, and of how many mails that they were removed; returns whether there may
-        be new ones.
-        """
+        """Note the reported counts and the number of removed emails; return whether there may be new ones."""
         if not exists:
             self.number = None if self.number is None else self.number - expunged
             return False
         last = int(exists[-1])
-        # Not every count: some servers tell it with each reply, and the mailbox would be looked into without end.
+        # Ignore repeated counts: some servers report one with each response, and the looks would never end.
         new = expunged > 0 or last != self.number
-        # Of a count among removals it is not known which of them it has.
+        # It is unknown which removals a count already includes.
         self.number = None if expunged else last
         return new
 
 
 @dataclass
 class _Look:
-    """Looks into the mailbox once: mails that are taken at the same time, one of a sender's domain."""
+    """One look into the mailbox. It takes emails in parallel, one per sender's domain."""
 
     box: BaseMailBox
     max_bytes: int
@@ -146,10 +144,10 @@ class _Look:
     over: threading.Event
     late: set[str]
     busy: dict["Future[None]", tuple[str, str, float]] = field(default_factory=dict)
-    """What is being taken: its UID, its sender's domain, and until when it is waited for."""
+    """Maps running work to the UID, the sender's domain, and the time limit."""
 
     def take(self, mails: list[tuple[str, str]]) -> bool:
-        """Takes the first of them; returns whether there are more than that."""
+        """Take the first emails; return whether there are more."""
         now, more = mails[: 4 * MAIL_FETCHED_AT_ONCE], mails[4 * MAIL_FETCHED_AT_ONCE :]
         while (now or self.busy) and not self.over.is_set():
             busy = {domain for _, domain, _ in self.busy.values()}
@@ -162,11 +160,11 @@ class _Look:
         return bool(more)
 
     def _begin(self, uid: str, domain: str) -> None:
-        # The size is asked for first, so that a mail without bounds is never loaded.
+        # Check the size first, so that an oversized email is never loaded.
         size = _size(self.box, uid)
         raw = _mail(self.box, uid) if size is not None and size <= self.max_bytes else None
         if size is None or (raw is None and size <= self.max_bytes):
-            return  # Somebody has taken it away meanwhile.
+            return  # Another client removed it.
         if raw is None:
             _log.warning("a mail of more than %d bytes is left in the mailbox", self.max_bytes)
             self.box.flag(uid, [MailMessageFlags.SEEN], True)
@@ -174,14 +172,14 @@ class _Look:
             self.busy[self.hand(raw)] = (uid, domain, time.monotonic() + _HAND_SECONDS)
 
     def _settle(self) -> None:
-        """Waits for one that is taken, or for the end of the time of one that is not. What cannot be kept raises."""
+        """Wait until one email is taken or reaches its time limit. Raises if an email cannot be stored."""
         until = min(until for _, _, until in self.busy.values())
         seconds = min(_POLL_SECONDS, max(0.0, until - time.monotonic()))
         done, _ = wait(self.busy, timeout=seconds, return_when=FIRST_COMPLETED)
         for taken in done:
             uid, _, _ = self.busy.pop(taken)
             taken.result()
-            # Marked only now: after a crash before this line the mail comes again, and by its key counts once.
+            # Mark it only now: after a crash before this line the email is taken again, but its key counts once.
             self.late.discard(uid)
             self.box.flag(uid, [MailMessageFlags.SEEN], True)
         for taken, (uid, _, until) in list(self.busy.items()):
@@ -191,7 +189,7 @@ class _Look:
                 self._give_up(uid)
 
     def _give_up(self, uid: str) -> None:
-        """Leaves one that takes too long: it holds up no other, and is tried once more at the next look."""
+        """Skip an email that takes too long, so that it delays no other. The next look tries it a last time."""
         if uid not in self.late:
             self.late.add(uid)
             return
@@ -201,31 +199,29 @@ class _Look:
 
 
 def _size(box: BaseMailBox, uid: str) -> int | None:
-    """Returns the bytes of a mail; None if it is gone."""
+    """Return the size of an email in bytes. None if it was removed."""
     _, sized = box.client.uid("FETCH", uid, "(RFC822.SIZE)")
     size = next((line for line in sized if isinstance(line, bytes)), b"").partition(b"RFC822.SIZE ")[2]
     return int(size.split(b")")[0].split()[0]) if size else None
 
 
 def _mail(box: BaseMailBox, uid: str) -> bytes | None:
-    """Returns the mail as it lies there; None if it is gone.
+    """Return the unchanged email without marking it as read. None if it was removed.
 
-    The package's own reader takes minutes for what one can send.
-
-    Nothing is marked by that.
+    The package's own parser takes minutes for an attacker's email.
     """
     _, found = box.client.uid("FETCH", uid, "(BODY.PEEK[])")
     return next((bytes(part[1]) for part in found if isinstance(part, tuple)), None)
 
 
 def _grew(box: BaseMailBox, count: _Count) -> bool:
-    """Returns whether there may be new mail by what was told beside replies since this was asked last."""
+    """Return whether there may be new email, by the server's reports with its responses since the last call."""
     exists, expunged = (box.client.response(name)[1] for name in ("EXISTS", "EXPUNGE"))
     return count.grew([each for each in exists if each is not None], sum(each is not None for each in expunged))
 
 
 def _has_changes(lines: Sequence[bytes], count: _Count) -> bool:
-    """Returns whether there may be new mail by these lines, which were told while nothing was asked."""
+    """Return whether there may be new email, by these unsolicited lines."""
     changes = [found for each in lines if (found := _CHANGE.match(each)) is not None]
     return count.grew(
         [each[1] for each in changes if each[2] == b"EXISTS"], sum(each[2] == b"EXPUNGE" for each in changes)
@@ -233,20 +229,20 @@ def _has_changes(lines: Sequence[bytes], count: _Count) -> bool:
 
 
 def _wait(box: BaseMailBox, over: threading.Event, count: _Count) -> None:
-    """Waits until something is new, it is time to look anyway, or all is over."""
-    # Asked for after signing in: what was told before may differ (RFC 3501).
+    """Wait until there is new email, the next look is due, or `over` is set."""
+    # Ask after signing in: earlier capabilities may differ (RFC 3501).
     _, capabilities = box.client.capability()
     if b"IDLE" not in capabilities[-1].upper().split():
         over.wait(DEAF_SECONDS)
-        # NOOP is how a server that pushes nothing is asked for new mail (RFC 3501).
+        # NOOP asks a server without IDLE for new email (RFC 3501).
         box.client.noop()
         return
-    # What came since the search was told with the replies to what followed it: IDLE does not tell it again (RFC 2177).
+    # The server reported email since the search with its later responses. IDLE does not repeat that (RFC 2177).
     if _grew(box, count):
         return
     with box.idle as idle:
         new = _has_changes(_read_already(box), count)
-        # By the second, since only between two polls is it seen that all is over. Servers may end an IDLE of 30 minutes
+        # Poll each second, since `over` is only checked between two polls. Servers may end an IDLE of 30 minutes
         # (RFC 2177): a minute stays well below.
         for _ in range(LOOK_SECONDS // _POLL_SECONDS):
             if new or over.is_set():
@@ -255,12 +251,12 @@ def _wait(box: BaseMailBox, over: threading.Event, count: _Count) -> None:
 
 
 def _read_already(box: BaseMailBox) -> list[bytes]:
-    """Returns the lines that were read together with one before them: no poll of the socket tells of them."""
+    """Return the lines that are already in the buffer: polling the socket does not show them."""
     client, lines = box.client, list[bytes]()
     before = client.sock.gettimeout()
     client.sock.settimeout(0)
     try:
-        # A secured connection raises where nothing is there, any other has an empty line then.
+        # Without data, a TLS connection raises and a plain one returns an empty line.
         with contextlib.suppress(OSError):
             while line := client.readline():
                 lines.append(line)
@@ -271,14 +267,14 @@ def _read_already(box: BaseMailBox) -> list[bytes]:
 
 @contextlib.contextmanager
 def _open(options: ImapOptions) -> Iterator[BaseMailBox]:
-    """Opens the folder, signed in. Raises `Unavailable`."""
+    """Sign in and open the folder. Raises `Unavailable`."""
     box: BaseMailBox | None = None
     try:
         try:
             box = _connect(options)
             box.login(options.user, options.password, options.folder)
         except (ImapToolsError, imaplib.IMAP4.error, OSError) as error:
-            # What the server says may repeat what it was sent.
+            # Leave out the server's message: it may repeat the password.
             raise Unavailable(f"the mailbox cannot be opened: {type(error).__name__}") from None
         yield box
     finally:
@@ -289,7 +285,7 @@ def _open(options: ImapOptions) -> Iterator[BaseMailBox]:
 def _leave(box: BaseMailBox) -> None:
     with contextlib.suppress(ImapToolsError, imaplib.IMAP4.error, OSError):
         box.logout()
-    # Where the server has gone, nothing else closes the socket.
+    # If the server has disconnected, nothing else closes the socket.
     with contextlib.suppress(OSError):
         box.client.shutdown()
 

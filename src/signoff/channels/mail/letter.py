@@ -1,6 +1,6 @@
-"""Writes mail: cards, how they ended, and answers, each as text and as HTML that say the same.
+"""Writes emails: cards, closed cards and replies, each as equivalent text and HTML.
 
-Every header is made here from what is ours or was checked, so that nothing anybody wrote can begin a field.
+Every header consists of our own or checked text, so that another person's text cannot begin a field.
 """
 
 import re
@@ -32,23 +32,21 @@ from signoff.texts.formatter import formatter_for
 
 SUBJECT_CHARS: Final = 180
 _REFERENCES: Final = 20
-# Some ids are strangers': without blanks and angle brackets each stays one id, and each fits the 998 characters that
-# RFC 5322 gives a line.
+# Some ids are strangers'. Without blanks and angle brackets inside, each stays one id and fits a line of at most 998
+# characters (RFC 5322).
 _ID: Final = re.compile(r"<[!-;=?-~]{1,250}>")
 _REPLIES: Final = ("re:", "aw:", "sv:", "antw:", "rif:", "res:")
 
 
 class _Ids(UnstructuredHeader, BaseHeader):
-    """Writes message ids, one a line: the standard library makes encoded words of long ones, which then name
-    nothing.
-    """
+    """Writes message ids, one per line: the standard library turns long ones into encoded words, which are useless."""
 
     def fold(self, *, policy: Policy) -> str:
         return f"{self.name}: {f'{policy.linesep} '.join(str(self).split())}{policy.linesep}"
 
 
 class _Line(UnstructuredHeader, BaseHeader):
-    """Writes a line of text: the standard library's newer writer loses blanks between words that are not ASCII."""
+    """Writes a line of text: the standard library's newer writer loses blanks between non-ASCII words."""
 
     def fold(self, *, policy: Policy) -> str:
         charset = "us-ascii" if self.isascii() else "utf-8"
@@ -76,39 +74,36 @@ _TEMPLATES: Final = Environment(
 
 @dataclass(frozen=True)
 class Letter:
-    """One mail that is ready to go."""
+    """One email that is ready to send."""
 
     sender: str
-    """The sender of its envelope."""
+    """The envelope's sender."""
     to: str
-    """The recipient of its envelope."""
+    """The envelope's recipient."""
     message_id: str
-    """Its message id."""
     subject: str
-    """Its subject."""
     content: bytes
-    """Its bytes."""
     words: tuple[str, ...] = ()
-    """Its words, as text and as HTML; see `sent_words`."""
+    """The words of the text and of the HTML; see `sent_words`."""
 
 
 @dataclass(frozen=True)
 class LetterSender:
-    """The sender of our mail."""
+    """Writes the emails of one channel."""
 
     address: str
-    """The address that mail is from."""
+    """The sender's address."""
     name: str
-    """The name beside it."""
+    """The sender's name."""
     replies: ReplyAddresses
-    """The addresses that replies come to."""
+    """The addresses for replies."""
     answers: bool
-    """Whether mail comes back to `replies`; otherwise cards are answered from their links."""
+    """Whether the channel receives email at `replies`; otherwise people answer from the cards' links."""
     bounces: bool
-    """Whether mail that cannot be delivered comes back there too."""
+    """Whether it also receives bounces there."""
 
     def card(self, card: OutboundCard, before: SentCard | None, now: datetime) -> Letter:
-        """Writes a card, or a reminder in its thread. Raises `NotDelivered` for an address that is none."""
+        """Write a card, or a reminder in its thread. Raises `NotDelivered` for an invalid address."""
         formatter = formatter_for(card.person, now)
         words = card_words(card, formatter, how="reply" if self.answers else "link")
         what = {"ask": "", "remind": f"remind{card.request.reminded}", "digest": "digest"}[card.kind]
@@ -117,12 +112,12 @@ class LetterSender:
         subject, thread = cut_visible(words.subject, SUBJECT_CHARS), _ids(())
         if before is not None:
             subject, thread = _reply_subject(str(before.handle.get("subject") or subject)), _ids([before.vendor_id])
-        # The same id however often it is sent: where a try that failed did arrive, the second can be told for its copy.
+        # Use the same id for each attempt: if a failed attempt did arrive, the second is recognisable as its copy.
         draft = _Draft(card.address, self.replies.message_id(card.token, what), subject, thread, now)
         return self._letter(draft, card.token, formatter.language, words.text, page)
 
     def closing(self, sent: SentCard, closed: ClosedCard, address: str, now: datetime) -> Letter:
-        """Writes how a request ended, in the thread of its card. Raises `NotDelivered`."""
+        """Write the end of a request, in the thread of its card. Raises `NotDelivered`."""
         formatter = formatter_for(closed.person, now)
         message = closing_text(closed, formatter)
         page = self._page("mail_text.html", formatter.language, message=message)
@@ -132,7 +127,7 @@ class LetterSender:
         return self._letter(draft, closed.token, formatter.language, message, page)
 
     def answer(self, where: Mapping[str, Any], reply: ChannelReply, now: datetime) -> Letter:
-        """Writes an answer to a mail, in its thread. Raises `NotDelivered`."""
+        """Write a reply to an email, in its thread. Raises `NotDelivered`."""
         token = str(where.get("token", ""))
         thread = _ids([*where.get("references", ()), where.get("message_id", "")])
         what = f"answer.{reply.id}"
@@ -154,7 +149,7 @@ class LetterSender:
         back = self.replies.address(token) if token else ""
         if self.answers and back:
             mail["Reply-To"] = Address(addr_spec=back)
-        # An encoded word that somebody wrote would be read as what it hides.
+        # Break up encoded words in another person's text: clients would decode them.
         subject = draft.subject.replace("=?", "= ?")
         mail["Subject"] = subject
         mail["Date"] = draft.now
@@ -163,14 +158,14 @@ class LetterSender:
             mail["In-Reply-To"] = draft.thread[-1]
             mail["References"] = " ".join(draft.thread)
         mail["Auto-Submitted"] = automatic
-        # Not `All`: that would suppress bounces too, by which it is known that a card did not arrive.
+        # Not `All`: that would also suppress bounces, which report undelivered cards.
         mail["X-Auto-Response-Suppress"] = "OOF, AutoReply"
         whole = "\n\n".join(filter(None, (self._above(language), message, self._end())))
         mail.set_content(f"{whole}\n", cte="quoted-printable")
         mail.add_alternative(page, subtype="html", cte="quoted-printable")
-        # With the token in the envelope's sender, a bounce names its card by the address that it goes to.
+        # With the token in the envelope's sender, the recipient of a bounce identifies the card.
         bounced_to = back if self.bounces and self.answers else self.address
-        # An answer comes from nobody, so that no two machines can write to each other for ever (RFC 3834).
+        # A reply has an empty envelope sender, so that two machines cannot answer each other without end (RFC 3834).
         sender = "" if automatic == "auto-replied" else bounced_to
         words = dict.fromkeys((sent_words(whole.split("\n")), sent_words(html_lines(page))))
         return Letter(sender, to, draft.message_id, subject, mail.as_bytes(), tuple(words))
@@ -179,11 +174,11 @@ class LetterSender:
         return _page(template, language, above=self._above(language), end=self._end(), **context)
 
     def _end(self) -> str:
-        """Returns our last line: what stands below it is not ours."""
+        """Return our last line: text below it is another writer's."""
         return END if self.answers else ""
 
     def _above(self, language: str) -> str:
-        """Returns the line that ends what is read of a reply: what stands below it is ours, however it is quoted."""
+        """Return the line at which the new text of a reply ends: text below it is ours, in any form of quote."""
         return f"{MARK} {text('mail.above', language)} {MARK[::-1]}" if self.answers else ""
 
 
@@ -201,7 +196,7 @@ def _page(template: str, language: str, **context: Any) -> str:
 
 
 def _ids(written: Sequence[Any]) -> tuple[str, ...]:
-    """Returns those of `written` that are valid message ids, the last twenty."""
+    """Return the last twenty valid message ids of `written`."""
     good = [each for each in written if isinstance(each, str) and _ID.fullmatch(each)]
     return tuple(dict.fromkeys(good))[-_REFERENCES:]
 

@@ -1,6 +1,4 @@
-"""Defines the options of the e-mail channel: how mail goes out, how answers come in, and who vouches for their
-senders.
-"""
+"""Defines the options of the email channel: sending, receiving answers, and the proof of their senders."""
 
 from email.utils import parseaddr
 from ipaddress import ip_address
@@ -13,8 +11,8 @@ from signoff.channels.mail.header import mailboxes
 from signoff.formats.mail_address import plain_address
 
 LOCAL_CHARS: Final = 14
-"""Of a local part's 64 octets, those that a token and what proves it leave to the name of the mailbox."""
-# People's replies then name an id that we never saw, so that it cannot be asked whether they reply to a card at all.
+"""The octets of a local part (64) that a token and its proof leave for the mailbox's name."""
+# These servers replace message ids, so people's replies name unknown ids and cannot be matched with cards.
 _REWRITING: Final = (".amazonaws.com", ".postmarkapp.com")
 
 
@@ -29,7 +27,7 @@ class SmtpOptions(ChannelOptions):
     rewrites_ids: bool = Field(
         False, description="Whether it gives our mail ids of its own, as Amazon's and Postmark's are known to do."
     )
-    # Below the 30 s that a delivery has in all (`SEND_SECONDS`), so that a silent server is named as the cause.
+    # Below the 30 s limit of a whole delivery (`SEND_SECONDS`), so that the error names the silent server.
     timeout_seconds: float = Field(20.0, gt=0, le=25, description="How long the server is waited for.")
 
     @model_validator(mode="after")
@@ -39,7 +37,7 @@ class SmtpOptions(ChannelOptions):
 
     @property
     def keeps_ids(self) -> bool:
-        """Returns whether people's replies name our mail by the ids that we gave it."""
+        """Whether people's replies name our emails by the ids that we gave them."""
         return not self.rewrites_ids and not self.host.lower().endswith(_REWRITING)
 
 
@@ -135,7 +133,7 @@ class EmailOptions(ChannelOptions):
     @model_validator(mode="after")
     def _check_addresses(self) -> Self:
         local = self.answered_at.partition("@")[0]
-        # `ReplyAddresses.is_ours` cuts an address at its first `+`: it would not know a name with one of its own.
+        # `ReplyAddresses.is_ours` cuts an address at its first `+`, so the mailbox's name must not have one.
         if self.inbound is not None and (len(local) > LOCAL_CHARS or "+" in local):
             raise ValueError(f"`{local}` of the address for answers is longer than {LOCAL_CHARS} letters, or has a `+`")
         if self.received_by and not self.authserv_id:
@@ -147,17 +145,17 @@ class EmailOptions(ChannelOptions):
 
     @property
     def address(self) -> str:
-        """Returns the bare address of the sender, in lower case."""
+        """The bare address of the sender, in lower case."""
         return mailboxes(self.sender).addresses[0]
 
     @property
     def sender_name(self) -> str:
-        """Returns the name beside it, or ""."""
+        """The name of the sender, or ""."""
         return parseaddr(self.sender)[0]
 
     @property
     def answered_at(self) -> str:
-        """Returns the address for answers, before a token is put into it."""
+        """The address for answers, without a token."""
         return self.reply_to or self.address
 
 
@@ -167,9 +165,9 @@ def _keep_secret(tls: str, password: str, host: str) -> None:
 
 
 def is_here(host: str) -> bool:
-    """Returns whether `host` reaches only this machine."""
+    """Return whether `host` reaches only this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
-        # Any other name may lead to another machine tomorrow.
+        # Any other name may lead to another machine later.
         return host == "localhost"

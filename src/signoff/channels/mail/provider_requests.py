@@ -1,7 +1,7 @@
-"""Takes mail that providers bring by HTTP: verifies who brings it, and extracts the mail.
+"""Takes email that providers post by HTTP: verifies the provider, and extracts the email.
 
-Every shape ends in the bare mail, since only that can be checked for its sender; of what a provider read out of it
-nothing is taken. Postmark has to be set to include raw content, and a route of Mailgun to end in `mime`.
+Every shape yields the raw email, since only that proves its sender; the provider's own parse is ignored. Postmark must
+include raw content, and a route of Mailgun must end in `mime`.
 """
 
 import base64
@@ -27,32 +27,32 @@ from signoff.channels.standard_webhooks import read_secret, verify_id
 
 _MAX_FIELDS: Final = 100
 _SIGNED_BYTES: Final = 2_048
-"""A longer field, with what stands before it in its part, is not one that is signed."""
+"""The most bytes of a signed field, with the header of its part."""
 _BOUNDARY_BYTES: Final = 70
-"""RFC 2046, 5.1.1."""
+"""The limit of RFC 2046, 5.1.1."""
 _FORM: Final = "application/x-www-form-urlencoded"
 _MULTIPART: Final = "multipart/form-data"
 _NAME: Final = re.compile(rb'content-disposition:[ \t]*form-data;[ \t]*name="([a-z]{1,20})"', re.IGNORECASE)
 
 MAILGUN_SECONDS: Final = 12 * 3_600
-"""For how long Mailgun tries again what it signed, and a little more."""
+"""Slightly longer than Mailgun repeats a signed request."""
 _SIGNED: Final = ("timestamp", "token", "signature")
 
 
 class MailFormat(ABC):
-    """One form in which a provider brings mail."""
+    """One provider's format of posted email."""
 
     @abstractmethod
     def verify(self, raw: InboundRequest, now: datetime) -> None:
-        """Raises `Forged` and nothing else."""
+        """Raise `Forged` unless the provider sent the request. Never raises anything else."""
 
     @abstractmethod
     def mail(self, raw: InboundRequest) -> ArrivedMail | None:
-        """Extracts the mail of a verified request; None where there is none. Raises `Malformed`."""
+        """Extract the email of a verified request. None if it has none. Raises `Malformed`."""
 
 
 def mail_shape(options: MailWebhookOptions, fetch: Fetch = fetch_url) -> MailFormat:
-    """Returns the form that the options name. Raises `ConfigError`."""
+    """Return the format that the options name. Raises `ConfigError`."""
     secrets = tuple(each for each in (options.secret, options.previous_secret) if each)
     makers: Mapping[str, Callable[[], MailFormat]] = {
         "raw": lambda: RawFormat(secrets),
@@ -64,7 +64,7 @@ def mail_shape(options: MailWebhookOptions, fetch: Fetch = fetch_url) -> MailFor
 
 
 class RawFormat(MailFormat):
-    """Takes the bare mail as `message/rfc822`, signed as Standard Webhooks."""
+    """Takes the raw email as `message/rfc822`, signed as Standard Webhooks."""
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
         self._secrets = [read_secret(each) for each in secrets]
@@ -81,7 +81,7 @@ class RawFormat(MailFormat):
 
 
 class PostmarkFormat(MailFormat):
-    """Takes Postmark's JSON, which is not signed: the address that Postmark is given holds a user and a password."""
+    """Takes Postmark's JSON, which is not signed: the address configured in Postmark has a user and a password."""
 
     def __init__(self, user: str, secrets: tuple[str, ...]) -> None:
         self._wanted = [b"Basic " + base64.b64encode(f"{user}:{each}".encode()) for each in secrets]
@@ -101,13 +101,13 @@ class PostmarkFormat(MailFormat):
 
 
 class MailgunFormat(MailFormat):
-    """Takes mail of a Mailgun route. Its signature does not cover the mail, which therefore has to prove itself."""
+    """Takes email of a Mailgun route. The signature does not cover the email, which must prove its own sender."""
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
         self._keys = [each.encode() for each in secrets]
 
     def verify(self, raw: InboundRequest, now: datetime) -> None:
-        """See `MailFormat`. Of the form only what is signed is looked for: to read all of it takes seconds."""
+        """See `MailFormat`. Parses only the signed fields: parsing the whole form takes seconds."""
         try:
             fields = _signed_fields(raw, _SIGNED)
         except Malformed:
@@ -127,7 +127,7 @@ class MailgunFormat(MailFormat):
 
 
 class SesFormat(MailFormat):
-    """Takes what SES receives, by an SNS topic with the mail in it: SES vouches for the sender, SNS signs all of it."""
+    """Takes email that SES receives, in the messages of an SNS topic. SES checks the sender, SNS signs all of it."""
 
     def __init__(self, topic: SnsTopic) -> None:
         self._topic = topic
@@ -152,16 +152,14 @@ def _bytes(whole: str) -> bytes:
 
 
 def _media_type(raw: InboundRequest) -> str:
-    """Returns the content type, without its parameters."""
+    """Return the content type, without its parameters."""
     return raw.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _signed_fields(raw: InboundRequest, names: Collection[str]) -> dict[str, bytes]:
-    """Returns those of the short fields `names` that a form has, of several with one name the first.
+    """Return the short fields `names` of a form, the first of several with one name. Raises `Malformed`.
 
-    Raises `Malformed`.
-
-    Whoever sends it has proved nothing yet: nothing long is decoded, and nothing is parsed byte by byte.
+    The sender has proved nothing yet: decode nothing long, and parse nothing byte by byte.
     """
     kind = _media_type(raw)
     if kind == _FORM:
@@ -178,11 +176,11 @@ def _signed_fields(raw: InboundRequest, names: Collection[str]) -> dict[str, byt
 
 
 def _form_fields(raw: InboundRequest) -> dict[str, bytes]:
-    """Returns the fields of a form, of several with one name the first. Raises `Malformed`."""
+    """Return the fields of a form, the first of several with one name. Raises `Malformed`."""
     kind = _media_type(raw)
     if kind == _FORM:
         try:
-            # Latin-1 keeps bytes as they are: the mail is bytes, not text.
+            # Latin-1 preserves all bytes: the email is bytes, not text.
             found = parse_qs(
                 raw.body.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, encoding="latin-1"
             )
@@ -211,7 +209,7 @@ def _short_parts(body: bytes, boundary: bytes) -> Iterator[tuple[str, bytes]]:
 
 def _pieces(body: bytes, between: bytes) -> list[bytes]:
     pieces = body.split(between, _MAX_FIELDS + 2)
-    # What stands before the first boundary and after the last one is no field.
+    # The pieces before the first boundary and after the last one are not fields.
     if len(pieces) > _MAX_FIELDS + 2:
         raise Malformed("the form has too many fields")
     return pieces
@@ -243,7 +241,7 @@ def _parts(raw: InboundRequest) -> dict[str, bytes]:
         file.close()
 
     try:
-        # All of it in memory: above 1 MiB python-multipart would write the mail to a temporary file.
+        # Keep it in memory: above 1 MiB, python-multipart would write the email to a temporary file.
         parser = FormParser(
             _MULTIPART, lambda field: keep(field.field_name, field.value), keep_file, boundary=boundary,
             config={"MAX_MEMORY_FILE_SIZE": len(raw.body) + 1},
