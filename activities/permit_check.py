@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
@@ -30,6 +30,7 @@ from signoff.policy.compiled_policy import CompiledPolicy
 from signoff.policy.terms import Terms
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.local_decision import LocalGateDecision
+from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.store.questions.approval_rows import ApprovalRows
 
 
@@ -165,6 +166,15 @@ def is_believed(ctx: CallContext, person: Person | None, *, development: bool) -
     known = person.active and person.tier == user.tier and set(person.roles) == set(user.roles)
     # What the turn says has been through JSON, so what the directory says goes through it before they are compared.
     return known and _user_attributes(ctx.extra) == to_jsonable_python(person.attributes)
+
+
+def is_subscription(ctx: CallContext, declared: Iterable[Subscription]) -> bool:
+    """Return whether a declared subscription asked for the turn of `ctx`, without the rights of a person."""
+    user = ctx.user
+    if user.tier or user.roles or user.person_id or _user_attributes(ctx.extra):
+        return False
+    asked = (ctx.tenant, user.user, ctx.actor)
+    return any(each.starts and (each.tenant, each.requester, each.starts) == asked for each in declared)
 
 
 def _user_attributes(extra: Mapping[str, Any]) -> dict[str, Any]:

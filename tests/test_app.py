@@ -16,7 +16,7 @@ from signoff.app import App
 from signoff.contracts.errors import ConfigError
 from signoff.settings import Settings, load_settings
 from signoff.temporal.embedded_server import ServerHandle, free_port
-from signoff.testing import Completion, CompletionRequest, ScriptedModel, calls, respond, results
+from signoff.testing import Completion, CompletionRequest, ScriptedModel, calls, last_user_text, respond, results
 from signoff.worker import worker_deployment
 
 
@@ -91,6 +91,40 @@ async def test_app_under_test_opens_no_channel_and_sends_no_event(
         await test.approve(await turn.request())
         assert (await turn.result()).calls[0].code == "ok"
     assert [record.getMessage() for record in caplog.records if "NO_SUCH" in record.getMessage()] == []
+
+
+def watch(request: CompletionRequest) -> Completion:
+    """Refund for a person, and file what an event says."""
+    if results(request):
+        return respond("done")
+    if last_user_text(request).startswith("An event happened."):
+        return calls(("file", {"note": "paid"}))
+    return calls(("refund", {"customer": "ana", "amount": 5.0}))
+
+
+async def test_app_under_test_starts_an_actor_for_an_event(outside: None) -> None:
+    app, filed = an_app(), asyncio.Queue[str]()
+
+    @app.tool
+    async def file(note: str, ctx: signoff.ToolContext) -> str:
+        """File a note."""
+        filed.put_nowait(f"{note} for {ctx.user_id}")
+        return "filed"
+
+    app.actor("watcher", tools=[file])
+    app.subscribe("tool_call:refund", to="actor:watcher", name="refunds")
+    app.subscribe("tool_call:file", to="actor:watcher", name="files")
+    async with app.test(ScriptedModel(watch)) as test:
+        # A subscription begins with the events after its first look.
+        for _ in range(30):
+            await (await test.say("refund ana 5", actor="clerk")).result()
+            with contextlib.suppress(TimeoutError):
+                assert await asyncio.wait_for(filed.get(), 2) == "paid for subscription:refunds"
+                break
+        else:
+            pytest.fail("the watcher did not start")
+        refunds = (await test.client.events(limit=500)).events
+        assert {each.actor for each in refunds if each.type == "tool_call:file"} <= {"watcher"}
 
 
 @contextlib.asynccontextmanager

@@ -1,10 +1,10 @@
-"""The section of subscriptions in the manifest: which events another system or a function is given."""
+"""The section of subscriptions in the manifest: the events for another system, a function or an actor."""
 
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from types import MappingProxyType
-from typing import Annotated, Final, Literal, TypeAlias, TypedDict
+from typing import Annotated, Final, TypeAlias, TypedDict
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -19,6 +19,7 @@ from signoff.formats.record_section import Reference, record_fields, record_sect
 from signoff.formats.yaml_file import YamlFile
 from signoff.formats.yaml_section import read_section
 from signoff.keys.secret_references import FORMS, literal_secrets
+from signoff.registry.actor import Actor
 from signoff.registry.hooks import Hook
 from signoff.registry.import_reference import load_reference
 from signoff.registry.manifest.sections import ManifestSection
@@ -27,12 +28,15 @@ EventHandler: TypeAlias = Callable[[CloudEvent], Awaitable[None]]
 """A function that is given events, each at least once: the same has the same `id`."""
 EVENT_HANDLER: Final[Hook[None]] = Hook(field="handler", takes=("event",))
 MAX_HANDLER_SECONDS: Final = 600.0
+MAX_TURNS_PER_MINUTE: Final = 600
+TO_ACTOR: Final = "actor:"
+"""The beginning of `to` if an event starts a turn of the actor whose name follows."""
 _WEBHOOK_ALONE: Final = ("url", "secret", "previous_secret", "allow_networks")
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """Another system that is sent events, signed as Standard Webhooks, or a function that is given them."""
+    """Another system that is sent events, signed as Standard Webhooks, or a function or an actor that gets them."""
 
     name: Annotated[str, FieldSpec(key=IN_CODE)]
     """Its name."""
@@ -68,6 +72,18 @@ class Subscription:
     """Of `handler`: `module:function`, an `async def (event)`."""
     timeout: float = 30.0
     """Of `handler`: how long it may take for one event, at most 10 minutes."""
+    starts: Annotated[str, FieldSpec(key=IN_CODE)] = ""
+    """The actor of which each event starts a turn."""
+    turns_per_minute: int = 10
+    """Of `actor:NAME`: how many turns it starts a minute, at most 600.
+
+    Further events wait.
+    """
+
+    @property
+    def requester(self) -> str:
+        """Return the requester of its turns. No person has such an id."""
+        return f"subscription:{self.name}"
 
     def wants(self, kind: str) -> bool:
         """Returns whether events of a type are sent."""
@@ -77,8 +93,8 @@ class Subscription:
 
 
 _TO: Final = (
-    Literal["webhook", "handler"],
-    Field("webhook", description="Whether they are posted, or given to a function."),
+    Annotated[str, Field(pattern="^(webhook|handler|actor:.+)$")],
+    Field("webhook", description="Whether they are posted, given to a function, or start turns: `actor:NAME`."),
 )
 SubscriptionSection: Final = record_section(Subscription, to=_TO)
 
@@ -95,7 +111,9 @@ def read_subscriptions(file: YamlFile, top: ManifestSection) -> SubscriptionFiel
     for name, data in top.subscriptions.items():
         section = read_section(file, ("subscriptions", name), SubscriptionSection, data, f"subscription `{name}`")
         given = record_fields(section)
-        if (dict(section)["to"] == "handler") != (given["handler"] is not None):
+        to = str(dict(section)["to"])
+        given["starts"] = to.removeprefix(TO_ACTOR) if to.startswith(TO_ACTOR) else ""
+        if (to == "handler") != (given["handler"] is not None):
             raise _refuse(name, "handler", "needs a `handler` where it says `to: handler`, and there alone")
         if given["handler"] is not None:
             given["handler"] = _handler(file, name, given["handler"])
@@ -114,7 +132,7 @@ def _handler(file: YamlFile, name: str, reference: str) -> EventHandler:
 
 
 def build_subscriptions(
-    given: Iterable[Subscription], actors: Container[str], tools: Iterable[str]
+    given: Iterable[Subscription], actors: Mapping[str, Actor], tools: Iterable[str]
 ) -> Mapping[str, Subscription]:
     """Checks subscriptions against themselves, and against the actors and tools they name. Raises `ConfigError`."""
     known: dict[str, Subscription] = {}
@@ -129,7 +147,7 @@ def build_subscriptions(
     return MappingProxyType(known)
 
 
-def _check(given: Subscription, actors: Container[str]) -> None:
+def _check(given: Subscription, actors: Mapping[str, Actor]) -> None:
     if not is_id(given.name):
         raise _refuse(given.name, "", "has no name such as `finance-feed`: letters, digits, `_`, `-`, at most 48")
     if not is_id(given.tenant):
@@ -138,6 +156,9 @@ def _check(given: Subscription, actors: Container[str]) -> None:
         raise _refuse(given.name, "actor", f"names the actor {quote_name(given.actor)}, which is not declared")
     if not given.events:
         raise _refuse(given.name, "events", 'needs `events` such as `["approval.*", "tool_call:pay"]`')
+    if given.starts:
+        _check_actor(given, actors)
+        return
     if given.handler is None:
         _check_webhook(given)
         return
@@ -149,6 +170,22 @@ def _check(given: Subscription, actors: Container[str]) -> None:
             raise _refuse(given.name, name, f"has a `handler`, which is given events without a `{name}`; drop one")
     if not 0 < given.timeout <= MAX_HANDLER_SECONDS:
         raise _refuse(given.name, "timeout", f"needs a `timeout` above 0 and at most {MAX_HANDLER_SECONDS:.0f} seconds")
+
+
+def _check_actor(given: Subscription, actors: Mapping[str, Actor]) -> None:
+    actor = actors.get(given.starts)
+    if actor is None:
+        why = did_you_mean(given.starts, actors) or "; declare it in `actors`"
+        raise _refuse(given.name, "to", f"is to the actor {quote_name(given.starts)}, which is not declared{why}")
+    if actor.external is not None:
+        raise _refuse(
+            given.name, "to", f"is to {quote_name(given.starts)}, an external agent: Signoff starts no turn of it"
+        )
+    for name in ("handler", *_WEBHOOK_ALONE):
+        if getattr(given, name):
+            raise _refuse(given.name, name, f"has a `{name}`, which an actor does not use; drop it")
+    if not 0 < given.turns_per_minute <= MAX_TURNS_PER_MINUTE:
+        raise _refuse(given.name, "turns_per_minute", f"needs `turns_per_minute` from 1 to {MAX_TURNS_PER_MINUTE}")
 
 
 def _check_webhook(given: Subscription) -> None:

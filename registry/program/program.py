@@ -14,7 +14,7 @@ from signoff.registry.capabilities import Backend
 from signoff.registry.catalog import Catalog
 from signoff.registry.manifest.channel_sections import DeclaredChannel, RoutingRules
 from signoff.registry.manifest.loader import load_document, read_document
-from signoff.registry.manifest.subscription_sections import EventHandler
+from signoff.registry.manifest.subscription_sections import TO_ACTOR, EventHandler
 from signoff.registry.program.call_site import CodeSite, call_site
 from signoff.registry.program.composition import compose
 from signoff.registry.program.declarations import (
@@ -138,13 +138,16 @@ class Program(Tools):
 
     @explain_keywords("app.subscribe")
     def subscribe(self, pattern: str, *, to: str | EventHandler, name: str = "", **section: Any) -> None:
-        """Declare a receiver of events; `to` is an address or a function.
+        """Declare a receiver of events; `to` is an address, a function, or `actor:NAME`.
 
         `pattern` is the type of the events, or its beginning with `*`.
 
-        A function is an `async def (event)`. An address needs a `secret`, such as `env:HOOK_SECRET`.
+        A function is an `async def (event)`. An address needs a `secret`, such as `env:HOOK_SECRET`. With `actor:NAME`
+        each event starts a turn of that actor.
         """
-        receiver = {"url": to} if isinstance(to, str) else {"to": "handler", "handler": to}
+        receiver: dict[str, Any] = {"to": "handler", "handler": to}
+        if isinstance(to, str):
+            receiver = {"to": to} if to.startswith(TO_ACTOR) else {"url": to}
         name = name or f"subscription-{len(self._named['subscriptions']) + 1}"
         self._declare_named("subscriptions", name, {**plain(section), "events": [pattern], **receiver}, call_site())
 

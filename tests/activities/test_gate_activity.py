@@ -33,7 +33,7 @@ from signoff.contracts.errors import StoreUnavailable
 from signoff.contracts.ids import read_code
 from signoff.contracts.limits import MAX_CALLS, MAX_TOOLS_AT_ONCE, RESULT_CHARS_PER_BATCH
 from signoff.contracts.message import CallPart
-from signoff.contracts.person import Person
+from signoff.contracts.person import Person, Principal
 from signoff.contracts.turn import Denial, WaitingCall
 from signoff.formats.json_schema import SchemaProblem
 from signoff.formats.replace import replace
@@ -42,6 +42,7 @@ from signoff.registry.actor import Actor, ExternalAgent
 from signoff.registry.capabilities import Capabilities
 from signoff.registry.handler_adapters import run_elsewhere
 from signoff.registry.hooks import Correction, HookContext, Permission
+from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.registry.program.tool_keywords import BypassRouting
 from signoff.registry.registry import definition_hash
 from signoff.registry.tool import Tool
@@ -145,6 +146,24 @@ async def test_defaults_hold_where_no_policy_is_written(store: Store) -> None:
     assert request.rule_text
     assert request.card.tool_title == "pay"
     assert (request.card.note, request.card.agent_says) == ("", "")
+
+
+@table(
+    ("changes", "sure"),
+    ({}, True),
+    ({"roles": ("finance",)}, False),
+    ({"tier": "standard"}, False),
+    ({"user": "subscription:other"}, False),
+    ({"user": "feed"}, False),
+)
+async def test_rules_hold_for_a_declared_subscription_without_the_rights_of_people(
+    store: Store, changes: dict[str, Any], sure: bool
+) -> None:
+    feed = Subscription("feed", ("freeze.*",), starts="desk")
+    deps = worker_deps(store, free(LEDGER), profile="production", people=[], subscriptions=[feed])
+    user = Principal(**{"user": feed.requester, "tier": "", "issued_at": deps.clock(), **changes})
+    assert (await deps.doubt(pinned(user=user)) == "") is sure
+    assert (await deps.doubt(pinned(user=user, tenant="acme"))) != ""
 
 
 async def test_a_requester_the_directory_does_not_bear_out_is_asked_about(store: Store) -> None:

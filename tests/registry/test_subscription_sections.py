@@ -55,6 +55,29 @@ def test_a_subscription_is_read(tmp_path: Path) -> None:
     assert load_manifest(tmp_path / "signoff.yaml").hash == catalog.hash
 
 
+def test_subscription_of_an_actor_is_read(tmp_path: Path) -> None:
+    load(tmp_path, 'events: ["tool_call:pay"], to: actor:desk, turnsPerMinute: 3')
+    feed = load_manifest(tmp_path / "signoff.yaml").subscriptions["feed"]
+    assert (feed.starts, feed.turns_per_minute, feed.requester) == ("desk", 3, "subscription:feed")
+
+
+@table(
+    ("written", "why"),
+    ("to: actor:dessk", "is to the actor `dessk`, which is not declared; did you mean `desk`"),
+    ("to: actor:agent", "is to `agent`, an external agent"),
+    ('to: actor:desk, url: "https://a.example/x"', "has a `url`, which an actor does not use"),
+    ('to: actor:desk, handler: "paid_tools:report"', "needs a `handler` where it says"),
+    ("to: actor:desk, turnsPerMinute: 0", "needs `turns_per_minute` from 1 to 600"),
+    ("to: 'actor:'", "`to`"),
+)
+def test_subscription_of_a_wrong_actor_is_refused_with_its_line(tmp_path: Path, written: str, why: str) -> None:
+    agent = MANIFEST.replace("desk: {model", 'agent: {external: {acts_for: ["user:guest"]}}, desk: {model')
+    (tmp_path / "paid_tools.py").write_text(HANDLER)
+    (tmp_path / "signoff.yaml").write_text(agent % f'events: ["tool_call:pay"], {written}')
+    with pytest.raises(ConfigError, match=f"signoff.yaml:7: .*{why}"):
+        load_manifest(tmp_path / "signoff.yaml")
+
+
 @table(
     ("before", "after", "why"),
     ("tool_call:pay", "tool_call:payy", "there is no tool `payy`; did you mean `pay`"),

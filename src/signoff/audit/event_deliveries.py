@@ -8,6 +8,7 @@ from signoff.audit.event_stream import DAY_MILLISECONDS, NEWEST, read_event
 from signoff.contracts.audit import CloudEvent
 from signoff.contracts.canonical_json import sha256_hex
 from signoff.contracts.frozen_model import FrozenModel
+from signoff.contracts.ids import is_subscription_session, parse_approval_id, parse_workflow_id
 from signoff.formats.tenant_limits import NO_LIMITS, TenantLimits
 from signoff.registry.manifest.subscription_sections import Subscription
 from signoff.store.claim_conditions import insert_or_hold
@@ -128,11 +129,22 @@ class EventDeliveries:
 def is_for(wanted: Subscription, event: CloudEvent) -> bool:
     """Return whether a subscription gets an event.
 
-    A specialist's events go only to its own actor.
+    A specialist's events go only to its own actor. An actor gets no events of turns that an event started.
     """
     if wanted.of_actor_alone and event.actor != wanted.actor:
         return False
+    # Depth 1: two actors that watch each other would otherwise start turns without end.
+    if wanted.starts and _is_of_event_turn(event):
+        return False
     return wanted.wants(event.type) and (not event.private or (bool(event.actor) and event.actor == wanted.actor))
+
+
+def _is_of_event_turn(event: CloudEvent) -> bool:
+    turn = parse_workflow_id(event.id.rpartition("/")[0])
+    # A remembered answer has the stream of its tenant. Its event names the call that it was given for.
+    approval = parse_approval_id(str(event.data.get("approval", "")))
+    sessions = [*([turn.session] if turn else []), *([approval.turn.session] if approval else [])]
+    return any(is_subscription_session(each) for each in sessions)
 
 
 def _add(connection: Connection, wanted: Subscription) -> int:

@@ -1,5 +1,6 @@
 """Makes and parses ids. None below the turn is random, so that a reset turn computes the same ones again."""
 
+import hashlib
 import re
 import secrets
 from collections.abc import Callable
@@ -21,6 +22,8 @@ _DIGITS: Final = (1, 3)
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _UUID_CHARS: Final = 22
 _MILLISECONDS: Final = (1 << 48) - 1
+_EVENT_HEX: Final = 40
+_EVENT_SESSION: Final = re.compile(rf"event-[0-9a-f]{{{_EVENT_HEX}}}")
 
 # Pydantic's patterns are Rust's, which know no `\Z` and where `$` is the very end.
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,48}$")]
@@ -67,6 +70,17 @@ def event_workflow_id(store: str, delivery: str) -> str:
     """Returns the id of the workflow in which a handler is given an event: one for each that is owed by a store."""
     # Numbers begin anew with each store: what one was given would be taken for what another is owed.
     return f"event/{store}/{delivery}"
+
+
+def subscription_turn(tenant: str, subscription: str, event: str) -> TurnKey:
+    """Return the turn that an event starts for a subscription: the same at every delivery, alone in its session."""
+    named = hashlib.sha256("\n".join((tenant, subscription, event)).encode()).hexdigest()[:_EVENT_HEX]
+    return TurnKey(tenant, f"event-{named}", named)
+
+
+def is_subscription_session(session: str) -> bool:
+    """Return whether a session has the form of `subscription_turn`. The gateway gives no other turn such a session."""
+    return _EVENT_SESSION.fullmatch(session) is not None
 
 
 def is_id(text: str) -> bool:

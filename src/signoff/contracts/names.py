@@ -70,6 +70,9 @@ PEER: Final = "peer"
 their tokens.
 """
 
+SUBSCRIPTION: Final = "subscription"
+"""The channel of turns that an event starts."""
+
 DEFAULT_TENANT: Final = "main"
 DEFAULT_ASKER: Final = "guest"
 """Whom the development profile takes for who asks, where nobody is named."""

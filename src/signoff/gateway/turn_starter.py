@@ -5,7 +5,7 @@ from typing import Final
 from signoff.contracts.call import CallContext, Place, ProposedExternalCall
 from signoff.contracts.canonical_json import NotCanonical
 from signoff.contracts.errors import BadRequest, ConfigError, Conflict, NotFound, Refused
-from signoff.contracts.ids import SessionKey, TurnKey, is_id, parse_approval_id, uuid7
+from signoff.contracts.ids import SessionKey, TurnKey, is_id, is_subscription_session, parse_approval_id, uuid7
 from signoff.contracts.limits import MAX_TURNS_PER_MESSAGE
 from signoff.contracts.message import Message, TextPart
 from signoff.contracts.names import DEFAULT_TENANT, ENGINE, PEER
@@ -81,7 +81,7 @@ async def turn_input(
         turn_id=key.turn,
         actor=actor,
         messages=messages,
-        principal=_vouch(deps, ctx),
+        principal=vouch(deps, ctx),
         person_id=person.id,
         channel=channel,
         route=body.route,
@@ -247,6 +247,9 @@ def read_session(text: str, tenant: str = DEFAULT_TENANT) -> SessionKey:
 def _space(key: SessionKey, channel: str) -> SessionKey:
     """Returns `key`. Raises `Refused` where people would speak in a conversation of another agent, or it in theirs."""
     # An agent reads all of its conversation in its next turn, and what tools told people is not exposed to it.
+    if is_subscription_session(key.session):
+        # Events of such a session start no turns: a person there would hide from subscriptions.
+        raise Refused("this conversation is a subscription's; begin one of your own", code="not_allowed")
     if is_of_peer(key) != (channel == PEER):
         whose = "another agent's" if channel != PEER else "not another agent's"
         raise Refused(f"this conversation is {whose}; begin one of your own", code="not_allowed")
@@ -271,15 +274,15 @@ def _take(receipt: SessionReceipt) -> SessionReceipt:
 def _vouched_for_all(deps: GatewayDeps, ctx: CallContext, message_id: str) -> tuple[Principal, ...]:
     """Says who asks, signed for each of the turns that one message may lead to."""
     if deps.signer is None:
-        return (_vouch(deps, ctx, any_actor=True),)
+        return (vouch(deps, ctx, any_actor=True),)
     turns = (turn_of(message_id, number) for number in range(1, MAX_TURNS_PER_MESSAGE + 1))
     # Only of the first it is known who answers: whoever does may pass it on.
     return tuple(
-        _vouch(deps, replace(ctx, turn=turn), any_actor=place > 0 or not ctx.actor) for place, turn in enumerate(turns)
+        vouch(deps, replace(ctx, turn=turn), any_actor=place > 0 or not ctx.actor) for place, turn in enumerate(turns)
     )
 
 
-def _vouch(deps: GatewayDeps, ctx: CallContext, *, any_actor: bool = False) -> Principal:
+def vouch(deps: GatewayDeps, ctx: CallContext, *, any_actor: bool = False) -> Principal:
     """Returns the user of `ctx` as who asks for its turn: signed, or just stamped where the gateway has no keys."""
     asker = principal_as_asked(ctx, nonce=new_nonce(), at=deps.clock(), store_id=deps.store.id, any_actor=any_actor)
     if deps.signer is None:

@@ -99,7 +99,7 @@ async def open_app_test(program: Program, model: Driver | None, settings: Mappin
         place = replace(find_installation(program=program, **given), driver=model)
         catalog = replace_providers(place.catalog) if model is None and not place.settings.model else place.catalog
         channels = Channels(routing=catalog.channels.routing)
-        own = {name: each for name, each in catalog.subscriptions.items() if each.handler is not None}
+        own = {name: each for name, each in catalog.subscriptions.items() if not each.url}
         place = replace(place, catalog=replace(catalog, channels=channels, subscriptions=own))
         make_state_dir(place.settings)
         options = ServerOptions(Path(folder) / "temporal.db", port=free_port(), ui_port=None, time_skipping=True)

@@ -280,6 +280,14 @@ def test_subscription_sends_to_an_address_or_a_function() -> None:
     assert (found["books"].url, found["books"].events) == ("https://example.org/hook", ("tool_call.executed",))
 
 
+def test_subscription_starts_an_actor() -> None:
+    app = an_app()
+    app.actor("watcher", tools=[])
+    app.subscribe("tool_call.executed", to="actor:watcher", turns_per_minute=2)
+    found = app.build().subscriptions["subscription-1"]
+    assert (found.starts, found.turns_per_minute, found.url) == ("watcher", 2, "")
+
+
 def test_routing_names_the_channels_that_reach_people_first() -> None:
     app = an_app(routing={"default": ["desk"]})
     app.channel("desk", kind="webhook", url="https://desk.example.org/", secret="env:DESK_SECRET")
@@ -417,6 +425,7 @@ def test_wrong_declaration_names_its_file_and_line(declare: Callable[[signoff.Ap
     (lambda app: app.policy("r", "true", "deny"), "`app.policy` takes its arguments by name, but for `name` and"),
     (lambda app: app.policy("r", "true", name="q", effect="deny"), "`app.policy` has `name` twice"),
     (lambda app: app.channel("desk", knd="webhook"), "`app.channel` has no keyword `knd`; did you mean `kind`?"),
+    (lambda app: app.subscribe("*", to="actor:watcher"), "is to the actor `watcher`, which is not declared"),
     (lambda app: app.subscribe("*", too=print), "`app.subscribe` has no keyword `too`; did you mean `to`?"),
     (lambda app: app.include(signoff.Tools(), prfix="a"), "`include` has no keyword `prfix`; did you mean `prefix`?"),
     (lambda app: app.tool(auto_approve_if=True)(refund), "`auto_approve_if` of tool `refund` must be text"),

@@ -19,7 +19,15 @@ from signoff.channels.outbound_http import GuardedHttp, read_networks
 from signoff.channels.standard_webhooks import read_secret, signed_headers
 from signoff.contracts.activity_messages import EventTask
 from signoff.contracts.call import WorkflowSignal
-from signoff.contracts.errors import ConfigError, NotFound, ServerUnavailable, Unavailable
+from signoff.contracts.errors import (
+    BadRequest,
+    ConfigError,
+    Conflict,
+    NotFound,
+    Refused,
+    ServerUnavailable,
+    Unavailable,
+)
 from signoff.contracts.ids import parse_workflow_id
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.contracts.responses import CallAnswer
@@ -28,6 +36,7 @@ from signoff.formats.replace import replace
 from signoff.gateway.calls.call_reader import load_call, read_call
 from signoff.gateway.deps import GatewayDeps
 from signoff.gateway.events.event_reader import schema_address
+from signoff.gateway.events.event_turn import start_event_turn
 from signoff.gateway.external_turn import ExternalTurn
 from signoff.gateway.vendors.channel_tasks import run_forever
 from signoff.registry.actor import Callbacks
@@ -38,10 +47,19 @@ _BUSY: Final = (429, 503)
 _CONTENT: Final = "application/cloudevents+json"
 _QUEUED_SECONDS: Final = 15.0
 """How long beyond its own time a handler is waited for."""
+_FROZEN_SECONDS: Final = 10.0
 
 
 class Unfinished(Exception):
-    """Raised where somebody may yet take an event, and nobody waits any longer."""
+    """Raised where somebody may yet take an event, and nobody waits any longer.
+
+    `seconds` are until the next try, which counts as the same.
+    """
+
+    def __init__(self, code: str = "unfinished", seconds: float = 1.0) -> None:
+        super().__init__(code)
+        self.code = code
+        self.seconds = seconds
 
 
 class EventTarget(Protocol):
@@ -117,6 +135,31 @@ class HandlerTarget:
         """See `EventTarget`."""
 
 
+class ActorTarget:
+    """An actor of which each event starts a turn."""
+
+    def __init__(self, deps: GatewayDeps, to: Subscription) -> None:
+        self._deps = deps
+        self._to = to
+
+    async def give(self, owed: EventDelivery, seconds: float) -> None:
+        """See `EventTarget`; the turn is the same at each try. Over a limit and during a freeze the event waits."""
+        try:
+            await start_event_turn(self._deps, self._to, owed.event)
+        except Conflict:
+            # It was started by the same event, when the manifest or the version was another one.
+            _log.warning("event %d has started a turn of `%s` before", owed.event.number, self._to.starts)
+        except Refused as error:
+            if error.code == "frozen":
+                raise Unfinished("frozen", _FROZEN_SECONDS) from None
+            if isinstance(error, BadRequest) and error.after:
+                raise Unfinished(error.code, error.after) from None
+            raise NotDelivered(error.message, code=error.code, again=True) from None
+
+    async def close(self) -> None:
+        """See `EventTarget`."""
+
+
 SETTLING: Final = (
     "approval.decided",
     "approval.edited",
@@ -135,7 +178,6 @@ _JSON: Final = "application/json"
 RETRY_SECONDS: Final = (5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 36_000.0)
 """How long is waited after each failure, as Standard Webhooks advises; after the last it is given up."""
 LOOK_SECONDS: Final = 1.0
-UNFINISHED_SECONDS: Final = 1.0
 _AT_ONCE: Final = 20
 _SPARE_SECONDS: Final = 5.0
 """What is left of a lease when nothing is waited for any more."""
@@ -216,9 +258,9 @@ class EventSender:
             return False
         try:
             await self._target.give(owed, seconds)
-        except Unfinished:
+        except Unfinished as error:
             # Nothing failed yet, and nobody can say that it arrived.
-            await self._queue.postpone(owed.key, "unfinished", UNFINISHED_SECONDS, counts=False)
+            await self._queue.postpone(owed.key, error.code, error.seconds, counts=False)
             return False
         except NotDelivered as error:
             await self._fail(owed, error)
@@ -251,6 +293,8 @@ def _target_of(deps: GatewayDeps, to: Subscription) -> EventTarget:
     if to.of_actor_alone:
         agent = deps.catalog.actors[to.actor].external
         return CallbackTarget(deps, to, Callbacks() if agent is None or agent.callbacks is None else agent.callbacks)
+    if to.starts:
+        return ActorTarget(deps, to)
     return WebhookTarget(deps, to) if to.handler is None else HandlerTarget(deps, to)
 
 
