@@ -1,1 +1,1 @@
-"""The codec server: decrypts what Temporal keeps, for whoever may read the record."""
+"""The codec server: decrypts Temporal's payloads for people who may read the audit log."""

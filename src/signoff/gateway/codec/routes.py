@@ -1,6 +1,6 @@
-"""The codec server, as Temporal's protocol has it: `/decode` and `/encode`, below any path.
+"""Temporal's codec server protocol: `/decode` and `/encode`, below any path.
 
-It masks secret arguments in the payloads that it decrypts for Temporal's UI and command line.
+Masks secret arguments in the payloads that it decrypts for Temporal's UI and command line.
 """
 
 import asyncio
@@ -33,28 +33,28 @@ from signoff.temporal.encryption import PLACE_BYTES, EncryptionCodec, is_encrypt
 
 _JSON: Final = b"json/"
 _DERIVED: Final = frozenset(("digest", "sha256", "seal", "preview", "args_preview", "question_hash", "signature"))
-"""Fields from which, or with which, a hidden value could be guessed and checked."""
+"""Fields that would let a reader guess a masked value and check the guess."""
 _BINDS: Final = frozenset(("digest", "question_hash", "action", "recent", "doubt_of", "signature"))
-"""Fields that hash or sign a call's arguments and stand in messages without them, such as what the gates decided."""
+"""Fields that hash or sign arguments in messages without the arguments, such as gate decisions."""
 _BINDING: Final = re.compile(r"[0-9a-f]{8,64}|[A-Za-z0-9+/]{86}==")
 _WHOLE: Final = frozenset(("edited_args", "provider"))
-"""Fields that may hold arguments of a tool which they do not name."""
+"""Fields that may hold arguments without naming their tool."""
 _CONTENT: Final = frozenset(("inline", "blob"))
 _MAX_LEVELS: Final = 100
-"""How deep a payload may nest: three times what arguments may. Nothing of a deeper one is shown."""
+"""Nesting limit of a payload: three times the limit of arguments. Deeper payloads are masked whole."""
 _NESTS: Final = (Mapping, list)
 _TOO_DEEP: Final = mask_text(None)
 
 router = APIRouter(tags=["codec"])
 PAYLOADS: Final = 2_000
-"""How many payloads one request may bring."""
+"""Most payloads in one request."""
 _WORKFLOWS_PER_ENTRY: Final = 50
 
 
 class CodecAccess(Access):
     """Access for operators and auditors of the installation, by a personal token or the cookie of a browser.
 
-    They have to be of the default tenant: a payload does not say whose it is, so whoever reads one may read all.
+    They must belong to the default tenant. A payload does not name its tenant, so a reader of one can read all.
     """
 
     @property
@@ -76,25 +76,25 @@ class CodecAccess(Access):
 
 
 CodecReader = Annotated[AuthenticatedCaller | None, Depends(CodecAccess())]
-"""A route that decrypts or encrypts."""
+"""The caller of a route that decrypts or encrypts. `None` without a caller (see `Authenticator.identify`)."""
 
 
 @router.get("/healthz", summary="Whether this process answers", dependencies=[OPEN])
 async def health() -> Health:
-    """Looks at nothing else."""
+    """Reports only that this process answers."""
     return Health()
 
 
 @router.post("/decode", summary="Decrypt payloads")
 @router.post("/{path:path}/decode", include_in_schema=False)
 async def decode(request: Request, deps: Deps, caller: CodecReader) -> JSONResponse:
-    """Decrypts payloads, their secret arguments masked. Each request is in the record before it is answered."""
+    """Decrypts payloads and masks their secret arguments. Each request is in the audit log before the response."""
     codec = _codec(request)
     payloads = await _read(request, codec)
     person = None if caller is None else caller.person
     places = list(dict.fromkeys(each.data[:PLACE_BYTES].hex() for each in payloads if is_encrypted(each)))
     now = deps.clock()
-    # All of them, in as many entries as it takes: whoever asks chooses their order, and made-up ones could stand first.
+    # Record every workflow, in several entries if needed: a caller could put made-up workflows first to hide others.
     entries = [
         admin_entry(
             DEFAULT_TENANT,
@@ -107,10 +107,10 @@ async def decode(request: Request, deps: Deps, caller: CodecReader) -> JSONRespo
         )
         for begin in range(0, max(1, len(places)), _WORKFLOWS_PER_ENTRY)
     ]
-    # Before the answer: what nobody could write down is not shown.
+    # Record before responding: if the audit log cannot be written, show nothing.
     await AuditLog(deps.store).append(entries)
     decoded = await codec.decode(payloads)
-    # In a thread: many secrets and many texts take seconds, in which nobody else would be answered.
+    # Mask in a thread: many secrets and texts take seconds, which would block all other requests.
     return _answer(await asyncio.to_thread(mask_payloads, decoded, deps.catalog))
 
 
@@ -128,15 +128,15 @@ async def _read(request: Request, codec: EncryptionCodec) -> list[Payload]:
         raise BadRequest(f"this codec server decrypts the namespace `{codec.namespace}` alone")
     body = read_body(await request.body())
     try:
-        # An empty list is an empty message to the parser of protobuf.
-        found = ParseDict(body, Payloads()) if isinstance(body, dict) else None
+        # The protobuf parser would accept an empty list as an empty message.
+        message = ParseDict(body, Payloads()) if isinstance(body, dict) else None
     except (ParseError, ValueError, RecursionError):
-        found = None
-    if found is None:
+        message = None
+    if message is None:
         raise BadRequest('a request is the JSON of payloads: `{"payloads": [...]}`')
-    if len(found.payloads) > PAYLOADS:
+    if len(message.payloads) > PAYLOADS:
         raise BadRequest(f"a request brings at most {PAYLOADS} payloads")
-    return list(found.payloads)
+    return list(message.payloads)
 
 
 def _codec(request: Request) -> EncryptionCodec:
@@ -153,10 +153,10 @@ def _decrypts(caller: AuthenticatedCaller, *, development: bool) -> bool:
 
 
 def mask_payloads(payloads: Sequence[Payload], catalog: Catalog) -> list[Payload]:
-    """Returns `payloads` with the secret arguments of every call in them masked, and their texts wherever else in them.
+    """Return `payloads` with every call's secret arguments masked, and their texts masked everywhere.
 
-    Of a call whose tool the catalog lacks nobody can say which are secret: all its arguments are hidden. What is not
-    JSON, which nothing of ours writes, stays as it is; JSON that is too deep to be looked through is hidden.
+    If the catalog lacks a call's tool, all arguments of the call are masked, because any could be secret. Payloads
+    that are not JSON stay unchanged. Signoff writes none. JSON that is nested too deeply is masked whole.
     """
     documents = [_read_document(each) for each in payloads]
 
@@ -164,7 +164,7 @@ def mask_payloads(payloads: Sequence[Payload], catalog: Catalog) -> list[Payload
         declared = catalog.tools_named(tool)
         if not declared:
             return () if tool == "respond" else None
-        # Which of several was meant is not known here, so what any of them hides is hidden.
+        # Several tools may share the name. Mask every argument that any of them masks.
         return tuple(sorted({name for each in declared for name in each.masked_arguments}))
 
     texts: set[str] = set()
@@ -197,10 +197,10 @@ class _Masked:
             return mask_text(None)
         if key == "args" and names != ():
             return _masked_content(value, names)
-        # The arguments that it hashes stand in another payload, which may not have been sent along.
+        # The hashed arguments are in another payload, which may be missing from this request.
         if key in _BINDS and not called and _is_binding(value):
             return mask_text(None)
-        # Beside any secret, not of this call alone: a permit holds the digest of arguments that stand elsewhere.
+        # Mask these fields if any payload has a secret: a permit holds the digest of arguments in another payload.
         if key in _DERIVED and (names != () or self._texts):
             return mask_text(None)
         return self._without_arguments(value)
@@ -217,19 +217,19 @@ def _masked_content(args: Any, names: Collection[str] | None) -> Any:
 
 
 def _is_content(args: Mapping[str, Any]) -> bool:
-    # With any other name beside these it is a tool's own arguments, one of which happens to be called so.
+    # With any other key, these are a tool's own arguments. One argument happens to have such a name.
     return bool(args) and args.keys() <= _CONTENT
 
 
 def _is_binding(value: Any) -> bool:
-    """Tells hashes and signatures from a number, and from an argument or a word of that name."""
+    """Distinguish hashes and signatures from numbers, arguments and words under the same key."""
     if isinstance(value, list):
         return any(map(_is_binding, value))
     return isinstance(value, str) and _BINDING.fullmatch(value) is not None
 
 
 def _calls(document: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the tool and the arguments of every call in a document."""
+    """Yield the tool and the arguments of every call in a document."""
     stack = [document]
     while stack:
         value = stack.pop()

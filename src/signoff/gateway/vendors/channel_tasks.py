@@ -1,4 +1,4 @@
-"""Runs channels beside the gateway: cards are sent, answers read, and what no vendor brings is fetched."""
+"""Background tasks that run the channels: send cards, read decisions, poll for messages."""
 
 import asyncio
 import logging
@@ -36,7 +36,7 @@ from signoff.store.questions.questions import Questions
 LONGEST_PAUSE: Final = 300.0
 WORDS_HOLD: Final = 5.0
 STEADY_SECONDS: Final = 60.0
-"""What ran so long is begun again at once when it fails."""
+"""A task that ran at least this long restarts after the shortest pause when it fails."""
 CLOSE_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
@@ -45,11 +45,11 @@ _log = logging.getLogger(__name__)
 async def run_channels(
     deps: GatewayDeps, channels: Mapping[str, Channel], rules: RoutingRules
 ) -> AsyncIterator[InboundReceiver | None]:
-    """Sends cards, reads answers and hands them over until the block ends; yields what takes in what vendors bring.
+    """Send cards, read decisions and dispatch them until the block ends.
 
-    It is None without a channel.
+    Yields the receiver of vendors' messages, or `None` if there is no channel.
 
-    Nothing that fails in there ends the block: it is logged, and begun again after a while.
+    A failing task does not end the block. The failure is logged and the task restarts after a pause.
     """
     answers = asyncio.create_task(run_forever("the dispatcher of answers", AnswerDispatcher(deps).run))
     if not channels:
@@ -94,14 +94,14 @@ async def run_channels(
 
 
 async def run_forever(what: str, work: Callable[[], Awaitable[None]], *, first_pause: float = 1.0) -> None:
-    """Runs `work` until it returns; when it fails it is begun again, after ever longer while it keeps failing."""
+    """Run `work` until it returns. Restart it after each failure, with growing pauses."""
     pause = first_pause
     while True:
         begun = time.monotonic()
         try:
             return await work()
         except Exception as error:
-            # Adapters are anybody's code, and their errors may show what was sent.
+            # Adapters are third-party code. Their errors may contain the message that was sent.
             why = error.message if isinstance(error, SignoffError) else type(error).__name__
             pause = first_pause if time.monotonic() - begun >= STEADY_SECONDS else pause
             _log.warning("%s failed and begins again in %g s: %s", what, pause, why)
@@ -119,7 +119,7 @@ def _dispatcher(deps: GatewayDeps, channels: Mapping[str, Channel], rules: Routi
             revision=row.revision,
             person=row.person,
             channel=kinds.get(row.channel, row.channel),
-            # A deadline may be put off once; a request that ends before ends its link with it (see `pages/link.py`).
+            # A deadline may be extended once. The link of a request that ends earlier stops working (`pages/link.py`).
             expires=over + timedelta(seconds=row.request.timeout + LINK_SECONDS),
         )
         key = await deps.store.secret_key(LINK_KEY)
@@ -151,40 +151,42 @@ async def _close(name: str, channel: Channel) -> None:
 
 
 class DecisionAdapter:
-    """Answers channels; see `signoff.channels.inbound.answer_handler.DecisionPort`."""
+    """Implements `signoff.channels.inbound.answer_handler.DecisionPort` for the channels."""
 
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
 
     async def decide(self, draft: DecisionDraft, author: DecisionAuthor, *, again: bool = False) -> Receipt:
-        """Decides what somebody was asked, for them.
+        """Submit the author's decision.
 
-        What may have been sent is sent again only once a worker answers: each time makes the turn's history longer.
+        With `again`, the decision may have been sent before. Resend it only once a worker answers, because each
+        attempt makes the turn's history longer.
         """
         if again and not await self._answers(draft.approval_id):
             return Receipt(status="pending", approval_id=draft.approval_id, verdict=draft.verdict)
         return await decide(self._deps, draft, author)
 
     async def with_code(self, person: Person, code: str) -> Sequence[ApprovalRequest]:
-        """Returns requests with this code that the person may decide, waiting or decided. Raises
-        `ServerUnavailable`.
+        """Return requests with this code that the person may decide, waiting or decided.
+
+        Raises `ServerUnavailable`.
         """
-        found = await self._deps.requests.find_by_code(person.tenant, code)
-        if found is None:
+        request_id = await self._deps.requests.find_by_code(person.tenant, code)
+        if request_id is None:
             return ()
         try:
-            request = (await self._deps.requests.load(found)).request
+            request = (await self._deps.requests.load(request_id)).request
         except NotFound:
             return ()
-        asked = not set(self._deps.rights(person)).isdisjoint(request.approvers)
-        return (request,) if asked else ()
+        is_approver = not set(self._deps.rights(person)).isdisjoint(request.approvers)
+        return (request,) if is_approver else ()
 
     async def link(self, request: ApprovalRequest, person: Person, channel: str) -> str:
-        """Returns the request's page in the inbox, which asks for a sign-in."""
+        """Return the URL of the request's page in the inbox, which requires a sign-in."""
         return f"{self._deps.settings.public_url}/approvals/{request.id}"
 
     async def _answers(self, approval: str) -> bool:
-        """Returns whether a worker can say what became of a request, or there is none."""
+        """Return whether a worker can report the request's state, or no such request exists."""
         try:
             await self._deps.client.request(approval)
         except NotFound:

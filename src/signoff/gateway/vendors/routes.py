@@ -1,6 +1,6 @@
-"""Takes what vendors bring: it is kept, acknowledged at once and read later.
+"""Routes for vendors' messages: store each message, acknowledge it at once, read it later.
 
-Whoever comes needs no sign-in: the channel proves who it is, or they are refused.
+The routes need no sign-in. The channel authenticates the sender or refuses the message.
 """
 
 from typing import Annotated, Final
@@ -23,7 +23,7 @@ router = APIRouter(include_in_schema=False)
 
 
 async def receiver_from_request(request: Request) -> InboundReceiver:
-    """Returns the receiver of what vendors bring. Raises `NotFound` where there is no channel."""
+    """Return the receiver of vendors' messages. Raise `NotFound` if there is no channel."""
     receiver: InboundReceiver | None = request.app.state.receiver
     if receiver is None:
         raise NotFound("there is no channel here")
@@ -33,10 +33,10 @@ async def receiver_from_request(request: Request) -> InboundReceiver:
 Receiver = Annotated[InboundReceiver, Depends(receiver_from_request)]
 
 
-# A forger is told nothing, not even why. A `GET` is there for vendors that check an address by it.
+# A forger gets no reason for the refusal. Some vendors verify a callback address with a `GET`.
 @router.api_route("/channels/{name}", methods=["POST", "GET"], dependencies=[VENDOR])
 async def take_message(name: str, request: Request, deps: Deps, receiver: Receiver) -> Response:
-    """Takes one message of a vendor. When this answers that it is taken, it is kept."""
+    """Accept one message from a vendor. The message is stored before this route confirms it."""
     try:
         received = await receiver.take(name, await _raw(request, deps))
     except Forged:
@@ -52,7 +52,7 @@ async def take_message(name: str, request: Request, deps: Deps, receiver: Receiv
 
 @router.head("/channels/{name}", dependencies=[VENDOR])
 async def look_for_channel(name: str, receiver: Receiver) -> Response:
-    """Says whether there is such a channel; scanners ask so, and change nothing."""
+    """Answer 200 if the channel exists, else 404. Changes nothing: link scanners send `HEAD`."""
     return Response(status_code=404 if receiver.max_bytes(name) is None else 200)
 
 
@@ -66,7 +66,7 @@ async def _raw(request: Request, deps: GatewayDeps) -> InboundRequest:
         headers=headers,
         query=dict(request.query_params),
         method=request.method,
-        # As vendors know it and sign it: what a proxy makes of it is not what they called.
+        # Vendors sign the public URL that they call, not the URL after a proxy has rewritten it.
         url=f"{deps.settings.public_url}{request.url.path}{'?' if query else ''}{query}",
         at=deps.clock(),
     )
