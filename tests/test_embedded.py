@@ -212,9 +212,9 @@ async def test_second_server_on_one_file_is_refused(server: ServerHandle) -> Non
 async def test_taken_port_is_named_with_its_setting(tmp_path: Path) -> None:
     options = options_in(tmp_path)
     with taken_port() as port:
-        with pytest.raises(ServerUnavailable, match=rf"port {port} is taken.*SIGNOFF_TEMPORAL_PORT.*--address"):
+        with pytest.raises(ServerUnavailable, match=rf"port {port} is in use.*SIGNOFF_TEMPORAL_PORT.*--address"):
             await start_server(replace(options, port=port))
-        with pytest.raises(ServerUnavailable, match=rf"port {port} is taken.*SIGNOFF_UI_PORT"):
+        with pytest.raises(ServerUnavailable, match=rf"port {port} is in use.*SIGNOFF_UI_PORT"):
             await start_server(replace(options, ui_port=port))
 
 

@@ -106,4 +106,4 @@ async def test_a_taken_port_is_named_by_its_setting(cli: Cli, clean_env: pytest.
         for process, setting in (("gateway", "SIGNOFF_PORT"), ("codec", "SIGNOFF_CODEC_PORT")):
             here(clean_env, site, process)
             clean_env.setenv(setting, port)
-            assert f"name another port in {setting}" in assert_one_sentence(await cli(process))
+            assert f"pass --port or set {setting}" in assert_one_sentence(await cli(process))

@@ -258,7 +258,7 @@ async def typed(line: str, **variables: str) -> None:
     assert process.returncode == 0, printed.decode()
 
 
-@pytest.mark.failure("port ... of ... is taken")
+@pytest.mark.failure("port ... of ... is in use")
 async def test_a_taken_port(cli: Cli, clean_env: pytest.MonkeyPatch, site: Site, failure: Failure) -> None:
     await ready_site(cli, clean_env, site)
     with socket.create_server(("127.0.0.1", site.port)):

@@ -13,7 +13,8 @@ SETTINGS = {"host_setting": "SIGNOFF_HOST", "port_setting": "SIGNOFF_PORT"}
 def test_a_taken_port_names_its_setting() -> None:
     with open_listener("127.0.0.1", 0, **SETTINGS) as first:
         port = first.getsockname()[1]
-        with pytest.raises(ServerUnavailable, match=rf"port {port} of `127.0.0.1` is taken: .* in SIGNOFF_PORT$"):
+        remedy = "pass --port or set SIGNOFF_PORT"
+        with pytest.raises(ServerUnavailable, match=rf"port {port} of `127.0.0.1` is in use: .* {remedy}$"):
             open_listener("127.0.0.1", port, **SETTINGS)
         with socket.create_connection(("127.0.0.1", port), timeout=10) as asking:
             assert asking.getpeername()[1] == port

@@ -217,7 +217,7 @@ async def test_a_scrape_is_answered_in_both_forms_and_nothing_else_is(store: Sto
         assert "signoff_refused_inputs" in {family.name for family in plain_families(plain.text)}
         assert [(await http.get(f"{at}/{path}")).status_code for path in ("", "health", "metrics/")] == [404] * 3
         assert (await http.post(f"{at}/metrics")).status_code == 405
-        with pytest.raises(ServerUnavailable, match=rf"port {port} .* is taken.*SIGNOFF_METRICS_PORT"):
+        with pytest.raises(ServerUnavailable, match=rf"port {port} .* is in use.*SIGNOFF_METRICS_PORT"):
             async with MetricsEndpoint(settings).serve(store, "gateway"):
                 pass
 

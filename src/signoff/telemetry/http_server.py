@@ -11,6 +11,7 @@ import uvicorn
 from signoff.contracts.errors import ServerUnavailable
 
 _BACKLOG: Final = 2_048
+_FLAGS: Final = {"SIGNOFF_PORT": "--port", "SIGNOFF_CODEC_PORT": "--port", "SIGNOFF_UI_PORT": "`signoff dev --ui-port`"}
 
 
 class HttpServer(uvicorn.Server):
@@ -38,8 +39,13 @@ def open_listener(host: str, port: int, *, host_setting: str, port_setting: str)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ServerUnavailable(
-                f"port {port} of `{host}` is taken: stop what listens there, or name another port in {port_setting}"
+                f"port {port} of `{host}` is in use: stop the other process, or {_remedy(port_setting)}"
             ) from None
         raise ServerUnavailable(
             f"nothing can listen at `{host}` port {port} ({error.strerror}): correct {host_setting} or {port_setting}"
         ) from None
+
+
+def _remedy(setting: str) -> str:
+    flag = _FLAGS.get(setting)
+    return f"pass {flag} or set {setting}" if flag else f"set {setting}"

@@ -405,10 +405,15 @@ def _require_free(port: int, variable: str, host: str = LOOPBACK) -> None:
             probe.bind((host, port))
         except OSError:
             raise ServerUnavailable(
-                f"port {port} is taken, so the embedded server cannot start: stop what listens there, choose another "
-                f"port with {variable}, or use the server that runs there with `--address {LOOPBACK}:{port}`",
+                f"port {port} is in use, so the embedded server cannot start: stop the other process, pass "
+                f"{_flag(variable)} or set {variable}, or use the server that runs there with `--address "
+                f"{LOOPBACK}:{port}`",
                 port=port,
             ) from None
+
+
+def _flag(variable: str) -> str:
+    return "--" + variable.removeprefix("SIGNOFF_").lower().replace("_", "-")
 
 
 def _last_line(path: Path) -> str:
