@@ -1,4 +1,4 @@
-"""Bounds what a request's body may cost before anything reads it: bytes, seconds, and how much of all at once."""
+"""Limits for request bodies before anything reads them: bytes, seconds, and totals of all requests."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from signoff.contracts.limits import (
 from signoff.store.refusal_counts import RefusalKind
 
 READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
-"""Methods that change nothing and bring no body."""
+"""Methods that change nothing and have no body."""
 _AGAIN_SECONDS: Final = b"2"
 
 
@@ -35,41 +35,40 @@ class BodyRefused(Exception):
 
 
 class BodyQuota:
-    """Counts the bodies on their way and the bytes of them that are held, in all and by address."""
+    """Counts the bodies being received and the bytes held, in total and by address."""
 
     def __init__(self) -> None:
         self._reading: Counter[str] = Counter()
         self._held: Counter[str] = Counter()
 
     def begin(self, sender: str) -> None:
-        """Counts a body that begins. Raises `BodyRefused` where too many are on their way."""
+        """Count a new body. Raises `BodyRefused` if too many bodies are being received."""
         if _full(self._reading, sender, 1, BODIES_AT_ONCE):
             raise BodyRefused(503, "busy", "too many requests are being received; try again")
         self._reading[sender] += 1
 
     def end(self, sender: str) -> None:
-        """Counts a body that is whole, or broke off."""
+        """Stop counting a body that is complete or was interrupted."""
         self._reading[sender] -= 1
         _drop(self._reading, sender)
 
     def hold(self, sender: str, size: int) -> None:
-        """Counts so many bytes more. Raises `BodyRefused` where too many are held."""
+        """Count `size` more bytes. Raises `BodyRefused` if too many bytes are held."""
         if _full(self._held, sender, size, BODY_BYTES_AT_ONCE):
             raise BodyRefused(503, "busy", "too many bytes are being received; try again")
         self._held[sender] += size
 
     def release(self, sender: str, size: int) -> None:
-        """Counts the bytes of a request that is answered no more."""
+        """Stop counting the bytes of a finished request."""
         self._held[sender] -= size
         _drop(self._held, sender)
 
 
 class BodyLimit:
-    """Reads the body of a request whole, within its limits, before the application sees it.
+    """Reads a request's whole body, within the limits, before the application sees the request.
 
-    `allowed` says how many bytes a request may bring by its scope, None where nothing takes it; `refused` hears of each
-    that was too large, too slow or one too many. A client that breaks off is answered nothing, and its half of a
-    request is not looked at.
+    `allowed` maps a request's scope to its most bytes, or `None` if no route takes the request. `refused` is called
+    for each refusal. If a client disconnects, it gets no response and its partial request is dropped.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class BodyLimit:
         self._quota = BodyQuota()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request."""
+        """Handle one request."""
         if scope["type"] != "http" or scope["method"] in READING:
             await self._app(scope, receive, send)
             return
@@ -98,7 +97,7 @@ class BodyLimit:
             held.release()
 
     async def _read(self, scope: Scope, receive: Receive, held: "_Held") -> bytes | None:
-        """Returns the body; None where the client broke off. Raises `BodyRefused`."""
+        """Return the body, or `None` if the client disconnected. Raises `BodyRefused`."""
         max_bytes = self._allowed(scope)
         if max_bytes is None:
             raise BodyRefused(404, "unknown", "there is nothing at this address")
@@ -113,7 +112,7 @@ class BodyLimit:
 
 
 class _Held:
-    """The bytes that one request holds of the quota."""
+    """The part of the quota that one request holds."""
 
     def __init__(self, quota: BodyQuota, sender: str) -> None:
         self.sender = sender
@@ -121,18 +120,18 @@ class _Held:
         self._size = 0
 
     def add(self, size: int) -> None:
-        """Holds more. Raises `BodyRefused`."""
+        """Hold `size` more bytes. Raises `BodyRefused`."""
         self._quota.hold(self.sender, size)
         self._size += size
 
     def release(self) -> None:
-        """Holds nothing any more."""
+        """Release all bytes."""
         self._quota.release(self.sender, self._size)
         self._size = 0
 
 
 class _Replay:
-    """Replays a body that was read already, then passes on whatever else the connection brings."""
+    """Replays a body that was read before, then passes on the connection's later messages."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body
@@ -146,12 +145,12 @@ class _Replay:
 
 
 def too_large(max_bytes: int) -> BodyRefused:
-    """Returns the refusal of a body of more than `max_bytes`."""
+    """Return the refusal of a body of more than `max_bytes`."""
     return BodyRefused(413, "too_large", f"a request is at most {max_bytes} bytes")
 
 
 async def refuse(send: Send, status: int, code: str, message: str) -> None:
-    """Answers with one sentence and closes the connection: the rest of the body is not waited for."""
+    """Respond with `message` and close the connection, without waiting for the rest of the body."""
     body = json.dumps({"code": code, "message": message}).encode()
     headers = [
         (b"content-type", b"application/json"),
@@ -168,7 +167,7 @@ async def _whole(receive: Receive, max_bytes: int, held: _Held) -> bytes | None:
     body = bytearray()
     begun = asyncio.get_running_loop().time()
     while True:
-        # Each byte earns a little time, up to the end for all: who sends one a minute is not waited for.
+        # Each byte extends the deadline a little, up to a fixed end. A client cannot send one byte a minute.
         patience = min(BODY_SECONDS, BODY_GRACE_SECONDS + len(body) / BODY_BYTES_PER_SECOND)
         try:
             async with asyncio.timeout_at(begun + patience):
@@ -178,11 +177,11 @@ async def _whole(receive: Receive, max_bytes: int, held: _Held) -> bytes | None:
                 f"the body came too slowly; at least {BODY_BYTES_PER_SECOND} bytes a second, within {BODY_SECONDS:g} s"
             )
             raise BodyRefused(408, "too_slow", words) from None
-        # Half a form could be a whole one that says less.
+        # Drop a partial body: half a form could parse as a complete form with fewer fields.
         if message["type"] == "http.disconnect":
             return None
         piece = message.get("body", b"")
-        # Counted as it comes: what a client says of its length beforehand is only what it says.
+        # Count the bytes that arrive: the declared length may be false.
         if len(body) + len(piece) > max_bytes:
             raise too_large(max_bytes)
         held.add(len(piece))
@@ -192,7 +191,7 @@ async def _whole(receive: Receive, max_bytes: int, held: _Held) -> bytes | None:
 
 
 def _full(used: Counter[str], sender: str, more: int, limit: int) -> bool:
-    # A share for each address: one of them alone must not shut everybody else out.
+    # Each address has a share, so that one address cannot block all others.
     return used.total() + more > limit or used[sender] + more > limit // SENDER_SHARE
 
 

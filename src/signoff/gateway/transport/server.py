@@ -19,14 +19,14 @@ from signoff.gateway.live import Live
 from signoff.telemetry.http_server import HttpServer, open_listener
 
 _PIECE_BYTES: Final = 2_048
-"""So much is parsed before it is looked at what came: h11 takes some 10 microseconds for each chunk of a body, however
-small, and 256 KiB of chunks of one byte would hold up everybody for half a second."""
+"""Most bytes to parse before checking the request. h11 takes some 10 microseconds for each chunk of a body, however
+small. 256 KiB of chunks of one byte would block all requests for half a second."""
 
 _log = logging.getLogger(__name__)
 _OWN_FILES: Final = 200
-"""Open files of a gateway beside its connections: the store, Temporal, pages, keys, people."""
+"""Open files that a gateway needs besides connections: the store, Temporal, pages, keys, people."""
 GRACE_SECONDS: Final = 5
-"""How long requests that are under way may take once the gateway stops."""
+"""Time that running requests get to finish once the gateway stops."""
 
 
 async def serve(
@@ -38,19 +38,19 @@ async def serve(
     ready: Callable[[], None] | None = None,
     setting: str = "SIGNOFF_PORT",
 ) -> None:
-    """Serves `app` until `stop` is set or the task is cancelled, then lets requests finish and returns.
+    """Serve `app` until `stop` is set or the task is cancelled, then let requests finish.
 
-    `ready` is called once the port answers; `setting` names the port. Signals are the caller's matter. Raises
-    `ServerUnavailable` naming the setting when the port is taken or the address is not this machine's.
+    Calls `ready` once the port answers. The caller handles signals. Raises `ServerUnavailable` if the port is taken
+    or the address does not belong to this machine. `setting` is the port's setting for the message.
     """
     with open_listener(host, port, host_setting="SIGNOFF_HOST", port_setting=setting) as listener:
         server = _Server(app, ready)
         running = asyncio.create_task(server.serve(sockets=[listener]))
-        asked = asyncio.create_task((stop or asyncio.Event()).wait())
+        stopping = asyncio.create_task((stop or asyncio.Event()).wait())
         try:
-            await asyncio.wait((running, asked), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            asked.cancel()
+            stopping.cancel()
             server.should_exit = True
             await asyncio.shield(running)
 
@@ -59,12 +59,12 @@ async def serve(
 async def running_server(
     app: Starlette, host: str, port: int, *, setting: str = "SIGNOFF_PORT"
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Serves `app`, which answers when the block begins, until it ends. Raises as `serve`."""
+    """Serve `app` until the block ends. The port answers when the block begins. Raises like `serve`."""
     stop, ready = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(serve(app, host, port, stop=stop, ready=ready.set, setting=setting))
     waiting = asyncio.create_task(ready.wait())
     try:
-        # Whichever is first: where the port is taken the server ends and is never ready.
+        # Wait for either: if the port is taken, the server ends and is never ready.
         await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
@@ -76,15 +76,16 @@ async def running_server(
 
 
 def allow_connections() -> int:
-    """Raises this process's limit of open files to what its connections need; returns how many there may be.
+    """Raise the process's limit of open files for its connections. Return the number of connections allowed.
 
-    Without a file for each, a stranger who holds some connections open would take the store's files as well.
+    Each connection takes a file. Without this limit, an attacker could hold connections open until none are left
+    for the store.
     """
     wanted = CONNECTIONS + _OWN_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        # A system may allow less than it says (macOS); then what there was stays.
+        # A system may allow less than it reports (macOS). Then keep the current limit.
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -96,7 +97,7 @@ def allow_connections() -> int:
 
 
 class _Server(HttpServer):
-    """Says when it answers, and ends live streams before it waits for requests."""
+    """Reports when it answers, and ends live streams before it waits for requests."""
 
     def __init__(self, app: Starlette, ready: Callable[[], None] | None) -> None:
         super().__init__(
@@ -110,22 +111,22 @@ class _Server(HttpServer):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts as uvicorn does, then tells the caller."""
+        """Start like uvicorn, then call `ready`."""
         await super().startup(sockets)
         if self._ready is not None and self.started:
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends the streams, which never end by themselves, then stops as uvicorn does."""
+        """End the live streams, which would never end, then stop like uvicorn."""
         self._live.close()
         await super().shutdown(sockets)
 
 
 class BoundedConnection(H11Protocol):
-    """Extends uvicorn's connection by an end to waiting for headers; ignores bodies of requests that will be refused.
+    """Adds a timeout for headers to uvicorn's connection. Ignores bodies of requests that will be refused.
 
-    uvicorn ends a connection that is idle between two requests, but none that has not said anything yet, or half of
-    what it wants.
+    uvicorn closes a connection that is idle between two requests. It does not close a connection that has sent nothing
+    yet, or only half of a request.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -140,7 +141,7 @@ class BoundedConnection(H11Protocol):
         _send_at_once(transport)
         address = _address(transport)
         if address and _OPEN[address] >= CONNECTIONS_OF_ONE:
-            # Without an answer: whoever opens as many reads none.
+            # Send no response: a client that opens this many connections would not read it.
             transport.abort()
             return
         self._address = address
@@ -185,20 +186,20 @@ class BoundedConnection(H11Protocol):
 
     def _hang_up(self) -> None:
         self._late = None
-        # A request that is at work was whole once, and its answer may take as long as it takes.
+        # Do not close during a request: its headers arrived in time, and its response may take any time.
         if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
             self.transport.close()
 
 
 _OPEN: Final[Counter[str]] = Counter()
-"""How many connections each address has."""
+"""Open connections of each address."""
 
 
 def _send_at_once(transport: asyncio.Transport) -> None:
-    """Has the system send each piece of an answer as it is written.
+    """Set `TCP_NODELAY`, so that the system sends each piece of a response as it is written.
 
-    Else the body of an answer waits for the other side to confirm its head, which a client may put off for 40 ms.
-    asyncio asks for this only where a socket says that it speaks TCP, and one of `socket.create_server` does not.
+    Otherwise, the body waits until the client confirms the head, which a client may delay for 40 ms. asyncio sets
+    the option only on sockets that report TCP as their protocol. Sockets of `socket.create_server` do not.
     """
     connection = transport.get_extra_info("socket")
     if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
@@ -206,7 +207,7 @@ def _send_at_once(transport: asyncio.Transport) -> None:
 
 
 def _address(transport: asyncio.Transport) -> str:
-    """Says where a connection comes from; "" of this machine itself, where a proxy speaks for everybody."""
+    """Return the client's address, or "" for this machine, where a proxy serves many clients."""
     peer = transport.get_extra_info("peername")
     try:
         host = ip_address(peer[0])
@@ -216,5 +217,5 @@ def _address(transport: asyncio.Transport) -> str:
 
 
 def _is_chunked(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Returns whether a request says no length of its body beforehand."""
+    """Return whether the request does not declare the length of its body."""
     return any(name == b"transfer-encoding" for name, _ in headers)
