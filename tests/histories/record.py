@@ -436,7 +436,7 @@ async def moved(client: Client, store: Store) -> TurnKey:
     return (await _moved(client, store)).turn_key("a")
 
 
-async def session_moved(client: Client, store: Store) -> SessionKey:
+async def conversation_moved(client: Client, store: Store) -> SessionKey:
     """A session that follows its turn to another step."""
     return (await _moved(client, store)).key
 
@@ -465,7 +465,7 @@ SCENARIOS: dict[str, Scenario] = {
         waiting, approved_by_update, approved_by_signal, denied, timed_out, cancelled, auto, asked_again, lapsed,
         in_doubt, parallel, happened, ran_again, edited, escalated, repeated,
         session, turn_in_session, returned_directly, in_line, aborted, stood_in,
-        overridden, updated, moved, session_moved, notified, went_on,
+        overridden, updated, moved, conversation_moved, notified, went_on,
     )
 } | CALL_SCENARIOS | KIND_SCENARIOS  # fmt: skip
 
