@@ -1,4 +1,4 @@
-"""Makes the inputs of activities from a turn's state."""
+"""Builds the inputs of activities from a turn's state."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ def permit(
     request: ApprovalRequest | None,
     doubts: tuple[Decision, ...] = (),
 ) -> Permit:
-    """Returns the permit of a call that may run: by rule, or as people approved in `request`.
+    """Return the permit of a call that may run, either by rule or because `request` was approved.
 
-    `doubts` are the answers that earlier tries of it did not happen. Of answers only those go with it that nobody
-    signed: all others are read from the store where the call runs.
+    `doubts` are the decisions that earlier attempts of the call did not happen. The permit carries only unsigned
+    decisions. The worker that runs the call reads the signed ones from the store.
     """
     by_rule = Permit(
         kind="auto",
@@ -34,9 +34,9 @@ def permit(
     )
     if request is None:
         return by_rule
-    # Their request is that of the call: its id is left out.
-    given = tuple(replace(each, approval_id="") for each in _keep_unsigned(approving_decisions(request)))
-    return replace(by_rule, kind="approved", revision=request.revision, decisions=given)
+    # Omit the id: these decisions belong to the call's own request.
+    decisions = tuple(replace(each, approval_id="") for each in _keep_unsigned(approving_decisions(request)))
+    return replace(by_rule, kind="approved", revision=request.revision, decisions=decisions)
 
 
 def _keep_unsigned(decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
@@ -44,7 +44,7 @@ def _keep_unsigned(decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
 
 
 def edit(decision: Decision, editor: Authority) -> dict[str, Any]:
-    """Makes the fields of the gates' task for a change of arguments by `decision`, beside the changed call."""
+    """Return the extra fields of the gates' task for an edit of the arguments by `decision`."""
     named = decision if decision.signature else replace(decision, subject=editor.subject)
-    # What a change makes is told apart by its own delivery, whenever it was asked.
+    # The edit's own delivery identifies its revision, so the time of the question does not matter.
     return {"edit": named, "asked_since": None}

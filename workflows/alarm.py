@@ -1,4 +1,4 @@
-"""Waits for something or for a moment, and has the server wake the turn as seldom as can be."""
+"""Waits for a condition or a deadline with as few timers as possible."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,15 +11,15 @@ from temporalio import workflow
 class Alarm:
     """Wakes the turn of one external call.
 
-    Each timer is an event, and its cancel another: one that is set is left to run, and serves every later wait that
-    does not end before it fires. Such a turn ends before most of them do.
+    Each timer is a history event, and cancelling it is another. A timer therefore keeps running, and serves every later
+    wait whose deadline is not before the timer fires. Such a turn usually ends before its timers fire.
     """
 
     def __init__(self) -> None:
         self._timers: dict[asyncio.Task[None], datetime] = {}
 
     async def wait(self, is_there: Callable[[], bool], until: datetime, words: str) -> bool:
-        """Returns whether `is_there`, once it is or at `until`; `words` say in Temporal's UI what ends then."""
+        """Return true once `is_there` holds, or false at `until`. Temporal's UI shows `words` on the timer."""
         while not is_there():
             if workflow.now() >= until:
                 return False
@@ -28,7 +28,7 @@ class Alarm:
         return True
 
     def _find(self, until: datetime) -> asyncio.Task[None] | None:
-        # The last of them, or the turn would be woken for nothing.
+        # Choose the latest timer, to avoid waking the turn needlessly.
         soon = [timer for timer, at in self._timers.items() if at <= until and not timer.done()]
         return max(soon, key=self._timers.__getitem__, default=None)
 

@@ -1,4 +1,4 @@
-"""Applies what the tools of one turn change of its context, batch by batch. Plain data and plain computation."""
+"""Applies the context updates of a turn's tools, batch by batch. Pure computation without I/O."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -23,7 +23,7 @@ _FULL: Final = f"all that tools changed of it would be over {SESSION_UPDATES_BYT
 
 
 class UpdateRefusal(NamedTuple):
-    """Names the changes of a call that were not taken, and says why (`full` or `given`)."""
+    """The rejected updates of one call, with the reason (`full` or `given`)."""
 
     outcome: CallOutcome
     names: tuple[str, ...]
@@ -31,7 +31,7 @@ class UpdateRefusal(NamedTuple):
 
 
 class AppliedUpdates(NamedTuple):
-    """The outcomes of a batch with those that failed at their changes, and what was not taken."""
+    """The outcomes of a batch, including calls that failed because of their updates, and the rejected updates."""
 
     outcomes: list[CallOutcome]
     refused: tuple[UpdateRefusal, ...]
@@ -48,20 +48,20 @@ class ContextUpdates:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """Returns the context as the next completion sees it."""
+        """The context as the next completion sees it."""
         return apply_updates(self._held, self._given)
 
     def apply(self, outcomes: Sequence[CallOutcome]) -> AppliedUpdates:
-        """Applies what the calls of a batch change, in input order.
+        """Apply the updates of a batch's calls, in input order.
 
-        To be told once all of them are settled: which of them ended first must not matter.
+        Call it only once all calls have settled, because the order in which they end must not matter.
         """
         taken = [each if each.updates is None else self._take(each, each.updates) for each in outcomes]
         refused, self._refused = tuple(self._refused), []
         return AppliedUpdates(taken, refused)
 
     def _take(self, outcome: CallOutcome, wished: Updates) -> CallOutcome:
-        # What the caller gave stands: policies may read it, so no tool writes over it.
+        # Keep the values that the turn's caller set: policies may read them, so no tool may overwrite them.
         new = free_updates(wished, self._given)
         held = merge_updates(self._held, new)
         if held.size > SESSION_UPDATES_BYTES:
@@ -78,7 +78,7 @@ def _full(outcome: CallOutcome) -> CallOutcome:
     tool = outcome.fallback or outcome.tool
     gone = {"updates": None, "data_update": None, "context_update": None, "place": None}
     if outcome.code != "ok":
-        # Why it failed is what the model needs to know; that it ran and worked would not be true of it.
+        # Keep the reason of the failure: the model needs it, and `UPDATE_FAILED` would claim that the call worked.
         note = f"{outcome.note} {UPDATE_LOST.format(tool, _FULL)}".strip()
         return replace(outcome, **gone, note=note)
     text = UPDATE_FAILED.format(tool, _FULL)

@@ -12,16 +12,17 @@ _ShapeT = TypeVar("_ShapeT", bound=FrozenModel)
 
 
 def read_envelope(body: Any, shape: type[_ShapeT]) -> _ShapeT | str:
-    """Parses `body` as `shape`; returns the problem where it is wrong: no input may keep other messages from being
-    processed.
+    """Return `body` parsed as `shape`, or a description of the problem.
+
+    Never raises, because no input may stop the processing of other messages.
     """
     try:
         found = shape.model_validate(body, strict=False)
         plain = found.model_dump(mode="json")
-        # pydantic takes numbers and half characters that the turn's digests, and its histories, cannot hold.
+        # Pydantic accepts numbers and lone surrogates that digests and histories cannot hold.
         canonical_json(plain)
     except ValidationError as error:
-        # Without the input: a receipt must not repeat what was sent, which may be secret and of any length.
+        # Omit the input: it may be secret and of any length, so a receipt must not repeat it.
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         return f"`{'.'.join(str(part) for part in first['loc'])}`: {first['msg'].lower()}"
     except (NotCanonical, ValueError, RecursionError):

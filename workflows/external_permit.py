@@ -22,50 +22,56 @@ _LAPSED_AS: Final[dict[str, UseCode]] = {"denied": "denied", "skipped": "lapsed"
 
 
 class ExternalPermit(FrozenModel):
-    """The permit of one external call, from its judgement to its use. Each step makes another one."""
+    """The permit of one external call, from its judgement to its use. Each step returns a new object."""
 
     is_open: bool = False
-    """Whether it waits to be used."""
+    """True while the permit waits for its use."""
     tried_by: str = ""
-    """The try that is looked at just now, until it has taken its answer."""
+    """Id of the use request in progress, until it has received its answer."""
     answer: UseReply | None = None
-    """The answer to that try."""
+    """The answer to the use request in progress."""
     used_by: str = ""
-    """The try that was handed it."""
+    """Id of the use request that received the permit."""
     used: UseReply | None = None
-    """What that try was handed."""
+    """The reply to that use request."""
 
     def open_up(self) -> "ExternalPermit":
-        """Returns the permit once it may be used."""
+        """Return the permit, now open for use."""
         return replace(self, is_open=True)
 
     def close(self) -> "ExternalPermit":
-        """Returns the permit once nobody may use it any more; whoever still tries has come too late."""
+        """Return the permit, now closed. A use request that still lacks an answer is refused as `lapsed`."""
         late = use_refusal("lapsed") if self.tried_by and self.answer is None else self.answer
         return replace(self, is_open=False, answer=late)
 
     def begin_try(self, wish: str) -> "ExternalPermit":
-        """Returns the permit while the try `wish` is looked at."""
+        """Return the permit while the use request `wish` is in progress."""
         return replace(self, tried_by=wish, answer=None)
 
     def answer_try(self, reply: UseReply) -> "ExternalPermit":
-        """Returns the permit once there is an answer to the try; with what it hands out that try alone has used it."""
+        """Return the permit with the answer to the use request.
+
+        If `reply` holds a permit, this request alone has used it.
+        """
         handed = {} if reply.permit is None else {"used_by": self.tried_by, "used": reply}
         return replace(self, answer=reply, **handed)
 
     def end_try(self) -> "ExternalPermit":
-        """Returns the permit once the try has taken its answer, and the next one may be looked at."""
+        """Return the permit, ready for the next use request."""
         return replace(self, tried_by="")
 
 
 def use_refusal(code: str) -> UseReply:
-    """Makes the answer to who may not use a permit; `code` may be what a turn said, and anything can answer as one."""
+    """Return the refusal of a use request.
+
+    `code` may come from a turn and is not trusted: an unknown code becomes `unavailable`.
+    """
     known: UseCode = next((each for each in _WORDS if each == code), "unavailable")
     return UseReply(code=known, message=_WORDS[known])
 
 
 def closing_reason(*, is_asked: bool, stopped: bool, outcome: CallOutcome | None) -> UseCode:
-    """Returns why a permit is not open: people are asked, its turn was stopped, or its call has this outcome."""
+    """Return why a permit is not open: approval is pending, the turn was stopped, or the call has `outcome`."""
     if is_asked:
         return "waiting"
     if outcome is None:
@@ -76,9 +82,10 @@ def closing_reason(*, is_asked: bool, stopped: bool, outcome: CallOutcome | None
 def examine_use(
     permit: ExternalPermit, wish: str, *, stopped: bool, why_closed: UseCode
 ) -> UseReply | Literal["", "wait"]:
-    """Returns the answer to a try; "" where its right has yet to be derived, `wait` while that is done for another.
+    """Return the answer to a use request that is already certain.
 
-    `why_closed` is what is said where the permit is not open.
+    Returns "" if the right to run must be derived first, and `wait` while that is in progress for another request.
+    A permit that is not open is refused with `why_closed`.
     """
     if permit.used is not None:
         return permit.used if wish == permit.used_by else use_refusal("used")
@@ -88,7 +95,7 @@ def examine_use(
 
 
 def use_problem(permit: ExternalPermit, wish: str, why_closed: UseCode) -> UseCode:
-    """Returns why a try is refused before it leaves a trace; "" where it has to be looked at."""
+    """Return why a use request is refused without a history event, or "" if it needs a closer check."""
     if permit.used is not None:
         return "" if wish == permit.used_by else "used"
     return "" if permit.is_open or permit.tried_by else why_closed

@@ -1,4 +1,4 @@
-"""Hands the call of an agent that thinks elsewhere out to it, once, and waits for its report of what became of it."""
+"""Hands the call of an external agent out to that agent, once, and waits for its report of the outcome."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -35,14 +35,14 @@ _LAPSED: Final = "Not executed: its permit was not used in time."
 _LONGEST_AWAY: Final = 86_400.0
 _MOST_LOOKS: Final = 20
 _FROZEN: Final = "frozen:"
-"""How the reason of a call begins that is denied as its tenant is frozen."""
+"""Prefix of the reason with which calls of a frozen tenant are denied."""
 _AGAIN: Final[dict[str, UseCode]] = {"stale": "stale", "policy": "stale", "lapsed": "lapsed"}
 
 
 class ExternalRunner:
-    """Runs nothing itself: holds the permit of one call until its agent uses it, and waits for the report.
+    """Holds the permit of one call until its agent uses it, and waits for the report. Runs nothing itself.
 
-    `lock` is held while an activity is under way whose end must stand in the history where it happened.
+    `lock` is held during activities whose completion must keep its position in the history.
     """
 
     def __init__(self, state: TurnState, lock: Callable[[], AbstractAsyncContextManager[None]], alarm: Alarm) -> None:
@@ -56,29 +56,32 @@ class ExternalRunner:
 
     @property
     def is_open(self) -> bool:
-        """Whether a permit waits to be used."""
+        """True while a permit waits for its use."""
         return self._permit.is_open
 
     @property
     def is_used(self) -> bool:
-        """Whether the permit was handed out."""
+        """True once the permit was handed out."""
         return self._permit.used is not None
 
     def hear_report(self) -> None:
-        """Has the store looked at for the report of the call: whoever can send a turn a word proves nothing by it."""
+        """Trigger a lookup of the call's report in the store.
+
+        The signal itself proves nothing, because anyone who can signal the turn could have sent it.
+        """
         self._reports += 1
 
     @property
     def is_recorded(self) -> bool:
-        """Whether an activity has recorded what the turn had seen before the permit was used."""
+        """True once an activity has recorded the audit entries from before the use of the permit."""
         return self._is_recorded
 
     async def run(
         self, call: CallPart, task: ToolTask, gate_decision: GateDecision, begun: Callable[[], OutcomeTask]
     ) -> ToolReply:
-        """Returns the outcome of the call once its agent has reported it, or why it was never used.
+        """Return the call's outcome once its agent has reported it, or why the permit was not used.
 
-        `begun` makes the question to the activity of outcomes about the ticket that the agent uses.
+        `begun` builds the input of the outcome activity for the ticket that the agent uses.
         """
         self._state.show_state(call.call, "permitted", gate_decision.rule)
         self._permit = self._permit.open_up()
@@ -90,9 +93,10 @@ class ExternalRunner:
         return await self._until_reported(call, gate_decision.options, begun)
 
     async def wait_for_agent(self, call: CallPart, gate_decision: GateDecision) -> ToolReply | None:
-        """Returns None once the agent waits for a call that was approved and that Signoff runs; else why it never is.
+        """Wait until the agent wants an approved call that Signoff itself runs.
 
-        A permit that nobody comes for lapses like any other.
+        Returns `None` once the agent does, otherwise the reason why the call never runs. Like any other, an unused
+        permit lapses.
         """
         self._state.show_state(call.call, "permitted", gate_decision.rule)
         self._permit = self._permit.open_up()
@@ -107,7 +111,7 @@ class ExternalRunner:
         return ToolReply(outcome=outcomes.failed_outcome(call.call, call.tool, "skipped", _LAPSED))
 
     async def is_left(self, within: float) -> bool:
-        """Returns whether nobody waits for the call again within so many seconds; 0 says that somebody does."""
+        """Return whether the agent stays away from the call for `within` seconds; 0 means that it waits now."""
         self._visits += 1
         mine = self._visits
         if within <= 0:
@@ -117,11 +121,11 @@ class ExternalRunner:
         return self._visits == mine and self._state.result is None
 
     def use_problem(self, wish: str) -> UseCode:
-        """Returns why the try `wish` is refused at once; "" where it has to be looked at."""
+        """Return why the use request `wish` is refused at once, or "" if it needs a closer check."""
         return use_problem(self._permit, wish, self._closing_reason())
 
     async def use(self, wish: str) -> UseReply:
-        """Uses the permit for the try `wish`; the same try is handed the same again. Never raises."""
+        """Use the permit for the use request `wish`. A repeated request gets the same reply. Never raises."""
         while True:
             known = examine_use(self._permit, wish, stopped=self._state.stopped, why_closed=self._closing_reason())
             if isinstance(known, UseReply):
@@ -156,7 +160,7 @@ class ExternalRunner:
             return reply
 
     def _with_remark(self, call: CallPart, reply: ToolReply) -> ToolReply:
-        """Adds the approvers' remarks to the permit that the agent is handed."""
+        """Add the approvers' remarks to the permit for the agent."""
         remark = remark_note(self._state.book.get(self._state.approval_id(call.call)))
         if reply.used is None or not remark:
             return reply
@@ -164,21 +168,21 @@ class ExternalRunner:
         return replace(reply, used=replace(reply.used, note=note))
 
     async def _is_wished(self, until: datetime) -> bool:
-        """Returns whether somebody wants to use the permit, once they do; False once nobody may any more."""
-        # Who waits for the judgement and wishes to use the permit at once is heard first: no timer is set then.
+        """Return true once the agent wants to use the permit, or false once it no longer may."""
+        # Let an agent that already waits for the judgement go first. Then no timer is needed.
         await workflow.wait_condition(lambda: True)
         if not (self._permit.tried_by or self._state.stopped):
             await self._alarm.wait(lambda: bool(self._permit.tried_by) or self._state.stopped, until, "Permit")
         return bool(self._permit.tried_by) and not self._state.stopped and workflow.now() < until
 
     async def _claim(self, call: CallPart, task: ToolTask, run: RunOptions) -> ToolReply | None:
-        """Has the right to run derived and the ticket claimed; None where nobody can say whether it was."""
+        """Derive the right to run and claim the ticket. Returns `None` if it is unknown whether that succeeded."""
         try:
             async with self._lock():
                 reply: ToolReply = await workflow.execute_local_activity(
                     run.activity or call.tool,
                     task,
-                    # The tool's activity compares it with its permit, so that no permit runs another call.
+                    # The tool's activity compares this id with its permit, so that no permit runs another call.
                     activity_id=call.call,
                     result_type=ToolReply,
                     summary="Use the permit",
@@ -214,7 +218,7 @@ class ExternalRunner:
                 return ToolReply(outcome=outcomes.in_doubt_outcome(call.call, call.tool))
 
     def _is_report_heard(self) -> bool:
-        # Each look is an event, and anybody with a Temporal credential can say that there is a report.
+        # Limit the lookups: each is a history event, and anyone with Temporal credentials can send this signal.
         return self._looks < self._reports and self._looks < _MOST_LOOKS
 
 

@@ -1,4 +1,4 @@
-"""Has the gates judge calls for a turn: one local activity for a whole batch."""
+"""Runs the gates over a turn's calls, with one local activity for a whole batch."""
 
 import asyncio
 
@@ -10,13 +10,13 @@ from signoff.workflows import options, outcomes
 
 
 async def judge_calls(task: GateTask) -> GateReply:
-    """Returns the gates' decisions on the calls of `task`; asked until they answer."""
+    """Return the gate decisions on the calls of `task`. Retries until the gates answer."""
     try:
         reply: GateReply = await workflow.execute_local_activity(
             names.GATE, task, result_type=GateReply, summary=f"Judge {len(task.calls)} call(s)", **options.GATE
         )
     except outcomes.LOST as error:
-        # The SDK calls a cancelled activity failed; to the turn it is its own cancel, and no fault of the gates.
+        # The SDK reports a cancelled activity as failed. Pass on the turn's own cancellation instead.
         if outcomes.was_cancelled(error):
             raise asyncio.CancelledError from error
         raise
@@ -24,7 +24,7 @@ async def judge_calls(task: GateTask) -> GateReply:
 
 
 async def judge_soon(task: GateTask) -> GateReply | None:
-    """Returns the same for somebody who waits for a receipt; None when the gates do not answer in time."""
+    """Return the gate decisions while an approver waits for a receipt, or `None` if the gates do not answer in time."""
     try:
         reply: GateReply = await workflow.execute_local_activity(
             names.GATE, task, result_type=GateReply, summary="Judge a call with changed arguments", **options.EDIT

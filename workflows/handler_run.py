@@ -1,4 +1,4 @@
-"""Gives one event to the handler of one subscription as a Temporal workflow: its one activity, tried once."""
+"""Delivers one event to the handler of one subscription: a workflow with one activity and one attempt."""
 
 from datetime import timedelta
 from typing import Final
@@ -17,11 +17,11 @@ _HEARTBEAT: Final = timedelta(seconds=20)
 
 @workflow.defn(name=names.HANDLER_RUN, sandboxed=False)
 class HandlerRun:
-    """The workflow of one event for one handler. It is not tried again here: who is owed it has it run anew."""
+    """The workflow of one event for one handler. Does not retry: after a failure, the sender starts another run."""
 
     @workflow.run
     async def run(self, task: EventTask) -> None:
-        """Runs the handler; fails as it does."""
+        """Run the handler. Fails if the handler fails."""
         await workflow.execute_activity(
             names.EVENT,
             task,

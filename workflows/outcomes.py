@@ -1,4 +1,4 @@
-"""Makes the one result of a call for each way of not running."""
+"""Builds the outcomes of calls that did not run, failed or have an unknown outcome."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -15,58 +15,57 @@ from signoff.contracts.updates import Updates, merge_updates
 from signoff.formats.replace import replace
 
 LOST: Final = (ActivityError, ApplicationError, exceptions.TimeoutError)
-"""What an activity raises that came to nothing: a local one the very error that its function raised, as the SDK wraps
-no other than a timeout or a cancel, and not each of these."""
+"""Errors of a failed activity. A local activity raises its function's own error: the SDK wraps only timeouts and
+cancellations, and not all of these."""
 _LATE: Final = "It ran out of time."
 _NEVER_BEGUN = ("not_available", "input_invalid", "too_many_calls")
 _BRIEF = 300
 
 
 def given_up_outcome(unknown: CallOutcome, asked: ApprovalRequest | None) -> CallOutcome:
-    """Makes the outcome of a call in doubt that is not tried again, its effect unknown."""
+    """Return the outcome of a call that is not retried although its outcome is unknown."""
     if asked is None:
         return unknown
     return replace(unknown, approval_id=asked.id, decided_by=asked.decided_by)
 
 
 def in_doubt_outcome(call: str, tool: str) -> CallOutcome:
-    """Makes the outcome of a call whose effect is unknown."""
+    """Return the outcome of a call whose effect is unknown."""
     return CallOutcome(call=call, tool=tool, code="in_doubt", gate="execute", value=Content(inline=IN_DOUBT_TEXT))
 
 
 def failed_outcome(call: str, tool: str, code: CallCode, text: str) -> CallOutcome:
-    """Makes an outcome with words for the model."""
+    """Return an outcome with a text for the model."""
     return CallOutcome(call=call, tool=tool, code=code, gate="execute", value=Content(inline=text))
 
 
 def unwanted_outcome(call: str, tool: str) -> CallOutcome:
-    """Makes the outcome of a call whose turn was stopped before it ran."""
+    """Return the outcome of a call whose turn was stopped before the call ran."""
     return failed_outcome(call, tool, "skipped", "Not executed: the turn was cancelled.")
 
 
 def aborted_outcome(call: str, tool: str) -> CallOutcome:
-    """Makes the outcome of a call that was stopped, or never begun, because a sibling failed."""
+    """Return the outcome of a call that was stopped, or never started, because a sibling failed."""
     return failed_outcome(call, tool, "skipped", "Not executed: another call of the same completion failed.")
 
 
 def may_fall_back(ended: CallOutcome, options: RunOptions) -> bool:
-    """Returns whether a fallback may follow a call that ended so, run with `options`: it failed before it had its
-    effect.
+    """Return whether a fallback may follow: only if the call, run with `options`, failed before it had its effect.
 
-    Of what people denied, the gates refused or nobody knows, nothing else is tried.
+    No fallback follows a call that was denied, refused by the gates, or whose outcome is unknown.
     """
     if ended.code == "execution_failed":
-        # At a gate after that, the tool had done its work: only what became of its result was wrong.
+        # If a later gate failed the call, the tool had done its work and only its result was wrong.
         return options.read_only or (options.idempotent and ended.gate == "execute")
-    # The tool's own word that it is not there. A name that the actor may not use is refused, and nothing replaces it.
+    # The tool itself reported that it is not available. A tool that the actor may not use is refused, without fallback.
     return ended.code == "not_available" and ended.gate == "available"
 
 
 def fallback_outcome(primary: CallOutcome, tried: Sequence[CallOutcome]) -> CallOutcome:
-    """Makes the one outcome of a call, under the call's own id, after its fallbacks were `tried`.
+    """Return the single outcome of a call, under the call's own id, after its fallbacks were `tried`.
 
-    It is that of the last one that ran or that somebody decided; where none did, the call's own. What each of them
-    changed counts, as a check that failed may keep what it found.
+    It is the outcome of the last tool that ran or that a person decided, otherwise the call's own. The context updates
+    of all attempts count, because a failed check may keep its findings.
     """
     if not tried:
         return primary
@@ -86,24 +85,28 @@ def fallback_outcome(primary: CallOutcome, tried: Sequence[CallOutcome]) -> Call
 
 
 def _merge_tried(*tried: CallOutcome) -> Updates | None:
-    found = [each.updates for each in tried if each.updates is not None]
-    return reduce(merge_updates, found) if found else None
+    updates = [each.updates for each in tried if each.updates is not None]
+    return reduce(merge_updates, updates) if updates else None
 
 
 def stops_siblings(primary: CallOutcome, ended: CallOutcome) -> bool:
-    """Returns whether a call failed that ended in `ended`: its tool did, and none in its place did better."""
+    """Return whether a call that ended in `ended` failed: its tool failed, and no fallback did better."""
     worse = primary.code == "execution_failed" and bool(ended.fallback) and ended.code in _NEVER_BEGUN
     return ended.code == "execution_failed" or worse
 
 
 def _is_never_begun(outcome: CallOutcome) -> bool:
-    """Returns whether the call was stopped before it ran, or the gates ended it; with their codes a handler fails."""
+    """Return whether the call was stopped before it ran, or by the gates.
+
+    A handler can fail with the gates' codes too, so the gate is compared as well.
+    """
     return outcome.code == "skipped" or (outcome.code in _NEVER_BEGUN and outcome.gate != "execute")
 
 
 def _went(outcome: CallOutcome) -> str:
-    """Writes how an attempt went, for the model. The words of a tool are whole or absent: marks around them must
-    stay.
+    """Describe an attempt for the model.
+
+    The tool's text is included whole or not at all, so that the marks around it stay intact.
     """
     if outcome.code == "skipped":
         return f"`{outcome.tool}` was to be tried in its place. {text_of(outcome.value)}"
@@ -113,33 +116,29 @@ def _went(outcome: CallOutcome) -> str:
 
 
 def error_type(error: FailureError) -> str:
-    """Returns the name of our error behind an activity's failure, or "" for anything else."""
+    """Return the type of Signoff's error behind an activity's failure, or "" for any other error."""
     ours = _own_error(error)
     return "" if ours is None else ours.type or ""
 
 
 def error_text(error: FailureError) -> str:
-    """Returns the one sentence behind an activity's failure."""
+    """Return the message behind an activity's failure."""
     ours = _own_error(error)
     if ours is not None:
         return ours.message
-    # The SDK words it otherwise, as it raises it otherwise, where a local activity is read from history.
+    # During replay, the SDK raises another error with another text for a local activity. Use one text for both.
     is_late = any(isinstance(each, exceptions.TimeoutError) for each in (error, error.cause))
     return _LATE if is_late else str(error.cause or error)
 
 
 def _own_error(error: FailureError) -> ApplicationError | None:
-    """Returns the error of an activity's function: behind the failure of an activity, and itself that of a local
-    one.
-    """
-    found = error if isinstance(error, ApplicationError) else error.cause
-    return found if isinstance(found, ApplicationError) else None
+    """Return the error of an activity's function: the cause of a failed activity, or a local activity's own error."""
+    own = error if isinstance(error, ApplicationError) else error.cause
+    return own if isinstance(own, ApplicationError) else None
 
 
 def first_error_text(error: FailureError) -> str:
-    """Returns the sentence of our own error somewhere behind an activity's failure; "" where only Temporal wrote
-    one.
-    """
+    """Return the message of Signoff's first error in the chain of causes, or "" if only Temporal raised errors."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ApplicationError) and cause.type:
@@ -149,5 +148,5 @@ def first_error_text(error: FailureError) -> str:
 
 
 def was_cancelled(error: FailureError) -> bool:
-    """Returns whether an activity ended because it was cancelled."""
+    """Return whether an activity ended because it was cancelled."""
     return isinstance(error.cause, CancelledError)

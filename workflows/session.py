@@ -1,4 +1,4 @@
-"""Runs one conversation as a Temporal workflow: takes messages, begins turns in order, and takes their reports."""
+"""Runs one conversation as a Temporal workflow: accepts messages, starts turns in order and handles their reports."""
 
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,19 +29,19 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn(name=names.SESSION, sandboxed=False)
 class Session:
-    """The workflow of one session, in one run after another. Holds words and states, never runs anything."""
+    """The workflow of one session, in consecutive runs. Holds messages and states, and runs no activity."""
 
     @workflow.init
     def __init__(self, session: SessionInput) -> None:
         self._talk = Conversation(session)
         self._events_per_run = session.events_per_run
 
-    # What people, turns and onlookers can send. Nothing here may raise: that would fail the task, again and again.
+    # Handlers for people, turns and observers. None may raise: that would fail the workflow task again and again.
 
-    # No handler here awaits: each is done in the step in which it came, so the end of a run breaks none off.
+    # No handler awaits. Each ends in the task that delivered it, so the end of a run interrupts none.
     @workflow.update(name=names.SAY, description="Say something to the session")
     def say(self, *envelopes: Any) -> SessionReceipt:
-        """Takes a message; the receipt names the turn that is to answer it."""
+        """Accept a message. The receipt names the turn that will answer it."""
         return self._talk.say(envelopes, workflow.now())
 
     @say.validator
@@ -52,12 +52,12 @@ class Session:
 
     @workflow.signal(name=names.SAY, description="Say something to the session, without a reply")
     def say_signal(self, *envelopes: Any) -> None:
-        """Takes a message like `say`, for callers that cannot wait for a receipt."""
+        """Accept a message like `say`, for callers that cannot wait for a receipt."""
         self._talk.say(envelopes, workflow.now())
 
     @workflow.update(name=names.INJECT, description="Hand a late result to a turn")
     def inject(self, *envelopes: Any) -> SessionReceipt:
-        """Takes a late result; the receipt names the turn that it is for."""
+        """Accept a late result. The receipt names the turn that will receive it."""
         return self._talk.inject(envelopes, workflow.now())
 
     @inject.validator
@@ -68,40 +68,40 @@ class Session:
 
     @workflow.signal(name=names.INJECT, description="Hand a late result to a turn, without a reply")
     def inject_signal(self, *envelopes: Any) -> None:
-        """Takes a late result like `inject`, for callers that cannot wait for a receipt."""
+        """Accept a late result like `inject`, for callers that cannot wait for a receipt."""
         self._talk.inject(envelopes, workflow.now())
 
     @workflow.signal(name=names.TURN_WAITS, description="From a turn: it waits for people")
     def turn_waits(self, *envelopes: Any) -> None:
-        """Lets the next message be answered meanwhile."""
+        """Let the next message start its turn while this one waits for people."""
         self._talk.report(envelopes, workflow.now())
 
     @workflow.signal(name=names.TURN_ENDED, description="From a turn: how it ended")
     def turn_ended(self, *envelopes: Any) -> None:
-        """Takes a turn's answer, in its place of the conversation, however late."""
+        """Insert a turn's answer at its position in the conversation, even if it is late."""
         self._talk.report(envelopes, workflow.now())
 
     @workflow.query(name=names.TRANSCRIPT)
     def transcript(self) -> list[Message]:
-        """Returns the conversation as the next turn would read it."""
+        """Return the conversation as the next turn would read it."""
         return self._talk.transcript()
 
     @workflow.query(name=names.STATE)
     def state(self) -> SessionView:
-        """Returns the session as an onlooker may see it."""
+        """Return the session as observers may see it."""
         return self._talk.view()
 
     @workflow.run
     async def run(self, session: SessionInput) -> None:
-        """Runs until cancelled. What waits, the mailbox and the known ids go along into each new run."""
+        """Run until cancelled. Each new run takes over turns, mailbox, undelivered results and known ids."""
         if session.engine > names.ENGINE:
-            # An ordinary exception: the task is retried until a worker that knows this number takes it.
+            # Raise an ordinary exception, so that Temporal retries the task until a newer worker takes it.
             raise RuntimeError(f"this session needs engine {session.engine}, this worker has {names.ENGINE}")
         start_options.require_own_id(SessionKey(session.tenant_id, session.session_id))
         while not self._is_long():
             await self._step()
         await workflow.wait_condition(workflow.all_handlers_finished)
-        # Between two steps only: what a step awaits is lost with this run. Turns that wait for people are not in it.
+        # Continue only between two steps: anything a step awaits is lost with this run. No step awaits a turn.
         workflow.continue_as_new(self._talk.snapshot())
 
     async def _step(self) -> None:
@@ -115,7 +115,6 @@ class Session:
             await self._rest()
 
     async def _rest(self) -> None:
-        """Waits until there is something to do."""
         ends = self._talk.patience_deadline()
         left = None if ends is None else max(ends - workflow.now(), timedelta(milliseconds=1))
         try:
@@ -132,7 +131,7 @@ class Session:
         return (
             talk.next(workflow.now()) is not None
             or talk.next_undelivered() is not None
-            # A turn has begun to wait or ended, so the timer was set for another moment.
+            # A turn has started to wait or has ended, so the timer is out of date.
             or talk.patience_deadline() != ends
             or self._is_long()
         )
@@ -146,7 +145,7 @@ class Session:
         )
 
     async def _begin(self, item: FollowUp | MailboxMessage) -> None:
-        """Starts a turn. It is never awaited: it reports by itself, and outlives this run."""
+        """Start a turn without awaiting its end: it outlives this run and reports its own end."""
         turn = self._talk.begin(item, workflow.now())
         key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
         try:
@@ -154,9 +153,9 @@ class Session:
                 names.ACTOR_TURN,
                 turn,
                 id=key.workflow_id,
-                # Also of turns that have closed: one that ran under this id has used its tickets.
+                # Reject ids of closed turns as well: such a turn has used the tickets of this id.
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                # A new run closes this one for the server: by default that would terminate every turn that waits.
+                # Continue-as-new closes this run. The default policy would then terminate every waiting turn.
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
                 memo=start_options.memo(turn),
@@ -169,8 +168,8 @@ class Session:
         handle.add_done_callback(partial(self._handle_end, turn.turn_id))
 
     def _handle_end(self, turn_id: str, task: Any) -> None:
-        """Handles the end of a turn that this run began. Turns that ended by themselves have reported before."""
-        # This run was cancelled or is let go; the turn itself goes on.
+        """Record a lost turn of this run. Turns that ended normally have already reported."""
+        # This run was cancelled or evicted. The turn itself continues.
         if task.cancelled():
             return
         failure = task.exception()
@@ -182,7 +181,7 @@ class Session:
             self._talk.record_lost_turn(turn_id, TurnError(code=code, message=words), workflow.now())
 
     async def _deliver(self, key: TurnKey, injection: LateResult) -> None:
-        # A turn that has closed tells, or told, what it took; what it did not take goes into a turn of its own.
+        # A closed turn reports the late results that it received. Each of the others gets a new turn.
         self._talk.record_delivered(injection)
         try:
             handle = workflow.get_external_workflow_handle(key.workflow_id)

@@ -1,6 +1,6 @@
-"""Connects a turn with the session that began it, and keeps a session's events until its next turn records them.
+"""Connects a turn with its session, and keeps a session's events until its next turn records them.
 
-A turn without a session costs no event here. A session runs no activity, so it cannot record events itself.
+Without a session, this module adds no history event. A session runs no activities and cannot record its own events.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from signoff.formats.replace import replace
 from signoff.workflows.envelope_reader import read_envelope
 
 _CHARS: Final = 200
-"""Characters of what somebody wrote without anybody having checked it."""
+"""Maximum length, in characters, of unchecked input."""
 
 
 class SessionLink:
-    """Takes in what a turn's session sends it, and tells the session how the turn goes."""
+    """Receives the late results of a turn's session, and reports the turn's progress to it."""
 
     def __init__(self, turn: TurnInput) -> None:
         self._turn = turn
@@ -42,8 +42,8 @@ class SessionLink:
         self._aside: asyncio.Task[None] | None = None
 
     def receive(self, envelopes: Sequence[Any]) -> None:
-        """Takes in a late result, once for each id; the model is told of it with the next completion."""
-        # What is not taken here is not among `taken` either: the session begins a turn of its own for it.
+        """Accept a late result, once per id. The model gets it with the next completion."""
+        # A result ignored here is missing from the report's `taken`, so the session starts a turn of its own for it.
         if not self._turn.in_session or envelope_problem(envelopes) or len(self._letters) >= SESSION_MAILBOX:
             return
         letter = read_envelope(envelopes[0], LateResult)
@@ -52,26 +52,26 @@ class SessionLink:
 
     @property
     def has_messages(self) -> bool:
-        """Whether a late result is to be told."""
+        """True if the model still has to get a late result."""
         return len(self._letters) > len(self._taken)
 
     def take_messages(self) -> tuple[Message, ...]:
-        """Returns the late results since the last time, as messages."""
+        """Return the late results since the last call, as messages."""
         new = [letter for letter in self._letters.values() if letter.id not in self._taken]
         self._taken += [letter.id for letter in new]
         return tuple(replace(letter.message, late=True) for letter in new)
 
     def report_waiting(self) -> None:
-        """Tells the session, once, that the next message need not wait for this turn."""
+        """Notify the session, once, that the next message need not wait for this turn."""
         if self._turn.in_session and self._aside is None:
             report = TurnReport(turn=self._turn.turn_id, state="waiting")
-            # Beside the turn: a session that is slow to hear must not hold up those who are asked.
+            # Send it in the background: a slow session must not delay the approvers.
             self._aside = asyncio.create_task(self._tell(names.TURN_WAITS, report))
 
     async def report_end(
         self, result: TurnResult, denied: Sequence[Denial], updates: Updates, place: Place | None, left_open: int
     ) -> None:
-        """Tells the session how the turn ended. Returns when it knows, or is there no more."""
+        """Report the turn's end to the session. Returns once the session knows it or no longer exists."""
         report = TurnReport(
             turn=self._turn.turn_id,
             state=result.state,
@@ -87,14 +87,14 @@ class SessionLink:
         await self._end(report)
 
     async def report_outcome(self, call: str, message: Message) -> None:
-        """Tells the session what became of a call over which the turn ended. Returns when it knows."""
+        """Report the outcome of a call that was open at the turn's end. Returns once the session knows it."""
         approval_id = ApprovalKey(self._key, call).id
-        # By its call: told again, as after a reset, it is the same outcome.
+        # Derive the id from the call, so that a second report, for example after a reset, is a duplicate.
         letter = LateResult(id=sha256_hex(approval_id)[:40], turn=self._turn.turn_id, message=message, outcome_of=call)
         await self._finish(asyncio.create_task(self._tell(names.INJECT, letter)))
 
     async def report_failed_start(self, error: TurnError) -> None:
-        """Tells the session that the turn could not even begin."""
+        """Report to the session that the turn could not start."""
         await self._end(TurnReport(turn=self._turn.turn_id, state="error", error=error))
 
     async def _end(self, report: TurnReport) -> None:
@@ -105,19 +105,19 @@ class SessionLink:
 
     async def _finish(self, telling: asyncio.Task[None]) -> None:
         while not telling.done():
-            # A cancel that comes after the end must not keep the session from hearing of it.
+            # A cancellation after the end must not stop the report to the session.
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(telling)
 
     async def _tell(self, signal: str, report: TurnReport | LateResult) -> None:
-        # A session that was closed meanwhile needs no word.
+        # A closed session needs no report.
         with contextlib.suppress(FailureError):
             handle = workflow.get_external_workflow_handle(self._session.workflow_id)
             await handle.signal(signal, report.model_dump(mode="json"))
 
 
 class SessionLog:
-    """Keeps a bounded number of events: when it is full, the last one counts those that came after."""
+    """Keeps a limited number of events. Once it is full, the last event counts the later ones."""
 
     def __init__(self, kept: Sequence[SessionEvent]) -> None:
         self.kept = tuple(kept)
@@ -129,7 +129,7 @@ class SessionLog:
         receipt: SessionReceipt,
         at: datetime,
     ) -> SessionReceipt:
-        """Keeps what was sent, and returns its receipt. Of an accepted message its own turn has a record."""
+        """Keep the event and return `receipt`. Skips accepted messages, because their own turns record them."""
         if receipt.status == "refused" or (what == "result" and not receipt.code):
             body = envelopes[0] if len(envelopes) == 1 and isinstance(envelopes[0], dict) else {}
             self._keep(
@@ -140,23 +140,23 @@ class SessionLog:
                     subject=_author(body),
                     status="refused" if receipt.status == "refused" else "accepted",
                     code=receipt.code,
-                    # Nobody has checked what it says: the record can prove what came, and repeats none of it.
+                    # The content is unchecked: the audit log keeps a fingerprint as proof, and never the content.
                     body=fingerprint(list(envelopes)),
                 )
             )
         return receipt
 
     def record_lost_turn(self, turn: str, code: str, at: datetime) -> None:
-        """Records that a turn ended without a report, or never began: it cannot record that itself."""
+        """Record a turn that ended without a report, or never started, and so cannot record that itself."""
         self._keep(SessionEvent(at=at, what="turn", id=turn, status="refused", code=code))
 
     def take(self) -> tuple[SessionEvent, ...]:
-        """Returns all events, for a turn that begins."""
+        """Remove and return all events, for a turn that starts."""
         taken, self.kept = self.kept, ()
         return taken
 
     def give_back(self, taken: Sequence[SessionEvent]) -> None:
-        """Takes the events back, as that turn did not begin."""
+        """Put the events back, because that turn did not start."""
         self.kept = (*taken, *self.kept)
 
     def _keep(self, event: SessionEvent) -> None:
@@ -174,5 +174,5 @@ def _author(body: dict[Any, Any]) -> str:
 
 
 def _text(found: Any) -> str:
-    # Half a character of UTF-16 could not be written into a history.
+    # Replace lone surrogates: a history cannot hold them.
     return found[:_CHARS].encode(errors="replace").decode() if isinstance(found, str) else ""

@@ -1,4 +1,4 @@
-"""Makes what a turn is started with beside its input, by whomever it is started."""
+"""Builds the start options of turns and sessions, for every caller that starts them."""
 
 from temporalio import workflow
 from temporalio.common import Priority, SearchAttributePair, TypedSearchAttributes
@@ -16,7 +16,7 @@ from signoff.workflows import temporal_metadata
 def require_own_id(key: TurnKey | SessionKey) -> None:
     """Fail a workflow whose input names the turn or session of another workflow id.
 
-    Ids say who may read and answer. A workflow under another id would act for a turn that it is not.
+    Ids determine who may read and answer. A workflow under another id could act in the name of another turn.
     """
     own = workflow.info().workflow_id
     if own != key.workflow_id:
@@ -28,22 +28,22 @@ def require_own_id(key: TurnKey | SessionKey) -> None:
 
 
 def memo(turn: TurnInput, digest: str = "") -> dict[str, str]:
-    """Makes title, requester, store, and the input's `digest` where the same turn may be started again."""
+    """Return the memo: title, requester, store, and the input's `digest` if the same turn may be started again."""
     again = {names.MEMO_INPUT_DIGEST: digest} if digest else {}
-    # In the memo, which a codec encrypts: search attributes are plain text to all who may read the server's tables.
-    asked = {names.MEMO_TITLE: title(turn), names.MEMO_REQUESTER: turn.principal.user}
-    # By which `signoff doctor` finds turns that no worker touches, without reading their histories.
+    # Use the memo, which a codec encrypts. Anyone with access to the server's tables can read search attributes.
+    request = {names.MEMO_TITLE: title(turn), names.MEMO_REQUESTER: turn.principal.user}
+    # Lets `signoff doctor` find turns that no worker serves, without reading their histories.
     store = {names.MEMO_STORE: turn.principal.store_id} if turn.principal.store_id else {}
-    return {**again, **asked, **store}
+    return {**again, **request, **store}
 
 
 def session_memo(first: MailboxMessage) -> dict[str, str]:
-    """Makes the title and owner, for lists, of a session that begins with `first`."""
+    """Return the memo, with title and owner, of a session that starts with `first`."""
     return {names.MEMO_TITLE: _brief(_words(first.message)[:1]), names.MEMO_REQUESTER: first.principals[0].user}
 
 
 def attributes(turn: TurnInput) -> TypedSearchAttributes:
-    """Makes the search attributes of a turn that begins."""
+    """Return the search attributes of a new turn."""
     return TypedSearchAttributes(
         [
             SearchAttributePair(temporal_metadata.ACTOR, turn.actor),
@@ -53,25 +53,25 @@ def attributes(turn: TurnInput) -> TypedSearchAttributes:
 
 
 def session_attributes(tenant: str) -> TypedSearchAttributes:
-    """Makes the search attributes of a session that begins."""
+    """Return the search attributes of a new session."""
     return TypedSearchAttributes([SearchAttributePair(temporal_metadata.TENANT, tenant)])
 
 
 def priority(tenant: str) -> Priority:
-    """Makes the priority of a workflow of `tenant`, which its activities and children inherit.
+    """Return the priority of a workflow of `tenant`. Its activities and children inherit it.
 
-    Where tasks queue up, a server that knows fairness gives tenants equal shares of the workers.
+    If tasks queue up, a server that supports fairness gives tenants equal shares of the workers.
     """
     return Priority(fairness_key=tenant)
 
 
 def summary(turn: TurnInput) -> str:
-    """Writes one line for Temporal's own list."""
+    """Return one line for Temporal's own list."""
     return temporal_metadata.summary(f"{turn.actor}: {title(turn)}")
 
 
 def title(turn: TurnInput) -> str:
-    """Returns the first words of the message: the first one's, or the last one's after a session's earlier turns."""
+    """Return the start of the first text, or of the last one in a session, where earlier turns come first."""
     texts = [words for message in turn.messages for words in _words(message)]
     return _brief(texts[-1:] if turn.in_session else texts[:1])
 

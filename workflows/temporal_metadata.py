@@ -25,16 +25,16 @@ TOOL = SearchAttributeKey.for_keyword_list(names.SA_TOOL)
 
 _UNSAID: Final = ("running", "complete")
 _SUMMARY_BYTES: Final = 300
-"""Temporal promises room for 400 bytes of a summary, payload included."""
+"""Temporal guarantees 400 bytes for a summary, including its payload."""
 
 _TICKS: Final = re.compile("`+")
 
 DETAILED_REQUESTS: Final = 10
-"""How many requests that wait are written with their arguments."""
+"""Maximum number of pending requests shown with their arguments."""
 DETAILED_ROWS: Final = 20
-"""How many arguments are written of each."""
+"""Maximum number of arguments shown per request."""
 DETAIL_CHARS: Final = 200
-"""How many characters are written of each argument's name and value; what is longer ends with `…`."""
+"""Maximum length, in characters, of an argument's name and value. Longer texts end with `…`."""
 
 _HONEST: Final = (
     "These are the words of the workflow, for whoever looks after it. Nobody should decide by them: what counts is the "
@@ -43,7 +43,7 @@ _HONEST: Final = (
 
 
 class TemporalMetadata:
-    """Keeps search attributes and current details of one turn up to date; costs an event only for the former."""
+    """Updates search attributes and current details of one turn. Only the former cost a history event."""
 
     def __init__(self, state: TurnState) -> None:
         self._state = state
@@ -51,27 +51,27 @@ class TemporalMetadata:
         self._cards: dict[tuple[str, int], Card | None] = {}
 
     def publish(self) -> None:
-        """Shows the present state."""
+        """Publish the current state."""
         state = self._state
         waiting = state.book.pending()
         if state.result is None:
             state.live = "suspended" if waiting else "running"
-        # By name, each once: a second request of a tool costs no event.
-        shown, tools = shown_state(state.live), sorted({each.tool for each in waiting})
+        # List each tool once, so that a second request for it costs no event.
+        keyword, tools = shown_state(state.live), sorted({each.tool for each in waiting})
         before, tools_before = self._published
         changes: list[SearchAttributeUpdate[Any]] = []
-        if shown != before:
-            changes.append(STATE.value_unset() if shown is None else STATE.value_set(shown))
+        if keyword != before:
+            changes.append(STATE.value_unset() if keyword is None else STATE.value_set(keyword))
         if tools != tools_before:
             changes.append(TOOL.value_set(tools) if tools else TOOL.value_unset())
         if changes:
             workflow.upsert_search_attributes(changes)
-            self._published = (shown, tools)
+            self._published = (keyword, tools)
         settled = [view.outcome for view in state.calls.values() if view.outcome is not None]
         self._cards = {(each.id, each.revision): self._card(each) for each in waiting[:DETAILED_REQUESTS]}
         cards = {approval_id: card for (approval_id, _), card in self._cards.items() if card is not None}
         link = workflow.extern_functions().get(names.DETAIL_LINK, _no_link)
-        # Costs no event, so it is set whether or not it changed. What the worker gives goes into nothing else.
+        # Set it even if unchanged: it costs no event. The worker's card and link are used nowhere else in the workflow.
         workflow.set_current_details(details(state.book.all(), settled, cards, link))
 
     def _card(self, request: ApprovalRequest) -> Card | None:
@@ -87,15 +87,15 @@ class TemporalMetadata:
 
 
 def shown_state(state: LiveState) -> str | None:
-    """Returns the state attribute of a turn; None where the workflow's own status tells enough.
+    """Return the state attribute of a turn, or `None` if the workflow's own status says enough.
 
-    A turn that asks nobody and comes to its ordinary end changes no attribute, and each change is an event.
+    Each change is a history event. A turn without approvals that ends normally therefore changes no attribute.
     """
     return None if state in _UNSAID else state
 
 
 def summary(text: str) -> str:
-    """Cuts `text` to a summary that the server takes, by its bytes as JSON."""
+    """Truncate `text` to a summary that the server accepts, measured in bytes of JSON."""
     while len(json.dumps(text, ensure_ascii=False).encode("utf-8")) > _SUMMARY_BYTES:
         text = text[: len(text) * 9 // 10]
     return text
@@ -107,9 +107,10 @@ def details(
     cards: Mapping[str, Card],
     link: Callable[[str], str],
 ) -> str:
-    """Writes Markdown for Temporal UI: what waits, for whom, until when, with which arguments, and what was settled.
+    """Return Markdown for Temporal's UI.
 
-    `cards` holds by approval id what is known of the arguments; `link` returns the address of a card, or "".
+    Shows pending requests with approvers, deadline and arguments, then the answered requests and unknown outcomes.
+    `cards` maps approval ids to cards with the available arguments. `link` returns the address of a card, or "".
     """
     waiting = [request for request in requests if request.state == "pending"]
     lines: list[str] = []
@@ -157,7 +158,7 @@ def _quorum(request: ApprovalRequest) -> str:
 
 def _row(row: CardRow) -> str:
     value = cut_visible(row.value, DETAIL_CHARS)
-    # Remarks are the card's own, and alone have no name.
+    # A row without a name is a remark of the card itself.
     return f"{_code(cut_visible(row.label, DETAIL_CHARS))}: {_code(value)}" if row.name else _code(value)
 
 
@@ -169,10 +170,10 @@ def _describe_answered(request: ApprovalRequest) -> str:
 
 
 def _code(text: str) -> str:
-    """Writes text as code on one line, in which Markdown knows no heading, link, address, picture or markup."""
+    """Return `text` as inline code on one line, so that Markdown renders no markup, link or picture in it."""
     line = " ".join(text.splitlines()).strip() or "—"
     fence = "`" * (1 + max(map(len, _TICKS.findall(line)), default=0))
-    # A space at both ends is taken off again; without, a tick of the text would be one of the fence.
+    # Separate backticks in the text from the fence. Markdown removes one space at each end.
     space = " " if "`" in line else ""
     return f"{fence}{space}{line}{space}{fence}"
 
@@ -187,5 +188,5 @@ def _no_link(approval_id: str) -> str:
 
 
 def _time(moment: datetime | None) -> str:
-    # Not by `strftime`, which imports a module at each call: that is slow in the sandbox.
+    # Avoid `strftime`: it imports a module at each call, which is slow in the sandbox.
     return "" if moment is None else f"{moment.isoformat(' ', 'minutes')[:16]} UTC"

@@ -1,4 +1,4 @@
-"""Runs one call of a turn: schedules its activity, and finds out what became of it when that was lost."""
+"""Runs one call of a turn: schedules its activity, and looks up the outcome if the activity is lost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
@@ -28,14 +28,14 @@ _NO_STORE = "It could not be run: the store did not answer."
 
 
 class _Run(NamedTuple):
-    """Follows one activity that runs; nothing is lost when a `harmless` one is stopped."""
+    """One running activity. Stopping a `harmless` one loses nothing."""
 
     handle: workflow.ActivityHandle[ToolReply]
     harmless: bool
 
 
 class ToolRunner:
-    """Runs the tools of one turn. Each task takes along what the turn has seen and nobody has recorded yet."""
+    """Runs the tools of one turn. Each task carries the audit entries that are not recorded yet."""
 
     def __init__(self, state: TurnState, external: ExternalRunner) -> None:
         self._state = state
@@ -46,28 +46,28 @@ class ToolRunner:
         self._stopping: set[asyncio.Task[None]] = set()
 
     def cancel(self) -> None:
-        """Asks all that runs to stop, as the turn is cancelled; what has begun an effect is awaited all the same."""
+        """Cancel all running calls with the turn. Calls that have started an effect are still awaited."""
         self._stop(list(self._runs))
 
     def abort(self, calls: Collection[str]) -> None:
-        """Keeps `calls`, a sibling of which failed, from beginning, and stops those of them that only read.
+        """Prevent `calls`, whose sibling failed, from starting, and stop read-only calls among them.
 
-        What a person approved, and what has begun an effect, goes on.
+        Approved calls, and calls that have started an effect, continue.
         """
         self._aborted.update(calls)
         self._stop([call for call in calls if call in self._runs and self._runs[call].harmless])
 
     def is_aborted(self, call: str) -> bool:
-        """Returns whether a sibling of `call` failed and took it along."""
+        """Return whether `call` was aborted because a sibling failed."""
         return call in self._aborted
 
     def unbegun_outcome(self, call: CallPart) -> CallOutcome:
-        """Returns the outcome of a call that nobody wants to run any more."""
+        """Return the outcome of a call that was stopped or aborted before it started."""
         unwanted = self._state.stopped or not self.is_aborted(call.call)
         return (outcomes.unwanted_outcome if unwanted else outcomes.aborted_outcome)(call.call, call.tool)
 
     async def run(self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int) -> ToolReply:
-        """Runs one call, in its turn. Never raises for what became of it."""
+        """Run one call once a slot is free. Never raises because of the call's outcome."""
         ready = workflow.now()
         async with self._slots.acquire(gate_decision.options, partial(self._is_wanted, call.call, permit)) as begins:
             if not begins:
@@ -80,19 +80,19 @@ class ToolRunner:
     async def keep(
         self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int, request: ApprovalRequest
     ) -> CallOutcome:
-        """Records in its ticket that a call happened, as a person says in `request`, and returns its outcome.
+        """Record in the ticket that the call happened, as decided in `request`, and return the outcome.
 
-        There it outlives the turn's history: a turn that is begun anew finds it, and asks nobody again.
+        The ticket outlives the turn's history: a restarted turn finds the outcome there and asks no one again.
         """
-        word = request.votes[-1].decision
-        happened = happened_outcome(call.call, call.tool, word)
-        task = replace(self._question(call, gate_decision, permit, ticket), happened=word)
+        decision = request.votes[-1].decision
+        happened = happened_outcome(call.call, call.tool, decision)
+        task = replace(self._question(call, gate_decision, permit, ticket), happened=decision)
         try:
             reply = await _became(task, f"Write down that {call.tool} happened")
         except ActivityError:
             self._state.book.unwritten.give_back(task.audit)
             return happened
-        # A worker that was only slow has told more than anybody who looked later.
+        # Prefer a slow worker's own report: it holds more than the person's decision.
         return self._count_lost(reply).outcome or happened
 
     def _stop(self, calls: Collection[str]) -> None:
@@ -102,7 +102,7 @@ class ToolRunner:
             stopping.add_done_callback(self._stopping.discard)
 
     async def _stop_soon(self, calls: Collection[str]) -> None:
-        # What ended in this very workflow task is heard first: cancelled after its end, a handle forgets its result.
+        # First handle activities that ended in this workflow task: cancelling a finished handle loses its result.
         await workflow.wait_condition(lambda: True)
         for call in calls:
             if call in self._runs:
@@ -113,7 +113,7 @@ class ToolRunner:
 
     async def _begin(self, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int) -> ToolReply:
         given = self._state.turn.external
-        # Where a rule lets it run its agent has just proposed it.
+        # Skip calls that a rule allows: their agent has only just proposed them.
         if given is not None and given.attended and permit.kind == "approved" and not gate_decision.options.external:
             ready = workflow.now()
             unwanted = await self._external.wait_for_agent(call, gate_decision)
@@ -144,7 +144,7 @@ class ToolRunner:
                 else self._schedule(call, task, gate_decision)
             )
         except outcomes.LOST as error:
-            # It may not have begun at all.
+            # The activity may never have started, so its entries may be unrecorded.
             self._state.book.unwritten.give_back(unwritten)
             return self._count_lost(await self._after_failure(error, call, gate_decision, permit, ticket))
         if reply.outcome is not None:
@@ -155,12 +155,12 @@ class ToolRunner:
         handle: workflow.ActivityHandle[ToolReply] = workflow.start_activity(
             gate_decision.options.activity or call.tool,
             task,
-            # The tool's activity compares it with its permit, so that no permit runs another call.
+            # The tool's activity compares this id with its permit, so that no permit runs another call.
             activity_id=call.call,
             result_type=ToolReply,
             **options.tool(gate_decision.options),
         )
-        # What a person let run is theirs to see through, and a remembered answer is spent with the call's ticket.
+        # Let approved calls finish. Calls under a grant as well: their ticket has spent the grant.
         by_rule = task.permit.kind == "auto" and not task.permit.grant
         harmless = by_rule and gate_decision.options.read_only
         self._runs[call.call] = _Run(handle, harmless)
@@ -170,19 +170,20 @@ class ToolRunner:
             del self._runs[call.call]
 
     def _count_lost(self, reply: ToolReply) -> ToolReply:
-        """Counts the cost and time that `reply` tells of a lost call, and returns it: its worker was only slow, or it
-        was looked up.
+        """Count the cost and time of a lost call, and return `reply`.
+
+        They are known if the worker was only slow, or if the outcome was looked up.
         """
-        found = reply.outcome
-        if found is not None and (found.cost or found.duration_ms):
-            self._state.count_work(found)
+        outcome = reply.outcome
+        if outcome is not None and (outcome.cost or outcome.duration_ms):
+            self._state.count_work(outcome)
         return reply
 
     async def _after_failure(
         self, error: FailureError, call: CallPart, gate_decision: GateDecision, permit: Permit, ticket: int
     ) -> ToolReply:
         kind = outcomes.error_type(error)
-        # It had no effect that could be in doubt.
+        # A read-only call has no effect, so its outcome cannot be unknown.
         if outcomes.was_cancelled(error) and gate_decision.options.read_only:
             return ToolReply(outcome=self.unbegun_outcome(call))
         if kind == "InDoubt":
@@ -191,12 +192,12 @@ class ToolRunner:
             return ToolReply(
                 outcome=outcomes.failed_outcome(call.call, call.tool, "refused", outcomes.error_text(error))
             )
-        # Local tools only read, and take no ticket: there is nothing to look up.
+        # Local tools only read and claim no ticket, so there is nothing to look up.
         if gate_decision.options.local:
-            # Where a store stands is nothing that a model needs to know.
+            # Do not reveal the store's address to the model.
             text = _NO_STORE if kind == "StoreUnavailable" else outcomes.error_text(error)
             return ToolReply(outcome=outcomes.failed_outcome(call.call, call.tool, "execution_failed", text))
-        # Whatever the server calls the failure, only the ticket knows whether the effect had begun.
+        # Only the ticket shows whether the effect had started. The server's error does not.
         return await _became(
             self._question(call, gate_decision, permit, ticket), f"Find out what became of {call.tool}"
         )
@@ -214,7 +215,7 @@ class ToolRunner:
 
 
 def _remaining_options(options: RunOptions, permit: Permit, ready: datetime) -> RunOptions | None:
-    """Returns `options` with what is left of an approval after the wait for a place; None where nothing is."""
+    """Return `options` with the approval's remaining lifetime after the wait for a slot, or `None` if it expired."""
     if permit.kind == "auto":
         return options
     left = options.grant_ttl - (workflow.now() - ready).total_seconds()
@@ -240,17 +241,17 @@ async def _local(call: CallPart, task: ToolTask, gate_decision: GateDecision) ->
 
 
 class _Place:
-    """Marks one call in the line, or among those that run. Equal to itself only: options of two calls may be equal."""
+    """One call that waits or runs. Compares by identity, because two calls may have equal options."""
 
     def __init__(self, options: RunOptions) -> None:
         self.options = options
 
 
 class ConcurrencySlots:
-    """Keeps the calls that run, and the line of those that are ready to. Waiting for people takes no place.
+    """Holds the running calls and the queue of calls that are ready. A call that waits for approval takes no slot.
 
-    Nobody overtakes, so an exclusive call gets its turn. No lock of asyncio's: what the line depends on is looked at
-    after each event of the history, and comes out the same whenever that is read.
+    No call overtakes another, so an exclusive call gets its turn. Do not use asyncio locks: the queue's conditions are
+    checked after each history event, which makes replay deterministic.
     """
 
     def __init__(self) -> None:
@@ -259,14 +260,14 @@ class ConcurrencySlots:
 
     @asynccontextmanager
     async def acquire(self, options: RunOptions, wanted: Callable[[], bool]) -> AsyncIterator[bool]:
-        """Gives a call a place as soon as there is one; yields False, and gives none, once it is not `wanted`."""
+        """Yield true once the call has a slot, or false without a slot once it is no longer `wanted`."""
         place = _Place(options)
         self._line.append(place)
         try:
             if wanted() and not self._may(place):
                 await workflow.wait_condition(lambda: not wanted() or self._may(place))
         finally:
-            # Cancelled as well: whoever stays in the line without coming in keeps out all behind them.
+            # Also after cancellation: a call left in the queue would block all behind it.
             self._line.remove(place)
         if not wanted():
             yield False
