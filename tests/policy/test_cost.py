@@ -379,6 +379,22 @@ EXACTLY = {
     ("args.l.all(x, string(x) == args.t)", 463104, 14656, 0),
     ("string(args.n) + 'x' == args.t", 125592, 4003, 0),
     ("args.t.strangely() + 'x' == args.u", 122932, 4367, 0),
+    ("args.t.lowerAscii()", 42008, 1420, 0),
+    ("args.t.upperAscii()", 42008, 1420, 0),
+    ("args.any.upperAscii()", 47120, 2056, 0),
+    ("'AB'.lowerAscii() == args.t", 75280, 2436, 0),
+    ("args.any.lowerAscii() + args.u == 'x'", 118810, 4042, 0),
+    ("args.s.all(x, x.lowerAscii() == args.t)", 322060, 10179, 0),
+    ("args.t.split(args.u)", 73244, 3086, 0),
+    ("args.t.split(args.u).all(x, x == 'h')", 704576, 22344, 0),
+    ("args.t.split(args.u) + args.s == []", 156706, 5841, 0),
+    ("args.s.all(x, x.split(',') == args.l)", 376862, 12172, 0),
+    ("'a,b'.split(args.u) == args.l", 105496, 3591, 0),
+    ("args.s.join(args.u)", 69168, 2389, 0),
+    ("args.s.join(args.u) + args.t == 'x'", 143426, 4699, 0),
+    ("args.o.join(args.u) == args.u", 121484, 4322, 0),
+    ("args.s.all(x, args.s.join(x) == args.t)", 406160, 13147, 0),
+    ("['a', 'b'].join(',') == args.t", 136276, 4629, 0),
 )
 def test_each_form_costs_so_much(text: str, units: int, memory: int, joins: int) -> None:
     assert cost(text, EXACTLY) == Cost(units, memory, joins)
@@ -394,6 +410,8 @@ def test_each_form_costs_so_much(text: str, units: int, memory: int, joins: int)
     ("args.t.matches(args.u)", 2, 66048),
     ("args.o.map(x, x.k)", 2, 58368),
     ("args.s.map(x, x + 'y')", 2, 83472),
+    # An odd coefficient does not run into the digit below.
+    ("args.t", 1, 24576),
 )
 def test_each_form_grows_so_much(text: str, degree: int, factor: int) -> None:
     assert growth(tree(text), VARIABLES) == CostGrowth(degree, factor)
