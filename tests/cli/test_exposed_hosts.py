@@ -83,5 +83,5 @@ async def test_production_start_warns_of_plain_http(
     clean_env.setenv("SIGNOFF_PUBLIC_URL", "http://approvals.example.com")
     clean_env.setenv("SIGNOFF_PORT", site.address.rpartition(":")[2])
     ran = await cli("gateway")
-    assert "is taken" in ran.err
+    assert "is in use" in ran.err
     assert "SIGNOFF_PUBLIC_URL is `http://approvals.example.com`" in caplog.text + ran.err

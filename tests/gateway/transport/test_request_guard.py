@@ -146,8 +146,8 @@ async def test_serving_stops_when_asked(gateway: GatewayRig) -> None:
     await asyncio.wait_for(running, 60)
 
 
-async def test_a_taken_port_is_one_sentence(gateway: GatewayRig) -> None:
+async def test_port_in_use_is_reported_in_one_sentence(gateway: GatewayRig) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ServerUnavailable, match=rf"port {port} .* is taken.*SIGNOFF_PORT"):
+        with pytest.raises(ServerUnavailable, match=rf"port {port} .* is in use.*SIGNOFF_PORT"):
             await serve(gateway.app, "127.0.0.1", port)
