@@ -19,7 +19,7 @@ VERCEL := tests/vercel_packages/node_modules/.package-lock.json
 .PHONY: dev docs demo demo-channels demo-external test test-all rehearsal ready-all lint bench kills histories mutants release lock clean
 
 dev: $(READY)
-	@.venv/bin/signoff dev --manifest examples/travel_desk/signoff.yaml
+	@.venv/bin/signoff dev examples/travel_desk/signoff.yaml
 
 demo: $(READY)
 	@cd examples && ../$(PY) -m demo $(STORY)

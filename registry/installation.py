@@ -68,7 +68,7 @@ def load_installation(
 def _load_catalog(settings: Settings) -> Catalog:
     if not settings.manifest.exists():
         named = "manifest" in settings.model_fields_set
-        remedy = "check the path" if named else "name one with --manifest or SIGNOFF_MANIFEST"
+        remedy = "check the path" if named else "name a program, `MODULE:APP`, or a manifest"
         raise ConfigError(f"there is no manifest `{settings.manifest}` here: {remedy}", field="manifest")
     return load_manifest(settings.manifest)
 

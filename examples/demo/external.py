@@ -91,7 +91,7 @@ class Agents:
 
     async def ask_at_once(self, stage: Stage) -> Scene:
         """A hook that holds its coding agent, a request of an MCP client, a program: each waits for people."""
-        made = await stage.command("token", "create", AGENT, "--scope", "call", "--manifest", str(stage.manifest))
+        made = await stage.command("token", "create", AGENT, "--scope", "call", "--app", str(stage.manifest))
         self.token = made["token"]
         self.hook = await self._start_hook(stage, "PreToolUse", "--hold", _HOLD_SECONDS)
         self.mcp = asyncio.create_task(self._call_tool(stage, "top_up", {"office": "Lisbon", "amount": 80}))

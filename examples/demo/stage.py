@@ -101,7 +101,7 @@ class Stage:
     async def start_worker(self, *, pause_seconds: int = 0) -> None:
         """Start the worker; with a pause its tools sleep after they have written."""
         env = {**self.env, "TRAVEL_DESK_SLEEP_AFTER_WRITE": str(pause_seconds)}
-        given = ("--manifest", str(self.manifest), "--address", self.server.address)
+        given = (str(self.manifest), "--address", self.server.address)
         self.worker = await Program.start(self.folder, env, "worker", *given)
 
     async def kill_worker(self) -> None:
@@ -229,7 +229,7 @@ async def open_stage(folder: Path, manifest: Path, more: Mapping[str, str] | Non
         server = await stack.enter_async_context(run_server(options))
         port = free_port()
         env = {**_environment(folder, options), **(more or {})}
-        given = ("--manifest", str(manifest), "--address", server.address, "--port", str(port))
+        given = (str(manifest), "--address", server.address, "--port", str(port))
         gateway, client = await asyncio.gather(Program.start(folder, env, "gateway", *given), server.connect())
         stack.push_async_callback(gateway.stop)
         # Past any proxy of this terminal: it would be asked for 127.0.0.1 in vain.

@@ -151,6 +151,11 @@ class Program(Tools):
         name = name or f"subscription-{len(self._named['subscriptions']) + 1}"
         self._declare_named("subscriptions", name, {**plain(section), "events": [pattern], **receiver}, call_site())
 
+    @property
+    def manifest(self) -> Path | None:
+        """The file or folder of the manifest over this program, if it has one."""
+        return None if self._manifest is None else Path(self._site.file).resolve().parent / self._manifest
+
     def build(self) -> Catalog:
         """Return the catalog of all declarations, built at the first call.
 
@@ -176,11 +181,10 @@ class Program(Tools):
 
     def _document(self) -> tuple[YamlFile, Path]:
         """Return all declarations as one document, and the folder in which its paths begin."""
-        folder = Path(self._site.file).resolve().parent
         own = self._own_document()
-        if self._manifest is None:
-            return own, folder
-        file, folder = read_document(folder / self._manifest, os.fspath(self._manifest))
+        if self._manifest is None or self.manifest is None:
+            return own, Path(self._site.file).resolve().parent
+        file, folder = read_document(self.manifest, os.fspath(self._manifest))
         return compose(own, file), folder
 
     def _own_document(self) -> YamlFile:

@@ -45,7 +45,7 @@ async def attacked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[At
     folder = tmp_path_factory.mktemp("attacked")
     gateway, temporal, ui = free_port(), free_port(), free_port()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "signoff.cli.main", "dev", "--manifest", str(MANIFEST)),
+        *(sys.executable, "-m", "signoff.cli.main", "dev", str(MANIFEST)),
         *("--port", str(gateway), "--temporal-port", str(temporal), "--ui-port", str(ui)),
         cwd=folder,
         env={name: value for name, value in os.environ.items() if not name.startswith(("SIGNOFF_", "TEMPORAL_"))},

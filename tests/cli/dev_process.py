@@ -28,7 +28,7 @@ class Dev:
         ports = ("--port", str(self.ports[0]), "--temporal-port", str(self.ports[1]), "--no-ui")
         self.lines = []
         self.process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "signoff.cli.main", "dev", "--manifest", str(self.manifest), *ports, *arguments),
+            *(sys.executable, "-m", "signoff.cli.main", "dev", str(self.manifest), *ports, *arguments),
             cwd=self.folder,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

@@ -156,7 +156,7 @@ async def test_second_gateway_prints_its_own_port(
 ) -> None:
     clean_env.setenv("SIGNOFF_PUBLIC_URL", "https://signoff.example.com")
     port = str(free_port())
-    line = await _first_line("gateway", "--manifest", str(MANIFEST), "--address", server.address, "--port", port)
+    line = await _first_line("gateway", str(MANIFEST), "--address", server.address, "--port", port)
     assert f"https://signoff.example.com, this gateway at http://127.0.0.1:{port};" in line
 
 
@@ -169,7 +169,7 @@ async def test_worker_counts_one_tool_in_the_singular(
         f"  t{number}: {{handler: 'cli_project_tools:look', scope: generalist}}\n" for number in range(tools)
     )
     manifest.write_text(f"version: 1\npath: ['{MANIFEST.parent}']\ntools:\n{handlers}")
-    line = await _first_line("worker", "--manifest", str(manifest), "--address", server.address)
+    line = await _first_line("worker", str(manifest), "--address", server.address)
     assert words in line
 
 
@@ -186,7 +186,7 @@ async def test_dev_uses_a_running_server(dev: Dev, cli: Cli, server: ServerHandl
 
 async def _second_dev(cli: Cli, dev: Dev) -> Ran:
     ports = ("--port", str(free_port()), "--temporal-port", str(free_port()), "--no-ui")
-    return await cli("dev", "--manifest", str(MANIFEST), *ports)
+    return await cli("dev", str(MANIFEST), *ports)
 
 
 async def _in_state(cli: Cli, approval: str, state: str) -> dict[str, Any] | None:

@@ -130,7 +130,7 @@ async def test_everything_wrong_is_named_at_once(cli: Cli, clean_env: pytest.Mon
     assert [line.partition(":")[0] for line in wrong] == [
         "✗ temporal", "✗ manifest", "✗ store", "✗ server", "✗ search attributes",
     ]  # fmt: skip
-    remedies = ("SIGNOFF_TEMPORAL_BINARY", "--manifest", "create it", "signoff dev", "signoff dev")
+    remedies = ("SIGNOFF_TEMPORAL_BINARY", "MODULE:APP", "create it", "signoff dev", "signoff dev")
     assert [remedy in line for remedy, line in zip(remedies, wrong, strict=True)] == [True] * 5
     assert ran.code == 1
 

@@ -46,8 +46,8 @@ async def test_a_wrong_manifest_is_one_sentence_with_its_line(cli: Cli, tmp_path
 
 async def test_without_a_manifest_the_remedy_is_named(cli: Cli) -> None:
     message = assert_one_sentence(await cli("tools", "list"))
-    assert message == "there is no manifest `signoff.yaml` here: name one with --manifest or SIGNOFF_MANIFEST"
-    mistyped = assert_one_sentence(await cli("tools", "list", "--manifest", "sign-off.yaml"))
+    assert message == "there is no manifest `signoff.yaml` here: name a program, `MODULE:APP`, or a manifest"
+    mistyped = assert_one_sentence(await cli("tools", "list", "sign-off.yaml"))
     assert mistyped == "there is no manifest `sign-off.yaml` here: check the path"
 
 

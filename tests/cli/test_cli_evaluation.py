@@ -48,7 +48,7 @@ async def test_a_turn_is_recorded_and_played_without_server_or_store(
         assert PIN not in same.out
     tighter = tmp_path / "tighter.yaml"
     tighter.write_text(MANIFEST.read_text().replace("args.amount < 10", "args.amount < 1"))
-    other = await served_cli("eval", "run", str(cases), "--manifest", str(tighter), "--json")
+    other = await served_cli("eval", "run", str(cases), "--app", str(tighter), "--json")
     assert other.code == 1
     assert [[(each["was"], each["now"]) for each in case["differences"]] for case in other.data["cases"]] == [
         [("run", "ask")],
@@ -75,7 +75,7 @@ async def test_a_model_that_does_not_answer_is_a_misfit(cli: Cli, tmp_path: Path
         f"version: 1\npath: ['{tmp_path}']\nactors:\n  clerk: {{model: 'scripted:cli_silent_model:model', tools: []}}\n"
     )
     (tmp_path / "cases.yaml").write_text(CASE)
-    ran = await cli("eval", "run", str(tmp_path / "cases.yaml"), "--manifest", str(manifest), "--model", "manifest")
+    ran = await cli("eval", "run", str(tmp_path / "cases.yaml"), "--app", str(manifest), "--model", "manifest")
     assert ran.code == 2, ran.err
     assert f"misfit: {tmp_path}/cases.yaml:1: nobody is there" in ran.out
 
@@ -83,7 +83,7 @@ async def test_a_model_that_does_not_answer_is_a_misfit(cli: Cli, tmp_path: Path
 async def test_each_misfit_is_a_line_and_the_exit_code_2(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "cases.yaml"
     path.write_text(CASE + CASE.replace("clerk", "clrk") + CASE.replace("ending", "endng"))
-    manifest = ("--manifest", str(MANIFEST))
+    manifest = ("--app", str(MANIFEST))
     ran = await cli("eval", "run", str(path), str(tmp_path / "none.yaml"), *manifest)
     assert ran.code == 2, ran.err
     lines = [line for line in ran.out.splitlines() if line.startswith("misfit: ")]
@@ -102,7 +102,7 @@ async def test_a_case_takes_under_five_seconds(clean_env: pytest.MonkeyPatch) ->
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "signoff.cli.main", "eval", "run", str(cases), "--json"),
-        *("--manifest", str(folder / "signoff.yaml")),
+        *("--app", str(folder / "signoff.yaml")),
         stdout=asyncio.subprocess.PIPE,
     )
     output, _ = await process.communicate()

@@ -45,7 +45,7 @@ async def test_a_handler_is_imported_by_the_check(cli: Cli, handled: Path) -> No
 
 
 async def test_cases_are_judged_by_the_handler_too(cli: Cli, handled: Path) -> None:
-    rows = (await cli("policy", "test", str(handled), str(handled.with_name("cases.yaml")), "--json")).data
+    rows = (await cli("policy", "test", str(handled.with_name("cases.yaml")), "--app", str(handled), "--json")).data
     assert [(row["passed"], RuleReference.model_validate(row["verdict"]["rule"]).label) for row in rows] == [
         (True, f"handler:{REFERENCE}"),
         (True, f"handler:{REFERENCE} (admin)"),
@@ -54,7 +54,7 @@ async def test_cases_are_judged_by_the_handler_too(cli: Cli, handled: Path) -> N
 
 
 async def test_explaining_a_call_asks_the_handler(cli: Cli, handled: Path) -> None:
-    call = ("pay", "--args", '{"amount": 500, "to": "Ana", "pin": "x"}', "--manifest", str(handled))
+    call = ("pay", "--args", '{"amount": 500, "to": "Ana", "pin": "x"}', "--app", str(handled))
     text = (await cli("policy", "explain", *call)).out
     assert "ask: `handler` says ask" in text
     assert f"rule: handler:{REFERENCE} (admin): ask admin" in text

@@ -96,7 +96,7 @@ async def test_a_worker_lists_its_public_keys(keys: Cli) -> None:
 
 
 async def test_development_makes_its_keys_on_the_first_start(keys: Cli, store: Store) -> None:
-    place = find_installation(MANIFEST)
+    place = find_installation(str(MANIFEST))
     before = FileVerifier(place.settings.public_keys)
     assert before.key_ids == ()
     signer = await gateway_signer(place.settings, place.people, store)

@@ -56,13 +56,13 @@ async def test_validate_counts_what_it_checked(manifest: Cli) -> None:
 async def test_validate_notes_what_is_right_but_odd(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text(ODD)
-    ran = await cli("manifest", "validate", "--manifest", str(path), "--json")
+    ran = await cli("manifest", "validate", str(path), "--json")
     assert (ran.code, ran.data["findings"]) == (
         0,
         ["tool `idle`: no actor has it", "tool `mine`: a specialist, but `desk` and `back` have it"],
     )
     path.write_text(ODD.replace("back: {tools: [mine]}", "back: {tools: [mien]}"))
-    message = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(path)))
+    message = assert_one_sentence(await cli("manifest", "validate", str(path)))
     assert "odd.yaml:6: actor `back` lists the unknown tool `mien`; did you mean `mine`?" in message
 
 
@@ -70,7 +70,7 @@ async def test_validate_refuses_an_escalation_without_an_approver_as_a_start_doe
     path = tmp_path / "odd.yaml"
     asks = "requires_approval: {escalate_after: 1h, escalate_to: ['user:nobody']}"
     path.write_text(ODD.replace("scope: generalist", f"scope: generalist, {asks}"))
-    message = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(path)))
+    message = assert_one_sentence(await cli("manifest", "validate", str(path)))
     assert "escalates to `user:nobody`, but no active person is one of them" in message
 
 
@@ -78,7 +78,7 @@ async def test_validate_refuses_a_missing_program_of_a_tool_as_a_start_does(cli:
     path = tmp_path / "odd.yaml"
     needs = "capabilities: {process: [no-such-program-here]}"
     path.write_text(ODD.replace("scope: generalist", f"scope: generalist, {needs}"))
-    message = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(path)))
+    message = assert_one_sentence(await cli("manifest", "validate", str(path)))
     assert "tool `idle` needs" in message
 
 
@@ -98,7 +98,7 @@ async def test_tree_shows_where_an_actor_may_stand(cli: Cli, tmp_path: Path) -> 
     path = tmp_path / "routed.yaml"
     routes = "routes: {trip: {mode: only, tools: [idle], steps: {ask: {}, buy: {tools: [idle]}}}}"
     path.write_text(ODD.replace("desk: {tools: [mine]}", f"desk: {{tools: [mine, idle], {routes}}}"))
-    lines = (await cli("manifest", "tree", "--manifest", str(path))).out.splitlines()
+    lines = (await cli("manifest", "tree", str(path))).out.splitlines()
     drawn = [line.strip("│├└─ ") for line in lines]
     at = drawn.index("route trip  idle  (no tools but these)")
     assert drawn[at : at + 4] == ["route trip  idle  (no tools but these)", "step ask", "step buy  idle", "actor back"]
@@ -117,7 +117,7 @@ async def test_tree_shows_where_an_actor_may_stand(cli: Cli, tmp_path: Path) -> 
 async def test_validate_says_whose_model_cannot_be_had(cli: Cli, tmp_path: Path, model: str, message: str) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text(ODD.replace("back: {", f"back: {{model: '{model}', "))
-    found = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(path)))
+    found = assert_one_sentence(await cli("manifest", "validate", str(path)))
     assert found.startswith("actor `back`: ")
     assert message in found
 
@@ -140,7 +140,7 @@ async def test_diff_says_what_changed_and_what_it_means(manifest: Cli, changed: 
 async def test_diff_with_what_cannot_be_read_is_a_bad_invocation(manifest: Cli, tmp_path: Path) -> None:
     """Exit code 2, so that nobody takes it for a difference: a file that is not there, and one that is wrong."""
     message = assert_one_sentence(await manifest("manifest", "diff", str(MANIFEST), str(tmp_path / "none.yaml")), 2)
-    assert "there is no such file" in message
+    assert "none.yaml` here: check the path" in message
     (tmp_path / "wrong.yaml").write_text("version: 2\n")
     assert_one_sentence(await manifest("manifest", "diff", str(tmp_path / "wrong.yaml"), str(MANIFEST)), 2)
     assert (await manifest("manifest", "diff", str(MANIFEST))).code == 2
@@ -186,14 +186,14 @@ async def test_show_prints_the_normal_form(manifest: Cli) -> None:
 async def test_a_wrong_manifest_is_one_sentence_and_exit_code_1(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text("version: 1\ntols: {}\n")
     for command in ("validate", "tree", "show"):
-        message = assert_one_sentence(await cli("manifest", command, "--manifest", str(tmp_path / "wrong.yaml")))
+        message = assert_one_sentence(await cli("manifest", command, str(tmp_path / "wrong.yaml")))
         assert "wrong.yaml:2: unknown key `tols`" in message
 
 
 async def test_unknown_key_message_names_the_help_that_lists_every_key(cli: Cli, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("version: 1\nzzz: {}\n")
-    message = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(wrong)))
+    message = assert_one_sentence(await cli("manifest", "validate", str(wrong)))
     assert message.endswith("unknown key `zzz` of the manifest; `signoff manifest schema --help` lists the keys")
     listed = (await cli("manifest", "schema", "--help")).out
     keys = {key for part in manifest_schema()["$defs"].values() for key in part["properties"] if key.islower()}
@@ -205,12 +205,12 @@ async def test_unknown_key_message_names_the_help_that_lists_every_key(cli: Cli,
 async def test_tree_shows_what_peers_would_be_told_of(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "peers.yaml"
     path.write_text(ODD.replace("scope: generalist}", "scope: generalist, peerExposed: true, requiresApproval: true}"))
-    ran = await cli("manifest", "tree", "--peers", "--manifest", str(path))
+    ran = await cli("manifest", "tree", "--peers", str(path))
     assert (ran.code, "idle  asks  " in ran.out, "mine" in ran.out) == (0, True, False)
-    (found,) = (await cli("manifest", "tree", "--peers", "--manifest", str(path), "--json")).data["tools"]
+    (found,) = (await cli("manifest", "tree", "--peers", str(path), "--json")).data["tools"]
     assert (found["name"], found["approval"], found["input_schema"]["type"]) == ("idle", "always", "object")
     path.write_text(ODD)
-    nothing = await cli("manifest", "tree", "--peers", "--manifest", str(path))
+    nothing = await cli("manifest", "tree", "--peers", str(path))
     assert nothing.out == "no tool is for other agents; `peer_exposed: true` makes a generalist so\n"
 
 
@@ -220,7 +220,7 @@ async def test_a_command_that_reads_the_manifest_loads_neither_temporal_nor_a_da
 ) -> None:
     code = (
         "import sys; from signoff.cli.main import invoke; "
-        f"code = invoke({[*command, '--manifest', str(MANIFEST)]!r}); "
+        f"code = invoke({[*command, str(MANIFEST)]!r}); "
         "print([each for each in ('temporalio', 'sqlalchemy') if each in sys.modules], code)"
     )
     ran = await asyncio.to_thread(
@@ -237,6 +237,6 @@ async def test_a_schema_that_chooses_at_its_top_is_noted(cli: Cli, tmp_path: Pat
         "version: 1\nactors: {coder: {external: {acts_for: ['user:guest']}}}\ntools:\n"
         f"  idle: {{{given}, input_schema: {schema}}}\n  plain: {{{given}, input_schema: {plain}}}\n"
     )
-    ran = await cli("manifest", "validate", "--manifest", str(tmp_path / "signoff.yaml"))
+    ran = await cli("manifest", "validate", str(tmp_path / "signoff.yaml"))
     assert "note: tool `idle`: `input_schema` chooses between schemas at its top" in ran.out, ran.err
     assert ran.out.count("chooses between schemas") == 1

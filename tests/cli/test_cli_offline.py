@@ -73,12 +73,12 @@ async def test_dev_refuses_a_misspelt_model_and_one_beside_a_chosen_model(
 ) -> None:
     write_project(dev.folder, model)
     ports = ("--port", str(dev.ports[0]), "--temporal-port", str(dev.ports[1]), "--no-ui")
-    ran = await cli("dev", "--manifest", str(dev.manifest), *ports, *arguments)
+    ran = await cli("dev", str(dev.manifest), *ports, *arguments)
     assert words in ran.err
     assert ran.code == 1
 
 
 async def test_validate_reports_the_missing_key(dev: Dev, cli: Cli) -> None:
     write_project(dev.folder, "openai:gpt-5")
-    message = assert_one_sentence(await cli("manifest", "validate", "--manifest", str(dev.manifest)))
+    message = assert_one_sentence(await cli("manifest", "validate", str(dev.manifest)))
     assert "needs a key: set `OPENAI_API_KEY`" in message

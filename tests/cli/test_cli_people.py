@@ -79,11 +79,9 @@ async def test_list_without_a_file_is_the_manifest_s(people: Path, cli: Cli) -> 
 async def test_people_are_known_by_the_file_that_says_so(people: Path, cli: Cli, tmp_path: Path) -> None:
     inline = "\npeople:\n  - id: ana\n    name: Ana Sousa\n    roles: [approvers]\n  - id: rui\n    name: Rui\n"
     manifest = manifest_with(tmp_path, inline, "\npeople: people.yaml\n")
-    rows = {
-        row["id"]: row["source"] for row in (await cli("people", "list", "--manifest", str(manifest), "--json")).data
-    }
+    rows = {row["id"]: row["source"] for row in (await cli("people", "list", str(manifest), "--json")).data}
     assert (rows["guest"], rows["ana"]) == ("built in", str(people))
-    checked = await cli("people", "check", "--manifest", str(manifest), "--json")
+    checked = await cli("people", "check", "--app", str(manifest), "--json")
     assert checked.data["source"] == str(people)
 
 
@@ -150,12 +148,12 @@ async def test_check_says_that_all_is_right(people: Path, cli: Cli) -> None:
 async def test_check_finds_who_is_asked_in_vain(people: Path, approvers: str, person: str, finding: str) -> None:
     write(people, f"{PEOPLE}{person}\n")
     manifest = manifest_with(people.parent, "      timeout: 12s", f"      approvers: ['{approvers}', 'role:approvers']")
-    code, found = await cli_of("people", "check", str(people), "--manifest", str(manifest))
+    code, found = await cli_of("people", "check", str(people), "--app", str(manifest))
     assert code == 1
     assert len(found) == 1
     assert found[0].startswith(f"`{approvers}` is asked by tool `hurry`, but ")
     assert found[0].endswith(finding) or f"{finding} in tenant `main`" in found[0]
-    ran = await run_in_thread("people", "check", str(people), "--manifest", str(manifest))
+    ran = await run_in_thread("people", "check", str(people), "--app", str(manifest))
     assert (ran.code, ran.out.strip()) == (1, f"{people}: {found[0]}")
 
 
@@ -163,7 +161,7 @@ async def test_check_looks_at_rules_and_at_every_tenant(people: Path) -> None:
     write(people, f"{PEOPLE}- {{id: ana, tenant: other, roles: [finance]}}\n")
     rule = "policies: [{name: careful, rule: 'true', effect: require_approval}]\nactors:"
     manifest = manifest_with(people.parent, "actors:", rule)
-    _, found = await cli_of("people", "check", str(people), "--manifest", str(manifest))
+    _, found = await cli_of("people", "check", str(people), "--app", str(manifest))
     assert found == [
         "`role:approvers` is asked by tool `hurry`, tool `look`, tool `pay`, rule `careful`, but nobody has that role "
         "in tenant `other`"

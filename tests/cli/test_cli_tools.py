@@ -101,7 +101,7 @@ async def test_tools_explain_judges_given_arguments(tools: Cli, amount: int, kin
 
 def test_a_call_whose_permission_nobody_asked_is_a_question_in_json() -> None:
     """As on the tool's page: `settled` would read as if it had been denied."""
-    catalog = find_installation(MANIFEST).catalog
+    catalog = find_installation(str(MANIFEST)).catalog
     tool = find_tool(catalog, "pay")
     row = next(each for each in inventory(catalog) if each.tool == "pay")
     call = CallPart(call="c1.1", tool="pay", args=Content(inline={}))
@@ -120,7 +120,7 @@ async def test_tools_explain_asks_the_permission_check(
     tool = rest.partition("  hurry:")[0] + "    check_permissions: 'cli_permissions:check'\n"
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text(f"path: ['{PROJECT}', '{tmp_path}']\n{head}tools:\n{tool}")
-    ran = await cli("tools", "explain", "pay", "--args", PAY % amount, "--manifest", str(manifest), "--json")
+    ran = await cli("tools", "explain", "pay", "--args", PAY % amount, "--app", str(manifest), "--json")
     assert (ran.data["call"]["kind"], ran.data["call"]["gate"]) == (kind, gate)
 
 
@@ -170,17 +170,17 @@ async def test_policy_check_points_into_the_expression(tools: Cli, tmp_path: Pat
 
 
 async def test_policy_test_runs_the_cases(tools: Cli) -> None:
-    ran = await tools("policy", "test", str(MANIFEST), str(PROJECT / "cases.yaml"))
+    ran = await tools("policy", "test", str(PROJECT / "cases.yaml"), "--app", str(MANIFEST))
     assert (ran.code, ran.out.strip()) == (0, "3 of 3 cases are as expected")
 
 
 async def test_policy_test_shows_what_failed_and_why(tools: Cli, tmp_path: Path) -> None:
     cases = tmp_path / "cases.yaml"
     cases.write_text((PROJECT / "cases.yaml").read_text().replace("expect: auto", "expect: deny"))
-    ran = await tools("policy", "test", str(MANIFEST), str(cases))
+    ran = await tools("policy", "test", str(cases), "--app", str(MANIFEST))
     assert ran.code == 1
     assert "failed: small sums are paid by themselves: expected deny, got auto" in ran.out
-    rows = (await tools("policy", "test", str(MANIFEST), str(cases), "--json")).data
+    rows = (await tools("policy", "test", str(cases), "--app", str(MANIFEST), "--json")).data
     assert [row["passed"] for row in rows] == [False, True, True]
 
 
@@ -188,7 +188,7 @@ async def test_policy_test_shows_what_failed_and_why(tools: Cli, tmp_path: Path)
 async def test_policy_test_refuses_odd_cases(tools: Cli, tmp_path: Path, text: str) -> None:
     cases = tmp_path / "cases.yaml"
     cases.write_text(text)
-    ran = await tools("policy", "test", str(MANIFEST), str(cases))
+    ran = await tools("policy", "test", str(cases), "--app", str(MANIFEST))
     assert (ran.code, ran.out) == (1, "")
     assert_one_sentence(ran)
 
@@ -217,7 +217,7 @@ actors:
 async def test_tools_explain_says_which_layer_won_and_why_no_other(tools: Cli, tmp_path: Path) -> None:
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text(LAYERED % PROJECT)
-    explain = ("tools", "explain", "look", "--manifest", str(manifest))
+    explain = ("tools", "explain", "look", "--app", str(manifest))
 
     async def traced(*more: str) -> tuple[str, dict[str, str]]:
         data = (await tools(*explain, *more, "--json")).data
@@ -233,7 +233,7 @@ async def test_tools_explain_says_which_layer_won_and_why_no_other(tools: Cli, t
     assert "step `buy` is nearer" in " ".join(shown.out.split())
     gates = (await tools(*explain, *on, "--step", "ask", "--json")).data["gates"]
     assert [each["gate"] for each in gates if each["answer"] == "decides"] == ["layer"]
-    assert (await tools("tools", "explain", "quote", "--manifest", str(manifest), "--json")).data["tool"] == (
+    assert (await tools("tools", "explain", "quote", "--app", str(manifest), "--json")).data["tool"] == (
         "quote@clerk.trip"
     )
     assert "has no route and step" in assert_one_sentence(await tools(*explain, *on, "--step", "by"))
@@ -248,7 +248,7 @@ async def test_tools_list_selects_by_scope(tools: Cli, tmp_path: Path) -> None:
     manifest.write_text(LAYERED % PROJECT)
 
     async def listed(*more: str) -> list[str]:
-        data = (await tools("tools", "list", *more, "--manifest", str(manifest), "--json")).data
+        data = (await tools("tools", "list", *more, str(manifest), "--json")).data
         return [row["tool"] for row in data]
 
     everything = ["collect@clerk.trip.ask", "look", "look@clerk.trip", "look@clerk.trip.buy", "quote@clerk.trip"]
@@ -257,7 +257,7 @@ async def test_tools_list_selects_by_scope(tools: Cli, tmp_path: Path) -> None:
     assert await listed("--scope", "agent", "--actor", "clerk") == []
     assert sorted(await listed("--scope", "route", "--route", "trip")) == ["look@clerk.trip", "quote@clerk.trip"]
     assert await listed("--scope", "step", "--actor", "clerk", "--step", "buy") == ["look@clerk.trip.buy"]
-    wrong = await tools("tools", "list", "--scope", "steps", "--manifest", str(manifest))
+    wrong = await tools("tools", "list", "--scope", "steps", str(manifest))
     assert "there is no scope `steps`" in assert_one_sentence(wrong)
 
 

@@ -40,7 +40,7 @@ async def test_the_channels_of_a_manifest_run_beside_the_gateway(
     manifest = tmp_path / "signoff.yaml"
     manifest.write_text(MANIFEST, encoding="utf-8")
     clean_env.setenv("SIGNOFF_PLUGINS", '["telegram", "gone:pager"]')
-    place = find_installation(manifest, port=free_port())
+    place = find_installation(str(manifest), port=free_port())
     make_state_dir(place.settings)
     signoff = TurnClient(client, task_queue=f"nobody-{uuid.uuid4().hex[:12]}")
     with caplog.at_level(logging.WARNING):
@@ -82,7 +82,7 @@ async def test_a_channel_that_lacked_something_runs_once_it_has_it(
 
     async def warned() -> str:
         caplog.clear()
-        place = find_installation(manifest, port=free_port())
+        place = find_installation(str(manifest), port=free_port())
         make_state_dir(place.settings)
         with caplog.at_level(logging.WARNING):
             async with working_store(place.settings) as store, running_gateway(place, signoff, store):

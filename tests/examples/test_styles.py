@@ -61,7 +61,7 @@ def test_a_style_is_short_and_right(style: str, capsys: pytest.CaptureFixture[st
     lines = [line for path in files for line in path.read_text().splitlines() if line.strip()]
     assert [path.name for path in files] == ["desk.py", "signoff.yaml"]
     assert len(lines) <= MOST_LINES
-    assert invoke(("manifest", "validate", "--manifest", str(HERE / style / "signoff.yaml"))) == 0
+    assert invoke(("manifest", "validate", str(HERE / style / "signoff.yaml"))) == 0
     assert "is right: 1 actor, 4 tools" in capsys.readouterr().out
 
 

@@ -18,7 +18,7 @@ from signoff.channels.channel_errors import NotDelivered
 from signoff.channels.channel_loader import ChannelProblem, open_channels
 from signoff.channels.envelopes import CheckFinding, OutboundCard
 from signoff.cli.local.installation import LocalInstallation, account, find_installation
-from signoff.cli.terminal.options import AsJson, Manifest, Tenant
+from signoff.cli.terminal.options import AppArgument, AppOption, AsJson, Tenant
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
 from signoff.contracts.approval import ApprovalRequest, Card
@@ -75,11 +75,11 @@ class ChannelTrial(FrozenModel):
 
 
 @app.command("list")
-def list_channels(manifest: Manifest = None, as_json: AsJson = False) -> None:
+def list_channels(source: AppArgument = "", as_json: AsJson = False) -> None:
     """List the channels: kind, whether they can be answered by, in which order they are used, and whom they reach."""
 
     async def body(out: Output) -> int:
-        place = find_installation(manifest)
+        place = find_installation(source)
         async with _open_channels(place) as (_, channels, problems):
             rows = channel_rows(place, channels, problems)
         out.show(rows, _table(rows) if rows else "the manifest declares no channels; everybody finds all in the inbox")
@@ -91,13 +91,13 @@ def list_channels(manifest: Manifest = None, as_json: AsJson = False) -> None:
 @app.command()
 def check(
     name: Annotated[str, typer.Argument(metavar="NAME", help="One channel only.", show_default=False)] = "",
-    manifest: Manifest = None,
+    source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
     """Ask each vendor whether credentials, addresses, registration and clocks are right; exit code 1 if not all are."""
 
     async def body(out: Output) -> int:
-        place = find_installation(manifest)
+        place = find_installation(source)
         _check_name(place, name)
         async with _open_channels(place) as (_, channels, problems):
             found = [_misses(each) for each in problems if name in ("", each.channel)]
@@ -116,13 +116,13 @@ def send_test(
     person: Annotated[str, typer.Argument(metavar="PERSON", help="Who is sent a test card, by id.")],
     channel: Name = "",
     tenant: Tenant = DEFAULT_TENANT,
-    manifest: Manifest = None,
+    source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
     """Send somebody a test card on each of their channels; whoever answers it is told that nothing was decided."""
 
     async def body(out: Output) -> int:
-        place = find_installation(manifest)
+        place = find_installation(source)
         _check_name(place, channel)
         who = place.person(person, tenant)
         async with _open_channels(place) as (store, channels, problems):

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ from temporalio.client import Client
 
 from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.terminal.log_setup import process_log
-from signoff.cli.terminal.options import AsJson, Manifest, UnsafeOpen
+from signoff.cli.terminal.options import AppArgument, AsJson, UnsafeOpen
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.contracts.errors import ConfigError
@@ -36,13 +35,13 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def codec(
+    source: AppArgument = "",
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Its port.", show_default=False)] = None,
     unsafe_open: UnsafeOpen = False,
-    manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the codec server until Ctrl-C: operators and auditors read payloads by it, each time recorded."""
-    run(lambda out: _codec(out, port, manifest, unsafe_open), as_json=as_json)
+    run(lambda out: _codec(out, port, source, unsafe_open), as_json=as_json)
 
 
 @asynccontextmanager
@@ -74,8 +73,8 @@ async def running_codec(
         yield task
 
 
-async def _codec(out: Output, port: int | None, manifest: Path | None, unsafe_open: bool) -> int:
-    place = find_installation(manifest, codec_port=port, unsafe_open=unsafe_open or None)
+async def _codec(out: Output, port: int | None, source: str, unsafe_open: bool) -> int:
+    place = find_installation(source, codec_port=port, unsafe_open=unsafe_open or None)
     settings, namespace = place.settings, configured_namespace()
     encryption = await open_encryption(settings, place.secrets)
     if encryption is None:

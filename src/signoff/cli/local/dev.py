@@ -25,7 +25,7 @@ from signoff.cli.local.temporal_ui import running_ui_proxy
 from signoff.cli.local.tools import inventory_table
 from signoff.cli.local.worker import running_worker
 from signoff.cli.terminal.log_setup import process_log
-from signoff.cli.terminal.options import Address, AsJson, Manifest, Model, Target, UnsafeOpen
+from signoff.cli.terminal.options import Address, AppArgument, AsJson, Model, UnsafeOpen
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.client.dev_process import DevProcess
@@ -72,7 +72,7 @@ class DevServer:
 
 @app.command()
 def dev(
-    target: Target = None,
+    source: AppArgument = "",
     port: Port = None,
     temporal_port: TemporalPort = None,
     ui_port: UiPort = None,
@@ -86,7 +86,6 @@ def dev(
         bool,
         typer.Option("--no-raw-answers", help="Refuse answers and starts that come past the gateway, unsigned."),
     ] = False,
-    manifest: Manifest = None,
     address: Address = None,
     model: Model = "",
     as_json: AsJson = False,
@@ -101,7 +100,7 @@ def dev(
         "raw_answers": False if no_raw_answers else None,
         "model": model or None,
     }
-    run(lambda out: _dev(out, target or manifest, address, settings, not no_ui), as_json=as_json)
+    run(lambda out: _dev(out, source, address, settings, not no_ui), as_json=as_json)
 
 
 def run_program(program: Program, reference: str, settings: Mapping[str, Any]) -> int:
@@ -110,18 +109,18 @@ def run_program(program: Program, reference: str, settings: Mapping[str, Any]) -
     `reference` is its name for other processes, which find it by the file that `dev` leaves. Raises `SignoffError`.
     """
     given = {**settings, "app": reference}
-    return asyncio.run(_dev(Output(sys.stdout, as_json=False), None, None, given, True, program))
+    return asyncio.run(_dev(Output(sys.stdout, as_json=False), "", None, given, True, program))
 
 
 async def _dev(
     out: Output,
-    manifest: Path | None,
+    source: str,
     address: str | None,
     overrides: Mapping[str, Any],
     ui: bool,
     program: Program | None = None,
 ) -> int:
-    place = find_installation(manifest, program=program, **overrides)
+    place = find_installation(source, program=program, **overrides)
     if place.settings.profile == "production":
         raise ConfigError(
             "`profile` is `production`, and `signoff dev` is for development: run `signoff worker` and "

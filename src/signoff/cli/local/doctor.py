@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated, Final
 
 import httpx2
@@ -18,9 +17,9 @@ from signoff.activities.models.start_check import check_start
 from signoff.approvals.argument_rows import plural
 from signoff.audit.log import AuditLog
 from signoff.audit.record import moment_text
-from signoff.cli.local.installation import find_installation, find_settings, reach_server
+from signoff.cli.local.installation import find_installation, find_manifest, reach_server
 from signoff.cli.local.tools import summarize_catalog
-from signoff.cli.terminal.options import Address, AsJson, Manifest, Target
+from signoff.cli.terminal.options import Address, AppArgument, AsJson
 from signoff.cli.terminal.output import Output, run
 from signoff.client.dev_process import read_running
 from signoff.contracts.clock import system_clock
@@ -84,30 +83,29 @@ class DoctorCheck(FrozenModel):
 
 @app.command()
 def doctor(
-    target: Target = None,
+    source: AppArgument = "",
     fix: Annotated[bool, typer.Option("--fix", help="Create the search attributes that the server lacks.")] = False,
-    manifest: Manifest = None,
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
     """Check Python, the `temporal` program, settings, manifest, store and server; exit code 1 if one is wrong."""
 
     async def body(out: Output) -> int:
-        checks = await examine(target or manifest, address, fix=fix)
+        checks = await examine(source, address, fix=fix)
         out.show(checks, *(Text(_line(check), "" if check.ok else "red") for check in checks))
         return 0 if all(check.ok for check in checks) else 1
 
     run(body, as_json=as_json)
 
 
-async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> list[DoctorCheck]:
+async def examine(source: str, address: str | None, *, fix: bool) -> list[DoctorCheck]:
     """Runs every check, in the order in which one thing needs the other."""
     checks = [await _check("python", _python), await _check("settings", _settings)]
     # All that follows is found by the settings.
     if not checks[-1].ok:
         return checks
-    settings = load_settings(manifest=manifest)
-    logins = [await _check("logins", lambda: _logins(manifest))] if settings.oidc_issuer is not None else []
+    settings = load_settings()
+    logins = [await _check("logins", lambda: _logins(source))] if settings.oidc_issuer is not None else []
     production = settings.profile == "production"
     # A worker needs no client id.
     if settings.oidc_issuer is not None and (settings.oidc_client_id or _may_run_gateway(settings)):
@@ -118,11 +116,11 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
         await _check("keys", lambda: _keys(settings)),
         await _check("encryption", lambda: _encryption(settings)),
         await _check("temporal", lambda: _program(settings)),
-        await _check("manifest", lambda: _manifest(manifest)),
+        await _check("manifest", lambda: _manifest(source)),
     ]
     sound = checks[-1].ok
     # By the servers alone: whatever else is wrong with the manifest was told by its own check.
-    servers = _declared_servers(manifest)
+    servers = _declared_servers(source)
     asked = [await _check("mcp servers", lambda: _mcp_servers(settings, servers))] if servers else []
     store = await _check("store", lambda: _store(settings))
     # What a store that is away cannot tell is not message to be wrong as well.
@@ -131,7 +129,7 @@ async def examine(manifest: Path | None, address: str | None, *, fix: bool) -> l
     if roles:
         roles.append(await _check("signatures", lambda: _signatures(settings)))
         if settings.signing_keys.exists() and sound:
-            roles.append(await _check("gateway start", lambda: _gateway_start(manifest)))
+            roles.append(await _check("gateway start", lambda: _gateway_start(source)))
     server = await _check("server", lambda: _server(settings, address))
     attributes = await _check("search attributes", lambda: _attributes(settings, address, fix=fix))
     # A server that answers may lack the namespace, in which both of these look.
@@ -245,16 +243,15 @@ async def _program(settings: Settings) -> str:
     return line
 
 
-async def _manifest(manifest: Path | None) -> str:
-    place = find_installation(manifest)
+async def _manifest(source: str) -> str:
+    place = find_installation(source)
     await check_start(place, place.task_queue)
     return f"{place.source}: {summarize_catalog(place.catalog)}"
 
 
-def _declared_servers(manifest: Path | None) -> Mapping[str, ToolServer]:
-    settings, _ = find_settings(manifest)
+def _declared_servers(source: str) -> Mapping[str, ToolServer]:
     try:
-        return load_servers(settings.manifest)[1]
+        return load_servers(find_manifest(source))[1]
     except ConfigError:
         return {}
 
@@ -308,8 +305,8 @@ async def _signatures(settings: Settings) -> str:
     return "the keys here are those that signed the store's record, if any did"
 
 
-async def _gateway_start(manifest: Path | None) -> str:
-    place = find_installation(manifest)
+async def _gateway_start(source: str) -> str:
+    place = find_installation(source)
     async with working_store(place.settings) as store:
         await check_gateway_start(place.settings, place.people, store)
     return "people and a login are there"
@@ -356,9 +353,9 @@ async def _provider(settings: Settings) -> str:
     return f"answers as {settings.oidc_issuer}"
 
 
-async def _logins(manifest: Path | None) -> str:
+async def _logins(source: str) -> str:
     """Names those who could come in as somebody else, and the sign-ins refused for that in the last days."""
-    place = find_installation(manifest)
+    place = find_installation(source)
     declared = declared_people(place.people)
     warnings = [missing_logins_warning(place.catalog, declared, place.settings)]
     since = system_clock() - timedelta(days=REFUSED_DAYS)

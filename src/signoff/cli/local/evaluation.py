@@ -17,7 +17,7 @@ from signoff.audit.log import AuditLog
 from signoff.audit.stream_report import find_stream
 from signoff.cli.local.history_reader import load_history, read_history, specialist_results
 from signoff.cli.local.installation import LocalInstallation, find_installation, reach_server
-from signoff.cli.terminal.options import Address, AsJson, Manifest
+from signoff.cli.terminal.options import Address, AppOption, AsJson
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
 from signoff.contracts.errors import ConfigError, ModelRefused, NotFound, Unavailable
@@ -55,13 +55,13 @@ class _Played:
 @app.command()
 def record(
     turns: Annotated[list[str], typer.Argument(metavar="TURN...", help="Ids of finished turns, or their beginnings.")],
-    manifest: Manifest = None,
+    source: AppOption = "",
     address: Address = None,
 ) -> None:
     """Print a case of each finished turn, as YAML: what was said, proposed, answered and decided, secrets hidden."""
 
     async def body(out: Output) -> int:
-        place = find_installation(manifest)
+        place = find_installation(source)
         client = await reach_server(place.settings, address)
         cases = []
         async with working_store(place.settings) as store:
@@ -91,7 +91,7 @@ def run_files(
             "else the recorded completions are played.",
         ),
     ] = "",
-    manifest: Manifest = None,
+    source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
     """Play cases by today's manifest, without running or asking anything: 1 if one forbids a difference, 2 if one does
@@ -99,7 +99,7 @@ def run_files(
     """
 
     async def body(out: Output) -> int:
-        place = find_installation(manifest)
+        place = find_installation(source)
         cases, misfits = _read_all(files)
         played = []
         for placed in cases:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from signoff.activities.models.first_words import ask_command
 from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.terminal.log_setup import process_log
-from signoff.cli.terminal.options import Address, AsJson, Manifest, Target, UnsafeOpen
+from signoff.cli.terminal.options import Address, AppArgument, AsJson, UnsafeOpen
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.engine.metrics_endpoint import MetricsEndpoint
@@ -32,16 +31,15 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def gateway(
-    target: Target = None,
+    source: AppArgument = "",
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Its port.", show_default=False)] = None,
     unsafe_open: UnsafeOpen = False,
-    manifest: Manifest = None,
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the gateway: the HTTP API and the inbox, until Ctrl-C."""
     settings = {"port": port, "unsafe_open": unsafe_open or None}
-    run(lambda out: _gateway(out, target or manifest, address, settings), as_json=as_json)
+    run(lambda out: _gateway(out, source, address, settings), as_json=as_json)
 
 
 @asynccontextmanager
@@ -76,8 +74,8 @@ async def running_gateway(
             yield task
 
 
-async def _gateway(out: Output, manifest: Path | None, address: str | None, overrides: Mapping[str, Any]) -> int:
-    place = find_installation(manifest, **overrides)
+async def _gateway(out: Output, source: str, address: str | None, overrides: Mapping[str, Any]) -> int:
+    place = find_installation(source, **overrides)
     metrics = MetricsEndpoint(place.settings)
     make_state_dir(place.settings)
     as_json = place.settings.log == "json"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from signoff.client.dev_process import DevProcess, read_running
-from signoff.contracts.errors import NotFound
+from signoff.contracts.errors import ConfigError, NotFound
 from signoff.contracts.names import DEFAULT_TENANT, RUNNING_FILE
 from signoff.contracts.person import Person
 from signoff.formats.nearest_name import did_you_mean, quote_name
@@ -63,32 +63,49 @@ class LocalInstallation(Installation):
         return TurnClient(client, task_queue=self.task_queue)
 
 
-def find_installation(
-    manifest: Path | None = None, *, program: Program | None = None, **overrides: Any
-) -> LocalInstallation:
+def find_installation(source: str = "", *, program: Program | None = None, **overrides: Any) -> LocalInstallation:
     """Return settings, catalog and people in force here; `overrides` are settings. Raises `ConfigError`.
 
-    `manifest` is a file, a folder or `MODULE:APP`. Without one given or set, the program or manifest of the
-    `signoff dev` that runs in this folder is used.
+    `source` is `MODULE:APP`, or the file or folder of a manifest. Without one given or set, the program or manifest
+    of the `signoff dev` that runs in this folder is used.
     """
-    settings, running = find_settings(manifest, **overrides)
-    if program is None and settings.app and running is not None and settings.app == running.app:
-        program = load_program(running.app, Path(running.folder))
+    settings, running = _find_settings(source, **overrides)
+    if program is None:
+        program = _program_of(settings, running)
     found = load_installation(settings, program=program)
     return LocalInstallation(**vars(found), running=running)
 
 
-def find_settings(manifest: Path | None = None, **overrides: Any) -> tuple[Settings, DevProcess | None]:
-    """Return the settings in force here, with program or manifest as `find_installation` finds them, and the
-    `signoff dev` that runs here.
+def find_manifest(source: str = "") -> Path:
+    """Return the YAML manifest here, that of the program where one is found as `find_installation` does.
+
+    Raises `ConfigError` for a program without a manifest.
     """
-    if manifest is None:
+    settings, running = _find_settings(source)
+    program = _program_of(settings, running)
+    if program is None:
+        return settings.manifest
+    if program.manifest is None:
+        why = f"`{settings.app}` has no manifest, and only a manifest declares `mcp_servers`: add `App(manifest=...)`"
+        raise ConfigError(why, field="manifest")
+    return program.manifest
+
+
+def _program_of(settings: Settings, running: DevProcess | None) -> Program | None:
+    if not settings.app:
+        return None
+    folder = Path(running.folder) if running is not None and settings.app == running.app else None
+    return load_program(settings.app, folder)
+
+
+def _find_settings(source: str, **overrides: Any) -> tuple[Settings, DevProcess | None]:
+    if not source:
         settings = load_settings(**overrides)
-    elif is_program(str(manifest)):
-        settings = load_settings(app=str(manifest), **overrides)
+    elif is_program(source):
+        settings = load_settings(app=source, **overrides)
     else:
-        check_manifest_path(manifest)
-        settings = load_settings(app="", manifest=manifest, **overrides)
+        check_manifest_path(Path(source))
+        settings = load_settings(app="", manifest=Path(source), **overrides)
     running = read_running(settings.state_dir)
     if running is not None and not settings.model_fields_set & {"app", "manifest"}:
         settings = replace(settings, app=running.app, manifest=Path(running.manifest))

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -13,7 +12,7 @@ from signoff.activities.models.start_check import check_start
 from signoff.approvals.argument_rows import plural
 from signoff.cli.local.installation import find_installation
 from signoff.cli.local.tools import find_problems, summarize_catalog
-from signoff.cli.terminal.options import AsJson, Manifest
+from signoff.cli.terminal.options import AppArgument, AsJson
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.errors import ConfigError
 from signoff.formats.object_schema import is_plain_object
@@ -21,7 +20,6 @@ from signoff.registry.actor import Level, tool_uses
 from signoff.registry.catalog import Catalog
 from signoff.registry.catalog_diff import CatalogDiff, catalog_diff
 from signoff.registry.gates.inventory import InventoryRow, inventory
-from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.manifest.schema_export import ManifestPart, keys_by_part, manifest_schema
 from signoff.registry.normal_form import normal_text
 from signoff.registry.peer_view import PeerTool, peer_view
@@ -40,11 +38,11 @@ _KEYS: Final = "\n\n".join(
 
 
 @app.command()
-def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
+def validate(source: AppArgument = "", as_json: AsJson = False) -> None:
     """Check the whole manifest: actors, tools, handlers, policies, models and the secrets they need."""
 
     async def body(out: Output) -> int:
-        place = find_installation(manifest)
+        place = find_installation(source)
         catalog = place.catalog
         await check_start(place, place.task_queue)
         notes = [*find_problems(catalog), *health_notes(catalog)]
@@ -67,14 +65,14 @@ def validate(manifest: Manifest = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def tree(
-    manifest: Manifest = None,
+    source: AppArgument = "",
     peers: Annotated[bool, typer.Option("--peers", help="Only what other agents would be told of.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the tools by scope, with who has them, and the actors with their tools."""
 
     async def body(out: Output) -> int:
-        place = find_installation(manifest)
+        place = find_installation(source)
         if peers:
             found = peer_view(place.catalog)
             words = (
@@ -92,8 +90,8 @@ def tree(
 
 @app.command()
 def diff(
-    old: Annotated[Path, typer.Argument(metavar="OLD", help="A manifest, a file or a folder.")],
-    new: Annotated[Path, typer.Argument(metavar="NEW", help="Another one.")],
+    old: Annotated[str, typer.Argument(metavar="OLD", help="A program, MODULE:APP, or a manifest.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Another one.")],
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Exit code 1 only where calls that wait lose something.")
     ] = False,
@@ -103,7 +101,7 @@ def diff(
 
     async def body(out: Output) -> int:
         try:
-            found = catalog_diff(load_manifest(old), load_manifest(new))
+            found = catalog_diff(find_installation(old).catalog, find_installation(new).catalog)
         except ConfigError as error:
             # Not 1: whoever asks whether two manifests differ must not take this for an answer.
             print(f"signoff: {error.message}", file=sys.stderr)
@@ -139,11 +137,11 @@ def schema(
 
 
 @app.command()
-def show(manifest: Manifest = None) -> None:
+def show(source: AppArgument = "") -> None:
     """Print the manifest's normal form: JSON, the same bytes for the same declarations, however they are written."""
 
     async def body(out: Output) -> int:
-        out.write(normal_text(find_installation(manifest).catalog))
+        out.write(normal_text(find_installation(source).catalog))
         return 0
 
     run(body, as_json=True)

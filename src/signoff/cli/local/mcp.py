@@ -1,13 +1,12 @@
 """`mcp import`: writes what MCP servers say of their tools beside the manifest, where everything reads it."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from signoff.cli.local.installation import find_settings
-from signoff.cli.terminal.options import AsJson, Manifest
+from signoff.cli.local.installation import find_manifest
+from signoff.cli.terminal.options import AppOption, AsJson
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
 from signoff.contracts.errors import ConfigError, NotFound
@@ -17,6 +16,7 @@ from signoff.registry.installation import provider_of_secrets
 from signoff.registry.manifest.loader import load_servers
 from signoff.registry.mcp.import_file import import_path, write_import
 from signoff.registry.mcp.imported_tool import listing_changes
+from signoff.settings import load_settings
 
 app = typer.Typer(
     help="Import the tools of MCP servers, and see what changed of them.", no_args_is_help=True, rich_markup_mode=None
@@ -46,13 +46,13 @@ def import_tools(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit code 1 where something is not as it was imported.")
     ] = False,
-    manifest: Manifest = None,
+    source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
     """Ask MCP servers for their tools and write them to `mcp/SERVER.yaml` beside the manifest; show what changed."""
 
     async def body(out: Output) -> int:
-        found = await _import(name, manifest, write=not check)
+        found = await _import(name, source, write=not check)
         lines = [line for each in found for line in _lines(each, check=check)]
         out.show(found, *map(Text, lines))
         return 1 if check and any(each.changes for each in found) else 0
@@ -60,11 +60,11 @@ def import_tools(
     run(body, as_json=as_json)
 
 
-async def _import(name: str, manifest: Path | None, *, write: bool) -> list[ImportedServer]:
-    settings, _ = find_settings(manifest)
-    folder, servers = load_servers(settings.manifest)
+async def _import(name: str, source: str, *, write: bool) -> list[ImportedServer]:
+    manifest = find_manifest(source)
+    folder, servers = load_servers(manifest)
     if not servers:
-        raise ConfigError(f"{settings.manifest} declares no `mcp_servers`", field="mcp_servers")
+        raise ConfigError(f"{manifest} declares no `mcp_servers`", field="mcp_servers")
     if name and name not in servers:
         near = did_you_mean(name, servers) or f"; known: {', '.join(f'`{each}`' for each in servers)}"
         raise NotFound(f"there is no MCP server {quote_name(name)}{near}")
@@ -72,7 +72,7 @@ async def _import(name: str, manifest: Path | None, *, write: bool) -> list[Impo
     from signoff.activities.mcp.worker_servers import WorkerServers  # noqa: PLC0415
 
     wanted = {each: server for each, server in servers.items() if name in ("", each)}
-    asked = WorkerServers(wanted, provider_of_secrets(settings))
+    asked = WorkerServers(wanted, provider_of_secrets(load_settings()))
     found: list[ImportedServer] = []
     try:
         for each, server in wanted.items():

@@ -12,7 +12,7 @@ from signoff.approvals.argument_rows import plural
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import entry_writer
 from signoff.cli.local.installation import LocalInstallation, account, find_installation
-from signoff.cli.terminal.options import AsJson, Manifest, Tenant
+from signoff.cli.terminal.options import AppArgument, AppOption, AsJson, Tenant
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean
 from signoff.contracts.clock import system_clock
@@ -35,11 +35,11 @@ app = typer.Typer(help="List and check the people of the directory.", no_args_is
 
 
 @app.command("list")
-def list_people(manifest: Manifest = None, as_json: AsJson = False) -> None:
+def list_people(source: AppArgument = "", as_json: AsJson = False) -> None:
     """List everybody: tier, roles, by what they are known, who they are elsewhere, and who stands in for them."""
 
     async def body(out: Output) -> int:
-        people = await person_rows(find_installation(manifest))
+        people = await person_rows(find_installation(source))
         out.show(people, people_table(people, system_clock()))
         return 0
 
@@ -50,13 +50,13 @@ def list_people(manifest: Manifest = None, as_json: AsJson = False) -> None:
 def signout(
     person: Annotated[str, typer.Argument(metavar="PERSON", help="The id of somebody whom nobody declared.")],
     tenant: Tenant = DEFAULT_TENANT,
-    manifest: Manifest = None,
+    source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
     """Believe what a login said of somebody no more, and end their sessions, until they sign in again."""
 
     async def body(out: Output) -> int:
-        place, now = find_installation(manifest), system_clock()
+        place, now = find_installation(source), system_clock()
         if place.people.find(person, tenant) is not None:
             raise Refused(f"{quote_name(person)} is declared: make them `active: false` where they are")
         by = account()
@@ -78,19 +78,19 @@ def check(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="A file of people, if not those in force.")
     ] = None,
-    manifest: Manifest = None,
+    source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
     """Check the people against the policies; exit code 1 if somebody is asked whom nobody is, or a delegation ended."""
 
     async def body(out: Output) -> int:
-        place = find_installation(manifest, people=file)
+        place = find_installation(source, people=file)
         people = place.people.all()
         found = find_problems(place.catalog, place.people, system_clock(), by_login=login_roles(place.settings))
-        source = str(_source(place))
-        words = [f"{source}: {each}" for each in found]
-        right = f"{source}: {plural(len(people), 'person')}, nothing to report"
-        out.show({"source": source, "people": len(people), "findings": found}, *(words or [right]))
+        name = _source(place)
+        words = [f"{name}: {each}" for each in found]
+        right = f"{name}: {plural(len(people), 'person')}, nothing to report"
+        out.show({"source": name, "people": len(people), "findings": found}, *(words or [right]))
         return 1 if found else 0
 
     run(body, as_json=as_json)
@@ -113,9 +113,7 @@ async def person_rows(place: LocalInstallation) -> list[PersonRow]:
     Raises `StoreUnavailable`, `ConfigError`.
     """
     built_in = [] if declared_people(place.people) is place.people else DEVELOPMENT_PEOPLE
-    listed = [
-        _make_row(person, "built in" if person in built_in else str(_source(place))) for person in place.people.all()
-    ]
+    listed = [_make_row(person, "built in" if person in built_in else _source(place)) for person in place.people.all()]
     if place.settings.oidc_issuer is None:
         return listed
     verifier, now = FileVerifier(place.settings.public_keys), system_clock()
@@ -226,6 +224,6 @@ def _moment(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
-def _source(place: LocalInstallation) -> Path:
+def _source(place: LocalInstallation) -> str:
     declared = declared_people(place.people)
-    return declared.path if isinstance(declared, FileDirectory) else place.settings.manifest
+    return str(declared.path) if isinstance(declared, FileDirectory) else place.source

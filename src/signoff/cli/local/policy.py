@@ -27,7 +27,7 @@ from signoff.cli.local.history_reader import read_history
 from signoff.cli.local.installation import find_installation, reach_server
 from signoff.cli.local.tools import call_context_of, find_problems, find_tool
 from signoff.cli.terminal.inputs import read_duration, read_moment, read_object
-from signoff.cli.terminal.options import Address, AsJson, Asker, Manifest, Tenant
+from signoff.cli.terminal.options import Address, AppArgument, AppOption, AsJson, Asker, Tenant
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallContext
@@ -44,9 +44,7 @@ from signoff.registry.capabilities import KINDS
 from signoff.registry.catalog import Catalog
 from signoff.registry.gates.argument_check import final_arguments
 from signoff.registry.gates.pipeline import GateFacts, judge
-from signoff.registry.manifest.loader import load_manifest
 from signoff.registry.tool import Tool
-from signoff.settings import load_settings
 from signoff.store.content_store import load
 from signoff.store.store import Store, working_store
 
@@ -150,19 +148,18 @@ async def _turn(client: Client, workflow_id: str) -> _Turn | None:
 
 app = typer.Typer(help="Check, test and explain policies.", no_args_is_help=True, rich_markup_mode=None)
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A manifest.")]
-
 
 @app.command()
-def check(file: File, as_json: AsJson = False) -> None:
-    """Compile every policy of a manifest and say what could not be checked; exit code 1 if there is such a finding."""
+def check(source: AppArgument = "", as_json: AsJson = False) -> None:
+    """Compile every policy and say what could not be checked; exit code 1 if there is such a finding."""
 
     async def body(out: Output) -> int:
-        catalog = load_manifest(file)
+        place = find_installation(source)
+        catalog, name = place.catalog, place.source
         notes = find_problems(catalog)
         hashes = {name: policy.hash for name, policy in catalog.policies.items()}
-        words = [f"{file}: {note}" for note in notes] or [f"{file}: {len(hashes)} policies compiled, nothing to report"]
-        out.show({"manifest": str(file), "policies": hashes, "rules": catalog.rules.hash, "findings": notes}, *words)
+        words = [f"{name}: {note}" for note in notes] or [f"{name}: {len(hashes)} policies compiled, nothing to report"]
+        out.show({"manifest": name, "policies": hashes, "rules": catalog.rules.hash, "findings": notes}, *words)
         return 1 if notes else 0
 
     run(body, as_json=as_json)
@@ -170,15 +167,15 @@ def check(file: File, as_json: AsJson = False) -> None:
 
 @app.command("test")
 def run_file(
-    file: File,
     cases: Annotated[Path, typer.Argument(metavar="CASES", help="A YAML list of cases.")],
+    source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
     """Judge the cases of a YAML file (`name`, `tool`, `args`, `ctx`, `now`, `expect`, `quorum`); 1 if one fails."""
     policypool.install()
 
     async def body(out: Output) -> int:
-        catalog = load_manifest(file)
+        catalog = find_installation(source).catalog
         judged = run_cases(_read_cases(cases), catalog.policies, catalog.zone)
         results = [await _try_case(catalog, result) for result in judged]
         failed = [result for result in results if not result.passed]
@@ -200,7 +197,7 @@ def explain(
     ] = "",
     person: Asker = "guest",
     tenant: Tenant = DEFAULT_TENANT,
-    manifest: Manifest = None,
+    source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
     """Explain the verdict on a call: which rule, what each engine says, the inputs it was judged by."""
@@ -208,7 +205,7 @@ def explain(
     at = read_moment(now, "--now") if now else system_clock()
 
     async def body(out: Output) -> int:
-        place = find_installation(manifest)
+        place = find_installation(source)
         tool = find_tool(place.catalog, name)
         _check_arguments(tool, given)
         actor = next(iter(place.catalog.actors), "")
@@ -227,23 +224,22 @@ def explain(
 
 @app.command("simulate")
 def simulate_file(
-    file: File,
+    source: AppArgument = "",
     since: Annotated[str, typer.Option(help="How far back: 30d, 12h.")] = "30d",
     tenant: Annotated[str, typer.Option("--tenant", help="Only the calls of this tenant.")] = "",
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the recorded calls of the past by the policies of a manifest: what would run that people were asked for?"""
+    """Judge the recorded calls of the past by these policies: what would run that people were asked for?"""
     policypool.install()
     begin = system_clock() - timedelta(seconds=read_duration(since, "--since"))
 
     async def body(out: Output) -> int:
-        catalog = load_manifest(file)
-        settings = load_settings()
-        client = await reach_server(settings, address)
-        async with working_store(settings) as store:
+        place = find_installation(source)
+        client = await reach_server(place.settings, address)
+        async with working_store(place.settings) as store:
             past = await past_calls(AuditLog(store), moment_text(begin), tenant=tenant)
-            tried = await simulate(client, store, catalog, past)
+            tried = await simulate(client, store, place.catalog, past)
         out.show([_tried_json(each) for each in tried], *_tried_words(tried))
         return 0
 

@@ -2,7 +2,6 @@
 gateway runs."""
 
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -12,7 +11,7 @@ from signoff.approvals.argument_rows import plural
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import AuditLog, entry_writer
 from signoff.cli.local.installation import account, find_installation, reach_server
-from signoff.cli.terminal.options import Address, AsJson, Before, Manifest, past_moment
+from signoff.cli.terminal.options import Address, AppOption, AsJson, Before, past_moment
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, frozen_line
 from signoff.contracts.audit import AuditEntry
@@ -147,7 +146,7 @@ async def _record_removal(store: Store, done: StoreRemoval, before: datetime, *,
 def freeze(
     tenant: Tenant,
     reason: Annotated[str, typer.Option(help="Why; the agents and everybody who was asked read it.")],
-    manifest: Manifest = None,
+    source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
     """Deny everything in a tenant until it is thawed, while no gateway runs: for whoever can write to the store.
@@ -159,7 +158,7 @@ def freeze(
         raise typer.BadParameter(f"say why, in 1 to {REASON_CHARS} characters", param_hint="--reason")
 
     async def body(out: Output) -> int:
-        settings, unsure = _of_tenant(manifest, tenant)
+        settings, unsure = _of_tenant(source, tenant)
         async with working_store(settings) as store:
             # Written in one transaction with the freeze: neither is there without the other.
             seen = entry_writer([_act(tenant, "freeze", reason=words)])
@@ -171,11 +170,11 @@ def freeze(
 
 
 @app.command()
-def thaw(tenant: Tenant, manifest: Manifest = None, as_json: AsJson = False) -> None:
+def thaw(tenant: Tenant, source: AppOption = "", as_json: AsJson = False) -> None:
     """Lift a freeze while no gateway runs."""
 
     async def body(out: Output) -> int:
-        settings, _ = _of_tenant(manifest, tenant)
+        settings, _ = _of_tenant(source, tenant)
         async with working_store(settings) as store:
             lifted = await Freezes(store).thaw(tenant, also=entry_writer([_act(tenant, "thaw")]))
         if lifted is None:
@@ -188,7 +187,6 @@ def thaw(tenant: Tenant, manifest: Manifest = None, as_json: AsJson = False) -> 
 
 @app.command("restored")
 def record_restoration(
-    manifest: Manifest = None,
     address: Address = None,
     as_json: AsJson = False,
 ) -> None:
@@ -200,7 +198,7 @@ def record_restoration(
     """
 
     async def body(out: Output) -> int:
-        settings = load_settings(manifest=manifest)
+        settings = load_settings()
         client = await reach_server(settings, address)
         async with working_store(settings) as store:
             _require_owner(store)
@@ -248,16 +246,16 @@ def _restore(connection: Connection) -> Restoration:
     return done
 
 
-def _of_tenant(manifest: Path | None, tenant: str) -> tuple[Settings, list[str]]:
+def _of_tenant(source: str, tenant: str) -> tuple[Settings, list[str]]:
     """Returns the settings here, and words for a tenant of which nothing is known.
 
     Raises `NotFound` for a tenant without anybody: most likely its name is mistyped.
     """
     if not is_id(tenant):
         raise NotFound(f"there is no tenant {quote_name(tenant)}")
-    settings = load_settings(manifest=manifest)
+    settings = load_settings()
     try:
-        place = find_installation(manifest)
+        place = find_installation(source)
     except ConfigError as error:
         # On the day of a freeze a manifest that cannot be read must not stand in its way.
         return settings, [f"whether anybody is in this tenant is not known: {error.message}"]

@@ -12,7 +12,7 @@ from rich.text import Text
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import entry_writer
 from signoff.cli.local.installation import LocalInstallation, account, find_installation
-from signoff.cli.terminal.options import AsJson, Manifest, Tenant
+from signoff.cli.terminal.options import AppOption, AsJson, Tenant
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.tables import clean, span
 from signoff.contracts.clock import system_clock
@@ -20,6 +20,7 @@ from signoff.contracts.errors import NotFound, Refused
 from signoff.contracts.names import DEFAULT_TENANT
 from signoff.formats.durations import seconds
 from signoff.formats.nearest_name import did_you_mean, quote_name
+from signoff.settings import load_settings
 from signoff.store.store import Also, working_store
 from signoff.store.tokens import ACTOR, CALL, Scope, Token, Tokens
 
@@ -53,14 +54,14 @@ def create(
     ],
     expires: Annotated[str, typer.Option(help="How long it lives, such as 30d or 12h; 366 days at most.")] = "30d",
     tenant: Tenant = DEFAULT_TENANT,
-    manifest: Manifest = None,
+    source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
     """Make a token and print it, this once; only its hash is kept."""
     scopes, lifetime = [_scope(each) for each in scope], _lifetime(expires)
 
     async def body(out: Output) -> int:
-        place = find_installation(manifest)
+        place = find_installation(source)
         owner_tenant, owner = _holder(place, person, tenant, agent=CALL in scopes)
         async with working_store(place.settings) as store:
             secret, token = await Tokens(store).create(
@@ -78,12 +79,11 @@ def create(
 
 
 @app.command("list")
-def list_tokens(tenant: Tenant = DEFAULT_TENANT, manifest: Manifest = None, as_json: AsJson = False) -> None:
+def list_tokens(tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False) -> None:
     """List all tokens of a tenant, newest first: whose, what for, until when, last used when."""
 
     async def body(out: Output) -> int:
-        place = find_installation(manifest)
-        async with working_store(place.settings) as store:
+        async with working_store(load_settings()) as store:
             found = await Tokens(store).all(tenant)
         out.show(found, _table(found, system_clock()) if found else "no tokens; `signoff token create` makes one")
         return 0
@@ -95,14 +95,12 @@ def list_tokens(tenant: Tenant = DEFAULT_TENANT, manifest: Manifest = None, as_j
 def revoke(
     token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id, as `signoff token list` shows it.")],
     tenant: Tenant = DEFAULT_TENANT,
-    manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
     """Revoke a token: it ends now, and every browser that signed in with it is signed out."""
 
     async def body(out: Output) -> int:
-        place = find_installation(manifest)
-        async with working_store(place.settings) as store:
+        async with working_store(load_settings()) as store:
             ended = await Tokens(store).revoke(token, tenant, system_clock(), also=_record_act("token revoke"))
         out.show(ended, f"token {ended.id} of {_owner(ended)} is revoked")
         return 0

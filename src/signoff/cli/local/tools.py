@@ -15,7 +15,7 @@ from signoff.audit.record import moment_text
 from signoff.audit.tool_metrics import ENDINGS, ToolMetrics, tool_metrics
 from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.terminal.inputs import read_duration, read_object
-from signoff.cli.terminal.options import AsJson, Asker, Manifest, Tenant
+from signoff.cli.terminal.options import AppArgument, AppOption, AsJson, Asker, Tenant
 from signoff.cli.terminal.output import Output, run
 from signoff.contracts.activity_messages import Tally
 from signoff.contracts.call import CallContext
@@ -83,17 +83,17 @@ _NEEDS_STYLE = {"auto": "green", "asks": "yellow", "denied": "red", "hidden": "d
 
 @app.command("list")
 def list_tools(
+    source: AppArgument = "",
     scope: Annotated[str, typer.Option(help="What names them: agent, route, step, registered or all.")] = "all",
     actor: Annotated[str, typer.Option(help="Of this actor.")] = "",
     route: Annotated[str, typer.Option(help="On this route.")] = "",
     step: Annotated[str, typer.Option(help="At this step.")] = "",
-    manifest: Manifest = None,
     as_json: AsJson = False,
 ) -> None:
     """List every tool: whether it runs by itself, asks or may be denied, by which rule, and who decides."""
 
     async def body(out: Output) -> int:
-        catalog = find_installation(manifest).catalog
+        catalog = find_installation(source).catalog
         wanted = tools_in_scope(catalog, scope, actor=actor, route=route, step=step)
         rows = tuple(row for row in inventory(catalog) if row.tool in wanted)
         out.show(rows, inventory_table(rows))
@@ -112,7 +112,7 @@ def explain(
     data: Annotated[str, typer.Option(help="What was collected, as JSON.")] = "{}",
     person: Asker = "guest",
     tenant: Tenant = DEFAULT_TENANT,
-    manifest: Manifest = None,
+    source: AppOption = "",
     as_json: AsJson = False,
 ) -> None:
     """Explain a tool: which one the name means, what each gate says of it and, with arguments, what a call becomes."""
@@ -120,7 +120,7 @@ def explain(
     collected = read_object(data, "--data")
 
     async def body(out: Output) -> int:
-        place = find_installation(manifest)
+        place = find_installation(source)
         tool, ctx = _find_meant(place, name, (actor, route, step), (person, tenant))
         row = next(row for row in inventory(place.catalog) if row.tool == tool.activity)
         if ctx is not None:

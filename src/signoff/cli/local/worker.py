@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import typer
 from temporalio.client import Client
@@ -14,7 +13,7 @@ from signoff.approvals.argument_rows import plural
 from signoff.cli.local.installation import LocalInstallation, find_installation
 from signoff.cli.local.tools import inventory_table
 from signoff.cli.terminal.log_setup import process_log
-from signoff.cli.terminal.options import Address, AsJson, Manifest, Model, Target
+from signoff.cli.terminal.options import Address, AppArgument, AsJson, Model
 from signoff.cli.terminal.output import Output, run
 from signoff.cli.terminal.stop_signals import stop_signals, until_stopped
 from signoff.engine.metrics_endpoint import MetricsEndpoint
@@ -30,14 +29,13 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def worker(
-    target: Target = None,
-    manifest: Manifest = None,
+    source: AppArgument = "",
     address: Address = None,
     model: Model = "",
     as_json: AsJson = False,
 ) -> None:
     """Run a worker: it asks models, judges calls and runs tools, until Ctrl-C."""
-    run(lambda out: _worker(out, target or manifest, address, model), as_json=as_json)
+    run(lambda out: _worker(out, source, address, model), as_json=as_json)
 
 
 @asynccontextmanager
@@ -75,8 +73,8 @@ def role_problem(dialect: str, role: StoreRole) -> str:
     )
 
 
-async def _worker(out: Output, manifest: Path | None, address: str | None, model: str) -> int:
-    place = find_installation(manifest, model=model or None)
+async def _worker(out: Output, source: str, address: str | None, model: str) -> int:
+    place = find_installation(source, model=model or None)
     metrics = MetricsEndpoint(place.settings)
     make_state_dir(place.settings)
     as_json = place.settings.log == "json"

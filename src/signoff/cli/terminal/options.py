@@ -1,28 +1,17 @@
 """Options that many commands share."""
 
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from signoff.contracts.clock import system_clock
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else.")]
-Manifest = Annotated[
-    Path | None,
-    typer.Option(
-        "--manifest", "-m", help="A program, MODULE:APP, or the YAML file or folder of a manifest.", show_default=False
-    ),
-]
-Target = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="[MODULE:APP]",
-        help="The program, or a manifest; else SIGNOFF_APP, else signoff.yaml.",
-        show_default=False,
-    ),
-]
+_SOURCE: Final = "The program, or the file or folder of a manifest; else SIGNOFF_APP, else signoff.yaml."
+AppArgument = Annotated[str, typer.Argument(metavar="[MODULE:APP]", help=_SOURCE, show_default=False)]
+AppOption = Annotated[str, typer.Option("--app", metavar="MODULE:APP", help=_SOURCE, show_default=False)]
+"""The program of a command with other arguments. `find_installation` finds both."""
 Address = Annotated[
     str | None,
     typer.Option("--address", help="A running Temporal server, host:port; else TEMPORAL_*.", show_default=False),
