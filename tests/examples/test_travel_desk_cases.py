@@ -36,6 +36,61 @@ def examples() -> list[Example]:
 
 
 EXAMPLES = examples()
+COMMAND = EXAMPLES[0].command
+REMOVED_TOOL = """\
+-    tools: [flight_search, book_flight, cancel_booking, refund]
++    tools: [flight_search, book_flight, refund]
+"""
+NEW_INSTRUCTION = """\
+-      You are the travel desk. Search before you book. Say plainly what you did and what you could not do.
++      You are the travel desk. Never book. Say plainly what you did and what you could not do.
+"""
+SQUEEZED = [
+    Example(
+        REMOVED_TOOL,
+        COMMAND,
+        """
+        Case|Call|Difference|Was|Now|Why
+        cancel booking TD-1|c1.1 cancel_booking|verdict|ask|not_available|\
+Unknown tool: cancel_booking; use one of the tools you were given
+        calls: 5; would run: 2, be asked: 1, be denied or refused: 2; unrecorded: 0
+        cases: 5; differences: 1, forbidden: 1; misfits: 0
+        """,
+    ),
+    Example(
+        NEW_INSTRUCTION,
+        COMMAND,
+        """
+        Case|Call|Difference|Was|Now|Why
+        find a flight to Lisbon|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
+        book the 420 euro flight to Lisbon|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
+        book the 39 euro flight to Porto|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
+        cancel booking TD-1|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
+        refund 420 euro for TD-1|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
+        calls: 5; would run: 2, be asked: 2, be denied or refused: 1; unrecorded: 0
+        cases: 5; differences: 5, forbidden: 0; misfits: 0
+        """,
+    ),
+    Example(
+        NEW_INSTRUCTION,
+        f"{COMMAND} --model manifest",
+        """
+        Case|Call|Difference|Was|Now|Why
+        find a flight to Lisbon|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
+        book the 420 euro flight to Lisbon|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
+        book the 420 euro flight to Lisbon|c1.1 book_flight|missing|ask
+        book the 420 euro flight to Lisbon|c1.1 flight_search|new|run|requires_approval: the tool never asks
+        book the 39 euro flight to Porto|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
+        book the 39 euro flight to Porto|c1.1 book_flight|missing|run
+        book the 39 euro flight to Porto|c1.1 flight_search|new|run|requires_approval: the tool never asks
+        cancel booking TD-1|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
+        refund 420 euro for TD-1|prompt (warning)|73081e72b5ce8184|282590d2b56a0ebc|other instructions
+        calls: 5; would run: 3, be asked: 1, be denied or refused: 1; unrecorded: 2
+        cases: 5; differences: 9, forbidden: 4; misfits: 0
+        """,
+    ),
+]
+"""Further changes, and the columns that they print, separated by `|`."""
 
 
 def changed_example(folder: Path, change: str) -> Path:
@@ -57,10 +112,8 @@ async def ran(capsys: pytest.CaptureFixture[str], command: str) -> tuple[int, st
     return code, "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
 
 
-def test_the_page_has_an_example_of_each_change() -> None:
-    changes = [each.change for each in EXAMPLES]
-    assert [bool(change) for change in changes] == [False, True, True, True, True]
-    assert len({*changes}) == 4
+def test_page_has_an_example_with_and_without_a_change() -> None:
+    assert [bool(each.change) for each in EXAMPLES] == [False, True]
 
 
 @pytest.mark.row("V16")
@@ -77,10 +130,21 @@ async def test_what_the_page_shows_is_what_is_printed(
     assert code == int(forbidden[1] != "0")
 
 
+@pytest.mark.parametrize("example", SQUEEZED, ids=["removed tool", "new instruction", "new instruction, own model"])
+async def test_change_prints_its_differences(
+    example: Example, clean_env: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed_example(tmp_path, example.change)
+    code, printed = await ran(capsys, example.command)
+    columns = [re.sub(" {2,}", "|", line) for line in printed.splitlines()]
+    assert columns[:-1] == [line.strip() for line in example.printed.strip().splitlines()]
+    assert code == ("forbidden: 0" not in printed)
+
+
 async def test_another_instruction_is_an_error_where_a_case_says_so(
     clean_env: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    example = EXAMPLES[3]
+    example = SQUEEZED[1]
     example_folder = changed_example(tmp_path, example.change)
     cases = example_folder / "cases.yaml"
     text = cases.read_text(encoding="utf-8")
