@@ -94,7 +94,7 @@ async def test_a_wrong_provider_is_found_beforehand(cli: Cli, clean_env: pytest.
         assert (await found(cli, "sign-in provider"))[0]
         provider.discovery["issuer"] = "https://login.example.com"
         ok, told = await found(cli, "sign-in provider")
-        assert (ok, "calls itself by another name" in told) == (False, True)
+        assert (ok, "names another issuer" in told) == (False, True)
     ok, told = await found(cli, "sign-in provider")
     assert (ok, "check SIGNOFF_OIDC_ISSUER" in told) == (False, True)
 

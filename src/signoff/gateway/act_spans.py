@@ -1,4 +1,4 @@
-"""Makes spans of what people do to turns, in the traces of whoever asked, linked to the turns' own."""
+"""Makes spans of decisions and starts of turns. They join the caller's trace and link to the turn's spans."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -27,20 +27,19 @@ _CARRIER: Final[ContextVar[Mapping[str, str]]] = ContextVar("trace_headers", def
 
 
 def use_caller_trace(given: Mapping[str, object]) -> None:
-    """Keeps the `traceparent` that a message names itself, in place of that of the request that brought it."""
-    found = {name: value for name in _HEADERS if isinstance(value := given.get(name), str)}
-    if "traceparent" in found:
-        _CARRIER.set(found)
+    """Use the `traceparent` inside a message instead of its request's."""
+    headers = {name: value for name in _HEADERS if isinstance(value := given.get(name), str)}
+    if "traceparent" in headers:
+        _CARRIER.set(headers)
 
 
 class TraceHeadersMiddleware:
-    """Keeps a request's `traceparent` for the spans that are made while it is handled."""
+    """Stores a request's `traceparent` for the spans that its handling makes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request."""
         if scope["type"] == "http":
             headers = Headers(scope=scope)
             _CARRIER.set({name: headers[name] for name in _HEADERS if name in headers})
@@ -48,7 +47,7 @@ class TraceHeadersMiddleware:
 
 
 class ActSpans:
-    """Makes spans of starts and answers; none without a sender."""
+    """Makes spans of starts and decisions. Makes none without a sender."""
 
     def __init__(self, store: Store, spans: "SpanSender | None" = None) -> None:
         self._waits = TurnWaits(store)
@@ -56,7 +55,7 @@ class ActSpans:
 
     @asynccontextmanager
     async def start(self, turn: TurnInput) -> AsyncIterator[None]:
-        """Makes a span of the start of a turn."""
+        """Make a span of the start of a turn."""
         if self._spans is None:
             yield
             return
@@ -68,7 +67,7 @@ class ActSpans:
 
     @asynccontextmanager
     async def decision(self, request: ApprovalRequest, decision: Decision) -> AsyncIterator[None]:
-        """Makes a span of an answer, linked to the segment that asked and to the one that goes on by it."""
+        """Make a span of a decision, linked to the segment before the request and the one after the decision."""
         if self._spans is None:
             yield
             return
@@ -91,7 +90,7 @@ class ActSpans:
         try:
             waits = (await self._waits.read(key)).waits
         except StoreUnavailable:
-            # What is to be done says so itself.
+            # The act itself reports that the store is down.
             return [after]
         return [segment_at(key.workflow_id, nonce, waits, request.opened_at or system_clock()).key, after]
 

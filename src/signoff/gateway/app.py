@@ -1,4 +1,4 @@
-"""Builds the gateway as one ASGI application: the HTTP API, what vendors bring, and the inbox."""
+"""Builds the gateway as one ASGI application: the HTTP API, the vendors' webhooks, and the inbox."""
 
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -120,7 +120,7 @@ ROUTERS: Final = (
     link.router,
     api_docs.router,
 )
-"""Every route of the core: the API's, what vendors bring, and the pages."""
+"""All routes of the core: the API, the vendors' webhooks, and the pages."""
 CHANNELS: Final = "/channels/"
 _DESCRIPTION: Final = (
     "Start agents' turns, follow them, and decide the calls that wait for a person. Errors are "
@@ -131,19 +131,19 @@ _DESCRIPTION: Final = (
 def create_app(settings: Settings, program: Program, temporal: Client | None = None) -> FastAPI:
     """Make the gateway of a program as an application for any ASGI server.
 
-    `temporal` is a client of the server with Signoff's data converter; left out, `TEMPORAL_*` names the server. The
-    program, store, keys and channels are opened as the application starts, and closed as it ends. Starting raises
-    `ConfigError`, `ServerUnavailable` or `StoreUnavailable`.
+    `temporal` is a client of the server with Signoff's data converter. Without it, `TEMPORAL_*` names the server. The
+    application opens the program, store, keys and channels when it starts, and closes them when it ends. Starting
+    raises `ConfigError`, `ServerUnavailable` or `StoreUnavailable`.
 
-    The ASGI server limits the number of connections and their patience; `signoff gateway` limits both. Serve the
-    application at the root of an address: below a path it answers nothing.
+    The ASGI server must limit connections and slow clients; `signoff gateway` limits both. Serve the application at the
+    root of an address: it does not work below a path.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         metrics = MetricsEndpoint(settings)
-        found = load_installation(settings, program=program)
-        catalog, directory, secrets = found.catalog, found.people, found.secrets
+        installation = load_installation(settings, program=program)
+        catalog, directory, secrets = installation.catalog, installation.people, installation.secrets
         client = check_client(settings, temporal) if temporal else await connect_installation(settings, secrets)
         turns = TurnClient(client, task_queue=settings.task_queue)
         async with (
@@ -166,10 +166,10 @@ def create_app(settings: Settings, program: Program, temporal: Client | None = N
 
 
 def build_app(deps: GatewayDeps, receiver: InboundReceiver | None = None) -> FastAPI:
-    """Makes the gateway over what is open already; `serve` runs it. `receiver` takes what channels are brought.
+    """Make the gateway from opened dependencies; `serve` runs it. `receiver` takes the vendors' messages.
 
-    Raises `ConfigError` for a production profile without people or keys, for half a sign-in provider, for a route
-    that does not say who may use it, and for a development profile that is open to the network.
+    Raises `ConfigError` for a production profile without people or keys, for incomplete provider settings, for a route
+    without an access, and for a development profile that is open to the network.
     """
     app = _application(deps.settings, plugins=load_plugin_routers(deps.settings.plugins))
     _hold(app, with_provider_people(deps), receiver)
@@ -177,9 +177,10 @@ def build_app(deps: GatewayDeps, receiver: InboundReceiver | None = None) -> Fas
 
 
 def build_codec_app(deps: GatewayDeps, codec: EncryptionCodec, origins: Collection[str]) -> FastAPI:
-    """Makes the codec server over what is open already; `serve` runs it. Pages of `origins` may ask it.
+    """Make the codec server from opened dependencies; `serve` runs it. Pages of `origins` may use it.
 
-    `deps.settings.public_url` is its own address. Raises `ConfigError` for a production profile without people.
+    `deps.settings.public_url` is the codec server's own address. Raises `ConfigError` for a production profile without
+    people.
     """
     app = _application(deps.settings, routers=(codec_routes.router,), origins=origins)
     app.state.codec = codec
@@ -188,7 +189,7 @@ def build_codec_app(deps: GatewayDeps, codec: EncryptionCodec, origins: Collecti
 
 
 def gateway_routes(plugins: Sequence[PluginRouter], routers: Sequence[APIRouter] = ROUTERS) -> list[BaseRoute]:
-    """Return the routes of the core, then those of plugins, which can hide none of the core's."""
+    """Return the routes of the core, then the plugins' routes, which cannot hide a route of the core."""
     return [route for router in routers for route in router.routes] + [
         route for router in plugins for route in routes_of(router)
     ]
@@ -202,8 +203,8 @@ def _application(
     plugins: Sequence[PluginRouter] = (),
     origins: Collection[str] = (),
 ) -> FastAPI:
-    """Returns the routes and what stands around them; all that they need is read from `app.state` as requests come."""
-    found = gateway_routes(plugins, routers)
+    """Return the application with its routes and middleware. They read all state from `app.state` at each request."""
+    all_routes = gateway_routes(plugins, routers)
     app = FastAPI(
         title="Signoff",
         version=VERSION,
@@ -212,19 +213,19 @@ def _application(
         redoc_url=None,
         openapi_url=None,
         lifespan=lifespan,
-        # Not included router by router: each route was analysed as its module was imported, and would be again here.
-        routes=found,
+        # Not included router by router: each route was analysed at import, and would be analysed again here.
+        routes=all_routes,
     )
     app.mount("/static", StaticFiles(directory=STATIC))
-    routes = RouteTable(found)
+    routes = RouteTable(all_routes)
     bodies = [route.body for router in plugins for route in router.routes if isinstance(route.body, type)]
     app.openapi = lambda: description.describe(app, routes, bodies)  # type: ignore[method-assign]
-    # Each stands around the ones before it: what is forbidden is refused before anybody is asked for, who is nobody
-    # before a body is read, and a body is whole and small before it is parsed.
+    # Each wraps the earlier ones. The guard runs first, then authentication before the body is read, then the body
+    # limit before the body is parsed.
     app.add_middleware(BodyLimit, allowed=_body_bytes(app, routes), refused=_make_counter(app))
     _answer_errors(app, routes, plugins)
     if origins:
-        # The answers tell browsers that those pages may read them; which may ask is the guard's matter.
+        # Lets browsers show the answers to these pages. The guard decides which pages may send requests.
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(origins),
@@ -239,10 +240,10 @@ def _application(
 
 
 def _hold(app: FastAPI, deps: GatewayDeps, receiver: InboundReceiver | None, *, signs: bool = True) -> None:
-    """Gives the application what its routes need. Raises `ConfigError` as `build_app`."""
+    """Set the state of the routes. Raises `ConfigError` like `build_app`."""
     policypool.install()
     require_closed(deps.settings)
-    # The codec server has its own address for the gateway's here, and reports before.
+    # The codec server's `public_url` is its own address, and it has already reported its exposure.
     for warning in exposure_warnings(deps.settings) if signs else ():
         _log.warning("%s", warning)
     has_people = any(person.active for person in deps.people.all()) or bool(login_roles(deps.settings))
@@ -267,7 +268,7 @@ def _make_counter(app: FastAPI) -> Callable[[RefusalKind], None]:
 
 
 def _body_bytes(app: FastAPI, routes: RouteTable) -> Callable[[Scope], int | None]:
-    """Says how many bytes a request may bring; None where no route takes it."""
+    """Return a function for the largest body in bytes; `None` for a request without a route."""
 
     def allow(scope: Scope) -> int | None:
         access = routes.access(scope)
@@ -275,7 +276,7 @@ def _body_bytes(app: FastAPI, routes: RouteTable) -> Callable[[Scope], int | Non
             receiver: InboundReceiver | None = app.state.receiver
             return None if receiver is None else receiver.max_bytes(scope["path"].removeprefix(CHANNELS))
         if access is None:
-            # Another method would be answered there, which is said without a body.
+            # The route has other methods. The error for that needs no body.
             return 0 if routes.has_path(scope) else None
         return access.body_bytes
 
@@ -287,7 +288,7 @@ def _answer_errors(app: FastAPI, routes: RouteTable, plugins: Sequence[PluginRou
         return _wants_json(path) or any(each.has_path(path) for each in plugins)
 
     async def answer(request: Request, fault: Fault, status: int, error: SignoffError | None = None) -> Response:
-        # By what whoever asks there is let in.
+        # Shows the caller the scheme of sign-in.
         headers = {"www-authenticate": "Bearer"} if fault.code == "unauthenticated" else {}
         if (response := answer_in_dialect(plugins, request, fault, status, headers)) is not None:
             return response

@@ -1,6 +1,6 @@
-"""Writes the gateway's own entries of the record: refused attempts, pages that were opened, what operators did.
+"""Writes the gateway's own audit entries: refused attempts, opened pages, operators' acts.
 
-Refused attempts are recorded so many a minute of each person, and the rest counted.
+For each person, a few refused attempts a minute are recorded, and the rest counted.
 """
 
 import logging
@@ -28,13 +28,13 @@ _KINDS: Final[Mapping[str, RefusalKind]] = {
     "unknown": "unknown",
     "malformed": "malformed",
 }
-"""Other codes say that somebody was too late by honest chance, or that we could not."""
+"""Other codes report an honest late answer or a fault of the gateway."""
 
 _log = logging.getLogger(__name__)
 
 
 async def record(store: Store, *seen: AuditEntry) -> None:
-    """Writes entries; where that cannot be, the log says so. For what changes nothing, or has happened already."""
+    """Write entries, or log a warning if the store is down. For acts that change nothing or have already happened."""
     try:
         await AuditLog(store).append(seen)
     except StoreUnavailable as error:
@@ -43,18 +43,18 @@ async def record(store: Store, *seen: AuditEntry) -> None:
 
 
 class AttemptRecords:
-    """Records refused attempts within limits: the record is that of somebody else's request.
+    """Records refused attempts within limits, because they fill the audit log of another person's request.
 
-    One process counts by itself; with several gateways each writes down as many.
+    Each process counts alone: several gateways record as many each.
     """
 
     def __init__(self) -> None:
         self._senders: OrderedDict[str, RecordRateLimit] = OrderedDict()
 
     async def note(self, store: Store, entry: AuditEntry, code: str) -> None:
-        """Writes down an attempt of `entry.subject` that was refused with `code`, or counts it.
+        """Record an attempt of `entry.subject` that was refused with `code`, or count it.
 
-        Never raises for a store that is away.
+        Raises nothing if the store is down.
         """
         if code in _KINDS:
             store.count_refusal(_KINDS[code])
@@ -65,9 +65,9 @@ class AttemptRecords:
         await record(store, replace(entry, data=data))
 
     def _make_rate_limit(self, sender: str) -> RecordRateLimit:
-        found = self._senders.pop(sender, None) or RecordRateLimit(ATTEMPTS_A_MINUTE)
-        self._senders[sender] = found
-        # Who tries under ever new names needs a login for each.
+        limit = self._senders.pop(sender, None) or RecordRateLimit(ATTEMPTS_A_MINUTE)
+        self._senders[sender] = limit
+        # An attacker needs a login for each new name.
         if len(self._senders) > ATTEMPT_SENDERS:
             self._senders.popitem(last=False)
-        return found
+        return limit

@@ -1,4 +1,4 @@
-"""Reads turns and sessions for those alone who may read them; for everybody else they are not there."""
+"""Reads turns and sessions for their readers. For all others, they do not exist."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,13 +30,13 @@ from signoff.store.questions.request_lists import RequestLists
 from signoff.store.request_reader import LoadedRequest
 
 _RECENT: Final = 200
-"""Of so many turns, the newest, the beginning of an id is enough to find one."""
+"""The beginning of an id finds a turn among this many of the newest."""
 _AMBIGUOUS: Final = 10
 
 
 @dataclass(frozen=True)
 class TurnFilter:
-    """A tenant's turns to list. An empty field lets every turn through."""
+    """The tenant's turns to list. An empty field matches every turn."""
 
     tenant: str
     state: str = ""
@@ -46,35 +46,35 @@ class TurnFilter:
 
 
 class Conversations:
-    """Reads what a person may read. None is nobody in particular, whom only the development profile lets in.
+    """Reads conversations for a person. `None` is an anonymous caller, as in the development profile alone.
 
-    All that reads one turn or session raises `NotFound`, the same for what is not there and for what one may not
-    read, and `ServerUnavailable`.
+    Methods for one turn or session raise the same `NotFound` for an unknown and for a forbidden id. They also raise
+    `ServerUnavailable`.
     """
 
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
 
     async def turn(self, key: TurnKey, person: Person | None) -> TurnView:
-        """Returns a turn as it stands. Whoever may read the session that it belongs to may read it."""
+        """Return a turn's current view. Readers of its session may read it too."""
         begun, _ = await self._admit(key, person)
         view = await self._deps.claimed_view(key)
         await self._owe_again(key, view)
         return await self._deps.prove(view, begun)
 
     async def require_turn(self, key: TurnKey, person: Person | None) -> None:
-        """Raises `NotFound` where a person may not read a turn; asks no worker."""
+        """Raise `NotFound` if the person may not read the turn. Queries no worker."""
         await self._admit(key, person)
 
     async def session(self, key: SessionKey, person: Person | None) -> SessionView:
-        """Returns a session as it stands, for whose it is; whom one of its turns asks reads that turn."""
-        # Before the session is asked, which may be away: that it is there is nothing to tell to others.
+        """Return a session's current view for its owner. An approver of one of its turns reads that turn."""
+        # Check before the query: a session that is down must not reveal its existence.
         if not self._may_read(person, self.of_session(key, person)):
             raise _unknown(key)
         return await self._deps.session(key)
 
     async def named_session(self, named: SessionKey, person: Person | None) -> SessionView:
-        """Returns the session of this id, else the one that the person calls so."""
+        """Return the session with this id, or else the person's own session with this name."""
         try:
             return await self.session(named, person)
         except NotFound:
@@ -87,14 +87,14 @@ class Conversations:
             raise _unknown(named) from None
 
     async def sessions(self, tenant: str, person: Person | None, limit: int) -> list[SessionRow]:
-        """Lists the sessions that a person may read, newest first. Raises `ServerUnavailable`, `StoreUnavailable`."""
+        """List the sessions that a person may read, newest first. Raises `ServerUnavailable`, `StoreUnavailable`."""
         temporal, requests = self._deps.client.temporal, RequestLists(self._deps.store)
         wanted = self.readable(person)
-        found = await turn_list.sessions(temporal, requests, tenant=tenant, wanted=wanted, limit=limit)
-        return [self._without_false_requester(row) for row in found]
+        rows = await turn_list.sessions(temporal, requests, tenant=tenant, wanted=wanted, limit=limit)
+        return [self._without_false_requester(row) for row in rows]
 
     async def turns(self, person: Person | None, chosen: TurnFilter, *, limit: int) -> list[TurnRow]:
-        """List the chosen turns that a person may read, newest first. Raises as `turn_list.turns`."""
+        """List the matching turns that a person may read, newest first. Raises like `turn_list.turns`."""
         readable = self.readable(person)
         return await turn_list.turns(
             self._deps.client.temporal,
@@ -109,26 +109,27 @@ class Conversations:
         )
 
     def _without_false_requester(self, row: SessionRow) -> SessionRow:
-        """Returns a row without a requester whom its id does not name: a memo is anybody's word."""
+        """Remove the requester from a row if the session's id does not confirm it: a memo may be forged."""
         own = self._deps.development or is_own(SessionKey(row.tenant, row.session), row.requester)
         return row if own else replace(row, requester="")
 
     def of_session(self, key: SessionKey, person: Person | None) -> Audience:
-        """Says whom a session concerns of all that `person` may be."""
-        # Whose it is stands in its id. What the workflow says of it is anybody's word who may start one in its place.
+        """Return the audience of a session, as far as it concerns `person`."""
+        # The session's id proves its owner. The workflow's own claim may be forged.
         own = person is not None and is_own(key, person.id)
         return Audience(key.tenant, frozenset((person.id,)) if person is not None and own else frozenset())
 
     def may_read_session(self, key: SessionKey, person: Person | None) -> bool:
-        """Returns whether a person may read a session, if it is there."""
+        """Return whether a person may read a session, if it exists."""
         return self._may_read(person, self.of_session(key, person))
 
     async def _admit(self, key: TurnKey, person: Person | None) -> tuple[SignedStart, Audience]:
-        """Says who asked for a turn that `person` may read, and whom it concerns; by the store and its first event
-        alone.
+        """Return the start and audience of a turn that `person` may read.
 
-        What the turn says of itself is anybody's word who may start a workflow in its place; and a stranger must not
-        learn by a worker that is away that it is there. Raises `NotFound`, `ServerUnavailable`.
+        Uses the store and the turn's first event alone.
+
+        The turn's own claim may be forged, and a stranger must not learn of the turn from a worker that is down. Raises
+        `NotFound`, `ServerUnavailable`.
         """
         begun = await self._deps.read_start(key)
         about = of_turn(key.tenant, begun.requester, begun.requests)
@@ -138,9 +139,7 @@ class Conversations:
         return begun, about
 
     async def approval_id(self, name: str, person: Person | None, tenant: str) -> str:
-        """Returns the approval id behind an id, which is not looked up, or a short code among those the person may
-        read.
-        """
+        """Return the approval id for an id, which is not looked up, or for a short code that the person may read."""
         if parse_approval_id(name) is not None:
             return name
         code = read_code(name)
@@ -148,16 +147,16 @@ class Conversations:
             near = await self._near(name, person, tenant)
             hint = near or ": it is neither an approval id nor a code such as `K7Q-2FM`"
             raise NotFound(f"there is no request {quote_name(name)}{hint}")
-        found = await self._deps.requests.find_by_code(tenant, code)
+        approval = await self._deps.requests.find_by_code(tenant, code)
         try:
-            # That a code leads anywhere is told to those alone who may read what it leads to.
-            return (await self.request(found or "", person)).id
+            # Only readers of the request learn that its code exists.
+            return (await self.request(approval or "", person)).id
         except NotFound:
             near = await self._near(name, person, tenant)
             raise NotFound(f"there is no request {quote_name(name)}{near}") from None
 
     async def _near(self, name: str, person: Person | None, tenant: str) -> str:
-        """Returns the nearest codes of what waits and the person may read; "" where none is near."""
+        """Return the nearest codes of waiting requests that the person may read, or ""."""
         readers, readable = self.readers(person), self.readable(person)
         cards = await self._deps.lists.limited(
             person, lambda: self._deps.requests.list_waiting(tenant, readers=readers, wanted=readable)
@@ -165,17 +164,17 @@ class Conversations:
         return did_you_mean(name, [each for card in cards for each in (show_code(card.code), card.id)])
 
     async def turn_key(self, name: str, person: Person | None, tenant: str) -> TurnKey:
-        """Returns the turn that a name means: `<tenant>.<session>.<turn>`, the turn's own id, or the beginning of that.
+        """Return the turn for `<tenant>.<session>.<turn>`, the turn's own id, or the beginning of that id.
 
-        Raises `NotFound` that offers the nearest ids, `BadRequest` for a beginning that fits several.
+        Raises `NotFound` that suggests the nearest ids, and `BadRequest` for a beginning that fits several turns.
         """
         key = read_turn(self._deps, name, person, tenant)
-        # One that was begun without a session has its own id for that, and lists come later than turns.
+        # A turn without a named session is its own session. New turns appear late in lists.
         if "." in name or await self._is_there(key):
             return key
         recent = TurnFilter(tenant)
         rows = await self._deps.lists.limited(person, lambda: self.turns(person, recent, limit=_RECENT))
-        # Two sessions may each have a turn of one id: of those the id alone names none.
+        # Two sessions may each have a turn with this id: the id alone is then ambiguous.
         known = [TurnKey(row.tenant, row.session, row.turn) for row in rows]
         named = [key for key in known if key.turn == name] or [key for key in known if key.turn.startswith(name)]
         if len(named) > 1:
@@ -194,36 +193,36 @@ class Conversations:
         return True
 
     async def request(self, approval: str, person: Person | None) -> ApprovalRequest:
-        """Returns one request, waiting or settled."""
+        """Return one request, pending or settled."""
         return (await self.load(approval, person)).request
 
     async def load(self, approval: str, person: Person | None) -> LoadedRequest:
-        """Returns one request with its arguments, from the store alone: no worker has to be there."""
+        """Return one request with its arguments from the store alone, without a worker."""
         key = parse_approval_id(approval)
         unknown = NotFound(f"there is no request `{approval}`")
         if key is None:
             raise unknown
-        found = await self._deps.requests.load(approval)
-        if not self._may_read(person, of_request(found.request)):
+        request = await self._deps.requests.load(approval)
+        if not self._may_read(person, of_request(request.request)):
             try:
-                # Whoever may read the conversation may read what it asks.
+                # Readers of the conversation may read its requests.
                 begun, _ = await self._admit(key.turn, person)
             except (NotFound, ServerUnavailable):
                 raise unknown from None
-            # A turn's id may be used again: whom the one of now asks is not whom the one before asked.
-            if begun.requester is None or begun.requester.nonce != found.request.requester.nonce:
+            # A turn's id may be reused: the readers of the current turn must not read an earlier one's request.
+            if begun.requester is None or begun.requester.nonce != request.request.requester.nonce:
                 raise unknown
-        return found
+        return request
 
     async def _owe_again(self, key: TurnKey, view: TurnView) -> None:
-        """Has answers handed over once more that a turn does not have, as one does that was reset to before them."""
+        """Send answers again that the turn lacks, for example after a reset to an earlier point."""
         requests = ((ApprovalKey(key, call.call).id, call.approval) for call in view.calls)
         waiting = [(name, each.revision) for name, each in requests if each is not None and each.state == "pending"]
         if waiting:
             await Answers(self._deps.store).owe_again(waiting, OWED_SECONDS)
 
     def readable(self, person: Person | None) -> Callable[[TurnRow | SessionRow | WaitingCard], bool]:
-        """Returns which rows of a list a person may read."""
+        """Return a function that says whether a person may read a row of a list."""
         rights = () if person is None else self._deps.rights(person)
 
         def may(row: TurnRow | SessionRow | WaitingCard) -> bool:
@@ -234,13 +233,16 @@ class Conversations:
         return may
 
     def readers(self, person: Person | None) -> tuple[str, ...] | None:
-        """Returns the entries by which anything may concern a person at all; None for who reads everything."""
+        """Return the approver entries through which a person may read.
+
+        `None` means that the person reads everything.
+        """
         development = self._deps.settings.profile == "development"
         everything = person is None or reads_all(person, development=development)
         return None if person is None or everything else self._deps.rights(person)
 
     def following(self, key: TurnKey | SessionKey) -> Allowed:
-        """Returns whether somebody who follows a turn or a session may go on."""
+        """Return a check of whether a person may continue to follow a turn or a session."""
 
         async def still(person: Person) -> bool:
             await (self.turn(key, person) if isinstance(key, TurnKey) else self.session(key, person))
@@ -249,9 +251,9 @@ class Conversations:
         return still
 
     async def stop_turn(self, key: TurnKey, person: Person | None) -> str:
-        """Asks a turn to stop, which needs no worker; returns `cancelling`, or the state in which it is over already.
+        """Ask a turn to stop. Needs no worker. Return `cancelling`, or the turn's end state.
 
-        Raises `Refused` (`not_allowed`) for who may only read it.
+        Raises `Refused` (`not_allowed`) for a person who may only read it.
         """
         _, about = await self._admit(key, person)
         row = await turn_list.turn_row(self._deps.client.temporal, RequestLists(self._deps.store), key)
@@ -263,7 +265,7 @@ class Conversations:
         return "cancelling"
 
     async def stop_session(self, key: SessionKey, person: Person | None) -> None:
-        """Asks every turn of a session that goes on to stop. Raises as `stop_turn`."""
+        """Ask every running turn of a session to stop. Raises like `stop_turn`."""
         view = await self.session(key, person)
         going_on = (TurnKey(*key, turn.turn) for turn in view.turns if turn.state in OPEN)
         await self._stop(person, self.of_session(key, person), *going_on)
@@ -273,13 +275,13 @@ class Conversations:
         for key in keys:
             if may:
                 await self._deps.client.cancel_turn(key)
-            # A turn that is stopped tells that, and not by whom.
+            # The turn's own entry of the stop does not name the person.
             await record(self._deps.store, stop_entry(key, who, now, refused=not may))
         if not may:
             raise Refused(f"only who asked for this, or the role `{OPERATOR}`, can stop it", code="not_allowed")
 
     def may_stop(self, person: Person | None, about: Audience) -> bool:
-        """Returns whether who may read this may stop it."""
+        """Return whether a reader may stop this."""
         development = self._deps.settings.profile == "development"
         return development if person is None else may_stop(person, about, development=development)
 
@@ -292,5 +294,5 @@ class Conversations:
 
 
 def _unknown(key: TurnKey | SessionKey) -> NotFound:
-    """Makes the error of a turn or a session that is not there, in the client's words."""
+    """Return the error for an unknown turn or session."""
     return NotFound(f"there is no {key.workflow_id.partition('/')[0]} `{key.workflow_id}`")

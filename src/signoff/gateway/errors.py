@@ -1,4 +1,4 @@
-"""Turns errors into answers: a status, a stable code and one sentence, never a traceback."""
+"""Turns errors into answers: a status, a stable code and one sentence, without a traceback."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -25,7 +25,7 @@ _REFUSED_STATUS: Final[Mapping[str, int]] = {"unauthenticated": 401, "too_large"
 
 
 def status_of(error: SignoffError) -> int:
-    """Returns the HTTP status of one of our errors."""
+    """Return the HTTP status of a Signoff error."""
     match error:
         case BadRequest():
             return error.status
@@ -43,17 +43,17 @@ def status_of(error: SignoffError) -> int:
 
 
 def headers_of(error: SignoffError) -> dict[str, str]:
-    """Returns the headers of the answer to one of our errors."""
+    """Return the response headers for a Signoff error."""
     return {"retry-after": str(error.after)} if isinstance(error, BadRequest) and error.after else {}
 
 
 def fault_of(error: SignoffError) -> Fault:
-    """Returns the body for one of our errors."""
+    """Return the response body for a Signoff error."""
     if isinstance(error, Refused):
         return Fault(code=error.code, message=error.message)
     return Fault(code="unavailable" if isinstance(error, Unavailable) else "invalid", message=error.message)
 
 
 def receipt_status(receipt: Receipt) -> int:
-    """Returns the HTTP status that goes with a receipt; the receipt itself is always the body."""
+    """Return the HTTP status for a receipt. The receipt itself is always the body."""
     return 202 if receipt.status == "pending" else _RECEIPT_STATUS[receipt.code]

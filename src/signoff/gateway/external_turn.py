@@ -1,4 +1,4 @@
-"""The turn that holds one call of an agent which thinks elsewhere."""
+"""The turn of one external agent's call."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from signoff.contracts.turn import TurnInput
 
 @dataclass(frozen=True)
 class ExternalTurn:
-    """The turn of one external call, begun by the gateway for this agent."""
+    """The turn of one external call. The gateway began it for this agent."""
 
     key: TurnKey
     given: TurnInput
@@ -37,5 +37,5 @@ class ExternalTurn:
 
 
 def make_external_turn(given: TurnInput, call: ProposedExternalCall) -> ExternalTurn:
-    """Returns the turn that this gateway has just asked for."""
+    """Return the turn that this gateway has just started."""
     return ExternalTurn(TurnKey(given.tenant_id, given.session_id, given.turn_id), given, call, given.principal)

@@ -1,4 +1,4 @@
-"""Freezes and thaws tenants for the API and the inbox."""
+"""Freezes and unfreezes tenants for the API and the inbox."""
 
 from functools import partial
 from typing import Final
@@ -21,9 +21,10 @@ _SWEPT: Final = 1_000
 
 
 async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str) -> FreezeResult:
-    """Freezes the tenant of `person`, then withdraws what waits in it. Sent again it sweeps again.
+    """Freeze the tenant of `person`, then withdraw its waiting requests. A repeat withdraws again.
 
-    Raises `Refused` (`not_allowed`), `StoreUnavailable`, `ServerUnavailable`: then the freeze stands all the same.
+    Raises `Refused` (`not_allowed`), `StoreUnavailable`, `ServerUnavailable`. After the last one the freeze is in
+    force.
     """
     require_operator(deps, person)
     tenant = person.tenant
@@ -33,7 +34,7 @@ async def freeze(deps: GatewayDeps, person: Person, *, reason: str, channel: str
 
 
 async def sweep_tenant(deps: GatewayDeps, person: Person, reason: str, patience: float) -> SweepResult:
-    """Withdraws what waits in the tenant of `person`, as theirs. Raises `StoreUnavailable`."""
+    """Withdraw the waiting requests in the tenant of `person`, in that person's name. Raises `StoreUnavailable`."""
     return await sweep(
         partial(deps.requests.list_waiting, person.tenant, limit=_SWEPT),
         lambda approval, why: withdraw(deps, approval, person, why),
@@ -43,9 +44,9 @@ async def sweep_tenant(deps: GatewayDeps, person: Person, reason: str, patience:
 
 
 async def thaw(deps: GatewayDeps, person: Person, *, channel: str) -> Freeze:
-    """Lifts the freeze of the tenant of `person`.
+    """Unfreeze the tenant of `person`.
 
-    Raises `Refused` (`not_allowed`), `NotFound` where nothing is frozen, `StoreUnavailable`.
+    Raises `Refused` (`not_allowed`), `NotFound` if it is not frozen, `StoreUnavailable`.
     """
     require_operator(deps, person)
     entry = admin_entry(person.tenant, "thaw", person.id, deps.clock(), channel=channel)
@@ -56,12 +57,12 @@ async def thaw(deps: GatewayDeps, person: Person, *, channel: str) -> Freeze:
 
 
 def require_operator(deps: GatewayDeps, person: Person) -> None:
-    """Raises `Refused` (`not_allowed`) for anybody who may not act for a whole tenant."""
+    """Raise `Refused` (`not_allowed`) for a person who may not act for the whole tenant."""
     check_operator(person, deps.catalog.default_approvers, development=_in_development(deps))
 
 
 def operates(deps: GatewayDeps, person: Person) -> bool:
-    """Returns whether somebody may act for a whole tenant: what pages offer them."""
+    """Return whether a person may act for the whole tenant. Pages offer the act by it."""
     return is_operator(person, deps.catalog.default_approvers, development=_in_development(deps))
 
 

@@ -1,4 +1,4 @@
-"""Writes remembered answers as rows, with the answer that completes them, in its transaction."""
+"""Writes grants in the transaction of the answer that completes them."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -14,39 +14,39 @@ from signoff.store.grants import write_grant
 
 
 def write_agreed_grant(connection: Connection, request: ApprovalRequest, args: Mapping[str, Any], at: datetime) -> None:
-    """Writes what the answers to `request` want remembered, if they settle it and agree, and that it was written."""
-    found = agreed_grant(request)
-    if found is None:
+    """Write the grant and its audit entry if the answers settle `request` and agree on a grant."""
+    agreed = agreed_grant(request)
+    if agreed is None:
         return
-    like, name = scope_of_call(request, found.wish, args), grant_id(request.id, request.revision, found.verdict)
+    like, name = scope_of_call(request, agreed.wish, args), grant_id(request.id, request.revision, agreed.verdict)
     new = write_grant(
         connection,
         name,
-        found.verdict,
+        agreed.verdict,
         like,
-        found.wish,
-        people=found.people,
+        agreed.wish,
+        people=agreed.people,
         approval_id=request.id,
         requester=request.requester.user,
-        reason=found.votes[-1].reason,
-        since=found.since,
+        reason=agreed.votes[-1].reason,
+        since=agreed.since,
     )
     entry = admin_entry(
         like.tenant,
         "remember",
-        found.people[-1],
+        agreed.people[-1],
         at,
         kind="grant",
         key=f"remember/{name}",
         grant=name,
-        verdict=found.verdict,
-        people=list(found.people),
+        verdict=agreed.verdict,
+        people=list(agreed.people),
         approval=request.id,
         tool=like.tool,
         session=like.session,
         like=fingerprint(like.model_dump()),
-        uses=found.wish.uses,
-        seconds=found.wish.seconds,
+        uses=agreed.wish.uses,
+        seconds=agreed.wish.seconds,
     )
     if new:
         entry_writer([entry])(connection)

@@ -1,4 +1,4 @@
-"""Reads and revokes remembered answers for the people whom they concern."""
+"""Reads and revokes grants for the people concerned."""
 
 from signoff.approvals.audit_events import admin_entry
 from signoff.audit.log import entry_writer
@@ -15,24 +15,24 @@ from signoff.store.grants import Grants, masked_grant
 
 
 async def readable_grants(deps: GatewayDeps, person: Person | None, tenant: str, *, every: bool = False) -> list[Grant]:
-    """Reads what is remembered in a tenant and concerns `person`, newest first; None is nobody in particular."""
-    found = await Grants(deps.store).all(tenant, every=every)
-    return [grant for grant in found if _may_read(deps, person, grant)]
+    """Return the grants of a tenant that `person` may read, newest first. `None` is an anonymous caller."""
+    grants = await Grants(deps.store).all(tenant, every=every)
+    return [grant for grant in grants if _may_read(deps, person, grant)]
 
 
 async def take_back(deps: GatewayDeps, grant: str, person: Person, tenant: str) -> Grant:
-    """Revokes a grant as `person`: one of those whose answer it is, or an operator.
+    """Revoke a grant as `person`: one of its authors, or an operator.
 
-    Raises `Refused` for who may only read it, `NotFound` for what is not there and for everybody else.
+    Raises `Refused` for a person who may only read it, `NotFound` for an unknown grant and for all others.
     """
     grants = Grants(deps.store)
-    found = await grants.read(grant)
-    if found is None or found.like.tenant != tenant or not _may_read(deps, person, found):
+    row = await grants.read(grant)
+    if row is None or row.like.tenant != tenant or not _may_read(deps, person, row):
         raise worded(NotFound, Remark.of("no_grant", grant=quote_name(grant)))
-    if person.id not in found.people:
+    if person.id not in row.people:
         require_operator(deps, person)
-    entry = admin_entry(tenant, "revoke", person.id, deps.clock(), kind="grant", grant=found.id, channel="gateway")
-    return masked_grant(await grants.revoke(found.id, tenant, by=person.id, also=entry_writer([entry])))
+    entry = admin_entry(tenant, "revoke", person.id, deps.clock(), kind="grant", grant=row.id, channel="gateway")
+    return masked_grant(await grants.revoke(row.id, tenant, by=person.id, also=entry_writer([entry])))
 
 
 def _may_read(deps: GatewayDeps, person: Person | None, grant: Grant) -> bool:

@@ -1,4 +1,4 @@
-"""Finds the language in which whoever asks is answered."""
+"""Chooses the language of an answer."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -12,16 +12,16 @@ from signoff.languages.catalogue import ENGLISH, is_spoken, spoken_language
 from signoff.texts.formatter import Formatter, formatter_for
 
 LANGUAGE: Final = "signoff_language"
-"""The cookie of a language that somebody chose on a page."""
+"""The cookie of the language that a visitor chose on a page."""
 _HEADER: Final = "accept-language"
 _LANGUAGES_READ: Final = 10
 _NOBODY: Final = Person(id="nobody", tenant=DEFAULT_TENANT)
 
 
 def language_for(request: Request, locale: str) -> str:
-    """Returns in which language a page is written for somebody of `locale`.
+    """Return the language of a page for a person with this locale.
 
-    What they chose on a page comes first, then the directory's locale, then what the browser asks for.
+    Order: the choice on a page, the directory's locale, the browser's languages.
     """
     chosen = request.cookies.get(LANGUAGE, "")
     if is_spoken(chosen):
@@ -30,10 +30,10 @@ def language_for(request: Request, locale: str) -> str:
 
 
 def asked_language(request: Request) -> str:
-    """Returns the language that a client likes best of those that are spoken; English where it likes none."""
-    asked = [part.partition(";") for part in request.headers.get(_HEADER, "").split(",")[:_LANGUAGES_READ]]
-    liked = sorted(asked, key=lambda part: -_weight(part[2]))
-    codes = (name.strip().partition("-")[0].lower() for name, _, weight in liked if _weight(weight) > 0)
+    """Return the client's preferred language among those available, or English."""
+    entries = [part.partition(";") for part in request.headers.get(_HEADER, "").split(",")[:_LANGUAGES_READ]]
+    preferred = sorted(entries, key=lambda part: -_weight(part[2]))
+    codes = (name.strip().partition("-")[0].lower() for name, _, weight in preferred if _weight(weight) > 0)
     return next((code for code in codes if is_spoken(code)), ENGLISH)
 
 
@@ -46,7 +46,7 @@ def _weight(written: str) -> float:
 
 
 def formatter_in(request: Request, person: Person | None, now: datetime) -> Formatter:
-    """Returns in what words a program is answered: in the language that it asks for, else in that of its person."""
+    """Return the formatter for a program's answer: in the language of its request, else in that of its person."""
     formatter = formatter_for(person or _NOBODY, now)
     if _HEADER not in request.headers:
         return formatter

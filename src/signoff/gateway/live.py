@@ -1,4 +1,4 @@
-"""Shares live updates: one watcher a topic however many look on, and none when nobody does."""
+"""Shares live updates: one watcher for each topic with followers."""
 
 import asyncio
 import contextlib
@@ -7,23 +7,25 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Final
 
 HEARTBEAT_SECONDS: Final = 15.0
-"""How often a silent stream says that it is still there."""
+"""Seconds between heartbeats of a silent stream."""
 RETRY_MILLISECONDS: Final = 3_000
 
 Source = Callable[[], AsyncGenerator[str, None]]
 
 
 class Live:
-    """Shares sources of changes between onlookers, within one event loop. `close` ends all streams."""
+    """Shares sources of changes between followers, within one event loop. `close` ends all streams."""
 
     def __init__(self) -> None:
         self._topics: dict[str, _Topic] = {}
         self._closing = asyncio.Event()
 
     async def follow(self, topic: str, source: Source) -> AsyncGenerator[str, None]:
-        """Yields server-sent events of `topic`: the newest at once, then each; `source` runs once for all who follow.
+        """Yield server-sent events of `topic`: the newest at once, then each new one.
 
-        A source that raises ends the stream, and the reader comes back after 3 s.
+        One `source` serves all followers.
+
+        If a source raises, the stream ends and the reader reconnects after 3 s.
         """
         shared = self._topics.get(topic)
         if shared is None:
@@ -40,11 +42,11 @@ class Live:
                 shared.stop()
 
     def close(self) -> None:
-        """Ends every stream, so that the server can stop."""
+        """End every stream, so that the server can stop."""
         self._closing.set()
 
     async def pause(self, seconds: float) -> bool:
-        """Waits; returns whether streams go on: False at once where they end."""
+        """Wait. Return whether streams continue: `False` at once if they end."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), seconds)
         return not self._closing.is_set()
@@ -62,7 +64,7 @@ class Live:
                 yield ": still here\n\n"
 
     async def _wait_for_change(self, shared: "_Topic") -> bool:
-        # The event of this very moment: one made later would hide what happens in between.
+        # Take the current event object: a later one would miss the changes in between.
         waits = [asyncio.create_task(shared.changed.wait()), asyncio.create_task(self._closing.wait())]
         try:
             done, _ = await asyncio.wait(waits, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -84,7 +86,7 @@ class _Topic:
         self._task = asyncio.create_task(self._run(source))
 
     def stop(self) -> None:
-        """Stops the source: nobody looks any more."""
+        """Stop the source: it has no followers."""
         self._task.cancel()
 
     async def _run(self, source: Source) -> None:
@@ -104,5 +106,5 @@ class _Topic:
 
 
 def event(name: str, data: Any) -> str:
-    """Returns one server-sent event with a JSON body."""
+    """Return one server-sent event with a JSON body."""
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"

@@ -1,6 +1,6 @@
-"""Limits the load of one person, one tenant and one gateway: lists, starts of turns and looks at tickets.
+"""Limits the load of one person, one tenant and one gateway: lists, starts of turns, looks at tickets.
 
-A person reads two lists at once, and equal lists are read once a second. The limit of starts holds for all gateways of
+A person reads two lists at once, and equal lists are read once a second. The limit of starts applies to all gateways of
 one store together.
 """
 
@@ -25,7 +25,7 @@ _SECONDS: Final = 0.004
 _SHARE: Final = 0.125
 
 SHARED_SECONDS: Final = 1.0
-"""How long a list serves equal requests, from the moment its reading began."""
+"""How long a list serves equal requests, from the start of its reading."""
 _V = TypeVar("_V")
 
 
@@ -36,7 +36,7 @@ class _Shared:
 
 
 class ListReads:
-    """Reads lists for people. `clock` gives seconds that never go back."""
+    """Reads lists for people. `clock` gives monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -53,7 +53,7 @@ class ListReads:
     ) -> _V:
         """Return the result of `read`, or that of an equal request of the same person with the same roles and scopes.
 
-        `what` names the list and every filter in it. Raises as `limited`.
+        `what` names the list and every filter in it. Raises like `limited`.
         """
         if person is None:
             return await read()
@@ -63,19 +63,19 @@ class ListReads:
             shared = _Shared(self._clock(), self._begin(person, read))
             self._shared = {key: each for key, each in self._shared.items() if _is_fresh(each, self._clock())}
             self._shared[name] = shared
-        # A reader that hangs up leaves the others their list.
+        # If one reader disconnects, the others keep their list.
         value: _V = await asyncio.shield(shared.task)
         return value
 
     async def limited(self, person: Person | None, read: Callable[[], Awaitable[_V]]) -> _V:
-        """Return the result of `read`, which shares nothing and waits for its turn among the lists of one person.
+        """Return the result of `read` without sharing. It waits for a free place among the person's lists.
 
-        Raises `BadRequest` (429, `lists`) where too many wait already.
+        Raises `BadRequest` (429, `lists`) if too many wait already.
         """
         return await read() if person is None else await self._begin(person, read)
 
     def forget(self) -> None:
-        """Share no earlier list any more: something was written since it was read."""
+        """Stop sharing earlier lists: a row was written since they were read."""
         self._shared.clear()
 
     def _begin(self, person: Person, read: Callable[[], Awaitable[_V]]) -> asyncio.Task[_V]:
@@ -83,7 +83,7 @@ class ListReads:
         if self._open[owner] >= LISTS_OF_ONE:
             message = f"{LISTS_OF_ONE} lists are being read for you already; try again in a second"
             raise BadRequest(message, status=429, code="lists", after=1)
-        # Counted here and not in the task, which begins only after further requests may have come.
+        # Count here: the task starts only after further requests may have arrived.
         self._open[owner] += 1
         task = asyncio.ensure_future(_read(self._turns.setdefault(owner, asyncio.Semaphore(LISTS_AT_ONCE)), read))
         task.add_done_callback(partial(self._end, owner))
@@ -94,7 +94,7 @@ class ListReads:
         if not self._open[owner]:
             del self._open[owner], self._turns[owner]
         if not task.cancelled():
-            # Every reader may have hung up, and asyncio logs an error that is not looked at.
+            # All readers may have disconnected. asyncio logs errors that no code has read.
             task.exception()
 
 
@@ -118,15 +118,15 @@ class StartLimit:
         self._limits = limits
 
     async def take(self, tenant: str, *name: str) -> None:
-        """Counts one start of a tenant; the same `name` again, within the time of the limit, is the same start.
+        """Count one start of a tenant. The same `name` within the period of the limit is the same start.
 
-        Raises `BadRequest` (429, `too_many_starts`) where the tenant has none left, and `StoreUnavailable`.
+        Raises `BadRequest` (429, `too_many_starts`) if the tenant has none left, and `StoreUnavailable`.
         """
         rate = self._limits.of(tenant).starts
         if rate is None:
             return
         starts, named = StartCounts(tenant, rate), "/".join(name)
-        # Looked at before it is counted: who is refused takes no lock, so that a flood holds up nobody's writing.
+        # Check before counting: a refused start takes no lock, so a flood does not block other writers.
         again = await self._store.read(lambda connection: starts.possible_in(connection, named))
         if not again:
             again = await self._store.run(lambda connection: starts.take(connection, named))
@@ -143,9 +143,9 @@ class StartLimit:
 
 
 class LookInterval:
-    """Keeps a gateway's looks at tickets to 250 a second, however many calls it awaits.
+    """Limits a gateway's looks at tickets to 250 a second, for any number of awaited calls.
 
-    The longer a call takes the less often it is looked at: each look costs as much as what it may save.
+    The longer a call takes, the fewer looks it gets: each look costs as much as it may save.
     """
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class LookInterval:
 
     @contextmanager
     def awaiting(self) -> Iterator[None]:
-        """Counts one call more as awaited within the block."""
+        """Count one more awaited call during the block."""
         self._awaited += 1
         try:
             yield
@@ -161,5 +161,5 @@ class LookInterval:
             self._awaited -= 1
 
     def seconds(self, elapsed: float) -> float:
-        """Returns the seconds until the next look at a call that has taken `elapsed` seconds."""
+        """Return the seconds until the next look at a call that has taken `elapsed` seconds."""
         return max(_SECONDS * self._awaited, elapsed * _SHARE)

@@ -1,4 +1,4 @@
-"""Gives the routes of plugins the turns of the other agent that sent a request."""
+"""The turns of another agent that sent a request, for the routes of plugins."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Hashable
 from contextlib import AbstractAsyncContextManager
@@ -50,7 +50,7 @@ class OwnTurns:
 
     @classmethod
     def of(cls, request: Request) -> "OwnTurns":
-        """Returns the turns of the agent that sent `request`. Raises `Refused` where no agent was asked for."""
+        """Return the turns of the agent that sent `request`. Raises `Refused` if the route is not for agents."""
         if access_of_request(request).scope != "peer":
             raise Refused("this route lets in no other agent", code="not_allowed")
         deps: GatewayDeps = request.app.state.deps
@@ -114,7 +114,7 @@ class OwnTurns:
         """See `PeerTurns`."""
 
         def is_mine(row: TurnRow) -> bool:
-            # In development sessions are everybody's.
+            # In development, sessions belong to all.
             mine = not self._deps.development or row.requester == self._person.id
             return mine and self.is_session(SessionKey(row.tenant, row.session)) and wanted(row)
 
@@ -158,21 +158,21 @@ class OwnTurns:
 
 
 def exposed_of(catalog: Catalog) -> Exposed:
-    """Returns what other agents may know of a catalog: nothing of it changes while a gateway runs."""
+    """Return the part of a catalog that other agents may know. It does not change while a gateway runs."""
     hidden = {row.tool for row in inventory(catalog) if row.needs.startswith("hidden")}
     actors = []
     for name, actor in catalog.actors.items():
-        # One that lives elsewhere is spoken to there: every message to it here would be refused.
+        # External agents take messages elsewhere: this gateway would refuse every message to one.
         if actor.external is not None:
             continue
-        found = []
+        tools = []
         for shown in peer_view(catalog):
             tool = catalog.registry.resolve(shown.name)
-            # Whoever asks for a card is nobody in particular: what exists for some tenants alone is nothing to them.
+            # Cards are public: leave out tools that exist for some tenants alone.
             if tool is None or tool.name in hidden or tool.tenants is not None:
                 continue
             if is_permitted(actor, tool) and not is_excluded(actor, tool, PEER):
-                found.append(
+                tools.append(
                     ExposedTool(
                         *(shown.name, shown.title, shown.description, tuple(tool.tags)),
                         input_schema=shown.input_schema,
@@ -180,8 +180,8 @@ def exposed_of(catalog: Catalog) -> Exposed:
                         approval=shown.approval,
                     )
                 )
-        if found:
-            actors.append(ExposedActor(name, actor.description, tuple(found)))
+        if tools:
+            actors.append(ExposedActor(name, actor.description, tuple(tools)))
     names = frozenset(each.name for each in catalog.tools() if each.for_peers)
     withheld = frozenset(catalog.requires_peer_consumes)
     return Exposed(tuple(actors), names, catalog.hash, tuple(catalog.part_types), withheld)

@@ -1,4 +1,4 @@
-"""Mounts the routes of plugins behind the gateway's own sign-in, guard, limits and record of refusals."""
+"""Mounts the routes of plugins behind the gateway's sign-in, guard, limits and record of refusals."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -24,27 +24,27 @@ _WHY_CHARS: Final = 300
 
 
 def load_plugin_routers(names: Sequence[str]) -> tuple[PluginRouter, ...]:
-    """Load the routers of the plugins that the settings name. A warning names each plugin that fails."""
-    found: list[PluginRouter] = []
+    """Load the routers of the plugins in the settings. Logs a warning for each plugin that fails."""
+    routers: list[PluginRouter] = []
     for plugin in Plugins(names).with_routes():
         if problem := plugin_problem(plugin):
             _log.warning("plugin `%s` is not loaded: %s", plugin.name, problem)
         else:
-            found.extend(plugin.routers)
-    return tuple(found)
+            routers.extend(plugin.routers)
+    return tuple(routers)
 
 
 def plugin_problem(plugin: LoadedPlugin) -> str:
-    """Return why a gateway leaves a plugin out; "" where it does not."""
+    """Return the reason why a gateway does not load a plugin, or ""."""
     return plugin.problem or _routes_problem(plugin.routers)
 
 
 @cache
 def routes_of(router: PluginRouter) -> tuple[BaseRoute, ...]:
-    """Make the routes of a plugin. Each is analysed once, however many gateways a process has."""
-    made = APIRouter(tags=[router.tag], responses=FAULTS, route_class=JsonRoute)
+    """Make the routes of a plugin. Each is analysed once, for all gateways of the process."""
+    plugin_router = APIRouter(tags=[router.tag], responses=FAULTS, route_class=JsonRoute)
     for each in router.routes:
-        made.add_api_route(
+        plugin_router.add_api_route(
             each.path,
             each.function,
             methods=[each.method],
@@ -54,13 +54,13 @@ def routes_of(router: PluginRouter) -> tuple[BaseRoute, ...]:
             dependencies=[Depends(_access(each)), *map(Depends, each.dependencies)],
             openapi_extra=_extra(each),
         )
-    return tuple(made.routes)
+    return tuple(plugin_router.routes)
 
 
 def answer_in_dialect(
     routers: Sequence[PluginRouter], request: Request, fault: Fault, status: int, headers: dict[str, str]
 ) -> Response | None:
-    """Answer a fault as the plugin at this address writes it; None where that is no plugin's, or has no dialect."""
+    """Answer a fault in the format of the plugin at this address. `None` without such a plugin or format."""
     router = next((each for each in routers if each.has_path(request.url.path)), None)
     return None if router is None or router.fault is None else router.fault(request, fault, status, headers)
 
@@ -70,7 +70,7 @@ def _routes_problem(routers: Sequence[PluginRouter]) -> str:
         try:
             for route in routes_of(router):
                 access_of(route)
-        # FastAPI looks at functions that anybody wrote.
+        # FastAPI analyses functions of plugins, which may raise anything.
         except Exception as error:
             why = one_line(f"{type(error).__name__}: {error}".partition("\n")[0], _WHY_CHARS).text
             return f"its routes below `{router.prefix}` fail: {why}"

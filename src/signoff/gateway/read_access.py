@@ -1,5 +1,6 @@
-"""Says who may read a conversation or the record and who may stop a turn: one rule for pages, the API, lists and live
-events alike.
+"""Rules for reading conversations and the audit log, and for stopping turns.
+
+Pages, API, lists and events share them.
 """
 
 from collections.abc import Collection, Iterable
@@ -20,12 +21,12 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.languages.remarks import worded
 
 READERS: Final = frozenset((OPERATOR, AUDITOR))
-"""The roles that read every conversation of their tenant, and its record."""
+"""The roles that read every conversation of their tenant, and its audit log."""
 
 
 @dataclass(frozen=True)
 class Audience:
-    """Whom a turn or a session concerns: the people who asked for it, and those it asked, as approver entries."""
+    """The people that a turn or session concerns: its requesters, and its approvers as approver entries."""
 
     tenant: str
     askers: frozenset[str]
@@ -33,15 +34,14 @@ class Audience:
 
 
 def reads_all(person: Person, *, development: bool) -> bool:
-    """Returns whether a person reads everything of their tenant, the record as well; in development everybody does."""
+    """Return whether a person reads everything of their tenant, including the audit log. Always true in development."""
     return development or (person.active and not READERS.isdisjoint(person.roles))
 
 
 def may_read(person: Person, rights: Collection[str], about: Audience, *, development: bool) -> bool:
-    """Returns whether a person may read a conversation: they asked for it, or are among those it asks or asked, or
-    read all.
+    """Return whether a person may read a conversation, as requester, as approver now or then, or with a reading role.
 
-    `rights` are the approver entries that the person answers to now, by delegation as well.
+    `rights` are the person's current approver entries, including entries by delegation.
     """
     if development:
         return True
@@ -52,7 +52,7 @@ def may_read(person: Person, rights: Collection[str], about: Audience, *, develo
 
 
 def may_stop(person: Person, about: Audience, *, development: bool) -> bool:
-    """Returns whether a person may stop what they may read: who asked for all of it, and the role `admin`."""
+    """Return whether a reader may also stop it: the requester of all of it, and the role `admin`."""
     if development:
         return True
     own = about.askers == {person.id}
@@ -60,15 +60,15 @@ def may_stop(person: Person, about: Audience, *, development: bool) -> bool:
 
 
 def of_request(request: ApprovalRequest) -> Audience:
-    """Says whom a request concerns: who asked, who is asked, and who answered."""
-    answered = {f"user:{vote.subject}" for vote in request.votes}
-    return Audience(request.tenant, frozenset((request.requester.user,)), frozenset({*request.approvers, *answered}))
+    """Return the audience of a request: its requester, its approvers, and the authors of decisions."""
+    authors = {f"user:{vote.subject}" for vote in request.votes}
+    return Audience(request.tenant, frozenset((request.requester.user,)), frozenset({*request.approvers, *authors}))
 
 
 def of_turn(tenant: str, requester: Principal | None, requests: Iterable[ApprovalRequest]) -> Audience:
-    """Says whom a turn concerns that `requester` asked for, as far as anybody proves it, and that asks `requests`.
+    """Return the audience of a turn: its proven `requester`, and the approvers of `requests`.
 
-    Who answered was asked, whatever has become of the list since.
+    Authors of decisions keep access if the list of approvers changes.
     """
     asked = [of_request(request).asked for request in requests]
     askers = () if requester is None else (requester.user,)
@@ -76,28 +76,26 @@ def of_turn(tenant: str, requester: Principal | None, requests: Iterable[Approva
 
 
 def of_row(row: TurnRow | SessionRow | WaitingCard) -> Audience:
-    """Says whom a row of a list concerns."""
+    """Return the audience of a row of a list."""
     return Audience(row.tenant, frozenset((row.requester,)), frozenset(row.approvers))
 
 
 def reads_record(deps: GatewayDeps, person: Person | None) -> bool:
-    """Returns whether somebody reads the record of their tenant. None is nobody in particular, whom development lets
-    in.
-    """
+    """Return whether a person may read the audit log of their tenant. `None` is an anonymous caller."""
     development = deps.settings.profile == "development"
     return development or (person is not None and reads_all(person, development=development))
 
 
 async def read_record(deps: GatewayDeps, name: str, tenant: str, person: Person | None) -> StreamReport:
-    """Returns the stream of `tenant` that `name` names, as `find_stream` reads it, in words and as it was written.
+    """Return the stream of `tenant` that `name` names, like `find_stream`, as text and as stored.
 
-    Raises `Refused` for who may not read it, `NotFound` where the tenant has nothing of that name, `StoreUnavailable`.
+    Raises `Refused` for a person who may not read it, `NotFound` for an unknown name, `StoreUnavailable`.
     """
     if not reads_record(deps, person):
         raise worded(Refused, Remark.of("reads_record", auditor=AUDITOR, operator=OPERATOR), code="not_allowed")
-    known = [each for each in await AuditLog(deps.store).streams() if _of(each, tenant)]
+    streams = [each for each in await AuditLog(deps.store).streams() if _of(each, tenant)]
     verifier = deps.verifier()
-    return await report_stream(deps.store, find_stream(known, name), verifier)
+    return await report_stream(deps.store, find_stream(streams, name), verifier)
 
 
 def _of(stream: str, tenant: str) -> bool:

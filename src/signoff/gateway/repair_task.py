@@ -1,6 +1,4 @@
-"""Repairs what was lost on the way: answers that turns were not given, and questions and cards of turns that are
-gone.
-"""
+"""Repairs losses: answers that never reached their turns, and questions and cards of closed turns."""
 
 import asyncio
 import logging
@@ -26,35 +24,35 @@ from signoff.store.questions.request_lists import RequestLists
 
 LOOK_SECONDS: Final = 2.0
 LONGEST_PAUSE: Final = 10.0
-"""Seconds between two tries of a turn that takes no answer: so long may one wait once server and worker are back."""
+"""Longest pause between attempts for a turn that takes no answer. An answer may wait that long after a recovery."""
 _AT_ONCE: Final = 8
-"""Turns that are waited for at the same time."""
+"""Largest number of turns with a hand-over in progress."""
 OWED_AT_ONCE: Final = 10_000
-"""Answers that are looked at each time."""
+"""Largest number of answers in one step."""
 RAW_AT_ONCE: Final = 100
-"""Raw answers that are taken in each time."""
+"""Largest number of raw answers in one step."""
 SWEEP_SECONDS: Final = 120.0
 SETTLED: Final = timedelta(minutes=1)
-"""What is younger may still be on its way."""
+"""Younger questions may still be in transit."""
 CARDS_KEPT: Final = timedelta(days=400)
-"""For how long it is known what people were told: longer than anything can wait for an answer."""
+"""Lifetime of sent cards: longer than any request can wait."""
 CARDS_SWEPT: Final = timedelta(hours=1)
 PAGE: Final = 1_000
-"""Questions, and cards, that are looked at each time."""
+"""Largest number of questions, and of cards, in one step."""
 _log = logging.getLogger(__name__)
 
 
 class _Failed(NamedTuple):
-    """Holds when an approval is tried again: not before `until`, on the machine's own clock, `pause` seconds later."""
+    """The time of an approval's next attempt: `until` on the monotonic clock, after a pause of `pause` seconds."""
 
     until: float
     pause: float
 
 
 class AnswerDispatcher:
-    """Hands stored answers to their turns until those have them. Several gateways over one store share the work.
+    """Hands stored answers to their turns until the turns have them. Gateways with one store share the work.
 
-    A turn that takes none is tried ever more rarely, beside all others: it keeps nobody else's answers waiting.
+    A turn that takes no answer gets ever longer pauses, so that it does not delay other answers.
     """
 
     def __init__(self, deps: GatewayDeps) -> None:
@@ -64,7 +62,7 @@ class AnswerDispatcher:
         self._failed: dict[str, _Failed] = {}
 
     async def run(self) -> None:
-        """Hands over until cancelled."""
+        """Hand over answers until cancelled."""
         while True:
             try:
                 await self.step()
@@ -73,11 +71,9 @@ class AnswerDispatcher:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def step(self, older_than: float = OWED_SECONDS) -> int:
-        """Takes in raw answers, then hands over what is owed; returns how many answers could not be.
+        """Take in raw answers, then hand over owed ones. Returns the number of answers that failed.
 
-        Raises `StoreUnavailable`.
-
-        With `older_than` 0 nothing is put off that could not be handed over before.
+        With `older_than` 0, retries at once also after failures. Raises `StoreUnavailable`.
         """
         for raw in await self._raw.list_untaken(RAW_AT_ONCE):
             await self._deps.decision_writer.take_raw(raw)
@@ -87,14 +83,14 @@ class AnswerDispatcher:
         self._failed = {name: failed for name, failed in self._failed.items() if name in owed}
         now = time.monotonic()
         due = [name for name in owed if not older_than or name not in self._failed or self._failed[name].until <= now]
-        # First those that never failed: the others may each take as long as a turn is waited for.
+        # Start with approvals that never failed: each of the others may use the full wait for a turn.
         due.sort(key=lambda name: name in self._failed)
         places = asyncio.Semaphore(_AT_ONCE)
         left = await asyncio.gather(*(self._approval(places, name, owed[name]) for name in due))
         return sum(left)
 
     async def _approval(self, places: asyncio.Semaphore, approval: str, owed: Sequence[OwedAnswer]) -> int:
-        """Hands over the answers of one approval in their order; returns how many could not be."""
+        """Hand over the answers of one approval in order. Return the number of answers that failed."""
         async with places:
             for number, each in enumerate(owed):
                 if not await self._deps.decision_writer.hand_over(each):
@@ -106,7 +102,7 @@ class AnswerDispatcher:
 
 
 class RequestSweep:
-    """Ends questions whose turns are gone, and cards of requests that are over."""
+    """Ends questions of closed turns, and cards of settled requests."""
 
     def __init__(self, deps: GatewayDeps, dispatcher: Dispatcher | None) -> None:
         self._deps = deps
@@ -119,16 +115,16 @@ class RequestSweep:
         self._swept: datetime | None = None
 
     async def run(self) -> None:
-        """Looks now and then until cancelled."""
+        """Sweep at intervals until cancelled."""
         while True:
             try:
                 await self.step()
             except Unavailable as error:
-                _log.warning("it cannot be looked for what is over now: %s", error.message)
+                _log.warning("settled requests cannot be swept now: %s", error.message)
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def step(self) -> int:
-        """Looks once; returns how much was amiss. Raises `Unavailable`."""
+        """Sweep once. Returns the number of repairs. Raises `Unavailable`."""
         amiss = 0
         for question in await self._rows.open_turns(SETTLED.total_seconds(), PAGE):
             amiss += await self._orphan(question)
@@ -146,16 +142,16 @@ class RequestSweep:
         return amiss
 
     async def _orphan(self, question: Question) -> bool:
-        """Ends a question whose turn has closed without ending it, as one that was terminated does, or has gone on.
+        """End a question whose turn has closed without ending it, as after a termination, or has moved on.
 
-        A turn has gone on where the store was restored from before the answer.
+        A turn has moved on if the store was restored from before the answer.
         """
         key = TurnKey(question.tenant, question.session, question.turn)
         turn = await turn_row(self._deps.client.temporal, self._lists, key)
-        # A turn that is not there at all may be another server's, so that its deadline ends it.
+        # A missing turn may belong to another server. Its deadline ends the question.
         if turn is None:
             return False
-        # A turn that waits needs its questions. Only of one that does not is the worker asked.
+        # A suspended turn needs its questions. Query the worker only for other turns.
         if turn.closed_at is None and (turn.state == "suspended" or not await self._has_gone_on(key, question.call)):
             return False
         rows = await self._rows.read(question.id)
@@ -164,9 +160,9 @@ class RequestSweep:
         return await self._rows.end(question.id, question.revision, "not_asked")
 
     async def _has_gone_on(self, key: TurnKey, call: str) -> bool:
-        """Returns whether an answer can change nothing of a call: its agent used the permit, or it has ended.
+        """Return whether an answer can no longer affect a call: its permit was used, or it has ended.
 
-        By the turn's own word. A false one ends a question, and lets nothing run.
+        By the turn's own claim. A false one ends a question, but lets nothing run.
         """
         try:
             view = await self._deps.client.view(key)
@@ -175,7 +171,7 @@ class RequestSweep:
         return any(each.call == call and (each.state == "used" or each.outcome is not None) for each in view.calls)
 
     async def _reset_turns(self) -> None:
-        """Owes answers again to suspended turns all of whose requests are settled: they were reset to before those."""
+        """Send answers again to suspended turns without a pending request: they were reset to before those answers."""
         for tenant in dict.fromkeys(person.tenant for person in self._deps.people.all()):
             suspended = await turns(
                 self._deps.client.temporal, self._lists, tenant=tenant, state="suspended", limit=PAGE
@@ -185,7 +181,7 @@ class RequestSweep:
                     await self._answers.owe_turn(TurnKey(row.tenant, row.session, row.turn), SETTLED.total_seconds())
 
     async def _page(self) -> list[DeliveryRow]:
-        """Returns the cards to look at this time; after the last ones it begins anew."""
+        """Return the next cards to check. After the last ones it starts from the beginning."""
         rows = await self._cards.list_unfinished(PAGE, self._seen)
         if not rows and self._seen is not None:
             rows = await self._cards.list_unfinished(PAGE)
@@ -193,7 +189,7 @@ class RequestSweep:
         return rows
 
     async def _over(self, row: DeliveryRow) -> int:
-        """Closes the cards of a request that is over; drops one that is planned for somebody who has voted."""
+        """Close the cards of a settled request. Drop a planned card if its person has already voted."""
         request = await self._request(row)
         if request is None:
             return 0
@@ -204,9 +200,9 @@ class RequestSweep:
         return 0
 
     async def _request(self, row: DeliveryRow) -> ApprovalRequest | None:
-        """Returns the revision that a card is about, as cancelled where it was asked again since.
+        """Return the card's revision, as cancelled if a later revision exists.
 
-        None where it is not told, and while a denial can be undone.
+        `None` if it cannot be read, and while a denial can be undone.
         """
         try:
             loaded = await self._deps.requests.load(row.approval, row.revision)

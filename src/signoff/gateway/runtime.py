@@ -1,6 +1,4 @@
-"""Runs what belongs to a gateway beside its routes: its keys, channels, checkpoints of the record, and who is
-followed.
-"""
+"""Runs a gateway's background work: keys, channels, checkpoints of the audit log, and changes of people."""
 
 import asyncio
 import contextlib
@@ -32,18 +30,18 @@ from signoff.store.store import Store
 from signoff.store.tokens import Tokens
 
 _CHECKPOINT_SECONDS: Final = 60.0
-"""How long a record may wait until a checkpoint covers it, while a gateway runs."""
+"""Longest wait of an audit entry for a checkpoint, while a gateway runs."""
 
 _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[InboundReceiver | None]:
-    """Runs what belongs to a gateway until the block ends; yields what takes in what channels are brought.
+    """Run the gateway's background tasks until the block ends. Yields the receiver of vendors' messages.
 
-    Checkpoints of the record are signed, events are numbered, and `people`, those for whom no login vouches, are
-    recorded where they change. Channels send, receive and listen; one that lacks something is named in a warning, and
-    the others run. Raises `ConfigError` for a sign-in provider's secret that cannot be read.
+    Signs checkpoints of the audit log, numbers events, records changes of `people` (the directory without vouched
+    logins) and runs the channels. A warning names each channel that cannot be opened; the others run. Raises
+    `ConfigError` if the sign-in provider's secret cannot be read.
     """
     await check_secret(deps.settings, deps.secrets)
     async with (
@@ -58,43 +56,43 @@ async def gateway_tasks(deps: GatewayDeps, people: Directory) -> AsyncIterator[I
 
 
 async def gateway_signer(settings: Settings, people: Directory, store: Store) -> Signer:
-    """Reads the gateway's keys; the development profile makes them on its first start.
+    """Return the gateway's keys. The development profile makes them on its first start.
 
-    Raises `ConfigError` that names all that a production profile lacks, for a file that holds no keys, and for a
-    store's address that is a worker's.
+    Raises `ConfigError` with everything that a production profile lacks, for a file without keys, and for a worker's
+    store address.
     """
     check_store_role(store, "gateway")
     if settings.profile == "development":
         return Signer(ensure_development_keys(settings.signing_keys, settings.public_keys, system_clock()))
     await check_gateway_start(settings, people, store)
-    # Read, never made: workers would refuse what a key signs whose public half nobody gave them.
+    # Read, never made: workers would refuse signatures by a key whose public half they lack.
     signer = Signer(read_private(settings.signing_keys))
     if problem := await signer_problem(store, signer):
-        # Not refused: where the keys are lost for good, new ones have to do.
+        # Only a warning: if the old keys are lost, new ones must do.
         _log.warning("%s", problem)
     return signer
 
 
 async def check_gateway_start(settings: Settings, people: Directory, store: Store) -> None:
-    """Raise `ConfigError` that names all that a gateway of the production profile lacks."""
+    """Raise `ConfigError` with everything that a gateway of the production profile lacks."""
     login = settings.oidc_issuer is not None or await _has_tokens(people, store)
     has_people = any(person.active for person in people.all()) or bool(login_roles(settings))
     require_ready(settings, people=has_people, signing_keys=settings.signing_keys.exists(), login=login)
 
 
 async def signer_problem(store: Store, signer: Signer) -> str:
-    """Explains what is odd about keys that have not signed the store's record; "" where nothing is."""
+    """Return a warning if the keys have not signed the store's audit log, else ""."""
     last = await Checkpoints(store).last()
     if last is None or last.key_id in signer.verifier().key_ids:
         return ""
     return (
-        f"the signing keys here have not signed this store's record, which the key `{last.key_id[:16]}` has: bring "
-        "that key back, or what it signed counts no more"
+        f"the signing keys here have not signed this store's record, which the key `{last.key_id[:16]}` has: restore "
+        "that key, or its signatures become invalid"
     )
 
 
 async def _channels(deps: GatewayDeps) -> dict[str, Channel]:
-    """Returns the channels of the manifest that can be made."""
+    """Return the manifest's channels that can be opened."""
     declared = deps.catalog.channels.declared.values()
     plugins = Plugins(deps.settings.plugins)
     opened, problems = await open_channels(
@@ -123,9 +121,9 @@ async def _has_tokens(people: Directory, store: Store) -> bool:
 async def keep_checkpoints(
     store: Store, signer: Signer | None, *, every: float = _CHECKPOINT_SECONDS
 ) -> AsyncIterator[None]:
-    """Signs a checkpoint each `every` seconds in which something was recorded, and one at the end of the block.
+    """Sign a checkpoint each `every` seconds if there are new entries, and one at the end of the block.
 
-    None is written without a signer. A store that is away is tried again, and never ends the block.
+    Without a signer it signs none. If the store is down, it is tried again. That never ends the block.
     """
     if signer is None:
         yield

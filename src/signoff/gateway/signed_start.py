@@ -1,4 +1,4 @@
-"""Tells who asked for a turn and what it asks, by what the gateway itself has signed; nothing of what the turn says."""
+"""Finds a turn's requester and requests by the gateway's signatures, not by the turn's claims."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from signoff.keys.signatures import Verifier
 
 @dataclass(frozen=True)
 class SignedStart:
-    """A turn as it was begun: `requester` is None where nobody proves who asked. `requests` are all its revisions.
+    """The start of a turn. `requester` is `None` without proof. `requests` are all revisions.
 
-    `dry_run` is what its input says beside a proved requester; the gateway does not sign it.
+    `dry_run` comes from the input of a turn with a proven requester. The gateway does not sign it.
     """
 
     key: TurnKey
@@ -27,16 +27,16 @@ class SignedStart:
 def signed_start_of(
     key: TurnKey, given: TurnInput | None, requests: Sequence[ApprovalRequest], verifier: Verifier, *, development: bool
 ) -> SignedStart:
-    """Says who asked for the turn `key`, which was started with `given`, and what is asked in their name.
+    """Return the proven start of the turn `key` with the input `given`.
 
-    `requests` are questions of the store whose requesters the gateway signed for. Where somebody else has begun the
-    turn's workflow, they alone tell.
+    `requests` are stored questions whose requester the gateway signed. If a forger started the turn's workflow, they
+    alone prove the requester.
     """
     requester = _find_signed(key, given, verifier, development=development)
     dry_run = requester is not None and given is not None and given.dry_run
     if requester is None and requests:
         requester = max(requests, key=_opened_at).requester
-    # A turn's id may be used again: what was asked in an earlier one is not of who asked for this one.
+    # A turn's id may be reused: leave out an earlier turn's requests.
     of_it = [each for each in requests if requester is not None and each.requester.nonce == requester.nonce]
     return SignedStart(key, requester, tuple(of_it), dry_run)
 

@@ -1,4 +1,4 @@
-"""Seals values that leave the gateway and come back: whoever carries them can read them, and cannot change them."""
+"""Seals values that leave the gateway and return. Their bearer can read them, but cannot change them."""
 
 import base64
 import hmac
@@ -12,18 +12,16 @@ SEALED_CHARS: Final = 2_000
 
 
 def seal(key: bytes, what: str, values: list[Any]) -> str:
-    """Returns `values` (JSON) as text for an address or a cookie. `what` keeps seals of one kind from serving as
-    another.
-    """
+    """Return `values` (JSON) as sealed text for an address or cookie. `what` separates different kinds of seals."""
     body = json.dumps(values, separators=(",", ":")).encode()
     return f"{_text(body)}.{_text(_mac(key, what, body))}"
 
 
 def unseal(key: bytes, what: str, text: str) -> list[Any] | None:
-    """Opens a sealed text; None for anything that this key did not seal as this."""
+    """Open a sealed text. `None` if this key did not seal it as this kind."""
     written, _, seal = text.partition(".")
     try:
-        # Before anything is decoded: whoever sends this has proved nothing yet.
+        # Check the length before decoding: the sender is not authenticated.
         if len(text) > SEALED_CHARS:
             return None
         body, mac = _bytes(written), _bytes(seal)
@@ -31,14 +29,14 @@ def unseal(key: bytes, what: str, text: str) -> list[Any] | None:
         return None
     if not hmac.compare_digest(mac, _mac(key, what, body)):
         return None
-    # Only what we sealed comes so far: nothing that a stranger wrote is parsed.
+    # The seal is verified, so this parses no stranger's text.
     values: list[Any] = json.loads(body)
     return values
 
 
 @dataclass(frozen=True)
 class StateSealer:
-    """Seals by one key."""
+    """Seals with one key."""
 
     key: bytes = field(repr=False)
 
@@ -52,12 +50,12 @@ class StateSealer:
 
 
 async def plugin_sealer(store: Store, name: str) -> StateSealer:
-    """Return what seals for plugins under a name. None of the core's own keys has such a name."""
+    """Return the sealer for plugins with this name. No key of the core has such a name."""
     return StateSealer(await store.secret_key(f"plugin-{name}"))
 
 
 def _mac(key: bytes, what: str, body: bytes) -> bytes:
-    # No `what` holds a line end, so none can run on into the values of another.
+    # No `what` holds a line end, so one kind cannot run into another's values.
     return hmac.new(key, f"{what}\n".encode() + body, "sha256").digest()
 
 
@@ -67,8 +65,8 @@ def _text(data: bytes) -> str:
 
 def _bytes(text: str) -> bytes:
     data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    # The last character of base64 has bits to spare, so decoders take several texts for one value. The text of a link
-    # is its delivery id: in another spelling one answer would count as two.
+    # The last base64 character has spare bits, so several texts decode to one value. A link's text is its delivery id:
+    # two spellings would count one answer twice.
     if _text(data) != text:
         raise ValueError("there is one way to write a value")
     return data

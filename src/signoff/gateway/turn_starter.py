@@ -1,4 +1,4 @@
-"""Starts turns and says things in sessions: ids, the person from the directory, long texts into the store."""
+"""Starts turns and sends messages to sessions: ids, the requester, long texts into the store."""
 
 from typing import Final
 
@@ -27,11 +27,11 @@ from signoff.store.content_store import seal_place, to_content
 from signoff.store.freezes import Freezes
 
 CONTEXT: Final = "context"
-"""In `may_set`: every field of the context; one alone is `context.<name>`."""
+"""In `may_set`: all fields of the context. `context.<name>` permits one field."""
 
 
 async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
-    """Starts a turn; when this returns it is in Temporal.
+    """Start a turn. On return it is in Temporal.
 
     Raises `NotFound` (actor, its route and step, person), `Conflict` (same id, other input), `Refused` (`frozen`),
     `BadRequest` (also `too_many_starts`), `Unavailable`.
@@ -44,21 +44,21 @@ async def start(deps: GatewayDeps, body: TurnBody, channel: str) -> TurnKey:
 async def turn_input(
     deps: GatewayDeps, body: TurnBody, actor: str, channel: str, external: ProposedExternalCall | None = None
 ) -> TurnInput:
-    """Returns the input of a turn that `body` asks for, its requester signed; of an external agent with its call.
+    """Return the input for a turn from `body` with a signed requester. `external` is an external agent's call.
 
-    Raises as `start`.
+    Raises like `start`.
     """
     await Freezes(deps.store).refuse_new(body.tenant)
     check_position(deps.catalog, actor, body)
     person = known_person(deps.people, body.user, body.tenant)
     check_settable(deps, person, body)
     turn_id = body.turn or new_id(deps)
-    if why := bounds_problem(body.context):
-        raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
-    # Also where it is the turn's own: an id that Temporal has forgotten is still that of its requester's requests.
+    if problem := bounds_problem(body.context):
+        raise BadRequest(f"`context` cannot be taken: {problem}; send less, or send it as a string")
+    # Also for the turn's own session: Temporal may forget an id that the requester's requests still use.
     named = SessionKey(body.tenant, body.session or turn_id)
     session = _space(own_session(named, person, development=deps.development), channel)
-    # Before anything of it is kept: what is refused leaves nothing behind.
+    # Before anything is stored: a refused start leaves nothing behind.
     await deps.starts.take(session.tenant, session.session, turn_id)
     messages = tuple([await _message(deps, each, session) for each in body.all_messages])
     key = TurnKey(*session, turn_id)
@@ -95,23 +95,22 @@ async def turn_input(
 
 
 async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -> SessionReceipt:
-    """Says something in a session of `body.user`; when this returns it is in Temporal. The receipt is never `refused`.
+    """Send a message to a session of `body.user`. On return it is in Temporal. The receipt is never `refused`.
 
-    `key` is that of `own_session`, or what this person calls it.
-
-    Of an actor that only the session knows, route and step are not looked up here: a turn that cannot begin there ends.
-    Raises `NotFound` (actor, its route and step, person), `Conflict` (same id, other words), `Refused` (another's
-    session, `frozen`), `BadRequest` (also `too_many_starts`), `Unavailable`.
+    `key` comes from `own_session`, or is the person's own name for the session. If only the session knows the actor,
+    route and step are not checked here; a turn that cannot begin there ends. Raises `NotFound` (actor, its route and
+    step, person), `Conflict` (same id, other words), `Refused` (another's session, `frozen`), `BadRequest` (also
+    `too_many_starts`), `Unavailable`.
     """
     await Freezes(deps.store).refuse_new(key.tenant)
     person = known_person(deps.people, body.user, key.tenant)
     key = _space(own_session(key, person, development=deps.development), channel)
     check_settable(deps, person, body)
-    if why := bounds_problem(body.context):
-        raise BadRequest(f"`context` cannot be taken: {why}; send less, or send it as a string")
+    if problem := bounds_problem(body.context):
+        raise BadRequest(f"`context` cannot be taken: {problem}; send less, or send it as a string")
     message_id = body.id or new_id(deps)
-    known = tuple(each for each, actor in deps.catalog.actors.items() if actor.external is None)
-    if body.actor is None and len(known) != 1 and not await SessionClient(deps.client).has_session(key):
+    actors = tuple(each for each, actor in deps.catalog.actors.items() if actor.external is None)
+    if body.actor is None and len(actors) != 1 and not await SessionClient(deps.client).has_session(key):
         # Refused by the session itself, it would have begun one that talks to nobody.
         chosen_actor(deps, None)
     actor = chosen_actor(deps, body.actor) if body.actor is not None else ""
@@ -130,7 +129,7 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         user=principal_of(person, deps.people),
         extra=turn_context(person, body.context),
     )
-    place = Place(actor=actor or (known[0] if len(known) == 1 else ""), route=body.route, step=body.step)
+    place = Place(actor=actor or (actors[0] if len(actors) == 1 else ""), route=body.route, step=body.step)
     if place.route or place.step:
         place = await seal_place(deps.store, key, place)
     message = MailboxMessage(
@@ -149,18 +148,18 @@ async def say(deps: GatewayDeps, body: SayBody, key: SessionKey, channel: str) -
         dry_run=body.dry_run,
         trace=body.trace,
     )
-    return _take(await SessionClient(deps.client).say(key, message, actor=known[0] if len(known) == 1 else ""))
+    return _take(await SessionClient(deps.client).say(key, message, actor=actors[0] if len(actors) == 1 else ""))
 
 
 async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> SessionReceipt:
-    """Hands a late result to a turn of a session. The receipt is never `refused`.
+    """Pass a late result to a turn of a session. The receipt is never `refused`.
 
     Raises `NotFound` (session, turn), `Conflict` (same id, other words), `Refused` (`frozen`: it may begin a turn),
     `BadRequest` (also `too_many_starts`), `Unavailable`.
     """
     await Freezes(deps.store).refuse_new(key.tenant)
     result_id = body.id or new_id(deps)
-    # Counted, though it may reach a turn that goes on: where that has ended, another one begins.
+    # Counted although the turn may still run: if it has ended, a new turn begins.
     await deps.starts.take(key.tenant, key.session, body.turn, result_id)
     message = await _message(deps, MessageBody(text=body.text), key)
     injection = LateResult(id=result_id, turn=body.turn, message=message)
@@ -168,30 +167,30 @@ async def add_result(deps: GatewayDeps, body: ResultBody, key: SessionKey) -> Se
 
 
 def new_id(deps: GatewayDeps) -> str:
-    """Returns an id that nobody used."""
+    """Return a new unique id."""
     return uuid7(deps.clock())
 
 
 def chosen_actor(deps: GatewayDeps, name: str | None) -> str:
-    """Returns the actor spoken to; the only one when none is named. Raises `NotFound`, `BadRequest`."""
-    known = tuple(each for each, actor in deps.catalog.actors.items() if actor.external is None)
+    """Return the actor of a message, by default the only one. Raises `NotFound`, `BadRequest`."""
+    actors = tuple(each for each, actor in deps.catalog.actors.items() if actor.external is None)
     if name is None:
-        if len(known) == 1:
-            return next(iter(known))
-        listed = ", ".join(f"`{each}`" for each in known) or "none is declared"
+        if len(actors) == 1:
+            return next(iter(actors))
+        listed = ", ".join(f"`{each}`" for each in actors) or "none is declared"
         raise BadRequest(f"name an `actor`: {listed}")
-    if name in deps.catalog.actors and name not in known:
+    if name in deps.catalog.actors and name not in actors:
         raise BadRequest(
-            f"{quote_name(name)} thinks elsewhere, and nobody speaks to it here; it proposes its own calls"
+            f"{quote_name(name)} is an external agent and takes no messages here; it proposes its own calls"
         )
-    if name not in known:
-        listed = ", ".join(f"`{each}`" for each in list(known)[:5]) or "none"
-        raise NotFound(f"there is no actor {quote_name(name)}{did_you_mean(name, known) or f'; known: {listed}'}")
+    if name not in actors:
+        listed = ", ".join(f"`{each}`" for each in list(actors)[:5]) or "none"
+        raise NotFound(f"there is no actor {quote_name(name)}{did_you_mean(name, actors) or f'; known: {listed}'}")
     return name
 
 
 def check_position(catalog: Catalog, actor: str, body: TurnBody | SayBody) -> None:
-    """Raises `NotFound` for a route, a step or a tool of the turn's own that the actor cannot have."""
+    """Raise `NotFound` for a route, step or transient tool that the actor cannot have."""
     try:
         catalog.scopes[actor].check(body.route, body.step, body.transient)
     except ConfigError as error:
@@ -199,10 +198,10 @@ def check_position(catalog: Catalog, actor: str, body: TurnBody | SayBody) -> No
 
 
 def check_settable(deps: GatewayDeps, person: Person, body: TurnBody | SayBody) -> None:
-    """Raises `Refused` where `body` sets what this person may not.
+    """Raise `Refused` if `body` sets a value that this person may not set.
 
-    Rules may read it, and which tools there are hangs on it. In the development profile, where nobody proves anything,
-    everybody may.
+    Rules may read the values, and they select the tools. In the development profile, without proof of identity,
+    everyone may set them.
     """
     if deps.settings.profile == "development":
         return
@@ -213,15 +212,13 @@ def check_settable(deps: GatewayDeps, person: Person, body: TurnBody | SayBody) 
     if lacking is not None:
         raise Refused(
             f"{quote_name(lacking)} may not be set by requests of `{person.id}`; "
-            "whoever keeps the people adds it to their "
-            "`may_set`",
+            "add it to their `may_set` in the directory",
             code="not_allowed",
         )
 
 
 def read_turn(deps: GatewayDeps, text: str, person: Person | None, tenant: str = DEFAULT_TENANT) -> TurnKey:
-    """Returns the turn that an address names: `<tenant>.<session>.<turn>`, or of its own session the person's in
-    `tenant`.
+    """Return the turn of an address: `<tenant>.<session>.<turn>`, or a turn in the person's own session in `tenant`.
 
     Raises `NotFound`.
     """
@@ -237,7 +234,7 @@ def read_turn(deps: GatewayDeps, text: str, person: Person | None, tenant: str =
 
 
 def read_session(text: str, tenant: str = DEFAULT_TENANT) -> SessionKey:
-    """Returns the session that an address names: `<tenant>.<session>`, or one of `tenant` alone. Raises `NotFound`."""
+    """Return the session of an address: `<tenant>.<session>`, or the session alone in `tenant`. Raises `NotFound`."""
     parts = text.split(".")
     if all(map(is_id, parts)) and len(parts) in (1, 2):
         return SessionKey(*parts) if len(parts) == 2 else SessionKey(tenant, text)
@@ -245,10 +242,10 @@ def read_session(text: str, tenant: str = DEFAULT_TENANT) -> SessionKey:
 
 
 def _space(key: SessionKey, channel: str) -> SessionKey:
-    """Returns `key`. Raises `Refused` where people would speak in a conversation of another agent, or it in theirs."""
-    # An agent reads all of its conversation in its next turn, and what tools told people is not exposed to it.
+    """Return `key`. Raises `Refused` for a person in another agent's conversation, or an agent in a person's."""
+    # An agent's next turn reads the whole conversation. Results of tools for people are not exposed to agents.
     if is_subscription_session(key.session):
-        # Events of such a session start no turns: a person there would hide from subscriptions.
+        # Events of such a session start no turns: a person in it could hide from subscriptions.
         raise Refused("this conversation is a subscription's; begin one of your own", code="not_allowed")
     if is_of_peer(key) != (channel == PEER):
         whose = "another agent's" if channel != PEER else "not another agent's"
@@ -272,25 +269,25 @@ def _take(receipt: SessionReceipt) -> SessionReceipt:
 
 
 def _vouched_for_all(deps: GatewayDeps, ctx: CallContext, message_id: str) -> tuple[Principal, ...]:
-    """Says who asks, signed for each of the turns that one message may lead to."""
+    """Return a signed requester for each turn that one message may lead to."""
     if deps.signer is None:
         return (vouch(deps, ctx, any_actor=True),)
     turns = (turn_of(message_id, number) for number in range(1, MAX_TURNS_PER_MESSAGE + 1))
-    # Only of the first it is known who answers: whoever does may pass it on.
+    # Only the first turn's actor is known: each actor may pass the message on.
     return tuple(
         vouch(deps, replace(ctx, turn=turn), any_actor=place > 0 or not ctx.actor) for place, turn in enumerate(turns)
     )
 
 
 def vouch(deps: GatewayDeps, ctx: CallContext, *, any_actor: bool = False) -> Principal:
-    """Returns the user of `ctx` as who asks for its turn: signed, or just stamped where the gateway has no keys."""
-    asker = principal_as_asked(ctx, nonce=new_nonce(), at=deps.clock(), store_id=deps.store.id, any_actor=any_actor)
+    """Return the user of `ctx` as the signed requester. Without keys, the requester is only stamped."""
+    requester = principal_as_asked(ctx, nonce=new_nonce(), at=deps.clock(), store_id=deps.store.id, any_actor=any_actor)
     if deps.signer is None:
-        return asker
+        return requester
     try:
-        return deps.signer.sign_principal(replace(ctx, user=asker))
+        return deps.signer.sign_principal(replace(ctx, user=requester))
     except NotCanonical:
-        raise BadRequest("`context` holds what JSON cannot carry safely; send it as a string") from None
+        raise BadRequest("`context` holds a value that JSON cannot carry safely; send it as a string") from None
 
 
 async def _message(deps: GatewayDeps, body: MessageBody, place: SessionKey) -> Message:

@@ -49,7 +49,7 @@ async def test_two_words_that_differ_are_refused(gateway: GatewayRig, more: dict
     ),
     ("POST", "/v1/approvals/x/decide", {"verdict": "denied", "user": "bo"}, "name the person by `?as=PERSON`"),
     ("GET", "/v1/approvals?user=bo", None, "`user` is not taken in this address; name the person by `?as=PERSON`"),
-    ("GET", "/v1/tools?as=bo", None, "`as` is not taken in this address; the token says who it is"),
+    ("GET", "/v1/tools?as=bo", None, "`as` is not taken in this address; the token names the person"),
     ("POST", "/v1/hooks/codex?as=bo", {"hook_event_name": "x"}, "name the person by `?user=PERSON` in the address"),
 )
 async def test_as_and_user_name_each_others_place(

@@ -40,7 +40,7 @@ async def test_handle_of_a_call_is_good_for_its_own_request_alone(agent: CallRig
 
 async def test_agent_has_no_calls_where_no_agent_was_asked_for(agent: CallRig) -> None:
     rig = production_gateway(agent.rig)
-    with pytest.raises(Refused, match="lets in whoever asks"):
+    with pytest.raises(Refused, match="open to every caller"):
         OwnCalls(await admitted(rig, "coder", Access()))
 
 

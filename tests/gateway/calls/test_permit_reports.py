@@ -142,7 +142,7 @@ async def test_late_report_after_the_answer_of_a_person_is_filed_beside_it(agent
     await agent.rig.decide(approval, verdict="happened", revision=revision, result="in the bank's list")
     assert [each.code for each in (await end_of(agent, call)).calls] == ["ok"]
     late = await agent.report(call, "execution_failed", "no")
-    assert (late.status_code, "kept beside it" in late.json()["message"]) == (409, True)
+    assert (late.status_code, "late report is filed" in late.json()["message"]) == (409, True)
     request = await agent.rig.request(approval)
     assert (request.state, request.late_report and request.late_report.code) == ("happened", "execution_failed")
     assert (await agent.show(call))["result"] == "in the bank's list"

@@ -214,7 +214,8 @@ async def test_a_used_call_that_nobody_reports_is_in_doubt(agent: CallRig) -> No
     ended = await _settled(agent, call)
     assert (ended["state"], ended["code"]) == ("ended", "in_doubt")
     late = await agent.report(call)
-    words = f"call `{call}`: it was not reported in time and is recorded as in doubt; this report is kept beside it"
+    reason = "the outcome is recorded as unknown, because it was not reported in time; this late report is filed"
+    words = f"call `{call}`: {reason}"
     assert (late.status_code, late.json()) == (409, {"code": "conflict", "message": words})
     assert "in_doubt" in dict(await agent.record(call))
 

@@ -1,4 +1,4 @@
-"""Finds who sends a request, by a personal token or a browser's cookie, and refuses whoever may not use its route."""
+"""Authenticates a request by its personal token or cookie, and checks its scope."""
 
 from typing import Final, Literal
 
@@ -18,10 +18,11 @@ _TOKEN_NEEDED: Final = "send a personal token: `Authorization: Bearer sgf_...`"
 
 
 class Authenticator:
-    """Knows people by their tokens and cookies.
+    """Authenticates people by their tokens and cookies.
 
-    The API takes personal tokens only, never cookies, which other sites' pages would send along; pages take the cookie
-    of a browser that signed in. Without either, only the development profile goes on, where people say who they are.
+    The API takes personal tokens only: other sites' pages would send cookies along. Pages take the cookie of a
+    signed-in browser. Without either, the development profile alone lets a request in, and the request names its
+    person.
     """
 
     def __init__(self, deps: GatewayDeps, logins: ProviderPeople) -> None:
@@ -32,9 +33,9 @@ class Authenticator:
         self._refusals = FailedSignIns(deps, "api")
 
     async def identify(self, request: Request, credential: Credential) -> AuthenticatedCaller | None:
-        """Identifies the caller of `request`, None for nobody in particular, and keeps them for `caller_of`.
+        """Identify the caller of `request` and store it for `caller_of`. `None` means an anonymous caller.
 
-        Raises `SignInNeeded` for a token that counts for nobody, `StoreUnavailable`.
+        Raises `SignInNeeded` for an invalid token, and `StoreUnavailable`.
         """
         try:
             caller = await self.look(request, credential)
@@ -45,7 +46,7 @@ class Authenticator:
         return caller
 
     def require(self, caller: AuthenticatedCaller | None, scope: Scope) -> None:
-        """Refuses a caller without `scope`. Raises `SignInNeeded` for nobody, `Refused` (`scope`)."""
+        """Check the caller's scope. Raises `SignInNeeded` for an anonymous caller, `Refused` (`scope`)."""
         if caller is None:
             if not self._deps.development:
                 raise SignInNeeded(_TOKEN_NEEDED)
@@ -54,8 +55,8 @@ class Authenticator:
             raise Refused(f"this needs the scope `{scope}`; the token has {held}", code="scope")
 
     async def look(self, request: Request, credential: Credential) -> AuthenticatedCaller | None:
-        """Looks who sends `request` now. Raises as `identify`."""
-        # First, so that whom another gateway let in is known to this one.
+        """Identify the caller as of now, without storing it. Raises the same errors as `identify`."""
+        # Refresh first, so that this gateway knows the people that another gateway admitted.
         await self._logins.look()
         return await (self._find_by_token(request) if credential == "token" else self._by_cookie(request))
 
@@ -64,7 +65,7 @@ class Authenticator:
         if sent is None:
             return None
         scheme, _, secret = sent.partition(" ")
-        # Schemes are compared without regard to case (RFC 9110, 11.1).
+        # Schemes are case-insensitive (RFC 9110, 11.1).
         if scheme.lower() != "bearer":
             raise SignInNeeded(_TOKEN_NEEDED)
         try:
@@ -74,13 +75,13 @@ class Authenticator:
         if token.agent:
             actor = self._deps.catalog.actors.get(token.agent)
             if actor is None or actor.external is None:
-                raise SignInNeeded("the gateway's manifest declares no external agent for this token, or not any more")
-            nobody = Person(id=token.person, tenant=token.tenant)
-            return AuthenticatedCaller(nobody, "session", token.scopes, agent=token.agent)
-        # Tokens and sessions outlive what people may do: the directory is asked at every request.
+                raise SignInNeeded("the gateway's manifest declares no external agent for this token")
+            agent = Person(id=token.person, tenant=token.tenant)
+            return AuthenticatedCaller(agent, "session", token.scopes, agent=token.agent)
+        # Tokens and sessions outlive a person's rights: check the directory at every request.
         person = self._active(token.tenant, token.person)
         if person is None:
-            raise SignInNeeded("the person of this token is not in the directory, or not active any more")
+            raise SignInNeeded("the person of this token is not in the directory, or not active")
         return AuthenticatedCaller(person, "session", token.scopes)
 
     async def _by_cookie(self, request: Request) -> AuthenticatedCaller | None:

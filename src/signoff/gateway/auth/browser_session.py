@@ -1,4 +1,4 @@
-"""Opens and closes sessions of browsers: a row in the store, a new cookie, and on to the page that was wanted."""
+"""Opens and closes browser sessions: a row in the store, a new cookie, a redirect."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ NEXT_CHARS: Final = 500
 
 
 class BrowserSessions:
-    """Opens and closes the sessions of people who signed in, however they were recognised."""
+    """Opens and closes the sessions of people, for every way of signing in."""
 
     def __init__(self, deps: GatewayDeps, visitors: Visitors) -> None:
         self._deps = deps
@@ -37,14 +37,14 @@ class BrowserSessions:
         token: Token | None = None,
         vouched: VouchedPerson | None = None,
     ) -> Response:
-        """Signs a person in. The browser gets a new cookie: one set before by somebody else is worthless.
+        """Sign a person in. The browser gets a new cookie, so a cookie that an attacker planted is worthless.
 
-        `vouched` is what a login said of a person whom nobody declared; it is written down with the session.
+        `vouched` holds a login's claims about an undeclared person. The session's transaction stores it.
         """
         cookie, now = new_session(), self._deps.clock()
         by = "" if token is None else token.id
         roles = () if vouched is None else vouched.person.roles
-        # Written with the session: nobody is in without a record of it, or vouched for without having come in.
+        # In the session's transaction: every sign-in has its audit entry, and every vouched person has signed in.
         write_entry = entry_writer(
             [admin_entry(person.tenant, "sign-in", person.id, now, assurance=assurance, token=by, roles=roles)]
         )
@@ -62,7 +62,7 @@ class BrowserSessions:
         return response
 
     async def leave(self, visitor: Visitor) -> Response:
-        """Signs out: the session is over, not only its cookie gone."""
+        """Sign out: close the session in the store and remove the cookie."""
         person = visitor.person
         entry = admin_entry(person.tenant, "sign-out", person.id, self._deps.clock())
         await self._sessions.close(visitor.session, also=entry_writer([entry]))
@@ -80,8 +80,8 @@ def _both(first: Also, second: Also) -> Also:
 
 
 def local_path(wanted: str) -> str:
-    """Returns `wanted` if it is a page of ours, else the first page: nobody is led elsewhere after signing in."""
-    # Browsers read a backslash as a slash, and two slashes at the beginning as another host.
-    # Tabs and line ends they leave out (WHATWG URL): `/<tab>/host` would be two slashes as well.
+    """Return `wanted` if it is a page of the gateway, else "/". Prevents redirects to other sites after sign-in."""
+    # Browsers read a backslash as a slash, and two leading slashes as another host. They also drop tabs and line ends
+    # (WHATWG URL), so `/<tab>/host` counts as two slashes.
     elsewhere = not wanted.startswith("/") or wanted.startswith("//") or "\\" in wanted or not wanted.isprintable()
     return "/" if elsewhere or len(wanted) > NEXT_CHARS or wanted.startswith(("/login", "/logout")) else wanted

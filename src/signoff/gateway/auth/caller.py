@@ -1,4 +1,4 @@
-"""Tells who sends a request, and as whom it acts."""
+"""The caller and the acting person of a request."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -15,24 +15,24 @@ from signoff.gateway.deps import GatewayDeps
 from signoff.store.tokens import Scope
 
 SESSION: Final = "signoff_session"
-"""The cookie of a browser: what its forms are bound to and, once somebody signed in there, who that is."""
+"""The cookie that identifies a browser. Forms are bound to it, and so is the person after sign-in."""
 CALLER: Final = "signoff.caller"
-"""Where in a request's scope its caller is kept."""
+"""Key of the caller in a request's ASGI scope."""
 
 
 @dataclass(frozen=True)
 class AuthenticatedCaller:
-    """Somebody who proved who they are, how strongly, and what they may do here."""
+    """A caller with proven identity, the strength of the proof, and the scopes."""
 
     person: Person
     assurance: Assurance
     scopes: tuple[Scope, ...]
     agent: str = ""
-    """The external agent whose token it is; then `person` is nobody of the directory, and may do nothing else."""
+    """The external agent that owns the token. `person` is then not in the directory and has no other rights."""
 
 
 class SignInNeeded(Refused):
-    """Raised where nobody signed in. Pages lead to the sign-in, everything else is answered 401."""
+    """Raised if sign-in is missing. Pages redirect to the sign-in page; other routes answer 401."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code="unauthenticated")
@@ -41,34 +41,32 @@ class SignInNeeded(Refused):
 def cookie_name(name: str, public_url: str) -> str:
     """Return the name of a cookie at `public_url`.
 
-    Under https browsers take a `__Host-` name from this very host alone. Another host of the domain cannot plant one.
+    Under https, browsers accept a `__Host-` name only from this host. Another host of the domain cannot plant one.
     """
     return f"__Host-{name}" if public_url.startswith("https:") else name
 
 
 def is_session(cookie: str) -> bool:
-    """Returns whether a cookie could be one of ours."""
+    """Return whether a cookie has the form of a session cookie."""
     return len(cookie) == 64 and cookie.isascii() and cookie.isalnum()
 
 
 def channel_of(request: Request) -> str:
-    """Returns by what a request of the API was sent, as it says of itself: a label of the record, read by no rule."""
+    """Return `cli` or `api`, from the client's own user agent. A label for the audit log that no rule reads."""
     return "cli" if request.headers.get("user-agent", "").startswith(f"{TERMINAL_AGENT}/") else "api"
 
 
 def caller_of(request: Request) -> AuthenticatedCaller | None:
-    """Returns the caller of a request that was let in; None for nobody in particular."""
+    """Return the caller of an admitted request. `None` means an anonymous caller."""
     caller: AuthenticatedCaller | None = request.scope.get(CALLER)
     return caller
 
 
 def person_of(caller: AuthenticatedCaller | None) -> Person | None:
-    """Returns the person behind a caller."""
     return None if caller is None else caller.person
 
 
 def scopes_of(caller: AuthenticatedCaller | None) -> tuple[Scope, ...]:
-    """Return what a caller may do here."""
     return () if caller is None else caller.scopes
 
 
@@ -80,11 +78,11 @@ def acting_person(
     default: str,
     tenant: str = DEFAULT_TENANT,
 ) -> Person:
-    """Returns as whom a request acts: the caller, who cannot name anybody else; in development whoever is named.
+    """Return the acting person of a request: the caller. In development without sign-in, the person named.
 
-    Raises `Refused` (`not_allowed`), `NotFound` for a person or a tenant that is not the caller's.
+    Raises `Refused` (`not_allowed`), or `NotFound` for an unknown person or another tenant.
     """
-    # In production nobody's requests were refused already. Asked again: a route past that must act for no one.
+    # Production has already refused anonymous requests. Check again: a route that slips past must act for no person.
     if caller is None:
         if not deps.development:
             raise SignInNeeded("nobody signed in")
@@ -98,12 +96,12 @@ def acting_person(
 
 
 def own_tenant(caller: AuthenticatedCaller | None, tenant: str | None) -> str:
-    """Returns the tenant that a request is about: the caller's own when it names none.
+    """Return the tenant of a request: the named one, or by default the caller's own.
 
-    Raises `NotFound` for another's.
+    Raises `NotFound` for another tenant.
     """
     own = DEFAULT_TENANT if caller is None else caller.person.tenant
-    # Not a 403: whether there is another tenant of this name is nobody's business.
+    # Not 403: a caller must not learn whether another tenant of this name exists.
     if caller is not None and tenant not in (None, own):
         raise NotFound("there is nothing of that name here")
     return own if tenant is None else tenant

@@ -1,4 +1,4 @@
-"""Holds the dependencies by which each route says who may use it, and gets what its function needs."""
+"""Dependencies of routes: the access that each route requires, and the objects that it uses."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -16,7 +16,7 @@ from signoff.store.tokens import Scope
 
 _ADMITTED: Final = "signoff.admitted"
 _BEARER: Final = HTTPBearer(
-    # Else FastAPI would answer for us where the header is missing, in development as well.
+    # Without this, FastAPI refuses a missing header itself, also in development.
     auto_error=False,
     scheme_name="personal token",
     description="`signoff token create` makes one; scopes `read`, `decide`, `start`, and `peer` or `call` for other "
@@ -26,41 +26,41 @@ _BEARER: Final = HTTPBearer(
 
 @dataclass(frozen=True)
 class Access:
-    """What a route asks of whoever calls it. A gateway with a route that has not exactly one of these does not start.
+    """A route's requirements for its caller. A gateway does not start if a route lacks one or has two.
 
-    It is asked once a request: before the body is read where there is one, else as FastAPI asks dependencies.
+    Checked once a request: before the body is read if there is one, else with FastAPI's dependencies.
     """
 
     credential: Credential | None = None
-    """By what people are known there; None where nobody is looked at."""
+    """The kind of credential. `None` identifies no caller."""
     scope: Scope | None = None
-    """What they need; None where whoever comes is answered."""
+    """The required scope. `None` admits every caller."""
     optional: bool = False
-    """Whether whoever shows nothing at all is answered, too."""
+    """Whether requests without a token are answered too."""
     reports: bool = False
-    """Whether all that a tool has answered is sent there, which may be much."""
+    """Whether the body carries a tool's whole result, which may be large."""
 
     async def __call__(self, request: Request) -> AuthenticatedCaller | None:
-        """Returns the caller of `request`, None for nobody in particular. Raises as `admit`."""
+        """Return the caller of `request`, `None` if anonymous. Raises the same errors as `admit`."""
         await self.admit(request)
         return caller_of(request)
 
     async def admit(self, request: Request) -> None:
-        """Lets a request in. Raises `SignInNeeded`, `Refused` (`scope`), `StoreUnavailable`."""
-        # By another access it was let in for less: a route must not rely on what was found for it beforehand.
+        """Admit a request. Raises `SignInNeeded`, `Refused` (`scope`), `StoreUnavailable`."""
+        # Another access may have required less: a route must not rely on an earlier check against that.
         if request.scope.get(_ADMITTED) != self:
             await self._admit(request)
             request.scope[_ADMITTED] = self
 
     @property
     def body_bytes(self) -> int:
-        """How long a body may be: where no sign-in is needed it is a stranger's."""
+        """The largest body in bytes. Routes without a scope get the limit for strangers."""
         if self.scope is None:
             return STRANGER_BODY_BYTES
         return REPORT_BODY_BYTES if self.reports else REQUEST_BODY_BYTES
 
     async def _admit(self, request: Request) -> None:
-        # Health has to answer while the store is away: a liveness probe must not restart a gateway for that.
+        # Health must answer while the store is down: a liveness probe must not restart the gateway for that.
         if self.credential is None or (self.optional and "authorization" not in request.headers):
             return
         authenticator: Authenticator = request.app.state.authenticator
@@ -70,55 +70,54 @@ class Access:
 
 
 class TokenAccess(Access):
-    """Access by a personal token, which the description of the API tells."""
+    """Access by a personal token. The API's description shows it."""
 
-    # What is sent is read by the authenticator, strictly: `described` is there for the description alone.
+    # The authenticator reads the token, strictly. `described` serves the description alone.
     async def __call__(
         self, request: Request, described: Annotated[object, Security(_BEARER)] = None
     ) -> AuthenticatedCaller | None:
-        """See `Access`."""
         await self.admit(request)
         return caller_of(request)
 
 
 class VendorAccess(Access):
-    """Access for vendors' webhooks: nobody signs in, the channel itself proves who brings something."""
+    """Access for vendors' webhooks without sign-in: the channel authenticates the message."""
 
 
 def require_scope(request: Request, caller: AuthenticatedCaller | None, scope: Scope) -> None:
-    """Refuses what a route does beside what its access allows. Raises `SignInNeeded`, `Refused` (`scope`)."""
+    """Require a scope in addition to the route's access. Raises `SignInNeeded`, `Refused` (`scope`)."""
     authenticator: Authenticator = request.app.state.authenticator
     authenticator.require(caller, scope)
 
 
 def access_of_request(request: Request) -> Access:
-    """Returns by which access a request came in."""
+    """Return the access that admitted a request."""
     access: Access = request.scope[_ADMITTED]
     return access
 
 
 TokenReader = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "read"))]
-"""A route of the API that only shows something."""
+"""An API route that only reads."""
 TokenStarter = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "start"))]
-"""A route of the API by which turns and sessions begin and stop."""
+"""An API route that starts or stops turns and sessions."""
 TokenDecider = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "decide"))]
-"""A route of the API that changes anything else."""
+"""An API route that changes anything else."""
 TokenAgent = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "call"))]
-"""A route of the API by which external agents propose their calls; no person's token is let in."""
+"""An API route through which external agents propose calls. It admits no person's token."""
 MaybeTokenReader = Annotated[AuthenticatedCaller | None, Depends(TokenAccess("token", "read", optional=True))]
-"""A route of the API for everybody, which tells more to whoever shows a token."""
+"""An API route for all callers, which shows more to a caller with a token."""
 PAGE_READ: Final = Depends(Access("cookie", "read"))
-"""A page that only shows something, or judges what nobody runs."""
+"""A page that only reads, or judges a call without running it."""
 PAGE_START: Final = Depends(Access("cookie", "start"))
-"""A form by which turns and sessions begin and stop."""
+"""A form that starts or stops turns and sessions."""
 PAGE_DECIDE: Final = Depends(Access("cookie", "decide"))
 """A form that changes anything else."""
 OPEN_PAGE: Final = Depends(Access("cookie"))
-"""A page that shows nothing of an installation, or checks what it is given; it sees who is signed in."""
+"""A page that shows no data of the installation, or checks its input. It knows the signed-in person."""
 OPEN: Final = Depends(Access())
-"""A route for whoever asks, which looks at nobody."""
+"""A route for all callers, which identifies none."""
 VENDOR: Final = Depends(VendorAccess())
-"""An address at which vendors bring what people say."""
+"""A webhook for vendors' messages."""
 
 
 async def _gateway_deps(request: Request) -> GatewayDeps:
@@ -131,12 +130,15 @@ async def _live(request: Request) -> Live:
     return live
 
 
-# Not plain functions: FastAPI would call each in a thread of its small pool, which costs more than what they do.
+# Async although they await nothing: FastAPI runs plain functions in its small thread pool, which costs more.
 Deps = Annotated[GatewayDeps, Depends(_gateway_deps)]
-"""What every part of the gateway is given."""
 LiveUpdates = Annotated[Live, Depends(_live)]
-"""The streams that several readers share."""
+"""Live updates that several readers share."""
 As = Annotated[
-    str | None, Query(alias="as", description="Who acts, or whose list it is: oneself, unless in development.")
+    str | None,
+    Query(
+        alias="as",
+        description="The acting person, or the owner of the list. Must be the caller, except in development.",
+    ),
 ]
-"""The person as whom a request acts; see `acting`."""
+"""The acting person of a request; see `acting_person`."""

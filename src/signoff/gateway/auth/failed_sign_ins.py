@@ -1,4 +1,4 @@
-"""Records sign-ins that were refused: some in each minute, the rest counted, so that no flood fills a store."""
+"""Records refused sign-ins: a few each minute, the rest as a count, so that a flood cannot fill the store."""
 
 from typing import Final
 
@@ -14,7 +14,10 @@ _FACT_CHARS: Final = 600
 
 
 class FailedSignIns:
-    """Records the refusals at one way in. Of what was sent nothing is kept: it may be a secret of something else."""
+    """Records refusals of one way to sign in.
+
+    Stores nothing that the client sent: it may be another system's secret.
+    """
 
     def __init__(self, deps: GatewayDeps, channel: str) -> None:
         self._deps = deps
@@ -22,9 +25,9 @@ class FailedSignIns:
         self._sparing = RecordRateLimit()
 
     async def note(self, reason: str, login: str = "", person: str = "") -> None:
-        """Records that somebody was not let in, with the reason they were told. Never raises for a store that is away.
+        """Record a refused sign-in with its reason. Raises nothing if the store is down.
 
-        `login` and `person` are there where a login claims to be somebody declared.
+        `login` and `person` are set if a login claims to be a declared person.
         """
         now = self._deps.clock()
         self._deps.store.count_refusal("sign_in")

@@ -1,4 +1,4 @@
-"""Asks who sends a request before its body is read: without a token or a cookie nobody has anything parsed."""
+"""Authenticates a request before its body is read, so that the gateway parses no stranger's body."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -18,9 +18,9 @@ _API: Final = "/v1/"
 
 
 class AuthenticationMiddleware:
-    """Has the access of its route admit every request that brings a body, and answers those that it refuses.
+    """Checks the route's access for every request with a body, and answers refused requests.
 
-    FastAPI reads and parses a body before it asks any dependency, the access among them.
+    FastAPI would read and parse the body before it checks any dependency, including the access.
     """
 
     def __init__(self, app: ASGIApp, routes: RouteTable, answer: Answer) -> None:
@@ -29,9 +29,12 @@ class AuthenticationMiddleware:
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request."""
-        if scope["type"] == "http" and scope["path"].startswith(_API) and (why := self._routes.misplaced_person(scope)):
-            response = await self._answer(Request(scope), BadRequest(why))
+        if (
+            scope["type"] == "http"
+            and scope["path"].startswith(_API)
+            and (problem := self._routes.misplaced_person(scope))
+        ):
+            response = await self._answer(Request(scope), BadRequest(problem))
             response.headers["connection"] = "close"
             await response(scope, receive, send)
             return
@@ -44,7 +47,7 @@ class AuthenticationMiddleware:
             await access.admit(request)
         except SignoffError as error:
             response = await self._answer(request, error)
-            # What else comes is the body of somebody who is not let in.
+            # The rest of the connection is the body of a refused client: do not read it.
             response.headers["connection"] = "close"
             await response(scope, receive, send)
             return
@@ -52,7 +55,7 @@ class AuthenticationMiddleware:
 
 
 def _forget_lists(send: Send, lists: ListReads) -> Send:
-    """Share no list that was read before an answer: its request may have changed it."""
+    """Discard the shared lists that were read before an answer: its request may have changed them."""
 
     async def forget(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,6 +1,6 @@
-"""Speaks to an OpenID Connect provider, and believes an ID token only if everything about it is right.
+"""An OpenID Connect provider. An ID token is accepted only if every check of it passes.
 
-Imported only where the settings name a provider: its libraries are an extra.
+Imported only if the settings name a provider: the libraries are an extra.
 """
 
 import functools
@@ -30,21 +30,21 @@ from signoff.settings import Settings
 
 SCOPE: Final = "openid email profile"
 SECONDS: Final = 10.0
-"""How long the provider may take to answer."""
+"""Timeout for requests to the provider."""
 FRESH: Final = timedelta(hours=1)
-"""How long what the provider publishes of itself is believed without asking again."""
+"""Lifetime of the provider's cached endpoints and keys."""
 AGAIN: Final = timedelta(seconds=30)
-"""How often its keys are fetched at most because a token names an unknown one."""
+"""Shortest pause between two fetches of the keys for tokens with an unknown key."""
 LEEWAY_SECONDS: Final = 60
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
-"""Never `none`, and none whose key the client knows as well."""
+"""Excludes `none` and all algorithms with a shared key, which the client knows too."""
 _ANSWER_BYTES: Final = 1_000_000
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class _Published:
-    """The provider's published endpoints and keys, at a moment."""
+    """The provider's endpoints and keys, and the time of the fetch."""
 
     endpoints: Mapping[str, Any]
     keys: KeySet
@@ -52,9 +52,9 @@ class _Published:
 
 
 class OidcProvider:
-    """Talks to one provider, as the settings name it. `clock` gives the time by which tokens are judged.
+    """Client of one provider. `clock` gives the time for the checks of tokens.
 
-    `secrets` reads the gateway's secret there for each sign-in: a new one needs no new gateway.
+    `secrets` reads the gateway's client secret for each sign-in, so a new secret needs no restart.
     """
 
     def __init__(self, settings: Settings, clock: Clock, secrets: SecretProvider) -> None:
@@ -68,15 +68,15 @@ class OidcProvider:
 
     @property
     def name(self) -> str:
-        """Returns the provider's name for people: its host."""
+        """Return the provider's host, which texts use as its name."""
         return urlsplit(self.issuer).hostname or self.issuer
 
     async def check(self) -> None:
-        """Raises `Unavailable` where the provider does not answer, or calls itself by another name."""
+        """Raise `Unavailable` if the provider does not answer or has another issuer."""
         await self._load_keys()
 
     async def begin(self) -> tuple[str, SignInAttempt]:
-        """Returns where to send the browser, and what to remember of it meanwhile. Raises `Unavailable`."""
+        """Return the URL for the browser, and the values to remember until it returns. Raises `Unavailable`."""
         published = await self._load_keys()
         attempt = SignInAttempt(generate_token(32), generate_token(32), generate_token(48))
         async with await self._client() as client:
@@ -89,14 +89,14 @@ class OidcProvider:
         return str(url), attempt
 
     async def finish(self, attempt: SignInAttempt, answer: Mapping[str, str]) -> Mapping[str, Any]:
-        """Returns the verified claims of whoever came back with `answer`, the callback's parameters.
+        """Return the verified claims of a sign-in. `answer` holds the callback's parameters.
 
-        Raises `Refused` (`unauthenticated`) for an answer that proves nothing, `Unavailable`.
+        Raises `Refused` (`unauthenticated`) if a check fails, and `Unavailable`.
         """
-        # Else another site could finish a sign-in of its own in this browser (RFC 6749, 10.12).
+        # Without this, another site could finish its own sign-in in this browser (RFC 6749, 10.12).
         if answer.get("state") != attempt.state:
             raise _refusal("it was not begun in this browser, or was begun again since")
-        # A provider that says who it is (RFC 9207) must be the one that was asked.
+        # A provider that names itself (RFC 9207) must be the one of this sign-in.
         if answer.get("iss", self.issuer) != self.issuer:
             raise _refusal("the answer comes from another provider")
         if "error" in answer or not answer.get("code"):
@@ -108,11 +108,11 @@ class OidcProvider:
                     published.endpoints["token_endpoint"],
                     grant_type="authorization_code",
                     code=answer["code"],
-                    # A code that was caught on its way back is worthless without this (RFC 7636).
+                    # Makes an intercepted code worthless (RFC 7636).
                     code_verifier=attempt.verifier,
                 )
         except OAuthError:
-            raise _refusal("the provider does not know this sign-in any more") from None
+            raise _refusal("the provider does not know this sign-in, or it has expired") from None
         except (httpx2.HTTPError, ValueError):
             raise self._away() from None
         written = tokens.get("id_token")
@@ -123,8 +123,7 @@ class OidcProvider:
     async def _check_claims(self, written: str, attempt: SignInAttempt, access_token: str) -> Mapping[str, Any]:
         try:
             token = await self._open(written)
-            # Issuer and audience are ours to name; the library asks for the times, `nonce` and `azp`, and compares
-            # `at_hash`.
+            # Issuer and audience are set here. The library checks the times, `nonce` and `azp`, and compares `at_hash`.
             claims = CodeIDToken(
                 token.claims,
                 token.header,
@@ -135,18 +134,18 @@ class OidcProvider:
                 params={"nonce": attempt.nonce, "client_id": self._client_id, "access_token": access_token},
             )
             claims.validate(now=int(self._clock().timestamp()), leeway=LEEWAY_SECONDS)
-        # Claims of a wrong type raise whatever Python raises. The class is told alone: messages may quote the token.
+        # Claims of a wrong type can raise any of these. Show the class alone: messages may quote the token.
         except (JoseError, ValueError, TypeError) as error:
             raise _refusal(f"the provider's ID token cannot be believed ({type(error).__name__})") from None
-        found: Mapping[str, Any] = dict(claims)
-        return found
+        verified: Mapping[str, Any] = dict(claims)
+        return verified
 
     async def _open(self, written: str) -> jwt.Token:
         published = await self._load_keys()
         try:
             return jwt.decode(written, published.keys, algorithms=ALGORITHMS)
         except InvalidKeyIdError:
-            # The provider may have begun to sign with a new key.
+            # The provider may have a new signing key.
             if self._clock() - published.at < AGAIN:
                 raise
             self._published = None
@@ -162,12 +161,10 @@ class OidcProvider:
         try:
             async with httpx2.AsyncClient(timeout=SECONDS, verify=_load_trust()) as client:
                 endpoints = await _object(client, self.issuer.rstrip("/") + "/.well-known/openid-configuration")
-                # OpenID Connect Discovery 4.3: a document that speaks for another issuer would let one stand in for the
+                # OpenID Connect Discovery 4.3: a document for another issuer would let one issuer impersonate the
                 # other.
                 if endpoints.get("issuer") != self.issuer:
-                    raise Unavailable(
-                        f"the provider at `{self.issuer}` calls itself by another name; correct the issuer"
-                    )
+                    raise Unavailable(f"the provider at `{self.issuer}` names another issuer; correct `oidc_issuer`")
                 for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
                     self._check(name, endpoints.get(name))
                 keys = KeySet.import_key_set(await _object(client, endpoints["jwks_uri"]))  # type: ignore[arg-type]
@@ -177,7 +174,7 @@ class OidcProvider:
 
     def _check(self, name: str, address: object) -> None:
         scheme = urlsplit(address).scheme if isinstance(address, str) else ""
-        # Plain http is for an issuer that has it itself, such as one on the developer's machine.
+        # Accept plain http only if the issuer uses it too, as on a developer's machine.
         if scheme != "https" and scheme != urlsplit(self.issuer).scheme:
             raise Unavailable(f"the provider at `{self.issuer}` publishes no safe `{name}`")
 
@@ -186,7 +183,7 @@ class OidcProvider:
         return AsyncOAuth2Client(
             client_id=self._client_id,
             client_secret=secret,
-            # A public client has no secret to show; the verifier alone protects its code.
+            # A public client has no secret. The verifier alone protects its code.
             token_endpoint_auth_method="client_secret_basic" if secret else "none",
             scope=SCOPE,
             redirect_uri=self._callback,
@@ -199,7 +196,7 @@ class OidcProvider:
         try:
             return "" if self._secret_at is None else (await self._secrets.read(self._secret_at)).strip()
         except SecretMissing as error:
-            # It was there at the start; people are told that signing in does not work, and not by which reference.
+            # The secret existed at the start. The browser learns only that sign-in fails, not the secret's reference.
             _log.warning("`oidc_client_secret` needs %s", error.message)
             raise self._away() from None
 
@@ -209,7 +206,7 @@ class OidcProvider:
 
 @functools.cache
 def _load_trust() -> ssl.SSLContext:
-    """Says whom TLS trusts, read once: reading the list anew for each sign-in holds up everybody for its 25 ms."""
+    """Return TLS's trusted certificates, read once: each read blocks all requests for 25 ms."""
     return httpx2.create_ssl_context()
 
 
@@ -218,11 +215,11 @@ async def _object(client: httpx2.AsyncClient, address: str) -> dict[str, Any]:
     answer.raise_for_status()
     if len(answer.content) > _ANSWER_BYTES:
         raise ValueError
-    found = read_json(answer.content)
-    if not isinstance(found, dict):
+    document = read_json(answer.content)
+    if not isinstance(document, dict):
         raise ValueError
-    return found
+    return document
 
 
 def _refusal(why: str) -> Refused:
-    return Refused(f"this sign-in came to nothing: {why}", code="unauthenticated")
+    return Refused(f"this sign-in failed: {why}", code="unauthenticated")

@@ -1,4 +1,4 @@
-"""Knows where each route takes the person of a request: `as` or `user`, in the address or in the body."""
+"""Where each route takes the person of a request: `as` or `user`, in the address or in the body."""
 
 from typing import Final
 from urllib.parse import parse_qs
@@ -12,7 +12,7 @@ NAMES: Final = ("as", "user")
 
 
 def person_place(route: BaseRoute | None) -> str:
-    """Return where a route takes the person, in words for a refusal; "" where its caller's token alone says so."""
+    """Return the place of the person, as text for an error; "" if the route takes the person from the token alone."""
     if not isinstance(route, APIRoute):
         return ""
     if named := next((each for each in NAMES if each in _query_names(route)), ""):
@@ -21,17 +21,17 @@ def person_place(route: BaseRoute | None) -> str:
 
 
 def misplaced(route: BaseRoute | None, scope: Scope) -> str:
-    """Return why the address of a request names a person where its route takes none; "" where it does not."""
+    """Return an error if the address names a person and the route takes none there, else ""."""
     if not isinstance(route, APIRoute):
         return ""
-    given = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    name = next((each for each in NAMES if each in given and each not in _query_names(route)), "")
+    query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    name = next((each for each in NAMES if each in query and each not in _query_names(route)), "")
     return name and f"`{name}` is not taken in this address; {whose(person_place(route))}"
 
 
 def whose(place: str) -> str:
-    """Say by what a request names its person."""
-    return f"name the person by {place}" if place else "the token says who it is"
+    """Return the advice on naming the person."""
+    return f"name the person by {place}" if place else "the token names the person"
 
 
 def _query_names(route: APIRoute) -> frozenset[str]:

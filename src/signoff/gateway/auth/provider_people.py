@@ -1,4 +1,4 @@
-"""Keeps people who sign in by a provider's word alone: written down with the gateway's signature, and known by it."""
+"""People known by a provider's claims alone. The gateway signs their rows and stores them."""
 
 import asyncio
 import dataclasses
@@ -27,9 +27,9 @@ _NAMED: Final = 10
 
 
 def with_provider_people(deps: GatewayDeps) -> GatewayDeps:
-    """Returns `deps` whose directory knows those, too, for whom a provider vouches, where one is named.
+    """Return `deps` with a directory that also holds the provider's people, if the settings name a provider.
 
-    Logs a warning where approvers who are declared could come in as somebody else.
+    Logs a warning if declared approvers could sign in as a different person.
     """
     settings = deps.settings
     if settings.oidc_issuer is None or isinstance(deps.people, ClaimsDirectory):
@@ -46,20 +46,16 @@ def with_provider_people(deps: GatewayDeps) -> GatewayDeps:
 
 
 def second_login(facts: Mapping[str, object]) -> str:
-    """Says what operators are told of a login that claims a name of the declared person `facts` names, and the
-    remedy.
-    """
+    """Return the operator's warning and remedy for a login that claims a declared person's name."""
     person, login = facts.get("person"), "".join(c if c.isprintable() else "?" for c in str(facts.get("login")))
     return (
         f"the login `{login}` claims an address or user name of the declared person `{person}`; if it is theirs, write "
-        f"`oidc: ['{login}']` in the `identities` of `{person}`, and if somebody else's, declare them with it"
+        f"`oidc: ['{login}']` in the `identities` of `{person}`, and if another person's, declare that person with it"
     )
 
 
 def missing_logins_warning(catalog: Catalog, people: Directory, settings: Settings) -> str:
-    """Returns a warning where groups give roles and people whom tools ask have no login written down; "" without
-    one.
-    """
+    """Return a warning if groups give roles and some approvers have no login, else ""."""
     if settings.oidc_issuer is None or not settings.oidc_roles:
         return ""
     lacking = approvers_without_login(catalog, people, settings.oidc_issuer)
@@ -69,16 +65,16 @@ def missing_logins_warning(catalog: Catalog, people: Directory, settings: Settin
         return ""
     return (
         f"groups of `{settings.oidc_issuer}` give roles, and these declared approvers have no login there: {named}"
-        f"{more}; write `oidc: ['{settings.oidc_issuer}#SUBJECT']` in their `identities`, or a login of theirs that "
-        "tells none of their addresses counts as another person"
+        f"{more}; write `oidc: ['{settings.oidc_issuer}#SUBJECT']` in their `identities`, or a login without "
+        "one of their addresses counts as another person"
     )
 
 
 class ProviderPeople:
-    """Knows those for whom logins vouched, as the store has them; looked at once a second at most.
+    """Loads the people behind vouched logins from the store, at most once a second.
 
-    A gateway without keys, which only development allows, signs nothing: there such people are known to it alone. The
-    codec server has public keys, and knows those whom gateways vouched for.
+    A gateway without keys, which only the development profile allows, signs nothing and alone knows such people. The
+    codec server has public keys and knows the people that gateways vouched for.
     """
 
     def __init__(self, deps: GatewayDeps, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -90,15 +86,15 @@ class ProviderPeople:
         self._due = 0.0
 
     async def look(self) -> None:
-        """Knows whom the store knows now. Raises `StoreUnavailable`."""
+        """Load the people from the store if that is due. Raises `StoreUnavailable`."""
         people, verifier = self._people, self._deps.verifier()
         if people is None or not verifier.key_ids:
             return
-        # Every request comes by here: one reads the rows, the others wait and find it done.
+        # Every request runs this: one reads the rows, the others wait for it.
         async with self._looking:
             if self._clock() < self._due:
                 return
-            # Taken before the reading and kept only if that went well: a store that failed is asked again at once.
+            # Compute the time before the read, and set it after: if the store fails, the next request reads again.
             due = self._clock() + CHECK_SECONDS
             rows = await self._rows.all()
             known = vouched_people(rows, people.declared, verifier, self._deps.clock())
@@ -106,29 +102,30 @@ class ProviderPeople:
             self._due = due
 
     async def admit(self, claims: Mapping[str, Any]) -> tuple[Person, VouchedPerson | None]:
-        """Says whom verified claims are about, and what is to be written of them if nobody declared them.
+        """Return the person of verified claims, and the row to store if the person is not declared.
 
-        What an earlier login said of them ends where this one makes nobody, or somebody declared, of them. Raises
-        `Refused` for whom nobody knows, `StoreUnavailable`.
+        Ends an earlier login's row if this one yields no person, or a declared one. Raises `Refused` for an unknown
+        person, and `StoreUnavailable`.
         """
         people, signer, now = self._people, self._deps.signer, self._deps.clock()
         if people is None:
-            raise Refused("nobody is known by a login here")
+            raise Refused("this gateway accepts no provider's logins")
         own_id = id_from_login(login_from_claims(claims))
         try:
             person = people.admit(claims)
-        # Who lost their last group is out by this sign-in, not when the earlier one's word runs out.
+        # A person who lost the last group loses access with this sign-in, not when the earlier row expires.
         except Refused as error:
             if "person" in error.context:
                 _log.warning("a sign-in was refused: %s", second_login(error.context))
             await self._end(own_id, but="")
             raise
         tenant = person.tenant
-        # Who is of another tenant by now is no longer anybody in the one before.
+        # A person who changed tenant loses access to the earlier one.
         await self._end(own_id, but=tenant)
-        # Somebody declares this person by now: a row left standing would be a second one with roles of its own.
+        # The person is now declared. The old row would be a second person with separate roles.
         if person.id != own_id or people.declared.find(own_id, tenant) is not None:
-            # One that tells whose login it was does not count either, and joins what they asked by it with them.
+            # If the row shows whose login it was, keep it: it is inactive, and joins the earlier requests to the
+            # person.
             if people.person_id(own_id, tenant) == own_id:
                 await self._rows.end(tenant, own_id, by="", now=now)
             return person, None
@@ -138,11 +135,11 @@ class ProviderPeople:
         return person, vouch(signer, person, names=claimed_names(claims), now=now, lifetime=lifetime)
 
     async def _end(self, own_id: str, *, but: str) -> None:
-        """Ends what logins said of a person in all tenants `but` one."""
+        """End the person's rows in all tenants except `but`."""
         for row in await self._rows.all():
             if row.person.id == own_id and row.person.tenant != but:
                 await self._rows.end(row.person.tenant, own_id, by="", now=self._deps.clock())
 
     def look_again(self) -> None:
-        """Looks at the store at the next request, whatever the time: something was written."""
+        """Read the store at the next request: a row was written."""
         self._due = 0.0

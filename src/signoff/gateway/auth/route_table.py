@@ -1,4 +1,4 @@
-"""Finds what the route of a request asks of its caller, before FastAPI reads a body."""
+"""Finds the access of a request's route before FastAPI reads a body."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -19,7 +19,7 @@ _FOUND: Final = "signoff.access"
 class RouteTable:
     """Holds the access of each route.
 
-    Raises `ConfigError` for a route that has none, or two, and for one whose body FastAPI would read itself.
+    Raises `ConfigError` for a route with no access or two, and for a route whose body FastAPI would read itself.
     """
 
     def __init__(self, routes: Iterable[BaseRoute]) -> None:
@@ -29,36 +29,36 @@ class RouteTable:
                 raise ConfigError(f"the route `{route.path}` declares a body: make its router with `JsonRoute`")
 
     def access(self, scope: Scope) -> Access | None:
-        """Returns the access of the route that answers `scope`; None where no route does."""
+        """Return the access of the route that answers `scope`, or `None`."""
         if _FOUND not in scope:
             answers = (access for route, access in self._routes if route.matches(scope)[0] is Match.FULL)
             scope[_FOUND] = next(answers, None)
-        found: Access | None = scope[_FOUND]
-        return found
+        answer: Access | None = scope[_FOUND]
+        return answer
 
     def has_path(self, scope: Scope) -> bool:
-        """Returns whether a route has the path of `scope`, for this method or another."""
+        """Return whether a route has the path of `scope`, for any method."""
         return any(route.matches(scope)[0] is not Match.NONE for route, _ in self._routes)
 
     def misplaced_person(self, scope: Scope) -> str:
-        """Return why the address names a person where its route takes none; "" where it does not."""
+        """Return an error if the address names a person and its route takes none there, else ""."""
         if not any(name.encode() in scope["query_string"] for name in NAMES):
             return ""
         route = next((each for each, _ in self._routes if each.matches(scope)[0] is Match.FULL), None)
         return misplaced(route, scope)
 
     def find(self, path: str, method: str) -> Access | None:
-        """Returns the access of the route that is declared with this path and method."""
-        found = (
+        """Return the access of the route that is declared with this path and method."""
+        matches = (
             access
             for route, access in self._routes
             if isinstance(route, APIRoute) and route.path == path and method in (route.methods or ())
         )
-        return next(found, None)
+        return next(matches, None)
 
 
 def access_of(route: BaseRoute) -> Access:
-    """Returns the one access that a route declares. Raises `ConfigError` for none, and for two."""
+    """Return the access that a route declares. Raises `ConfigError` for none, and for two."""
     declared = list(_list_declared(route.dependant)) if isinstance(route, APIRoute) else []
     if len(declared) != 1:
         named = getattr(route, "path", type(route).__name__)

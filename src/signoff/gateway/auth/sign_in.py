@@ -1,4 +1,4 @@
-"""Holds what signing in needs: tokens, the provider, browsers' sessions, and the record of what was refused."""
+"""Everything for sign-in: tokens, provider, browser sessions, and the record of refusals."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SignIn:
-    """Holds the ways in of one gateway. Raises `ConfigError` for half a provider."""
+    """The ways to sign in at one gateway. Raises `ConfigError` for incomplete provider settings."""
 
     def __init__(self, deps: GatewayDeps, visitors: Visitors, logins: ProviderPeople) -> None:
         self.tokens = Tokens(deps.store)
@@ -27,12 +27,11 @@ class SignIn:
 
     @property
     def provider(self) -> "OidcProvider":
-        """The provider of the settings. Raises `NotFound` where they name none."""
+        """The provider of the settings. Raises `NotFound` if they name none."""
         if self._provider is None:
-            raise NotFound("nobody signs in with a provider here")
+            raise NotFound("this gateway has no sign-in provider")
         return self._provider
 
     @property
     def provider_name(self) -> str:
-        """The provider's name; "" without one."""
         return "" if self._provider is None else self._provider.name

@@ -1,4 +1,4 @@
-"""A sign-in with an OpenID Connect provider, between the browser's way there and its way back."""
+"""A sign-in with an OpenID Connect provider, while the browser is at the provider."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,7 +8,7 @@ CALLBACK: Final = "/login/oidc/callback"
 
 @dataclass(frozen=True)
 class SignInAttempt:
-    """A sign-in on its way: what the browser must bring back, and what the token must say."""
+    """An open sign-in: the values that the browser must bring back and the token must hold."""
 
     state: str
     nonce: str

@@ -1,4 +1,4 @@
-"""Bounds live streams and held requests: so many for one person, each only for as long as its reader is let in."""
+"""Limits live streams and held requests: a number for each person, and only while the reader has access."""
 
 import asyncio
 import contextlib
@@ -20,18 +20,18 @@ from signoff.gateway.auth.dependencies import access_of_request
 from signoff.gateway.transport.middleware import RETRY_SECONDS
 
 Allowed: TypeAlias = Callable[[Person], Awaitable[bool]]
-"""Whether a person may go on following something."""
+"""Returns whether a person may continue to follow a stream."""
 HeldSeconds = NewType("HeldSeconds", float)
-"""Seconds for which a request may be held. `waiting` alone makes them, so that no route holds requests uncounted."""
+"""Seconds for which a request may be held. Only `waiting` makes them, so no route holds requests uncounted."""
 NOT_HELD: Final = HeldSeconds(0.0)
 _PAUSE_SECONDS: Final = 1
-"""Seconds between two answers about one thing to a person who has no stream left."""
+"""Seconds between two answers about one thing to a person without a free stream."""
 LOOK_AGAIN: Final = timedelta(seconds=10)
-"""How often it is asked whether whoever follows live updates is still let in."""
+"""How often the access of a stream's reader is checked."""
 
 
 class Streams:
-    """Counts who follows how many streams, and ends those of readers who are not let in any more."""
+    """Counts the open streams of each person, and ends streams whose reader has lost access."""
 
     def __init__(self, authenticator: Authenticator, clock: Callable[[], datetime]) -> None:
         self._authenticator = authenticator
@@ -42,32 +42,32 @@ class Streams:
     def respond(
         self, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
     ) -> StreamingResponse:
-        """Streams `events` to whoever sent `request`. Raises `BadRequest` (429): each stream holds a connection."""
+        """Stream `events` to the sender of `request`. Raises `BadRequest` (429): each stream holds a connection."""
         self.refuse_more(request)
-        # nginx holds back what it proxies until a buffer is full; events would come late and in heaps.
+        # nginx buffers proxied responses; events would arrive late and in bursts.
         headers = {"x-accel-buffering": "no"}
         known = self._yield_while_known(request, events, allowed)
         return StreamingResponse(known, media_type="text/event-stream", headers=headers)
 
     @contextlib.asynccontextmanager
     async def hold(self, request: Request) -> AsyncIterator[None]:
-        """Counts an answer that is long in coming as a stream.
+        """Count a slow answer as a stream.
 
-        Raises `BadRequest` (429) as `respond`, and at its end `SignInNeeded` for who is not let in any more.
+        Raises `BadRequest` (429) like `respond`, and at the end `SignInNeeded` if the sender has lost access.
         """
         self.refuse_more(request)
         async with self._count(caller_of(request)):
             yield
         if caller_of(request) is not None and not await self._still(request, None):
-            raise SignInNeeded("this is not let in any more")
+            raise SignInNeeded("your access ended during the request; sign in again")
 
     @contextlib.asynccontextmanager
     async def waiting(self, request: Request, seconds: float, about: str) -> AsyncIterator[HeldSeconds]:
-        """Counts a request that waits as a stream, and yields the seconds for which it may be held.
+        """Count a waiting request as a stream, and yield the seconds for which it may be held.
 
-        They are 0 where its sender has no stream left: the request is answered at once, with `Retry-After`. Raises
-        `BadRequest` (429) where the same sender was answered so about the same thing within the last second, and
-        `SignInNeeded` as `hold`. With an empty `about` it raises no 429, for acts that have happened.
+        Yields 0 if the sender has no free stream: the request is then answered at once, with `Retry-After`. Raises
+        `BadRequest` (429) if the same sender got such an answer about the same thing within the last second. Raises
+        `SignInNeeded` like `hold`. An empty `about` never raises 429: use it for acts that have happened.
         """
         if seconds <= 0:
             yield NOT_HELD
@@ -79,7 +79,7 @@ class Streams:
             yield NOT_HELD
 
     def check_room(self, request: Request) -> bool:
-        """Returns whether its sender has a stream left; if not, the answer gets the header `Retry-After`."""
+        """Return whether the sender has a free stream. If not, the answer gets the header `Retry-After`."""
         caller = caller_of(request)
         is_free = caller is None or self._open[_owner(caller)] < STREAMS_OF_ONE
         if not is_free:
@@ -87,7 +87,7 @@ class Streams:
         return is_free
 
     def refuse_more(self, request: Request) -> None:
-        """Raises `BadRequest` (429) where whoever sent `request` follows as many streams as one may."""
+        """Raise `BadRequest` (429) if the sender has no free stream."""
         if not self.check_room(request):
             raise _too_many()
 
@@ -95,7 +95,7 @@ class Streams:
         caller, now = caller_of(request), asyncio.get_running_loop().time()
         if caller is None or not about:
             return
-        # A client that asks again at once, whatever it was told, must not cost more than one that waits.
+        # A client that ignores `Retry-After` must not cost more than a waiting client.
         self._hurried = {name: at for name, at in self._hurried.items() if now - at < _PAUSE_SECONDS}
         name = (_owner(caller), about)
         if name in self._hurried:
@@ -105,18 +105,18 @@ class Streams:
     async def _yield_while_known(
         self, request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None
     ) -> AsyncIterator[str]:
-        """Gives `events` until their reader is signed out, revoked, gone, or not `allowed` any more.
+        """Yield `events` until the reader signs out, is revoked, disconnects, or is not `allowed`.
 
-        A stream may outlast that by hours.
+        A stream may outlast its reader's access by hours.
         """
-        looked = self._clock()
+        checked_at = self._clock()
         async with contextlib.aclosing(events), self._count(caller_of(request)):
             async for event in events:
-                # Heartbeats pass here, too, so that the reader of a silent stream is looked at as well.
-                if caller_of(request) is not None and self._clock() - looked >= LOOK_AGAIN:
+                # Heartbeats pass here too, so the readers of silent streams are also checked.
+                if caller_of(request) is not None and self._clock() - checked_at >= LOOK_AGAIN:
                     if not await self._still(request, allowed):
                         return
-                    looked = self._clock()
+                    checked_at = self._clock()
                 yield event
 
     @contextlib.asynccontextmanager
@@ -138,31 +138,30 @@ class Streams:
         try:
             caller = None if credential is None else await self._authenticator.look(request, credential)
             return caller is not None and (allowed is None or await allowed(caller.person))
-        # A store that is away ends the stream: nobody can say that its reader is still let in.
+        # If the store is down, end the stream: the reader's access cannot be checked.
         except SignoffError:
             return False
 
 
 def streams_of(request: Request) -> Streams:
-    """Returns the streams of the gateway that `request` came to."""
     streams: Streams = request.app.state.streams
     return streams
 
 
 def waiting(request: Request, seconds: float, about: str) -> AbstractAsyncContextManager[HeldSeconds]:
-    """Counts a request that waits; see `Streams.waiting`."""
+    """Count a request that waits; see `Streams.waiting`."""
     return streams_of(request).waiting(request, seconds, about)
 
 
 def stream_events(
     request: Request, events: AsyncGenerator[str, None], allowed: Allowed | None = None
 ) -> StreamingResponse:
-    """Answers with server-sent events for as long as whoever sent `request` is let in and, where asked, `allowed`."""
+    """Stream server-sent events while the sender has access and is `allowed`, if given."""
     return streams_of(request).respond(request, events, allowed)
 
 
 def _too_many() -> BadRequest:
-    message = f"you follow {STREAMS_OF_ONE} streams already; close some first"
+    message = f"you have {STREAMS_OF_ONE} open streams already; close some first"
     return BadRequest(message, status=429, code="streams", after=_PAUSE_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""Tells who looks at a page: the person, the browser, and tokens that prove a form came from a page they opened."""
+"""The visitor of a page: person, browser, and the tokens that prove the origin of a form."""
 
 import hmac
 import secrets
@@ -32,24 +32,24 @@ _MARK_CHARS: Final = 16
 
 @dataclass(frozen=True)
 class Browser:
-    """One browser, whoever sits at it. `fresh` when it brought no cookie yet."""
+    """One browser. `fresh` if it sent no cookie."""
 
     session: str
     fresh: bool
     key: bytes
     formatter: Formatter
     path: str
-    """Where the page it asked for is found again; `/` for a form it sent."""
+    """The address of the requested page; `/` for a sent form."""
 
     def token(self, purpose: str) -> str:
-        """Says what a form must carry: bound to this browser, this person and this purpose."""
-        # Cookies are letters and digits and the purpose comes last, so no two of these read the same.
+        """Return the token that a form must carry, bound to browser, person and purpose."""
+        # Cookies are alphanumeric and the purpose is last, so different inputs never give the same text.
         words = "|".join((self.session, *self._who(), purpose))
         return hmac.new(self.key, words.encode(), "sha256").hexdigest()
 
     def opened(self, token: str, purpose: str) -> bool:
-        """Returns whether `token` comes from a page that this visitor opened for this purpose."""
-        # As bytes: compare_digest raises TypeError for text that is not ASCII, and a form may hold any.
+        """Return whether `token` comes from a page that this visitor opened for this purpose."""
+        # Compare bytes: compare_digest raises TypeError for non-ASCII text, and a form may hold any text.
         return not self.fresh and hmac.compare_digest(token.encode(), self.token(purpose).encode())
 
     def _who(self) -> tuple[str, str]:
@@ -58,9 +58,9 @@ class Browser:
 
 @dataclass(frozen=True)
 class Visitor(Browser):
-    """A person at a browser. `signed_in` unless they only said who they are, in the development profile.
+    """A person at a browser. `signed_in` is false for a person named without proof, in development.
 
-    `freeze` is set while their tenant is frozen. `may_start`: they may start turns. `runs` is false while no worker
+    `freeze` is set while the tenant is frozen. `may_start` permits to start turns. `runs` is false while no worker
     runs.
     """
 
@@ -73,12 +73,12 @@ class Visitor(Browser):
 
     @property
     def undo_mark(self) -> str:
-        """Returns the mark of this person in this browser session, by which their denials can be undone."""
+        """Return the mark of this person in this browser session. It identifies the denials that they can undo."""
         return self.token("undo")[:_MARK_CHARS]
 
     @property
     def browser(self) -> Browser:
-        """Returns the browser alone."""
+        """Return the browser without the person."""
         return Browser(self.session, self.fresh, self.key, self.formatter, self.path)
 
     def _who(self) -> tuple[str, str]:
@@ -93,9 +93,9 @@ class Visitors:
         self._key: bytes | None = None
 
     async def visitor(self, request: Request) -> Visitor:
-        """Says who sent `request`.
+        """Return the visitor who sent `request`.
 
-        Raises `StoreUnavailable`; `SignInNeeded` for nobody; `ConfigError` when the directory is empty.
+        Raises `StoreUnavailable`, `SignInNeeded` for an anonymous visitor, `ConfigError` for an empty directory.
         """
         caller = caller_of(request)
         if caller is not None:
@@ -115,7 +115,7 @@ class Visitors:
         signed_in: bool = True,
         may_start: bool = False,
     ) -> Visitor:
-        """Returns the browser that sent `request`, with a person at it whom somebody else has recognised."""
+        """Return the visitor for an already identified person at the browser that sent `request`."""
         browser = await self.browser(request, person.locale)
         return Visitor(
             browser.session,
@@ -132,8 +132,8 @@ class Visitors:
         )
 
     async def browser(self, request: Request, locale: str = "") -> Browser:
-        """Returns the browser that sent `request`. Raises `StoreUnavailable`."""
-        # Of the store, not of the process: a form opened at one gateway may be sent to another, or after a restart.
+        """Return the browser that sent `request`. Raises `StoreUnavailable`."""
+        # The store holds the key: a form may be sent to another gateway, or after a restart.
         if self._key is None:
             self._key = await self._deps.store.secret_key(_KEY)
         session = self.cookie(request, SESSION)
@@ -144,38 +144,38 @@ class Visitors:
         return Browser(new_session() if fresh else session, fresh, self._key, formatter, _path(request))
 
     def cookie(self, request: Request, name: str) -> str:
-        """Return the cookie that `set_cookie` set; "" where the browser brought none."""
+        """Return the cookie that `set_cookie` set, or ""."""
         return request.cookies.get(cookie_name(name, self._deps.settings.public_url), "")
 
     def person(self, claimed: str) -> Person:
-        """Returns the person a browser says it is: nothing proves it, so only the development profile uses this."""
-        everybody = active_people(self._deps.people)
+        """Return the person that a browser claims, without proof. Only the development profile uses this."""
+        people = active_people(self._deps.people)
         for wanted in (claimed, DEFAULT_DECIDER):
-            for person in everybody:
+            for person in people:
                 if person.id == wanted:
                     return person
-        if not everybody:
-            raise ConfigError("there is nobody in the directory; add people to the manifest")
-        return everybody[0]
+        if not people:
+            raise ConfigError("the directory is empty; add people to the manifest")
+        return people[0]
 
     def remember(self, browser: Browser, response: Response) -> None:
-        """Gives a browser without a cookie its own."""
+        """Set the cookie of a fresh browser."""
         if browser.fresh:
             self.set_cookie(response, SESSION, browser.session)
 
     def switch(self, person: Person, response: Response) -> None:
-        """Makes the browser another person from now on."""
+        """Switch the browser to another person."""
         self.set_cookie(response, PERSON, person.id)
 
     def set_cookie(
         self, response: Response, name: str, value: str, *, seconds: int = YEAR_SECONDS, proves: bool = True
     ) -> None:
-        """Sets a cookie that scripts cannot read and other sites do not send along with forms; 0 seconds removes it.
+        """Set a cookie that scripts cannot read and other sites' forms do not send; 0 seconds removes it.
 
-        `proves` is false for a preference, which is read from the request alone and keeps its plain name.
+        `proves` is false for a preference that needs no proof; its name gets no prefix.
         """
-        # Browsers keep a `Secure` cookie from a plain http page back, and then nobody could sign in there.
-        # Not `strict`: the way back from a provider, and a link in a mail, come from another site and would lack it.
+        # Browsers reject a `Secure` cookie from a plain http page, which would prevent sign-in. Not `strict`: returns
+        # from a provider and links in emails come from another site and would lack the cookie.
         address = self._deps.settings.public_url
         name = cookie_name(name, address) if proves else name
         secure = address.startswith("https:")
@@ -190,13 +190,13 @@ def _path(request: Request) -> str:
 
 
 def new_session() -> str:
-    """Returns a value for a browser's cookie that nobody guesses."""
+    """Return an unguessable value for a browser's cookie."""
     return secrets.token_hex(32)
 
 
 def _zone(name: str) -> tzinfo:
     try:
-        # The name is a path below the zone files: one that leaves them raises ValueError, a folder OSError (`America`).
+        # The name is a path below the zone files: one outside raises ValueError, a directory OSError (`America`).
         return ZoneInfo(name) if name else UTC
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return UTC

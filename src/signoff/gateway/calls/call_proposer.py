@@ -1,4 +1,4 @@
-"""Proposes calls in the name of external agents: whose call it is, for whom it acts, and under which id."""
+"""Proposes external agents' calls: the agent, the requester, and the id of the call."""
 
 import asyncio
 import uuid
@@ -35,18 +35,18 @@ from signoff.store.call_joins import CallJoins
 from signoff.store.content_store import load_in, to_content
 
 CALLS: Final = uuid.UUID("5b0f7f5e-5d3c-5a7e-9c1b-2f0a4f6f1e11")
-"""The namespace of the ids of calls."""
+"""The namespace of call ids."""
 CHANNEL: Final = "call"
-"""By which channel a turn of an external agent is asked for."""
+"""The channel of an external agent's turn."""
 KEY_CHARS: Final = 200
 RESULT_SECONDS: Final = 0.1
-"""How long the result of a call that a rule may allow, and that Signoff runs, is waited for before it is looked at."""
+"""Delay before the first look at the result of a call that Signoff runs and a rule may allow."""
 _USER: Final = "user:"
 
 
 @dataclass(frozen=True)
 class _Proposal:
-    """What an agent proposes, once it is checked."""
+    """An agent's checked proposal."""
 
     body: CallBody
     tenant: str
@@ -62,23 +62,23 @@ class _Proposal:
     """Names of arguments that are only words about the call."""
 
     def compared(self, args: Mapping[str, object]) -> dict[str, object]:
-        """Return the arguments by which two proposals are equal."""
+        """Return the arguments that decide whether two proposals are equal."""
         return {name: value for name, value in args.items() if name not in self.remarks}
 
     @property
     def digest(self) -> str:
-        """Says which proposals are equal: not the words beside a call, but in whose name it is."""
+        """The key of equal proposals. It covers the requester, but not the remarks on the call."""
         body = self.body
         return sha256_hex(
             [self.tenant, self.agent, body.session or "", self.person.id, body.tool, self.compared(self.args)]
         )
 
     def name_digest(self, key: str) -> str:
-        """Says which call a key names that joins calls."""
+        """Return the key under which the store maps an agent's `key` to its call."""
         return sha256_hex(["key", self.tenant, self.agent, self.body.session or "", self.person.id, key])
 
     def session(self, turn_id: str, *, development: bool) -> SessionKey:
-        """Returns the session of its turn; one of the call's own where none is named."""
+        """Return the session of the call's turn. A call without a named session gets its own."""
         named = SessionKey(self.tenant, self.body.session or turn_id)
         return own_session(named, self.person, development=development)
 
@@ -93,12 +93,14 @@ async def propose(
     joins: bool = False,
     attended: bool = False,
 ) -> tuple[ExternalTurn, UseReply | None]:
-    """Proposes a call; when this returns it is in Temporal. Uses its permit with the try `use`, where nobody is asked.
+    """Propose a call. On return it is in Temporal. Uses the permit with the attempt `use` if no approval is needed.
 
-    The same `key` of the same agent and session is the same call. Without one it is that of an equal proposal whose
-    permit was not used and whose result was not handed out, else a new one. No reply comes of a call that was begun
-    before and may be over. With `joins` a key that is new names the call that a proposal without one would be of. A
-    call that is `attended` is run only while its agent waits for it.
+    The same `key` of one agent and session means the same call. Without a key, the proposal joins an equal one whose
+    permit is unused and whose result was not handed out; else it makes a new call. The reply is `None` for a call that
+    was begun before.
+
+    With `joins`, a new key names the call that a proposal without a key would get. An `attended` call runs only while
+    its agent waits for it.
 
     Raises `Conflict` for the same key with other content, `NotFound` (agent, person), `Refused`, `BadRequest`,
     `Unavailable`.
@@ -117,7 +119,7 @@ async def propose(
 async def find_call(
     deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | None, key: str
 ) -> ExternalTurn | None:
-    """Returns the call that a key names which joins calls, or was given to one; else None. Raises as `propose`."""
+    """Return the call that a joining key or `name_call` has named, else `None`. Raises like `propose`."""
     proposal = _proposal(deps, body, caller, "")
     turn_id = await CallJoins(deps.store).find(proposal.name_digest(key))
     return await _find_begun(deps, proposal, turn_id) if turn_id else None
@@ -126,7 +128,7 @@ async def find_call(
 async def name_call(
     deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | None, key: str, turn: ExternalTurn
 ) -> None:
-    """Lets a key name a call from now on, so that `find_call` finds it. Raises as `propose`."""
+    """Let a key name a call, so that `find_call` finds it. Raises like `propose`."""
     digest = _proposal(deps, body, caller, "").name_digest(key)
     await CallJoins(deps.store).move(digest, turn.key.turn)
 
@@ -134,15 +136,14 @@ async def name_call(
 async def unname_call(
     deps: GatewayDeps, body: CallBody, caller: AuthenticatedCaller | None, key: str, turn: ExternalTurn
 ) -> None:
-    """End a key's name for a call, so that the key names another call from now on. Raises as `propose`."""
+    """End a key's name for a call, so that the key can name another call. Raises like `propose`."""
     await CallJoins(deps.store).release(_proposal(deps, body, caller, "").name_digest(key), turn.key.turn)
 
 
 async def hand_out(deps: GatewayDeps, turn: ExternalTurn) -> None:
-    """Lets no proposal join a call any more whose result is about to be handed out. Raises `StoreUnavailable`.
+    """Stop proposals from joining a call. Call this before its result leaves. Raises `StoreUnavailable`.
 
-    Before the answer leaves, not after it: else a gateway that dies between the two would tell the result of one call
-    as that of the next.
+    In the other order, a gateway that crashes in between would return one call's result as the next call's.
     """
     if turn.call.join_key:
         await CallJoins(deps.store).release(turn.call.join_key, turn.key.turn)
@@ -162,7 +163,7 @@ def _proposal(
 
 
 def remarks_of(deps: GatewayDeps, tool: str) -> frozenset[str]:
-    """Return the arguments of a tool that are only words; of several tools of this name those that all have."""
+    """Return a tool's arguments that are only remarks. If several tools have this name, return their common ones."""
     named = [frozenset(each.remarks) for each in deps.catalog.tools_named(tool)]
     return frozenset.intersection(*named) if named else frozenset()
 
@@ -170,9 +171,9 @@ def remarks_of(deps: GatewayDeps, tool: str) -> frozenset[str]:
 async def _begin(
     deps: GatewayDeps, proposal: _Proposal, turn_id: str, join_key: str
 ) -> tuple[ExternalTurn, UseReply | None]:
-    """Starts the turn of a call, or joins it where it was begun with the same content. Raises as `propose`."""
+    """Start the turn of a call, or join it if it was begun with the same content. Raises like `propose`."""
     body, session = proposal.body, proposal.session(turn_id, development=deps.development)
-    given = TurnBody(
+    turn_body = TurnBody(
         text=f"{proposal.agent}: {body.tool}",
         actor=proposal.agent,
         user=proposal.person.id,
@@ -190,7 +191,7 @@ async def _begin(
         join_key=join_key,
         attended=proposal.attended,
     )
-    turn = await turn_input(deps, given, proposal.agent, CHANNEL, call)
+    turn = await turn_input(deps, turn_body, proposal.agent, CHANNEL, call)
     async with deps.acts.start(turn):
         reply = await _start(deps, turn, proposal, call)
     begun = make_external_turn(turn, call)
@@ -202,16 +203,16 @@ async def _begin(
 async def _start(
     deps: GatewayDeps, turn: TurnInput, proposal: _Proposal, call: ProposedExternalCall
 ) -> UseReply | None:
-    """Starts the turn of a call in the cheapest way for its tool; what is judged and runs is the worker's word alone.
+    """Start the turn of a call in the cheapest way for its tool. The worker alone judges and runs the call.
 
-    Raises as `propose`.
+    Raises like `propose`.
     """
     client, catalog = CallClient(deps.client), deps.catalog
     named = catalog.tools_named(proposal.body.tool)
     is_run_here = bool(named) and not any(each.is_external for each in named)
     if proposal.use and not is_run_here:
         return await client.propose_and_use(turn, proposal.use)
-    # A permit is there at once, or people are asked: that a result comes soon is to be expected of all else.
+    # Expect a quick result from all others: these end at once with a permit, or wait for approvers.
     is_asked = any(catalog.policy(each.activity).needs_person == "always" for each in named)
     if is_asked or not is_run_here:
         return await client.propose(turn)
@@ -220,7 +221,7 @@ async def _start(
 
 
 async def _await_success(deps: GatewayDeps, turn: ExternalTurn) -> UseReply:
-    """Returns once the ticket of a call says that it has succeeded, which its turn hears only after that."""
+    """Wait until the call's ticket records a success. The turn learns of that later."""
     clock = asyncio.get_running_loop().time
     began = clock()
     with deps.look_interval.awaiting():
@@ -232,9 +233,9 @@ async def _await_success(deps: GatewayDeps, turn: ExternalTurn) -> UseReply:
 
 
 async def _join_named(deps: GatewayDeps, proposal: _Proposal, key: str) -> tuple[ExternalTurn, UseReply | None]:
-    """Finds the call that a key names, or gives the key to the call that the proposal joins. Raises as `propose`."""
+    """Find the call of a key, or name the call that the proposal joins. Raises like `propose`."""
     joins, digest = CallJoins(deps.store), proposal.name_digest(key)
-    # All that propose with this key at once are told one id, under which a call is begun where none is joined.
+    # Concurrent proposals with this key get one id. If none joins a call, the new call gets that id.
     named = await joins.join(digest, new_id(deps))
     turn = None if named.is_new else await _find_begun(deps, proposal, named.turn)
     if turn is not None:
@@ -252,7 +253,7 @@ async def _join_named(deps: GatewayDeps, proposal: _Proposal, key: str) -> tuple
 
 
 async def _join(deps: GatewayDeps, proposal: _Proposal, turn_id: str) -> tuple[ExternalTurn, UseReply | None]:
-    """Joins the unused call of an equal proposal, or begins one with this id. Raises as `propose`."""
+    """Join the unused call of an equal proposal, or begin one with this id. Raises like `propose`."""
     joins, join_key = CallJoins(deps.store), proposal.digest
     while True:
         joined = await joins.join(join_key, turn_id)
@@ -261,19 +262,19 @@ async def _join(deps: GatewayDeps, proposal: _Proposal, turn_id: str) -> tuple[E
             try:
                 return await _begin(deps, proposal, joined.turn, join_key)
             except Conflict:
-                # Begun meanwhile by an equal proposal, with other words beside it.
+                # An equal proposal with different remarks has begun it in the meantime.
                 turn = await _find_begun(deps, proposal, joined.turn)
                 if turn is None:
                     raise
                 if joined.is_new:
-                    # The call of this proposal's own key, over by now: what is joined was begun by nobody else.
+                    # This proposal's own key began the call, which has since ended. There is no other call to join.
                     return turn, None
         if not await _was_used(deps, turn, joined.at):
             if turn.call.callback != proposal.callback:
-                # Left out, whoever waits for it would never be told; and a second question asks people twice.
+                # Without its callback, the proposer would wait forever. A second question would ask approvers twice.
                 raise Conflict("the same call waits with another `callback`; propose it with that, or under a key")
             return turn, None
-        # Whoever used its permit was lost before saying so here.
+        # The gateway that used its permit crashed before it released the call.
         await joins.release(join_key, joined.turn)
 
 
@@ -282,55 +283,55 @@ async def _find_begun(deps: GatewayDeps, proposal: _Proposal, turn_id: str) -> E
     try:
         return await load_call(deps, turn_name(TurnKey(*session, turn_id)), proposal.agent, proposal.tenant)
     except NotFound:
-        # Whoever came first has not begun it yet, or was lost before.
+        # The first proposer has not begun the call yet, or crashed before that.
         return None
 
 
 async def _was_used(deps: GatewayDeps, turn: ExternalTurn, at: datetime) -> bool:
-    """Returns whether the permit of a call had been used when a proposal joined it.
+    """Return whether the permit was already used when a proposal joined the call.
 
-    One that is used afterwards was joined: of several that propose it at once one is handed the permit, and none of the
-    others begins a second call by that.
+    A permit that is used later still counts as joined: of several equal proposals one gets the permit, and the others
+    begin no second call.
     """
     tickets = await deps.store.tickets_of_turn(turn.key.workflow_id)
     return any(each.owner and each.claimed_at < at for each in own_tickets(turn, tickets))
 
 
 def agent_of(deps: GatewayDeps, caller: AuthenticatedCaller | None, named: str | None) -> tuple[str, ExternalAgent]:
-    """Returns the agent that a request is of: its token's; in development whoever is named, or the only one.
+    """Return the agent of a request: its token's. In development, the agent named, or the only one.
 
-    Raises `Refused` (`not_allowed`) for another's name, `NotFound`, `BadRequest`.
+    Raises `Refused` (`not_allowed`) for another agent's name, `NotFound`, `BadRequest`.
     """
-    known = {each: actor.external for each, actor in deps.catalog.actors.items() if actor.external is not None}
+    agents = {each: actor.external for each, actor in deps.catalog.actors.items() if actor.external is not None}
     if caller is not None and named not in (None, caller.agent):
         raise Refused(f"this token is of `{caller.agent}`, not of {quote_name(str(named))}", code="not_allowed")
-    if caller is None and named is None and len(known) != 1:
-        listed = ", ".join(f"`{each}`" for each in known) or "the gateway's manifest declares no external agent"
+    if caller is None and named is None and len(agents) != 1:
+        listed = ", ".join(f"`{each}`" for each in agents) or "the gateway's manifest declares no external agent"
         raise BadRequest(f"name an `agent`: {listed}")
-    name = caller.agent if caller is not None else next(iter(known)) if named is None else named
-    if name not in known:
-        near = did_you_mean(name, known)
+    name = caller.agent if caller is not None else next(iter(agents)) if named is None else named
+    if name not in agents:
+        near = did_you_mean(name, agents)
         raise NotFound(f"the gateway's manifest declares no external agent {quote_name(name)}{near}")
-    return name, known[name]
+    return name, agents[name]
 
 
 def asker_of(deps: GatewayDeps, agent: ExternalAgent, named: str | None, tenant: str) -> Person:
-    """Returns the person in whose name an agent proposes. Raises `Refused` (`not_allowed`), `BadRequest`."""
+    """Return the requester of an agent's proposal. Raises `Refused` (`not_allowed`), `BadRequest`."""
     if named is None:
         alone = [each.removeprefix(_USER) for each in agent.acts_for if each.startswith(_USER)]
         if len(agent.acts_for) != 1 or not alone:
-            raise BadRequest("name the `user` in whose name this is; the agent may act for several people")
+            raise BadRequest("name the `user`: the agent may act for several people")
         return known_person(deps.people, alone[0], tenant)
     allowed = set(agent.acts_for)
     person = deps.people.find(named, tenant)
-    # One answer for both: an agent learns nothing of people for whom it may not act. Delegations are for deciding.
+    # One error for both: an agent learns nothing about people it may not act for. Delegations cover decisions only.
     if person is None or not person.active or allowed.isdisjoint(rights(person, ())):
         raise Refused(f"this agent may not act for {quote_name(named)}", code="not_allowed")
     return person
 
 
 def _callback(body: CallBody, name: str, agent: ExternalAgent) -> Callback | None:
-    """Returns the callback of a proposal, None for none. Raises `Refused` (`not_allowed`) where its agent may not."""
+    """Return the callback of a proposal, or `None`. Raises `Refused` (`not_allowed`) if its agent may not use it."""
     if body.callback is None:
         return None
     callback = Callback.model_validate(body.callback.model_dump())
@@ -352,8 +353,8 @@ def _span(name: str, given: str | float) -> float:
 
 
 def _arguments(body: CallBody) -> dict[str, object]:
-    if why := bounds_problem(body.args):
-        raise BadRequest(f"`args` cannot be taken: {why}; {bounds_remedy(why)}")
+    if problem := bounds_problem(body.args):
+        raise BadRequest(f"`args` cannot be taken: {problem}; {bounds_remedy(problem)}")
     try:
         size = len(canonical_json(body.args))
     except NotCanonical:

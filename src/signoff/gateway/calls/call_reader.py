@@ -1,4 +1,4 @@
-"""Reads calls of external agents: each agent its own alone, by what the store bears out."""
+"""Reads calls of external agents. An agent sees its own calls only, as far as the store confirms them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -20,7 +20,7 @@ from signoff.store.request_reader import LoadedRequest
 from signoff.store.tickets import Ticket
 
 CALL: Final = "c1.1"
-"""The only call of a turn whose agent thinks elsewhere."""
+"""The only call of an external agent's turn."""
 _NAME_CHARS: Final = 200
 _LAPSED_WORDS: Final = "the permit was not used in time"
 _CANCELLED_WORDS: Final = "the call was withdrawn"
@@ -28,20 +28,20 @@ _REPORTED: Final = ("ok", "execution_failed", "in_doubt")
 
 
 async def load_call(deps: GatewayDeps, name: str, agent: str, tenant: str) -> ExternalTurn:
-    """Returns the turn of the call that an address names, one of this agent. Raises `NotFound`, `ServerUnavailable`."""
+    """Return the turn of the named call if it is this agent's. Raises `NotFound`, `ServerUnavailable`."""
     parts = name.split(".")
     missing = NotFound(f"there is no call {quote_name(name, _NAME_CHARS)} of this agent")
     if len(parts) != 3 or not all(map(is_id, parts)) or parts[0] != tenant:
         raise missing
-    known = deps.recent_calls.find(name, deps.clock())
-    if known is not None and known.given.actor == agent:
-        return known
+    recent = deps.recent_calls.find(name, deps.clock())
+    if recent is not None and recent.given.actor == agent:
+        return recent
     key = TurnKey(*parts)
     try:
         given = await deps.client.input_of(key)
     except NotFound:
         raise missing from None
-    # Whoever may start workflows could begin one under any id: it is a call of an agent where the gateway signed that.
+    # Anyone who can start workflows could use any id: only the gateway's signature makes it an agent's call.
     begun = signed_start_of(key, given, (), deps.verifier(), development=deps.believes_unsigned)
     if given is None or given.external is None or begun.requester is None or given.actor != agent:
         raise missing
@@ -53,18 +53,18 @@ async def load_call(deps: GatewayDeps, name: str, agent: str, tenant: str) -> Ex
 
 
 async def read_call(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
-    """Returns how far a call has come. Raises `StoreUnavailable`."""
+    """Return the state of a call. Raises `StoreUnavailable`."""
     try:
         return await _answer(deps, turn, await deps.view(turn.key), await find_request(deps, turn))
     except ServerUnavailable:
-        # Its worker is away: it waits, whatever for.
+        # Its worker is down, so the call waits.
         return begin_answer(deps, turn)
 
 
 async def confirm_call(deps: GatewayDeps, turn: ExternalTurn, state: str, outcome: CallOutcome | None) -> CallAnswer:
-    """Returns how far a call has come by what its turn has just said of it, as far as the store bears that out.
+    """Return the state of a call from its turn's latest reply, as far as the store confirms it.
 
-    A query would have a worker read the history of a turn anew that is over.
+    Avoids a query: for a turn that has ended, a worker would replay its history.
     """
     call = CallView(call=CALL, tool=turn.call.tool, state=state, outcome=outcome)
     view = TurnView(
@@ -79,21 +79,21 @@ async def confirm_call(deps: GatewayDeps, turn: ExternalTurn, state: str, outcom
     rows = await deps.requests.rows_of_turn(turn.key)
     own = tuple(each for each in rows.requests if each.requester.nonce == turn.requester.nonce)
     proved = await deps.prove(view, SignedStart(turn.key, turn.requester, own), rows.tickets)
-    # Most calls are allowed by a rule: about them there is nothing to be read.
+    # Rules allow most calls: they have no request to read.
     return await _answer(deps, turn, proved, await find_request(deps, turn) if own else None)
 
 
 async def answer_outcome(
     deps: GatewayDeps, turn: ExternalTurn, outcome: CallOutcome, asked: LoadedRequest | None
 ) -> CallAnswer:
-    """Returns the answer about a call whose outcome the store has. Raises `StoreUnavailable`."""
+    """Return the answer for a call whose outcome is in the store. Raises `StoreUnavailable`."""
     return await _answer_end(deps, turn, begin_answer(deps, turn), outcome, asked, is_cancelled=False)
 
 
 async def find_success(deps: GatewayDeps, turn: ExternalTurn) -> CallOutcome | None:
-    """Returns the outcome of a call that has succeeded by its ticket, also before its turn has heard of that.
+    """Return the outcome of a call that has succeeded by its ticket. The turn may not know it yet.
 
-    Of all else its turn alone says whether it ends the call: something else may be tried in its place, or people asked.
+    For all other outcomes the turn alone knows whether the call ends: a fallback may run, or approvers are asked.
     """
     tickets = own_tickets(turn, await deps.store.tickets_of_turn(turn.key.workflow_id))
     done = None if not tickets or tickets[-1].call != CALL else tickets[-1].outcome
@@ -101,59 +101,59 @@ async def find_success(deps: GatewayDeps, turn: ExternalTurn) -> CallOutcome | N
 
 
 def own_tickets(turn: ExternalTurn, tickets: Sequence[Ticket]) -> list[Ticket]:
-    """Returns those of a turn's tickets that let something run, in the order of their claims.
+    """Return a turn's tickets that permit a run, in order of their claims.
 
-    A turn's id may be used again: what another had with the same id is not of this call.
+    A turn's id may be reused: leave out the tickets of an earlier turn with this id.
     """
     return [each for each in tickets if each.nonce == turn.requester.nonce and each.state != "void"]
 
 
 def make_used_answer(deps: GatewayDeps, turn: ExternalTurn, args: dict[str, Any], key: str, note: str) -> CallAnswer:
-    """Returns the answer of the very request that used the permit."""
+    """Return the answer for the request that used the permit."""
     return replace(begin_answer(deps, turn), state="used", args=args, key=key, note=note)
 
 
 def begin_answer(deps: GatewayDeps, turn: ExternalTurn) -> CallAnswer:
-    """Returns the answer about a call that was not looked at yet."""
+    """Return the answer for a call before its state is read."""
     return CallAnswer(id=turn.name, state="waiting", tool=turn.call.tool, page=deps.page_link(turn.key))
 
 
 async def _answer(deps: GatewayDeps, turn: ExternalTurn, view: TurnView, asked: LoadedRequest | None) -> CallAnswer:
     base = begin_answer(deps, turn)
-    found = next((each for each in view.calls if each.call == CALL), None)
-    outcome = None if found is None else found.outcome
+    call = next((each for each in view.calls if each.call == CALL), None)
+    outcome = None if call is None else call.outcome
     if outcome is None and view.result is not None:
         outcome = next((each for each in view.result.calls if each.call == CALL), None)
         if outcome is None:
-            # It ended before its call had an outcome of its own.
+            # The turn ended before its call had an outcome.
             error = view.result.error
             words = _CANCELLED_WORDS if error is None else error.message
             return replace(base, state="denied", source="cancelled", reason=words)
     if outcome is not None:
         return await _answer_end(deps, turn, base, outcome, asked, is_cancelled=view.state == "cancelled")
-    if found is None or (asked is not None and asked.request.state == "pending"):
+    if call is None or (asked is not None and asked.request.state == "pending"):
         return base if asked is None else replace(base, **_asked_facts(asked))
-    if found.state in ("running", "used"):
-        # The turn alone tells the changes and remarks of the approvers of a call that Signoff runs.
+    if call.state in ("running", "used"):
+        # If Signoff runs the call, only its turn knows the approvers' edits and remarks.
         is_noted = (
-            found.state == "running" and asked is not None and bool(asked.request.edited_by or asked.request.reason)
+            call.state == "running" and asked is not None and bool(asked.request.edited_by or asked.request.reason)
         )
         if not is_noted and (done := await find_success(deps, turn)) is not None:
             return await answer_outcome(deps, turn, done, asked)
-        return replace(base, state=found.state)
-    if found.state == "permitted":
-        return replace(base, state=found.state, **await _permit_facts(deps, turn, asked))
+        return replace(base, state=call.state)
+    if call.state == "permitted":
+        return replace(base, state=call.state, **await _permit_facts(deps, turn, asked))
     return base
 
 
 async def find_request(deps: GatewayDeps, turn: ExternalTurn) -> LoadedRequest | None:
-    """Returns the request of a call that people were asked about; None where they were not. Raises `Unavailable`."""
+    """Return the request of a call, or `None` if approvers were not asked. Raises `Unavailable`."""
     try:
-        found = await deps.requests.load(ApprovalKey(turn.key, CALL).id)
+        request = await deps.requests.load(ApprovalKey(turn.key, CALL).id)
     except NotFound:
         return None
-    # A turn's id may be used again: what was asked in an earlier one is not of this call.
-    return found if found.request.requester.nonce == turn.requester.nonce else None
+    # A turn's id may be reused: an earlier turn's request does not belong to this call.
+    return request if request.request.requester.nonce == turn.requester.nonce else None
 
 
 def _asked_facts(asked: LoadedRequest) -> dict[str, Any]:
@@ -216,5 +216,5 @@ async def _answer_end(
 
 
 async def load_value(deps: GatewayDeps, turn: ExternalTurn, content: Content) -> Any:
-    """Returns a value that the turn names, as one of its own session. Raises `StoreUnavailable`."""
+    """Return a value of the turn, which must belong to its session. Raises `StoreUnavailable`."""
     return await load_in(deps.store, content, SessionKey(turn.key.tenant, turn.key.session))

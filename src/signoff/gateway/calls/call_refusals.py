@@ -1,4 +1,4 @@
-"""Records what external agents were refused before it became a call, whichever way it came; so many a minute."""
+"""Records refusals of external agents that happen before there is a call. Limits the entries per minute."""
 
 from typing import Final
 
@@ -13,15 +13,15 @@ from signoff.gateway.deps import GatewayDeps
 _ACT: Final = "refused to an agent"
 _CHARS: Final = 200
 _NOTED: Final = frozenset({"scope", "not_allowed", "unknown", "conflict", "stale", "unproved"})
-"""Other codes say how a call stands, or that nobody could read the request or take it now."""
+"""Other codes report a call's state, or a request that is unreadable or badly timed."""
 
 
 async def note_refusal(
     deps: GatewayDeps, caller: AuthenticatedCaller | None, where: str, error: SignoffError, tool: str = ""
 ) -> None:
-    """Writes down that a caller was refused at `where`, and why; nothing where the call's own record tells it.
+    """Record a caller's refusal at `where`. Records nothing if the call's own entries show it.
 
-    Never raises for a store that is away.
+    Raises nothing if the store is down.
     """
     if not isinstance(error, Refused) or error.code not in _NOTED:
         return
@@ -40,11 +40,11 @@ async def note_refusal(
 
 
 async def note_refused_request(request: Request, error: SignoffError, tool: str = "") -> None:
-    """Writes down that a request was refused, as `note_refusal`."""
+    """Record the refusal of a request, like `note_refusal`."""
     deps: GatewayDeps = request.app.state.deps
     await note_refusal(deps, caller_of(request), f"{request.method} {request.url.path}", error, tool)
 
 
 def _plain(given: str) -> str:
-    # Names come from whoever is refused: half of a surrogate pair or a NUL no record can carry.
+    # The refused caller chose the text. The store cannot hold NUL or half a surrogate pair.
     return "".join(each if each.isprintable() else "?" for each in given[:_CHARS])

@@ -1,4 +1,4 @@
-"""Waits for external calls: the one loop by which a request is held until people have answered."""
+"""Waits for external calls: holds a request until approvers have decided."""
 
 import asyncio
 from itertools import chain, repeat
@@ -15,13 +15,13 @@ from signoff.gateway.external_turn import ExternalTurn
 from signoff.gateway.live import Live
 
 _LOOK_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
-"""Seconds between looks at a call that somebody waits for, the last one again and again."""
+"""Seconds between looks at a call during a wait. The last one repeats."""
 
 
 async def wait_for_call(
     request: Request, turn: ExternalTurn, seconds: float, watch: Watch | None = None, *, is_act: bool = False
 ) -> CallAnswer:
-    """Return a call once it does not move any more, or as it is after `seconds`; see `AgentCalls.wait`.
+    """Return a call once its state is final, or its state after `seconds`; see `AgentCalls.wait`.
 
     A wait after an act that has happened (`is_act`) is never refused.
     """

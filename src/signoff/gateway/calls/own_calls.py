@@ -1,4 +1,4 @@
-"""Gives the routes of the core and of plugins the external calls of the agent that sent a request."""
+"""The external calls of a request's agent, for routes of the core and of plugins."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -99,17 +99,17 @@ class OwnCall:
 
     @property
     def agent(self) -> str:
-        """The agent whose call it is."""
+        """The agent of the call."""
         return self.turn.given.actor
 
     @property
     def user(self) -> str:
-        """The person in whose name it was proposed."""
+        """The call's requester."""
         return self.turn.requester.user
 
     @property
     def begun_at(self) -> datetime | None:
-        """When it was proposed first."""
+        """Time of the first proposal."""
         return self.turn.requester.issued_at
 
 
@@ -118,7 +118,7 @@ class OwnCalls:
 
     def __init__(self, request: Request) -> None:
         if access_of_request(request).scope != "call":
-            raise Refused("this route lets in whoever asks, and no agent", code="not_allowed")
+            raise Refused("this route is open to every caller and has no agent", code="not_allowed")
         self._request = request
         self._deps: GatewayDeps = request.app.state.deps
         self._caller = caller_of(request)
@@ -220,7 +220,7 @@ class OwnCalls:
 
     async def run(self, call: CallHandle) -> OwnCall:
         """See `AgentCalls`."""
-        # Of several that come for it one is first; the others see it run.
+        # The first of several concurrent attempts runs it. The others see it run.
         await CallClient(self._deps.client).use(self._own(call).turn.key, make_use_id(None))
         return await self.wait(call, 0)
 
@@ -239,8 +239,8 @@ class OwnCalls:
     async def arguments(self, call: CallHandle) -> dict[str, Any]:
         """See `AgentCalls`."""
         turn = self._own(call).turn
-        found: dict[str, Any] = await load_value(self._deps, turn, turn.call.args)
-        return found
+        args: dict[str, Any] = await load_value(self._deps, turn, turn.call.args)
+        return args
 
     async def question(self, call: CallHandle) -> AskedQuestion | None:
         """See `AgentCalls`."""
@@ -256,18 +256,18 @@ class OwnCalls:
 
     async def keep(self, key: str, value: str) -> Kept:
         """See `AgentCalls`."""
-        found = await self._joins.join(self._key(key), sha256_hex(value), value)
-        return Kept(found.given, found.is_new)
+        row = await self._joins.join(self._key(key), sha256_hex(value), value)
+        return Kept(row.given, row.is_new)
 
     async def kept(self, key: str) -> str | None:
         """See `AgentCalls`."""
-        found = await self._joins.read(self._key(key))
-        return None if found is None else found.given
+        row = await self._joins.read(self._key(key))
+        return None if row is None else row.given
 
     async def replace(self, key: str, value: str) -> None:
         """See `AgentCalls`."""
-        while (found := await self.keep(key, value)).value != value:
-            await self._joins.release(self._key(key), sha256_hex(found.value))
+        while (row := await self.keep(key, value)).value != value:
+            await self._joins.release(self._key(key), sha256_hex(row.value))
 
     def terms(self, tool: str) -> CallTerms:
         """See `AgentCalls`."""
@@ -311,7 +311,6 @@ class OwnCalls:
         return CallJoins(self._deps.store)
 
     def _key(self, key: str) -> str:
-        # No key of the core's own is made of this word, and none of another agent of this tenant and agent.
         agent = "" if self._caller is None else self._caller.agent
         return sha256_hex(["kept", self.tenant, agent, key])
 
@@ -334,7 +333,7 @@ class OwnCalls:
         return await self._take(call, await use_permit(self._deps, call.turn, use))
 
     async def _take(self, call: OwnCall, permit: PermitAnswer) -> OwnCall:
-        # Its ticket says in any case that it was used: nobody who proposes the same later is kept by what fails here.
+        # The ticket records the use in any case: a failure here affects no later equal proposal.
         with suppress(StoreUnavailable):
             await hand_out(self._deps, call.turn)
         used = make_used_answer(self._deps, call.turn, permit.args, permit.key, permit.note)
@@ -368,13 +367,13 @@ class GatewayCalls:
 
 
 def list_tools_of(deps: GatewayDeps, tenant: str, agent: str, person: Person) -> list[ToolListing]:
-    """Returns the tools that an agent may see for a person."""
+    """Return the tools that an agent may see for a person."""
     view = deps.catalog.tool_view(_context(deps, tenant, agent, person))
     return [listing_of(each) for each in view.visible()]
 
 
 def listing_of(tool: Tool) -> ToolListing:
-    """Returns what an agent is told of a tool."""
+    """Return a tool's entry for an agent."""
     return ToolListing(
         tool.name,
         tool.title,
@@ -389,9 +388,9 @@ def listing_of(tool: Tool) -> ToolListing:
 async def judge_call(
     deps: GatewayDeps, tenant: str, agent: str, person: Person, tool: str, args: dict[str, Any]
 ) -> Judgement:
-    """Judges a call by the gates, as far as they need nobody's function and no count. Raises `Unavailable`.
+    """Judge a call by the gates that need neither a hook nor a count. Raises `Unavailable`.
 
-    It asks nobody, keeps nothing and hands out no permit.
+    Asks no approver, stores nothing and grants no permit.
     """
     try:
         await Freezes(deps.store).refuse_new(tenant)
@@ -400,18 +399,18 @@ async def judge_call(
     ctx = _context(deps, tenant, agent, person, "evaluation")
     call = CallPart(call=CALL, tool=tool, args=Content(inline=args))
     catalog, known = deps.catalog, GateFacts(backends=frozenset(KINDS), spent={}, at=deps.clock())
-    found = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
-    return judgement_of(found)
+    decision = await ask_rules(catalog.may_block, judge, catalog, ctx, call, args, Tally(), known=known)
+    return judgement_of(decision)
 
 
 def judgement_of(found: LocalGateDecision) -> Judgement:
-    """Translates the decision of the gates for an agent that runs the call itself."""
+    """Translate a gate decision for an agent that runs the call itself."""
     if found.kind == "settled":
         return Judgement(False, _REASONS.get(found.code, found.code), found.message)
     tool = found.tool
     if tool is None or not tool.is_external:
         return Judgement(False, "run_by_signoff", "Signoff runs this tool itself: propose it as an external call")
-    # What is counted, or asked of a function of somebody's, is only known once a call is proposed.
+    # Usage limits and hooks are checked only when a call is proposed.
     is_open = tool.available is not None or tool.usage_limit is not None
     if found.kind == "run" and not is_open:
         return Judgement(True)

@@ -1,7 +1,7 @@
 """Uses the permits of external calls, takes the reports of their outcomes, and withdraws calls.
 
-The store has a claimed ticket for each permit that is handed out. A report stands in its ticket before its turn hears
-of it. If the outcome was settled without the agent, its late report is filed beside that outcome.
+The store has a claimed ticket for each permit that is handed out. A report is in its ticket before its turn learns of
+it. If the outcome was settled without the agent, its late report is filed next to that outcome.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ _STOP_SECONDS: Final = 5.0
 
 
 async def use_permit(deps: GatewayDeps, turn: ExternalTurn, use: str) -> PermitAnswer:
-    """Uses the permit of a call with the try `use`. Raises `BadRequest` (409) with why it is not handed out."""
-    # One at a time: a turn takes few Updates at once, and those who come too late are answered by the store.
+    """Use the permit of a call for the attempt `use`. Raises `BadRequest` (409) with the reason if it is refused."""
+    # One at a time: a turn accepts few Updates at once. The store answers late attempts.
     async with deps.tries.setdefault(turn.key.workflow_id, asyncio.Lock()):
         return await _use_permit(deps, turn, use)
 
@@ -58,7 +58,7 @@ async def _use_permit(deps: GatewayDeps, turn: ExternalTurn, use: str) -> Permit
 
 
 async def read_permit(deps: GatewayDeps, turn: ExternalTurn, reply: UseReply, use: str) -> PermitAnswer:
-    """Returns the permit that a turn handed out, as far as the store bears it out. Raises as `use_permit`."""
+    """Return the permit that a turn handed out, if the store confirms it. Raises like `use_permit`."""
     if reply.permit is None:
         if reply.code == "unavailable":
             raise ServerUnavailable(reply.message)
@@ -66,21 +66,20 @@ async def read_permit(deps: GatewayDeps, turn: ExternalTurn, reply: UseReply, us
     args = await load_value(deps, turn, reply.permit.args)
     if not await _is_borne_out(deps, turn, reply.permit, args, use):
         deps.store.count_refusal("unproved")
-        raise _refusal("stale", "what the turn handed out is not what was permitted; nothing may be run")
+        raise _refusal("stale", "the turn's reply does not match the permit; run nothing")
     return PermitAnswer(args=args, key=reply.permit.key, note=reply.permit.note)
 
 
 async def _is_borne_out(deps: GatewayDeps, turn: ExternalTurn, permit: UsedPermit, args: Any, use: str) -> bool:
-    """Returns whether the ticket that the turn names was claimed by this try, for this call with these arguments.
+    """Return whether this attempt claimed the named ticket for this call with these arguments.
 
-    Whoever answers as the turn may say anything; only a tool's own activity, which has checked who permitted what,
-    claims a ticket.
+    A forged turn can reply anything. Only the tool's own activity, which has checked the permit, claims a ticket.
     """
     ticket = await deps.store.read_ticket(permit.key)
     if ticket is None or not isinstance(args, dict) or not _is_of(ticket, turn, use):
         return False
     ctx = replace(turn.ctx, user=replace(turn.requester, nonce=ticket.nonce))
-    # By the definition that the turn names, as this gateway may have another: the ticket's digest binds it as well.
+    # Use the definition that the turn names: this gateway may have another. The ticket's digest binds it too.
     digest = digest_in_context(ctx, call=CALL, tool=ticket.tool, definition=permit.definition, args=args)
     return digest == digest_of_key(permit.key)
 
@@ -95,25 +94,25 @@ def _refusal(code: str, message: str) -> BadRequest:
 
 
 async def report_outcome(deps: GatewayDeps, turn: ExternalTurn, body: OutcomeBody) -> CallAnswer:
-    """Takes the report of the agent that used a call's permit, once; the same again is answered the same.
+    """Take the report of the agent that used the permit, once. A repeated report gets the same answer.
 
-    The store has it before the turn is told, as a turn may be told anything by whoever holds a Temporal credential.
-    Raises `BadRequest` (409, `not_used`), `Conflict` where another outcome stands, `Unavailable`: report it again.
+    The store has the report before the turn learns of it: anyone with Temporal credentials can signal a turn. Raises
+    `BadRequest` (409, `not_used`), `Conflict` if there is another outcome, and `Unavailable`: report again.
     """
     _check_size(body.result)
     rows = await deps.requests.rows_of_turn(turn.key)
     used = next((each for each in reversed(own_tickets(turn, rows.tickets)) if each.owner), None)
     if used is None:
         raise BadRequest("only a call whose permit was used can be reported", status=409, code="not_used")
-    stands = used.outcome or await _record(deps, turn, used, body)
-    if (stands.code, await load_value(deps, turn, stands.value)) != (body.code, body.result):
-        if stands.code == "in_doubt" or stands.decided_by:
+    outcome = used.outcome or await _record(deps, turn, used, body)
+    if (outcome.code, await load_value(deps, turn, outcome.value)) != (body.code, body.result):
+        if outcome.code == "in_doubt" or outcome.decided_by:
             await _file_late(deps, turn, used, body)
-        raise Conflict(_conflict_words(stands))
-    # Also of one that stood before: whoever wrote it may have been lost before the turn heard of it.
+        raise Conflict(_conflict_words(outcome))
+    # Also for an earlier report: its gateway may have crashed before the turn learned of it.
     await CallClient(deps.client).tell_report(turn.key)
     own = any(each.requester.nonce == turn.requester.nonce for each in rows.requests)
-    return await answer_outcome(deps, turn, stands, await find_request(deps, turn) if own else None)
+    return await answer_outcome(deps, turn, outcome, await find_request(deps, turn) if own else None)
 
 
 async def _record(deps: GatewayDeps, turn: ExternalTurn, used: Ticket, body: OutcomeBody) -> CallOutcome:
@@ -122,14 +121,14 @@ async def _record(deps: GatewayDeps, turn: ExternalTurn, used: Ticket, body: Out
     outcome = CallOutcome(call=used.call, tool=used.tool, code=body.code, gate="execute", value=value)
     permit = _permit(turn, used)
     tool = deps.catalog.tool_view(permit.ctx).tool(used.tool)
-    # Not its arguments: nothing here has bound them to the permit.
+    # Leave out the arguments: nothing here has bound them to the permit.
     facts = {} if tool is None else execution_facts(tool, permit)
     seen = entry_writer([finished_entry(permit, outcome, used.key, deps.clock(), facts)])
     try:
-        # What its turn has given up stays in doubt: people may have been asked about it, and have answered.
+        # If the turn has given up, the outcome stays unknown: approvers may have been asked, and have answered.
         return await deps.store.record(used.key, outcome, also=seen, corrects=False)
     except Refused:
-        raise Conflict("this call is known to have come to nothing, and may have been permitted anew") from None
+        raise Conflict("this call is recorded as without effect, and may have a new permit") from None
 
 
 async def _file_late(deps: GatewayDeps, turn: ExternalTurn, used: Ticket, body: OutcomeBody) -> None:
@@ -158,25 +157,25 @@ def _check_size(result: Any) -> None:
 
 def _conflict_words(stands: CallOutcome) -> str:
     if stands.code == "in_doubt":
-        return "it was not reported in time and is recorded as in doubt; this report is kept beside it"
+        return "the outcome is recorded as unknown, because it was not reported in time; this late report is filed"
     if stands.decided_by:
-        return "it was not reported in time, and a person has said what became of it; this report is kept beside it"
-    return "another outcome of this call was reported before; the first one stands"
+        return "a person has decided the outcome, because it was not reported in time; this late report is filed"
+    return "another outcome of this call was reported before; the first report counts"
 
 
 async def withdraw(deps: GatewayDeps, turn: ExternalTurn, request: Request) -> CallAnswer:
-    """Has nobody asked about a call any more, and its permit worth nothing; returns how it stands then.
+    """Withdraw the request and revoke the permit. Returns the state of the call after that.
 
-    Raises `BadRequest` (409, `used`) where its permit was used before.
+    Raises `BadRequest` (409, `used`) if its permit was used before.
     """
     before = await read_call(deps, turn)
     if before.state in SETTLED:
         return before
     if before.state == "used":
-        raise BadRequest("this permit was used already; report what became of it", status=409, code="used")
+        raise BadRequest("this permit was used already; report its outcome", status=409, code="used")
     await deps.client.cancel_turn(turn.key)
     await record(deps.store, stop_entry(turn.key, f"{ACTOR}{turn.given.actor}", deps.clock()))
     answer = await wait_for_call(request, turn, _STOP_SECONDS, is_act=True)
     if answer.state == "used":
-        raise BadRequest("this permit was used meanwhile; report what became of it", status=409, code="used")
+        raise BadRequest("this permit was used before the withdrawal; report its outcome", status=409, code="used")
     return answer

@@ -1,4 +1,4 @@
-"""Reads the events of a tenant, or of one turn, for those who may: once, for as long as nothing comes, or for good."""
+"""Reads the events of a tenant or of one turn for permitted readers: at once, with a wait, or as a stream."""
 
 import time
 from collections.abc import AsyncGenerator
@@ -20,14 +20,14 @@ from signoff.gateway.live import HEARTBEAT_SECONDS, RETRY_MILLISECONDS, Live, ev
 from signoff.gateway.read_access import reads_record
 
 WAIT_SECONDS: Final = 30.0
-"""How long an answer without events may be waited for."""
+"""The longest wait for events."""
 LOOK_SECONDS: Final = 0.5
-"""How often it is looked whether something happened."""
+"""Seconds between looks for new events."""
 
 
 @dataclass(frozen=True)
 class EventFilter:
-    """Selects the events that somebody reads: of a tenant, of one turn where named, and specialists' where allowed."""
+    """The events that a reader may see: of a tenant or one turn, with or without specialists' events."""
 
     tenant: str
     turn: TurnKey | None = None
@@ -42,9 +42,9 @@ class EventReader:
         self._live = live
 
     async def admit(self, person: Person | None, tenant: str, turn: TurnKey | None = None) -> EventFilter:
-        """Returns the filter of a person: all of a tenant by the record's rule, else of one turn that they may read.
+        """Return a person's filter: readers of the audit log get the whole tenant, others one turn that they may read.
 
-        Raises `Refused` for who may not, and `NotFound` for a turn that is not there or not theirs.
+        Raises `Refused` if the person may not read, `NotFound` for an unknown turn or another person's.
         """
         everything = reads_record(self._deps, person)
         if turn is not None:
@@ -56,44 +56,46 @@ class EventReader:
         return EventFilter(tenant, None, everything)
 
     async def read(self, wanted: EventFilter, after: int, limit: int) -> EventList:
-        """Returns the events after a number that are there now.
+        """Return the stored events after a number.
 
-        Raises `BadRequest` (410) where some after it are not kept any more: going on would pass over them unsaid.
+        Raises `BadRequest` (410) if later events have been removed: going on would skip them silently.
         """
         await self._deps.events.extend()
         stream = "" if wanted.turn is None else wanted.turn.workflow_id
-        found = await self._deps.events.read(
+        page = await self._deps.events.read(
             wanted.tenant, after, limit=limit, stream=stream, with_private=wanted.with_private
         )
-        if 0 < after < found.oldest - 1:
-            message = f"events up to {found.oldest - 1} are not kept any more; go on after that, or read the record"
+        if 0 < after < page.oldest - 1:
+            message = (
+                f"events up to {page.oldest - 1} have been removed; continue after that number, or read the audit log"
+            )
             raise BadRequest(message, status=410, code="gone")
-        return replace(found, events=tuple(map(self._with_schema, found.events)))
+        return replace(page, events=tuple(map(self._with_schema, page.events)))
 
     async def wait(self, wanted: EventFilter, after: int, limit: int, seconds: HeldSeconds) -> EventList:
-        """Returns the events after a number as soon as there are any, or none after `seconds`. Raises as `read`."""
+        """Return the events after a number as soon as there are any, or none after `seconds`. Raises like `read`."""
         over = time.monotonic() + seconds
         while True:
-            found = await self.read(wanted, after, limit)
+            page = await self.read(wanted, after, limit)
             left = over - time.monotonic()
-            # A number ahead of the newest, as one of a store that was begun anew, is answered with where to go on.
-            if found.events or after > found.newest or left <= 0 or not await self._live.pause(min(LOOK_SECONDS, left)):
-                return found
-            after = max(after, found.next)
+            # A number ahead of the newest comes from an earlier store. The answer has the number to continue with.
+            if page.events or after > page.newest or left <= 0 or not await self._live.pause(min(LOOK_SECONDS, left)):
+                return page
+            after = max(after, page.next)
 
     async def follow(self, wanted: EventFilter, after: int, limit: int) -> AsyncGenerator[str, None]:
-        """Yields the events after a number as server-sent events, each under its number, until streams end."""
+        """Yield the events after a number as server-sent events, each with its number, until streams end."""
         yield f"retry: {RETRY_MILLISECONDS}\n\n"
         while True:
             try:
-                found = await self.wait(wanted, after, limit, HeldSeconds(HEARTBEAT_SECONDS))
+                page = await self.wait(wanted, after, limit, HeldSeconds(HEARTBEAT_SECONDS))
             except SignoffError as error:
                 yield event("problem", fault_of(error).model_dump())
                 return
-            for each in found.events:
+            for each in page.events:
                 yield f"id: {each.number}\ndata: {each.model_dump_json()}\n\n"
-            after = found.next
-            if not found.events:
+            after = page.next
+            if not page.events:
                 yield ": still here\n\n"
             if not await self._live.pause(0):
                 return
@@ -103,5 +105,5 @@ class EventReader:
 
 
 def schema_address(base: str, kind: str) -> str:
-    """Returns the address of the JSON Schema of a type of events at a gateway."""
+    """Return the address of a gateway's JSON Schema for a type of event."""
     return f"{base}/v1/events/schemas/{schema_name(kind)}/{SCHEMA_VERSION}"

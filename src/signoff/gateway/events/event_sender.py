@@ -1,4 +1,4 @@
-"""Gives subscriptions the events they are owed, those of one turn in their order, and tries again what failed."""
+"""Delivers events to subscriptions, in order within one turn, and retries failed deliveries."""
 
 import asyncio
 import json
@@ -46,14 +46,14 @@ from signoff.store.leases import LEASE_SECONDS
 _BUSY: Final = (429, 503)
 _CONTENT: Final = "application/cloudevents+json"
 _QUEUED_SECONDS: Final = 15.0
-"""How long beyond its own time a handler is waited for."""
+"""Extra wait for a handler beyond its own time limit."""
 _FROZEN_SECONDS: Final = 10.0
 
 
 class Unfinished(Exception):
-    """Raised where somebody may yet take an event, and nobody waits any longer.
+    """Raised if a delivery is still open when the wait for it ends.
 
-    `seconds` are until the next try, which counts as the same.
+    `seconds` is the pause before the next attempt, which counts as the same attempt.
     """
 
     def __init__(self, code: str = "unfinished", seconds: float = 1.0) -> None:
@@ -63,22 +63,20 @@ class Unfinished(Exception):
 
 
 class EventTarget(Protocol):
-    """Takes the events of one subscription."""
+    """Receives the events of one subscription."""
 
     async def give(self, owed: EventDelivery, seconds: float) -> None:
-        """Gives it one event, and returns once it has it.
+        """Deliver one event, and return once the target has it.
 
-        Raises `NotDelivered`, `ServerUnavailable`, and `Unfinished` once `seconds` are over.
+        Raises `NotDelivered`, `ServerUnavailable`, and `Unfinished` after `seconds`.
         """
         ...
 
-    async def close(self) -> None:
-        """Closes what it holds open."""
-        ...
+    async def close(self) -> None: ...
 
 
 class WebhookTarget:
-    """An address that events are posted to, signed as Standard Webhooks."""
+    """A URL that receives events by POST, signed according to Standard Webhooks."""
 
     def __init__(self, deps: GatewayDeps, to: Subscription) -> None:
         self._deps = deps
@@ -86,7 +84,7 @@ class WebhookTarget:
         self._http = GuardedHttp(read_networks(to.allow_networks))
 
     async def give(self, owed: EventDelivery, seconds: float) -> None:
-        """See `EventTarget`; the client has a limit of its own."""
+        """See `EventTarget`. The HTTP client has its own time limit."""
         address = schema_address(self._deps.settings.public_url, owed.event.type)
         body = replace(owed.event, dataschema=address).model_dump_json().encode()
         await _post_signed(self._deps, self._http, self._to, self._to.url, owed.event.id, body, _CONTENT)
@@ -99,7 +97,7 @@ class WebhookTarget:
 async def _post_signed(
     deps: GatewayDeps, http: GuardedHttp, to: Subscription, url: str, name: str, body: bytes, content: str
 ) -> None:
-    """Posts a message under its `name`, signed by the secrets of a subscription. Raises `NotDelivered`."""
+    """Post a message under its `name`, signed with the subscription's secrets. Raises `NotDelivered`."""
     references = [each for each in (to.secret, to.previous_secret) if each]
     try:
         secrets = [read_secret(await deps.secrets.read(each, tenant=to.tenant)) for each in references]
@@ -113,7 +111,7 @@ async def _post_signed(
 
 
 class HandlerTarget:
-    """A function that workers call, each time in an activity of its own."""
+    """A function that workers call in one activity for each event."""
 
     def __init__(self, deps: GatewayDeps, to: Subscription) -> None:
         self._client = deps.client
@@ -121,7 +119,7 @@ class HandlerTarget:
         self._to = to
 
     async def give(self, owed: EventDelivery, seconds: float) -> None:
-        """See `EventTarget`; the function reads its event from the store."""
+        """See `EventTarget`. The function reads its event from the store."""
         task = EventTask(delivery=owed.key, subscription=self._to.name, seconds=self._to.timeout)
         patience = min(seconds, self._to.timeout + _QUEUED_SECONDS)
         client, store = self._client, self._store.id
@@ -136,18 +134,18 @@ class HandlerTarget:
 
 
 class ActorTarget:
-    """An actor of which each event starts a turn."""
+    """An actor that gets a turn for each event."""
 
     def __init__(self, deps: GatewayDeps, to: Subscription) -> None:
         self._deps = deps
         self._to = to
 
     async def give(self, owed: EventDelivery, seconds: float) -> None:
-        """See `EventTarget`; the turn is the same at each try. Over a limit and during a freeze the event waits."""
+        """See `EventTarget`. Each attempt uses the same turn. During a freeze or over a limit, the event waits."""
         try:
             await start_event_turn(self._deps, self._to, owed.event)
         except Conflict:
-            # It was started by the same event, when the manifest or the version was another one.
+            # The same event has started it under another manifest or version.
             _log.warning("event %d has started a turn of `%s` before", owed.event.number, self._to.starts)
         except Refused as error:
             if error.code == "frozen":
@@ -171,22 +169,22 @@ SETTLING: Final = (
     "tool_call.failed",
     "tool_call.in_doubt",
 )
-"""The events with which a call may be settled."""
+"""The events that may settle a call."""
 _RAN: Final = ("tool_call.executed", "tool_call.failed", "tool_call.in_doubt")
 _JSON: Final = "application/json"
 
 RETRY_SECONDS: Final = (5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 36_000.0)
-"""How long is waited after each failure, as Standard Webhooks advises; after the last it is given up."""
+"""Pauses after each failure, from Standard Webhooks. After the last one, the delivery is given up."""
 LOOK_SECONDS: Final = 1.0
 _AT_ONCE: Final = 20
 _SPARE_SECONDS: Final = 5.0
-"""What is left of a lease when nothing is waited for any more."""
+"""Part of a lease in which no new delivery starts."""
 _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def send_events(deps: GatewayDeps) -> AsyncIterator[None]:
-    """Gives the catalog's subscriptions what they are owed, until the block ends: each by itself, as some are slow."""
+    """Deliver the catalog's subscriptions until the block ends, each in its own task: some are slow."""
     sending = [
         asyncio.create_task(run_forever(f"the sender of subscription `{to.name}`", EventSender(deps, to).run))
         for to in subscriptions_of(deps)
@@ -200,18 +198,18 @@ async def send_events(deps: GatewayDeps) -> AsyncIterator[None]:
 
 
 def subscriptions_of(deps: GatewayDeps) -> list[Subscription]:
-    """Returns the subscriptions of the catalog, and those by which callbacks of agents are sent in each tenant."""
-    found = list(deps.catalog.subscriptions.values())
+    """Return the catalog's subscriptions, and one for each agent's callbacks in each tenant."""
+    subscriptions = list(deps.catalog.subscriptions.values())
     tenants = sorted({DEFAULT_TENANT, *(person.tenant for person in deps.people.all())})
     for name, actor in deps.catalog.actors.items():
         callbacks = None if actor.external is None else actor.external.callbacks
         if callbacks is not None:
-            found += [_callback_subscription(name, callbacks, tenant) for tenant in tenants]
-    return found
+            subscriptions += [_callback_subscription(name, callbacks, tenant) for tenant in tenants]
+    return subscriptions
 
 
 class EventSender:
-    """Gives one subscription what it is owed."""
+    """Delivers the events of one subscription."""
 
     def __init__(self, deps: GatewayDeps, to: Subscription) -> None:
         self._deps = deps
@@ -220,7 +218,7 @@ class EventSender:
         self._target = _target_of(deps, to)
 
     async def run(self) -> None:
-        """Sends for as long as it is not cancelled. Raises `StoreUnavailable`, and may be run again."""
+        """Send until cancelled. Raises `StoreUnavailable`, after which it may run again."""
         try:
             while True:
                 if not await self.step():
@@ -229,7 +227,7 @@ class EventSender:
             await self._target.close()
 
     async def step(self) -> int:
-        """Adds what happened since, and sends what is due; returns how much that was. Raises `StoreUnavailable`."""
+        """Queue new events and send the due ones. Returns the number of due events. Raises `StoreUnavailable`."""
         await self._deps.events.extend()
         await self._queue.add(self._to)
         ends = time.monotonic() + LEASE_SECONDS - _SPARE_SECONDS
@@ -239,7 +237,7 @@ class EventSender:
         return len(due)
 
     async def _send_in_order(self, owed: Iterable[EventDelivery], ends: float) -> None:
-        """Sends the events of one turn one after the other; once one has failed the rest at once, not behind it."""
+        """Send the events of one turn in order. After a failure, send the rest at once."""
         left = iter(owed)
         for each in left:
             if not await self._send(each, ends):
@@ -247,19 +245,18 @@ class EventSender:
         await asyncio.gather(*(self._send(each, ends) for each in left))
 
     async def _send(self, owed: EventDelivery, ends: float) -> bool:
-        """Sends one event; returns whether it has arrived."""
         if not is_for(self._to, owed.event):
-            # It was added by another manifest, which may be the newer one: not forgotten, but not sent either.
+            # Another manifest queued it, perhaps the newer one: do not forget it, and do not send it.
             await self._queue.give_up(owed.key, "not wanted")
             return False
         seconds = ends - time.monotonic()
         if seconds <= 0:
-            # Its lease is nearly over: somebody else may be sending it.
+            # The lease is nearly over: another gateway may already be sending it.
             return False
         try:
             await self._target.give(owed, seconds)
         except Unfinished as error:
-            # Nothing failed yet, and nobody can say that it arrived.
+            # The delivery has not failed, but its arrival is not confirmed.
             await self._queue.postpone(owed.key, error.code, error.seconds, counts=False)
             return False
         except NotDelivered as error:
@@ -303,9 +300,9 @@ def _stream(owed: EventDelivery) -> str:
 
 
 def _callback_subscription(agent: str, callbacks: Callbacks, tenant: str) -> Subscription:
-    """Returns the subscription by which the callbacks of an agent are owed, tried again and given up like events."""
+    """Return the subscription for an agent's callbacks, which are retried and given up like events."""
     return Subscription(
-        # No subscription of a manifest has a dot in its name.
+        # Names in a manifest have no dot.
         name=f"{agent}.callbacks",
         events=SETTLING,
         secret=callbacks.secret,
@@ -318,7 +315,7 @@ def _callback_subscription(agent: str, callbacks: Callbacks, tenant: str) -> Sub
 
 
 class CallbackTarget:
-    """The callbacks of one agent's calls. A call that names no callback sends none."""
+    """The callbacks of one agent's calls. A call without a callback sends none."""
 
     def __init__(self, deps: GatewayDeps, to: Subscription, callbacks: Callbacks) -> None:
         self._deps = deps
@@ -327,7 +324,7 @@ class CallbackTarget:
         self._http = GuardedHttp(read_networks(callbacks.allow_networks))
 
     async def give(self, owed: EventDelivery, seconds: float) -> None:
-        """See `EventTarget`; what has settled no call is no matter of its callback."""
+        """See `EventTarget`. An event that settles no call sends no callback."""
         key = parse_workflow_id(owed.event.id.rpartition("/")[0])
         try:
             turn = None if key is None else await load_call(self._deps, ".".join(key), self._to.actor, self._to.tenant)
@@ -336,7 +333,7 @@ class CallbackTarget:
         callback = None if turn is None else turn.call.callback
         if turn is None or callback is None:
             return
-        # Judged again: the declaration may be another one since the call was proposed.
+        # Check again: the declaration may have changed since the proposal.
         if not self._callbacks.allows(callback):
             raise NotDelivered("its agent's declaration allows no such callback", code="not_allowed", again=False)
         answer = await self._read_settled(turn, owed.event.type)
@@ -346,7 +343,7 @@ class CallbackTarget:
         if callback.workflow is not None:
             await self._send_signal(callback.workflow, message)
             return
-        # The same at every try, and of every event that says the same: its receiver knows it by that.
+        # The same name for every attempt and every event with this state: receivers deduplicate by it.
         name = f"{answer.id}.{answer.state}"
         await _post_signed(self._deps, self._http, self._to, callback.url, name, json.dumps(message).encode(), _JSON)
 
@@ -355,9 +352,9 @@ class CallbackTarget:
         await self._http.close()
 
     async def _read_settled(self, turn: ExternalTurn, event: str) -> CallAnswer | None:
-        """Returns the call where it is settled; None where another event will say so, or its agent did itself.
+        """Return the call if it is settled. `None` if another event follows, or the agent reported it.
 
-        Raises `Unfinished` where its turn has yet to take what was decided.
+        Raises `Unfinished` if its turn has not yet taken the decision.
         """
         answer = await read_call(self._deps, turn)
         if answer.state in MOVING:
@@ -370,7 +367,7 @@ class CallbackTarget:
         return answer
 
     async def _send_signal(self, to: WorkflowSignal, message: dict[str, Any]) -> None:
-        # In the clear: its receiver's keys are its own, and a codec that meets those of others may fail for ever.
+        # Unencrypted: the receiver has its own keys, and a codec may fail forever on payloads with foreign ones.
         temporal = self._deps.client.temporal
         plain = Client(temporal.service_client, namespace=temporal.namespace)
         handle = plain.get_workflow_handle(to.id, run_id=to.run_id or None)

@@ -1,4 +1,4 @@
-"""Records what nobody else writes, numbers events while a gateway runs, and removes those that are too old."""
+"""Records ends of turns and deadlines, numbers events while a gateway runs, and removes old events."""
 
 import asyncio
 import contextlib
@@ -32,35 +32,33 @@ from signoff.store.questions.questions import ApprovalProgress, Questions
 
 DEADLINES: Final = "deadlines"
 GRACE: Final = timedelta(seconds=2)
-"""How long after a deadline it is said to have passed: an answer that was in time may just be being written."""
+"""Delay after a deadline before it is recorded: an answer in time may still be in a transaction."""
 _DEADLINE_OVERLAP: Final = timedelta(seconds=10)
-"""How far back each look goes: what was written in a transaction that ended late has an earlier time."""
+"""Overlap of successive looks: a transaction that commits late has an earlier time."""
 _PAGE: Final = 500
 
 _TURN_ENDS: Final = "turn-ends"
 _END_OVERLAP: Final = timedelta(seconds=10)
-"""How far back a look goes: the server lists what ended a moment later."""
+"""Overlap of successive looks: the server lists an end a moment later."""
 LONG_END_OVERLAP: Final = timedelta(minutes=10)
-"""How far back the first look goes, and one now and then: a busy server's list may be minutes behind."""
+"""Overlap of the first look and of some later ones: a busy server's list may lag by minutes."""
 _LONG_EACH: Final = 60
-"""Every so many looks goes as far back as the first."""
+"""Number of looks between two with the long overlap."""
 _BATCH: Final = 200
 _SAID: Final = f"{TURNS_KEYS}turn/ended"
 
 EVENT_SECONDS: Final = 5.0
-"""How long a record may wait until its event has a number, where nobody reads; who reads numbers at once."""
+"""Longest wait of an entry for its event number while there are no readers. Reading numbers events at once."""
 LOOK_SECONDS: Final = 2.0
-"""How often it is looked what happened while nobody wrote."""
+"""Seconds between looks for changes that no process has recorded."""
 _REMOVAL_ROUNDS: Final = 720
-"""Every so many rounds, each hour, old events are removed."""
+"""Number of rounds between removals of old events: one hour."""
 _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def record_progress(deps: GatewayDeps, *, every: float = LOOK_SECONDS) -> AsyncIterator[None]:
-    """Records what happens to turns and requests while nobody writes, looking each `every` seconds until the block
-    ends.
-    """
+    """Record passed deadlines and ends of turns until the block ends, with a look each `every` seconds."""
 
     async def follow(step: Callable[[], Awaitable[int]]) -> None:
         while True:
@@ -84,11 +82,9 @@ async def record_progress(deps: GatewayDeps, *, every: float = LOOK_SECONDS) -> 
 async def keep_events(
     events: EventStream, deliveries: EventDeliveries, days: int, *, every: float = EVENT_SECONDS
 ) -> AsyncIterator[None]:
-    """Numbers events each `every` seconds, and keeps them and what is owed of them for `days` days.
+    """Number events each `every` seconds until the block ends. Remove events and deliveries after `days` days.
 
-    It ends with the block.
-
-    A store that is away is tried again, and never ends the block.
+    If the store is down, it is tried again. That never ends the block.
     """
     keeping = asyncio.create_task(_keep(events, deliveries, days, every))
     try:
@@ -114,7 +110,7 @@ async def _keep(events: EventStream, deliveries: EventDeliveries, days: int, eve
 
 
 class TurnEndRecorder:
-    """Follows the server's list of turns that ended. Several gateways may: each entry is kept once, by its key."""
+    """Follows the server's list of ended turns. Several gateways may: each entry has a key and is stored once."""
 
     def __init__(self, deps: GatewayDeps) -> None:
         self._client = deps.client.temporal
@@ -125,12 +121,12 @@ class TurnEndRecorder:
         self._seen: dict[str, datetime] = {}
 
     async def step(self) -> int:
-        """Records the turns that ended since the last step; at the first, since the last of any gateway.
+        """Record the turns that ended since the last step. The first step continues from the last of any gateway.
 
-        Counts what was new. Raises `ServerUnavailable`, `StoreUnavailable`.
+        Returns the number of new entries. Raises `ServerUnavailable`, `StoreUnavailable`.
         """
         now = self._clock()
-        # Never beyond now: a clock that was ahead once would hide all that ends until others catch up with it.
+        # Never in the future: a clock that was once ahead would hide all ends until the others catch up.
         newest = min(await self._sources.read(_TURN_ENDS, now), now)
         back = _END_OVERLAP if self._looks % _LONG_EACH else LONG_END_OVERLAP
         new, batch = 0, list[TurnRow]()
@@ -142,7 +138,7 @@ class TurnEndRecorder:
                 new += await self._record(batch)
                 batch = []
         new += await self._record(batch)
-        # Only once all were read, as the list has no order: what fails above is read again.
+        # Only after all rows, as the list has no order: after a failure above, the rows are read again.
         self._looks += 1
         last = max(self._seen.values(), default=newest)
         self._seen = {run: at for run, at in self._seen.items() if at >= last - 2 * LONG_END_OVERLAP}
@@ -154,7 +150,7 @@ class TurnEndRecorder:
         if not batch:
             return 0
         streams = [row.workflow_id for row in batch]
-        # A turn of another store has none here; nor has one that ended before it did anything.
+        # Turns of other stores have no stream here, and so have turns that ended before they did anything.
         known = await self._log.find_streams(streams)
         own_ends = await self._log.find(_SAID, streams)
         ended = [row for row in batch if row.workflow_id in known and not _has_said(row, own_ends)]
@@ -164,19 +160,19 @@ class TurnEndRecorder:
         return new
 
     async def _is_over(self, row: TurnRow) -> bool:
-        """Returns whether the turn itself is: one that is reset goes on as another run."""
+        """Return whether the turn has ended, not only this run: a reset turn continues as another run."""
         if row.state not in ("terminated", "timed_out"):
             return True
         try:
             latest = await self._client.get_workflow_handle(row.workflow_id).describe()
         except RPCError:
-            # Its history is gone already, so nothing goes on.
+            # The history has been removed, so the turn does not continue.
             return True
         return latest.run_id == row.run_id
 
 
 def _has_said(row: TurnRow, own_ends: dict[str, str]) -> bool:
-    """Returns whether this run of the turn has recorded its end itself, with what broke it off."""
+    """Return whether this run of the turn has recorded its own end, with the cause."""
     at = own_ends.get(row.workflow_id)
     return at is not None and (row.started_at is None or at >= moment_text(row.started_at))
 
@@ -188,9 +184,9 @@ def _entry(row: TurnRow) -> AuditEntry:
 
 
 class DeadlineRecorder:
-    """Follows the waiting requests of a store by its clock. Several gateways may: each entry is kept once, by its key.
+    """Follows the pending requests of a store by its clock. Several gateways may: each entry is stored once.
 
-    All of it stands in the store, so no turn can tell it anything, and none can keep it back.
+    It reads only the store, so a turn can neither forge nor suppress an entry.
     """
 
     def __init__(self, deps: GatewayDeps) -> None:
@@ -203,9 +199,9 @@ class DeadlineRecorder:
         self._due: list[tuple[datetime, str]] = []
 
     async def step(self) -> int:
-        """Records what passed since the last step; at the first, since the last of any gateway. Counts what was new.
+        """Record the deadlines that passed since the last step. Returns the number of new entries.
 
-        Raises `StoreUnavailable`.
+        The first step continues from the last of any gateway. Raises `StoreUnavailable`.
         """
         new = await self._catch_up() if self._since is None else 0
         touched, now = await self._questions.list_changed(self._since)
@@ -214,16 +210,16 @@ class DeadlineRecorder:
             looked_at.add(heapq.heappop(self._due)[1])
         for approval in sorted(looked_at):
             new += await self._record(approval)
-        # Only once all were looked at: what fails above is looked at again.
+        # Only after all of them: after a failure above, they are looked at again.
         self._seen = {each.approval: each for each in touched}
         self._since = now - _DEADLINE_OVERLAP
         await self._sources.advance(DEADLINES, self._since)
         return new
 
     async def _catch_up(self) -> int:
-        """Records what passed while no gateway ran; what waits still is looked at as all that waits."""
+        """Record the deadlines that passed while no gateway ran. Requests that still wait get the usual look."""
         now = self._clock()
-        # Never from beyond now: a store's clock that was ahead once would hide what passed since.
+        # Never in the future: a store's clock that was once ahead would hide later deadlines.
         since = min(await self._sources.read(DEADLINES, now), now) - GRACE - _DEADLINE_OVERLAP
         new, after = 0, ""
         while page := await self._questions.list_overdue(since, _PAGE, after):
@@ -244,7 +240,7 @@ class DeadlineRecorder:
 
 
 def _passed_entries(rows: ApprovalRows, request: ApprovalRequest) -> list[AuditEntry]:
-    """Makes the entries of what time brought to the latest question of an approval; `request` is what became of it."""
+    """Return entries for the passed deadlines of an approval's latest question. `request` is its current state."""
     if request.state == "timed_out":
         until = rows.now
     else:

@@ -1,4 +1,4 @@
-"""Starts the turns of actors that subscriptions send events to."""
+"""Starts turns for events of subscriptions to actors."""
 
 import math
 
@@ -24,7 +24,7 @@ from signoff.store.limits.counted_acts import StartCounts
 async def start_event_turn(deps: GatewayDeps, to: Subscription, event: CloudEvent) -> TurnKey:
     """Start the turn of an event; the same event again is the same turn.
 
-    Its requester is the subscription, with the rights of no person. Raises `BadRequest` (429) over the limit of the
+    The requester is the subscription, which has no person's rights. Raises `BadRequest` (429) over the limit of the
     subscription or the tenant, `Refused` (`frozen`), `Conflict` if the turn was begun with another input,
     `Unavailable`.
     """
@@ -32,7 +32,7 @@ async def start_event_turn(deps: GatewayDeps, to: Subscription, event: CloudEven
     await Freezes(deps.store).refuse_new(key.tenant)
     await _take(deps, to, key)
     await deps.starts.take(key.tenant, key.session, key.turn)
-    # No tier, not even the default of people: no rule about people may hold for it.
+    # No tier, not even the default of people: no rule about people may apply to it.
     user = Principal(user=to.requester, name=f"Subscription {to.name}", tier="")
     ctx = CallContext(
         actor=to.starts, session=key.session, turn=key.turn, tenant=key.tenant, channel=SUBSCRIPTION, user=user
@@ -53,7 +53,7 @@ async def start_event_turn(deps: GatewayDeps, to: Subscription, event: CloudEven
 
 
 def event_text(event: CloudEvent) -> str:
-    """Return an event as the model reads it: JSON between marks, as its values are the words of others."""
+    """Return an event as the model reads it: JSON between marks, because its values are untrusted."""
     body = event.model_dump_json(indent=2)
     mark = fence_mark(body)
     return (

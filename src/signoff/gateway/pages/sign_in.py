@@ -115,7 +115,7 @@ def _attempt(site: Site, browser: Browser, cookie: str) -> tuple[SignInAttempt, 
 def _person(site: Site, token: Token) -> Person:
     person = site.deps.people.find(token.person, token.tenant)
     if person is None or not person.active:
-        raise Refused("the person of this token is not in the directory, or not active any more")
+        raise Refused("the person of this token is not in the directory, or not active")
     return person
 
 
