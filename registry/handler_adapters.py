@@ -2,10 +2,10 @@
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, get_args
+from typing import Any, Final, cast, get_args
 
 from signoff.contracts.errors import ConfigError
-from signoff.registry.hooks import HANDLER, PER_CALL, Handler
+from signoff.registry.hooks import HANDLER, PER_CALL, Handler, HandlerFactory
 from signoff.registry.tool_context import ToolContext
 from signoff.registry.tool_result import FailureCode, Result, ToolFailure, ToolResult
 
@@ -22,10 +22,11 @@ def context_first(handler: Callable[[ToolContext, dict[str, Any]], Awaitable[Any
     return _unwrap(run)
 
 
-def per_call(factory: Callable[[ToolContext], Handler]) -> Handler:
-    """Makes a handler of a factory `(context)`, which makes the handler of one call: of its user, say, or tenant (F16).
+def per_call(factory: HandlerFactory, tool: str = "") -> Handler:
+    """Make a handler of a factory `(context)`, which makes the handler of one call: of its user, say, or tenant (F16).
 
-    Raises `ConfigError` for what is no such function.
+    A factory of several tools returns their handlers by name; `tool` is the name of the handler to run. Raises
+    `ConfigError` for what is no such function.
     """
     objection = PER_CALL.objection(factory)
     if objection:
@@ -34,13 +35,23 @@ def per_call(factory: Callable[[ToolContext], Handler]) -> Handler:
     @functools.wraps(factory)
     async def run(args: dict[str, Any], context: ToolContext) -> Any:
         # For each call anew: one that was kept would serve the next person by the context of this one.
-        handler = factory(context)
-        flaw = HANDLER.problem(handler)
-        if flaw:
-            raise TypeError(f"what `per_call` made for this call {flaw}")
-        return await handler(args, context)
+        return await _made_for(factory(context), tool)(args, context)
 
     return _unwrap(run)
+
+
+def _made_for(made: Handler | Mapping[str, Handler], tool: str) -> Handler:
+    """Return the handler of `tool` of what a factory made. Raises `TypeError`."""
+    handler: object = made
+    if isinstance(made, Mapping):
+        handler = made.get(tool)
+        if handler is None:
+            names = ", ".join(f"`{each}`" for each in made)
+            raise TypeError(f"what `per_call` made for this call has no handler `{tool}`, only {names or 'none'}")
+    flaw = HANDLER.problem(handler)
+    if flaw:
+        raise TypeError(f"what `per_call` made for this call {flaw}")
+    return cast(Handler, handler)
 
 
 def ok_results(handler: Handler) -> Handler:

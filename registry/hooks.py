@@ -213,6 +213,8 @@ ProbeAnswer: TypeAlias = Happened | DidNotHappen | CannotTell
 
 Handler: TypeAlias = Callable[[dict[str, Any], ToolContext], Awaitable[Any]]
 """`async (args, context)`: does what the tool is for."""
+HandlerFactory: TypeAlias = Callable[[ToolContext], Handler | Mapping[str, Handler]]
+"""`(context)`: makes the handler of one call, or the handlers of several tools by name."""
 Available: TypeAlias = Callable[[HookContext], Awaitable[bool]]
 """`async (context)`: only `True` itself makes the tool available (E04). It is asked often, and must be quick."""
 PermissionCheck: TypeAlias = Callable[[dict[str, Any], HookContext], Awaitable[Permission]]
@@ -263,7 +265,7 @@ CHECK_PERMISSIONS: Final = Hook[Permission](
 )
 # Less than what a tool's activity has left when the tool has used up its own time.
 PROBE: Final = Hook[ProbeAnswer](field="probe", takes=("args", "context"), parse=_parse_probe, seconds=10.0)
-PER_CALL: Final = Hook[Handler](
+PER_CALL: Final = Hook[object](
     field="per_call", takes=("context",), style="plain", remedy="; what takes time belongs into the handler it makes"
 )
 VALIDATE_INPUT: Final = Hook[object](field="validate_input", takes=("args",), style="plain")

@@ -256,7 +256,7 @@ def _of_call(factory: Any, name: str, input_schema: Mapping[str, Any] | None) ->
         objection = "has `per_call`, whose handler is there with its call alone; give its `input_schema`"
     if objection:
         raise ConfigError(f"tool `{name}` {objection}", tool_name=name, field=PER_CALL.field)
-    return per_call(factory)
+    return per_call(factory, name)
 
 
 def _override(target: Tool, name: str, input_schema: Mapping[str, Any] | None, fields: dict[str, Any]) -> Tool:

@@ -191,24 +191,29 @@ async def test_route_with_a_filter_has_its_own_tools_alone_and_says_why_it_refus
 
 
 def scoped(context: signoff.ToolContext) -> Any:
-    """Bind a tool to the user of one call, as the design's `createScopedTools(userContext)`."""
+    """Bind two tools to the user of one call, as the design's `createScopedTools(userContext)`."""
     user, tenant = context.user_id, context.tenant_id
 
-    async def run(args: dict[str, Any], context: signoff.ToolContext) -> str:
+    async def files(args: dict[str, Any], context: signoff.ToolContext) -> str:
         return f"files of {user} in {tenant}"
 
-    return run
+    async def notes(args: dict[str, Any], context: signoff.ToolContext) -> str:
+        return f"notes of {user} in {tenant}"
+
+    return {"files": files, "notes": notes}
 
 
 @table(
     ("context", "text"),
-    ({"user": EVA}, "files of eva in main"),
-    ({"user": {"user": "max"}, "tenant": "north"}, "files of max in north"),
+    ({"user": EVA}, "of eva in main"),
+    ({"user": {"user": "max"}, "tenant": "north"}, "of max in north"),
 )
-async def test_scoped_tool_is_made_for_the_user_and_tenant_of_the_call(context: dict[str, Any], text: str) -> None:
-    app = app_of(entry("files", handler=per_call(scoped)))
+async def test_scoped_tools_are_made_for_the_user_and_tenant_of_the_call(context: dict[str, Any], text: str) -> None:
+    app = app_of(entry("files", handler=per_call(scoped, "files")))
+    app.add({"name": "notes", "description": "Read notes.", "per_call": scoped, "input_schema": PARAMETERS})
     app.actor("shop")
-    assert await said(app, "files", at(**context)) == ("ok", text)
+    for name in ("files", "notes"):
+        assert await said(app, name, at(**context)) == ("ok", f"{name} {text}")
 
 
 @success_results

@@ -118,6 +118,13 @@ def user_tool(context):
     return run
 async def late(context): return kept
 def other(args, context): return kept
+def several(context):
+    '''Work with the data of a user.'''
+    async def search(args, given):
+        return f"{args['query']} of {context.user_id}"
+    async def count(args, given):
+        return len(context.user_id)
+    return {"user_search": search, "user_count": count, "odd": "no handler"}
 """
 PER_CALL = (
     "version: 1\ntools:\n  user_search:\n    per_call: factories:user_tool\n    scope: generalist\n"
@@ -136,6 +143,23 @@ async def test_a_manifest_names_the_factory_of_a_handler(tmp_path: Path) -> None
     schema = Draft202012Validator(manifest_schema())
     assert list(schema.iter_errors(read_yaml(tmp_path / "signoff.yaml").data)) == []
     assert list(schema.iter_errors({"version": 1, "tools": {"search": {"scope": "generalist"}}})) != []
+
+
+@pytest.mark.row("F16")
+async def test_one_factory_makes_the_handlers_of_several_tools(tmp_path: Path) -> None:
+    (tmp_path / "factories.py").write_text(FACTORIES)
+    text = PER_CALL.replace("user_tool", "several")
+    sections = [text, *(text.partition("tools:\n")[2].replace("user_search", name) for name in ("user_count", "odd"))]
+    (tmp_path / "signoff.yaml").write_text("".join(sections))
+    registry = load_manifest(tmp_path / "signoff.yaml").registry
+    search, count, odd = (some(registry.resolve(name)) for name in ("user_search", "user_count", "odd"))
+    assert await search.handler({"query": "tea"}, a_context(user_id="ana")) == "tea of ana"
+    assert await count.handler({}, a_context(user_id="ana")) == 3
+    with pytest.raises(TypeError, match="what `per_call` made for this call is no function"):
+        await odd.handler({}, a_context())
+    other = per_call(lambda context: {"search": search.handler, "count": count.handler}, "user_search")
+    with pytest.raises(TypeError, match="has no handler `user_search`, only `search`, `count`"):
+        await other({}, a_context())
 
 
 @table(
