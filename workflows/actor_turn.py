@@ -1,4 +1,4 @@
-"""Runs one actor turn as a Temporal workflow: model, gates, people, tools, and again, until it answers."""
+"""Runs one actor turn as a Temporal workflow: model, gates, approvers and tools, repeated until the model answers."""
 
 import asyncio
 import contextlib
@@ -51,7 +51,7 @@ _ASKED_LONG = "it was asked again for ten minutes: ask anew later; what ran befo
 
 
 class _Stop(Exception):
-    """Raised where the turn cannot go on; carries why."""
+    """Raised if the turn cannot continue. Carries the error."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -60,11 +60,12 @@ class _Stop(Exception):
 
 @workflow.defn(name=names.ACTOR_TURN, sandboxed=False)
 class ActorTurn:
-    """The workflow of one turn, durable from the first message to the answer; while people are asked it holds only
-    history.
+    """The workflow of one turn, durable from the first message to the answer.
+
+    While a turn waits for approvers, only its history exists, in the server.
     """
 
-    # Not in `run`: a message that comes with the first task is handled before `run` takes its first step.
+    # Not in `run`: Temporal handles a message that arrives with the first task before the first step of `run`.
     @workflow.init
     def __init__(self, turn: TurnInput) -> None:
         self._state = TurnState(turn)
@@ -77,16 +78,17 @@ class ActorTurn:
         self._calls = CallLoop(self._state, self._approvals, tools, self._show)
         self._end_reported = False
 
-    # What people and onlookers can send. Nothing here may raise: that would fail the task, again and again.
+    # Handlers for approvers and viewers. They must not raise: an exception fails the workflow task repeatedly.
 
-    # `*envelopes: Any`, as what does not decode as a typed argument would be dropped (a Signal) or fail the caller.
+    # Keep `*envelopes: Any`. If a typed argument cannot be decoded, Temporal drops the Signal or fails the caller's
+    # Update.
     @workflow.update(name=names.DECIDE, description="Approve or deny one waiting call")
     async def decide(self, *envelopes: Any) -> Receipt:
-        """Takes an answer to a request, and returns its receipt."""
+        """Accept a decision about a request and return the receipt."""
         return await self._approvals.apply_decision(envelopes)
 
     @decide.validator
-    # Refused here, an Update leaves no event: junk must not fill a history. All that can be read gets a receipt.
+    # An Update rejected here leaves no event, so junk cannot fill a history. Every readable decision gets a receipt.
     def _check_decide(self, *envelopes: Any) -> None:
         problem = envelope_problem(envelopes)
         if problem:
@@ -94,12 +96,12 @@ class ActorTurn:
 
     @workflow.signal(name=names.APPROVAL_RESPONSE, description="Approve or deny one waiting call, without a reply")
     async def approval_response(self, *envelopes: Any) -> None:
-        """Takes an answer like `decide`, for callers that cannot wait for a receipt."""
+        """Accept a decision like `decide`, for callers that cannot wait for a receipt."""
         await self._approvals.apply_decision(envelopes)
 
     @workflow.update(name=names.CANCEL, description="Withdraw one waiting request")
     async def cancel(self, *envelopes: Any) -> Receipt:
-        """Withdraws the request named by `approval_id`; `reason` may be given, `subject` where it can be proved."""
+        """Withdraw the request `approval_id`. `reason` is optional, `subject` counts only with proof."""
         return await self._approvals.withdraw(envelopes)
 
     @cancel.validator
@@ -108,26 +110,26 @@ class ActorTurn:
         if problem:
             raise ValueError(problem)
 
-    # Of a turn whose agent thinks elsewhere: the gateway alone sends these, and checks what it is answered.
+    # Handlers for turns of external agents. Only the gateway sends these messages, and it checks the replies.
 
     @workflow.update(name=names.CALL_STATE, description="Tell how far the proposed call has come, by a refusal")
     async def call_state(self, *envelopes: Any) -> None:
-        """Tells the state of the proposed call by its validator's refusal, and so never runs itself."""
+        """Report the state of the proposed call in the validator's error. The handler itself never runs."""
 
     @call_state.validator
-    # Refused, an Update leaves no event, and unlike a query it need not wait for the end of the first task.
+    # A rejected Update leaves no event. Unlike a query, it does not have to wait for the end of the first task.
     def _tell_state(self, *envelopes: Any) -> None:
         self._check_external(*envelopes)
         raise ValueError(self._call_state())
 
     @workflow.update(name=names.AWAIT_CALL, description="Use the permit of the proposed call once it is judged")
     async def await_call(self, *envelopes: Any) -> UseReply:
-        """Uses the permit of the proposed call at once; returns why not where it waits or has ended."""
-        wish = read_envelope(envelopes[0] if envelopes else None, CallRequest)
-        if isinstance(wish, str) or wish.input != workflow.memo_value(names.MEMO_INPUT_DIGEST, ""):
+        """Wait for the gates, then use the permit of the proposed call. Returns the reason if it waits or has ended."""
+        use_request = read_envelope(envelopes[0] if envelopes else None, CallRequest)
+        if isinstance(use_request, str) or use_request.input != workflow.memo_value(names.MEMO_INPUT_DIGEST, ""):
             return use_refusal("conflict")
         await workflow.wait_condition(self._is_judged)
-        reply = await self._external.use(wish.use)
+        reply = await self._external.use(use_request.use)
         view = next(iter(self._state.calls.values()), None)
         return replace(
             reply,
@@ -138,20 +140,20 @@ class ActorTurn:
 
     @workflow.update(name=names.USE_CALL, description="Use the permit of the proposed call, once")
     async def use_call(self, *envelopes: Any) -> UseReply:
-        """Hands out the permit of the proposed call to one try alone."""
-        wish = read_envelope(envelopes[0] if envelopes else None, UseRequest)
-        if isinstance(wish, str) or not wish.use:
+        """Give the permit of the proposed call to one use request alone."""
+        use_request = read_envelope(envelopes[0] if envelopes else None, UseRequest)
+        if isinstance(use_request, str) or not use_request.use:
             return use_refusal("unavailable")
-        return await self._external.use(wish.use)
+        return await self._external.use(use_request.use)
 
     @workflow.signal(name=names.REPORT_CALL, description="Tell that the store has the report of the used call")
     def report_call(self, *envelopes: Any) -> None:
-        """Has the store looked at for the report of the agent that ran the call."""
+        """Trigger a lookup of the agent's report in the store."""
         self._external.hear_report()
 
     @workflow.signal(name=names.ATTEND_CALL, description="Tell whether the agent still waits for the proposed call")
     async def attend_call(self, *envelopes: Any) -> None:
-        """Withdraws what people are asked about the call where nobody waits for it again in time."""
+        """Withdraw the pending requests about the call if its agent does not return in time."""
         presence = read_envelope(envelopes[0] if envelopes else None, CallPresence)
         if isinstance(presence, str) or self._state.turn.external is None:
             return
@@ -166,43 +168,44 @@ class ActorTurn:
             raise ValueError(problem or "this turn has no call of an agent that thinks elsewhere")
 
     @use_call.validator
-    # Refused here, an Update leaves no event: an agent may ask again and again while people are asked.
+    # An Update rejected here leaves no event: an agent may poll many times while approvers decide.
     def _check_use(self, *envelopes: Any) -> None:
         self._check_external(*envelopes)
-        wish = read_envelope(envelopes[0], UseRequest)
-        if not isinstance(wish, str) and (code := self._external.use_problem(wish.use)):
+        use_request = read_envelope(envelopes[0], UseRequest)
+        if not isinstance(use_request, str) and (code := self._external.use_problem(use_request.use)):
             raise ValueError(code)
 
     @workflow.signal(name=names.INJECT, description="From the session: a late result for this turn")
     def inject(self, *envelopes: Any) -> None:
-        """Takes a late result, which the model gets with the next completion."""
+        """Accept a late result, which the model gets with the next completion."""
         self._session.receive(envelopes)
 
     @workflow.query(name=names.PENDING_APPROVALS)
     def pending_approvals(self) -> list[ApprovalRequest]:
-        """Returns the requests that wait, oldest first."""
+        """Return the pending requests, oldest first."""
         return list(self._state.book.pending())
 
     @workflow.query(name=names.RECEIPT)
     def receipt(self, approval_id: str) -> Receipt:
-        """Returns the receipt of a request, also after the turn has ended."""
+        """Return the receipt of a request, also after the end of the turn."""
         return self._state.book.receipt(approval_id)
 
     @workflow.query(name=names.TRANSCRIPT)
     def transcript(self) -> list[Message]:
-        """Returns the conversation so far."""
+        """Return the conversation so far."""
         return list(self._state.messages)
 
     @workflow.query(name=names.STATE)
     def state(self) -> TurnView:
-        """Returns the whole turn as an onlooker may see it."""
+        """Return the state of the turn for viewers."""
         return self._state.view(workflow.info().start_time)
 
     @workflow.run
     async def run(self, turn: TurnInput) -> TurnResult:
-        """Runs the turn. Completes with its result whatever the state; fails only for an unknown actor at the start."""
+        """Run the turn. Returns a result in every end state and fails only for an unknown actor at the start."""
         if turn.engine > names.ENGINE:
-            # An ordinary exception: the task is retried until a worker that knows this number takes it.
+            # Raise an ordinary exception: Temporal retries the task until a worker that supports this engine number
+            # takes it.
             raise RuntimeError(f"this turn needs engine {turn.engine}, this worker has {names.ENGINE}")
         start_options.require_own_id(self._state.key)
         self._state.book.unwritten.add(self._begin_entry())
@@ -217,9 +220,11 @@ class ActorTurn:
             await self._break_off(cancelled=False)
             result = self._state.final_result("error", error=stop.error)
         except ApplicationError as error:
-            # The server tells of a failed turn only the run that began it: a session gone on since hears it here.
+            # The server reports a failed turn only to the run that started it. Report it here to a session that has
+            # continued as
+            # a new run.
             await self._session.report_failed_start(TurnError(code="config_error", message=error.message))
-            # Nothing is judged any more: whoever answers is told that there is no such request.
+            # The gates judge no further calls: answer every decision with "unknown request".
             self._state.entered = self._state.completions
             await self._let_handlers_finish()
             raise
@@ -234,19 +239,19 @@ class ActorTurn:
         if left_open:
             result = await self._follow_open_calls(result)
         await self._let_handlers_finish()
-        # Again and again: while the rest is written another answer may come, which is to be written too.
+        # Repeat: while this activity records the rest, another decision may arrive.
         while await self._wrote_rest(result):
             await self._let_handlers_finish()
         return result
 
     async def _let_handlers_finish(self) -> None:
         while not self._is_settled():
-            # A cancel that comes after the end must not undo it; an eviction raises something else here.
+            # A cancellation after the end must not undo the result. An eviction raises another exception here.
             with contextlib.suppress(asyncio.CancelledError):
                 await workflow.wait_condition(self._is_settled)
 
     def _is_settled(self) -> bool:
-        # A run that completes breaks off the handlers that go on, and their Updates get no receipt.
+        # When a run completes, Temporal aborts its unfinished handlers, and their Updates get no receipt.
         return workflow.all_handlers_finished()
 
     async def _converse(self) -> TurnResult:
@@ -260,7 +265,7 @@ class ActorTurn:
             calls = state.add_completion(reply)
             if state.turn.external is not None:
                 return await self._settle_proposed(calls, reply)
-            # A `respond` that cannot be read goes back once; then its text is taken, or this might never end.
+            # Return an invalid `respond` to the model once. Then take its text, or the turn might never end.
             answer = reply.answer
             if answer is not None and (not reply.respond_error or state.bad_responds):
                 if self._calls.waits and not self._may_leave():
@@ -274,19 +279,19 @@ class ActorTurn:
                 state.settle(calls, [skipped_outcome(call) for call in calls], (correction(reply),))
                 continue
             batch = self._calls.batch(calls, reply)
-            # A turn may wait for months: what it does not need meanwhile it does not keep.
+            # A turn may wait for months: release data that it does not need.
             del reply
             settled = state.change_context(await batch, workflow.now())
             state.settle(calls, settled, ())
             if state.stopped:
                 raise asyncio.CancelledError
-            # The first in the model's order, not the first to end: that would be another one from one run to the next.
+            # Take the first in the model's order. The order of completion would differ between runs.
             direct = next((outcome for outcome in settled if outcome.direct), None)
             if direct is not None and (not self._calls.waits or self._may_leave()):
                 return state.answer_result(Response(text=direct.value))
 
     async def _settle_proposed(self, calls: tuple[CallPart, ...], reply: ModelReply) -> TurnResult:
-        """Returns the result of a turn that has one call and no model: what became of that call."""
+        """Return the result of a turn that has one call and no model: the outcome of that call."""
         settled = await self._calls.batch(calls, reply)
         self._state.settle(calls, settled, ())
         if self._state.stopped:
@@ -294,7 +299,7 @@ class ActorTurn:
         return self._state.answer_result(Response(text=settled[0].value))
 
     def _call_state(self) -> str:
-        """Returns the state of the proposed call, as an onlooker sees it."""
+        """Return the state of the proposed call, as viewers see it."""
         view = next(iter(self._state.calls.values()), None)
         return "proposed" if view is None else view.state
 
@@ -303,23 +308,23 @@ class ActorTurn:
         return bool(self._state.result is not None or book.pending() or external.is_open or external.is_used)
 
     async def _wait_at_end(self, reply: ModelReply, calls: tuple[CallPart, ...]) -> None:
-        """Returns once there is something to tell the model, which has answered while calls wait."""
+        """Wait for news for a model that has answered while calls wait."""
         untaken = untaken_answer(reply, self._state.waiting.values())
         if calls or untaken:
             self._state.settle(calls, [skipped_outcome(call) for call in calls], untaken)
-        # Its answer was in vain: what came while it was asked is told at once.
+        # The turn does not use this answer, so report outcomes that arrived during the completion at once.
         await workflow.wait_condition(lambda: self._calls.is_outcome_there() or self._session.has_messages)
 
     def _may_leave(self) -> bool:
-        """Returns whether the turn may end over the calls that wait: their outcomes come to its session."""
+        """Return whether the turn may end before its waiting calls. Their outcomes then go to the session."""
         state = self._state
-        # What is there already its own model is told.
+        # The turn's own model still gets each outcome that is already known.
         return state.leave_open and len(state.waiting) <= state.turn.may_leave and not self._calls.is_outcome_there()
 
     async def _follow_open_calls(self, result: TurnResult) -> TurnResult:
-        """Tells the session the outcome of each call over which the turn ended; returns the result with them.
+        """Report the session the outcome of each call over which the turn ended; returns the result with them.
 
-        The turn has answered and runs on only for this: people's answers come to it.
+        The turn has answered and continues only to receive the decisions about these calls.
         """
         while self._calls.waits:
             try:
@@ -327,7 +332,7 @@ class ActorTurn:
             except asyncio.CancelledError:
                 await self._calls.break_off(cancelled=True)
             for outcome in self._calls.take_outcomes():
-                # Nothing takes what it changes of the context: no completion of this turn follows.
+                # Drop the context updates: no completion of this turn follows.
                 outcome = replace(outcome, updates=None, place=None)
                 code = self._state.waiting[outcome.call]
                 self._state.tell([outcome])
@@ -343,7 +348,7 @@ class ActorTurn:
         self._state.tell(outcomes)
 
     async def _break_off(self, *, cancelled: bool) -> None:
-        """Ends what waits while the turn goes on, as it goes on no more; each call has its outcome then."""
+        """Settle all waiting calls of a turn that ends early, so that each has an outcome."""
         await self._calls.break_off(cancelled=cancelled)
         self._tell_outcomes()
 
@@ -354,7 +359,7 @@ class ActorTurn:
 
     def _check_caps(self) -> None:
         info = workflow.info()
-        # Before the server's own limits, at which it terminates a workflow: then nobody would get a result.
+        # End before the server's own limits. At those it terminates the workflow, which leaves no result.
         if info.get_current_history_length() > HISTORY_EVENTS or info.get_current_history_size() > HISTORY_BYTES:
             raise _Stop("history_limit", "the turn has grown too long to go on safely")
         over = self._state.reached_cap()
@@ -380,7 +385,7 @@ class ActorTurn:
         try:
             reply = await (self._ask_model(task) if task.external is None else self._propose(task))
         except outcomes.LOST as error:
-            # Perhaps they were written before it was lost: the record takes an entry once, by its key.
+            # The lost activity may have recorded the entries. The audit log accepts each key once.
             state.book.unwritten.give_back(unwritten)
             raise self._model_failure(error) from error
         state.active_seconds += (workflow.now() - began).total_seconds()
@@ -393,8 +398,8 @@ class ActorTurn:
         return reply
 
     async def _propose(self, task: ModelTask) -> ModelReply:
-        """Has the call of the turn's agent kept and judged: no model is asked, so it need not be an activity."""
-        # Nobody is asked yet whose answer could come in beside it.
+        """Store and judge the call of an external agent. No model runs, so a local activity is enough."""
+        # No request is open yet, so no decision can arrive at the same time.
         async with self._approvals.hold_lock():
             reply: ModelReply = await workflow.execute_local_activity(
                 names.MODEL, task, result_type=ModelReply, summary="Judge the proposed call", **options.PROPOSE
@@ -424,7 +429,7 @@ class ActorTurn:
         )
 
     async def _wrote_rest(self, result: TurnResult) -> bool:
-        """Records what no later activity would, late answers or that the turn broke off; returns whether there was any.
+        """Record what no later activity would, late answers or that the turn broke off; returns whether there was any.
 
         A turn that comes to its end in the ordinary way is not made longer to say so.
         """
@@ -436,7 +441,7 @@ class ActorTurn:
         error = "" if result.error is None else result.error.code
         ended = turn_end_entry(*self._state.key, workflow.now(), state=result.state, error=error)
         with contextlib.suppress(ActivityError, asyncio.CancelledError):
-            # No local activity: what it leads to is the end, and answers may come in the task in which it ends.
+            # Not a local activity: the workflow ends afterwards, and decisions may arrive in the task in which it ends.
             await workflow.execute_activity(
                 names.RECORD,
                 RecordTask(audit=(*rest, ended)),
@@ -450,7 +455,7 @@ class ActorTurn:
         text = outcomes.error_text(error)
         if outcomes.was_cancelled(error):
             return asyncio.CancelledError()
-        # Later the turn has done work, which a failed workflow would not tell: then it ends with a result, as an error.
+        # Later the turn has results, which a failed workflow would lose. It then ends with an error result.
         if kind == "ConfigError" and self._state.completions == 1:
             return ApplicationError(text, type="ConfigError", non_retryable=True)
         if kind in _ERROR_CODES:

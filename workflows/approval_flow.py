@@ -1,4 +1,4 @@
-"""Asks people on behalf of one turn: opens requests, takes answers in, and waits for reminders and deadlines."""
+"""Asks approvers on behalf of one turn: opens requests, accepts decisions, and waits for reminders and deadlines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -33,9 +33,9 @@ _TIMERS: Final = {"remind": "Reminder", "escalate": "Escalation", "deadline": "D
 
 
 class ApprovalFlow:
-    """Asks people for one turn, and takes their answers in. `show` publishes what changed.
+    """Opens the requests of one turn and accepts the decisions. `show` publishes changes.
 
-    With `alarm` the timers of its requests are those of the turn, which others wait for as well.
+    With `alarm`, the requests share the timer of the turn with its other waits.
     """
 
     def __init__(self, state: TurnState, show: Callable[[], None], alarm: Alarm | None = None) -> None:
@@ -49,7 +49,10 @@ class ApprovalFlow:
         self._examining = asyncio.Lock()
 
     def open_request(self, call: CallPart, gate_decision: GateDecision) -> GateDecision:
-        """Opens the request of a call that must wait; returns the gate decision without it, as the book keeps it."""
+        """Open the request of a call that must wait.
+
+        Returns the gate decision without the question, which the book keeps.
+        """
         if gate_decision.question is None:
             return gate_decision
         if gate_decision.kind == "ask" and not self._state.stopped:
@@ -61,52 +64,52 @@ class ApprovalFlow:
         return replace(gate_decision, question=None)
 
     async def wait_for_answer(self, gate_decision: GateDecision) -> ApprovalRequest:
-        """Returns the request of `gate_decision` once people, or time, have settled it."""
+        """Return the request of `gate_decision` once approvers or a deadline have settled it."""
         approval_id = self._state.approval_id(gate_decision.call)
         while True:
             request = self._state.book.get(approval_id)
             if request is None or request.expires_at is None:
                 raise RuntimeError(f"call {gate_decision.call} waits for a request that was never opened")
-            happening = deadlines.next_event(request)
-            if happening is None:
+            due_event = deadlines.next_event(request)
+            if due_event is None:
                 break
-            # Its code alone: what it is about stands in the turn's details, and a timer's words lie in two events.
-            words = temporal_metadata.summary(f"{_TIMERS[happening.what]} of {show_code(request.code)}")
-            if not await self._wait(partial(self._moved_on, approval_id, happening), happening.at, words):
-                if happening.what == "deadline":
+            # Name only the request's code: the turn's details show the call, and two events repeat a timer's summary.
+            words = temporal_metadata.summary(f"{_TIMERS[due_event.what]} of {show_code(request.code)}")
+            if not await self._wait(partial(self._moved_on, approval_id, due_event), due_event.at, words):
+                if due_event.what == "deadline":
                     await self._those_before(approval_id)
                     await self._take_stored(request)
-                # It changes nothing where one of those answers has settled the request.
-                self._state.book.apply_due_event(approval_id, happening, workflow.now())
+                # This has no effect if one of those decisions has settled the request.
+                self._state.book.apply_due_event(approval_id, due_event, workflow.now())
                 self._show()
         self._show()
         return request
 
     def apply_edit(self, call: CallPart, gate_decision: GateDecision) -> tuple[CallPart, GateDecision]:
-        """Returns the call and its gate decision as people changed them, if they did since the call was last judged."""
+        """Return the call and its gate decision, with any edit made since the gates last judged the call."""
         edit = self._edits.pop(call.call, None)
         if edit is None:
             return call, gate_decision
-        # Its share of the batch's characters is what it was proposed with.
+        # The edited call keeps the character budget of the proposed call.
         return edit[0], replace(
             edit[1], options=replace(edit[1].options, budget_chars=gate_decision.options.budget_chars)
         )
 
     def is_edited(self, call: str) -> bool:
-        """Returns whether people have changed the arguments of a call, whenever that was."""
+        """Return whether an approver has ever edited the arguments of a call."""
         return call in self._proposed
 
     def editor(self, call: str) -> str:
-        """Returns the id of the last person to change the arguments of a call; "" where nobody did."""
+        """Return the id of the last person who edited a call's arguments, or ""."""
         return self._editors.get(call, "")
 
     def revision(self, call: str) -> int:
-        """Returns the revision under which people were last asked about a call; 0 where they never were."""
+        """Return the latest revision of a call's request, or 0 if it has none."""
         request = self._state.book.get(self._state.approval_id(call))
         return 0 if request is None else request.revision
 
     def note(self, request: ApprovalRequest) -> str:
-        """Writes the note for the model about the changes and remarks of the approvers; "" when they made none."""
+        """Return the note for the model about the approvers' edits and remarks, or "" if there are none."""
         proposed = self._proposed.get(request.call)
         changes = "" if proposed is None else edit_note(proposed, request.card.rows)
         return "\n".join(filter(None, (changes, remark_note(request))))
@@ -114,33 +117,33 @@ class ApprovalFlow:
     async def ask_about_doubt(
         self, call: CallPart, gate_decision: GateDecision, ticket: int
     ) -> ApprovalRequest | CallOutcome | None:
-        """Asks people whether `call` happened under `ticket`; returns the request once it is settled.
+        """Ask whether `call` took effect under `ticket`. Returns the settled request.
 
-        None where nobody can be asked. An outcome where it is known by now: whoever ran it was only slow.
+        Returns `None` if no approver can be asked, or an outcome if the call's worker was only slow and has stored it.
         """
         doubt = {"doubt": ticket, "doubt_of": gate_decision.digest, "spent": self.revision(call.call)}
         task = self._state.gate_task(call, **doubt)
         async with self.hold_lock():
-            asked = self.open_request(call, (await judge_calls(task)).gate_decisions[0])
-        if asked.outcome is not None and asked.outcome.code not in ("in_doubt", "refused"):
-            return asked.outcome
-        if asked.kind != "ask" or self._state.stopped:
+            question_decision = self.open_request(call, (await judge_calls(task)).gate_decisions[0])
+        if question_decision.outcome is not None and question_decision.outcome.code not in ("in_doubt", "refused"):
+            return question_decision.outcome
+        if question_decision.kind != "ask" or self._state.stopped:
             return None
         self._show()
-        return await self.wait_for_answer(asked)
+        return await self.wait_for_answer(question_decision)
 
     def stop(self, why: str) -> None:
-        """Withdraws all that waits, as the turn ends before it was answered."""
+        """Withdraw all pending requests, because the turn ends."""
         for request in self._state.book.pending():
             self._state.book.cancel(request.id, "", why, workflow.now())
 
     async def apply_decision(self, envelopes: Sequence[Any]) -> Receipt:
-        """Takes an answer, by Update or Signal, and returns its receipt. Never raises."""
+        """Accept a decision, by Update or Signal, and return its receipt. Never raises."""
         decision = read_decision(envelopes)
         if isinstance(decision, Receipt):
             return self._unreadable(decision, envelopes)
         await self._caught_up(decision)
-        # Before its author is looked up: a second delivery, or one too late, costs no activity and waits for nobody.
+        # Check before identifying the author: duplicate or late decisions cost no activity and do not wait.
         receipt = self._state.book.precheck(decision, workflow.now())
         request = self._state.book.get(decision.approval_id)
         if receipt is not None or request is None:
@@ -155,63 +158,62 @@ class ApprovalFlow:
                 if authority.receipt is not None:
                     return self._untaken(decision, authority, authority.receipt)
                 decision = authority.taken or decision
-                # What follows looks again: while the author was identified, someone else may have been first.
+                # `settle` checks again: during identification, another decision may have settled the request.
                 if decision.edited_args is None:
                     return self._state.book.settle(decision, authority, workflow.now())
                 return await self._edit(decision, authority)
 
     async def withdraw(self, envelopes: Sequence[Any]) -> Receipt:
-        """Withdraws a request, if its author may, and returns the receipt. Never raises.
+        """Withdraw a request, if its author may, and return the receipt. Never raises.
 
-        Whoever can send it could as well stop the turn altogether, so it needs no signature. But a name counts only
-        where it is proved, and one that is signed for must be the asker's, an approver's or an administrator's.
+        Anyone who can send this can also stop the turn, so it needs no signature. A name counts only with proof. A
+        signed
+        name must be the requester, an approver or an administrator.
         """
-        wish = read_withdrawal(envelopes)
-        if isinstance(wish, Receipt):
-            return self._unreadable(wish, envelopes)
-        await self._caught_up(wish)
-        request = self._state.book.get(wish.approval_id)
-        by = wish.subject
+        withdrawal = read_withdrawal(envelopes)
+        if isinstance(withdrawal, Receipt):
+            return self._unreadable(withdrawal, envelopes)
+        await self._caught_up(withdrawal)
+        request = self._state.book.get(withdrawal.approval_id)
+        by = withdrawal.subject
         if request is not None and request.state == "pending":
             async with self.hold_lock():
-                authority = await _identify(identity.withdrawal_task(wish, request))
-            if wish.signature and not authority.allowed:
+                authority = await _identify(identity.withdrawal_task(withdrawal, request))
+            if withdrawal.signature and not authority.allowed:
                 refused = machine.refusal(request, authority.code or "not_allowed", "you may not withdraw this")
-                return self._state.book.record_reply(wish, refused, workflow.now(), authority)
+                return self._state.book.record_reply(withdrawal, refused, workflow.now(), authority)
             by = authority.subject if authority.allowed else ""
-        return self._state.book.cancel(wish.approval_id, by, wish.reason, workflow.now())
+        return self._state.book.cancel(withdrawal.approval_id, by, withdrawal.reason, workflow.now())
 
     async def _caught_up(self, decision: Decision) -> None:
-        """Returns once the turn has heard of what the gates may have asked.
+        """Wait until the turn knows of every question that the gates may have asked.
 
-        A question lies in the store before its turn knows of it, and somebody may be quick: an answer that was refused
-        as one to no request would count for nothing, and nobody would be asked again.
+        A question is in the store before its turn learns of it. Without this wait, a quick answer would be refused as
+        unknown, and the approver would not be asked again.
         """
-        named, revision = decision.approval_id, decision.revision or 1
-        if self._may_come(named, revision):
-            await workflow.wait_condition(lambda: not self._may_come(named, revision))
-        request = self._state.book.get(named)
+        approval_id, revision = decision.approval_id, decision.revision or 1
+        if self._may_come(approval_id, revision):
+            await workflow.wait_condition(lambda: not self._may_come(approval_id, revision))
+        request = self._state.book.get(approval_id)
         if self._examining.locked() and (request is None or revision > request.revision):
-            # It is judged again just now, perhaps: whoever does that enters what is asked before this goes on.
+            # The call may be in judgement again. The holder of the lock enters its question before this continues.
             async with self.hold_lock():
                 pass
 
     def _may_come(self, approval_id: str, revision: int) -> bool:
-        """Returns whether the gates may have asked this already, in that revision, and the turn is still to hear of
-        it.
-        """
+        """Return whether the gates may have asked this revision without the turn's knowledge."""
         request = self._state.book.get(approval_id)
         if request is not None and revision <= request.revision:
             return False
         if self._state.may_be_asked(approval_id):
             return True
-        # A call is judged again, or another one in its place, once it has run: not while people are asked about it.
+        # The gates judge a call or its fallback again only after a run, not while its request is pending.
         call = self._state.open_call(approval_id)
         waits = call and self._state.book.waits(self._state.approval_id(call))
         return bool(call) and not (waits or self._state.stopped or self._state.book.waits(approval_id))
 
     async def _edit(self, decision: Decision, authority: Authority) -> Receipt:
-        """Puts other arguments in the place of those that were asked: judged anew, and asked as the next revision."""
+        """Judge the call with edited arguments and ask it as the next revision."""
         receipt = self._state.book.examine(decision, authority, workflow.now())
         request = self._state.book.get(decision.approval_id)
         if receipt is not None or request is None:
@@ -221,7 +223,7 @@ class ApprovalFlow:
                 decision, authority, request, "not_allowed", "this was changed too often; approve or deny it"
             )
         call = CallPart(call=request.call, tool=request.tool, args=Content(inline=decision.edited_args))
-        # As any other proposal: what a rule denies cannot be written into a call by people either.
+        # Apply every gate: an edit must not create a call that a rule denies.
         reply = await judge_soon(self._state.gate_task(call, **activity_inputs.edit(decision, authority)))
         if reply is None:
             return self._refuse(
@@ -237,20 +239,20 @@ class ApprovalFlow:
             why = _why(gate_decision.outcome)
             return self._refuse(decision, authority, request, code, why, gate_decision.refusal)
         ctx = self._state.ctx_of(call.call)
-        asked = request_from_reference(gate_decision.question, gate_decision, call, ctx)
-        receipt = self._state.book.settle(decision, authority, workflow.now(), asked)
+        question_decision = request_from_reference(gate_decision.question, gate_decision, call, ctx)
+        receipt = self._state.book.settle(decision, authority, workflow.now(), question_decision)
         if receipt.status != "refused" and receipt.code != "duplicate":
-            # The first stays, over any number of edits: the model is told how the call differs from what it proposed.
+            # Keep the first rows over all edits: the note shows the model how the call differs from its proposal.
             self._proposed.setdefault(call.call, request.card.rows)
             self._editors[call.call] = authority.subject
-            changed = replace(call, args=asked.args)
+            changed = replace(call, args=question_decision.args)
             self._edits[call.call] = (changed, replace(gate_decision, question=None))
             self._state.actions[call.call] = gate_decision.action
             self._show()
         return receipt
 
     def _untaken(self, decision: Decision, authority: Authority, receipt: Receipt) -> Receipt:
-        """Returns the receipt of a raw answer that was not stored; one that waits for a gateway is recorded there."""
+        """Return the receipt of a raw decision that was not stored. The gateway records pending decisions."""
         if receipt.status == "pending":
             return receipt
         return self._state.book.record_reply(decision, receipt, workflow.now(), authority)
@@ -277,10 +279,11 @@ class ApprovalFlow:
 
     @asynccontextmanager
     async def hold_lock(self) -> AsyncIterator[None]:
-        """Holds the lock under which one author is identified, or one call judged, at a time, in the order of arrival.
+        """Serialise identification and judging in order of arrival.
 
-        Several local activities end in any order, but a history that is read anew ends them in the order in which they
-        began: whoever was first then must have been first before. And who was waiting need not be identified any more.
+        Parallel local activities finish in any order, but complete in start order during replay. Without the lock,
+        replay
+        could pick a different winner. Decisions that still wait for the lock may not need identification at all.
         """
         async with self._examining:
             yield
@@ -292,13 +295,13 @@ class ApprovalFlow:
         try:
             yield
         finally:
-            # By identity: two deliveries may say the very same.
+            # Compare by identity: two deliveries may have equal content.
             examined[:] = [each for each in examined if each is not decision]
 
     async def _those_before(self, approval_id: str) -> None:
-        """Waits until the answers are settled that lay there when the deadline came: they may have come in time.
+        """Wait for the decisions that arrived before the deadline's timer was handled: they may be in time.
 
-        After an outage of the workers the timer and the answers are found together. Later ones are not waited for.
+        After an outage of the workers, the timer and the decisions arrive together. Later decisions are not awaited.
         """
         before = tuple(self._examined.get(approval_id, ()))
         await workflow.wait_condition(
@@ -306,7 +309,7 @@ class ApprovalFlow:
         )
 
     async def _take_stored(self, request: ApprovalRequest) -> None:
-        """Takes in what was answered in time and never came here, as when no server was there to send it by."""
+        """Accept decisions that the store received in time but the turn did not, for example during a server outage."""
         task = AnswersTask(approval=request.id, revision=request.revision)
         async with self.hold_lock():
             stored: StoredAnswers = await workflow.execute_local_activity(
@@ -317,10 +320,10 @@ class ApprovalFlow:
             await (self.withdraw if decision.verdict == "withdrawn" else self.apply_decision)((body,))
 
     async def _wait(self, is_there: Callable[[], bool], until: datetime, words: str) -> bool:
-        """Returns whether `is_there`, once it is or at `until`."""
+        """Wait for `is_there` until `until`. Returns whether it is true."""
         if self._alarm is not None:
             return await self._alarm.wait(is_there, until, words)
-        # With nothing left `wait_for` gives up at once, without a timer and without a look at the condition.
+        # With no time left, `wait_for` gives up at once, without a timer and without evaluating the condition.
         left = max((until - workflow.now()).total_seconds(), 0.001)
         try:
             await workflow.wait_condition(is_there, timeout=timedelta(seconds=left), timeout_summary=words)
@@ -330,7 +333,7 @@ class ApprovalFlow:
 
     def _moved_on(self, approval_id: str, happening: deadlines.DueEvent) -> bool:
         request = self._state.book.get(approval_id)
-        # Not the state alone: a new revision, or a deadline put off, waits on with another timer.
+        # Do not compare the state alone: a new revision or an extended deadline needs another timer.
         return request is None or deadlines.next_event(request) != happening
 
 
@@ -340,7 +343,7 @@ async def _identify(task: IdentifyTask) -> Authority:
             names.IDENTIFY, task, result_type=Authority, **options.IDENTIFY
         )
     except outcomes.LOST:
-        # Who cannot be looked up decides nothing. And no handler may raise: in a Signal's it would fail the whole turn.
+        # An unidentified author decides nothing. Do not raise: an exception in a Signal handler fails the whole turn.
         return Authority(allowed=False, code="unavailable")
     return authority
 

@@ -1,4 +1,4 @@
-"""Brings the calls of one completion to their outcomes: one each, in the order in which they were proposed."""
+"""Settles the calls of one completion: one outcome each, in proposed order."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ _KNOWN = "People were asked about the same call before."
 
 @dataclass
 class _Tries:
-    """Counts the tries of one call, by ticket and digest, because a changed tool makes another key."""
+    """The attempts of one call, by ticket and digest, because a changed tool has another key."""
 
     tickets: dict[str, int] = field(default_factory=dict)
     doubts: tuple[Decision, ...] = ()
@@ -45,7 +45,7 @@ class _Tries:
 
 
 class CallLoop:
-    """Brings the calls of one turn to their outcomes. `show` publishes what changed."""
+    """Settles the calls of one turn. `show` publishes changes."""
 
     def __init__(self, state: TurnState, approvals: ApprovalFlow, tools: ToolRunner, show: Callable[[], None]) -> None:
         self._state = state
@@ -57,17 +57,17 @@ class CallLoop:
 
     @property
     def waits(self) -> bool:
-        """Whether calls wait, or their outcomes are still to be told."""
+        """True while calls wait or their outcomes have not been reported."""
         return bool(self._waiting)
 
     def is_outcome_there(self) -> bool:
-        """Returns whether an outcome of a call that waited is to be told."""
+        """Return whether a waiting call has an outcome that was not reported yet."""
         return any(task.done() for task in self._waiting.values())
 
     def take_outcomes(self) -> list[CallOutcome]:
-        """Returns the outcomes of calls that waited, each once, in the order in which they were proposed."""
+        """Return the outcomes of calls that waited, each once, in proposed order."""
         done = [call for call, task in self._waiting.items() if task.done()]
-        # Never the turn's answer: its model went on without it.
+        # Never the turn's answer: the model has continued without it.
         return [replace(self._waiting.pop(call).result(), direct=False) for call in done]
 
     async def break_off(self, *, cancelled: bool) -> None:
@@ -77,20 +77,20 @@ class CallLoop:
         if cancelled and not self._state.stopped:
             self._stop()
         elif not cancelled:
-            # What runs is somebody's decision, and the turn's end no reason to stop it.
+            # The running calls were approved, and the end of the turn is no reason to stop them.
             self._state.stopped = True
             self._approvals.stop(_ENDED)
         while not all(task.done() for task in self._waiting.values()):
-            # A cancel that comes meanwhile must not leave a call without its outcome.
+            # A cancellation during this wait must not leave a call without its outcome.
             with contextlib.suppress(asyncio.CancelledError):
                 await workflow.wait(list(self._waiting.values()))
 
     async def batch(self, calls: tuple[CallPart, ...], reply: ModelReply) -> list[CallOutcome]:
-        """Settles every call of one completion; those that need nobody do not wait for those that do.
+        """Settle every call of one completion. Calls that need no approval do not wait for the others.
 
-        Those without which the turn goes on are told to wait, unless they are settled with the others.
-        Nothing of what was withheld from the model runs, in the place of another tool either. The gates are asked
-        here where they were not with the completion.
+        If the turn may continue without a call, the model reads that the call waits, unless it settles with the others.
+        No tool that was withheld from the model runs, not even as a fallback. The gates judge here if they did not
+        judge with the completion.
         """
         if not calls:
             return []
@@ -100,7 +100,7 @@ class CallLoop:
             gate_reply = reply.gates or await self._judge(calls, says)
         except asyncio.CancelledError:
             self._stop()
-            # Each call still has its one result: a conversation with calls that have none cannot be shown to a model.
+            # Give each call its one result: models reject a conversation with calls that have none.
             return [outcomes.unwanted_outcome(call.call, call.tool) for call in calls]
         self._state.count_batch(gate_reply.tally)
         gate_decisions = [
@@ -109,17 +109,17 @@ class CallLoop:
         ]
         going_on = [each.kind == "ask" and each.options.while_waiting == "continue" for each in gate_decisions]
         if self._waiting or any(going_on):
-            # With answers coming in beside them their ends must stand in the history where they happened.
+            # Decisions may arrive in parallel, so the history must hold the ends of these calls in their real order.
             gate_decisions = [_without_local(each) for each in gate_decisions]
         self._state.entered = self._state.completions
-        # Its gate decisions hold every question a second time, and the turn may wait for months.
+        # Its gate decisions hold a second copy of every question, and the turn may wait for months.
         del gate_reply, reply
         self._show()
         running = self._begin(calls, gate_decisions, says)
         held = [task for task, goes_on in zip(running, going_on, strict=True) if not goes_on]
         try:
             if held:
-                # Not asyncio's own `wait`, which goes through a set: read anew, its order would be another one.
+                # Not asyncio's own `wait`: it uses a set, so the order would differ on replay.
                 await workflow.wait(held)
         except asyncio.CancelledError:
             self._stop()
@@ -135,14 +135,15 @@ class CallLoop:
             try:
                 running.append(asyncio.create_task(conclusion))
             except BaseException:
-                # The SDK interrupts a replay that takes too long, wherever it is. Python warns of a coroutine that
-                # no task runs unless it is closed.
+                # The SDK interrupts a replay that takes too long, at any point. Python warns of a coroutine that no
+                # task
+                # runs unless it is closed.
                 conclusion.close()
                 raise
         return running
 
     async def _judge(self, calls: tuple[CallPart, ...], says: str) -> GateReply:
-        # Of several local activities at once nobody knows in which order a history that is read anew ends them.
+        # Parallel local activities may end in another order on replay.
         async with self._approvals.hold_lock():
             asked = {
                 "tally": self._state.judge_from(),
@@ -153,32 +154,32 @@ class CallLoop:
             return await judge_calls(self._state.gate_task(*calls, **asked))
 
     def _open(self, call: CallPart, gate_decision: GateDecision) -> GateDecision:
-        """Opens the request of a call that must wait, unless the same is asked, or was denied, by now."""
+        """Open the request of a call that must wait, unless the same is asked, or was denied, by now."""
         known = self._state.settled_meanwhile(gate_decision)
         gate_decision = self._approvals.open_request(call, gate_decision)
         if known is None:
             return gate_decision
         if self._state.book.waits(approval_id := self._state.approval_id(call.call)):
-            # It lies in the store already: withdrawn, so that nobody is left to answer it.
+            # The request is already in the store. Withdraw it, so that approvers are not left with it.
             self._state.book.cancel(approval_id, "", _KNOWN, workflow.now())
         return replace(gate_decision, kind="settled", outcome=known)
 
     def _take(self, call: CallPart, task: asyncio.Task[CallOutcome]) -> CallOutcome:
-        """Returns the outcome of a call, or that it waits where it goes on to do so without its turn."""
+        """Return the call's outcome, or a `waiting` outcome if it continues to wait without its turn."""
         if task.done():
             return task.result()
         self._waiting[call.call] = task
         return waiting_outcome(call.call, call.tool, self._state.let_wait(call.call))
 
     def _stop(self) -> None:
-        """Stops the calls of a cancelled turn: what has not started never will, what runs is awaited."""
+        """Stop the calls of a cancelled turn: the rest never starts, and running calls are awaited."""
         self._state.stopped = True
         self._tools.cancel()
         self._approvals.stop(_CANCELLED)
 
     async def _conclude(self, call: CallPart, gate_decision: GateDecision, says: str) -> CallOutcome:
         primary = outcome = await self._settle(call, gate_decision)
-        # A tool that changed while people were asked may have run with other options than it was proposed with.
+        # If the tool changed while the request was pending, it may have run with other options.
         ran_with = self._ran_with.pop(call.call, gate_decision.options)
         if ran_with.fallbacks:
             ran = replace(gate_decision, options=ran_with)
@@ -191,60 +192,63 @@ class CallLoop:
     def _abort(self, calls: tuple[str, ...]) -> None:
         self._tools.abort(calls)
         for request in self._state.book.pending():
-            # Whether something happened is asked all the same.
+            # Questions about an unknown outcome remain open.
             if request.call in calls and request.kind == "approval":
                 self._state.book.cancel(request.id, "", _SIBLING_FAILED, workflow.now())
 
     async def _fallbacks(
         self, call: CallPart, gate_decision: GateDecision, primary: CallOutcome, says: str
     ) -> list[CallOutcome]:
-        """Tries the tools in place of one that failed, in order, until one does not fail; returns their outcomes."""
+        """Run the fallbacks of a failed tool in order until one succeeds. Returns their outcomes."""
         tried: list[CallOutcome] = []
-        ended, ran_with = primary, gate_decision.options
-        # What a person wrote into a call is meant for the tool it was shown with.
+        latest, ran_with = primary, gate_decision.options
+        # An approver's edit applies only to the tool on the card.
         names = () if self._approvals.is_edited(call.call) else gate_decision.options.fallbacks
         for number, name in enumerate(names, 1):
-            if not outcomes.may_fall_back(ended, ran_with) or self._state.stopped or self._tools.is_aborted(call.call):
+            if not outcomes.may_fall_back(latest, ran_with) or self._state.stopped or self._tools.is_aborted(call.call):
                 break
-            # An id of its own, and so a digest and a ticket: nothing said of the first call lets this one run.
+            # The fallback has its own id, and so its own digest and ticket. Decisions about the first call do not apply
+            # to it.
             second = CallPart(call=stand_in_id(call.call, number), tool=name, args=call.args)
             self._state.show_stand_in(second, call.call)
-            stands_in = await self._judge_fallback(second, gate_decision, says)
-            ended = await self._settle(second, stands_in)
-            ran_with = self._ran_with.pop(second.call, stands_in.options)
-            self._state.conclude(ended)
-            tried.append(ended)
+            fallback_decision = await self._judge_fallback(second, gate_decision, says)
+            latest = await self._settle(second, fallback_decision)
+            ran_with = self._ran_with.pop(second.call, fallback_decision.options)
+            self._state.conclude(latest)
+            tried.append(latest)
             if self._approvals.is_edited(second.call):
                 break
         return tried
 
     async def _judge_fallback(self, call: CallPart, primary: GateDecision, says: str) -> GateDecision:
-        """Returns the gate decision on a fallback: through every gate as any other call, and counted as one."""
-        # The tally is read, and written when the gates have answered: two fallbacks at once would be counted as one.
+        """Judge a fallback with every gate like any other call, and count it."""
+        # Read and write the tally under the lock: two parallel fallbacks would otherwise count as one.
         async with self._approvals.hold_lock():
             before = self._state.tally
             asked = {"tally": before, "agent_says": says, "denied": self._state.session_denials()}
             gate_reply = await judge_calls(self._state.gate_task(call, **asked))
             self._state.count_fallback(before, gate_reply.tally)
-        # Its end may be the beginning of the next one: that must stand in the history where it happened.
+        # The end of this fallback may start the next one, so the history must hold it in its real order.
         shared = _share_budget(gate_reply.gate_decisions[0], primary, local=False)
         gate_decision = self._approvals.open_request(call, shared)
         self._show()
         return gate_decision
 
     async def _settle(self, call: CallPart, gate_decision: GateDecision) -> CallOutcome:
-        """Brings one call to its one outcome: judged anew as often as its approval goes stale, within bounds."""
+        """Settle one call. Judges it again each time its approval becomes stale, up to `MAX_REVISIONS`."""
         tries, revision = _Tries(), 1
         request: ApprovalRequest | None = None
         while revision <= MAX_REVISIONS:
             if gate_decision.kind == "settled" and gate_decision.outcome is not None:
                 return gate_decision.outcome
             if gate_decision.kind == "ask":
-                # One that was open when the turn was stopped is cancelled by then, and ends below as what it is.
+                # A request that was open when the turn stopped is cancelled already, and ends below with its own
+                # outcome.
                 if self._state.stopped and not self._approvals.revision(call.call):
                     return outcomes.unwanted_outcome(call.call, call.tool)
                 if self._tools.is_aborted(call.call):
-                    # Asked only after its sibling had failed: withdrawn at once, so that nobody is left to answer it.
+                    # The request was opened after a sibling had failed. Withdraw it, so that approvers are not left
+                    # with it.
                     self._abort((call.call,))
                 request = await self._approvals.wait_for_answer(gate_decision)
                 if request.state == "cancelled" and self._tools.is_aborted(call.call):
@@ -263,13 +267,13 @@ class CallLoop:
                 if isinstance(doubt, CallOutcome):
                     return self._credit(_direct(doubt, gate_decision), gate_decision, request)
                 if doubt is not None and doubt.state == "happened":
-                    ended = await self._tell(call, gate_decision, request, tries, doubt)
-                    return self._credit(ended, gate_decision, request)
+                    latest = await self._tell(call, gate_decision, request, tries, doubt)
+                    return self._credit(latest, gate_decision, request)
                 if doubt is None or doubt.state != "approved":
                     return self._credit(outcomes.given_up_outcome(unknown, doubt), gate_decision, request)
-                # It did not happen: the same right to run it, under the next ticket.
+                # The call did not take effect: the same right to run continues under the next ticket.
                 gate_decision = replace(gate_decision, kind="run")
-                # Its ticket was claimed and stays so: what comes of the next try needs one of its own.
+                # The claimed ticket stays claimed: the next attempt needs its own.
                 tries.give_up(gate_decision.digest)
                 tries.doubts += approving_decisions(doubt)
                 continue
@@ -280,7 +284,7 @@ class CallLoop:
             if not reply.again and reply.outcome is not None:
                 return self._credit(_direct(reply.outcome, gate_decision), gate_decision, request)
             if reply.again == "lapsed":
-                # The ticket was voided, so that a worker that comes late cannot run it; another try needs the next one.
+                # The ticket is void, so that a late worker cannot run it. The next attempt needs the next ticket.
                 tries.give_up(gate_decision.digest)
             if request is not None:
                 self._state.book.lapse(request.id, workflow.now())
@@ -288,7 +292,7 @@ class CallLoop:
                 request, gate_decision = None, await self._judge_again(call, gate_decision)
             if self._state.stopped:
                 return outcomes.unwanted_outcome(call.call, call.tool)
-        # The last round asked once more: nothing waits for that answer any longer.
+        # The last round opened another request, and nothing waits for its decision.
         if request is None and self._state.book.waits(approval_id := self._state.approval_id(call.call)):
             self._state.book.cancel(approval_id, "", "Asked too often.", workflow.now())
         return outcomes.failed_outcome(call.call, call.tool, "refused", "Asked too often; give up on this call.")
@@ -324,11 +328,11 @@ class CallLoop:
         return await self._tools.keep(call, gate_decision, permit, tries.ticket(gate_decision.digest), doubt)
 
     def _unknown(self, reply: ToolReply, gate_decision: GateDecision) -> CallOutcome | None:
-        """Returns the outcome of a call that people are to be asked about; None where nobody is asked."""
+        """Return the outcome of a call that needs a question to approvers, or `None`."""
         if gate_decision.options.external and not gate_decision.options.ask_unreported:
             return None
         unknown = reply.outcome is not None and reply.outcome.code == "in_doubt"
-        # Of a turn that was stopped nobody is asked anything more: its call stays in doubt, and says so.
+        # A stopped turn asks no further questions: the call's outcome stays unknown and says so.
         return reply.outcome if unknown and not self._state.stopped else None
 
     def _credit(
@@ -348,9 +352,9 @@ class CallLoop:
 
 
 def _direct(outcome: CallOutcome, gate_decision: GateDecision) -> CallOutcome:
-    """Returns `outcome`, marked where it may be the turn's answer.
+    """Return `outcome`, marked if it may be the turn's answer.
 
-    That people say it happened is no value to answer with, nor is that the tool handed its work off.
+    A decision that the call took effect is not a value to answer with. Neither is handed-off work.
     """
     answers = outcome.code == "ok" and not (outcome.decided_by or outcome.handed)
     direct = gate_decision.options.return_direct and answers
@@ -362,8 +366,6 @@ def _without_local(gate_decision: GateDecision) -> GateDecision:
 
 
 def _share_budget(gate_decision: GateDecision, before: GateDecision, **options: Any) -> GateDecision:
-    """Returns `gate_decision` with no more characters of the batch's than the call had when it was proposed (N10), and
-    `options`.
-    """
+    """Return `gate_decision` with `options`, and at most the call's own share of the batch's characters (N10)."""
     options["budget_chars"] = min(gate_decision.options.budget_chars, before.options.budget_chars)
     return replace(gate_decision, options=replace(gate_decision.options, **options))

@@ -1,4 +1,4 @@
-"""Keeps a session's state: its mailbox, its turns, and what is added to them. Plain data and plain computation."""
+"""Keeps a session's state: its mailbox, turns and late results. Plain data and plain computation."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -46,7 +46,7 @@ _ShapeT = TypeVar("_ShapeT", bound=FrozenModel)
 
 
 class Conversation:
-    """Holds the state of one session. Callers pass the time in; no input makes it raise."""
+    """The state of one session. Callers pass the time. No input makes it raise."""
 
     def __init__(self, session: SessionInput) -> None:
         self.key = SessionKey(session.tenant_id, session.session_id)
@@ -67,10 +67,10 @@ class Conversation:
         self._updates = session.updates
         self._log = SessionLog(session.session_events)
 
-    # What is sent to the session.
+    # Messages to the session.
 
     def say(self, envelopes: Sequence[Any], now: datetime) -> SessionReceipt:
-        """Takes a message, once for each id."""
+        """Accept a message, once per id."""
         return self._log.record_reply("message", envelopes, self._take_message(envelopes), now)
 
     def _take_message(self, envelopes: Sequence[Any]) -> SessionReceipt:
@@ -80,34 +80,34 @@ class Conversation:
         user = message.principals[0].user
         if self._owner not in ("", user):
             return self._refuse("not_allowed", "this session is somebody else's; begin one of your own")
-        # After the owner is known, so that a stranger learns of no id; before all else, so that a second delivery is
-        # never refused for what the first one has changed.
-        known = self._find_known(message.id, message, message.id)
-        if known is not None:
-            return known
+        # Check after the owner, so that a stranger learns no ids. Check before the rest, so that a duplicate is never
+        # refused because of the first delivery's effects.
+        receipt = self._find_known(message.id, message, message.id)
+        if receipt is not None:
+            return receipt
         message = replace(message, message=_reduce_message(message.message))
         if message.id in self._turns:
             return self._refuse("conflict", f"there is a turn `{message.id}` already; choose another id")
         if not (message.actor or self._actor):
             return self._refuse("malformed", "`actor`: say whom this session talks to")
-        # All of it goes into the input of the next run, of which the server takes 2 MiB and no more.
+        # The mailbox becomes part of the next run's input, which the server limits to 2 MiB.
         if len(self._mailbox) >= SESSION_MAILBOX or self._open_bytes() + _size(message) > SESSION_OPEN_BYTES:
             return self._refuse("full", "too much waits for an answer in this session; try again later")
-        spoken, chosen = self._spoken_to()
-        placed = bool(message.route or message.step or message.transient) and not message.actor
-        if placed and spoken != chosen:
+        actor, chosen_actor = self._spoken_to()
+        has_place = bool(message.route or message.step or message.transient) and not message.actor
+        if has_place and actor != chosen_actor:
             whose = "name the actor whose `route`, `step` and `transient` these are"
-            why = f"`actor`: this session was passed on to `{spoken}`; {whose}"
+            why = f"`actor`: this session was passed on to `{actor}`; {whose}"
             return self._refuse("malformed", why)
-        # Only now: a message that was refused makes nobody the owner.
+        # Set the owner only now: a refused message must not decide it.
         self._owner = user
         self._remember(message.id, message)
-        # Whatever is passed on meanwhile: the route is that of whoever is spoken to now.
-        self._mailbox.append(replace(message, actor=spoken) if placed else message)
+        # The route belongs to the current actor, even if the session is passed on later.
+        self._mailbox.append(replace(message, actor=actor) if has_place else message)
         return SessionReceipt(status="accepted", turn=message.id)
 
     def inject(self, envelopes: Sequence[Any], now: datetime) -> SessionReceipt:
-        """Takes a late result for a turn, or for the turn that goes on in its place; once for each id."""
+        """Accept a late result for a turn or its successor, once per id."""
         return self._log.record_reply("result", envelopes, self._add(envelopes), now)
 
     def _add(self, envelopes: Sequence[Any]) -> SessionReceipt:
@@ -116,13 +116,13 @@ class Conversation:
             return injection
         injection = replace(injection, message=_reduce_message(injection.message, late=True))
         turn = self._latest(injection.turn)
-        # Before its turn is missed: that may be forgotten by now, and a second delivery is no error for it.
-        known = self._find_known(injection.id, injection, turn.turn if turn else "")
-        if known is not None:
-            return known
+        # Check before the turn is looked up: its turn may be forgotten, and a duplicate is not an error.
+        receipt = self._find_known(injection.id, injection, turn.turn if turn else "")
+        if receipt is not None:
+            return receipt
         if turn is None:
             return self._refuse("unknown", f"there is no turn `{injection.turn}` here")
-        # Room was kept for it when its turn ended over the call: it is never refused.
+        # The turn reserved room for this outcome when it ended, so it is never refused.
         if not self._close_call(injection):
             number = turn.number + self._kept_turns(turn.origin.id)
             if number >= MAX_TURNS_PER_MESSAGE or self._open_bytes() + _size(injection) > SESSION_OPEN_BYTES:
@@ -135,7 +135,7 @@ class Conversation:
         return SessionReceipt(status="accepted", turn=turn_of(turn.origin.id, turn.number + 1))
 
     def report(self, envelopes: Sequence[Any], now: datetime) -> None:
-        """Takes a turn's report."""
+        """Accept a turn's report."""
         report = read_envelope(envelopes[0] if len(envelopes) == 1 else None, TurnReport)
         turn = None if isinstance(report, str) else self._turns.get(report.turn)
         if isinstance(report, str) or turn is None:
@@ -143,29 +143,30 @@ class Conversation:
             self._log.record_reply("report", envelopes, self._refuse(code, ""), now)
         elif report.state == "waiting":
             self.step_aside(turn.turn)
-        # A turn that is reset tells it again, and the server may have told that it closed: the first word stands.
+        # A turn that is reset reports again, and the server may have reported that it closed. The first report counts.
         elif turn.state in _OPEN:
-            # Too much of it is left out and told. The turn has ended all the same, or the next would wait for it.
+            # Updates that are too large are left out, with a record. The turn still ends, or the next one would wait
+            # for it.
             if not self._update(report):
                 self._log.record_reply("report", envelopes, self._refuse("full", ""), now)
             self._end(turn, report)
 
     def record_lost_turn(self, turn_id: str, error: TurnError, now: datetime) -> None:
-        """Records that a turn ended without a report: it was terminated, or could not begin."""
+        """Record that a turn ended without a report: it was terminated or could not start."""
         turn = self._turns.get(turn_id)
         if turn is not None and turn.left_open:
-            # It is there no more to tell what became of these calls.
+            # The turn can no longer report the outcomes of these calls.
             self._turns[turn_id] = replace(turn, left_open=0)
             self._log.record_lost_turn(turn_id, error.code, now)
         elif turn is not None and turn.state in _OPEN:
             self._log.record_lost_turn(turn_id, error.code, now)
             self._end(turn, TurnReport(turn=turn_id, state="error", error=error))
 
-    # What the session does.
+    # Actions of the session.
 
     def next(self, now: datetime) -> FollowUp | MailboxMessage | None:
-        """Chooses the next turn: one that follows another at once, else the oldest message in its time; or None."""
-        # Before the mailbox: what goes on is part of an answer that somebody waits for already.
+        """Return the next item to start: a follow-up first, then the oldest message if its time has come, or `None`."""
+        # Before the mailbox: a follow-up continues an answer that a person already waits for.
         if self._due:
             return self._due[0]
         if not self._mailbox or any(now < turn.started_at + self._patience for turn in self._working()):
@@ -173,15 +174,13 @@ class Conversation:
         return self._mailbox[0]
 
     def patience_deadline(self) -> datetime | None:
-        """Returns when the oldest message is answered though a turn is still at work; None where nothing waits for
-        that.
-        """
+        """Return when the oldest message starts a turn even if another turn still works, or `None`."""
         if not self._mailbox:
             return None
         return max((turn.started_at + self._patience for turn in self._working()), default=None)
 
     def begin(self, item: FollowUp | MailboxMessage, now: datetime) -> TurnInput:
-        """Adds the turn that answers `item`, which `next` returned; returns the turn's input."""
+        """Add the turn for `item`, which `next` returned. Returns the turn's input."""
         if isinstance(item, FollowUp):
             self._due.pop(0)
             turn = self._heir(item, now)
@@ -192,14 +191,14 @@ class Conversation:
             item = self._put(item, actor)
             turn = SessionTurn(turn=item.id, actor=actor, origin=item, messages=(item.message,), started_at=now)
         self._actor = turn.actor
-        # Before the turn is entered, which would have its own words twice in what it reads.
+        # Before the turn is added: its own messages would otherwise be in the transcript twice.
         earlier = tuple(self._transcript())
         turn = replace(turn, earlier=len(earlier))
         self._turns[turn.turn] = turn
         return self._input(turn, (*earlier, *turn.messages))
 
     def _put(self, item: MailboxMessage, actor: str) -> MailboxMessage:
-        """Returns a message to `actor` with its place: the one that it names, else the conversation's."""
+        """Return the message with its place: its own, or else the conversation's place with `actor`."""
         if item.route or item.step:
             self._place = Place(actor=actor, route=item.route, step=item.step, seal=item.seal)
             return item
@@ -207,7 +206,10 @@ class Conversation:
         return item if place is None else replace(item, route=place.route, step=place.step, seal=place.seal)
 
     def _leave(self, turn: SessionTurn) -> None:
-        """Moves the conversation back from the place of a turn that could not begin: every later one would fail too."""
+        """Move the conversation away from the place of a turn that could not start.
+
+        Later turns would fail there too.
+        """
         lost = _place_of(turn)
         if self._place is None or self._place != lost:
             return
@@ -215,26 +217,26 @@ class Conversation:
         self._place = next((each for each in places if each != lost), None)
 
     def _place_with(self, actor: str) -> Place | None:
-        # Routes are an actor's own.
+        # Routes belong to one actor.
         return self._place if self._place is not None and self._place.actor == actor else None
 
     def forget(self, turn: TurnInput, now: datetime) -> None:
-        """Removes a turn that could not be begun, because another one has its id."""
+        """Remove a turn that could not start because another one has its id."""
         self._turns.pop(turn.turn_id, None)
         self._refusals += 1
-        # It was to write these down.
+        # Return the session events that this turn would have recorded.
         self._log.give_back(turn.session_events)
         self._log.record_lost_turn(turn.turn_id, "conflict", now)
 
     def step_aside(self, turn_id: str) -> None:
-        """Lets the next message be answered though this turn goes on."""
+        """Let the next message start although this turn still works."""
         turn = self._turns.get(turn_id)
-        # A turn that has ended does not wait any more, in whatever order its signals come.
+        # A turn that has ended does not wait, in any order of its signals.
         if turn is not None and turn.state == "working":
             self._turns[turn_id] = replace(turn, state="waiting")
 
     def next_undelivered(self) -> tuple[TurnKey, LateResult] | None:
-        """Returns a late result that is still to be sent to its turn, which goes on; or None."""
+        """Return a late result that its open turn has not received, or `None`."""
         for injection in self._injected.values():
             turn = self._latest(injection.turn)
             if injection.id not in self._sent and turn is not None:
@@ -242,17 +244,17 @@ class Conversation:
         return None
 
     def record_delivered(self, injection: LateResult) -> None:
-        """Records that a late result was sent. It is kept until its turn reports that its model got it."""
+        """Record that a late result was sent. It is kept until the turn reports that its model got it."""
         self._sent.add(injection.id)
 
-    # What the session shows, and carries over.
+    # Views and the state for the next run.
 
     def transcript(self) -> list[Message]:
-        """Returns the conversation as the next turn would read it."""
+        """Return the conversation as the next turn would read it."""
         return list(self._transcript())
 
     def view(self) -> SessionView:
-        """Returns the present state of the session for queries."""
+        """Return the present state of the session for queries."""
         place = self._place_with(self._actor)
         return SessionView(
             tenant=self.key.tenant,
@@ -268,7 +270,7 @@ class Conversation:
         )
 
     def snapshot(self) -> SessionInput:
-        """Returns the whole state, for the next run."""
+        """Return the whole state, for the next run."""
         return replace(
             self._session,
             actor=self._actor,
@@ -295,7 +297,7 @@ class Conversation:
         return self._refuse("malformed", found) if isinstance(found, str) else found
 
     def _spoken_to(self) -> tuple[str, str]:
-        """Returns the actor that the session talks to once what waits is begun, and the one a person chose last."""
+        """Return the actor after all waiting messages have started, and the actor a person chose last."""
         named = next((each.actor for each in reversed(self._mailbox) if each.actor), "")
         return named or self._actor, named or self._chosen
 
@@ -307,7 +309,10 @@ class Conversation:
         return SessionReceipt(status="accepted", code="duplicate", turn=turn)
 
     def _close_call(self, injection: LateResult) -> bool:
-        """Returns whether this is the outcome of a call over which its turn ended, of which one less is to come."""
+        """Count down the open calls of a turn that ended before them.
+
+        Returns whether this is the outcome of such a call.
+        """
         turn = self._turns.get(injection.turn)
         if not injection.outcome_of or turn is None or not turn.left_open:
             return False
@@ -315,12 +320,12 @@ class Conversation:
         return True
 
     def _kept_turns(self, message_id: str) -> int:
-        """Returns how many turns of a message are kept for outcomes that are still to come."""
+        """Return the number of turns reserved for outcomes of a message's open calls."""
         return sum(turn.left_open for turn in self._turns.values() if turn.origin.id == message_id)
 
     def _remember(self, item_id: str, item: FrozenModel) -> None:
         self._seen[item_id] = _digest(item)
-        # The oldest first, by the order of the dict, which JSON keeps from one run to the next.
+        # Drop the oldest first. JSON keeps the order of the dict from one run to the next.
         while len(self._seen) > SESSION_SEEN:
             del self._seen[next(iter(self._seen))]
 
@@ -342,25 +347,25 @@ class Conversation:
         self._turns[turn.turn] = ended
         if report.error is not None and report.error.code == "config_error":
             self._leave(turn)
-        # Only from where the turn began: meanwhile a person or another turn may have moved the conversation.
+        # Move only from the turn's own start: a person or another turn may have moved the conversation since.
         elif report.place is not None and report.place.actor == turn.actor and self._place == _place_of(turn):
             self._place = report.place
         self._remember_denials(report.denied)
-        left = self._left_for(turn.turn, report.taken)
-        # One turn more is kept for what was added meanwhile: that is never dropped.
+        undelivered = self._left_for(turn.turn, report.taken)
+        # One more turn is reserved for late results, which are never dropped.
         if report.state == "passed" and turn.number + self._kept_turns(turn.origin.id) < MAX_TURNS_PER_MESSAGE - 1:
-            self._follow_up(ended, report.pass_to, left)
+            self._follow_up(ended, report.pass_to, undelivered)
         elif report.state == "passed":
             error = TurnError(code="passed_too_often", message="this was passed from actor to actor too often")
             self._turns[turn.turn] = replace(ended, error=error)
-        if left and report.state != "passed":
-            self._follow_up(ended, turn.actor, left)
+        if undelivered and report.state != "passed":
+            self._follow_up(ended, turn.actor, undelivered)
         self._trim()
 
     def _update(self, report: TurnReport) -> bool:
-        """Keeps what the turn's tools changed, for later turns; returns False where there would be too much of it.
+        """Keep the updates of the turn's tools for later turns. Returns false if they are too large.
 
-        Each turn saw only its own: those beside each other may together come to more than one may.
+        Each turn sees only its own updates, but parallel turns may exceed the limit together.
         """
         updates = merge_updates(self._updates, report.updates)
         if updates.size > SESSION_UPDATES_BYTES:
@@ -370,14 +375,14 @@ class Conversation:
 
     def _remember_denials(self, denials: Sequence[Denial]) -> None:
         for denial in denials[:SESSION_DENIED]:
-            # Taken out, so that one that was denied again is the youngest, and forgotten last.
+            # Remove it first, so that a repeated denial is the newest and is dropped last.
             self._denied.pop(denial.action, None)
             self._denied[denial.action] = replace(denial, reason=denial.reason[:EFFECT_CHARS])
         while len(self._denied) > SESSION_DENIED:
             del self._denied[next(iter(self._denied))]
 
     def _left_for(self, turn_id: str, taken: Sequence[str]) -> tuple[Message, ...]:
-        """Returns the late results of a turn that has ended which its model did not get."""
+        """Remove the late results of an ended turn, and return the messages that its model did not get."""
         mine = [each for each in self._injected.values() if self._goes_to(each, turn_id)]
         for injection in mine:
             del self._injected[injection.id]
@@ -389,7 +394,7 @@ class Conversation:
         return turn is not None and turn.turn == turn_id
 
     def _follow_up(self, turn: SessionTurn, actor: str, messages: tuple[Message, ...]) -> None:
-        # One for each turn: its heir's id follows from its own, and of two that follow the second could not begin.
+        # One follow-up per turn: the successor's id derives from the turn's, so a second one could not start.
         for place, due in enumerate(self._due):
             if due.turn == turn.turn:
                 self._due[place] = replace(due, messages=(*due.messages, *messages))
@@ -403,7 +408,7 @@ class Conversation:
         self._turns[item.turn] = replace(before, heir=turn_id)
         origin = before.origin
         if item.actor != before.actor:
-            # Routes and the reach of tools are an actor's own: whoever it was passed to has none of these names.
+            # Routes and transient tools belong to one actor: the new actor has none of them.
             origin = replace(origin, route="", step="", seal="", transient=())
         place = self._place_with(item.actor)
         if place is not None:
@@ -432,7 +437,7 @@ class Conversation:
             dry_run=origin.dry_run,
             trace=origin.trace,
             in_session=True,
-            # Each outcome may need a turn of its own, of which one message has only so many.
+            # Each outcome may need another turn, and a message has a limited number of turns.
             may_leave=max(0, MAX_TURNS_PER_MESSAGE - 1 - turn.number - self._kept_turns(origin.id)),
             denied=tuple(self._denied.values()),
             session_events=self._log.take(),
@@ -449,8 +454,8 @@ class Conversation:
         return sum(_size(item) for item in (*held, *(t for t in self._turns.values() if _is_open(t))))
 
     def _trim(self) -> None:
-        """Drops the oldest turns that are over, where there are too many."""
-        # Those that something is to follow are kept: what follows is made from them.
+        """Drop the oldest closed turns above the limits."""
+        # Keep turns that have a follow-up: it is made from them.
         due = {item.turn for item in self._due}
         over = [turn for turn in self._turns.values() if not _is_open(turn) and turn.turn not in due]
         room = sum(_size(turn) for turn in over)
@@ -473,9 +478,7 @@ def _is_open(turn: SessionTurn) -> bool:
 
 
 def _answer(turn: SessionTurn) -> Message:
-    """Makes the message that the next turn reads as this turn's answer; a turn that goes on must not be answered
-    again.
-    """
+    """Build the answer of this turn for the next one. The next turn must not answer an open turn's message again."""
     texts = tuple(TextPart(text=part.content) for part in turn.parts if part.type == RESPONSE)
     if not texts:
         texts = (TextPart(text=Content(inline=_instead(turn))),)
@@ -510,14 +513,14 @@ def _view(turn: SessionTurn) -> SessionTurnView:
 
 
 def _reduce_message(message: Message, *, late: bool = False) -> Message:
-    """Reduces a message to what people can send: words, and nothing that only a model or the engine writes."""
-    # Whoever may send could otherwise pass off an answer as the model's, or the result of a call that never was.
+    """Reduce a message to text, so that senders cannot use parts reserved for models or the engine."""
+    # Otherwise a sender could forge a model's answer or the result of a call that never ran.
     words = tuple(part for part in message.parts if isinstance(part, TextPart))
     return Message(role="user", parts=words, late=late)
 
 
 def _digest(item: FrozenModel) -> str:
-    # A principal is signed anew for each delivery; who it is lies in `person_id`.
+    # A principal is signed again for each delivery. `person_id` identifies the person.
     return sha256_hex(item.model_dump(mode="json", exclude={"principals"}))
 
 

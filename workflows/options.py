@@ -12,8 +12,8 @@ from signoff.workflows.temporal_metadata import summary
 _HEARTBEAT: Final = timedelta(seconds=20)
 _PATIENT: Final = RetryPolicy(maximum_interval=timedelta(minutes=1))
 _NEVER_AGAIN: Final = ("InDoubt", "Refused")
-# Do not retry if a worker is lost in the middle of a side effect. The server reports whichever of the two timeouts
-# expires first.
+# Do not retry if a worker is lost in the middle of a side effect. The server reports the first timeout
+# that expires.
 _LOST_WORKER: Final = ("TemporalTimeout:Heartbeat", "TemporalTimeout:StartToClose")
 
 # If the provider gives no answer within ten minutes, the turn ends and keeps its results so far.
@@ -62,7 +62,8 @@ OUTCOME: Final[dict[str, Any]] = {
 def tool(options: RunOptions) -> dict[str, Any]:
     """Return the options of a tool's activity.
 
-    `schedule_to_start_timeout` is the remaining lifetime of the approval, so the server enforces the deadline.
+    `schedule_to_start_timeout` is the remaining lifetime of the approval, so the server enforces the deadline. A call
+    that needed no approval has the whole `grant_ttl`.
     """
     start = timedelta(seconds=options.start_to_close)
     wait = timedelta(seconds=options.grant_ttl)

@@ -43,7 +43,7 @@ class SessionLink:
 
     def receive(self, envelopes: Sequence[Any]) -> None:
         """Accept a late result, once per id. The model gets it with the next completion."""
-        # A result ignored here is missing from the report's `taken`, so the session starts a turn of its own for it.
+        # A result ignored here is missing from the report's `taken`, so the session starts another turn for it.
         if not self._turn.in_session or envelope_problem(envelopes) or len(self._letters) >= SESSION_MAILBOX:
             return
         letter = read_envelope(envelopes[0], LateResult)

@@ -1,4 +1,4 @@
-"""Everything that one turn remembers: messages, calls, usage, requests. Plain data and plain computation."""
+"""The memory of one turn: messages, calls, usage, requests. Plain data and plain computation."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -36,16 +36,15 @@ _LEFT_OUT: Final = Content(inline="[left out: the turn's result would be too lar
 
 
 class TurnState:
-    """The state of one turn, which its parts share: they hold nothing of each other. Callers pass the time in."""
+    """The state of one turn, shared by its parts, which keep no references to each other. Callers pass the time."""
 
     def __init__(self, turn: TurnInput) -> None:
         self.turn = turn
         self.key = TurnKey(turn.tenant_id, turn.session_id, turn.turn_id)
         self.live: LiveState = "running"
         self.book = ApprovalBook(self.key)
-        """The requests of the turn."""
         self.updates = ContextUpdates(turn)
-        """What its tools have changed of its context."""
+        """Changes to the turn's context by its tools."""
         self.ctx = CallContext(
             actor=turn.actor,
             session=turn.session_id,
@@ -60,15 +59,15 @@ class TurnState:
             transient=turn.transient,
             trace=turn.trace,
         )
-        """What policies see of it, as of the latest batch."""
+        """The context for policies, as of the latest batch."""
         self.waiting: dict[str, str] = {}
-        """By call of which the model was told that it waits, the code of its request, until it is told the outcome."""
+        """Maps call id to request code, for calls that the model knows are waiting."""
         self._batches: dict[int, _Batch] = {}
         self._judged: Tally | None = None
         self.actions: dict[str, str] = {}
-        """By call, what people are asked to let happen: the beginning of the sha-256 of its tool and arguments."""
+        """Maps call id to the requested action: the start of the SHA-256 of tool and arguments."""
         self.stopped = False
-        """Whether the turn was cancelled: nobody is asked any more, and nothing begins."""
+        """True once the turn was cancelled: no request opens and no call starts."""
         self.messages: list[Message] = list(turn.messages)
         self.message_bytes = sum(json_size(message) for message in turn.messages)
         self.calls: dict[str, CallView] = {}
@@ -77,7 +76,7 @@ class TurnState:
         self.leave_open = False
         self.completions = 0
         self.entered = 0
-        """The last completion of whose calls the turn knows which ones ask."""
+        """The last completion with its requests entered in the book."""
         self.active_seconds = 0.0
         self.tool_cost = 0.0
         self.tally = Tally()
@@ -86,70 +85,67 @@ class TurnState:
         self.result: TurnResult | None = None
 
     def approval_id(self, call: str) -> str:
-        """Returns the approval id of one of this turn's calls."""
         return ApprovalKey(self.key, call).id
 
     def may_be_asked(self, approval_id: str) -> bool:
-        """Returns whether the gates may have asked this already: of a completion whose gate decisions have not reached
+        """Return whether the gates may have asked this already: of a completion whose gate decisions have not reached
         the turn yet.
         """
         coming = self.approval_id(f"c{self.completions}.")
         return self.entered < self.completions and self.result is None and approval_id.startswith(coming)
 
     def open_call(self, approval_id: str) -> str:
-        """Returns the call behind an approval id, that in whose place it stands if it stands in, while it has no
-        outcome.
-        """
-        named = parse_approval_id(approval_id)
-        call = "" if named is None or named.turn != self.key else call_of_stand_in(named.call)
+        """Return the call of an approval id while it has no outcome. For a fallback, returns the original call."""
+        left_out_names = parse_approval_id(approval_id)
+        call = (
+            "" if left_out_names is None or left_out_names.turn != self.key else call_of_stand_in(left_out_names.call)
+        )
         view = self.calls.get(call)
         return call if view is not None and view.outcome is None else ""
 
     def begin_batch(self, reply: ModelReply) -> None:
-        """Keeps what the calls of a completion are judged in, however much later that is."""
+        """Keep the batch's context for its calls, however late they are judged."""
         needed = {completion_of(call) for call in self.waiting}
         self._batches = {number: each for number, each in self._batches.items() if number in needed}
         self._batches[self.completions] = _Batch(self.ctx, reply.withheld, reply.kept_at)
 
     def ctx_of(self, call: str) -> CallContext:
-        """Returns the context in which `call` was proposed, which its policies see however much later."""
+        """Return the context in which `call` was proposed. Its policies see it however late they judge."""
         return self._batch(call).ctx
 
     def gate_task(self, *calls: CallPart, **asked: Any) -> GateTask:
-        """Returns the task to judge `calls` of one completion; `asked` are more fields of it."""
+        """Return the task to judge `calls` of one completion. `asked` holds additional fields."""
         batch = self._batch(calls[0].call)
-        standing: dict[str, Any] = {
+        batch_fields: dict[str, Any] = {
             "withheld": batch.withheld,
             "asked_since": batch.kept_at,
             "dry_run": self.turn.dry_run,
         }
         if self.turn.external is not None:
-            standing["ask_within"] = self.turn.external.ask_within
-        return GateTask(**{"ctx": batch.ctx, "calls": calls, **standing, **asked})
+            batch_fields["ask_within"] = self.turn.external.ask_within
+        return GateTask(**{"ctx": batch.ctx, "calls": calls, **batch_fields, **asked})
 
     def _batch(self, call: str) -> "_Batch":
         return self._batches[completion_of(call)]
 
     def let_wait(self, call: str) -> WaitingCall:
-        """Keeps a call as one that people decide while the turn goes on, and returns it."""
+        """Keep a call that waits while the turn continues, and return it."""
         request = self.book.get(self.approval_id(call))
         self.waiting[call] = "" if request is None else request.code
         return self._waiting_call(call)
 
     def waiting_calls(self) -> tuple[WaitingCall, ...]:
-        """Returns the calls that people decide while the turn goes on, which the gates do not ask again."""
+        """Return the calls that wait while the turn continues. The gates do not ask them again."""
         return tuple(map(self._waiting_call, self.waiting))
 
     def _waiting_call(self, call: str) -> WaitingCall:
-        # By what people are asked now: an edit has changed what the call does.
+        # Use the current action: an edit has changed the call.
         return WaitingCall(action=self.actions[call], approval_id=self.approval_id(call), code=self.waiting[call])
 
     def settled_meanwhile(self, gate_decision: GateDecision) -> CallOutcome | None:
-        """Returns the outcome of a call of which the gates did not know what people are asked, or denied, by now; None
-        of all others.
+        """Return the outcome of a call that matches a denied or waiting one, or `None`.
 
-        They judged it with the completion: until that was here, people could deny the same call, or write it into one
-        that they decide.
+        The gates judged the call with its completion, before they could see denials and edits that arrived later.
         """
         if gate_decision.kind == "settled":
             return None
@@ -162,66 +158,65 @@ class TurnState:
         return None if waiting is None else waiting_outcome(call, tool, waiting)
 
     def judge_from(self) -> Tally:
-        """Returns the tally with which the next calls are judged."""
+        """Return the tally for judging the next calls."""
         self._judged = self.tally
         return self.tally
 
     def count_batch(self, after: Tally) -> None:
-        """Takes in the tally that the gates make of a batch; fallbacks counted meanwhile stay counted."""
+        """Add the gates' tally of a batch. Fallbacks counted in between stay counted."""
         counted = _count_between(self.tally, self._judged or self.tally, after)
         self.tally = replace(counted, recent=after.recent)
 
     def count_fallback(self, before: Tally, after: Tally) -> None:
-        """Takes in the tally that the gates make of a fallback."""
-        # The model repeats itself even where fallbacks come between its equal calls.
+        """Add the gates' tally of a fallback."""
+        # Ignore fallbacks between equal calls: the model still repeats itself.
         self.tally = _count_between(self.tally, before, after)
 
     def denials(self) -> tuple[Denial, ...]:
-        """Returns the denials of this turn by people."""
-        # Of approvals only: whoever gives up on a call in doubt does not say that it must not be done.
+        """Return the denials of this turn's requests."""
+        # Only denied approvals: giving up an unknown outcome does not forbid the call.
         denied = (each for each in self.book.all() if each.state == "denied" and each.kind == "approval")
         return tuple(denial_from_request(each, self.actions[each.call]) for each in denied)
 
     def session_denials(self) -> tuple[Denial, ...]:
-        """Returns the denials by people in this turn and before in its session, which the gates repeat."""
+        """Return the denials in this turn and earlier in its session. The gates repeat them."""
         return (*self.turn.denied, *self.denials())
 
     def change_context(self, settled: list[CallOutcome], now: datetime) -> list[CallOutcome]:
-        """Returns the outcomes of a batch, once what its tools changed is part of the context of all that follows."""
+        """Apply the batch's updates to the context of later calls. Returns the outcomes."""
         if all(outcome.updates is None and outcome.place is None for outcome in settled):
             return settled
-        taken = self.updates.apply(settled)
+        applied = self.updates.apply(settled)
         self.ctx = replace(self.ctx, extra=self.updates.extra)
-        for refused in taken.refused:
-            call, tool = refused.outcome.call, refused.outcome.tool
-            self.book.unwritten.add(untaken_entry(self.ctx, call, tool, refused.names, refused.why, now))
-        for outcome in taken.outcomes:
+        for refusal in applied.refused:
+            call, tool = refusal.outcome.call, refusal.outcome.tool
+            self.book.unwritten.add(untaken_entry(self.ctx, call, tool, refusal.names, refusal.why, now))
+        for outcome in applied.outcomes:
             began = self.ctx_of(outcome.call) if outcome.place is not None else self.ctx
-            # The first to move it does: no call moves the turn from a place where it was not proposed.
+            # The first move counts: no call moves the turn from a place where it was not proposed.
             if (began.route, began.step) == (self.ctx.route, self.ctx.step):
                 self._move(outcome.place)
-        return taken.outcomes
+        return applied.outcomes
 
     def _move(self, place: Place | None) -> None:
-        # A worker sealed it: whatever else stands here, no activity runs a call there.
+        # A worker sealed this place. With any other values, no activity runs a call there.
         if place is not None:
             self.ctx = replace(self.ctx, route=place.route, step=place.step, seal=place.seal)
 
     @property
     def moved_to(self) -> Place | None:
-        """The place to which the turn has moved since it began; `None` if it is still where it began."""
+        """The turn's new place; `None` if it is still where it began."""
         ctx = self.ctx
         if (ctx.route, ctx.step) == (self.turn.route, self.turn.step):
             return None
         return Place(actor=ctx.actor, route=ctx.route, step=ctx.step, seal=ctx.seal)
 
     def append_message(self, message: Message) -> None:
-        """Appends a message to the conversation."""
         self.messages.append(message)
         self.message_bytes += json_size(message)
 
     def add_completion(self, reply: ModelReply) -> tuple[CallPart, ...]:
-        """Takes in a completion; returns the calls to settle, in order, `respond` excluded."""
+        """Add a completion. Returns the calls to settle, in order, without `respond`."""
         self.usage = self.usage + reply.usage
         if self.completions == 1:
             self.limits, self.catalog, self.leave_open = reply.limits, reply.catalog, reply.leave_open
@@ -234,31 +229,30 @@ class TurnState:
         return calls
 
     def show_stand_in(self, part: CallPart, call: str) -> None:
-        """Shows `part` as what is tried in place of call `call`."""
+        """Show `part` as a fallback for `call`."""
         self.calls[part.call] = CallView(call=part.call, tool=part.tool, state="proposed", stands_for=call)
 
     def siblings(self, call: str) -> tuple[str, ...]:
-        """Returns the calls of the completion of `call` beside it that have no outcome yet, in order."""
+        """Return the other calls of the same completion that have no outcome yet, in order."""
         beside = (each for each in self.calls.values() if completion_of(each.call) == completion_of(call))
         return tuple(view.call for view in beside if view.outcome is None and view.call != call)
 
     def count_work(self, outcome: CallOutcome) -> None:
-        """Counts what a tool took against the turn's limits."""
+        """Count a tool's cost and duration against the turn's limits."""
         self.tool_cost += outcome.cost
         self.active_seconds += outcome.duration_ms / 1000
 
     def show_state(self, call: str, state: str, rule: RuleReference | None = None) -> None:
-        """Shows call `call` in `state`."""
         view = self.calls[call]
         self.calls[call] = replace(view, state=state, rule=rule or view.rule)
 
     def conclude(self, outcome: CallOutcome) -> None:
-        """Shows a call as settled, though its siblings may still wait."""
+        """Show a call as settled. Its siblings may still wait."""
         view = self.calls[outcome.call]
         self.calls[outcome.call] = replace(view, state=outcome.code, outcome=outcome)
 
     def settle(self, calls: tuple[CallPart, ...], outcomes: list[CallOutcome], extra: tuple[ResultPart, ...]) -> None:
-        """Writes the one result of each call, in input order, into the conversation."""
+        """Append the one result of each call to the conversation, in input order."""
         for outcome in outcomes:
             if outcome.call not in self.waiting:
                 self.conclude(outcome)
@@ -267,7 +261,7 @@ class TurnState:
         self._count(outcomes)
 
     def tell(self, outcomes: list[CallOutcome]) -> None:
-        """Writes what became of calls that waited while the turn went on into the conversation."""
+        """Append the outcomes of calls that waited to the conversation."""
         for outcome in outcomes:
             self.conclude(outcome)
         parts = tuple(late_result(outcome, self.waiting.pop(outcome.call)) for outcome in outcomes)
@@ -276,16 +270,16 @@ class TurnState:
         self._count(outcomes)
 
     def _count(self, outcomes: list[CallOutcome]) -> None:
-        # The turn's result carries these beside the messages' own values.
+        # The turn's result repeats these in addition to the messages' values.
         self.message_bytes += sum(json_size(each) for outcome in outcomes for each in _beside(outcome))
         denials = self.tally.denials
         for outcome in outcomes:
-            # Only a success breaks the row: else a model could go on asking people by failing in between.
+            # Only a success resets the count. Otherwise a model could continue to ask by failing in between.
             denials = denials + 1 if outcome.code == "denied" else 0 if outcome.code == "ok" else denials
         self.tally = replace(self.tally, denials=denials)
 
     def reached_cap(self) -> TurnError | None:
-        """Returns the cap that ends the turn before another completion, if any."""
+        """Return the limit that ends the turn before another completion, or `None`."""
         limits = self.limits
         if self.tally.denials >= MAX_DENIALS_IN_A_ROW:
             return TurnError(code="denial_limit", message=f"{MAX_DENIALS_IN_A_ROW} calls in a row were denied")
@@ -302,7 +296,7 @@ class TurnState:
         return None
 
     def answer_result(self, response: Response) -> TurnResult:
-        """Returns the result of a turn whose model answered."""
+        """Return the result of a turn whose model answered."""
         words = ResponsePart(type=RESPONSE, content=response.text)
         result = self.final_result(response.state, (words, *response.parts))
         return replace(result, pass_to=response.pass_to)
@@ -310,8 +304,8 @@ class TurnState:
     def final_result(
         self, state: FinalState, parts: tuple[ResponsePart, ...] = (), error: TurnError | None = None
     ) -> TurnResult:
-        """Returns the result the turn completes with."""
-        # What stood in for a call is in that call's outcome: the model proposed one, and has one result.
+        """Return the turn's result."""
+        # A fallback's outcome is part of its original call: the model proposed one call and gets one result.
         proposed = [self._with_waiting(view) for view in self.calls.values() if not view.stands_for]
         whole = TurnResult(
             state=state,
@@ -329,14 +323,14 @@ class TurnState:
         return bound_result(whole)
 
     def _with_waiting(self, view: CallView) -> CallView:
-        """Returns a call, of one that people decide still that it waits: over such a turn may end."""
+        """Return a call with a `waiting` outcome if it is still pending: a turn may end before it."""
         if view.outcome is not None or view.call not in self.waiting:
             return view
         waits = waiting_outcome(view.call, view.tool, self._waiting_call(view.call))
         return replace(view, outcome=waits)
 
     def view(self, started_at: datetime) -> TurnView:
-        """Returns the present state of the turn for queries."""
+        """Return the present state of the turn for queries."""
         requests = {request.call: request for request in self.book.all()}
         calls = tuple(replace(v, approval=requests.get(v.call)) for v in self.calls.values())
         return TurnView(
@@ -360,18 +354,18 @@ class TurnState:
 
 
 class _Batch(NamedTuple):
-    """Holds what the calls of one completion are judged in."""
+    """The context in which the calls of one completion are judged."""
 
     ctx: CallContext
-    """What policies see of the turn."""
+    """The context for policies."""
     withheld: tuple[str, ...]
-    """Tools that the model was not told of: none of them runs in this batch."""
+    """Tools withheld from the model. None of them runs in this batch."""
     kept_at: datetime | None
-    """Since when the reply lies in the store, by its clock (UTC)."""
+    """When the store saved the reply, by its own clock (UTC)."""
 
 
 def _count_between(now: Tally, before: Tally, after: Tally) -> Tally:
-    """Returns `now` with what was counted between `before` and `after`."""
+    """Return `now` plus the counts between `before` and `after`."""
     if now == before:
         return replace(after, recent=now.recent)
     more = {name: count - before.per_tool.get(name, 0) for name, count in after.per_tool.items()}
@@ -380,13 +374,13 @@ def _count_between(now: Tally, before: Tally, after: Tally) -> Tally:
 
 
 def skipped_outcome(call: CallPart) -> CallOutcome:
-    """Returns the outcome of a call that stood beside `respond` (Q2): not executed."""
+    """Return the outcome of a call in the same completion as `respond` (Q2): not executed."""
     text = "Not executed: the turn ended with the response in the same completion."
     return CallOutcome(call=call.call, tool=call.tool, code="skipped", gate="respond", value=Content(inline=text))
 
 
 def correction(reply: ModelReply) -> ResultPart:
-    """Returns the result that tells the model what was wrong with its `respond`."""
+    """Return the result that reports an invalid `respond` to the model."""
     provider = next(
         (p.provider_call for p in reply.message.parts if isinstance(p, CallPart) and p.call == reply.respond_call), ""
     )
@@ -400,7 +394,10 @@ def correction(reply: ModelReply) -> ResultPart:
 
 
 def untaken_answer(reply: ModelReply, codes: Iterable[str]) -> tuple[ResultPart, ...]:
-    """Returns the result of a `respond` that does not end the turn, as calls wait; none of an answer in plain text."""
+    """Return the result of a `respond` that does not end the turn because calls wait.
+
+    Empty for an answer in plain text.
+    """
     if not reply.respond_call:
         return ()
     waits = f"waiting for approval, {', '.join(map(show_code, codes))}"
@@ -425,10 +422,10 @@ def _beside(outcome: CallOutcome) -> Iterator[FrozenModel]:
 
 
 def bound_result(result: TurnResult) -> TurnResult:
-    """Cuts `result` to `TURN_RESULT_BYTES` of JSON: first what stands beside values is left out, then values and words.
+    """Truncate `result` to `TURN_RESULT_BYTES` of JSON: additional data first, then values and notes.
 
-    A completion that is too large would be tried for ever. The earliest calls give theirs first; the answer rests on
-    the latest. The workflow's own messages keep every value.
+    Temporal would retry a completion that is too large without end. The earliest calls lose their data first, because
+    the answer depends on the latest ones. The workflow's own messages keep every value.
     """
     over = json_size(result) - TURN_RESULT_BYTES
     if over <= 0:
@@ -438,7 +435,7 @@ def bound_result(result: TurnResult) -> TurnResult:
         for at, outcome in enumerate(calls):
             short = shorter(outcome)
             saved = json_size(outcome) - json_size(short)
-            # Some grow: what says that a value was left out may be longer than the value.
+            # Some outcomes grow: the note about a removed value may be longer than the value.
             if over > 0 and saved > 0:
                 calls[at] = short
                 over -= saved
@@ -446,16 +443,16 @@ def bound_result(result: TurnResult) -> TurnResult:
 
 
 def json_size(shape: FrozenModel) -> int:
-    """Returns the bytes of `shape` as JSON, as histories hold it."""
+    """Return the bytes of `shape` as JSON, as histories hold it."""
     return len(shape.on_wire())
 
 
 def _without_beside(outcome: CallOutcome) -> CallOutcome:
-    gone = tuple(name for name, each in outcome if name in _BESIDE and each is not None)
-    return replace(outcome, **dict.fromkeys(gone), left_out=gone) if gone else outcome
+    left_out = tuple(name for name, each in outcome if name in _BESIDE and each is not None)
+    return replace(outcome, **dict.fromkeys(left_out), left_out=left_out) if left_out else outcome
 
 
 def _bare(outcome: CallOutcome) -> CallOutcome:
     denied = outcome.denied and replace(outcome.denied, reason="")
-    named = ("value", "note") if outcome.note else ("value",)
-    return replace(outcome, value=_LEFT_OUT, note="", denied=denied, left_out=(*outcome.left_out, *named))
+    left_out_names = ("value", "note") if outcome.note else ("value",)
+    return replace(outcome, value=_LEFT_OUT, note="", denied=denied, left_out=(*outcome.left_out, *left_out_names))
