@@ -215,9 +215,9 @@ class Autonomy:
     """
 
     unasked_if: Annotated[str, FieldSpec(unset="what policies say")] = ""
-    """CEL over `tool`, `actor`, `ctx` and `args`: ask people unless it is true, also where the tool never asks."""
+    """CEL: ask unless it is true, also for tools that never ask."""
     deny_if: str = ""
-    """CEL over `tool`, `actor`, `ctx` and `args`: never run when it is true."""
+    """CEL: never run if it is true."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +228,7 @@ class EscalationPath:
     """
 
     approvers: Annotated[tuple[str, ...], FieldSpec(unset="`defaults.approvers`")] = ()
-    """The approvers if the tool's policy names none: `role:<role>` and `user:<id>`."""
+    """The approvers if the tool's policy names none."""
     escalate_after: Annotated[float | None, FieldSpec(unset="never")] = None
     """The time after which `escalate_to` may also decide."""
     escalate_to: tuple[str, ...] = ()
@@ -269,11 +269,10 @@ class Actor:
     description: str = ""
     """For people."""
     external: ExternalAgent | None = None
-    """Its model runs elsewhere and proposes calls over HTTP; without `model` and `instructions`.
+    """Its model runs elsewhere; without `model` and `instructions`.
 
-    `acts_for`: its possible requesters, as `role:<role>` and `user:<id>`. `undeclared`: `deny` (the default) or `ask`
-    for undeclared tools. `callbacks`: the [allowed callback targets](external-calls.md#callbacks).
-    [external-calls.md](external-calls.md).
+    `acts_for`: its possible requesters. `undeclared`: `deny` or `ask`. `callbacks`: the
+    [allowed targets](external-calls.md#callbacks). [external-calls.md](external-calls.md).
     """
     instructions: str = ""
     """The model's system prompt."""
@@ -283,36 +282,36 @@ class Actor:
     [models.md](models.md).
     """
     tools: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
-    """Names, in the order the model sees. Left out: every tool. `[]`: none."""
+    """Names, in the model's order. `[]`: none."""
     toolset: Annotated[str | None, FieldSpec(unset="all")] = None
     """Only your own tools with this `toolset`.
 
     [tools.md](tools.md#filters).
     """
     allowed_plugins: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
-    """Only these plugins' tools, and tools without a plugin. `[]`: no plugin."""
+    """Only these plugins' tools, and tools without a plugin."""
     allowed_mcp_servers: Annotated[tuple[str, ...] | None, FieldSpec(unset="all")] = None
-    """Only these MCP servers' tools, and tools without a server. `[]`: no server."""
+    """Only these MCP servers' tools, and tools without a server."""
     allowed_mcp_tools: Annotated[Mapping[str, tuple[str, ...]] | None, FieldSpec(unset="all")] = None
-    """The allowed tools by server, with their bare names. Other servers keep all their tools."""
+    """The allowed tools by server, with bare names. Other servers keep theirs."""
     read_rest: bool = False
     """It may read the rest of cut results.
 
     [results.md](results.md#the-rest).
     """
     surfaces: Mapping[str, Surface] = field(default_factory=dict)
-    """`{exclude: [...]}` by channel: tools that do not exist for turns of this channel."""
+    """`{exclude: [...]}` by channel: tools that do not exist for its turns."""
     mode: Literal["parallel", "sequential"] = "parallel"
-    """`parallel`, or `sequential`: calls of one completion run one after the other."""
+    """`parallel`, or `sequential`: one call after the other."""
     leave_open: bool = False
-    """Its turns in a session may end while approvers decide calls (`while_waiting`). A new turn delivers the outcome.
+    """Its turns in a session may end while approvers decide.
 
     [approvals.md](approvals.md#continue-while-approvers-decide).
     """
     on_failure: Literal["continue", "abort_siblings"] = "continue"
     """`continue`, or `abort_siblings`: a failed call stops the others of its completion."""
     result_chars: Annotated[int | None, Field(ge=1, le=RESULT_BYTES), FieldSpec(unset="`SIGNOFF_RESULT_CHARS`")] = None
-    """The most characters that it reads of the results of one completion.
+    """The most characters that it reads of one completion's results.
 
     [results.md](results.md#budgets).
     """
@@ -322,35 +321,25 @@ class Actor:
     [tools.md](tools.md#data-of-answers).
     """
     domain_merge: DomainMerge = "replace"
-    """`replace`, `append` or `deep-merge`: how this data joins the turn's data."""
+    """`replace`, `append` or `deep-merge`."""
     limits: Annotated[TurnLimits, FieldSpec(key=dict[str, Any], unset="see [limits.md](limits.md#limits)")] = field(
         default_factory=TurnLimits
     )
-    """`completions`, `calls`, `cost` (USD, of model and tools), `active_seconds` of one whole turn. Waiting for
-    approvers does not count."""
+    """`completions`, `calls`, `cost` (USD), `active_seconds` of one turn, without the wait for approvers."""
     model_settings: Mapping[str, Any] = field(default_factory=dict)
-    """Passed to the provider unchanged. Write secrets as `env:NAME`.
-
-    [Secrets](#secrets).
-    """
+    """Passed to the provider. Write secrets as `env:NAME`."""
     scope: str = ""
-    """A word for rules, such as `admin`: the actor's range as a whole."""
+    """A word for rules, such as `admin`."""
     tags: tuple[str, ...] = ()
     """Words for rules."""
     autonomy: Annotated[Autonomy | None, FieldSpec(unset="what policies say")] = None
-    """Bounds on calls without approval; they only tighten.
-
-    [policies.md](policies.md#autonomy-and-escalation).
-    """
+    """Bounds on calls without approval; they only tighten."""
     escalation: Annotated[EscalationPath | None, FieldSpec(unset="what policies say")] = None
-    """The approvers and the escalation of its requests, if a policy names none.
-
-    [policies.md](policies.md#autonomy-and-escalation).
-    """
+    """Approvers and escalation of its requests, if a policy names none."""
     own_tools: Annotated[tuple[Tool | ToolUse, ...], FieldSpec(key=dict[str, Any])] = ()
-    """Tools of this actor alone, by name, each as under [Tools](#tools)."""
+    """Tools of this actor alone, by name, as under [Tools](#tools)."""
     routes: Annotated[tuple[Route, ...], FieldSpec(key=dict[str, Any])] = ()
-    """Its routes by name, and `select`, which chooses among them.
+    """Its routes by name, and `select`.
 
     [routes.md](routes.md).
     """
@@ -364,12 +353,12 @@ class Actor:
     [routes.md](routes.md#keys).
     """
     trace: Annotated[bool, FieldSpec(unset="`SIGNOFF_TRACE`")] = False
-    """Log and audit log name the tool of each call, and the reason for the choice.
+    """Log and audit log name the tool of each call, with the reason.
 
     [routes.md](routes.md#tracing).
     """
     shadowing: Shadowing = "forbid"
-    """Whether its own tools may have the name of another tool: `forbid`, `warn`, `allow`."""
+    """Whether its own tools may have another tool's name: `forbid`, `warn`, `allow`."""
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -101,8 +101,7 @@ class ToolOptions:
         def __init__(self, **fields: Unpack[ToolOptionKeywords]) -> None: ...
 
     name: Annotated[str, SkipValidation] = ""
-    """The key of the section: `[A-Za-z0-9_-]{1,64}`, case-sensitive. `respond` is reserved. With an `id`, it is the
-    title."""
+    """`[A-Za-z0-9_-]{1,64}`, case-sensitive; not `respond`. With an `id`, it is the title."""
     description: Annotated[str, FieldSpec(unset="the docstring")] = ""
     """The model reads this text."""
     output_schema: Mapping[str, Any] | None = None
@@ -112,21 +111,21 @@ class ToolOptions:
     """
     # What B17 puts in order is looked at when a registry is made, not here.
     scope: Annotated[Scope, SkipValidation, FieldSpec(hashed="definition", unset="required")] = UNDECLARED
-    """The owner of its calls: `generalist`, the application, or `specialist`, a single actor."""
+    """Its owner: `generalist`, the application, or `specialist`, one actor."""
     routing: Annotated[Routing, SkipValidation, DEFINITION] = "routed"
-    """The dispatch of its calls: `routed` or `bypass`."""
+    """`routed` or `bypass`."""
     bypass_routing: BypassRouting | None = None
     """The reason for `bypass`: `{reason: ...}`."""
     justification: str = ""
-    """The reason why a single actor has it; required for a specialist."""
+    """The reason for a tool of one actor; required for a specialist."""
     requires_approval: Annotated[
         RequiresApproval, FieldSpec(key=bool | dict[str, Any] | Handed, form="false, true or a policy")
     ] = False
-    """Whether approvers are asked: `false`, `true`, or a policy."""
+    """`false`, `true`, or a policy."""
     tags: Names = ()
     """Words for rules."""
     peer_exposed: bool = False
-    """Whether other agents see and call it; for generalists only.
+    """Other agents may call it; for generalists only.
 
     [a2a.md](a2a.md).
     """
@@ -135,11 +134,10 @@ class ToolOptions:
     effect: Annotated[str, FieldSpec(hashed="definition", unset="tool and first arguments")] = ""
     """The sentence of the card, with `{argument}` places."""
     secrets: Annotated[Names, DEFINITION] = ()
-    """Arguments that are masked everywhere. `writeOnly` in the schema adds to them, at any depth."""
+    """Arguments that are masked everywhere. `writeOnly` in the schema adds to them."""
     # Of the definition where there are any, see `declaration`: an answer given with another list compared other values.
     remarks: Annotated[Names, FieldSpec(hashed="no", shadow="same")] = ()
-    """Arguments that only comment on the call, such as a `description`. Cards show them and signatures cover them.
-    Remembered answers, the repeat guard and the joining of equal calls ignore them.
+    """Arguments that only comment on the call. Cards show them; grants and the repeat guard ignore them.
 
     [approvals.md](approvals.md#remarks).
     """
@@ -155,7 +153,7 @@ class ToolOptions:
         Field(gt=0, allow_inf_nan=False),
         FieldSpec(key=Seconds, form="above 0 seconds"),
     ] = DEFAULT_TIMEOUT
-    """The time limit of one run: seconds, or `30s`, `5m`."""
+    """The time limit of one run, such as `30s`."""
     max_result_chars: Annotated[
         int | None,
         Field(ge=1),
@@ -169,22 +167,17 @@ class ToolOptions:
     task_queue: Annotated[str, FieldSpec(unset="the common queue")] = ""
     """The task queue of its worker."""
     concurrency: Concurrency = "safe"
-    """`safe`: runs in parallel with others. `exclusive`: runs alone within the completion.
-
-    [tools.md](tools.md#calls-of-one-completion).
-    """
+    """`safe`, or `exclusive`: runs alone within the completion."""
     attempts: Annotated[
         int | None,
         Field(ge=1, le=MAX_ATTEMPTS),
         FieldSpec(form=f"a whole number from 1 to {MAX_ATTEMPTS}, or none", unset="3 for those, else 1"),
     ] = None
-    """The number of attempts when a connection breaks or times out, 1 to 10; above 1 only if `read_only` or
-    `idempotent`."""
+    """Attempts when a connection fails, 1 to 10; above 1 only if `read_only` or `idempotent`."""
     tenants: Annotated[
         Names | None, FieldSpec(form="a list of names, `[]` for nobody, or left out for all", unset="all")
     ] = None
-    """The tenants that have the tool. For other tenants it does not exist, also on pages and in lists. `[]`: no
-    tenant."""
+    """The tenants that have the tool. For others it does not exist."""
     updates: Names = ()
     """Data that steps collect, and fields of `context`, that its results may change.
 
@@ -200,7 +193,7 @@ class ToolOptions:
             unset="always",
         ),
     ] = ()
-    """The hours in which the tool is available: `Mo-Fr 08:00-18:00 Europe/Lisbon`, or a list of such windows.
+    """Its hours: `Mo-Fr 08:00-18:00 Europe/Lisbon`, or a list.
 
     [tools.md](tools.md#hours-and-limits).
     """
@@ -210,7 +203,7 @@ class ToolOptions:
         BeforeValidator(_usage_limit),
         FieldSpec(form="`count`, `per` and `period`", unset="any number", shadow="same"),
     ] = None
-    """The limit of its uses: `{count: 3, per: user, period: 1d}`. `per` is `user`, `session` or `tenant`.
+    """`{count: 3, per: user, period: 1d}`; `per` is `user`, `session` or `tenant`.
 
     [tools.md](tools.md#hours-and-limits).
     """
@@ -219,33 +212,30 @@ class ToolOptions:
     toolset: str = ""
     """A word for rules and for the filters of actors."""
     always_include: bool = False
-    """The actor's `toolset` does not filter it. Lists, rules, surfaces and routes still apply."""
+    """The actor's `toolset` does not filter it. Other filters do."""
     strict: Annotated[bool | None, FieldSpec(form="true or false, or none", unset="as the provider does")] = None
-    """Whether the provider forces the model to follow the schema, if it can. Signoff checks all arguments in any
-    case."""
+    """Whether the provider forces the model to follow the schema. Signoff checks in any case."""
     settings_schema: Mapping[str, Any] | None = None
     """JSON Schema of `settings`, an object."""
     # Of the definition where it is external, see `declaration`: what people approve is then another's promise.
     runs: Annotated[RunBy, FieldSpec(hashed="no", shadow="same")] = "signoff"
-    """The process that runs its calls: `signoff`, or the proposing `external` agent under a permit. An external tool
-    has no `handler`, and only external agents have it.
+    """`signoff`, or `external`: the proposing agent runs it under a permit. Then it has no `handler`, and only external
+    agents have it.
 
     [external-calls.md](external-calls.md).
     """
     unreported: Literal["record", "ask"] = "record"
-    """The reaction to an external call without a report: `record` the unknown outcome, or also `ask` approvers."""
+    """For an external call without a report: `record` the unknown outcome, or also `ask` approvers."""
     # Of the definition where there are any, see `declaration`: by other settings a call does something else.
     settings: Annotated[Mapping[str, Any], FieldSpec(hashed="no", unset="`{}`")] = field(default_factory=dict)
-    """The value of `context.settings` in the handler. Checked by `settings_schema` at start. Put secrets into
-    `capabilities`."""
+    """The handler's `context.settings`, checked by `settings_schema`, without secrets."""
     metadata: Annotated[Mapping[str, Any], FieldSpec(unset="`{}`")] = field(default_factory=dict)
-    """Your own fields, as JSON, without secrets. Rules and filters read them as `tool.metadata`, `select` as
-    `context.tools[name].metadata`."""
+    """Your own fields, without secrets. Rules and filters read them as `tool.metadata`."""
     plugin: str = ""
-    """Its plugin, for rules and for the filters of actors."""
+    """Its plugin, for rules and filters."""
     validation: Validation = "strict"
-    """The reaction to arguments that fail the schema: `strict` refuses the call, `warn` runs it and warns, `off` does
-    not check. `off` is for read-only tools without approval, `warn` for tools without a policy."""
+    """For arguments that fail the schema: `strict` refuses the call, `warn` runs it (tools without a policy), `off`
+    does not check (read-only tools without approval)."""
     capabilities: Annotated[Capabilities, FieldSpec(unset="none")] = NO_CAPABILITIES
     """The handler's access: `network`, `secrets`, `storage`, `process`, `fs_reach`, `attachments`.
 
@@ -264,7 +254,7 @@ class ToolOptions:
     filters: Annotated[
         Mapping[str, Filter], FieldSpec(key=dict[str, Reference], form="functions by destination", unset="`{}`")
     ] = field(default_factory=dict, repr=False, compare=False)
-    """The filter of its records, by destination: `module:function` or `identity`.
+    """Filters of its records, by destination.
 
     [distribution.md](distribution.md#filters).
     """
@@ -289,8 +279,7 @@ class ToolOptions:
         Field(le=MAX_PERMISSION_SECONDS),
         FieldSpec(form=f"above 0 and at most {MAX_PERMISSION_SECONDS} seconds, or none", unset="never"),
     ] = None
-    """The time for which an answer of `check_permissions` is valid for the same call of the same person, such as
-    `60s`; at most 5 minutes.
+    """How long an answer of `check_permissions` is valid for the same call, at most 5 minutes.
 
     [tools.md](tools.md#cached-permissions).
     """
@@ -319,19 +308,17 @@ class Tool(ToolOptions):
     input_schema: Annotated[
         Mapping[str, Any], FieldSpec(hashed="definition", aliases=("parameters", "schema"), unset="the signature")
     ]
-    """JSON Schema of the arguments, an object. A `pattern` is RE2, here and in every other schema: without look-around
-    and back-references, so that no text takes long to match."""
+    """JSON Schema of the arguments, an object. A `pattern` is RE2, here and in every other schema."""
     handler: Annotated[Handler, HANDLER, FieldSpec(hashed="no", aliases=("execute",), unset="required")]
-    """`module:function`: an async function with one typed parameter an argument, or `(args, context)`, or a `@tool`. A
-    parameter annotated `ToolContext` receives the context."""
+    """`module:function`: an async function with typed parameters, `(args, context)`, or a `@tool`. A parameter of the
+    type `ToolContext` receives the context."""
     scope: Annotated[Scope, SkipValidation, FieldSpec(hashed="definition", unset="required")]
     validate_input: Annotated[InputCheck | None, VALIDATE_INPUT, FieldSpec(hashed="no")] = field(
         default=None, repr=False, compare=False
     )
-    """`module:function`, for a handler that takes `(args, context)`: a pure check after the schema's, before any
-    policy or approver sees the arguments.
+    """`module:function`, for a handler `(args, context)`: a pure check after the schema.
 
-    It returns a list of problems, or a `Correction`. [tools.md](tools.md#your-own-check).
+    [tools.md](tools.md#your-own-check).
     """
     place: Annotated[str, FieldSpec(hashed="no", key=IN_CODE)] = ""
     """Where an actor, route or step has it as its own; the catalog says it, never its author."""

@@ -15,8 +15,7 @@ HANDLERS: Final = ("handler", "per_call")
 RUN_KEYS: Final = (*HANDLERS, "runs")
 """The keys that say by what a tool is run; of one that was imported of an MCP server they are not the manifest's."""
 _PER_CALL: Final = (
-    "Instead of `handler`: `module:function`, a function `(context)` that makes the handler `(args, context)` of one "
-    "call, for its user or tenant, or such handlers by the names of several tools."
+    "Instead of `handler`: a function `(context)` that makes the handler of one call, or of several tools by name."
 )
 _FIRST: Final = ("name", "handler", "description", "input_schema", "scope")
 _REDUCER: Final = "Shortens its results: `terminal`, `read_file`, `kanban_list` or `module:function`."

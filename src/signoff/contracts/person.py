@@ -30,11 +30,11 @@ class ContactPreferences(FrozenModel):
     """
 
     channels: tuple[str, ...] = ()
-    """Names of channels, in order: of the channels that a request names, these. Left out: all of them."""
+    """Of the channels that a request names, only these, in this order."""
     quiet_from: str = ""
-    """When the quiet hours begin, `HH:MM`. Until they end, only cards that cannot wait are sent."""
+    """The begin of the quiet hours, `HH:MM`. Cards that can wait are sent after their end."""
     quiet_to: str = ""
-    """When the quiet hours end, `HH:MM`. If that is the earlier time, they end on the next day."""
+    """The end of the quiet hours, `HH:MM`, perhaps on the next day."""
     timezone: str = "UTC"
     """The time zone of the quiet hours, such as `Europe/Lisbon`."""
     quiet_days: tuple[str, ...] = ()
@@ -47,11 +47,7 @@ class Person(FrozenModel):
     id: str
     """The id of the entry: `[A-Za-z0-9_-]{1,48}`."""
     person_id: str = ""
-    """The `id` of the first entry of the same human; left out: this one.
-
-    All entries of one human count as one person. Rules read it as `ctx.user.person_id`, handlers and hooks as
-    `context.person_id`. A human with one entry has its `id` there.
-    """
+    """The `id` of the first entry of the same human: all their entries count as one person."""
     name: str = ""
     """For cards and receipts."""
     tenant: str = DEFAULT_TENANT
@@ -61,32 +57,19 @@ class Person(FrozenModel):
     roles: tuple[str, ...] = ()
     """For `approvers`."""
     locale: str = ""
-    """The person's language, such as `de-AT`.
-
-    Without it, pages follow the browser and cards on other channels are in English; rules see `en`.
-    """
+    """The person's language, such as `de-AT`."""
     active: bool = True
     """Whether the person may act."""
     attributes: dict[str, Any] = Field(default_factory=dict)
-    """Values of the context fields `user.<name>`.
-
-    `context` declares these fields; `{costCentre: "4711"}` gives one. Only the directory says these, never a request.
-    """
+    """Values of the context fields `user.<name>`, such as `{costCentre: "4711"}`. Only the directory sets them."""
     identities: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """The person's names elsewhere, by channel, such as `{email: [ana@example.com]}`.
-
-    E-mail addresses, `TEAM:USER` of Slack, WhatsApp ids, `ISSUER#SUBJECT` of a login.
-    """
+    """The person's names elsewhere, by channel, such as `{email: [ana@example.com]}`."""
     delegations: tuple[Delegation, ...] = ()
-    """The person's delegates.
-
-    A list of `{to: bo, until: "2030-08-31T18:00:00Z"}`.
-    """
+    """The person's delegates: `{to: bo, until: "2030-08-31T18:00:00Z"}`."""
     may_set: tuple[str, ...] = ()
     """The parts of a turn that their requests may set: `route`, `step`, `transient`, `context`, `context.<name>`.
 
-    The last is a single field. Rules read these, so the production profile refuses others. The development profile
-    accepts all.
+    The production profile refuses others.
     """
     reach: ContactPreferences | None = None
     """The person's channels besides the inbox; [below](#channels)."""

@@ -257,14 +257,11 @@ class ApprovalPolicy(_PolicyData):
     approvers: Annotated[tuple[Asked, ...], FieldSpec(unset="`defaults.approvers`")] = ()
     """`role:<role>`, `user:<id>`, or groups of them with a quorum each.
 
-    Any approver counts for any place of the quorum. Each of the [groups](approvals.md#quorum-and-groups),
-    such as `{of: role:legal, quorum: 1}`, needs its own approvers.
+    Each of the [groups](approvals.md#quorum-and-groups), such as `{of: role:legal, quorum: 1}`, needs its own
+    approvers.
     """
     route_to: Cel | None = None
-    """CEL that returns a list of approvers for this call.
-
-    These are also asked if a global rule or a permission check requires approval.
-    """
+    """CEL that returns the approvers of this call, also for global rules and permission checks."""
     quorum: Annotated[StrictInt, Field(ge=1, le=MAX_QUORUM)] = 1
     """The number of different people who must approve."""
     # Strict: pydantic would read the texts `off` and `no` as false, and 1 as true. A typo must not loosen a policy.
@@ -280,14 +277,13 @@ class ApprovalPolicy(_PolicyData):
     timeout: Seconds = 86_400.0
     """The time to wait for approvers. Then the call is denied."""
     grant_ttl: Seconds = 86_400.0
-    """How long an approval is valid before the call begins, from the last decision needed."""
+    """How long an approval is valid before the call begins."""
     edit: Annotated[
         Annotated[EditMode, BeforeValidator(_mode)] | None, FieldSpec(unset="`off`, `approve` for `read_only` tools")
     ] = None
-    """Whether approvers may edit the arguments: `off`, `propose` (others decide) or `approve`.
+    """Whether approvers may edit the arguments: `off`, `propose` (others decide) or `approve` (it is a vote).
 
-    Edited arguments are checked, judged and asked about again. With `propose`, the editor may decide the edit only if a
-    requester may. With `approve`, the edit counts as the editor's approval.
+    See [approvals.md](approvals.md#changing-a-call).
     """
     min_assurance: Assurance = "channel"
     """The minimum assurance of an approver."""
@@ -296,10 +292,7 @@ class ApprovalPolicy(_PolicyData):
     confirm: Annotated[Literal["", "type"], FieldSpec(unset="off")] = ""
     """`type`: the approver types a value from the card."""
     show: Annotated[ShownArguments, FieldSpec(unset="all")] = ShownArguments()
-    """Selects which arguments the card shows, and which it masks.
-
-    `only: [...]` shows only these arguments, `secret: [...]` masks some.
-    """
+    """`only: [...]` shows only these arguments on the card, `secret: [...]` masks some."""
     handler: Reference | None = None
     """`module:function`, called after the rules.
 
@@ -308,38 +301,22 @@ class ApprovalPolicy(_PolicyData):
     remind_after: Annotated[Seconds | None, FieldSpec(unset="never")] = None
     """The time after which the first approvers are reminded."""
     escalate_after: Annotated[Seconds | None, FieldSpec(unset="never")] = None
-    """The time after which `escalate_to` may also decide.
-
-    Must be after `remind_after` and before `timeout`.
-    """
+    """The time after which `escalate_to` may also decide, before `timeout`."""
     escalate_to: tuple[Approver, ...] = ()
-    """`role:<role>` and `user:<id>`.
-
-    After the escalation they may decide as well as the first approvers.
-    """
+    """Further approvers after the escalation."""
     on_timeout: Literal["deny", "escalate"] = "deny"
-    """The effect of the deadline.
-
-    It never approves. With `escalate`, `escalate_to` is asked at the deadline, which moves once by `timeout`. Then the
-    call is denied.
-    """
+    """`deny`, or `escalate`: ask `escalate_to`, move the deadline once by `timeout`, then deny. It never approves."""
     while_waiting: Literal["wait", "continue"] = "wait"
-    """With `continue`, the model continues while approvers decide, and gets the outcome later.
+    """`continue`: the model continues while approvers decide.
 
     See [approvals.md](approvals.md#continue-while-approvers-decide).
     """
     allow_remember: StrictBool = False
     """Approvers may have their decision remembered for later calls of this kind."""
     audit: Literal["required", "best_effort"] = "required"
-    """Whether a call needs its audit entry to run.
-
-    With `required`, it does not run without its entry. With `best_effort`, it runs if only the entry cannot be written.
-    """
+    """`required`: no call runs without its audit entry. `best_effort`: it runs if only the entry fails."""
     notify: Annotated[tuple[Name, ...] | None, FieldSpec(unset="`routing.default`")] = None
-    """Channels that notify approvers in addition to the inbox, in order.
-
-    `[]`: none.
-    """
+    """Channels that notify approvers in addition to the inbox, in order."""
     terms: tuple[TermRule, ...] = ()
     """Stricter terms for some calls.
 
@@ -472,18 +449,11 @@ class GlobalRule(_PolicyData):
     """A rule over all tools: CEL over `tool`, `actor` and `ctx`. `reason` is shown to people."""
 
     name: Annotated[Name, FieldSpec(unset="its rule")] = ""
-    """The rule's name in verdicts, the audit log and messages.
-
-    Without one, the text of the rule is its name. Each name is used once. It may be any text: a verdict also
-    contains [the kind of rule](approvals.md#the-rule-of-a-call).
-    """
+    """Its name in verdicts, audit log and messages. Without one, its text is its name."""
     rule: Cel
     """CEL over `tool`, `actor` and `ctx`."""
     effect: Literal["hide", "deny", "require_approval"]
-    """The effect if the rule is true: `hide`, `deny` or `require_approval`.
-
-    A hidden tool looks as if it did not exist. The strictest effect counts. A rule that fails applies.
-    """
+    """`hide`, `deny` or `require_approval`. The strictest effect counts. A rule that fails applies."""
     reason: str = ""
     """The reason shown to people and the model."""
 
