@@ -72,7 +72,7 @@ async def test_what_was_not_cut_has_no_rest(gateway: GatewayRig) -> None:
         answer = await gateway.http.get(_path(key, call))
         assert (answer.status_code, answer.json()["message"]) == (
             404,
-            f"call `{call}` of this turn has no result that was cut",
+            f"call `{call}` of this turn has no truncated result",
         )
     for start in ("-1", "x"):
         assert (await gateway.http.get(_path(key, "c1.1"), params={"start": start})).status_code == 422

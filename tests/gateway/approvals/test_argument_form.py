@@ -208,7 +208,7 @@ def test_a_mask_stands_for_the_value_behind_it_and_never_becomes_one() -> None:
     assert unmasked_args({**masked, "pin": "9"}, args, secrets)["pin"] == "9"
     moved = {**masked, "cards": masked["cards"][1:]}
     for wrong in (moved, {**masked, "pin": "hidden, 5 characters"}, {"cards": [], "pin": "hidden"}):
-        with pytest.raises(Refused, match="write it anew"):
+        with pytest.raises(Refused, match="type the value"):
             unmasked_args(wrong, args, secrets)
 
 

@@ -327,7 +327,7 @@ async def test_tools_explain_themselves(gateway: GatewayRig) -> None:
     assert "cel-expr-python" in ran
     assert "It would ask approvers" in asks
     assert "It would not run" in wrong
-    assert "another kind of value" in listing
+    assert "not a JSON object" in listing
     assert "not a JSON object" in broken
     assert refused.status_code == 403
     assert missing.status_code == 404

@@ -32,7 +32,7 @@ async def test_an_unexpected_error_is_one_line_with_an_id(
     assert (answer.status_code, answer.json()["code"], shown.status_code) == (500, "internal", 500)
     named = re.search(r"under the id (\w{8})$", answer.json()["message"])
     assert named is not None
-    assert "something went wrong here" in words(shown.text).lower()
+    assert "an unexpected error occurred" in words(shown.text).lower()
     assert "a secret" not in answer.text + shown.text
     lines = [record for record in caplog.records if record.name == "signoff.gateway.transport.middleware"]
     loud = [record for record in lines if record.levelno >= logging.INFO]

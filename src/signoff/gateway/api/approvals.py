@@ -1,4 +1,4 @@
-"""The API of requests: list, read, decide, withdraw. A decision is always answered by a receipt."""
+"""The API of requests: list, read, decide, withdraw. The answer to a decision is always a receipt."""
 
 from typing import Annotated, Final
 
@@ -32,9 +32,7 @@ from signoff.texts.endings import written_receipt
 from signoff.texts.formatter import Formatter
 
 router = APIRouter(prefix="/v1/approvals", tags=["approvals"], route_class=JsonRoute)
-Key = Annotated[
-    str | None, Header(alias="Idempotency-Key", description="The same key again is the same answer; `delivery_id`.")
-]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", description="Same key, same answer. Equals `delivery_id`.")]
 _BODY: Final = {
     "requestBody": {
         "required": True,
@@ -43,17 +41,17 @@ _BODY: Final = {
 }
 
 
-@router.get("", summary="What waits, soonest deadline first", responses=FAULTS)
+@router.get("", summary="List pending requests, soonest deadline first", responses=FAULTS)
 async def list_approvals(
     deps: Deps,
     caller: TokenReader,
     as_person: As = None,
-    mine: Annotated[bool, Query(description="Only what the token's own person may decide.")] = False,
-    approver: Annotated[str, Query(description="Only what asks this entry of policies, as `role:finance`.")] = "",
+    mine: Annotated[bool, Query(description="Only requests that the token's person may decide.")] = False,
+    approver: Annotated[str, Query(description="Only requests with this approver entry, such as `role:finance`.")] = "",
     tenant: str | None = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> ApprovalList:
-    """Those that whoever asks may read; read a request by its id before deciding."""
+    """Lists the requests that the caller may read. Read a request by its id before deciding it."""
     tenant = own_tenant(caller, tenant)
     person = None
     if mine or as_person is not None:
@@ -63,7 +61,7 @@ async def list_approvals(
         approvers = (approver,) if approvers is None or approver in approvers else ()
     conversations, reader = Conversations(deps), person_of(caller)
     what = ("api approvals", tenant, approvers, limit)
-    found = await deps.lists.share(
+    cards = await deps.lists.share(
         reader,
         scopes_of(caller),
         what,
@@ -75,31 +73,31 @@ async def list_approvals(
             limit=limit,
         ),
     )
-    return ApprovalList(approvals=tuple(found))
+    return ApprovalList(approvals=tuple(cards))
 
 
-@router.post("/decide", summary="Answer several", responses=FAULTS)
+@router.post("/decide", summary="Decide several requests", responses=FAULTS)
 async def decide_several(
     body: BatchBody, request: Request, deps: Deps, caller: TokenDecider, as_person: As = None, key: Key = None
 ) -> BatchReceipts:
-    """One receipt an answer, in their order; one that is refused keeps none of the others from counting."""
+    """Returns one receipt for each decision, in order. A refused one does not affect the others."""
     channel = channel_of(request)
     attempts = [(item, ApiAttempt(caller, as_person, key, str(item), channel)) for item in body.decisions]
-    found = [await decide_item(deps, item, attempt) for item, attempt in attempts]
+    receipts = [await decide_item(deps, item, attempt) for item, attempt in attempts]
     words = _words(request, deps, caller)
-    return BatchReceipts(receipts=tuple(written_receipt(each, words) for each in found))
+    return BatchReceipts(receipts=tuple(written_receipt(each, words) for each in receipts))
 
 
-@router.get("/{approval}", summary="One request, waiting or settled", responses=FAULTS)
+@router.get("/{approval}", summary="Read a request, pending or settled", responses=FAULTS)
 async def show_approval(approval: str, deps: Deps, caller: TokenReader) -> ApprovalRequest:
-    """By approval id or short code; all arguments are there, secret ones masked, and `seen` goes with them."""
+    """Takes an approval id or short code. Returns all arguments, with masked secrets, and their `seen`."""
     approval_id = await find_request(deps, approval, caller)
     return whole_request(await Conversations(deps).load(approval_id, person_of(caller)))
 
 
 @router.post(
     "/{approval}/decide",
-    summary="Approve, as it is or changed, deny, or say what happened",
+    summary="Approve, edit or deny a request, or report its outcome",
     responses=RECEIPTS,
     openapi_extra=_BODY,
 )
@@ -112,14 +110,14 @@ async def decide_one(
     as_person: As = None,
     key: Key = None,
 ) -> Receipt:
-    """The body of every answer is the receipt. Anything unclear is `malformed` and changes nothing."""
+    """The body of every answer is the receipt. An unclear decision is `malformed` and changes nothing."""
     raw = await request.body()
     attempt = ApiAttempt(caller, as_person, key, raw.decode(errors="replace"), channel_of(request))
     receipt = await decide_draft(deps, parse_draft(raw, approval), attempt)
     return _answer(receipt, response, _words(request, deps, caller))
 
 
-@router.post("/{approval}/withdraw", summary="Withdraw", responses=RECEIPTS)
+@router.post("/{approval}/withdraw", summary="Withdraw a request", responses=RECEIPTS)
 async def withdraw_one(
     approval: str,
     request: Request,
@@ -129,7 +127,7 @@ async def withdraw_one(
     as_person: As = None,
     body: WithdrawBody | None = None,
 ) -> Receipt:
-    """For who asked for the turn, may decide, or has the role `admin`; the call ends as denied (cancelled)."""
+    """For the requester, approvers and the role `admin`. The call ends as denied (cancelled)."""
     body = body or WithdrawBody()
     attempt = ApiAttempt(caller, as_person, None, body.model_dump_json(), channel_of(request))
     named, words = await find_named(deps, approval, attempt), _words(request, deps, caller)

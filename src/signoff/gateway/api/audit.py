@@ -1,4 +1,4 @@
-"""The API of the record: what happened in a turn, or in a tenant beside its turns."""
+"""The API of the audit log: the entries of a turn, or of a tenant outside its turns."""
 
 from fastapi import APIRouter
 
@@ -11,12 +11,12 @@ from signoff.gateway.read_access import read_record
 router = APIRouter(prefix="/v1/audit", tags=["audit"], responses=FAULTS)
 
 
-@router.get("/{name:path}", summary="The timeline of a turn")
+@router.get("/{name:path}", summary="Read the audit log of a turn")
 async def show_record(name: str, deps: Deps, caller: TokenReader, tenant: str | None = None) -> StreamReport:
-    """For the roles `admin` and `auditor`, and in development for everybody.
+    """For the roles `admin` and `auditor`, and in development for all.
 
-    `name` is `<tenant>.<session>.<turn>`, a workflow id, a turn's id or its beginning, or `admin/<tenant>` for what
-    belongs to no turn. `finding` says what is not as it was written; how far the whole record holds is told by
-    `signoff audit verify`, which needs no gateway.
+    `name` is `<tenant>.<session>.<turn>`, a workflow id, a turn's id or its beginning, or `admin/<tenant>` for entries
+    outside turns. `finding` names entries that were changed. `signoff audit verify` checks the whole audit log without
+    a gateway.
     """
     return await read_record(deps, name, own_tenant(caller, tenant), person_of(caller))

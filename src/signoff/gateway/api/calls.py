@@ -31,15 +31,18 @@ Key = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        description="Your key of the call: the same key again is the same call. "
-        "Make it of your conversation's id and the call's place in it: a model's id of a call comes again.",
+        description="Your key of the call: same key, same call. "
+        "Build it from your conversation's id and the call's position. Models repeat their ids of calls.",
     ),
 ]
 UseKey = Annotated[
-    str | None, Header(alias="Idempotency-Key", description="Your id of this try, so that it can be sent again.")
+    str | None,
+    Header(alias="Idempotency-Key", description="Your id of this attempt, so that you can repeat the request."),
 ]
-Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for people's answer.")]
-Agent = Annotated[str | None, Query(description="In development, whose call it is; needless with one agent.")]
+Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for a decision.")]
+Agent = Annotated[
+    str | None, Query(description="In development, the agent of the call. Optional if there is only one.")
+]
 
 
 async def _own_calls(request: Request, caller: TokenAgent) -> OwnCalls:
@@ -54,16 +57,16 @@ Calls = Annotated[OwnCalls, Depends(_own_calls)]
     status_code=201,
     summary="Propose a call",
     response_model_exclude_defaults=True,
-    responses={200: {"model": CallAnswer, "description": "It is settled: permitted, used, denied or ended."}},
+    responses={200: {"model": CallAnswer, "description": "The call is settled: permitted, used, denied or ended."}},
 )
 async def propose_call(
     body: CallBody, calls: Calls, request: Request, response: Response, key: Key = None
 ) -> CallAnswer:
-    """201 where it waits, 200 where it is settled. With `use` a call that is permitted is used in the same answer.
+    """Returns 201 if the call waits, 200 if it is settled. With `use`, the answer also uses the permit.
 
-    Sent again it is not handed out again, as whoever sends it may have run it; with an id of the try in `use` it is.
-    Without an `Idempotency-Key` an equal proposal of the same agent, session and person joins a call that was not used
-    and whose result was not handed out yet.
+    A repeated request does not get the permit again, because the sender may have run the call. With an id of the
+    attempt in `use` it does. Without an `Idempotency-Key`, an equal proposal of the same agent, session and person
+    joins a call that is unused and whose result was not handed out.
     """
     with naming("`Idempotency-Key`", key):
         call = await calls.propose(body, key=key)
@@ -72,14 +75,14 @@ async def propose_call(
     return await _hand_out(request, calls, call)
 
 
-@router.get("/{call}", summary="One call as it stands", response_model_exclude_defaults=True)
+@router.get("/{call}", summary="Read a call", response_model_exclude_defaults=True)
 async def show_call(call: str, calls: Calls, request: Request, wait: Wait = 0.0, agent: Agent = None) -> CallAnswer:
-    """Answers at once where it is settled; else when people have answered, after `wait` seconds at the latest."""
-    found = await calls.wait(await calls.load(call, agent), wait)
-    return await _hand_out(request, calls, found)
+    """Answers at once if the call is settled. Otherwise waits for a decision, for at most `wait` seconds."""
+    own_call = await calls.wait(await calls.load(call, agent), wait)
+    return await _hand_out(request, calls, own_call)
 
 
-@router.get("/{call}/events", response_model=EventList, summary="The steps of a call")
+@router.get("/{call}/events", response_model=EventList, summary="List the events of a call")
 async def list_call_events(
     call: str,
     request: Request,
@@ -92,9 +95,9 @@ async def list_call_events(
     last_event_id: LastEventId = None,
     agent: Agent = None,
 ) -> EventList | StreamingResponse:
-    """What happened to it, as `/v1/events` tells it, for its own agent alone: to be waited for, or followed."""
+    """The call's events in the form of `/v1/events`, for its own agent alone: read, wait or follow."""
     key = (await calls.load(call, agent)).turn.key
-    # Also those of a specialist, whose call it is.
+    # Includes a specialist's events: the call is the agent's own.
     wanted = EventFilter(key.tenant, key, with_private=True)
     part = EventPart(event_number(last_event_id) if last_event_id else after, wait, limit)
     return await answer_events(request, EventReader(deps, live), wanted, part)
@@ -102,10 +105,11 @@ async def list_call_events(
 
 @router.post("/{call}/use", summary="Use the permit of a call, once")
 async def use_call(call: str, calls: Calls, key: UseKey = None, agent: Agent = None) -> PermitAnswer:
-    """The arguments to run it with. 409 `used`, `waiting`, `denied`, `lapsed`, `stale`, `frozen` or `ended`.
+    """Returns the arguments to run the call with.
 
-    Whoever sends a key gets the same answer for the same key, as an answer may be lost; without one each request is a
-    try of its own.
+    409 `used`, `waiting`, `denied`, `lapsed`, `stale`, `frozen` or `ended`.
+
+    The same key gets the same answer again, in case an answer was lost. Without a key, each request is a new attempt.
     """
     found = await calls.load(call, agent)
     with naming("call", call):
@@ -113,24 +117,24 @@ async def use_call(call: str, calls: Calls, key: UseKey = None, agent: Agent = N
     return PermitAnswer(args=used.args or {}, key=used.key, note=used.note)
 
 
-@router.post("/{call}/outcome", summary="Report what became of a used call", response_model_exclude_defaults=True)
+@router.post("/{call}/outcome", summary="Report the outcome of a used call", response_model_exclude_defaults=True)
 async def report_call(call: str, body: OutcomeBody, calls: Calls, agent: Agent = None) -> CallAnswer:
-    """409 `not_used` before its permit was used, `conflict` where another outcome was reported before."""
+    """409 `not_used` before the permit was used, `conflict` if another outcome was reported before."""
     with naming("call", call):
         return (await calls.report(await calls.load(call, agent), body)).answer
 
 
-@router.delete("/{call}", summary="Withdraw a call that was not used", response_model_exclude_defaults=True)
+@router.delete("/{call}", summary="Withdraw an unused call", response_model_exclude_defaults=True)
 async def withdraw_call(call: str, calls: Calls, request: Request, agent: Agent = None) -> CallAnswer:
-    """Nobody is asked any more, and its permit is worth nothing. 409 `used` where it was used before."""
+    """Ends the request and revokes the permit. 409 `used` if the permit was used before."""
     found = await calls.load(call, agent)
     with naming("call", call):
         return await _hand_out(request, calls, await calls.withdraw(found))
 
 
 async def _hand_out(request: Request, calls: OwnCalls, call: OwnCall) -> CallAnswer:
-    """Returns an answer; one that tells a result, or a denial, only once no proposal joins its call any more."""
-    # Whoever went away while it waited is told nothing, and finds its result when it proposes the same again.
+    """Return an answer. Before a result or denial leaves, close the call to further proposals."""
+    # A disconnected agent gets its result when it proposes the same call again.
     if call.answer.state in SETTLED and not await request.is_disconnected():
         await calls.hand_out(call)
     return call.answer

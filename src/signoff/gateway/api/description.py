@@ -1,4 +1,4 @@
-"""The description of the API: `/openapi.json`, open to whoever asks, as it shows nothing of an installation."""
+"""The description of the API at `/openapi.json`. Public, as it shows no data of the installation."""
 
 from collections.abc import Collection
 from typing import Any, Final
@@ -23,17 +23,16 @@ _REFERENCE = "#/components/schemas/{model}"
 
 @router.get("/openapi.json", dependencies=[OPEN])
 async def show_description(request: Request) -> JSONResponse:
-    """Gives the description as OpenAPI."""
+    """Return the description as OpenAPI."""
     app: FastAPI = request.app
     return JSONResponse(app.openapi())
 
 
 def describe(app: FastAPI, routes: RouteTable, bodies: Collection[type[BaseModel]] = ()) -> dict[str, Any]:
-    """Describes the API, each operation with the scope that it needs; made once. Plugins read `bodies` themselves."""
+    """Describe the API once, each operation with its scope. Plugins read the bodies of `bodies` themselves."""
     if app.openapi_schema is None:
         described = FastAPI.openapi(app)
-        # Bodies of decisions are read as bytes, and not by FastAPI: who names a field twice is refused. What parts hold
-        # is any JSON to it.
+        # Decisions are read as bytes, not by FastAPI, to refuse duplicate fields. To FastAPI, parts are any JSON.
         for model in (*_BODIES, *bodies):
             schema = model.model_json_schema(ref_template=_REFERENCE)
             described["components"]["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}

@@ -1,4 +1,4 @@
-"""The API of events: what happened in a tenant, numbered, to be waited for and followed; and their schemas."""
+"""The API of events: read, wait for and follow a tenant's numbered events, and their schemas."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -26,15 +26,15 @@ router = APIRouter(prefix="/v1/events", tags=["events"], responses=FAULTS)
 SSE = "text/event-stream"
 _MAX_DIGITS = 18
 
-After = Annotated[int, Query(ge=0, lt=10**_MAX_DIGITS, description="The number to go on after.")]
-EventWait = Annotated[float, Query(ge=0, le=WAIT_SECONDS, description="How many seconds to wait for one.")]
+After = Annotated[int, Query(ge=0, lt=10**_MAX_DIGITS, description="Return events after this number.")]
+EventWait = Annotated[float, Query(ge=0, le=WAIT_SECONDS, description="Seconds to wait for an event.")]
 EventLimit = Annotated[int, Query(ge=1, le=500)]
-LastEventId = Annotated[str | None, Header(description="The same as `after`, for server-sent events.")]
+LastEventId = Annotated[str | None, Header(description="Same as `after`, for server-sent events.")]
 
 
 @dataclass(frozen=True)
 class EventPart:
-    """Says which events are asked for: those after a number, how long to wait for one, and how many at most."""
+    """The requested events: after a number, with a wait and a limit."""
 
     after: int
     wait: float
@@ -44,11 +44,11 @@ class EventPart:
 async def answer_events(
     request: Request, reader: EventReader, wanted: EventFilter, part: EventPart, still: Allowed | None = None
 ) -> EventList | StreamingResponse:
-    """Answers with events, or streams them where `request` accepts that. Raises as `EventReader.read`."""
+    """Return events, or stream them if `request` accepts that. Raises like `EventReader.read`."""
     if SSE not in request.headers.get("accept", ""):
         async with waiting(request, part.wait, f"{wanted} after {part.after}") as seconds:
             return await reader.wait(wanted, part.after, part.limit, seconds)
-    # Before the stream begins: what is wrong with the number is answered by a status.
+    # Read before the stream begins, so that a wrong number is answered by a status.
     await reader.read(wanted, part.after, 1)
     return stream_events(request, reader.follow(wanted, part.after, part.limit), still)
 
@@ -66,11 +66,11 @@ async def list_events(
     limit: EventLimit = 100,
     last_event_id: LastEventId = None,
 ) -> EventList | StreamingResponse:
-    """CloudEvents 1.0 in the order of their numbers; go on with `after` = `next`, and none is missed.
+    """CloudEvents 1.0 in order of their numbers. Continue with `after` = `next` to miss none.
 
-    For the roles `admin` and `auditor`, and in development for everybody; with `turn` for whoever may read that turn,
-    without the events of specialists. With `Accept: text/event-stream` the same as server-sent events, without an end.
-    410 where events after `after` are not kept any more.
+    For the roles `admin` and `auditor`, and in development for all. With `turn`, for readers of that turn, without
+    events of specialists. With `Accept: text/event-stream`, an endless stream of server-sent events. 410 if events
+    after `after` have been removed.
     """
     person, reader, conversations = person_of(caller), EventReader(deps, live), Conversations(deps)
     key = None if turn is None else await conversations.turn_key(turn, person, own_tenant(caller, None))
@@ -84,9 +84,9 @@ async def list_events(
     return await answer_events(request, reader, wanted, part, still)
 
 
-@router.get("/failed", summary="Events that did not arrive")
+@router.get("/failed", summary="List undelivered events")
 async def list_failed(deps: Deps, caller: TokenReader, live: LiveUpdates, tenant: str | None = None) -> FailedEventList:
-    """Those that subscriptions were to be sent and that were given up; for who may read all events."""
+    """Lists the deliveries to subscriptions that were given up. For readers of all events."""
     own = own_tenant(caller, tenant)
     await EventReader(deps, live).admit(person_of(caller), own)
     dead = await deps.lists.share(
@@ -100,7 +100,7 @@ async def list_failed(deps: Deps, caller: TokenReader, live: LiveUpdates, tenant
     )
 
 
-@router.post("/failed/retry", summary="Send again what did not arrive")
+@router.post("/failed/retry", summary="Retry undelivered events")
 async def retry_failed(
     request: Request,
     deps: Deps,
@@ -109,7 +109,7 @@ async def retry_failed(
     as_person: As = None,
     tenant: str | None = None,
 ) -> RetryResult:
-    """All that was given up in a tenant, or of one `subscription`; for the role `admin`."""
+    """Retries all given-up deliveries of a tenant, or of one `subscription`. For the role `admin`."""
     own = own_tenant(caller, tenant)
     person = acting_person(deps, caller, as_person, default=DEFAULT_DECIDER, tenant=own)
     require_operator(deps, person)
@@ -122,22 +122,22 @@ async def retry_failed(
     return RetryResult(retried=count)
 
 
-@router.get("/schemas", dependencies=[OPEN], summary="The types of events")
+@router.get("/schemas", dependencies=[OPEN], summary="List the types of events")
 async def list_schemas(deps: Deps) -> dict[str, str]:
-    """Each type with the address of the JSON Schema of its `data`."""
+    """Maps each type to the address of the JSON Schema of its `data`."""
     return {name: schema_address(deps.settings.public_url, name) for name in EVENT_TYPES}
 
 
-@router.get("/schemas/{name}/{version}", dependencies=[OPEN], summary="The JSON Schema of a type of events")
+@router.get("/schemas/{name}/{version}", dependencies=[OPEN], summary="Read the JSON Schema of a type of event")
 async def show_schema(name: str, version: int, deps: Deps) -> dict[str, Any]:
-    """Of the `data` of one type; that of dispatched calls, `tool_call:<tool>`, is called `tool_call`."""
+    """Describes the `data` of one type. The type `tool_call:<tool>` of dispatched calls is named `tool_call`."""
     if name not in EVENT_TYPES or version != SCHEMA_VERSION:
         raise NotFound("there is no such schema; `/v1/events/schemas` lists them")
     return {"$id": schema_address(deps.settings.public_url, name), **schema_of_type(name)}
 
 
 def event_number(text: str) -> int:
-    """Parses a `Last-Event-ID`. Raises `BadRequest`."""
+    """Parse a `Last-Event-ID`. Raises `BadRequest`."""
     if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
         raise BadRequest("`Last-Event-ID` is the number of an event")
     return int(text)

@@ -1,4 +1,4 @@
-"""What the API's description says of answers that are errors."""
+"""Descriptions of error answers in the API's description."""
 
 from typing import Any, Final, TypeAlias
 
@@ -8,39 +8,39 @@ from signoff.contracts.responses import Fault
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
 
 _FAULTS: Final = {
-    400: "The body is not text in UTF-8, or there is one where nothing is changed.",
-    401: "No token, or one that counts for nobody.",
-    403: "This needs another scope or role, or is somebody else's.",
-    404: "Nothing of that name; the nearest names are offered.",
-    409: "The id is taken by something with other input.",
-    411: "No length of the body, as where it comes in chunks.",
+    400: "The body is not UTF-8, or a request that changes nothing has a body.",
+    401: "The token is missing or invalid.",
+    403: "The token lacks the scope, the role or the access.",
+    404: "There is nothing with this name. The message suggests the nearest names.",
+    409: "The id is in use with other input.",
+    411: "The body has no length, for example because it is sent in chunks.",
     413: "More than 1 MiB.",
-    415: "Not sent as JSON; also where there is nothing to send.",
+    415: "The content type is not JSON. Required also without a body.",
     422: "The request cannot be understood.",
-    429: "The tenant, or whoever asks, has as many as they may.",
-    503: "The server, the store or every worker is away.",
+    429: "The tenant or the caller has reached a limit.",
+    503: "The server, the store or all workers are down.",
 }
 FAULTS: Final[Responses] = {status: {"model": Fault, "description": words} for status, words in _FAULTS.items()}
-"""Of every route."""
+"""For every route."""
 FAULTS[429]["headers"] = {
     "Retry-After": {
-        "description": "In how many seconds there is room, where that is known.",
+        "description": "Seconds until there is room, if known.",
         "schema": {"type": "integer"},
     }
 }
 
 _RECEIPTS: Final = {
-    200: "Accepted, counted, or a repetition of the same answer.",
-    202: "On its way; it takes effect when a worker is back.",
-    403: "This person may not, may not approve their own, or was not identified strongly enough.",
+    200: "Accepted, counted, or a repeat of the same decision.",
+    202: "Stored. It takes effect when a worker is back.",
+    403: "The person may not decide this, requested it, or needs a stronger sign-in.",
     404: "No such request.",
-    409: "Already decided, expired, cancelled, or asked again since.",
-    422: "No decision: nothing was changed.",
-    503: "Nobody could take the answer.",
+    409: "Already decided, expired, cancelled, or replaced by a later revision.",
+    422: "The decision is malformed. Nothing was changed.",
+    503: "The decision could not be stored.",
 }
 RECEIPTS: Final[Responses] = FAULTS | {
-    # Whoever is not let in, or sends what nobody can read, has not come as far as a receipt.
+    # Errors of sign-in and of unreadable requests precede the receipt.
     status: {"model": Receipt | Fault if status in (403, 404, 422, 503) else Receipt, "description": words}
     for status, words in _RECEIPTS.items()
 }
-"""Of the routes that decide: the receipt is the body of every answer to a decision."""
+"""For routes that decide. The receipt is the body of every answer to a decision."""

@@ -1,4 +1,4 @@
-"""The API of the kill switch."""
+"""The API of freezes."""
 
 from fastapi import APIRouter, Request
 
@@ -16,29 +16,29 @@ from signoff.store.freezes import Freezes
 router = APIRouter(prefix="/v1/freezes", tags=["freezes"], responses=FAULTS, route_class=JsonRoute)
 
 
-@router.get("", summary="Whether the tenant is frozen")
+@router.get("", summary="Read the freeze of a tenant")
 async def list_freezes(deps: Deps, caller: TokenReader, tenant: str | None = None) -> FreezeList:
-    """The freeze of the tenant, if there is one."""
-    found = await Freezes(deps.store).read(own_tenant(caller, tenant))
-    return FreezeList(freezes=() if found is None else (found,))
+    """Returns the tenant's freeze, if there is one."""
+    active = await Freezes(deps.store).read(own_tenant(caller, tenant))
+    return FreezeList(freezes=() if active is None else (active,))
 
 
-@router.post("", summary="Deny everything in a tenant")
+@router.post("", summary="Freeze a tenant")
 async def freeze_tenant(
     body: FreezeBody, request: Request, deps: Deps, caller: TokenDecider, as_person: As = None
 ) -> FreezeResult:
-    """Once this has written its row nothing of the tenant starts; then it withdraws what waits.
+    """Stores the freeze, after which nothing of the tenant starts. Then withdraws its pending requests.
 
-    Sent again it sweeps again: `swept.waiting` names what could not be withdrawn in time.
+    A repeated request withdraws again: `swept.waiting` lists requests that could not be withdrawn in time.
     """
     tenant = own_tenant(caller, body.tenant)
     person = acting_person(deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
     return await freeze(deps, person, reason=body.reason, channel=channel_of(request))
 
 
-@router.delete("/{tenant}", summary="Lift a freeze")
+@router.delete("/{tenant}", summary="Unfreeze a tenant")
 async def thaw_tenant(tenant: str, request: Request, deps: Deps, caller: TokenDecider, as_person: As = None) -> Freeze:
-    """New calls are judged as before; what was denied meanwhile stays denied."""
+    """Gates judge new calls as before. Calls denied during the freeze stay denied."""
     tenant = own_tenant(caller, tenant)
     person = acting_person(deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
     return await thaw(deps, person, channel=channel_of(request))

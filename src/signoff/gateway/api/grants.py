@@ -17,27 +17,27 @@ from signoff.store.grants import masked_grant
 router = APIRouter(prefix="/v1/grants", tags=["grants"], responses=FAULTS, route_class=JsonRoute)
 
 
-@router.get("", summary="Answers that are remembered")
+@router.get("", summary="List remembered answers")
 async def list_grants(
     deps: Deps,
     caller: TokenReader,
     tenant: str | None = None,
-    every: Annotated[bool, Query(description="Also what is over, used up or taken back.")] = False,
+    every: Annotated[bool, Query(description="Include expired, used up and revoked answers.")] = False,
 ) -> GrantList:
-    """Newest first; those that whoever asks gave, is served by, or might have given."""
+    """Newest first. Lists answers that the caller gave, benefits from, or could have given."""
     own, person = own_tenant(caller, tenant), person_of(caller)
     what = ("api grants", own, every)
-    found = await deps.lists.share(
+    grants = await deps.lists.share(
         person, scopes_of(caller), what, lambda: readable_grants(deps, person, own, every=every)
     )
-    return GrantList(grants=tuple(masked_grant(grant) for grant in found))
+    return GrantList(grants=tuple(masked_grant(grant) for grant in grants))
 
 
-@router.delete("/{grant}", summary="Take a remembered answer back")
+@router.delete("/{grant}", summary="Revoke a remembered answer")
 async def revoke_grant(
     grant: str, deps: Deps, caller: TokenDecider, as_person: As = None, tenant: str | None = None
 ) -> Grant:
-    """Whose answer it is may take it back, and who has the role `admin`."""
+    """For its authors and the role `admin`."""
     tenant = own_tenant(caller, tenant)
     person = acting_person(deps, caller, as_person, default=DEFAULT_DECIDER, tenant=tenant)
     return await take_back(deps, grant, person, tenant)

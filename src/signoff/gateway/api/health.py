@@ -1,4 +1,4 @@
-"""Health and readiness, for whoever watches the gateway."""
+"""Health and readiness of the gateway, for monitoring."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ _COUNTED: Final = timedelta(days=1)
 
 
 class Readiness:
-    """Looks whether turns can be started and decided: once a second at most, however many ask."""
+    """Checks whether turns can be started and decided, at most once a second for all callers."""
 
     def __init__(self, deps: GatewayDeps) -> None:
         self._deps = deps
@@ -35,13 +35,13 @@ class Readiness:
         self._server_due = 0.0
 
     async def checks(self) -> dict[str, str]:
-        """Returns `ok`, or what is wrong, of `server`, `store` and `clocks`."""
+        """Return `ok` or the problem for `server`, `store` and `clocks`."""
         async with self._looking:
             if time.monotonic() >= self._due:
                 server = await self._server()
                 store, apart = await self._store()
-                wrong = apart or await self._server_clock(server)
-                self._checks = {"server": server, "store": store, "clocks": wrong or "ok"}
+                problem = apart or await self._server_clock(server)
+                self._checks = {"server": server, "store": store, "clocks": problem or "ok"}
                 self._due = time.monotonic() + READY_SECONDS
             return self._checks
 
@@ -53,7 +53,6 @@ class Readiness:
         return "ok"
 
     async def _store(self) -> tuple[str, str]:
-        """Checks the store, and its clock."""
         try:
             return "ok", clock_problem("the store", await store_clock_lead(self._deps.store, clock=self._deps.clock))
         except SignoffError as error:
@@ -72,7 +71,7 @@ async def _readiness(request: Request) -> Readiness:
     return readiness
 
 
-@router.get("/healthz", summary="The gateway itself is alive", dependencies=[OPEN])
+@router.get("/healthz", summary="Check that the gateway is alive", dependencies=[OPEN])
 async def health() -> Health:
     """Always `ok` while the gateway runs."""
     return Health()
@@ -80,7 +79,7 @@ async def health() -> Health:
 
 @router.get(
     "/readyz",
-    summary="Server, search attributes, store",
+    summary="Check the server, its search attributes and the store",
     response_model_exclude_none=True,
     responses={503: {"model": ReadinessReport}, 401: FAULTS[401]},
 )
@@ -90,12 +89,11 @@ async def ready(
     caller: MaybeTokenReader,
     readiness: Annotated[Readiness, Depends(_readiness)],
 ) -> ReadinessReport:
-    """200 when turns can be started and decided, else 503 with one sentence a failed check.
+    """200 if turns can be started and decided, else 503 with one sentence for each failed check.
 
-    A missing worker is said in `worker` alone: a proxy goes on sending people to their cards.
+    A missing worker is shown in `worker` only, so that proxies continue to send people to their cards.
 
-    Operators with a token, and everybody in development, read as `refused` how much bad input was refused in the
-    last day, by kind.
+    Operators with a token, and all in development, get `refused`: the refused inputs of the last day, counted by kind.
     """
     checks = await readiness.checks()
     is_ready = all(state == "ok" for state in checks.values())
@@ -108,13 +106,13 @@ async def ready(
 
 
 def _may_count(deps: GatewayDeps, caller: AuthenticatedCaller | None) -> bool:
-    # To a stranger the counts would say what became of each thing that they try.
+    # The counts would show an attacker the effect of each attempt.
     return deps.development if caller is None else OPERATOR in caller.person.roles
 
 
 async def _count_refused(deps: GatewayDeps) -> dict[str, int]:
     try:
         return await refusals_since(deps.store.read, _COUNTED)
-    # That the store is away stands among the checks.
+    # The checks already report that the store is down.
     except SignoffError:
         return {}

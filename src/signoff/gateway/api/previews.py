@@ -1,4 +1,4 @@
-"""The API's look ahead: a request as it would be asked with other arguments. Nothing is changed by it."""
+"""The API of previews: a request as approvers would see it with other arguments. Changes nothing."""
 
 from collections.abc import Collection
 from typing import Annotated, Any, Final
@@ -24,21 +24,25 @@ from signoff.registry.catalog import Catalog
 from signoff.store.request_reader import LoadedRequest
 
 router = APIRouter(prefix="/v1/approvals", tags=["approvals"], responses=FAULTS, route_class=JsonRoute)
-_SET: Final = "Texts by dotted name, such as `totalCost`: each is read by the tool's schema. `null` is null."
+_SET: Final = (
+    "New values as text by dotted name, such as `totalCost`. The tool's schema gives the types. `null` is null."
+)
 
 
 class PreviewBody(RequestBody):
-    """What is to be changed: some arguments, or all of them."""
+    """The changes: some arguments, or all of them."""
 
     set: dict[Annotated[str, Field(max_length=1_000)], str | None] = Field(default={}, max_length=100, description=_SET)
-    text: str = Field(default="", description="All arguments, as JSON, instead of `set`; masks keep what they hide.")
+    text: str = Field(
+        default="", description="All arguments as JSON, instead of `set`. Masks keep their hidden values."
+    )
 
 
-@router.post("/{approval}/preview", summary="Try other arguments")
+@router.post("/{approval}/preview", summary="Preview other arguments")
 async def preview_edit(
     approval: str, body: PreviewBody, request: Request, deps: Deps, caller: TokenDecider
 ) -> EditPreview:
-    """The arguments and the card as they would be, for who may read the request; `edited_args` decides it."""
+    """Returns the new arguments and card, for readers of the request. Decide with `edited_args`."""
     conversations, person = Conversations(deps), person_of(caller)
     approval_id = await conversations.approval_id(approval, person, own_tenant(caller, None))
     loaded = await conversations.load(approval_id, person)
@@ -50,18 +54,16 @@ async def preview_edit(
 
 
 def _as_written(typed: ParsedArguments, body: PreviewBody, secrets: Collection[str]) -> dict[str, Any]:
-    """Returns the arguments as they can be sent: what somebody wrote as they wrote it, and masks for the secrets they
-    left.
-    """
+    """Return the arguments for a decision: texts as typed, and masks for unchanged secrets."""
     if body.text:
         return dict(typed.written)
-    left = [name for name in secrets if not any(f"{name}.".startswith(f"{path}.") for path in body.set)]
-    masked: dict[str, Any] = hide(typed.written, left, mask_text)
+    unchanged = [name for name in secrets if not any(f"{name}.".startswith(f"{path}.") for path in body.set)]
+    masked: dict[str, Any] = hide(typed.written, unchanged, mask_text)
     return masked
 
 
 def _parse_changed(loaded: LoadedRequest, body: PreviewBody, catalog: Catalog) -> ParsedArguments:
-    """Parses the arguments as changed. Raises `NotFound` for an argument that is not there, `BadRequest`."""
+    """Parse the changed arguments. Raises `NotFound` for an unknown argument, `BadRequest`."""
     request = loaded.request
     tool = catalog.find_definition(request.tool, request.definition)
     schema = tool.schema if tool is not None else None

@@ -1,4 +1,4 @@
-"""The API of sessions: say something, hand over a late result, read the conversation, list what one may read."""
+"""The API of sessions: send a message, pass a late result, read a conversation, list sessions."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
@@ -28,11 +28,14 @@ from signoff.texts.endings import written_receipt
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=FAULTS, route_class=JsonRoute)
 _TAKEN: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"model": SessionMessageReply, "description": "It was sent before; this changes nothing."},
-    202: {"model": SessionMessageReply, "description": "No worker is there; it is stored and taken in later."},
+    200: {"model": SessionMessageReply, "description": "A repeat of an earlier message. Changes nothing."},
+    202: {
+        "model": SessionMessageReply,
+        "description": "All workers are down. The message is stored and taken in later.",
+    },
     429: {
         **FAULTS[429],
-        "description": "Too much waits for an answer in this session, or the tenant has begun as many turns as it may.",
+        "description": "The session has too many waiting messages, or the tenant has reached its limit of turns.",
     },
 }
 
@@ -41,33 +44,34 @@ _TAKEN: Final[dict[int | str, dict[str, Any]]] = {
 async def list_sessions(
     deps: Deps, caller: TokenReader, tenant: str | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> SessionList:
-    """Those that whoever asks may read, with the codes of what waits in them.
+    """Lists the sessions that the caller may read, with the codes of their pending requests.
 
-    From visibility and store; a session that began this moment may be missing for some milliseconds.
+    Comes from visibility and store. A new session may be missing for some milliseconds.
     """
     own, person = own_tenant(caller, tenant), person_of(caller)
     what = ("api sessions", own, limit)
-    found = await deps.lists.share(
+    sessions = await deps.lists.share(
         person, scopes_of(caller), what, lambda: Conversations(deps).sessions(own, person, limit)
     )
-    return SessionList(sessions=tuple(found))
+    return SessionList(sessions=tuple(sessions))
 
 
 @router.post(
     "/{session}/messages",
     status_code=201,
-    summary="Say something; the session begins with it if it is new",
+    summary="Send a message; starts the session if it is new",
     responses=_TAKEN,
 )
 async def say_something(
     session: str, body: SayBody, request: Request, deps: Deps, caller: TokenStarter, response: Response
 ) -> SessionMessageReply:
-    """Answered in the order of arrival; a turn that waits for people holds up nobody. A message of
-    `approval-response` parts says nothing: it answers what the session's turns ask, as `/v1/approvals` does and for
-    whoever may decide there (scope `decide`), with one receipt a part.
+    """Messages are answered in order of arrival.
 
-    `session` is `<tenant>.<session>`, or the session alone: the id that an answer told, or a name of one's own,
-    which nobody else's session can have taken. The same `id` again is the same message.
+    A turn that waits for approvers does not block the next. A message of `approval-response` parts starts no turn: it
+    decides requests of the session's turns like `/v1/approvals`, with the scope `decide` and one receipt for each part.
+
+    `session` is `<tenant>.<session>`, or the session alone: an id from an answer, or the caller's own name for it.
+    Names of other people do not collide. The same `id` again is the same message.
     """
     named = _key(session, caller)
     if body.parts:
@@ -80,24 +84,24 @@ async def say_something(
     return _answer(deps, key, await say(deps, body, key, channel="api"), response)
 
 
-@router.post("/{session}/results", status_code=201, summary="Hand a late result to a turn", responses=_TAKEN)
+@router.post("/{session}/results", status_code=201, summary="Pass a late result to a turn", responses=_TAKEN)
 async def hand_over(
     session: str, body: ResultBody, deps: Deps, caller: TokenStarter, response: Response
 ) -> SessionMessageReply:
-    """Goes to the turn itself while it goes on, else to the next turn of the same actor, which begins at once."""
+    """A running turn reads the result itself. Otherwise the next turn of the same actor starts at once."""
     key = _key(session, caller)
     if caller is not None:
         view = await Conversations(deps).named_session(key, caller.person)
         key = SessionKey(view.tenant, view.session)
         if not deps.development and not is_own(key, caller.person.id):
-            # What is handed over here is acted upon in the owner's name.
-            raise Refused("only whose session it is can hand results to its turns", code="not_allowed")
+            # The turn acts on the result in the owner's name.
+            raise Refused("only the session's owner can pass results to its turns", code="not_allowed")
     return _answer(deps, key, await add_result(deps, body, key), response)
 
 
-@router.get("/{session}", summary="One session as it stands")
+@router.get("/{session}", summary="Read a session")
 async def show_session(session: str, deps: Deps, caller: TokenReader) -> SessionView:
-    """Its turns, oldest first, and what is not answered yet. Each turn's calls are at `/v1/turns/{turn}`."""
+    """Returns its turns, oldest first, and unanswered messages. `/v1/turns/{turn}` has each turn's calls."""
     view = await Conversations(deps).named_session(_key(session, caller), person_of(caller))
     return await add_requests_to_session(view, deps.requests, deps.settings.public_url)
 
@@ -127,7 +131,7 @@ async def _answer_requests(
 
 
 def _sum_up(receipts: Sequence[Receipt], turn: str) -> SessionReceipt:
-    """Sums up the receipts of a message's parts, of which the first that counted was for `turn`."""
+    """Combine the receipts of a message's parts. `turn` belongs to the first one that was not refused."""
     states = {each.status for each in receipts}
     status: Literal["accepted", "refused", "pending"] = "refused" if states == {"refused"} else "accepted"
     return SessionReceipt(status="pending" if "pending" in states else status, turn=turn)

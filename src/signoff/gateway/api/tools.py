@@ -12,12 +12,12 @@ router = APIRouter(prefix="/v1/tools", tags=["tools"], responses=FAULTS)
 
 
 class ToolList(BaseModel):
-    """Every tool with what its calls need."""
+    """All tools and the gate decision for their calls."""
 
     tools: tuple[InventoryRow, ...]
 
 
-@router.get("", summary="Every tool: auto, asks or denied")
+@router.get("", summary="List all tools: auto, ask or denied")
 async def list_tools(deps: Deps, caller: TokenReader, tenant: str | None = None) -> ToolList:
-    """The gate inventory of this gateway's manifest: of the tools that exist for the tenant."""
+    """Returns this gateway's gate inventory: the tools that exist for the tenant."""
     return ToolList(tools=tuple(inventory(deps.catalog, own_tenant(caller, tenant))))

@@ -32,7 +32,7 @@ router = APIRouter(prefix="/v1/turns", tags=["turns"], responses=FAULTS, route_c
 
 @router.post("", status_code=201, summary="Start a turn")
 async def start_turn(body: TurnBody, deps: Deps, caller: TokenStarter, response: Response) -> TurnStarted:
-    """Returns when the turn is in Temporal. The same id with the same input is the same turn."""
+    """Answers once the turn is in Temporal. The same id with the same input is the same turn."""
     key = await start(deps, _own_body(deps, body, caller), channel="api")
     name = turn_name(key)
     links = TurnLinks(
@@ -55,22 +55,22 @@ async def list_turns(
     since: datetime | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> TurnList:
-    """Those that whoever asks may read: their own, those that asked them, and all with a role that reads all.
+    """Lists the turns that the caller may read: as requester, as approver, or by a reading role.
 
-    From visibility and store; a turn started this moment may be missing for some milliseconds.
+    Comes from visibility and store. A new turn may be missing for some milliseconds.
     """
     chosen = TurnFilter(own_tenant(caller, tenant), state, actor, since)
     conversations, person = Conversations(deps), person_of(caller)
     what = ("api turns", chosen, limit)
-    found = await deps.lists.share(
+    turns = await deps.lists.share(
         person, scopes_of(caller), what, lambda: conversations.turns(person, chosen, limit=limit)
     )
-    return TurnList(turns=tuple(found))
+    return TurnList(turns=tuple(turns))
 
 
-@router.get("/{turn}", summary="One turn as it stands")
+@router.get("/{turn}", summary="Read a turn")
 async def show_turn(turn: str, deps: Deps, caller: TokenReader) -> TurnView:
-    """`turn` is `<tenant>.<session>.<turn>`, or a turn's own id or the beginning of that, where it fits one alone.
+    """`turn` is `<tenant>.<session>.<turn>`, a turn's own id, or the beginning of that if it is unambiguous.
 
     Secrets are masked.
     """
@@ -78,21 +78,26 @@ async def show_turn(turn: str, deps: Deps, caller: TokenReader) -> TurnView:
     return masked_view(view, deps.catalog)
 
 
-@router.get("/{turn}/calls/{call}/rest", summary="Read a result that was cut")
+@router.get("/{turn}/calls/{call}/rest", summary="Read a truncated result")
 async def show_rest(
     turn: str, call: str, deps: Deps, caller: TokenReader, start: Annotated[int, Query(ge=0)] = 0
 ) -> ResultRest:
-    """At most 80,000 characters of the whole text, for who may read the turn; `next` is where it goes on."""
+    """Returns at most 80,000 characters of the whole text, for readers of the turn. Continue at `next`."""
     key = await _key(deps, turn, caller)
     view = await Conversations(deps).turn(key, person_of(caller))
     handles = [each.outcome.rest for each in view.calls if each.call == call and each.outcome is not None]
-    found = None
+    excerpt = None
     if handles and handles[0]:
-        found = await TruncatedResults(deps.store).read(key, handles[0], start, RESULT_CHARS_PER_BATCH)
-    if found is None:
-        raise NotFound(f"call `{call}` of this turn has no result that was cut")
+        excerpt = await TruncatedResults(deps.store).read(key, handles[0], start, RESULT_CHARS_PER_BATCH)
+    if excerpt is None:
+        raise NotFound(f"call `{call}` of this turn has no truncated result")
     return ResultRest(
-        call=call, tool=found.tool, start=found.start, total=found.total, next=found.next_start, text=found.text
+        call=call,
+        tool=excerpt.tool,
+        start=excerpt.start,
+        total=excerpt.total,
+        next=excerpt.next_start,
+        text=excerpt.text,
     )
 
 
@@ -100,7 +105,7 @@ async def show_rest(
 async def follow_turn(
     turn: str, request: Request, deps: Deps, caller: TokenReader, live: LiveUpdates
 ) -> StreamingResponse:
-    """Events `turn` with the whole view, whenever it changed; the stream ends with the view that has a result."""
+    """Sends the whole view as an event `turn` at each change. The stream ends with the view that has a result."""
     key, conversations = await _key(deps, turn, caller), Conversations(deps)
     await conversations.turn(key, person_of(caller))
     stream = live.follow(f"api {key.workflow_id}", lambda: _changes(deps, key))
@@ -111,7 +116,7 @@ async def follow_turn(
 async def cancel_turn(
     turn: str, deps: Deps, caller: TokenStarter, body: CancelBody | None = None, as_person: As = None
 ) -> TurnCancelled:
-    """Running tools are awaited, waiting requests become cancelled. For who asked, and for the role `admin`."""
+    """Running tools are awaited, pending requests are cancelled. For the requester and the role `admin`."""
     key, person = await _key(deps, turn, caller), person_of(caller)
     if as_person is not None:
         person = acting_person(deps, caller, as_person, default=as_person, tenant=key.tenant)
@@ -120,10 +125,10 @@ async def cancel_turn(
 
 
 def _own_body(deps: GatewayDeps, body: TurnBody, caller: AuthenticatedCaller | None) -> TurnBody:
-    """Returns the body with the person and the tenant that the turn is for: the caller's, who may leave them out."""
-    given = body.model_fields_set
-    tenant = own_tenant(caller, body.tenant if "tenant" in given else None)
-    named = body.user if "user" in given else None
+    """Return the body with the turn's person and tenant, by default the caller's own."""
+    fields = body.model_fields_set
+    tenant = own_tenant(caller, body.tenant if "tenant" in fields else None)
+    named = body.user if "user" in fields else None
     person = acting_person(deps, caller, named, default=body.user, tenant=tenant)
     return replace(body, user=person.id, tenant=tenant)
 

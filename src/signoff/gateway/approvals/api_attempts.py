@@ -1,4 +1,4 @@
-"""Answers requests for callers of the API: whom an answer names, and the record of those that never come as far."""
+"""Takes decisions from the API: finds the request and the person, and records attempts that fail before that."""
 
 import json
 from collections.abc import Awaitable, Callable, Collection
@@ -23,10 +23,9 @@ from signoff.gateway.transport.middleware import unexpected_receipt
 
 @dataclass(frozen=True)
 class ApiAttempt:
-    """One answer as it was sent, for the record of those that never come as far as a request.
+    """One decision as sent, for the audit log of failed attempts.
 
-    `person` is who the sender says they are, `key` the `Idempotency-Key`, `sent` the body, `channel` what sent
-    it.
+    `person` is the claimed person, `key` the `Idempotency-Key`, `sent` the body, `channel` the kind of client.
     """
 
     caller: AuthenticatedCaller | None
@@ -37,14 +36,15 @@ class ApiAttempt:
 
 
 async def decide_item(deps: GatewayDeps, item: Any, attempt: ApiAttempt) -> Receipt:
-    """Returns the receipt of one answer of several, whatever happens: those before it have counted, and must be
-    told.
+    """Return the receipt of one decision of a batch.
+
+    Never raises: earlier decisions have counted, and their receipts must be returned.
     """
     return await _receipt_of(item, lambda name: _decide_batched(deps, item, name, attempt))
 
 
 async def decide_part(deps: GatewayDeps, part: Any, attempt: ApiAttempt, sessions: Collection[SessionKey]) -> Receipt:
-    """Returns the receipt of one `approval-response` part of a message to one of `sessions`, whatever happens."""
+    """Return the receipt of one `approval-response` part of a message to one of `sessions`. Never raises."""
     return await _receipt_of(part, lambda name: _decide_response(deps, part, name, attempt, sessions))
 
 
@@ -62,7 +62,7 @@ async def _decide_response(
         except NotFound:
             key = None
         if key is None or SessionKey(key.turn.tenant, key.turn.session) not in sessions:
-            # The same words for what is elsewhere and for what is not there.
+            # The same message for requests elsewhere and for unknown ones.
             draft = refused_receipt("unknown", name, "there is no such request in this session")
     return await decide_draft(deps, draft, attempt)
 
@@ -70,10 +70,10 @@ async def _decide_response(
 async def _receipt_of(item: Any, decide_named: Callable[[str], Awaitable[Receipt]]) -> Receipt:
     name = str(item.get("approval_id", ""))[:200] if isinstance(item, dict) else ""
     try:
-        # JSON may hold half of a surrogate pair (`"\\ud800"`), which no record and no receipt can carry.
+        # JSON may hold half a surrogate pair (`"\\ud800"`), which neither audit log nor receipt can hold.
         json.dumps(item, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return refused_receipt("malformed", "", "it holds text that is none")
+        return refused_receipt("malformed", "", "it holds invalid Unicode")
     try:
         return await decide_named(name)
     except SignoffError as error:
@@ -85,7 +85,7 @@ async def _receipt_of(item: Any, decide_named: Callable[[str], Awaitable[Receipt
 async def decide_draft(
     deps: GatewayDeps, draft: DecisionDraft | Receipt, attempt: ApiAttempt, *, by_card: bool = False
 ) -> Receipt:
-    """Returns the receipt of an answer; one that never comes as far as its request is written down here."""
+    """Return the receipt of a decision. Records one that fails before its request is found."""
     if isinstance(draft, DecisionDraft):
         draft = with_key(draft, attempt.key)
     if isinstance(draft, Receipt):
@@ -94,14 +94,14 @@ async def decide_draft(
     if isinstance(named, Receipt):
         return await note_attempt(deps, named, attempt)
     approval_id, person = named
-    # In the development profile a person is named; that counts as if they had signed in.
+    # In the development profile, a named person counts as signed in.
     assurance = "session" if attempt.caller is None else attempt.caller.assurance
     author = DecisionAuthor(person, attempt.channel, assurance, by_card=by_card)
     return await decide(deps, replace(draft, approval_id=approval_id), author)
 
 
 async def note_attempt(deps: GatewayDeps, receipt: Receipt, attempt: ApiAttempt) -> Receipt:
-    """Returns `receipt`, written down: this attempt never came as far as its turn."""
+    """Record an attempt that never reached its turn, and return its receipt."""
     seen = rejected_entry(
         receipt,
         deps.clock(),
@@ -115,7 +115,7 @@ async def note_attempt(deps: GatewayDeps, receipt: Receipt, attempt: ApiAttempt)
 
 
 async def find_named(deps: GatewayDeps, approval: str, attempt: ApiAttempt) -> tuple[str, Person] | Receipt:
-    """Returns the request and the person of an attempt, or why there is no such thing."""
+    """Return the request id and person of an attempt, or the receipt of the failure."""
     try:
         approval_id = await find_request(deps, approval, attempt.caller)
     except NotFound as error:
@@ -129,7 +129,7 @@ async def find_named(deps: GatewayDeps, approval: str, attempt: ApiAttempt) -> t
 
 
 async def find_request(deps: GatewayDeps, approval: str, caller: AuthenticatedCaller | None) -> str:
-    """Returns the request behind an id or a code, of the caller's tenant. Raises `NotFound`."""
+    """Return the approval id for an id or code in the caller's tenant. Raises `NotFound`."""
     approval_id = await Conversations(deps).approval_id(approval, person_of(caller), own_tenant(caller, None))
     key = parse_approval_id(approval_id)
     own_tenant(caller, key.turn.tenant if key is not None else None)

@@ -1,7 +1,7 @@
 """Makes and reads approval links: an address, sent to one person, that opens one revision of one request until it
 expires.
 
-A link is a bearer's: whoever holds it can open it, so an answer given through it is worth assurance `link` only.
+A link is a bearer token: any holder can open it, so a decision through it has assurance `link` only.
 """
 
 import hashlib
@@ -15,39 +15,37 @@ from signoff.contracts.frozen_model import FrozenModel
 from signoff.gateway.signed_state import seal, unseal
 
 LINK_KEY: Final = "approval-links"
-"""The store's key that seals links; every gateway over one store reads the links of the others."""
+"""The store's key that seals links. All gateways of one store share it."""
 _WHAT: Final = "approval link 1"
 _FIELDS: Final = ("approval", "revision", "person", "verb", "channel", "expires")
 
 
 class ApprovalLink(FrozenModel):
-    """What a link is bound to."""
+    """The contents of a link."""
 
     approval: str
-    """The request."""
     revision: int
-    """The revision."""
     person: str
     """The recipient's id in the request's tenant."""
     verb: Literal["", "approved", "denied"] = ""
     """The only verdict it can give; "" for both."""
     channel: str = "link"
-    """Where it was sent, and the channel of a decision through it."""
+    """The channel that sent it, and the channel of a decision through it."""
     expires: datetime
-    """When it expires, in UTC, to the second."""
+    """Expiry in UTC, to the second."""
 
 
 def make_link(key: bytes, link: ApprovalLink) -> str:
-    """Returns the last part of the address, `/link/<this>`. `key` is the store's `LINK_KEY`."""
+    """Return the last part of the address `/link/...`. `key` is the store's `LINK_KEY`."""
     expires = int(link.expires.timestamp())
     return seal(key, _WHAT, [link.approval, link.revision, link.person, link.verb, link.channel, expires])
 
 
 def read_link(key: bytes, written: str, now: datetime) -> ApprovalLink:
-    """Returns the link behind an address. Raises `Refused`: `malformed` if it is none of ours, `expired`."""
+    """Return the link of an address. Raises `Refused`: `malformed` for a forged or broken link, `expired`."""
     values = unseal(key, _WHAT, written)
     if values is None:
-        raise Refused("this is not a link that was made here, or it was cut short on the way", code="malformed")
+        raise Refused("this link is invalid or incomplete", code="malformed")
     try:
         *first, expires = values
         given = dict(zip(_FIELDS, (*first, datetime.fromtimestamp(expires, UTC)), strict=True))
@@ -60,5 +58,5 @@ def read_link(key: bytes, written: str, now: datetime) -> ApprovalLink:
 
 
 def delivery_of(written: str) -> str:
-    """Returns the delivery id of answers through a link: however often it is used, the same answer is one."""
+    """Return the delivery id of decisions through a link, so that repeats count once."""
     return hashlib.sha256(written.encode()).hexdigest()[:32]

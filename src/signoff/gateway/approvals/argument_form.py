@@ -1,6 +1,6 @@
-"""Makes a form of a call's arguments from the tool's JSON Schema: types, choices, what is required.
+"""Makes a form of a call's arguments from the tool's JSON Schema: types, choices, required fields.
 
-Simple values get a field each, also those of nested objects; everything else is one field of JSON. Pure.
+Simple values get one field each, also in nested objects. All others share one JSON field. Pure.
 """
 
 import copy
@@ -18,7 +18,7 @@ from signoff.formats.visible_text import number, one_line
 from signoff.gateway.approvals.secret_masks import masked_args
 
 FIELDS: Final = 60
-"""With more of them than this the arguments are one field of JSON."""
+"""With more fields, the arguments become one JSON field."""
 NESTED: Final = 3
 WIDE_CHARS: Final = 60
 HELP_CHARS: Final = 200
@@ -30,7 +30,7 @@ Path = tuple[str, ...]
 
 
 class AbsentValue:
-    """The value of an argument that is not given; there is one, `ABSENT`."""
+    """The type of `ABSENT`, the value of a missing argument."""
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -55,10 +55,10 @@ class FieldOption:
 
 @dataclass(frozen=True)
 class ArgumentField:
-    """One field. `original` is the value that is asked about, or `ABSENT`; `shown` what the field holds at first.
+    """One field. `original` is the value in the request, or `ABSENT`. `shown` is the initial text.
 
-    A `secret` field shows nothing: left empty, its value stays. `needed` is False where a value may be left out
-    altogether, `is_null` whether it is null. `problem` says why the typed value is wrong.
+    A `secret` field shows nothing; left empty, it keeps its value. `needed` is false if the value may be absent.
+    `is_null` says whether it is null. `problem` explains a wrong value.
     """
 
     path: Path
@@ -80,36 +80,34 @@ class ArgumentField:
 
     @property
     def key(self) -> str:
-        """The field's name in a form: a JSON pointer behind `args`."""
+        """The field's name in a form: a JSON pointer after `args`."""
         return "args" + "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in self.path)
 
     @property
     def null_key(self) -> str:
-        """The name in a form by which the value becomes null, whatever the field holds."""
+        """The form name that sets the value to null, regardless of the field's text."""
         return f"null{self.key.removeprefix('args')}"
 
     @property
     def dotted(self) -> str:
-        """The argument's name as messages have it."""
+        """The argument's name in messages."""
         return dotted_path(self.path)
 
 
 def fields_of(
     args: Mapping[str, Any], schema: Mapping[str, Any], secrets: Collection[str] = ()
 ) -> tuple[ArgumentField, ...]:
-    """Returns a field for every argument that is given or may be given; `secrets` are dotted names whose values stay
-    hidden.
-    """
+    """Return a field for each present or possible argument. `secrets` are dotted names of hidden values."""
     form = _Form(frozenset(secrets), masked_args(args, secrets))
     args = redact_arguments(args, secrets, secret_values(args, secrets))
     root = SchemaNode.of(schema).resolve()
-    found = tuple(form.fields((), "", args, root)) if _simple_object(root) else ()
-    few = 0 < len(found) <= FIELDS or not (found or args)
-    return found if few else (whole_field(args, secrets),)
+    fields = tuple(form.fields((), "", args, root)) if _simple_object(root) else ()
+    few = 0 < len(fields) <= FIELDS or not (fields or args)
+    return fields if few else (whole_field(args, secrets),)
 
 
 def whole_field(args: Mapping[str, Any], secrets: Collection[str] = ()) -> ArgumentField:
-    """Returns all arguments as one field of JSON."""
+    """Return all arguments as one JSON field."""
     form = _Form(frozenset(secrets), masked_args(args, secrets))
     return form.json((), "", args, needed=True)
 
@@ -120,7 +118,7 @@ class _Form:
     masked: Any
 
     def fields(self, path: Path, above: str, args: Any, schema: SchemaNode) -> Iterator[ArgumentField]:
-        """Returns the fields of one object. `args` are its values, or `ABSENT` for one that is not given."""
+        """Yield the fields of one object. `args` are its values, or `ABSENT`."""
         properties, required = schema.fields, schema.required
         given: Mapping[str, Any] = {} if isinstance(args, AbsentValue) else args
         for name, written in properties.items():
@@ -139,7 +137,7 @@ class _Form:
                 yield self.json((*path, name), label, value, needed=False)
 
     def field(self, path: Path, label: str, value: Any, written: SchemaNode, *, needed: bool) -> ArgumentField:
-        """Returns the field of one value; of JSON where nothing simpler would keep it as it is."""
+        """Return the field of one value, as JSON if a simpler field would change it."""
         schema = written.resolve()
         described = schema.keywords.get("description")
         field = replace(
@@ -160,7 +158,7 @@ class _Form:
         return field
 
     def json(self, path: Path, label: str, value: Any, *, needed: bool) -> ArgumentField:
-        """Returns a field of JSON, in ASCII so that nothing in it is invisible; hidden values within are masked."""
+        """Return a JSON field in ASCII, so that every character is visible. Hidden values in it are masked."""
         secret = ".".join(path) in self.secrets
         shown = "" if secret or isinstance(value, AbsentValue) else json.dumps(self._masked_at(path), indent=2)
         return ArgumentField(
@@ -180,16 +178,14 @@ class _Form:
         return isinstance(value, Mapping | AbsentValue)
 
     def _masked_at(self, path: Path) -> Any:
-        found = self.masked
+        value = self.masked
         for part in path:
-            found = found[part]
-        return found
+            value = value[part]
+        return value
 
 
 def is_plain(text: str) -> bool:
-    """Returns whether a form shows and returns `text` as it is: nothing in it is invisible, or turned into something
-    else.
-    """
+    """Return whether a form shows and returns `text` unchanged, without invisible characters."""
     return "\r" not in text and all(one_line(line, len(line) + 2).text == line for line in text.split("\n"))
 
 
@@ -198,14 +194,14 @@ def _simple_object(schema: SchemaNode) -> bool:
 
 
 def _choice(field: ArgumentField, schema: Mapping[str, Any]) -> ArgumentField | None:
-    """Returns a field that offers every allowed value; None where they cannot be told in a line each."""
+    """Return a field with all allowed values, or `None` if they do not fit one line each."""
     values = schema.get("enum", [schema["const"]] if "const" in schema else [True, False])
     if field.secret or any(isinstance(value, list | dict) for value in values):
         return None
-    given = not isinstance(field.original, AbsentValue)
+    is_present = not isinstance(field.original, AbsentValue)
     choices = tuple(FieldOption(json.dumps(value), _word(value)) for value in values)
-    shown = json.dumps(field.original) if given else ""
-    if given and shown not in {choice.value for choice in choices}:
+    shown = json.dumps(field.original) if is_present else ""
+    if is_present and shown not in {choice.value for choice in choices}:
         return None
     return replace(field, kind="choice", choices=choices, shown=shown, wide=False)
 

@@ -24,19 +24,18 @@ from signoff.languages.catalogue import ENGLISH
 from signoff.languages.remarks import RemarkError, english, remark_text
 
 NULL: Final = "null"
-"""What a form holds under a field's `null_key` where its value becomes null."""
+"""The form value under a field's `null_key` that sets it to null."""
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,30})")
 
 
 @dataclass(frozen=True)
 class ParsedArguments:
-    """A form that was sent. `args` are the arguments it stands for, None where some cannot be read.
+    """A sent form. `args` are the parsed arguments, `None` if a field cannot be parsed.
 
-    `written` are the same as whoever sent it has them: without what is hidden from them, with what they wrote.
-    `changed`: something else was written than stood there. Whatever is told of a form goes by these two, as what is
-    told by comparison with a hidden value tells that value. `fields` hold what was typed, each with its problem;
-    `problems` are those of no single field.
+    `written` are the arguments in the sender's view: secrets stay hidden unless the sender typed them. `changed`
+    compares the typed with the initial values. Base all texts for the sender on these two: a comparison with a hidden
+    value would reveal it. `fields` hold the typed texts with their problems. `problems` belong to no single field.
     """
 
     fields: tuple[ArgumentField, ...]
@@ -47,7 +46,7 @@ class ParsedArguments:
 
     @property
     def good(self) -> bool:
-        """Whether there is nothing to mend."""
+        """Whether the form has no problem."""
         return self.args is not None and not self.problems and not any(field.problem for field in self.fields)
 
 
@@ -57,11 +56,10 @@ def set_values(
     schema: CompiledSchema | None,
     secrets: Collection[str] = (),
 ) -> ParsedArguments:
-    """Returns `args` with some values replaced, named by their dotted names, each of the type that the schema says.
+    """Return `args` with new values by dotted name, each of the type in the schema.
 
-    None stands for null, which is neither an argument that is left out nor the text `null`.
-
-    Raises `NotFound` for a name that is none, `Refused` (`malformed`) for a list that is no JSON.
+    `None` means null, which differs from an absent argument and from the text `null`. Raises `NotFound` for an unknown
+    name, `Refused` (`malformed`) for a list that is not JSON.
     """
     fields = fields_of(args, schema.schema if schema is not None else _shape_of(args), secrets)
     named = {field.dotted: field for field in fields}
@@ -85,11 +83,11 @@ def read_fields(
     schema: CompiledSchema | None,
     secrets: Collection[str] = (),
 ) -> ParsedArguments:
-    """Returns `args` as `form` changes them, checked against `schema` if there is one.
+    """Return `args` as `form` changes them, checked against `schema` if there is one.
 
-    A field that is not in the form, or holds what it held at first, leaves its value exactly as it was.
+    A field that is absent from the form or unchanged keeps its exact value.
     """
-    made: dict[str, Any] = copy.deepcopy(dict(args))
+    parsed: dict[str, Any] = copy.deepcopy(dict(args))
     written: Any = redact_arguments(args, secrets, secret_values(args, secrets))
     changed = False
     typed: list[ArgumentField] = []
@@ -99,7 +97,7 @@ def read_fields(
             typed.append(field)
             continue
         sent = field.shown if sent is None else sent
-        # A value that is typed into a field whose value was null takes its place.
+        # A typed value replaces a null value.
         is_null = is_null and (_same(sent, field.shown) or not field.is_null)
         try:
             if is_null and not _same(sent, field.shown):
@@ -109,32 +107,30 @@ def read_fields(
             typed.append(replace(field, shown=sent, problem=error.words))
             continue
         typed.append(replace(field, shown="" if field.secret or is_null else sent, is_null=is_null))
-        made = _put(made, field.path, value)
+        parsed = _put(parsed, field.path, value)
         written = _put(written, field.path, value)
         changed = changed or field.secret or value != _first(field)
     if any(field.problem for field in typed):
         return ParsedArguments(tuple(typed), None)
     try:
-        whole = unmasked_args(made, args, secrets)
+        whole = unmasked_args(parsed, args, secrets)
     except Refused as error:
         return ParsedArguments(tuple(typed), None, (error.message,))
     if not isinstance(whole, dict):
         return ParsedArguments(tuple(replace(field, problem=Remark.of("object")) for field in typed), None)
-    if why := bounds_remark(whole):
-        return ParsedArguments(tuple(typed), None, (Remark.of("hold", what=why),))
-    found = _check(tuple(typed), whole, schema.check(whole) if schema is not None else ())
-    return replace(found, written=written, changed=changed)
+    if problem := bounds_remark(whole):
+        return ParsedArguments(tuple(typed), None, (Remark.of("hold", what=problem),))
+    checked = _check(tuple(typed), whole, schema.check(whole) if schema is not None else ())
+    return replace(checked, written=written, changed=changed)
 
 
 def _shape_of(value: Any) -> dict[str, Any]:
-    """Returns a schema by which every value stays of its type, where the tool's own is not known; the gates check by
-    that.
-    """
+    """Return a schema that keeps the type of each value, for an unknown tool. The gates use it."""
     match value:
         case dict():
             return {"type": "object", "properties": {name: _shape_of(each) for name, each in value.items()}}
         case bool():
-            # Before `int`, which a bool is in Python.
+            # Before `int`: a bool is an int in Python.
             return {"type": "boolean"}
         case int() | float():
             return {"type": "number"}
@@ -144,9 +140,9 @@ def _shape_of(value: Any) -> dict[str, Any]:
 
 
 def _as_in_form(field: ArgumentField, value: str) -> str:
-    """Returns `value` as the form would have it: choices by their words, lists as JSON or one value.
+    """Return `value` as the form holds it: choices by label, lists as JSON or a single value.
 
-    Of a union, such as a text or a number, what is no JSON is a text.
+    For a union, such as text or number, a value that is not JSON is text.
     """
     if field.kind == "json" and field.path and not value.lstrip().startswith(("{", "[", '"')):
         try:
@@ -165,7 +161,7 @@ def _as_in_form(field: ArgumentField, value: str) -> str:
 
 
 def problem_words(typed: ParsedArguments, language: str = ENGLISH) -> str:
-    """Returns all that is wrong with what was typed, in one sentence; "" for nothing."""
+    """Return all problems of the typed values in one sentence, or ""."""
     problems = [_placed_problem(field) for field in typed.fields if field.problem]
     return remark_text((*problems, *typed.problems), language)
 
@@ -173,12 +169,12 @@ def problem_words(typed: ParsedArguments, language: str = ENGLISH) -> str:
 def _placed_problem(field: ArgumentField) -> Words:
     if field.path:
         return Remark.of("at", place=f"`{field.dotted}`", what=field.problem)
-    # A problem of all arguments at once mostly names its place itself.
+    # A problem of all arguments usually names its place itself.
     return field.problem if english(field.problem).startswith("`") else Remark.of("whole", what=field.problem)
 
 
 def _first(field: ArgumentField) -> Any:
-    """Returns the first value of a field; of JSON with its masks, which is all that its reader has of it."""
+    """Return the initial value of a field. For JSON it includes the masks, which are all that its reader has."""
     return read_json(field.shown) if field.kind == "json" and field.shown else field.original
 
 
@@ -198,7 +194,7 @@ def _check(
 
 
 def _nearest(fields: Sequence[ArgumentField], path: str) -> ArgumentField | None:
-    """Returns the field that holds the place of a problem; else the first one within it."""
+    """Return the field that holds the place of a problem, or else the first field inside that place."""
     around = [field for field in fields if _within(path, field.dotted)]
     if around:
         return max(around, key=lambda field: len(field.path))
@@ -219,7 +215,7 @@ def _same(sent: str, shown: str) -> bool:
 
 
 def _value(field: ArgumentField, sent: str) -> Any:
-    """Parses the value of a field. Raises `RemarkError` or `NotJson` that says what is expected."""
+    """Parse the value of a field. Raises `RemarkError` or `NotJson` with the expected form."""
     empty = not sent.strip()
     match field.kind:
         case "text":
@@ -239,7 +235,7 @@ def _value(field: ArgumentField, sent: str) -> Any:
 
 
 def _empty_value(field: ArgumentField, rest: Any) -> Any:
-    """Returns the value of an emptied field: an absent one where it may be left out, null where that is allowed."""
+    """Return the value of an emptied field: absent if it is optional, else null if that is allowed."""
     if not field.needed:
         return ABSENT
     return None if field.nullable else rest
@@ -263,7 +259,7 @@ def _item(field: ArgumentField, line: str) -> Any:
 
 
 def _put(args: Any, path: Path, value: Any) -> Any:
-    """Returns `args` with `value` at `path`; objects on the way there are made only to hold something."""
+    """Return `args` with `value` at `path`. Creates objects on the path only if they get a value."""
     if not path:
         return {} if isinstance(value, AbsentValue) else value
     name, rest = path[0], path[1:]

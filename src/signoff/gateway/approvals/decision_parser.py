@@ -1,6 +1,4 @@
-"""Reads decisions as edges bring them: a JSON body, one of several, or what a page or a channel made of a form. What is
-unclear becomes the receipt `malformed` and never an approval.
-"""
+"""Parses decisions from the API, pages and channels. Unclear input becomes a `malformed` receipt, never an approval."""
 
 from typing import Any, Final
 
@@ -19,14 +17,14 @@ _BY_BODY: Final = whose("`user` in the body")
 
 
 def refused_receipt(code: ReceiptCode, approval_id: str, message: str) -> Receipt:
-    """Returns a receipt of the gateway's own."""
+    """Return a receipt that the gateway itself makes."""
     return Receipt(status="refused", code=code, approval_id=approval_id, message=message)
 
 
 def read_draft(given: Any, approval_id: str = "", *, person: str = _BY_ADDRESS) -> DecisionDraft | Receipt:
-    """Returns an answer as an edge brings it, or the receipt `malformed`: anything unclear is never an approval.
+    """Return a decision from outside, or a `malformed` receipt. Unclear input is never an approval.
 
-    `given` is a JSON object, or what a page or channel made of a form. `approval_id` is what the address names.
+    `given` is a JSON object, or a form converted by a page or channel. `approval_id` comes from the address.
     """
     try:
         draft = DecisionDraft.model_validate(given)
@@ -34,12 +32,12 @@ def read_draft(given: Any, approval_id: str = "", *, person: str = _BY_ADDRESS) 
         message = sentence(error.errors(include_url=False, include_input=False, include_context=False), person)
         return refused_receipt("malformed", approval_id, message)
     if approval_id and draft.approval_id not in ("", approval_id):
-        return refused_receipt("malformed", approval_id, "`approval_id` is another than the address names")
+        return refused_receipt("malformed", approval_id, "`approval_id` differs from the address")
     return replace(draft, approval_id=approval_id or draft.approval_id)
 
 
 def read_batched(item: Any, approval_id: str, *, person: str = _BY_ADDRESS) -> DecisionDraft | Receipt:
-    """Returns one answer of several, or the receipt `malformed` for it alone. Each has to name what was shown."""
+    """Return one decision of a batch, or its `malformed` receipt. Each must name the question that was shown."""
     draft = read_draft(item, person=person)
     if isinstance(draft, Receipt):
         return replace(draft, approval_id=approval_id)
@@ -49,7 +47,7 @@ def read_batched(item: Any, approval_id: str, *, person: str = _BY_ADDRESS) -> D
 
 
 def read_response(part: Any, approval_id: str) -> DecisionDraft | Receipt:
-    """Returns the answer in one part of a message, or the receipt `malformed` for it alone."""
+    """Return the decision in one part of a message, or its `malformed` receipt."""
     if not isinstance(part, dict) or part.get("type") != APPROVAL_RESPONSE:
         message = f"`type`: a message takes parts of the type `{APPROVAL_RESPONSE}` alone"
         return refused_receipt("malformed", approval_id, message)
@@ -57,7 +55,7 @@ def read_response(part: Any, approval_id: str) -> DecisionDraft | Receipt:
 
 
 def parse_draft(raw: bytes, approval_id: str) -> DecisionDraft | Receipt:
-    """Returns the body of a decision, or the receipt `malformed`."""
+    """Return the decision in a body, or a `malformed` receipt."""
     if len(raw) > DECISION_BYTES:
         return refused_receipt("malformed", approval_id, f"a decision is at most {DECISION_BYTES} bytes")
     try:
@@ -68,9 +66,7 @@ def parse_draft(raw: bytes, approval_id: str) -> DecisionDraft | Receipt:
 
 
 def with_key(draft: DecisionDraft, header: str | None) -> DecisionDraft | Receipt:
-    """Returns `draft` under the delivery id of an `Idempotency-Key` header; as it is without one, a receipt for no
-    key.
-    """
+    """Return `draft` with the delivery id of the `Idempotency-Key` header, if any. An invalid key gives a receipt."""
     if header is None:
         return draft
     if not 0 < len(header) <= DELIVERY_CHARS or not header.isascii() or not header.isprintable():

@@ -1,6 +1,6 @@
-"""Takes answers into the store, in their order, and hands them to the turns they are for.
+"""Stores decisions in order, and hands them to their turns.
 
-Who was first is decided here, by the rows of one approval under their lock: not by clocks, and not by a workflow.
+The rows of one approval, under their lock, decide which decision is first. Neither clocks nor workflows do.
 """
 
 import logging
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class DecisionWriter:
-    """Takes answers for the people of `people`, signed by `signer`, which only the development profile may lack."""
+    """Takes decisions of `people`, signed by `signer`. Only the development profile may lack a signer."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class DecisionWriter:
         *,
         arrived: datetime | None = None,
     ) -> Receipt:
-        """Takes an answer to `request`, or the wish to withdraw it, and hands it to its turn.
+        """Store a decision on `request`, or its withdrawal, and hand it to its turn.
 
-        `args` are the request's arguments that later calls are compared with; without them nothing is remembered.
-        `arrived` is when a channel's answer arrived by the store's clock; None for one that arrives now. What the turn
-        cannot be given now it is given later. Raises `StoreUnavailable`: then nothing was taken.
+        `args` are the request's arguments for the comparison with later calls; without them, no grant is written.
+        `arrived` is the arrival time of a channel's message by the store's clock, or `None` for now. If the turn cannot
+        take the decision now, it gets it later. Raises `StoreUnavailable`: then nothing was stored.
         """
         with bind_log_fields(fields_of_request(request.id)):
             async with self._acts.decision(request, decision):
@@ -97,23 +97,23 @@ class DecisionWriter:
         try:
             return await self._hand_over(taken)
         except StoreUnavailable:
-            # 503 would say that nothing was taken. The answer is still owed, so the dispatcher hands it over.
+            # 503 would mean that nothing was stored. The answer is still owed, and the dispatcher hands it over.
             return taken.receipt if taken.decision is None else _make_pending(taken.receipt, taken.decision)
 
     async def undo(self, approval: str, person: str, browser: str) -> Receipt:
-        """Undoes the denial that a person has just made in this browser session. Raises `StoreUnavailable`."""
+        """Undo the denial that a person has just made in this browser session. Raises `StoreUnavailable`."""
         with bind_log_fields(fields_of_request(approval)):
             return await self._taker.undo(approval, person, browser, self._sign)
 
     async def take_raw(self, raw: RawAnswer) -> Receipt:
-        """Takes an answer that came past the gateway, unsigned, and hands it to its turn. Raises `StoreUnavailable`."""
+        """Store an unsigned answer that bypassed the gateway, and hand it to its turn. Raises `StoreUnavailable`."""
         with bind_log_fields(fields_of_request(raw.decision.approval_id)):
             return await self._hand_over(await self._raw.take(raw, self._people))
 
     async def hand_over(self, owed: OwedAnswer) -> bool:
-        """Hands a stored answer to its turn; returns whether nothing is left to hand over.
+        """Hand a stored answer to its turn. Returns whether it is done.
 
-        False while the answer can be undone. Raises `StoreUnavailable`.
+        `False` while the answer can be undone. Raises `StoreUnavailable`.
         """
         decision = owed.vote.decision
         with bind_log_fields(fields_of_request(decision.approval_id)):
@@ -126,10 +126,10 @@ class DecisionWriter:
     async def _take(
         self, request: ApprovalRequest, decision: Decision, args: Mapping[str, Any] | None, arrived: datetime | None
     ) -> Taken:
-        """Inserts an answer, signed, where its question is the latest, waits, and the answers before leave it room."""
+        """Insert a signed answer if its question is the latest and pending, and earlier answers leave room."""
         received = decision.received_at or self._clock()
         new = NewAnswer(
-            # Nothing lies in the store without the time at which it came: a turn looks there only for what has one.
+            # Turns look only at answers with a time: store none without one.
             replace(decision, received_at=received),
             request.question_hash,
             partial(self._author, received),
@@ -143,51 +143,50 @@ class DecisionWriter:
         write_agreed_grant(connection, after, args, self._clock())
 
     async def _hand_over(self, taken: Taken) -> Receipt:
-        """Returns the receipt of an answer once its turn was given it, by what the store has then: never by the turn's
-        word.
-        """
+        """Return the receipt after the hand-over, from the store's state and not from the turn's claim."""
         decision = taken.decision
         # The dispatcher hands over a denial after the time to undo it.
         if decision is None or is_held(decision):
             return taken.receipt
         if taken.change:
-            # Without it the turn knows of no such question, and its refusal would void a yes to what people were shown.
+            # Without the edit, the turn does not know the question, and its refusal would void an approval of it.
             change = await self._answers.find_owed(decision.approval_id, taken.change)
             if change is not None and not await self.hand_over(change):
                 return _make_pending(taken.receipt, decision)
         receipt = await self._give_to_turn(decision)
         if receipt is None or receipt.status == "pending":
-            # It is in the store and counts; that a server or a worker is away changes nothing of it.
+            # The answer is stored and counts, even if the server or a worker is down.
             return _make_pending(taken.receipt, decision)
         if _voids(receipt, decision) or decision.edited_args is not None:
             return await self._receipt(decision, receipt)
         return taken.receipt
 
     async def _give_to_turn(self, decision: Decision) -> Receipt | None:
-        """Gives the turn an answer that is in the store, and returns the turn's receipt; None where it does not have
-        it.
+        """Give a stored answer to its turn. Returns the turn's receipt, or `None` if the turn does not have it.
 
-        A yes that it refuses counts for nothing from now on, whatever its reason: else it might run a call later of
-        which people were told that it was refused. One whose call has begun it has taken.
+        If the turn refuses an approval, the approval becomes void for any reason. Otherwise it might run a call later
+        that approvers saw refused. An approval whose call has begun was taken.
         """
         try:
             receipt = await self._send(decision)
         except Unavailable:
             return None
         except Exception as error:
-            # Whoever can answer in a turn's name can answer anything; it must hold up nobody else's answers.
+            # A forged turn can reply anything, which must not block other answers.
             _log.warning("turn of %r gave no receipt: %s", decision.approval_id, type(error).__name__)
             return None
         if receipt.code == "unavailable":
             return None
-        stands = _voids(receipt, decision) and not await self._answers.void(decision.approval_id, decision.delivery_id)
-        if stands and decision.edited_args is None:
+        was_taken = _voids(receipt, decision) and not await self._answers.void(
+            decision.approval_id, decision.delivery_id
+        )
+        if was_taken and decision.edited_args is None:
             receipt = Receipt(status="accepted", approval_id=decision.approval_id)
         await self._answers.hand_over(decision.approval_id, decision.delivery_id)
         return receipt
 
     async def _receipt(self, decision: Decision, receipt: Receipt) -> Receipt:
-        """Returns the receipt of a changed call, or of a yes that its turn refused. Of `receipt` only why counts."""
+        """Return the receipt of an edit, or of an approval that its turn refused. `receipt` gives only the reason."""
         rows = await self._rows.read(decision.approval_id)
         if rows is None:
             return refuse("unknown", decision.approval_id, "there is no such request")
@@ -195,7 +194,7 @@ class DecisionWriter:
         if decision.edited_args is not None and rows.latest.edit_delivery == decision.delivery_id:
             return _after_change(rows, request, decision)
         if receipt.status == "refused":
-            # Settled otherwise: then by whom, as the store has it.
+            # Settled otherwise: the store names the author.
             settled = rows.latest.revision == (decision.revision or 1) and request.state != "pending"
             return settled_receipt(request) if settled else _untaken_receipt(request, decision, receipt)
         return _make_pending(Receipt(status="pending", approval_id=request.id, state=request.state), decision)
@@ -209,7 +208,7 @@ class DecisionWriter:
         return check_authority(ask(decision, request), evidence, self._people, development=self._development)
 
     def _sign(self, decision: Decision) -> Decision | Receipt:
-        """Returns `decision` with the gateway's signature, or why there is none."""
+        """Return `decision` with the gateway's signature, or a receipt with the reason why there is none."""
         if self._signer is None:
             message = "this gateway has no keys"
             return decision if self._development else refuse("unavailable", decision.approval_id, message)
@@ -220,20 +219,20 @@ class DecisionWriter:
 
 
 def _voids(receipt: Receipt, decision: Decision) -> bool:
-    """Returns whether a turn's receipt takes a yes away. It never takes a no, nor the word that something happened.
+    """Return whether a turn's receipt voids an approval. It never voids a denial or a `happened`.
 
-    Nor one that may be what approved its call: a turn that is over answers so to whatever is brought a second time.
+    Not an approval that may have approved its call either: an ended turn answers a repeat like that.
     """
     return receipt.status == "refused" and decision.verdict == "approved" and receipt.state != "approved"
 
 
 def _after_change(rows: ApprovalRows, request: ApprovalRequest, decision: Decision) -> Receipt:
-    """Returns the receipt of a change of arguments that is asked now as `request`."""
+    """Return the receipt of an edit that is now the request `request`."""
     return receipt_after(request_of(rows.latest), request)
 
 
 def _untaken_receipt(request: ApprovalRequest, decision: Decision, receipt: Receipt) -> Receipt:
-    """Returns the receipt of a yes that its turn refused. Its words are the gates' where it changed arguments."""
+    """Return the receipt of an approval that its turn refused. For an edit, the message comes from the gates."""
     if decision.edited_args is not None and receipt.code in _OF_ARGUMENTS and receipt.message:
         remark = Remark.of("not_taken", what=receipt.remarks or receipt.message)
         return refusal(request, receipt.code, english(remark), remarks=(remark,))
@@ -241,11 +240,11 @@ def _untaken_receipt(request: ApprovalRequest, decision: Decision, receipt: Rece
 
 
 _OF_ARGUMENTS: Final = frozenset(("malformed", "not_allowed"))
-"""The codes by which the gates refuse changed arguments: they do not fit, or a rule denies them."""
+"""Codes of the gates for an edit: the arguments do not fit, or a rule denies them."""
 _TAKEN_OVER: Final = frozenset(("expired", "stale", "cancelled", "not_allowed", "self_approval", "assurance"))
-"""The codes by which a turn may refuse a yes that the gateway took; its words may name anybody, and are left out.
+"""Codes with which a turn may refuse an approval that the gateway took. Its message may name anyone and is dropped.
 
-That it was decided already is not one of them: the store, which knows of every answer, says that nobody has.
+`already_decided` is not among them: the store knows every answer, and has none.
 """
 
 

@@ -1,4 +1,4 @@
-"""Decides and withdraws requests for people whom the gateway knows. Every attempt ends in a receipt."""
+"""Decides and withdraws requests for known people. Every attempt ends in a receipt."""
 
 import dataclasses
 import logging
@@ -40,10 +40,10 @@ _log = logging.getLogger(__name__)
 
 
 async def decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAuthor) -> Receipt:
-    """Answers the request of `draft.approval_id` as `author`, stamped with the gateway's clock and signed.
+    """Decide the request `draft.approval_id` as `author`, stamped with the gateway's clock and signed.
 
-    Raises `ServerUnavailable`. A refusal is written down here: the turn may be over, or may never have seen it. Whoever
-    may not read the request is answered as if there were none.
+    Raises `ServerUnavailable`. Records a refusal here, because the turn may be closed or may never learn of it. A
+    person who may not read the request gets the answer for an unknown one.
     """
     draft = replace(draft, delivery_id=draft.delivery_id or new_nonce())
     receipt = await _decide(deps, draft, author)
@@ -65,8 +65,8 @@ async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAutho
     eligibility = eligibility_for(request, person, deps.people, deps.clock())
     if eligibility.code:
         return _turned_away(request, person, eligibility.code)
-    if why := bounds_problem(draft.edited_args):
-        return refusal(request, "malformed", f"`edited_args` holds {why}")
+    if problem := bounds_problem(draft.edited_args):
+        return refusal(request, "malformed", f"`edited_args` holds {problem}")
     whole = _unmask(loaded, draft)
     if isinstance(whole, Receipt):
         return whole
@@ -80,9 +80,9 @@ async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAutho
     if decision.remember is not None and request.allow_remember and request.state == "pending":
         if not can_remember(request, person, deps.people, deps.clock()):
             return refusal(request, "not_allowed", why="passed_on")
-        why = await ask_rules(True, GrantMatcher(deps.catalog).problem, request, decision, loaded.args)
-        if why:
-            return refusal(request, "malformed", why)
+        problem = await ask_rules(True, GrantMatcher(deps.catalog).problem, request, decision, loaded.args)
+        if problem:
+            return refusal(request, "malformed", problem)
     tool = deps.catalog.find_definition(request.tool, request.definition)
     compared = loaded.args if tool is None else tool.without_remarks(loaded.args)
     return await deps.decision_writer.write(request, decision, compared, arrived=author.received_at)
@@ -91,23 +91,23 @@ async def _decide(deps: GatewayDeps, draft: DecisionDraft, author: DecisionAutho
 async def _unready(
     deps: GatewayDeps, loaded: LoadedRequest, draft: DecisionDraft, author: DecisionAuthor
 ) -> Receipt | None:
-    """Says why a yes does not count yet: how its author signed in, what they did not type, what they did not read."""
+    """Return why an approval does not count yet: the sign-in, the missing confirmation, or unread values."""
     request = loaded.request
     if not at_least(author.assurance, request.min_assurance):
-        # Before anything is asked to be typed, which would help nobody.
+        # Check first: typing a confirmation would not help.
         return refusal(request, "assurance")
     shown = _with_changed_card(deps, request, draft)
     if not is_confirmed(shown, draft.confirm):
         return refusal(request, "malformed", f"{missing_words(shown)}: send it as `confirm`")
-    # Of changed arguments too: whoever changed some of them approves the others as they are.
+    # Also for an edit: its author approves the unchanged arguments unread otherwise.
     read = request.card.whole if author.by_card else await has_read(deps.store, loaded, author.person, draft.seen)
     return None if read else refusal(request, "malformed", why="unseen")
 
 
 async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: str) -> Receipt:
-    """Withdraws a request: who asked, who may decide, and operators can. Raises `StoreUnavailable`.
+    """Withdraw a request. For its requester, approvers and operators. Raises `StoreUnavailable`.
 
-    Whoever may not read the request is answered as if there were none.
+    A person who may not read the request gets the answer for an unknown one.
     """
     try:
         request = (await deps.requests.load(approval_id)).request
@@ -138,7 +138,7 @@ async def withdraw(deps: GatewayDeps, approval_id: str, person: Person, reason: 
 
 
 async def undo_denial(deps: GatewayDeps, approval_id: str, person: Person, browser: str) -> Receipt:
-    """Undoes the denial that a person has just made in this browser session. Raises `StoreUnavailable`."""
+    """Undo the denial that a person has just made in this browser session. Raises `StoreUnavailable`."""
     receipt = await deps.decision_writer.undo(approval_id, person.id, browser)
     if receipt.status == "refused":
         tried = Decision(approval_id=approval_id, verdict="retracted", subject=person.id, channel=INBOX)
@@ -158,18 +158,18 @@ async def _readable(deps: GatewayDeps, approval_id: str, person: Person) -> bool
 
 
 def eligibility_for(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> Eligibility:
-    """Says whose answer the person may give to a request, or why none.
+    """Return the seat for which a person may answer a request, or the reason why there is none.
 
-    Pages offer answers by it, and `decide` refuses by it; `check_authority` says it again as the answer is written.
+    Pages offer decisions by it, and `decide` refuses by it. `check_authority` repeats it when the decision is written.
     """
     spec = approver_spec_of(request)
     return resolve_eligibility(person, people, spec, now)
 
 
 def can_remember(request: ApprovalRequest, person: Person, people: Directory, now: datetime) -> bool:
-    """Returns whether an answer of the person may be remembered for calls to come: only of whom the policy asks first.
+    """Return whether the person's answer may be remembered: only for the first approvers of the policy.
 
-    Whom a question was passed on to, as nobody answered, is not asked about the next ones.
+    People who are asked after an escalation are not asked about the next calls.
     """
     if not request.allow_remember or request.kind != "approval":
         return False
@@ -178,7 +178,7 @@ def can_remember(request: ApprovalRequest, person: Person, people: Directory, no
 
 
 def _unmask(loaded: LoadedRequest, draft: DecisionDraft) -> DecisionDraft | Receipt:
-    """Returns `draft` with what was hidden from who changed the arguments, or why that cannot be known."""
+    """Return `draft` with the values behind its masks, or a receipt if they are unknown."""
     request = loaded.request
     if draft.edited_args is None or request.state != "pending" or not request.secrets:
         return draft
@@ -189,7 +189,7 @@ def _unmask(loaded: LoadedRequest, draft: DecisionDraft) -> DecisionDraft | Rece
 
 
 def _with_changed_card(deps: GatewayDeps, request: ApprovalRequest, draft: DecisionDraft) -> ApprovalRequest:
-    """Returns the request that is approved: with the changed card where arguments are changed, masks included."""
+    """Return the request to approve: for an edit, with the edited card and its masks."""
     if draft.edited_args is None or request.edit == "off":
         return request
     return edited_request(request, draft.edited_args, deps.catalog)
@@ -207,9 +207,7 @@ def _turned_away(request: ApprovalRequest, person: Person, code: ReceiptCode) ->
 def _decision(
     deps: GatewayDeps, request: ApprovalRequest, draft: DecisionDraft, author: DecisionAuthor
 ) -> Decision | Receipt:
-    """Returns the answer as it would be signed, or why it names nothing that could be: what was not shown is never
-    signed.
-    """
+    """Return the decision to sign, or a receipt if it names another question: never sign unseen content."""
     if not draft.question_hash and not deps.development:
         return refusal(request, "malformed", "`question_hash`: send back the one of the request that was shown")
     revision = 1 if draft.revision is None else draft.revision
@@ -218,18 +216,17 @@ def _decision(
     decision = decision_from_draft(named, author, deps.clock())
     if request.kind == "approval":
         decision = with_browser(decision, author.browser)
-    # Who answers an earlier revision is told what became of the one that is asked now.
+    # A decision on an earlier revision gets the state of the current one.
     is_asked = revision == request.revision and decision.question_hash == request.question_hash
     return decision if is_asked else stale_receipt(request)
 
 
 def edited_request(request: ApprovalRequest, args: Mapping[str, Any], catalog: Catalog | None) -> ApprovalRequest:
-    """Returns `request` with the card of `args`, which shows of them what the policy that counts does, as the gates
-    would.
+    """Return `request` with a card of `args` that shows the same arguments as the current policy, like the gates.
 
-    `args` are as whoever changed them has them, masks included. Nothing that they wrote is hidden for being a secret
-    value, by which they would find out that it is one. `catalog` is None where none is known. Where it has another tool
-    by now, the card shows no more than the one before.
+    `args` are the editor's view, with masks. The editor's own values are never hidden: that would reveal that one is a
+    secret. `catalog` is `None` if unknown. If the catalog has a changed tool, the card shows no more than the earlier
+    one.
     """
     tool = None if catalog is None else catalog.find_definition(request.tool, request.definition)
     show = _on_card(request)
@@ -244,15 +241,13 @@ def edited_request(request: ApprovalRequest, args: Mapping[str, Any], catalog: C
         secrets=request.secrets,
         show=show,
     )
-    # Of hidden values the old card's rows: a value that was left as it is would else look like a changed one.
+    # Keep the old rows of hidden values: otherwise an unchanged value would look changed.
     hidden = {row.name: row for row in request.card.rows if row.secret}
     rows = tuple(hidden.get(row.name, row) if row.secret else row for row in card.rows)
     return replace(request, card=replace(card, rows=rows))
 
 
 def _on_card(request: ApprovalRequest) -> tuple[str, ...] | None:
-    """Returns the names of the arguments on the card of `request`; None for all, as it says of nothing that it is left
-    out.
-    """
+    """Return the names of the arguments on the request's card, or `None` for all if it omits none."""
     rows = request.card.rows
     return tuple(row.name for row in rows if row.name) if any(not row.name for row in rows) else None

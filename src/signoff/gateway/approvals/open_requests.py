@@ -1,6 +1,6 @@
-"""Puts the requests that wait for people into the envelopes of turns and sessions, as the store proves them.
+"""Adds pending requests to the views of turns and sessions, as the store proves them.
 
-What a workflow says of such parts itself is dropped: whoever may start one in a turn's place could ask for anything.
+Drops such parts in a workflow's own claims: a forged turn could ask for anything.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _GOES_ON = ("working", "waiting")
 
 
 def add_requests_to_turn(view: TurnView, public_url: str) -> TurnView:
-    """Returns a turn, the requests of whose calls are proved already, with a part for each that waits."""
+    """Return a turn with a part for each pending request. Its requests must already be proven."""
     waiting = [call.approval for call in view.calls if call.approval is not None]
     result = view.result
     if result is not None:
@@ -29,7 +29,7 @@ def add_requests_to_turn(view: TurnView, public_url: str) -> TurnView:
 
 
 async def add_requests_to_session(view: SessionView, requests: RequestReader, public_url: str) -> SessionView:
-    """Returns a session with a part for each request of its turns that waits. Raises `StoreUnavailable`."""
+    """Return a session with a part for each pending request of its turns. Raises `StoreUnavailable`."""
     turns: list[SessionTurnView] = []
     for turn in view.turns:
         parts = _drop_reserved(turn.parts)
@@ -41,15 +41,15 @@ async def add_requests_to_session(view: SessionView, requests: RequestReader, pu
 
 
 async def _load_waiting(key: TurnKey, requests: RequestReader) -> list[ApprovalRequest]:
-    found: list[ApprovalRequest] = []
-    asked = await requests.list_of_turn(key)
-    for name in dict.fromkeys(each.id for each in asked if each.state == "pending"):
+    loaded: list[ApprovalRequest] = []
+    listed = await requests.list_of_turn(key)
+    for name in dict.fromkeys(each.id for each in listed if each.state == "pending"):
         try:
-            found.append((await requests.load(name)).request)
+            loaded.append((await requests.load(name)).request)
         except NotFound:
-            # It is not proved, and shown to nobody.
+            # Not proven, so it is not shown.
             continue
-    return found
+    return loaded
 
 
 def _make_parts(requests: Iterable[ApprovalRequest], public_url: str) -> tuple[ResponsePart, ...]:

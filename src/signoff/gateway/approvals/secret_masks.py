@@ -1,4 +1,4 @@
-"""Masks what must never leave the gateway: arguments declared secret, and digests from which they could be guessed."""
+"""Masks values that must never leave the gateway: secret arguments, and digests that help to guess them."""
 
 import re
 from collections.abc import Collection
@@ -18,25 +18,24 @@ _MASK: Final = re.compile(r"hidden(, [0-9]+ characters?)?")
 
 
 def mask_text(value: Any) -> str:
-    """Says what stands in the place of a secret value: `hidden`, with the length of a text."""
+    """Return the mask of a secret value: `hidden`, with the length of a text."""
     if not isinstance(value, str):
         return "hidden"
     return f"hidden, {len(value)} character{'' if len(value) == 1 else 's'}"
 
 
 def masked_args(args: Any, secrets: Collection[str]) -> Any:
-    """Returns `args` with the values of the named ones replaced, and `[hidden]` where another argument repeats one.
+    """Return `args` with the named values masked, and `[hidden]` where another argument repeats one.
 
-    Nested names are dotted. Lists are passed through by index.
+    Nested names are dotted. Lists are traversed by index.
     """
     return hide(redact_arguments(args, secrets, secret_values(args, secrets)), secrets, mask_text)
 
 
 def unmasked_args(edited: Any, args: Any, secrets: Collection[str]) -> Any:
-    """Returns `edited`, what somebody made of `masked_args(args, secrets)`: where a mask still stands, the value
-    behind it.
+    """Return `edited`, an edit of `masked_args(args, secrets)`, with the hidden values in place of their masks.
 
-    Raises `Refused` (`malformed`) for a mask behind which no value is, or not for certain: in a list that was changed.
+    Raises `Refused` (`malformed`) for a mask without a certain value, for example in a changed list.
     """
     if not secrets:
         return edited
@@ -44,7 +43,7 @@ def unmasked_args(edited: Any, args: Any, secrets: Collection[str]) -> Any:
 
 
 def masked_content(content: Content, secrets: Collection[str]) -> Content:
-    """Returns arguments as content: inline ones masked, the preview of stored ones emptied when there are secrets."""
+    """Return arguments with masked inline values. With secrets, the preview of stored ones is emptied."""
     if not secrets:
         return content
     if content.blob is not None:
@@ -53,8 +52,8 @@ def masked_content(content: Content, secrets: Collection[str]) -> Content:
 
 
 def masked_request(request: ApprovalRequest) -> ApprovalRequest:
-    """Returns a request as it may be shown. With secrets its digest is left out too: it could be guessed from."""
-    # Without its signature nobody can recompute the question's hash to guess what is hidden in its arguments.
+    """Return a request as it may be shown. With secrets, leaves out its digest too, which helps to guess them."""
+    # Without the requester's signature, the question's hash cannot be recomputed to guess hidden values.
     requester = unsigned_principal(request.requester)
     votes = tuple(_masked_vote(vote) for vote in request.votes)
     if not request.secrets:
@@ -64,7 +63,7 @@ def masked_request(request: ApprovalRequest) -> ApprovalRequest:
 
 
 def masked_view(view: TurnView, catalog: Catalog) -> TurnView:
-    """Returns a turn as it may be shown."""
+    """Return a turn as it may be shown."""
     texts = _secret_texts(view, catalog)
     view = replace(
         view,
@@ -78,16 +77,16 @@ def masked_view(view: TurnView, catalog: Catalog) -> TurnView:
 
 
 def _secret_texts(view: TurnView, catalog: Catalog) -> frozenset[str]:
-    """Returns the values of secret arguments of a turn's calls, as far as its history holds them itself."""
+    """Return the secret argument values of a turn's calls, as far as its history holds them."""
     by_call = {call.call: call.approval for call in view.calls}
-    found: set[str] = set()
+    values: set[str] = set()
     for part in (part for message in view.messages for part in message.parts if isinstance(part, CallPart)):
-        found |= secret_values(part.args.inline, _secrets(part.tool, by_call.get(part.call), catalog) or ())
-    return frozenset(found)
+        values |= secret_values(part.args.inline, _secrets(part.tool, by_call.get(part.call), catalog) or ())
+    return frozenset(values)
 
 
 def _quiet_message(message: Message, texts: Collection[str]) -> Message:
-    """Returns a message without them: whoever wrote it may have done so before it was known that they are secret."""
+    """Redact a message. Its author may have written it before the values were known as secret."""
     if not texts:
         return message
     parts = []
@@ -136,34 +135,34 @@ def _masked_part(part: CallPart, calls: dict[str, CallView], catalog: Catalog) -
 
 
 def _secrets(tool: str, request: ApprovalRequest | None, catalog: Catalog) -> tuple[str, ...] | None:
-    """Returns the secret arguments of a call; None when nobody can say, because the tool is not in the catalog."""
+    """Return the secret arguments of a call. `None` if the tool is not in the catalog, so they are unknown."""
     declared = catalog.tools_named(tool)
-    asked = request.secrets if request is not None else ()
+    of_request = request.secrets if request is not None else ()
     if not declared:
-        return asked if request is not None else (None if tool != "respond" else ())
-    # Which of several was meant is not known here, so what any of them hides is hidden.
-    return tuple(sorted({*asked, *(name for each in declared for name in each.masked_arguments)}))
+        return of_request if request is not None else (None if tool != "respond" else ())
+    # Several tools may have this name: hide the secrets of all.
+    return tuple(sorted({*of_request, *(name for each in declared for name in each.masked_arguments)}))
 
 
 _ABSENT: Final = object()
 
 
 class _Unmasked:
-    """Puts back what stands behind masks. `texts` are the values of secret arguments, hidden wherever they stood."""
+    """Restores the values behind masks. `texts` are the values of secret arguments, hidden in all places."""
 
     def __init__(self, secrets: frozenset[str], texts: frozenset[str]) -> None:
         self._secrets = secrets
         self._texts = texts
 
     def of(self, edited: Any, value: Any, path: str) -> Any:
-        """Returns `edited`, which lies at `path`, with what is behind its masks; `value` is what it was."""
+        """Return `edited` at `path` with the values behind its masks. `value` is the earlier value."""
         if isinstance(edited, dict):
             old = value if isinstance(value, dict) else {}
             return {key: self._keep(item, old.get(key, _ABSENT), _below(path, key)) for key, item in edited.items()}
         if isinstance(edited, list):
             if value is not _ABSENT and edited == self._show(value, path):
                 return value
-            # Which of the hidden values stands where is not known once items were moved.
+            # After items were moved, the order of hidden values is unknown.
             return [self.of(item, _ABSENT, path) for item in edited]
         if isinstance(edited, str) and HIDDEN in edited and edited != value:
             return self._find_repeated(edited, value, path)
@@ -179,7 +178,7 @@ class _Unmasked:
         return item
 
     def _find_repeated(self, edited: str, value: Any, path: str) -> Any:
-        # Of a text that was changed around the mark nobody knows that the secret is still to stand there.
+        # If the text around the mark was changed, the editor may not want the secret there.
         if isinstance(value, str) and edited == self._show(value, path):
             return value
         raise _unknown(path)
@@ -189,7 +188,7 @@ class _Unmasked:
 
 
 def _unknown(name: str) -> Refused:
-    return Refused(f"`{name}`: which hidden value is meant is not known any more; write it anew", code="malformed")
+    return Refused(f"`{name}`: the hidden value for this mask is unknown; type the value", code="malformed")
 
 
 def _below(path: str, key: str) -> str:

@@ -1,4 +1,4 @@
-"""Proves a turn before it is shown: what it says of questions and effects holds only where the store bears it out."""
+"""Proves a turn before it is shown: its claims about questions and effects count only if the store confirms them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,11 +35,10 @@ async def proved_view(
     catalog: Catalog,
     tickets: Sequence[Ticket] | None = None,
 ) -> TurnView:
-    """Returns `view` with its requests as the store has them, and no effect that has no ticket. Raises
-    `StoreUnavailable`.
+    """Return `view` with its requests from the store, and without effects that have no ticket.
 
-    Who runs a workflow can have it say anything. What was said in it stays the turn's word; who asked is `begun`'s.
-    `tickets` are the turn's, where they were read already.
+    A forged workflow can claim anything. Its words stay claims; the requester comes from `begun`. `tickets` are the
+    turn's, if already read. Raises `StoreUnavailable`.
     """
     requester = begun.requester or (view.requester if requests.development else _NOBODY)
     view = replace(view, requester=requester)
@@ -66,10 +65,11 @@ async def proved_view(
 
 @dataclass(frozen=True)
 class CallProof:
-    """Holds what the store has of the calls of a turn, by which what the turn says of them is judged.
+    """The store's facts about the calls of a turn, which judge the turn's claims.
 
-    `asked` has the latest revision of each question, by call; `done` the tickets of what ran; `earlier` the requests
-    that a repeated denial may name. `dry_run`: its calls are judged alone, so that nobody is asked and nothing runs.
+    `asked` maps a call to the latest revision of its question. `done` has the tickets of finished runs. `earlier` has
+    the requests that a repeated denial may name. A `dry_run` only judges its calls: it asks no approver and runs
+    nothing.
     """
 
     turn: TurnKey
@@ -80,12 +80,12 @@ class CallProof:
     dry_run: bool = False
 
     def call(self, view: CallView) -> CallView:
-        """Returns `view` as it may be shown."""
+        """Return `view` as it may be shown."""
         outcome = None if view.outcome is None else self.outcome(replace(view.outcome, call=view.call))
         request = self.request(view.call)
         tool = view.tool if request is None else request.tool
         if outcome is not None and outcome.code == "ok" and request is not None and not self._ran(outcome, request):
-            # It ran by a rule after that question had ended: none of those whom it asked let this one run.
+            # A rule let it run after that question had ended: no approver of the question let it run.
             request = None
         on_the_way = view.state if view.state in _ON_THE_WAY else _ON_THE_WAY[0]
         return replace(
@@ -98,9 +98,7 @@ class CallProof:
         )
 
     def outcome(self, outcome: CallOutcome) -> CallOutcome:
-        """Returns `outcome` as it may be shown: as done only with its ticket, and as decided by those who have
-        answered.
-        """
+        """Return `outcome` as it may be shown: done only with its ticket, decided only by authors of decisions."""
         request = self.request(outcome.call)
         outcome = outcome if request is None else replace(outcome, tool=request.tool)
         if outcome.code == "ok" and not self._is_done(outcome):
@@ -112,7 +110,7 @@ class CallProof:
         if outcome.code == "denied":
             return _refuse_denial(outcome)
         if outcome.code == "waiting":
-            # It does the same as another call, about which people are asked.
+            # It repeats another call that waits for approvers.
             known = any(each.request.id == outcome.approval_id for each in self.asked.values())
             return outcome if known else replace(outcome, approval_id="")
         decided = self._deciding_call(outcome)
@@ -125,64 +123,65 @@ class CallProof:
         )
 
     def request(self, call: str) -> ApprovalRequest | None:
-        """Returns the request of a call, by the store."""
+        """Return the request of a call from the store."""
         loaded = self.asked.get(call)
         return None if loaded is None else loaded.request
 
     def _is_done(self, outcome: CallOutcome) -> bool:
         if outcome.gate == "dry_run":
-            # People were asked about a call, or it has run: then it is none that was judged alone.
+            # Approvers were asked, or the call has run: then it was not a dry run.
             return (
                 self.dry_run and outcome.call not in self.asked and all(each.call != outcome.call for each in self.done)
             )
         if outcome.fallback:
-            # What a fallback did counts for the call in whose place it was tried; it was tried under a call of its own.
+            # A fallback's effect counts for the call that it replaced. The fallback had its own call id.
             tried = _stand_ins(outcome.call)
             return any(each.call in tried and self._bears_out(each, outcome.fallback) for each in self.done)
         if any(each.call == outcome.call and self._bears_out(each, outcome.tool) for each in self.done):
             return True
         tools = self.catalog.tools_named(outcome.tool)
-        # What only reads takes no ticket, but where a use of it is counted.
+        # Read-only tools take no ticket unless their use is counted.
         return bool(tools) and all(tool.read_only and tool.usage_limit is None for tool in tools)
 
     def _bears_out(self, ticket: Ticket, tool: str) -> bool:
-        """Returns whether what `ticket` says ran is what the call says, and what people were asked about it."""
+        """Return whether the ticket's run matches the call's claim and the approvers' question."""
         request = self.request(ticket.call)
-        # Of what was judged anew, by other rules, and then not asked, no question says what ran.
+        # A call that ran under other rules without approvers has no question about that run.
         free = request is None or request.state in ("lapsed", "cancelled")
         return ticket.tool == tool and (free or (request is not None and _names(request, ticket)))
 
     def _ran(self, outcome: CallOutcome, request: ApprovalRequest) -> bool:
-        """Returns whether what ran is what `request` asks; what takes no ticket, or failed before its fallback ran,
-        may be.
+        """Return whether `request` asks about the call that ran.
+
+        True without a ticket: the tool takes none, or failed before its fallback.
         """
         tickets = [each for each in self.done if each.call == outcome.call]
         return not tickets or any(_names(request, each) for each in tickets)
 
     def _deciding_call(self, outcome: CallOutcome) -> str:
-        """Returns the call whose people decided `outcome`: that of the fallback, where one ended it."""
+        """Return the call whose approvers decided `outcome`: the fallback's, if one ended it."""
         tried = _stand_ins(outcome.call) if outcome.fallback else ()
-        found = (call for call in tried if call in self.asked and self.asked[call].request.tool == outcome.fallback)
-        return next(found, outcome.call)
+        matches = (call for call in tried if call in self.asked and self.asked[call].request.tool == outcome.fallback)
+        return next(matches, outcome.call)
 
     def _asked_as(self, call: str) -> str:
         return ApprovalKey(self.turn, call).id if call in self.asked else ""
 
     def _people(self, call: str, outcome: CallOutcome) -> tuple[set[str], set[str]]:
-        """Says who let a call run or says that it happened, by answers that count; and who changed its arguments."""
+        """Return the authors of decisions that let the call run or confirm it, and the editors of its arguments."""
         request, loaded = self.request(call), self.asked.get(call)
         if request is None or loaded is None:
             return set(), set()
         questions = loaded.rows.questions
         requests = [*(loaded.rows.request(each) for each in questions if each.revision != request.revision), request]
         approvals = [each for each in requests if each.kind == "approval"]
-        # Of several revisions the latest alone lets a call run; to what became of its tries each has its own answer.
+        # Only the latest revision lets a call run. Each question about an unknown outcome has its own decision.
         asked = [each for each in requests if each.kind == "in_doubt"] + approvals[-1:]
         ran = [each for each in self.done if each.call == call]
         counting = [each for each in asked if not ran or any(_names(each, ticket) for ticket in ran)]
         agreed = {name for each in counting for name in _find_agreeing(each)}
         if outcome.code == "in_doubt" and request.kind == "in_doubt":
-            # There a `no` is an answer as well: that nobody knows, or that it is not to be tried again.
+            # For an unknown outcome, a denial is an answer too: still unknown, or do not retry.
             agreed.add(request.decided_by)
         changes = {each.edit_delivery for each in questions}
         votes = [each.vote for each in loaded.rows.answers if not each.void]
@@ -221,7 +220,7 @@ class CallProof:
         )
 
     def _denial(self, call: str) -> ApprovalRequest | None:
-        """Returns the request that people denied, in whichever revision."""
+        """Return the request that approvers denied, in any revision."""
         request, loaded = self.request(call), self.asked.get(call)
         if request is None or loaded is None:
             return None
@@ -230,56 +229,56 @@ class CallProof:
 
 
 async def _load_requests(begun: SignedStart, requests: RequestReader) -> dict[str, LoadedRequest]:
-    found: dict[str, LoadedRequest] = {}
+    loaded: dict[str, LoadedRequest] = {}
     for call in dict.fromkeys(each.call for each in begun.requests):
         try:
-            found[call] = await requests.load(ApprovalKey(begun.key, call).id)
+            loaded[call] = await requests.load(ApprovalKey(begun.key, call).id)
         except NotFound:
             continue
-    return found
+    return loaded
 
 
 async def _earlier(turn: TurnKey, calls: Sequence[CallView], requests: RequestReader) -> dict[str, ApprovalRequest]:
-    """Returns the requests that repeated denials name, those of their own tenant."""
+    """Return the requests of this tenant that repeated denials name."""
     denials = [call.outcome.denied for call in calls if call.outcome is not None and call.outcome.denied is not None]
-    found: dict[str, ApprovalRequest] = {}
+    named: dict[str, ApprovalRequest] = {}
     for name in {each.approval_id for each in denials if each.source == "repeat"}:
         key = parse_approval_id(name)
         if key is None or key.turn.tenant != turn.tenant:
             continue
         try:
-            found[name] = (await requests.load(name)).request
+            named[name] = (await requests.load(name)).request
         except NotFound:
             continue
-    return found
+    return named
 
 
 def _calls_of(view: TurnView) -> tuple[CallView, ...]:
-    """Returns the calls of a result, as views."""
+    """Return the calls of a result, as views."""
     outcomes = () if view.result is None else view.result.calls
     return tuple(CallView(call=each.call, tool=each.tool, state=each.code, outcome=each) for each in outcomes)
 
 
 def _is_of(ticket: Ticket, begun: SignedStart) -> bool:
-    """Returns whether a ticket is of this turn, and of no other that had its id."""
+    """Return whether a ticket belongs to this turn, not to an earlier one with its id."""
     return begun.requester is None or ticket.nonce == begun.requester.nonce
 
 
 def _find_agreeing(request: ApprovalRequest) -> set[str]:
-    """Says who has let run what a request asks about, or says that it happened; nobody while that is not enough."""
+    """Return the people who approved a request or confirmed its effect. Empty until they suffice."""
     if request.state not in _AGREED:
         return set()
     return {request.decided_by} | {each.subject for each in request.votes if each.verdict in _AGREED}
 
 
 def _names(request: ApprovalRequest, ticket: Ticket) -> bool:
-    """Returns whether a request asks about the action that a ticket is for."""
+    """Return whether a request and a ticket are about the same action."""
     digest = digest_of_key(ticket.key)
     return request.digest == (doubt_digest(digest, request.doubt_of) if request.doubt_of else digest)
 
 
 def _stand_ins(call: str) -> Collection[str]:
-    """Returns the calls that may be tried in the place of this one."""
+    """Return the ids of the fallbacks of this call."""
     return {stand_in_id(call, number) for number in range(1, MAX_FALLBACKS + 1)} if is_call(call) else ()
 
 

@@ -1,4 +1,4 @@
-"""Says whether a person has read all of a question whose card does not draw every value of it."""
+"""Checks whether a person has read all values of a question if its card does not show all of them."""
 
 import hmac
 from collections.abc import Sequence
@@ -15,32 +15,30 @@ from signoff.store.store import Store
 
 
 def value_pages(loaded: LoadedRequest) -> list[Sequence[FullValue]]:
-    """Returns every value of a request, in the pages in which people open them."""
+    """Return all values of a request in the pages that people open."""
     declared = loaded.declaration
-    # Both, as for the card: what a question leaves out of them must not show what the tool itself declares secret.
+    # Both, as for the card: secrets of the tool itself stay hidden even if the question does not list them.
     secrets = {*loaded.request.secrets, *declared["secrets"]}
     return pages_of(every_value(loaded.args, declared["input_schema"], secrets))
 
 
 def proof_of(loaded: LoadedRequest) -> str:
-    """Says what goes with the one view that gives every value of a request, and comes back with a yes to it."""
+    """Return the proof that comes with the view of all values. An approval sends it back."""
     return seen_hash(loaded.request.question_hash, masked_args(loaded.args, loaded.request.secrets))
 
 
 def whole_request(loaded: LoadedRequest) -> ApprovalRequest:
-    """Returns a request as it may be shown with every argument, secret ones masked, and with what proves that it was
-    given.
-    """
+    """Return a request as it may be shown, with all arguments, masked secrets and the proof of reading."""
     return masked_request(replace(loaded.request, args=Content(inline=loaded.args), seen=proof_of(loaded)))
 
 
 async def open_page(store: Store, loaded: LoadedRequest, person: Person, page: int) -> None:
-    """Writes down that a person opened a page (from 1) of the values of a request. Raises `StoreUnavailable`."""
+    """Record that a person opened a page (from 1) of a request's values. Raises `StoreUnavailable`."""
     await OpenedValues(store).add(loaded.request.question_hash, loaded.request.tenant, person.id, page)
 
 
 async def unopened_pages(store: Store, loaded: LoadedRequest, person: Person) -> int:
-    """Says how many pages of values a person still has to open before they may approve; 0 for a whole card.
+    """Return the number of pages that a person must still open before an approval; 0 for a whole card.
 
     Raises `StoreUnavailable`.
     """
@@ -52,12 +50,12 @@ async def unopened_pages(store: Store, loaded: LoadedRequest, person: Person) ->
 
 
 async def has_read(store: Store, loaded: LoadedRequest, person: Person, seen: str) -> bool:
-    """Returns whether a person may approve a request as far as reading it goes.
+    """Return whether a person has read enough of a request to approve it.
 
-    Its card is whole, or they opened every page of its values, or sent back as `seen` what came with all of them.
-    Raises `StoreUnavailable`.
+    True if its card is whole, if the person opened all pages, or if `seen` is the proof of all values. Raises
+    `StoreUnavailable`.
     """
-    # As bytes: text that is not ASCII raises TypeError.
+    # Compare bytes: non-ASCII text raises TypeError.
     if seen and hmac.compare_digest(seen.encode(), proof_of(loaded).encode()):
         return True
     return await unopened_pages(store, loaded, person) == 0

@@ -1,4 +1,4 @@
-"""Serves the description of the API to whoever may use it, in plain HTML: no script and no file of anybody else's."""
+"""Serves the description of the API as plain HTML, without scripts and without files of other sites."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class FieldRow:
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """One status that an operation answers, and what its body then is."""
+    """One status of an operation, and the type of its body."""
 
     status: str
     description: str
@@ -38,21 +38,21 @@ class AnswerRow:
 
 @dataclass(frozen=True)
 class OperationRow:
-    """One operation of the API as it is shown."""
+    """One operation of the API, as shown."""
 
     method: str
     path: str
     summary: str
     description: str
     scope: str
-    """What a token needs; "" where none is needed."""
+    """The scope that a token needs, or ""."""
     fields: tuple[FieldRow, ...]
     answers: tuple[AnswerRow, ...]
 
 
 @router.api_route("/docs", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_api_docs(request: Request, site: CurrentSite) -> Response:
-    """Every operation by its subject. In English, like errors and the description itself."""
+    """Show all operations by subject. In English, like errors and the description itself."""
     app: FastAPI = request.app
     described = app.openapi()
     groups: dict[str, list[OperationRow]] = {}
@@ -62,7 +62,7 @@ async def show_api_docs(request: Request, site: CurrentSite) -> Response:
 
 
 def operations(described: Mapping[str, Any]) -> Iterator[tuple[str, OperationRow]]:
-    """Reads the operations of an OpenAPI description, each with the tag under which it stands."""
+    """Yield the operations of an OpenAPI description, each with its tag."""
     schemas = described["components"]["schemas"]
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
@@ -103,13 +103,13 @@ def _answers(operation: Mapping[str, Any]) -> Iterator[AnswerRow]:
 
 
 def _resolve(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the schema that a reference, or the one of several that is no null, names."""
+    """Return the schema of a reference, or of the reference inside a nullable schema."""
     for each in schema.get("anyOf", ()):
         if "$ref" in each:
             return _resolve(each, schemas)
     named = schema.get("$ref", "")
-    found: Mapping[str, Any] = schemas[named.removeprefix(_SCHEMAS)] if named else schema
-    return found
+    schema_of_name: Mapping[str, Any] = schemas[named.removeprefix(_SCHEMAS)] if named else schema
+    return schema_of_name
 
 
 def _kind(schema: Mapping[str, Any]) -> str:

@@ -1,6 +1,4 @@
-"""Serves the page of the record: what happened in a turn, or in the tenant beside its turns, and whether it still
-holds.
-"""
+"""Serves the page of the audit log: the entries of a turn or tenant, and whether they are intact."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,9 +22,7 @@ from signoff.texts.formatter import FormattedTime
 
 @dataclass(frozen=True)
 class _Row:
-    """One record: when, who and what in words; as it was written, made visible; and whether it is the one that does not
-    hold.
-    """
+    """One entry: time, person and event in words, its raw text, and whether it is the broken one."""
 
     at: FormattedTime | None
     who: str
@@ -41,7 +37,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.api_route("/audit/{name:path}", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_record(name: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """A timeline, for those who may read the record; names as the API takes them."""
+    """Show a timeline for readers of the audit log. Takes the same names as the API."""
     report = await read_record(site.deps, name, visitor.person.tenant, visitor.person)
     broken = report.finding.seq if report.finding is not None else -1
     turn = parse_workflow_id(report.stream)
@@ -61,21 +57,21 @@ async def show_record(name: str, site: CurrentSite, visitor: CurrentVisitor) -> 
 
 
 def finding_words(finding: ReportFinding, language: str) -> str:
-    """Says which record is not as it was written, and what is wrong with it."""
+    """Describe the entry that was changed, and the fault."""
     key = f"fault.{finding.fault}" if finding.seq else "fault.end"
     return text(key, language, n=str(finding.seq), stream=finding.stream)
 
 
 def _row(site: Site, line: TimelineEntry, record: Record, visitor: Visitor, *, broken: bool) -> _Row:
     name = display_name(site.deps.people, record.subject, record.tenant) if record.subject else ""
-    # Names may repeat and change; who it was is the id.
+    # Names may repeat and change; the id identifies the person.
     who = line.who if name == record.subject else f"{name} ({line.who})"
     written = tuple(map(whole_line, (f"{record.kind} {record.key}", record.data)))
     return _Row(_moment(record.at, visitor), who, line.what, record, written, broken)
 
 
 def _moment(at: str, visitor: Visitor) -> FormattedTime | None:
-    """Formats the time of an entry; None where what is written there is no time any more."""
+    """Format the time of an entry. `None` if a changed entry holds no valid time."""
     try:
         return visitor.formatter.moment(datetime.fromisoformat(at))
     except ValueError:

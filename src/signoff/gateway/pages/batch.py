@@ -1,4 +1,4 @@
-"""Serves the decision of several requests together: each is read first, and each answer gets its own receipt."""
+"""Serves the decision of several requests at once. Each request is shown first and gets its own receipt."""
 
 import asyncio
 import secrets
@@ -30,7 +30,7 @@ from signoff.texts.endings import receipt_words
 from signoff.texts.formatter import Formatter
 
 MOST: Final = 20
-"""More than a person reads at a time is not decided together."""
+"""More requests than a person can read at once are not decided together."""
 _AT_ONCE: Final = 5
 
 
@@ -39,27 +39,24 @@ class BatchCard:
     """One request of a batch."""
 
     number: int
-    """Its place."""
+    """Its position."""
     card: CardPage
-    """Its card."""
     alone: str
-    """Why it is not decided with the others, or ""."""
+    """The reason why it is decided alone, or ""."""
 
 
 @dataclass(frozen=True)
 class BatchReceipt:
-    """The effect of one answer."""
+    """The effect of one decision."""
 
     card: CardPage | None
-    """The request's card."""
     approval: str
-    """The request."""
     state: str
-    """Names a colour."""
+    """Selects a colour."""
     words: str
     """The effect in words."""
     note: str
-    """Why it did not count."""
+    """The reason why it did not count."""
     undo_token: str
     """The token of the form that undoes a denial, or ""."""
 
@@ -69,13 +66,13 @@ router = APIRouter(include_in_schema=False)
 
 @router.api_route("/batch", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_batch(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """The requests that were picked, each as a card."""
+    """Show the selected requests as cards."""
     return await _page(site, visitor, request.query_params.getlist("pick"))
 
 
 @router.post("/batch", dependencies=[PAGE_DECIDE])
 async def decide_batch(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """One verdict for every request that was ticked on the page, as it was shown there."""
+    """Apply one verdict to all selected requests of the page, as they were shown."""
     language = visitor.formatter.language
     sent = await read_form(request)
     shown = [str(value) for value in sent.getlist("shown")][:MOST]
@@ -117,7 +114,7 @@ async def _one(site: Site, visitor: Visitor, approval: str, number: int, form: M
             receipt = await decide(site.deps, draft, author_of(visitor))
     except SignoffError as error:
         receipt = refused_receipt("unavailable", approval, error.message)
-    # Those beside it have counted, and must be told so.
+    # The others of the batch have counted, and their receipts must be shown.
     except Exception as error:
         receipt = unexpected_receipt(approval, error)
     good = receipt.status != "refused"
@@ -154,7 +151,7 @@ async def _page(site: Site, visitor: Visitor, picked: list[str], *, note: str = 
 
 
 def _alone(card: CardPage) -> str:
-    """Says which text says why a request is decided alone; "" where it need not be."""
+    """Return the text key of the reason why a request is decided alone, or ""."""
     if card.request.state != "pending":
         return "batch.alone.over"
     if not card.decides:
@@ -167,7 +164,7 @@ def _alone(card: CardPage) -> str:
 
 
 def _text_key(receipt: Receipt) -> str:
-    """Says which text says what became of one answer: where it settled the request, which way."""
+    """Return the text key for the effect of one decision."""
     return f"state.{receipt.state}" if receipt.status == "accepted" else f"batch.{receipt.status}"
 
 

@@ -1,4 +1,4 @@
-"""Makes the line of one call: what it is, and its outcome."""
+"""Makes the line of one call: its description and its outcome."""
 
 import json
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ _TONES: Final = {
 }
 _AUTO_APPROVE: Final = RuleReference(name="auto_approve_if")
 _RUN: Final = ("permitted", "used", "ok", "execution_failed", "in_doubt")
-"""States in which it is of interest who runs a call."""
+"""States in which the line names the agent that runs the call."""
 _ENDED: Final = {"denied": "human", "timed_out": "timeout", "cancelled": "cancelled"}
 
 
@@ -50,25 +50,25 @@ class CallLine:
     call: str
     """The call's id."""
     what: str
-    """What would happen or happened."""
+    """The effect, planned or done."""
     state: str
-    """Its state for machines."""
+    """Its state for programs."""
     tone: str
     """Its colour."""
     words: str
     """Its state for people."""
     detail: str = ""
-    """Why: a reason, an error, a rule."""
+    """A reason, an error, or a rule."""
     result: str = ""
-    """What the tool gave."""
+    """The result of the tool."""
     trace: str = ""
-    """Which tool its name means, where that was traced and the reader reads the record."""
+    """The tool that the call's name resolves to, if that was traced and the reader may read the audit log."""
     meta: str = ""
-    """What it told of the call."""
+    """The tool's metadata about the call."""
     approval: str = ""
     """The request's id."""
     doubt: bool = False
-    """Whether it is in doubt."""
+    """Whether the outcome is unknown."""
 
 
 def call_line(
@@ -81,10 +81,9 @@ def call_line(
     stood: str = "",
     actor: str = "",
 ) -> CallLine:
-    """Returns the line of one call. `part` is the proposal in the conversation, from which its sentence is made.
+    """Return the line of one call. `part` is its proposal in the conversation, the source of the sentence.
 
-    `stood` is the tool that is, or was, tried last in its place; that has a line of its own. `actor` is whose call it
-    is.
+    `stood` is the last fallback of the call, which has its own line. `actor` is the actor of the call.
     """
     state, words, detail = _became(view, catalog, people, language, stood)
     runner = text("call.run_by", language, actor=actor) if state in _RUN and _runs_elsewhere(view, catalog) else ""
@@ -105,9 +104,9 @@ def call_line(
 
 
 def _runs_elsewhere(view: CallView, catalog: Catalog) -> bool:
-    """Returns whether the agent that proposed a call runs it itself."""
+    """Return whether the agent that proposed a call also runs it."""
     request = view.approval
-    # What nobody declared is known by what was asked about it alone.
+    # An undeclared tool is known only from its request.
     asked = None if request is None else catalog.find_definition(request.tool, request.definition)
     found = catalog.tools_named(view.tool) if asked is None else (asked,)
     return bool(found) and all(each.is_external for each in found)
@@ -120,11 +119,11 @@ def _request_id(view: CallView) -> str:
 
 
 def _became(view: CallView, catalog: Catalog, people: Directory, language: str, stood: str) -> tuple[str, str, str]:
-    """Returns state, words, and the detail beside them."""
+    """Return the state, its words, and the detail next to them."""
     if view.outcome is None and stood:
         return "execution_failed", text("call.execution_failed", language), text("call.stands_in", language, tool=stood)
     if view.outcome is not None and view.outcome.fallback:
-        # What people decided, and what came of it, is told of the tool that stood in.
+        # The fallback's line shows the decision and the result.
         return "execution_failed", text("call.execution_failed", language), ""
     if view.outcome is not None:
         return _describe_settled(view.outcome, view, catalog, people, language)
@@ -168,7 +167,7 @@ def _describe_settled(
         who = view.approval.decided_name or outcome.decided_by
         return outcome.code, text("call.doubt_gave_up", language, who=who), view.approval.reason
     if outcome.code == "waiting":
-        # It does the same as a call that waits, whose request this line leads to.
+        # It repeats a waiting call. The line links to that call's request.
         return outcome.code, text("call.asked_already", language), ""
     note = text("call.in_doubt_note", language) if outcome.code == "in_doubt" else _words(outcome.value)
     return outcome.code, text(f"call.{outcome.code}", language), note
@@ -179,7 +178,7 @@ def _ran(outcome: CallOutcome, view: CallView, catalog: Catalog, people: Directo
         return text("call.dry_run", language), ""
     request = view.approval
     if request is not None:
-        # Whoever settled it otherwise has not let it run.
+        # Other end states do not let the call run.
         own = request.state in ("approved", "happened")
         who = (request.decided_name or request.decided_by) if own else ""
         who = who or (display_name(people, outcome.decided_by, request.tenant) if outcome.decided_by else "")
@@ -214,7 +213,7 @@ def _denied_words(source: str, who: str, reason: str, language: str) -> tuple[st
 
 def _expression(tool: str, rule: RuleReference, catalog: Catalog) -> str:
     found = catalog.tools_named(tool)
-    # Of several tools of this name nobody knows here which it was.
+    # With several tools of this name, the policy is unknown here.
     policy = catalog.policy(found[0].activity).policy if len(found) == 1 else None
     if policy is None or rule != _AUTO_APPROVE:
         return ""

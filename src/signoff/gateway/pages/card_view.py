@@ -1,4 +1,4 @@
-"""Makes a request's page: every word and number ready, nothing left to decide for the template."""
+"""Makes a request's page with all texts and numbers, so that the template decides nothing."""
 
 import json
 from collections.abc import Sequence
@@ -44,46 +44,39 @@ RAW_CHARS: Final = 20_000
 
 @dataclass(frozen=True)
 class VoteLine:
-    """One answer so far."""
+    """One vote so far."""
 
     who: str
-    """Whose it is."""
     verdict: str
-    """The verdict for machines."""
+    """The verdict for programs."""
     words: str
     """The verdict in words."""
     when: FormattedTime
-    """When it was given."""
     reason: str
-    """Why."""
 
 
 @dataclass(frozen=True)
 class CardEnding:
-    """How a request ended."""
+    """The end of a request."""
 
     state: str
-    """Its state."""
     sentence: str
-    """The sentence."""
     when: FormattedTime | None
-    """When."""
     where: str
-    """Where the answer came from."""
+    """The channel of the decision."""
     reason: str
-    """Why."""
     result: str
-    """What the call came to, by a person's word."""
+    """The outcome of the call, as a person reported it."""
     then: CallLine | None
     """The call's line afterwards."""
 
 
 @dataclass(frozen=True)
 class CardPage:
-    """Everything a card shows. `version` changes when what is shown is no longer true.
+    """All contents of a card. `version` changes when a shown card becomes wrong.
 
-    `unseen` says beside the button what is not drawn, and `opened` whether this visitor has opened all of that.
-    `own_verdict` is the visitor's answer while the request waits for others, and `own_answer` says so in words.
+    `unseen` describes values that are not drawn, next to the button. `opened` says whether this visitor has opened them
+    all. `own_verdict` is the visitor's vote while the request waits for others, and `own_answer` its text.
     """
 
     request: ApprovalRequest
@@ -138,10 +131,10 @@ def card_page(
     unopened: int = 0,
     undo_seconds: float = 0.0,
 ) -> CardPage:
-    """Returns the page of a request. `args` are its loaded arguments, or None when they cannot be had.
+    """Return the page of a request. `args` are its loaded arguments, or `None` if unavailable.
 
-    `unopened` is how many pages of its values the visitor has still to open before they may approve. `deliveries` says
-    who was told of it by which channel. `undo_seconds` is for how long the visitor may undo their denial.
+    `unopened` is the number of pages of values that the visitor must still open before an approval. `deliveries` lists
+    the cards sent on channels. `undo_seconds` is the time left to undo the visitor's denial.
     """
     formatter = visitor.formatter
     language = formatter.language
@@ -197,7 +190,7 @@ def card_page(
 
 
 def _sentences(remarks: Sequence[str]) -> str:
-    """Writes several remarks as sentences; a single one stays as it is."""
+    """Join several remarks as sentences. A single one stays unchanged."""
     if len(remarks) < 2:
         return "".join(remarks)
     return " ".join(f"{each[:1].upper()}{each[1:].removesuffix('.')}{_end(each)}" for each in remarks)
@@ -208,21 +201,21 @@ def _end(remark: str) -> str:
 
 
 def _unseen(request: ApprovalRequest, unopened: int, language: str) -> str:
-    """Says what the card does not draw, and what that asks of whoever approves; "" for a whole card."""
+    """Return the note on values that the card does not draw, and on the duty to open them. "" for a whole card."""
     if request.card.whole:
         return ""
     return text("card.unseen" if unopened else "card.unseen.opened", language)
 
 
 def version_of(request: ApprovalRequest, line: CallLine | None) -> str:
-    """Computes a text that changes when a card on a screen is no longer the truth."""
+    """Return a text that changes when a card on a screen becomes wrong."""
     votes = "".join(f"{vote.subject}{vote.verdict}" for vote in request.votes)
     course = f"{request.reminded}{request.escalated:d}{request.extended:d}{request.late_report is not None:d}"
     return f"{request.revision}-{request.state}-{votes}-{course}-{line.state if line is not None else ''}"
 
 
 def why_no_edit(request: ApprovalRequest, args: Any) -> str:
-    """Says which text says why nobody can change the arguments of a request; "" where they can be."""
+    """Return the text key of the reason why the arguments cannot be edited, or ""."""
     if request.state != "pending":
         return "edit.why.over"
     if request.edit == "off" or request.kind == "in_doubt":
@@ -231,7 +224,7 @@ def why_no_edit(request: ApprovalRequest, args: Any) -> str:
 
 
 def word_to_type(request: ApprovalRequest, visitor: Visitor) -> str:
-    """Says what has to be typed to approve a request, as the visitor reads it on the card; "" where nothing has to."""
+    """Return the text that an approver must type, as the visitor sees it on the card, or ""."""
     if not needs_typing(request):
         return ""
     row = row_to_type(request)
@@ -258,7 +251,7 @@ def _vote(vote: Vote, request: ApprovalRequest, visitor: Visitor, people: Direct
 
 
 def _example(request: ApprovalRequest) -> tuple[str, str] | None:
-    """Returns an argument and a number that a condition could compare it with."""
+    """Return an argument and a number for an example of a condition."""
     rows = (row for row in request.card.rows if row.format in ("number", "integer") and not row.secret and not row.cut)
     return next(((row.name, row.value) for row in rows if row.name.isidentifier()), None)
 
@@ -266,9 +259,9 @@ def _example(request: ApprovalRequest) -> tuple[str, str] | None:
 def _count_votes(request: ApprovalRequest, formatter: Formatter) -> str:
     if request.quorum < 2:
         return ""
-    found = progress(request)
+    votes = progress(request)
     key = "card.votes_doubt" if request.kind == "in_doubt" else "card.votes"
-    return formatter.text(key, n=found.yes, of=found.needed)
+    return formatter.text(key, n=votes.yes, of=votes.needed)
 
 
 def _describe_open_seats(request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:
@@ -286,13 +279,13 @@ def _describe_own_answer(request: ApprovalRequest, verdict: str, formatter: Form
     if not verdict:
         return ""
     kind = "doubt." if request.kind == "in_doubt" else ""
-    found = progress(request)
-    return formatter.text(f"card.own.{kind}{verdict}", n=found.yes, of=found.needed)
+    votes = progress(request)
+    return formatter.text(f"card.own.{kind}{verdict}", n=votes.yes, of=votes.needed)
 
 
 def _describe_end(request: ApprovalRequest, line: CallLine | None, visitor: Visitor, people: Directory) -> CardEnding:
     language = visitor.formatter.language
-    # Of a withdrawal the request keeps the id alone.
+    # For a withdrawal the request has only the person's id.
     by = request.decided_by and (request.decided_name or display_name(people, request.decided_by, request.tenant))
     votes = deciding_votes(request)
     named = [(vote.name or display_name(people, vote.subject, request.tenant), vote.subject) for vote in votes]

@@ -1,4 +1,4 @@
-"""Reads what a card's form says: the verdict, and what goes with it."""
+"""Reads the form of a card: the verdict and its details."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -25,27 +25,27 @@ SPANS: Final[Mapping[str, float]] = {
     "7d": 7 * 86_400.0,
     "30d": 30 * 86_400.0,
 }
-"""For how long an answer may be remembered, in seconds."""
+"""Choices for the lifetime of a remembered answer, in seconds."""
 USES: Final = 10
 _DIGITS: Final = 9
-"""More digits than any revision has; Python reads no number of thousands."""
+"""More digits than any revision has: Python refuses to parse numbers with thousands of digits."""
 WHERE_CHARS: Final = 2_000
 
 
 def verbs_of(request: ApprovalRequest) -> tuple[Verdict, ...]:
-    """Returns the answers that a request allows."""
+    """Return the verdicts that a request allows."""
     return DOUBT_VERDICTS if request.kind == "in_doubt" else VERDICTS
 
 
 def verdict_in(form: Mapping[str, str]) -> Verdict | None:
-    """Returns the verdict of a form; None for anything else, which is never an approval."""
+    """Return the verdict of a form. `None` for any other value, which is never an approval."""
     return next((each for each in DOUBT_VERDICTS if each == form.get("verdict")), None)
 
 
 def draft_in(form: Mapping[str, str], approval_id: str, verdict: Verdict, language: str) -> DecisionDraft:
-    """Returns the answer of a form. Raises `BadRequest` that says what is wrong with it."""
+    """Return the decision of a form. Raises `BadRequest` with the problem."""
     happened = verdict == "happened"
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "verdict": verdict,
         "reason": form.get("reason", "").strip()[:REASON_CHARS],
         "revision": int(form["revision"][:_DIGITS]) if form.get("revision", "").isdecimal() else None,
@@ -55,16 +55,16 @@ def draft_in(form: Mapping[str, str], approval_id: str, verdict: Verdict, langua
         "result": form.get("result", "").strip()[:REASON_CHARS] if happened else "",
         "confirm": form.get("typed", "")[:REASON_CHARS],
     }
-    draft = read_draft(given, approval_id)
+    draft = read_draft(fields, approval_id)
     if isinstance(draft, Receipt):
         raise BadRequest(draft.message)
     return draft
 
 
 def typing_note(request: ApprovalRequest, draft: DecisionDraft, visitor: Visitor) -> str:
-    """Says what a visitor is told who did not type what approving `request` wants; "" where they did, or it is over.
+    """Return the note for a missing or wrong confirmation, or "" if it is correct or the request is settled.
 
-    For the eye: whoever decides asks the same rule.
+    Only for display: the decision itself checks the same rule.
     """
     if request.state != "pending" or is_confirmed(request, draft.confirm):
         return ""
@@ -72,13 +72,13 @@ def typing_note(request: ApprovalRequest, draft: DecisionDraft, visitor: Visitor
 
 
 def author_of(visitor: Visitor, channel: str = INBOX) -> DecisionAuthor:
-    """Says whose answers the forms of a visitor are."""
+    """Return the author of decisions from a visitor's forms."""
     browser = visitor.undo_mark if channel == INBOX else ""
     return DecisionAuthor(visitor.person, channel, visitor.assurance, browser=browser)
 
 
 def remember_in(form: Mapping[str, str], language: str) -> GrantRequest | None:
-    """Reads the scope in which an answer is to be remembered; None where it is not. Raises `BadRequest`."""
+    """Return the requested grant, or `None`. Raises `BadRequest`."""
     if form.get("remember") != "on":
         return None
     uses = form.get("uses", "").strip()

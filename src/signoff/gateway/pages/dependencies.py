@@ -1,4 +1,4 @@
-"""Gives pages' functions what they share, and who looks at them."""
+"""Dependencies of the pages: their shared state, and the visitor."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ from signoff.gateway.pages.renderer import PageRenderer
 
 @dataclass(frozen=True)
 class Site:
-    """Holds what all pages of one gateway share."""
+    """The state that all pages of one gateway share."""
 
     deps: GatewayDeps
     visitors: Visitors
@@ -27,7 +27,7 @@ class Site:
 
     @cached_property
     def conversations(self) -> Conversations:
-        """Turns and sessions for those who may read them."""
+        """The conversations that a person may read."""
         return Conversations(self.deps)
 
 
@@ -37,7 +37,6 @@ async def _site(request: Request) -> Site:
 
 
 CurrentSite = Annotated[Site, Depends(_site)]
-"""The gateway's pages."""
 
 
 async def _visitor(request: Request, site: CurrentSite) -> Visitor:
@@ -45,4 +44,4 @@ async def _visitor(request: Request, site: CurrentSite) -> Visitor:
 
 
 CurrentVisitor = Annotated[Visitor, Depends(_visitor)]
-"""The person at the browser that asks. Raises as `Visitors.visitor`."""
+"""The visitor of the page. Raises like `Visitors.visitor`."""

@@ -1,4 +1,4 @@
-"""Serves the page to change a call's arguments before approving it: write, compare old and new, approve."""
+"""Serves the page for editing a call's arguments before approval: write, review the changes, approve."""
 
 import secrets
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from signoff.texts.formatter import Formatter
 
 STEPS: Final = ("write", "review", "approve")
 _WORDS: Final = {"true": "value.yes", "false": "value.no"}
-"""The texts of values as JSON."""
+"""The texts of JSON values."""
 
 
 router = APIRouter(include_in_schema=False)
@@ -40,7 +40,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.api_route("/approvals/{approval}/edit", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_edit(approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """A field for every argument."""
+    """Show a field for every argument."""
     opened = await open_request(site.deps, approval, visitor)
     why = _why_not(opened, visitor)
     if why:
@@ -51,7 +51,7 @@ async def show_edit(approval: str, site: CurrentSite, visitor: CurrentVisitor) -
 
 @router.post("/approvals/{approval}/edit", dependencies=[PAGE_DECIDE])
 async def send_edit(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """What was written: back to the fields, on to the review, or decided."""
+    """Handle a sent form: back to the fields, to the review, or to the decision."""
     language = visitor.formatter.language
     form = {name: str(value) for name, value in (await read_form(request)).items()}
     opened = await open_request(site.deps, approval, visitor)
@@ -151,7 +151,7 @@ def _write(
 
 
 def _over(site: Site, opened: OpenedRequest, visitor: Visitor, *, note: str, status: int) -> Response:
-    """Answers with the page that says that nothing was decided, and that nothing can be from here."""
+    """Answer that nothing was decided, and that this page can decide nothing."""
     context = {**_context(opened, visitor), "note": note}
     return site.renderer.page("edit_over.html", visitor, status=status, nav="waiting", **context)
 
@@ -170,7 +170,7 @@ def _purpose(request: ApprovalRequest) -> str:
 
 
 def _hints(field: ArgumentField, formatter: Formatter) -> str:
-    """Says what may be written into a field, in a line."""
+    """Return a field's hints in one line."""
     language = formatter.language
     hints = [field.help.rstrip(".")] if field.help else []
     if field.kind in ("number", "integer", "lines", "json"):
@@ -183,7 +183,6 @@ def _hints(field: ArgumentField, formatter: Formatter) -> str:
 
 
 def _hidden_words(value: Any, language: str) -> str:
-    """Returns the text that replaces a secret value."""
     if isinstance(value, AbsentValue):
         return text("edit.not_given", language)
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Makes what an empty inbox and the page of a new conversation say of this manifest's own tools."""
+"""Texts about the manifest's tools, for an empty inbox and the page of a new conversation."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True)
 class FirstRun:
-    """Titles of some tools that ask people, and of some that ask this person; and a command that would show one."""
+    """Titles of tools that need approval, those that this person approves, and a command that triggers one."""
 
     asking: str
     own: str
@@ -21,7 +21,7 @@ class FirstRun:
 
 
 def first_run(deps: GatewayDeps, person: Person) -> FirstRun:
-    """Names the tools of a person's tenant that ask somebody, those first that ask them."""
+    """Name the tools of a person's tenant that need approval, starting with those that the person approves."""
     rows = [row for row in inventory(deps.catalog, person.tenant) if row.approvers]
     own = [row for row in rows if not set(row.approvers).isdisjoint(deps.rights(person))]
     titles = [row.title or row.tool for row in (*own, *rows)]

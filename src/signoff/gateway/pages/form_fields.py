@@ -1,4 +1,4 @@
-"""Reads the form that a page sent: fields of text, so many and no more."""
+"""Reads a sent form: text fields, up to a fixed number."""
 
 import asyncio
 from typing import Final, TypeAlias
@@ -13,16 +13,16 @@ from signoff.contracts.limits import FORM_FIELDS
 Fields: TypeAlias = ImmutableMultiDict[str, str]
 _FORM: Final = "application/x-www-form-urlencoded"
 _SMALL_BYTES: Final = 16 * 1024
-"""What is parsed within a millisecond is parsed at once; more in a thread, where it holds up nobody's request."""
+"""Larger forms are parsed in a thread, because parsing them would block other requests."""
 
 
 async def read_form(request: Request) -> Fields:
-    """Returns the fields of a form of ours, in their order. Raises `BadRequest` for anything else, and for too many."""
+    """Return the fields of a form in order. Raises `BadRequest` for other bodies and for too many fields."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body()
     if not body:
         return ImmutableMultiDict()
-    # Ours are all of this type. Files and parts would be parsed in Python, byte by byte, for whoever sends them.
+    # All forms of the pages have this type. Python would parse multipart bodies byte by byte, for any sender.
     if kind != _FORM:
         raise BadRequest(f"send a form as {_FORM}", status=415, code="content_type")
     if len(body) <= _SMALL_BYTES:
@@ -34,6 +34,6 @@ def _parse(body: bytes) -> Fields:
     try:
         text = body.decode("ascii")
         return ImmutableMultiDict(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=FORM_FIELDS))
-    # Also too many fields, which are counted before any is read.
+    # Includes too many fields, which are counted before they are parsed.
     except ValueError:
-        raise BadRequest(f"this is no form, or one of more than {FORM_FIELDS} fields") from None
+        raise BadRequest(f"this is not a form, or it has more than {FORM_FIELDS} fields") from None

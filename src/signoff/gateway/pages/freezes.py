@@ -1,4 +1,4 @@
-"""Serves the page of the kill switch: whether the tenant is frozen, by whom and why, and freezing and thawing it."""
+"""Serves the page that shows, sets and lifts the freeze of a tenant."""
 
 from typing import Final
 
@@ -25,14 +25,14 @@ router = APIRouter(include_in_schema=False)
 
 @router.api_route("/freeze", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_freeze(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """How the tenant stands. Everybody may see it; only an operator is offered to change it."""
+    """Show the state of the tenant to all. Only operators get the form."""
     note = text("freeze.thawed", visitor.formatter.language) if request.query_params.get("thawed") else ""
     return _page(site, visitor, note=note)
 
 
 @router.post("/freeze", dependencies=[PAGE_DECIDE])
 async def freeze_tenant(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Freezes the visitor's tenant, or sweeps a frozen one again."""
+    """Freeze the visitor's tenant, or repeat the sweep of a frozen one."""
     language = visitor.formatter.language
     form = await read_form(request)
     reason = str(form.get("reason", "")).strip()
@@ -59,14 +59,14 @@ async def freeze_tenant(request: Request, site: CurrentSite, visitor: CurrentVis
 
 @router.post("/thaw", dependencies=[PAGE_DECIDE])
 async def thaw_tenant(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Lifts the freeze of the visitor's tenant."""
+    """Unfreeze the visitor's tenant."""
     language = visitor.formatter.language
     if not visitor.opened(str((await read_form(request)).get("token", "")), _THAW):
         return _page(site, visitor, note=text("note.out_of_date", language), status=403)
     try:
         await thaw(site.deps, visitor.person, channel="inbox")
     except NotFound:
-        # Somebody else was quicker: it is as they wanted it.
+        # Another operator was faster, with the same result.
         pass
     except Refused as error:
         note = text("freeze.refused", language, why=error_text(error, language))

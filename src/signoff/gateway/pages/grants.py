@@ -1,4 +1,4 @@
-"""Serves the page of remembered answers: what runs without asking, and revoking it."""
+"""Serves the page of remembered answers, with a form to revoke them."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ from signoff.texts.formatter import FormattedTime
 
 @dataclass(frozen=True)
 class GrantRow:
-    """One remembered answer as shown. `token` is what the form that takes it back must carry."""
+    """One remembered answer, as shown. `token` belongs to the form that revokes it."""
 
     grant: Grant
     tool: str
@@ -36,14 +36,14 @@ router = APIRouter(include_in_schema=False)
 
 @router.api_route("/grants", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def list_grants(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """What is remembered in the visitor's tenant and concerns them, newest first."""
+    """List the grants that concern the visitor, newest first."""
     done = text("grants.revoked", visitor.formatter.language) if request.query_params.get("revoked") else ""
     return await _page(site, visitor, note=done)
 
 
 @router.post("/grants/{grant}/revoke", dependencies=[PAGE_DECIDE])
 async def revoke_grant(request: Request, grant: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Takes one back; only whose answer it is, or an operator, can."""
+    """Revoke a grant. For its authors and operators."""
     language = visitor.formatter.language
     token = str((await read_form(request)).get("token", ""))
     if not visitor.opened(token, _purpose(grant)):
@@ -59,10 +59,10 @@ async def revoke_grant(request: Request, grant: str, site: CurrentSite, visitor:
 
 async def _page(site: Site, visitor: Visitor, *, note: str = "", bad: bool = False, status: int = 200) -> Response:
     person = visitor.person
-    found = await site.deps.lists.share(
+    grants = await site.deps.lists.share(
         person, (), ("page grants",), lambda: readable_grants(site.deps, person, person.tenant)
     )
-    rows = [_row(site, grant, visitor) for grant in found]
+    rows = [_row(site, grant, visitor) for grant in grants]
     return site.renderer.page("grants.html", visitor, status=status, nav="grants", rows=rows, note=note, bad=bad)
 
 

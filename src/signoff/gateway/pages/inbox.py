@@ -1,4 +1,4 @@
-"""Serves the approver's pages: what waits, the card, and the decision."""
+"""Serves the approver's pages: the list of requests, the card, and the decision."""
 
 import asyncio
 import secrets
@@ -36,7 +36,7 @@ from signoff.texts.formatter import FormattedTime
 
 LISTED: Final = 200
 LOOK_SECONDS: Final = 2.0
-"""How often visibility is asked while somebody looks on; all of them share one asker."""
+"""Seconds between queries of visibility for an open page. All followers share one query."""
 
 
 @dataclass(frozen=True)
@@ -44,24 +44,20 @@ class InboxRow:
     """One request of the list."""
 
     card: WaitingCard
-    """The request in short."""
     requester: str
-    """The requester's name."""
     due: FormattedTime | None
-    """Its deadline."""
     due_in: str
-    """Its deadline in words."""
     soon: bool
     """Whether less than an hour is left."""
     together: bool
     """Whether it may be decided with others."""
     answered: bool
-    """Whether the visitor's answer already counts; the request waits for others."""
+    """Whether the visitor's vote already counts. The request waits for others."""
 
 
 @dataclass(frozen=True)
 class WaitingFilter:
-    """The filters in force; an empty one lets everything through. `several`: more than one is being chosen."""
+    """The active filters. An empty one matches all. `several` is true while the visitor selects several requests."""
 
     actor: str = ""
     tool: str = ""
@@ -70,7 +66,7 @@ class WaitingFilter:
 
     @property
     def any(self) -> bool:
-        """Whether something is filtered out."""
+        """Whether a filter is active."""
         return bool(self.actor or self.tool or self.team)
 
 
@@ -79,7 +75,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.api_route("/", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_waiting(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """The list alone."""
+    """Show the list."""
     choice = _choice(request)
     rows = await _rows(site, visitor)
     template = "_list.html" if request.query_params.get("part") == "list" else "waiting.html"
@@ -88,7 +84,7 @@ async def show_waiting(request: Request, site: CurrentSite, visitor: CurrentVisi
 
 @router.api_route("/approvals/{approval}", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_card(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """One request, beside the list where there is room."""
+    """Show one request, next to the list if there is room."""
     approval_id = await site.conversations.approval_id(approval, visitor.person, visitor.person.tenant)
     if approval_id != approval:
         return RedirectResponse(f"/approvals/{approval_id}", status_code=303)
@@ -100,7 +96,6 @@ async def show_card(request: Request, approval: str, site: CurrentSite, visitor:
 
 @router.get("/approvals/{approval}/values", dependencies=[PAGE_READ])
 async def show_values(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Show a page of every value of a request."""
     own_approval(visitor, approval)
     loaded = await site.conversations.load(approval, visitor.person)
     context = await show_page(site.deps, loaded, visitor, visitor, request)
@@ -109,7 +104,7 @@ async def show_values(request: Request, approval: str, site: CurrentSite, visito
 
 @router.post("/approvals/{approval}/values", dependencies=[PAGE_DECIDE])
 async def read_values(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Record a page of values as read. An approver of a card that is not whole reads every page first."""
+    """Record a page of values as read. An approver of a card that is not whole reads all pages first."""
     own_approval(visitor, approval)
     loaded = await site.conversations.load(approval, visitor.person)
     following = await read_page(site.deps, loaded, visitor, visitor, request)
@@ -119,7 +114,7 @@ async def read_values(request: Request, approval: str, site: CurrentSite, visito
 
 @router.post("/approvals/{approval}/decide", dependencies=[PAGE_DECIDE])
 async def decide_card(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """The form of a card. Only a page that this visitor opened, of this request, can decide it."""
+    """Decide by the form of a card. Accepts only the form of a page that this visitor opened for this request."""
     own_approval(visitor, approval)
     form = {name: str(value) for name, value in (await read_form(request)).items()}
     language = visitor.formatter.language
@@ -139,7 +134,7 @@ async def decide_card(request: Request, approval: str, site: CurrentSite, visito
 
 @router.post("/approvals/{approval}/withdraw", dependencies=[PAGE_DECIDE])
 async def withdraw_card(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Who asked takes the request back, or an operator does."""
+    """Withdraw the request, for its requester or an operator."""
     own_approval(visitor, approval)
     form = await read_form(request)
     if not visitor.opened(str(form.get("token", "")), f"withdraw {approval}"):
@@ -150,7 +145,7 @@ async def withdraw_card(request: Request, approval: str, site: CurrentSite, visi
 
 @router.post("/approvals/{approval}/undo", dependencies=[PAGE_DECIDE])
 async def undo_card(request: Request, approval: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """The visitor undoes the denial that they have just made in this browser."""
+    """Undo the denial that the visitor has just made in this browser."""
     own_approval(visitor, approval)
     form = await read_form(request)
     if not visitor.opened(str(form.get("token", "")), f"undo {approval}"):
@@ -162,7 +157,7 @@ async def undo_card(request: Request, approval: str, site: CurrentSite, visitor:
 
 @router.get("/live/waiting", dependencies=[PAGE_READ])
 async def follow_waiting(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Send an event `waiting` when the list changes. The page then loads the list again."""
+    """Send an event `waiting` when the list changes. The page then reloads the list."""
     entries, tenant = site.deps.rights(visitor.person), visitor.person.tenant
     stream = site.live.follow(f"waiting {tenant} {entries}", lambda: _looks(site, tenant, entries))
     return stream_events(request, stream)
@@ -172,14 +167,14 @@ async def _looks(site: Site, tenant: str, approvers: Sequence[str]) -> AsyncGene
     last: list[str] | None = None
     while True:
         try:
-            found = await site.deps.requests.list_waiting(tenant, approvers=approvers, limit=LISTED)
+            cards = await site.deps.requests.list_waiting(tenant, approvers=approvers, limit=LISTED)
         except SignoffError:
             return
-        now = [f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}/{card.answered_by}" for card in found]
+        now = [f"{card.id}/{card.revision}/{card.reminded}/{card.escalated}/{card.answered_by}" for card in cards]
         if now != last:
-            # The page that hears of it reads its list at once.
+            # The page reloads its list at once.
             site.deps.lists.forget()
-            yield event("waiting", {"version": _version(found)})
+            yield event("waiting", {"version": _version(cards)})
             last = now
         await asyncio.sleep(LOOK_SECONDS)
 
@@ -187,7 +182,7 @@ async def _looks(site: Site, tenant: str, approvers: Sequence[str]) -> AsyncGene
 async def _typing_note(site: Site, visitor: Visitor, draft: DecisionDraft) -> str:
     try:
         return typing_note(await site.conversations.request(draft.approval_id, visitor.person), draft, visitor)
-    # Who may not read it any more is refused where it is decided, and that is written down.
+    # If the visitor may no longer read it, the decision refuses and records that.
     except NotFound:
         return ""
 
@@ -243,7 +238,7 @@ def _card_context(card: CardPage, visitor: Visitor, rows: Sequence[InboxRow]) ->
         "uses": USES,
         "withdraw_token": visitor.token(f"withdraw {request.id}"),
         "undo_token": visitor.token(f"undo {request.id}"),
-        # Sent twice by one page, an answer is one answer.
+        # Makes repeats of one form count once.
         "delivery": secrets.token_hex(16),
         "talk": ".".join(key.turn) if key is not None else "",
     }
@@ -252,7 +247,7 @@ def _card_context(card: CardPage, visitor: Visitor, rows: Sequence[InboxRow]) ->
 async def _rows(site: Site, visitor: Visitor) -> list[InboxRow]:
     person, formatter = visitor.person, visitor.formatter
     entries = site.deps.rights(person)
-    found = await site.deps.lists.share(
+    cards = await site.deps.lists.share(
         person,
         (),
         ("page waiting", entries),
@@ -268,12 +263,12 @@ async def _rows(site: Site, visitor: Visitor) -> list[InboxRow]:
             together=card.kind == "approval" and _together(site, card.tool),
             answered=person.id in card.answered_by,
         )
-        for card in found
+        for card in cards
     ]
 
 
 def _together(site: Site, tool: str) -> bool:
-    """Returns whether calls of a tool may be decided with others, by its policy; the batch's page asks the request."""
+    """Return whether the tool's policy allows decisions in a batch. The batch page also checks the request."""
     catalog = site.deps.catalog
     policies = [policy for each in catalog.tools_named(tool) if (policy := catalog.policy(each.activity).policy)]
     return all(each.confirm == "" and not at_least(each.min_assurance, "mfa") for each in policies)
@@ -307,8 +302,8 @@ def _list(site: Site, rows: list[InboxRow], visitor: Visitor, choice: WaitingFil
 
 
 def _choice(request: Request) -> WaitingFilter:
-    given = request.query_params
-    return WaitingFilter(given.get("actor", ""), given.get("tool", ""), given.get("team", ""), "choose" in given)
+    query = request.query_params
+    return WaitingFilter(query.get("actor", ""), query.get("tool", ""), query.get("team", ""), "choose" in query)
 
 
 def _passes(card: WaitingCard, choice: WaitingFilter) -> bool:

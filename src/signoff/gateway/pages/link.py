@@ -1,4 +1,4 @@
-"""Serves the page behind an approval link: looking shows the request, and only a form of that page decides."""
+"""Serves the page of an approval link. Opening it only shows the request; its form decides."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _BOTH: Final[tuple[Verdict, ...]] = ("approved", "denied")
 
 @dataclass(frozen=True)
 class OpenedLink:
-    """A link that was opened: what it says, as it was written, and its recipient at this browser."""
+    """An opened link: its contents, its text, and its recipient at this browser."""
 
     link: ApprovalLink
     written: str
@@ -44,7 +44,7 @@ class OpenedLink:
 
     @property
     def purpose(self) -> str:
-        """The purpose of a form of its page: this link, hence this request, revision, recipient and verb."""
+        """The purpose of the page's form. Binds it to this link, and so to request, revision, recipient and verb."""
         return f"link {delivery_of(self.written)}"
 
 
@@ -53,17 +53,17 @@ router = APIRouter(include_in_schema=False)
 
 @router.api_route("/link/{written}", methods=["GET", "HEAD"], dependencies=[OPEN_PAGE])
 async def show_link(request: Request, written: str, site: CurrentSite) -> Response:
-    """The request, with the form to answer it where the link is enough for that."""
-    found = await _open_link(site, request, written)
-    link = found.link
+    """Show the request, with a form if the link suffices to decide it."""
+    opened = await _open_link(site, request, written)
+    link = opened.link
     seen = link_entry(link.approval, link.person, link.channel, site.deps.clock(), link=delivery_of(written))
     await record(site.deps.store, seen)
-    return await _page(site, found)
+    return await _page(site, opened)
 
 
 @router.post("/link/{written}", dependencies=[OPEN_PAGE])
 async def decide_by_link(request: Request, written: str, site: CurrentSite) -> Response:
-    """An answer, with the value that only the page has: not what a scanner of mail or a preview sends."""
+    """Decide with the form's token, which only the page has. Mail scanners and previews do not send it."""
     opened = await _open_link(site, request, written)
     link, visitor = opened.link, opened.visitor
     form = {name: str(value) for name, value in (await read_form(request)).items()}
@@ -76,7 +76,7 @@ async def decide_by_link(request: Request, written: str, site: CurrentSite) -> R
     card = await _card(site, opened)
     if card.request.state == "pending" and not card.decides:
         return await _page(site, opened, note=card.why_not, status=403)
-    # What else a card's form may say is not asked by a link: its page remembers nothing.
+    # Ignore other fields of a card's form: a link's page remembers no answers.
     plain = {name: form.get(name, "") for name in ("question_hash", "reason", "typed")}
     plain |= {"revision": str(link.revision), "delivery": delivery_of(written)}
     draft = draft_in(plain, link.approval, verdict, language)
@@ -96,7 +96,6 @@ async def decide_by_link(request: Request, written: str, site: CurrentSite) -> R
 
 @router.get("/link/{written}/values", dependencies=[OPEN_PAGE])
 async def show_link_values(request: Request, written: str, site: CurrentSite) -> Response:
-    """Show a page of every value of the request."""
     opened = await _open_link(site, request, written)
     await _card(site, opened)
     loaded = await site.deps.requests.load(opened.link.approval)
@@ -131,12 +130,12 @@ def _recipient(site: Site, link: ApprovalLink) -> Person:
     named = parse_approval_id(link.approval)
     person = None if named is None else site.deps.people.find(link.person, named.turn.tenant)
     if person is None or not person.active:
-        raise BadRequest("whoever this link was sent to is not in the directory any more", status=403)
+        raise BadRequest("the recipient of this link is not in the directory", status=403)
     return person
 
 
 async def _card(site: Site, opened: OpenedLink) -> CardPage:
-    """Returns the card, with the form only where a link may answer: what was sent, and no question of what happened."""
+    """Return the card. It has the form only for the revision that was sent, and not for an unknown outcome."""
     card = await open_card(site.deps, opened.link.approval, opened.visitor)
     _require_lately(site, card)
     language = opened.visitor.formatter.language
@@ -148,11 +147,11 @@ async def _card(site: Site, opened: OpenedLink) -> CardPage:
 
 
 def _require_lately(site: Site, card: CardPage) -> None:
-    """Raises `BadRequest` where the request has been over for a day: a link may lie in a mailbox for years."""
+    """Raise `BadRequest` if the request ended a day ago or more: a link may stay in a mailbox for years."""
     ended = card.request.decided_at
     if ended is not None and site.deps.clock() >= ended + timedelta(seconds=LINK_SECONDS):
         site.deps.store.count_refusal("late")
-        message = "the request of this link is over; sign in and find it there"
+        message = "the request of this link has ended; sign in to see it"
         raise BadRequest(message, status=410, code="expired")
 
 
@@ -174,7 +173,7 @@ async def _page(site: Site, opened: OpenedLink, *, note: str = "", status: int =
         "delivery": "",
         "talk": "",
     }
-    # The page greets nobody: it leads nowhere that needs a sign-in without asking for one.
+    # Render without the person: this page must not offer links that skip the sign-in.
     return site.renderer.page("link.html", visitor.browser, status=status, nav="link", **context)
 
 

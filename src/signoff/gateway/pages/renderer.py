@@ -1,4 +1,4 @@
-"""Renders pages from templates. Everything is escaped; words come from the catalogue of texts."""
+"""Renders pages from templates. Escapes all values and takes texts from the catalogue."""
 
 import re
 from functools import partial
@@ -54,10 +54,10 @@ class PageRenderer:
         spoken: str = ENGLISH,
         **context: Any,
     ) -> HTMLResponse:
-        """Returns a whole page, or a fragment of one.
+        """Return a whole page or a fragment.
 
-        It greets nobody at a browser where nobody signed in, or without one (an error too early to know), which reads
-        it in the language `spoken`.
+        Shows no person without a sign-in, or without a browser, as for early errors. `spoken` is the language in that
+        case.
         """
         words = visitor.formatter.text if visitor is not None else partial(text, language=spoken)
         known = visitor if isinstance(visitor, Visitor) else None

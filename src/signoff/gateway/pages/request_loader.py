@@ -1,4 +1,4 @@
-"""Loads a request as a page opens it, and says in words what became of an answer."""
+"""Loads a request for its page, with the outcome of its call."""
 
 import logging
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ class OpenedRequest:
 
 
 async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> OpenedRequest:
-    """Returns a request, waiting or settled. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
+    """Return a request, pending or settled. Raises `NotFound`, `ServerUnavailable`, `StoreUnavailable`."""
     key = own_approval(visitor, approval)
     loaded = await Conversations(deps).load(approval, visitor.person)
     request, args = loaded.request, loaded.args
     language = visitor.formatter.language
-    # A request that waits is drawn from the store alone: its turn has nothing to add, and its server may be away.
+    # Draw a pending request from the store alone: its turn adds nothing, and the server may be down.
     line = None if request.state == "pending" else await _line(deps, key, language)
     rows = await DeliveryQueue(deps.store).of_request(request.id, request.revision) if request.notify else []
     deliveries = delivery_lines(rows, deps.catalog.channels.declared, deps.people, language)
@@ -47,38 +47,36 @@ async def open_request(deps: GatewayDeps, approval: str, visitor: Visitor) -> Op
 
 
 def undoable_seconds(rows: ApprovalRows, visitor: Visitor) -> float:
-    """Returns for how many seconds a visitor may undo their denial of a request; 0 where they may not."""
+    """Return the seconds in which a visitor may undo their denial; 0 if they may not."""
     denial = find_denial(rows.answers, visitor.person.id, visitor.undo_mark)
-    stands = denial is not None and denial.revision == rows.latest.revision and rows.latest.ended_at is None
-    return undo_seconds((denial,), rows.now) if denial is not None and stands else 0.0
+    is_open = denial is not None and denial.revision == rows.latest.revision and rows.latest.ended_at is None
+    return undo_seconds((denial,), rows.now) if denial is not None and is_open else 0.0
 
 
 async def _line(deps: GatewayDeps, key: ApprovalKey, language: str) -> CallLine | None:
-    """Returns the outcome of the call of a request, as its turn says; None while nobody can say."""
+    """Return the line of the request's call from its turn, or `None` if unavailable."""
     try:
         view = await deps.view(key.turn)
         asked = {call.call for call in view.calls if call.approval is not None}
         return call_lines(deps, view, language).get(key.call) if key.call in asked else None
     except (NotFound, ServerUnavailable):
         return None
-    # The card is drawn from the store alone; whatever stands in its turn's place must not take it away.
+    # The card comes from the store alone: a forged turn must not break it.
     except Exception as error:
-        _log.warning("what became of %r cannot be told (%s)", key.id, type(error).__name__)
+        _log.warning("cannot read the outcome of %r (%s)", key.id, type(error).__name__)
         return None
 
 
 async def open_card(deps: GatewayDeps, approval: str, visitor: Visitor) -> CardPage:
-    """Returns the card of a request alone; raises the same."""
+    """Return the card of a request. Raises like `open_request`."""
     return (await open_request(deps, approval, visitor)).page
 
 
 def own_approval(visitor: Visitor, approval: str) -> ApprovalKey:
-    """Parses the id of the approval in the address of a card. Raises `NotFound` for no request's, and for another
-    tenant's.
-    """
+    """Parse the approval id in a card's address. Raises `NotFound` for an invalid id and for another tenant."""
     key = parse_approval_id(approval)
     if key is None:
-        raise NotFound(f"`{approval[:80]}` is no approval id")
+        raise NotFound(f"`{approval[:80]}` is not an approval id")
     if key.turn.tenant != visitor.person.tenant:
         raise NotFound(f"there is no request `{approval}`")
     return key

@@ -1,4 +1,4 @@
-"""Makes a session's page: one conversation, made of the turns that answer its messages."""
+"""Makes a session's page: one conversation of the turns that answer its messages."""
 
 import asyncio
 import hashlib
@@ -23,22 +23,22 @@ from signoff.gateway.pages.turn_view import (
 from signoff.languages.catalogue import text
 
 IN_FULL: Final = 20
-"""Turns shown with their calls; of older ones the words."""
+"""Number of turns shown with their calls. Older ones show only their texts."""
 OPEN: Final = ("working", "waiting")
 
 
 async def turns_in_full(deps: GatewayDeps, view: SessionView) -> dict[str, TurnView]:
-    """Returns the newest turns and those that go on, each as it stands; those that cannot be read are left out."""
+    """Return the newest and the running turns. Leaves out turns that cannot be read."""
     newest = view.turns[-IN_FULL:]
     wanted = [turn for turn in view.turns if turn in newest or turn.state in OPEN]
-    found = await asyncio.gather(*(_turn(deps, TurnKey(view.tenant, view.session, turn.turn)) for turn in wanted))
-    return {each.turn: each for each in found if each is not None}
+    views = await asyncio.gather(*(_turn(deps, TurnKey(view.tenant, view.session, turn.turn)) for turn in wanted))
+    return {each.turn: each for each in views if each is not None}
 
 
 async def session_talk(
     deps: GatewayDeps, view: SessionView, turns: dict[str, TurnView], language: str, reader: Person
 ) -> Transcript:
-    """Returns the conversation of a session. Raises `StoreUnavailable`."""
+    """Return the conversation of a session. Raises `StoreUnavailable`."""
     entries: list[TranscriptEntry] = []
     traces = await call_traces(deps, [TurnKey(view.tenant, view.session, turn) for turn in turns], reader)
     for turn in view.turns:
@@ -73,13 +73,13 @@ async def _turn(deps: GatewayDeps, key: TurnKey) -> TurnView | None:
 async def _remembered_entries(
     deps: GatewayDeps, view: SessionView, turn: SessionTurnView, language: str
 ) -> list[TranscriptEntry]:
-    asker, place = display_name(deps.people, turn.requester, view.tenant), SessionKey(view.tenant, view.session)
+    requester, place = display_name(deps.people, turn.requester, view.tenant), SessionKey(view.tenant, view.session)
     entries = [
         TranscriptEntry(
             f"{turn.turn}-m{turn.earlier + number}-0",
             "result" if message.late else "person",
             await message_words(deps, message, place),
-            speaker=text("talk.late", language) if message.late else asker,
+            speaker=text("talk.late", language) if message.late else requester,
         )
         for number, message in enumerate(turn.messages)
     ]

@@ -1,4 +1,4 @@
-"""Serves pages of sessions: list them, say something, follow a whole conversation live, say more in it."""
+"""Serves the pages of sessions: list them, start one, follow one live, send messages."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -39,12 +39,12 @@ router = APIRouter(include_in_schema=False)
 
 @router.api_route("/sessions", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def list_sessions(site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """The conversations that go on, and what waits in them."""
+    """List conversations and their pending requests."""
     person = visitor.person
-    found = await site.deps.lists.share(
+    sessions = await site.deps.lists.share(
         person, (), ("page sessions",), lambda: site.conversations.sessions(person.tenant, person, _LISTED)
     )
-    rows = [_listed_row(site, row, visitor) for row in found]
+    rows = [_listed_row(site, row, visitor) for row in sessions]
     return site.renderer.page("sessions.html", visitor, nav="turns", rows=rows, limit=_LISTED)
 
 
@@ -61,13 +61,12 @@ def _listed_row(site: Site, row: SessionRow, visitor: Visitor) -> dict[str, obje
 
 @router.api_route("/new", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_new(request: Request, site: CurrentSite) -> Response:
-    """The form to say something to an actor."""
     return _form(site, await site.visitors.visitor(request))
 
 
 @router.post("/sessions", dependencies=[PAGE_START])
 async def begin_session(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Begins a session from the form, then shows it."""
+    """Start a session from the form, then show it."""
     form = await _fields(request)
     note, status = _unsaid(visitor, form, "new")
     key = SessionKey(visitor.person.tenant, form.get("id", ""))
@@ -81,18 +80,17 @@ async def begin_session(request: Request, site: CurrentSite, visitor: CurrentVis
 
 @router.api_route("/sessions/{session}", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_session(request: Request, session: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """One session as it stands."""
     return await _talk(site, visitor, _own(visitor, session), part=request.query_params.get("part") == "thread")
 
 
 @router.post("/sessions/{session}", dependencies=[PAGE_START])
 async def say_more(request: Request, session: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Says something more."""
+    """Send another message."""
     key = _own(visitor, session)
     form = await _fields(request)
     note, status = _unsaid(visitor, form, f"say {session_name(key)}")
     if not note and _own_session(site, visitor, key) != key:
-        # Who may only read it; a stranger is told, as everywhere, that there is none.
+        # A reader who is not the owner. Strangers get "not found", as everywhere.
         await site.conversations.session(key, visitor.person)
         note, status = text("talk.not_yours", visitor.formatter.language), 403
     if not note:
@@ -104,7 +102,7 @@ async def say_more(request: Request, session: str, site: CurrentSite, visitor: C
 
 @router.post("/sessions/{session}/cancel", dependencies=[PAGE_START])
 async def cancel_session(request: Request, session: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Stops every turn of a session that goes on."""
+    """Stop all running turns of a session."""
     key = _own(visitor, session)
     form = await _fields(request)
     if not visitor.opened(form.get("token", ""), f"cancel {session_name(key)}"):
@@ -116,7 +114,7 @@ async def cancel_session(request: Request, session: str, site: CurrentSite, visi
 
 @router.get("/live/sessions/{session}", dependencies=[PAGE_READ])
 async def follow_session(request: Request, session: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Events `turn` whenever what the page shows has changed. A session is never over."""
+    """Send an event `turn` when the page's contents change. A session has no end."""
     key = _own(visitor, session)
     await site.conversations.session(key, visitor.person)
     stream = site.live.follow(f"page {key.workflow_id}", lambda: _versions(site, key))
@@ -128,7 +126,7 @@ def _own_session(site: Site, visitor: Visitor, key: SessionKey) -> SessionKey:
 
 
 def _unsaid(visitor: Visitor, form: dict[str, str], purpose: str) -> tuple[str, int]:
-    """Says why a form says nothing, and the status; "" where it does."""
+    """Return the problem of a form and the status; "" for a valid form."""
     language = visitor.formatter.language
     if not visitor.opened(form.get("token", ""), purpose):
         return text("new.out_of_date", language), 403
@@ -138,7 +136,7 @@ def _unsaid(visitor: Visitor, form: dict[str, str], purpose: str) -> tuple[str, 
 
 
 async def _say(site: Site, visitor: Visitor, form: dict[str, str], key: SessionKey) -> tuple[str, int]:
-    """Says what a form holds; returns why not, and the status. A form that is sent twice says it once, by its `id`."""
+    """Send the form's message. Returns the problem and the status. The form's `id` makes repeats count once."""
     try:
         body = SayBody(
             text=form["text"].replace("\r\n", "\n"),
@@ -157,7 +155,7 @@ async def _say(site: Site, visitor: Visitor, form: dict[str, str], key: SessionK
 def _form(
     site: Site, visitor: Visitor, form: dict[str, str] | None = None, *, note: str = "", status: int = 200
 ) -> Response:
-    given = form or {}
+    fields = form or {}
     return site.renderer.page(
         "new.html",
         visitor,
@@ -165,12 +163,12 @@ def _form(
         nav="new",
         note=note,
         token=visitor.token("new"),
-        id=given.get("id") or new_id(site.deps),
+        id=fields.get("id") or new_id(site.deps),
         actors=[each for each in site.deps.catalog.actors.values() if each.external is None],
-        words=given.get("text", ""),
-        actor=given.get("actor", ""),
+        words=fields.get("text", ""),
+        actor=fields.get("actor", ""),
         first_run=first_run(site.deps, visitor.person),
-        user=given.get("user", "") or _asker(site, visitor),
+        user=fields.get("user", "") or _asker(site, visitor),
     )
 
 
@@ -213,7 +211,7 @@ async def _talk(
 
 
 def _asker(site: Site, visitor: Visitor) -> str:
-    """Says on whose behalf a turn is offered: not the visitor's, who could not approve what it asks for."""
+    """Return the default requester: not the visitor, who could not approve the turn's calls."""
     others = [each.id for each in site.deps.people.all(visitor.person.tenant) if each.active]
     if DEFAULT_ASKER in others:
         return DEFAULT_ASKER
@@ -231,12 +229,12 @@ async def _versions(site: Site, key: SessionKey) -> AsyncGenerator[str, None]:
                 yield event("turn", {"state": view.state, "calls": shown["calls"], "over": False})
             await asyncio.sleep(WATCH_SECONDS)
     except SignoffError:
-        # The reader comes back by itself, and then finds what there is.
+        # The reader reconnects and then sees the current state.
         return
 
 
 def _facts(view: SessionView, turns: dict[str, TurnView]) -> dict[str, Any]:
-    """Returns the facts that a page's reader would see change."""
+    """Return the facts that are visible on a page."""
     calls = {
         call.approval.id: f"{call.approval.revision}-{call.approval.state}-{len(call.approval.votes)}-{call.state}"
         for turn in turns.values()

@@ -1,4 +1,4 @@
-"""Signs people in, with a personal token or by OpenID Connect, and out."""
+"""Signs people in, with a personal token or OpenID Connect, and out."""
 
 from typing import Any, Final
 from urllib.parse import quote
@@ -23,7 +23,7 @@ from signoff.languages.catalogue import text
 from signoff.store.tokens import Token
 
 ATTEMPT: Final = "signoff_attempt"
-"""The cookie of a sign-in that is on its way to the provider and back."""
+"""The cookie of a sign-in while the browser is at the provider."""
 ATTEMPT_SECONDS: Final = 600
 _WHAT: Final = "sign-in 1"
 
@@ -33,7 +33,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.api_route("/login", methods=["GET", "HEAD"], dependencies=[OPEN_PAGE])
 async def show_sign_in(request: Request, site: CurrentSite) -> Response:
-    """Where a token is pasted; who is signed in already goes where they wanted to."""
+    """Show the form for a token. Redirects a visitor who is already signed in."""
     then = local_path(request.query_params.get("next", ""))
     if caller_of(request) is not None:
         return RedirectResponse(then, status_code=303)
@@ -44,7 +44,7 @@ async def show_sign_in(request: Request, site: CurrentSite) -> Response:
 
 @router.post("/login", dependencies=[OPEN_PAGE])
 async def sign_in_by_token(request: Request, site: CurrentSite) -> Response:
-    """Signs in with a pasted token."""
+    """Sign in with a pasted token."""
     browser = await site.visitors.browser(request)
     form = {name: str(value) for name, value in (await read_form(request)).items()}
     then = local_path(form.get("next", ""))
@@ -60,16 +60,15 @@ async def sign_in_by_token(request: Request, site: CurrentSite) -> Response:
 
 @router.post("/logout", dependencies=[OPEN_PAGE])
 async def sign_out(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Signs out."""
     form = await read_form(request)
     if not visitor.opened(str(form.get("token", "")), "logout"):
-        raise BadRequest("this page was out of date; open it again and sign out once more", status=403)
+        raise BadRequest("this page is out of date; open it again and sign out there", status=403)
     return await site.sign_in.entrance.leave(visitor)
 
 
 @router.get("/login/oidc", dependencies=[OPEN_PAGE])
 async def go_to_provider(request: Request, site: CurrentSite) -> Response:
-    """Sends the browser to the provider; what must come back is sealed into a cookie for ten minutes."""
+    """Redirect the browser to the provider. A sealed cookie keeps the expected answer for ten minutes."""
     browser = await site.visitors.browser(request)
     then = local_path(request.query_params.get("next", ""))
     url, attempt = await site.sign_in.provider.begin()
@@ -82,7 +81,7 @@ async def go_to_provider(request: Request, site: CurrentSite) -> Response:
 
 @router.get(CALLBACK, dependencies=[OPEN_PAGE])
 async def come_from_provider(request: Request, site: CurrentSite) -> Response:
-    """Back from the provider: whoever its ID token proves is signed in, once for each time they went there."""
+    """Finish a sign-in with the provider: sign in the person whom its ID token proves, once for each attempt."""
     browser = await site.visitors.browser(request)
     then = "/"
     try:
@@ -108,7 +107,7 @@ async def _admit(site: Site, attempt: SignInAttempt, then: str, answer: dict[str
 def _attempt(site: Site, browser: Browser, cookie: str) -> tuple[SignInAttempt, str]:
     values: list[Any] | None = unseal(browser.key, _WHAT, cookie)
     if values is None or site.deps.clock().timestamp() >= values[4]:
-        raise Refused("this sign-in was not begun in this browser, or took longer than ten minutes")
+        raise Refused("this sign-in did not start in this browser, or took longer than ten minutes")
     return SignInAttempt(values[0], values[1], values[2]), values[3]
 
 
@@ -120,7 +119,7 @@ def _person(site: Site, token: Token) -> Person:
 
 
 async def _refuse(site: Site, browser: Browser, then: str, error: Refused) -> Response:
-    # For whoever keeps the list of people; who was refused is told neither.
+    # For the directory's operators. The refused person sees neither.
     login, person = (str(error.context.get(key, "")) for key in ("login", "person"))
     await site.sign_in.refusals.note(error.message, login=login, person=person)
     note = text("login.refused", browser.formatter.language)
@@ -143,13 +142,13 @@ def _form(site: Site, browser: Browser, then: str, *, note: str = "", detail: st
 
 
 def to_login(request: Request) -> Response:
-    """Leads to the sign-in, and from there to the page that was wanted, or whose form was sent and is lost."""
+    """Redirect to the sign-in, and from there back to the requested page. The contents of a sent form are lost."""
     url = request.url
     if request.method in READING:
         wanted = f"{url.path}?{url.query}" if url.query else url.path
         back = f"?next={quote(wanted, safe='')}" if wanted != "/" else ""
         return RedirectResponse(f"/login{back}", status_code=303)
-    # A form's address is its page's and a verb.
+    # A form's address is its page's address and a verb.
     page, _, verb = url.path.rpartition("/")
     back = f"&next={quote(page, safe='')}" if verb and page.count("/") == 2 else ""
     return RedirectResponse(f"/login?lost=1{back}", status_code=303)

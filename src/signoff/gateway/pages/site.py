@@ -1,4 +1,4 @@
-"""Serves what all pages share: who one is, the language, the icon, the style and the script."""
+"""Serves shared parts of the pages: person, language, icon."""
 
 from typing import Final
 
@@ -31,12 +31,12 @@ router = APIRouter(include_in_schema=False)
 
 @router.post("/person", dependencies=[PAGE_DECIDE])
 async def switch_person(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Becomes another person, in the development profile."""
+    """Switch to another person, in the development profile."""
     if visitor.signed_in:
-        raise BadRequest("whoever signed in is who they are; sign out first", status=403)
+        raise BadRequest("you are signed in; sign out before you switch to another person", status=403)
     form = await read_form(request)
     if not visitor.opened(str(form.get("token", "")), "person"):
-        raise BadRequest("this page was out of date; open it again and switch once more", status=403)
+        raise BadRequest("this page is out of date; open it again and switch there", status=403)
     person = known_person(site.deps.people, str(form.get("person", "")), visitor.person.tenant)
     response = RedirectResponse("/", status_code=303)
     site.visitors.switch(person, response)
@@ -45,7 +45,7 @@ async def switch_person(request: Request, site: CurrentSite, visitor: CurrentVis
 
 @router.post("/language", dependencies=[OPEN_PAGE])
 async def set_language(request: Request, site: CurrentSite) -> Response:
-    """Has pages written in another language from now on, for this browser."""
+    """Set the language of pages for this browser."""
     form = await read_form(request)
     browser = await site.visitors.browser(request)
     response = RedirectResponse(local_path(str(form.get("next", ""))), status_code=303)
@@ -57,6 +57,6 @@ async def set_language(request: Request, site: CurrentSite) -> Response:
 
 @router.api_route("/icon.svg", methods=["GET", "HEAD"], dependencies=[OPEN_PAGE])
 async def show_icon(n: int = 0) -> Response:
-    """The icon, with how many wait."""
+    """Return the icon with the number of pending requests."""
     badge = _BADGE.format(count=n if n < 100 else "99") if n > 0 else ""
     return Response(_ICON.format(badge=badge), media_type="image/svg+xml")

@@ -1,6 +1,4 @@
-"""Writes the course of a request: who may answer, what time brings, what was changed on the way, and who was told
-beside the inbox.
-"""
+"""Describes the course of a request: approvers, deadlines, edits, and cards on channels."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from signoff.texts.formatter import FormattedTime, Formatter
 
 @dataclass(frozen=True)
 class TimedStep:
-    """One thing that time brings or brought: words, and the moment they end with, if any."""
+    """One timed event, past or future: its text, and the time at its end, if any."""
 
     words: str
     when: FormattedTime | None = None
@@ -29,7 +27,7 @@ class TimedStep:
 
 @dataclass(frozen=True)
 class DiffLine:
-    """One argument, old and new; "" for none."""
+    """One argument, old and new; "" if absent."""
 
     label: str
     before: str
@@ -38,24 +36,23 @@ class DiffLine:
 
 @dataclass(frozen=True)
 class EditDiff:
-    """What somebody changed."""
+    """The changes of an edit."""
 
     who: str
-    """Who changed it."""
     lines: tuple[DiffLine, ...]
-    """The changed arguments; none where they are hidden."""
+    """The changed arguments; empty if they are hidden."""
 
 
 def state_words(request: ApprovalRequest, language: str) -> str:
-    """Returns the state of a request in a word or two."""
+    """Return the state of a request in a word or two."""
     doubt = "doubt." if request.kind == "in_doubt" else ""
     return text(f"{doubt}state.{request.state}", language)
 
 
 def who_may(request: ApprovalRequest, people: Directory, formatter: Formatter, *, answered: bool = False) -> str:
-    """Says who may answer: each role with its people, those who stand in for them, then those named one by one.
+    """Return the approvers: each role with its people, their delegates, then people named singly.
 
-    With `answered` without those who have answered already.
+    `answered` leaves out people who have already decided.
     """
     voters = {voter for vote in request.votes for voter in (vote.subject, vote.on_behalf)} if answered else set()
     return _name_approvers(request.approvers, request, people, formatter, voters)
@@ -64,13 +61,13 @@ def who_may(request: ApprovalRequest, people: Directory, formatter: Formatter, *
 def groups_words(
     groups: Iterable[ApproverGroup], request: ApprovalRequest, people: Directory, formatter: Formatter
 ) -> str:
-    """Returns how many of whom are still needed: each group with its people."""
+    """Return the open places: each group with its number and its people."""
     lacking = ((group.quorum, _others(group.of, request, people, formatter)) for group in groups)
     return ", ".join(formatter.text("card.group", n=lacks, who=who) for lacks, who in lacking)
 
 
 def silence_words(request: ApprovalRequest, people: Directory, formatter: Formatter) -> str:
-    """Says what happens if nobody answers in time."""
+    """Describe the effect of a missing decision."""
     if request.kind == "in_doubt":
         return text("card.silence.given_up", formatter.language)
     if request.on_timeout == "escalate" and not request.extended and request.expires_at is not None:
@@ -81,7 +78,7 @@ def silence_words(request: ApprovalRequest, people: Directory, formatter: Format
 
 
 def timed_words(request: ApprovalRequest, people: Directory, formatter: Formatter) -> tuple[TimedStep, ...]:
-    """Returns reminders and escalation, past and to come, of a request that waits."""
+    """Return past and future reminders and escalations of a pending request."""
     if request.state != "pending":
         return ()
     steps = [
@@ -101,7 +98,7 @@ def timed_words(request: ApprovalRequest, people: Directory, formatter: Formatte
 
 
 def diff_of(request: ApprovalRequest, visitor: Visitor) -> EditDiff | None:
-    """Returns the changes of a request's last edit; None where nobody edited it."""
+    """Return the changes of a request's last edit, or `None` without an edit."""
     if not request.edited_by:
         return None
     who = request.edited_name or request.edited_by
@@ -111,7 +108,7 @@ def diff_of(request: ApprovalRequest, visitor: Visitor) -> EditDiff | None:
 
 
 def diff_lines(before: tuple[CardRow, ...], after: tuple[CardRow, ...], formatter: Formatter) -> tuple[DiffLine, ...]:
-    """Returns the rows of two cards that differ, their values as each card shows them."""
+    """Return the differing rows of two cards, with their values as shown."""
     old, new = ({row.name: row for row in rows if row.name} for rows in (before, after))
     return tuple(
         DiffLine(
@@ -134,7 +131,7 @@ def _name_approvers(
     formatter: Formatter,
     without: Collection[str],
 ) -> str:
-    everybody = [
+    candidates = [
         person
         for person in active_people(people, request.tenant)
         if (request.allow_self or person.id != request.requester.user) and person.id not in without
@@ -142,12 +139,12 @@ def _name_approvers(
     names: list[str] = []
     for approver in approvers:
         kind, _, name = approver.partition(":")
-        own = [person for person in everybody if approver in rights(person)]
-        found = [person.name or person.id for person in own] + _standing_in(own, everybody, request, people, formatter)
+        own = [person for person in candidates if approver in rights(person)]
+        shown = [person.name or person.id for person in own] + _standing_in(own, candidates, request, people, formatter)
         if kind == "role":
-            names.append(f"{', '.join(found) or text('card.nobody', formatter.language)} ({name})")
-        elif found or people.find(name, request.tenant) is None:
-            names.append(", ".join(found) or name)
+            names.append(f"{', '.join(shown) or text('card.nobody', formatter.language)} ({name})")
+        elif shown or people.find(name, request.tenant) is None:
+            names.append(", ".join(shown) or name)
     return "; ".join(names) or text("card.nobody", formatter.language)
 
 
@@ -158,21 +155,21 @@ def _standing_in(
     people: Directory,
     formatter: Formatter,
 ) -> list[str]:
-    """Returns those who may answer only in the place of one of `own`, and of whom."""
+    """Return the delegates who may answer only for a person in `own`, with that person."""
     names: list[str] = []
     for person in everybody:
         if person not in own:
-            standing = [each for each in people.delegators(person.id, request.tenant, formatter.now) if each in own]
+            delegators = [each for each in people.delegators(person.id, request.tenant, formatter.now) if each in own]
             names += [
                 text("card.for_whom", formatter.language, who=person.name or person.id, whom=each.name or each.id)
-                for each in standing
+                for each in delegators
             ]
     return names
 
 
 @dataclass(frozen=True)
 class DeliveryLine:
-    """One card: for whom, on which channel, its state for machines and in words, and why it failed."""
+    """One card: recipient, channel, state for programs and in words, and the error."""
 
     who: str
     channel: str
@@ -184,9 +181,7 @@ class DeliveryLine:
 def delivery_lines(
     rows: Iterable[DeliveryRow], declared: Mapping[str, DeclaredChannel], people: Directory, language: str
 ) -> tuple[DeliveryLine, ...]:
-    """Returns the cards of a request, in the order in which they were planned; those that nobody needed any more left
-    out.
-    """
+    """Return the cards of a request in order of planning, without dropped ones."""
     return tuple(_line(row, declared, people, language) for row in rows if row.state != "dropped")
 
 

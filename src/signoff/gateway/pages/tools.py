@@ -1,4 +1,4 @@
-"""Serves pages of tools: the gate inventory, and what would happen to a call."""
+"""Serves the pages of tools: the gate inventory, and a form to try a call."""
 
 import json
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ _SAMPLES: Final[dict[str, Any]] = {"string": "", "number": 0, "integer": 0, "boo
 
 @dataclass(frozen=True)
 class CallExplanation:
-    """What would happen to a call, in words."""
+    """The gate decision for a call, in words."""
 
     kind: str
     headline: str
@@ -56,21 +56,21 @@ router = APIRouter(include_in_schema=False)
 
 @router.api_route("/tools", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def list_tools(site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Every tool of the visitor's tenant and what it needs."""
-    found = inventory(site.deps.catalog, visitor.person.tenant)
-    rows = [(row, _tool(site, visitor, row.tool).description, row.needs.split(", ")) for row in found]
+    """List the tools of the visitor's tenant with their gate decisions."""
+    rows_of_inventory = inventory(site.deps.catalog, visitor.person.tenant)
+    rows = [(row, _tool(site, visitor, row.tool).description, row.needs.split(", ")) for row in rows_of_inventory]
     return site.renderer.page("tools.html", visitor, nav="tools", rows=rows)
 
 
 @router.api_route("/tools/{tool}", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_tool(tool: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """The form to try a tool's gates."""
+    """Show the form to try a tool's gates."""
     return _form(site, visitor, _tool(site, visitor, tool), {})
 
 
 @router.post("/tools/{tool}", dependencies=[PAGE_READ])
 async def explain_call(request: Request, tool: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Judges a call with the given arguments; nothing runs and nobody is asked."""
+    """Judge a call with the given arguments. Runs nothing and asks no approver."""
     declared = _tool(site, visitor, tool)
     form = {name: str(value) for name, value in (await read_form(request)).items()}
     language = visitor.formatter.language
@@ -82,10 +82,10 @@ async def explain_call(request: Request, tool: str, site: CurrentSite, visitor: 
         note = text("try.not_json", language, why=str(error))
         return _form(site, visitor, declared, form, note=note, status=422)
     try:
-        found = await _judge(site, visitor, declared, form, args)
+        decision = await _judge(site, visitor, declared, form, args)
     except SignoffError as error:
         return _form(site, visitor, declared, form, note=error.message, status=422)
-    return _form(site, visitor, declared, form, explained=_explain(site, found, language))
+    return _form(site, visitor, declared, form, explained=_explain(site, decision, language))
 
 
 async def _judge(
@@ -109,7 +109,7 @@ async def _judge(
 
 
 def _asker(site: Site, visitor: Visitor, named: str) -> Person:
-    """Says in whose name a call is tried: outside the development profile nobody is told who else is there."""
+    """Return the requester for a trial. Outside development, it is the visitor, so that others stay unknown."""
     if not site.deps.development:
         return visitor.person
     return known_person(site.deps.people, named or DEFAULT_ASKER, visitor.person.tenant)
@@ -164,11 +164,11 @@ def _form(
 
 def _tool(site: Site, visitor: Visitor, name: str) -> Tool:
     catalog, tenant = site.deps.catalog, visitor.person.tenant
-    found = catalog.tool(name)
-    if found is None or not exists_for(catalog, found, tenant):
+    declared = catalog.tool(name)
+    if declared is None or not exists_for(catalog, declared, tenant):
         known = (tool.name for tool in catalog.tools() if exists_for(catalog, tool, tenant))
         raise NotFound(f"there is no tool {quote_name(name)}{did_you_mean(name, known)}")
-    return found
+    return declared
 
 
 def _uses(tools: tuple[str, ...] | None, name: str) -> bool:
@@ -183,12 +183,12 @@ def _arguments(written: str) -> dict[str, Any]:
     except NotJson as error:
         raise ValueError(f"the text {error}") from None
     if not isinstance(args, dict):
-        raise ValueError("it is another kind of value")
+        raise ValueError("it is not a JSON object")
     return args
 
 
 def _sample(tool: Tool) -> dict[str, Any]:
-    """Returns arguments to start from: every property with an example, its default, or an empty value of its type."""
+    """Return arguments to start from: an example, the default, or an empty value of its type for each property."""
     sample: dict[str, Any] = {}
     for name, schema in tool.schema.schema.get("properties", {}).items():
         if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Makes a conversation's page: what was said, and each call as a line where it was made."""
+"""Makes a conversation's page: texts, and each call as a line at its place."""
 
 import hashlib
 import json
@@ -26,12 +26,12 @@ TEXT_CHARS: Final = 20_000
 _LIVE: Final = ("running", "suspended")
 
 CallTraces: TypeAlias = Mapping[tuple[str, str], str]
-"""Which tool each call's name means, by the turn's stream and the call."""
+"""Maps a turn's stream and a call to the tool that the call's name resolves to."""
 
 
 @dataclass(frozen=True)
 class TranscriptEntry:
-    """One entry of a conversation: words of somebody, or one call. `key` stays the same while a turn goes on."""
+    """One entry of a conversation: a text or a call. `key` stays the same while a turn runs."""
 
     key: str
     who: str
@@ -44,8 +44,8 @@ class TranscriptEntry:
 class Transcript:
     """A whole conversation.
 
-    `live` while more may come; `error` why it failed; `retry` while the model is asked again. `place` is where it is by
-    what the gateway has proved, as `checkout/pay`.
+    `live` is true while more may come. `error` is the turn's error. `retry` is set while the model is called again.
+    `place` is the proven route and step, such as `checkout/pay`.
     """
 
     entries: tuple[TranscriptEntry, ...]
@@ -58,7 +58,7 @@ class Transcript:
 
 
 async def talk_of(deps: GatewayDeps, view: TurnView, language: str, reader: Person) -> Transcript:
-    """Returns the conversation of a turn; long words are fetched from the store. Raises `StoreUnavailable`."""
+    """Return the conversation of a turn, with long texts from the store. Raises `StoreUnavailable`."""
     traces = await call_traces(deps, [_key_of(view)], reader)
     entries = await transcript_entries(deps, view, language, traces=traces)
     live = view.result is None
@@ -70,23 +70,23 @@ async def talk_of(deps: GatewayDeps, view: TurnView, language: str, reader: Pers
 
 
 def place_of(view: TurnView | SessionView) -> str:
-    """Returns where a turn or a session is, as `checkout/pay`; "" outside of all routes."""
+    """Return the route and step of a turn or session, such as `checkout/pay`; "" outside all routes."""
     return "/".join(filter(None, (view.route, view.step)))
 
 
 async def call_traces(deps: GatewayDeps, turns: Iterable[TurnKey], reader: Person) -> CallTraces:
-    """Returns which tool each call's name means, by stream and call, as far as that was traced.
+    """Return the traced tool of each call, by stream and call.
 
-    Nothing for whoever may not read the record: a trace tells of tools that are hidden. Raises `StoreUnavailable`.
+    Empty for a person who may not read the audit log: traces show hidden tools. Raises `StoreUnavailable`.
     """
     if not reads_record(deps, reader):
         return {}
-    found: dict[tuple[str, str], str] = {}
-    # The last one of a call is that by which it ran.
+    traces: dict[tuple[str, str], str] = {}
+    # The last trace of a call is the one of its run.
     for record in await AuditLog(deps.store).of_kind("trace", [key.workflow_id for key in turns]):
         facts = json.loads(record.data)
-        found[record.stream, str(facts.get("call"))] = str(facts.get("line"))
-    return found
+        traces[record.stream, str(facts.get("call"))] = str(facts.get("line"))
+    return traces
 
 
 async def transcript_entries(
@@ -98,10 +98,9 @@ async def transcript_entries(
     prefix: str = "",
     traces: CallTraces = MappingProxyType({}),
 ) -> list[TranscriptEntry]:
-    """Returns the lines of a turn's conversation, leaving out the first `after` messages; `prefix` makes keys differ
-    between turns.
+    """Return the entries of a turn's conversation without the first `after` messages.
 
-    Raises `StoreUnavailable`.
+    `prefix` makes the keys of different turns differ. Raises `StoreUnavailable`.
     """
     entries: list[TranscriptEntry] = []
     lines = call_lines(deps, view, language)
@@ -112,26 +111,26 @@ async def transcript_entries(
     actor = deps.catalog.actors.get(view.actor)
     elsewhere = actor is not None and actor.external is not None
     for number, message in list(enumerate(view.messages))[after:]:
-        # Nobody said the words by which lists name a call that came from elsewhere: they would read as a person's own.
+        # Leave out the summary of an external call, which lists use: it would look like a person's words.
         if not (elsewhere and message.role == "user"):
             entries += await _entries(deps, number, message, shown, SessionKey(view.tenant, view.session))
     entries += await _answer(deps, view, entries)
-    asker = view.requester.name or view.requester.user
-    speakers = {"person": asker, "agent": view.actor}
-    # Nobody said what came late: under the name of whoever asked it would read as their words.
+    requester = view.requester.name or view.requester.user
+    speakers = {"person": requester, "agent": view.actor}
+    # Late results have no author: the requester's name would make them look like their words.
     speakers["result"] = text("talk.late", language)
     return [replace(entry, key=prefix + entry.key, speaker=speakers.get(entry.who, "")) for entry in entries]
 
 
 async def message_words(deps: GatewayDeps, content: Message | Content, place: SessionKey) -> str:
-    """Returns the words of a message or a content of a session, long ones from the store. Raises `StoreUnavailable`."""
+    """Return the text of a message or content, from the store if it is long. Raises `StoreUnavailable`."""
     if isinstance(content, Content):
         return await _words(deps, content, place)
     return " ".join([await _words(deps, part.text, place) for part in content.parts if isinstance(part, TextPart)])
 
 
 def call_lines(deps: GatewayDeps, view: TurnView, language: str) -> dict[str, CallLine]:
-    """Returns the line of each call, by call id. What stands in for one was proposed with its arguments."""
+    """Return the line of each call by call id. A fallback shows the arguments of the call that it replaces."""
     parts = {part.call: part for message in view.messages for part in message.parts if isinstance(part, CallPart)}
     stood = {call.stands_for: call.tool for call in view.calls if call.stands_for}
     return {
@@ -158,30 +157,32 @@ async def _entries(
     if message.role == "tool":
         return []
     who = "agent" if message.role != "user" else "result" if message.late else "person"
-    found: list[TranscriptEntry] = []
+    entries: list[TranscriptEntry] = []
     for index, part in enumerate(message.parts):
         key = f"m{number}-{index}"
         if isinstance(part, TextPart):
             words = await _words(deps, part.text, place)
-            found += [TranscriptEntry(key, who, words)] if words.strip() else []
+            entries += [TranscriptEntry(key, who, words)] if words.strip() else []
         elif isinstance(part, CallPart) and part.tool != RESPOND:
-            # After the call, whatever was tried in its place.
+            # Fallbacks follow their call.
             tried = shown.get(part.call, ())
-            found += [TranscriptEntry(f"{key}-{at}" if at else key, "call", line=line) for at, line in enumerate(tried)]
-    return found
+            entries += [
+                TranscriptEntry(f"{key}-{at}" if at else key, "call", line=line) for at, line in enumerate(tried)
+            ]
+    return entries
 
 
 async def _answer(deps: GatewayDeps, view: TurnView, before: list[TranscriptEntry]) -> list[TranscriptEntry]:
     if view.result is None:
         return []
-    found: list[TranscriptEntry] = []
+    entries: list[TranscriptEntry] = []
     spoken = [part for part in view.result.parts if part.type == RESPONSE]
     for index, part in enumerate(spoken):
         words = await _words(deps, part.content, SessionKey(view.tenant, view.session))
-        # A model that answered in plain text said these words already.
+        # A model that answered in plain text has already sent these words.
         if words.strip() and not (before and before[-1].who == "agent" and before[-1].words == words):
-            found.append(TranscriptEntry(f"r{index}", "agent", words))
-    return found
+            entries.append(TranscriptEntry(f"r{index}", "agent", words))
+    return entries
 
 
 async def _words(deps: GatewayDeps, content: Content, place: SessionKey) -> str:

@@ -1,4 +1,4 @@
-"""Serves pages of turns: follow one live, find an earlier one."""
+"""Serves the pages of turns: follow one live, find an earlier one."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
@@ -39,13 +39,12 @@ router = APIRouter(include_in_schema=False)
 
 @router.api_route("/turns/{turn}", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def show_turn(request: Request, turn: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """One conversation as it stands."""
     return await _talk(site, visitor, _own(site, visitor, turn), part=request.query_params.get("part") == "thread")
 
 
 @router.post("/turns/{turn}/cancel", dependencies=[PAGE_START])
 async def cancel_turn(request: Request, turn: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Stops a turn."""
+    """Stop a turn."""
     key = _own(site, visitor, turn)
     form = await read_form(request)
     if not visitor.opened(str(form.get("token", "")), f"cancel {turn_name(key)}"):
@@ -57,7 +56,7 @@ async def cancel_turn(request: Request, turn: str, site: CurrentSite, visitor: C
 
 @router.get("/live/turns/{turn}", dependencies=[PAGE_READ])
 async def follow_turn(request: Request, turn: str, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Events `turn` whenever what the page shows has changed; the last one says that the turn is over."""
+    """Send an event `turn` when the page's contents change. The last one says that the turn has ended."""
     key = _own(site, visitor, turn)
     await site.conversations.turn(key, visitor.person)
     stream = site.live.follow(f"page {key.workflow_id}", lambda: _versions(site, key))
@@ -66,9 +65,9 @@ async def follow_turn(request: Request, turn: str, site: CurrentSite, visitor: C
 
 @router.api_route("/turns", methods=["GET", "HEAD"], dependencies=[PAGE_READ])
 async def list_turns(request: Request, site: CurrentSite, visitor: CurrentVisitor) -> Response:
-    """Earlier turns, by state, actor, person and time."""
-    given = request.query_params
-    chosen = {name: given.get(name, "") for name in ("state", "actor", "person", "since")}
+    """List earlier turns by state, actor, person and time."""
+    query = request.query_params
+    chosen = {name: query.get(name, "") for name in ("state", "actor", "person", "since")}
     formatter = visitor.formatter
     age = SINCE.get(chosen["since"])
     state = chosen["state"] if chosen["state"] in STATES else ""
@@ -76,7 +75,7 @@ async def list_turns(request: Request, site: CurrentSite, visitor: CurrentVisito
     since = formatter.now - age if age is not None else None
     turns = TurnFilter(visitor.person.tenant, state, actor, since, chosen["person"])
     what = ("page turns", replace(turns, since=None), chosen["since"])
-    found = await site.deps.lists.share(
+    turn_rows = await site.deps.lists.share(
         visitor.person, (), what, lambda: site.conversations.turns(visitor.person, turns, limit=LISTED)
     )
     rows = [
@@ -87,14 +86,14 @@ async def list_turns(request: Request, site: CurrentSite, visitor: CurrentVisito
             "started": formatter.moment(row.started_at) if row.started_at else None,
             "ago": formatter.ago(row.started_at) if row.started_at else "",
         }
-        for row in found
+        for row in turn_rows
     ]
     return site.renderer.page(
         "turns.html",
         visitor,
         nav="turns",
         rows=rows,
-        askers=_askers(site, visitor, found),
+        askers=_askers(site, visitor, turn_rows),
         chosen=chosen,
         filtered=any(chosen.values()),
         states=STATES,
@@ -105,10 +104,10 @@ async def list_turns(request: Request, site: CurrentSite, visitor: CurrentVisito
 
 
 def _askers(site: Site, visitor: Visitor, found: Sequence[TurnRow]) -> list[str]:
-    """Says whose turns one may look for: those of everybody in development, else of whom one may read any."""
+    """Return the requesters to filter by: all in development, else the ones in the visitor's rows."""
     if site.deps.development:
         return [person.id for person in active_people(site.deps.people, visitor.person.tenant)]
-    # Who else there is, is told to nobody who may not read it: these are in the rows.
+    # The rows name only people that the visitor may know of.
     people = {row.requester for row in found} | {visitor.person.id}
     return sorted(people - {""})
 
@@ -128,7 +127,7 @@ async def _talk(
     talk = await talk_of(site.deps, view, visitor.formatter.language, visitor.person)
     first = next((entry.words for entry in talk.entries if entry.who == "person"), "")
     if not first and view.messages and view.messages[0].role == "user":
-        # What names a call that came from elsewhere, and is nobody's words.
+        # The summary of an external call, which no person wrote.
         first = await message_words(site.deps, view.messages[0], session)
     started = visitor.formatter.moment(view.started_at) if view.started_at else None
     return site.renderer.page(
@@ -165,7 +164,7 @@ async def _versions(site: Site, key: TurnKey) -> AsyncGenerator[str, None]:
             }
             yield event("turn", {"state": view.state, "calls": calls, "over": view.result is not None})
     except SignoffError:
-        # The reader comes back by itself, and then finds what there is.
+        # The reader reconnects and then sees the current state.
         return
 
 

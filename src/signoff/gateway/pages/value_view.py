@@ -1,5 +1,6 @@
-"""Makes the rows of arguments for pages: a text keeps its lines, and one not drawn whole says how long it is. What a
-card has no room for stands on pages of its own.
+"""Makes the rows of arguments for pages. Texts keep their lines, and truncated texts show their length.
+
+Values beyond a card's space have their own pages.
 """
 
 import re
@@ -28,9 +29,9 @@ from signoff.store.request_reader import LoadedRequest
 from signoff.texts.formatter import Formatter
 
 LINES: Final = 12
-"""So many lines of a text stand on the card; the others open below them."""
+"""Lines of a text on the card. The rest opens below."""
 HEAD_CHARS: Final = 1_500
-"""And so many characters of these lines."""
+"""Characters of these lines."""
 _CODE_FORMATS: Final = frozenset(("sql", "code", "json", "yaml", "xml", "html", "script", "shell", "regex", "diff"))
 _CODE_NAMES: Final = frozenset(
     ("sql", "query", "code", "script", "command", "statement", "expression", "patch", "diff")
@@ -45,27 +46,25 @@ class Row:
     """One argument."""
 
     label: str
-    """Its label; "" for a remark of the card's own."""
+    """Its label; "" for a remark of the card itself."""
     value: str
-    """What stands there: of a long text its first lines."""
+    """The shown value; the first lines of a long text."""
     secret: bool = False
-    """Whether it is hidden."""
     rest: str = ""
-    """Where it is a text, what follows `value` and opens below it; of a value that is cut, all of it."""
+    """The rest of a text, which opens below `value`; of a truncated value, all of it."""
     lines: int = 0
-    """How many lines all of it has; 0 for a value on one line."""
+    """The number of lines of the whole text; 0 for a value on one line."""
     length: int = 0
-    """The characters of a value that does not stand there whole."""
+    """The characters of a value that is not shown whole."""
     code: bool = False
     """Whether it is read letter by letter, such as SQL."""
     remark: bool = False
-    """Whether it is a remark."""
 
 
 def value_rows(request: ApprovalRequest, args: Any, formatter: Formatter) -> tuple[Row | ValueTable, ...]:
-    """Return the rows of a card, lists of objects as tables.
+    """Return the rows of a card, with lists of objects as tables.
 
-    `args` are its arguments with secret ones masked, `None` where they are not known.
+    `args` are its arguments with masked secrets, or `None` if unknown.
     """
     rows = [_row(row, request, args, formatter) for row in request.card.rows]
     cells = [
@@ -76,7 +75,7 @@ def value_rows(request: ApprovalRequest, args: Any, formatter: Formatter) -> tup
 
 
 def values_count(request: ApprovalRequest) -> int:
-    """Counts the values of a call, those that its card does not draw among them."""
+    """Count the values of a call, including values that its card does not draw."""
     return sum(1 if row.name else row.length for row in request.card.rows)
 
 
@@ -88,7 +87,7 @@ def _row(row: CardRow, request: ApprovalRequest, args: Any, formatter: Formatter
         return Row(label, shown, secret=True)
     whole = _whole(row, args) if row.cut else row.value
     code = _is_code(row)
-    # A line end is a mark of ours on the card, which no text can forge.
+    # The mark for a line end is the gateway's own; no text can forge it.
     lines = whole.split(NEWLINE)
     at = _first(lines)
     if len(lines) > 1 and at:
@@ -100,19 +99,19 @@ def _row(row: CardRow, request: ApprovalRequest, args: Any, formatter: Formatter
 
 
 def _first(lines: Sequence[str]) -> int:
-    """Says how many lines stand on the card; 0 where the first is too long by itself."""
+    """Return the number of lines for the card; 0 if the first is too long."""
     ends = list(accumulate(map(len, lines[:LINES])))
     return sum(end <= HEAD_CHARS for end in ends)
 
 
 def _whole(row: CardRow, args: Any) -> str:
-    """Returns all of a value that the card cuts; "" where it is not to be had."""
-    # A name with a mark or a cut in it may be read as another argument's, whose text would stand here as this one's.
+    """Return the whole of a truncated value, or "" if unavailable."""
+    # A marked or truncated name may match another argument, whose text would appear here.
     plain = not row.name.endswith(ELLIPSIS) and NEWLINE not in row.name and MARK not in row.name
-    found = find(args, row.name, _ABSENT) if plain and isinstance(args, dict) else _ABSENT
-    if not isinstance(found, str):
+    value = find(args, row.name, _ABSENT) if plain and isinstance(args, dict) else _ABSENT
+    if not isinstance(value, str):
         return ""
-    shown = scalar_line(found, ARGUMENTS_BYTES).text
+    shown = scalar_line(value, ARGUMENTS_BYTES).text
     return mark_words(shown, suspects_of(leaves(args, {}, ())))
 
 
@@ -126,7 +125,7 @@ def _is_code(row: CardRow) -> bool:
 async def show_page(
     deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, reader: Browser, request: Request
 ) -> dict[str, Any]:
-    """Return the context of `values.html` for the page that `request` names, the first where it names none.
+    """Return the context of `values.html` for the page in `request`, by default the first.
 
     `reader` is the browser that the page's form belongs to. Raises `StoreUnavailable`.
     """
@@ -149,9 +148,9 @@ async def show_page(
 async def read_page(
     deps: GatewayDeps, loaded: LoadedRequest, visitor: Visitor, reader: Browser, request: Request
 ) -> str:
-    """Record that the visitor read a page to its end; return the query of the next page, "" after the last.
+    """Record that the visitor read a page to its end. Returns the query of the next page, "" after the last.
 
-    The form stands below the last line of the page. Raises `BadRequest` for a form of another page or question, and
+    The form is below the last line of the page. Raises `BadRequest` for a form of another page or question, and
     `StoreUnavailable`.
     """
     form = await read_form(request)

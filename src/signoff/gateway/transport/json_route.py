@@ -1,4 +1,4 @@
-"""Reads the JSON bodies of routes, in place of FastAPI's own reader."""
+"""Reads the JSON bodies of routes instead of FastAPI's own reader."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -28,14 +28,14 @@ class JsonRoute(APIRoute):
 
         async def read_and_handle(request: Request) -> Response:
             body = await request.body() if self.body_field is not None else b""
-            # Before FastAPI reads it, which makes a 400 without words of any error but its own.
+            # Read it before FastAPI, which turns every other error into a 400 without a message.
             return await handle(_ReadRequest(request, read_body(body)) if body else request)
 
         return read_and_handle
 
 
 class _ReadRequest(Request):
-    """A request whose body was read already."""
+    """A request with an already parsed body."""
 
     def __init__(self, request: Request, value: Any) -> None:
         super().__init__(request.scope, request.receive)

@@ -1,5 +1,6 @@
-"""Refuses requests by host, origin and type before anything reads them, adds security headers to answers, and answers
-errors that nobody expected by one sentence with an id, under which the log has what went wrong.
+"""Refuses requests by host, origin and type, adds security headers, and answers unexpected errors.
+
+The answer to an unexpected error has an id under which the log has the details.
 """
 
 import logging
@@ -25,7 +26,7 @@ from signoff.languages.catalogue import ENGLISH, has_text, text
 from signoff.plugins.router import PluginRouter
 from signoff.settings import Settings
 
-# No style sheet, link or image: at a foreign address the gateway serves none of them.
+# No style sheet, link or image: at a foreign address the gateway serves none.
 _PAGE: Final = """<!doctype html>
 <html lang="{language}">
 <head>
@@ -47,22 +48,22 @@ Answer = Callable[[Request, Fault, int], Awaitable[Response]]
 
 API: Final = "/v1/"
 RETRY_SECONDS: Final = "signoff.retry_seconds"
-"""Where a request's scope says after how many seconds it may be sent again, for the header `Retry-After`."""
+"""Key in a request's scope for the seconds of the header `Retry-After`."""
 STATIC: Final = "/static/"
-# No inline script or style: text of a model that ever got past the escaping has nothing to run with.
+# No inline script or style: a model's text that escapes the escaping cannot run.
 _POLICY: Final = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 _NOT_LOCAL: Final = (
-    "the development profile asks for no sign-in, so it answers programs on its own machine alone; see the setting "
+    "the development profile has no sign-in, so it answers only clients on its own machine; see the setting "
     "`unsafe_open`"
 )
 _HEADERS: Final = (
     ("content-security-policy", _POLICY),
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
-    # The address of an approval link is its secret; no other site may be told it as the one before.
+    # The address of an approval link is secret: no other site may get it as a referrer.
     ("referrer-policy", "no-referrer"),
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
@@ -70,11 +71,11 @@ _HEADERS: Final = (
 
 
 class RequestGuard:
-    """Refuses before anything else sees the request; adds the security headers to every answer.
+    """Refuses requests before all other code, and adds the security headers to every answer.
 
-    A foreign `Host` is refused because a name that was rebound to the loopback address would otherwise let any web
-    page speak to this gateway as if it were its own. Pages of `origins` may send requests, as Temporal's UI does to the
-    codec server. Routes of `plugins` take JSON alone, as the API does.
+    A foreign `Host` is refused because an attacker can rebind a name to the loopback address. Any web page could then
+    use this gateway as its own. Pages of `origins` may send requests, as Temporal's UI does to the codec server. Routes
+    of `plugins` take only JSON, like the API.
     """
 
     def __init__(
@@ -86,30 +87,29 @@ class RequestGuard:
     ) -> None:
         self._app = app
         self._plugins = plugins
-        # People type these addresses into other programs, which add slashes or join paths to them.
+        # People paste these addresses into other programs, which add slashes or join paths to them.
         self._typed = tuple(f"{each.prefix}/" for each in plugins if each.is_typed)
         self._names = OwnNames(settings.host, settings.public_url, origins)
         self._public = settings.public_url
         self._state_dir = settings.state_dir.resolve()
-        # With a sign-in the token says whose gateway is meant.
+        # In production, the token identifies the gateway.
         self._installation = installation_name(self._state_dir) if settings.profile == "development" else ""
         self._this_machine_alone = settings.profile == "development" and not settings.unsafe_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request."""
-        # Lifespan alone comes here: `serve` runs uvicorn without WebSockets.
+        # Only lifespan gets here: `serve` runs uvicorn without WebSockets.
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         scope = {**scope, "path": _without_extra_slashes(scope["path"], self._typed)}
-        # Before anything is refused: refusals carry the headers, too.
+        # First, so that refusals carry the headers too.
         sealed = _seal(send, scope, secure=self._public.startswith("https:"))
         refusal = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
         if self._this_machine_alone and not _is_on_this_machine(scope):
             refusal = 403, "not_local", _NOT_LOCAL
         if scope.get("root_path"):
-            # Below a path the API's addresses would not begin as those that are checked here, nor its links lead back.
-            refusal = 421, "below_a_path", "this gateway answers at the root of an address alone, and not below a path"
+            # Below a path, the API's addresses would not start like the checked ones, and links would not work.
+            refusal = 421, "below_a_path", "this gateway answers only at the root of an address, not below a path"
         if refusal is not None and _wants_page(scope):
             await _send_refusal_page(scope, sealed, refusal[0], refusal[2])
             return
@@ -125,16 +125,16 @@ class RequestGuard:
         if meant and self._installation and meant != self._installation:
             return 421, "other_installation", self._other_project()
         if "transfer-encoding" in headers:
-            # h11 parses each chunk in Python, however small: a stranger's cost us seconds (`server.py`).
-            return 411, "length", "say how long the body is: `Content-Length`, and no `Transfer-Encoding`"
+            # h11 parses each chunk in Python: a stranger's small chunks blocked the gateway for seconds (`server.py`).
+            return 411, "length", "send the body's length in `Content-Length`, without `Transfer-Encoding`"
         if method in READING:
             if headers.get("content-length", "0") != "0":
                 return 400, "body", "a request that changes nothing has no body"
             return None
-        # Our own forms send `Origin: null`, because of their referrer policy. The form's token decides then.
+        # The gateway's own forms send `Origin: null` because of their referrer policy. The form's token decides then.
         if not self._names.is_own_page(headers, null_passes=not path.startswith(API)):
             return 403, "cross_site", "requests from other sites are refused"
-        # Pages elsewhere may send forms and plain text unasked, but JSON only after a CORS preflight, which fails here.
+        # Other sites' pages can send forms and text directly. JSON needs a CORS preflight, which fails here.
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         plugin = next((each for each in self._plugins if each.has_path(path)), None)
         has_body = plugin is None or headers.get("content-length", "0") != "0" or not plugin.takes_nothing(method, path)
@@ -159,7 +159,7 @@ def _without_extra_slashes(path: str, typed: Collection[str]) -> str:
 
 
 def _is_on_this_machine(scope: Scope) -> bool:
-    # None where the server listens at a file of this machine.
+    # `None` if the server listens at a file of this machine.
     peer = scope.get("client")
     return peer is None or is_loopback_host(peer[0])
 
@@ -170,7 +170,7 @@ def _seal(send: Send, scope: Scope, *, secure: bool) -> Send:
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS:
                 headers[name] = value
-            # Browsers disregard it over http (RFC 6797, 8.1), where a development machine stays.
+            # Browsers ignore it over http (RFC 6797, 8.1), which development machines use.
             if secure:
                 headers["strict-transport-security"] = "max-age=31536000"
             if not scope["path"].startswith(STATIC):
@@ -183,9 +183,9 @@ def _seal(send: Send, scope: Scope, *, secure: bool) -> Send:
 
 
 def unexpected_receipt(approval_id: str, error: Exception) -> Receipt:
-    """Returns the receipt of an answer that failed as nobody expected: it may have counted, so it is not refused."""
+    """Return the receipt of a decision with an unexpected error. It may have counted, so it is not refused."""
     name = _log_failure(f"an answer to {approval_id!r}", error)
-    message = f"something went wrong here, and it may have counted; the gateway's log has it under the id {name}"
+    message = f"an unexpected error occurred, and the decision may have counted; see the id {name} in the gateway's log"
     return Receipt(status="pending", approval_id=approval_id, message=message)
 
 
@@ -197,14 +197,13 @@ def _log_failure(what: str, error: Exception) -> str:
 
 
 class ErrorMiddleware:
-    """Catches what a handler let through. The traceback may hold what arguments held: it is logged as debug."""
+    """Handles errors that no handler caught. The traceback may hold arguments: it is logged at level debug."""
 
     def __init__(self, app: ASGIApp, answer: Answer) -> None:
         self._app = app
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -218,19 +217,19 @@ class ErrorMiddleware:
         try:
             await self._app(scope, receive, sending)
         except ClientDisconnect:
-            # Nobody is there to be answered, and a stranger who breaks off must not fill the log.
+            # The client is gone, and strangers' disconnects must not fill the log.
             return
         except Exception as error:
-            # As Python writes it: a `%0A` in an address would begin a line of its own, as whoever wrote it likes.
+            # Log the path as a Python literal: a `%0A` in it would otherwise forge a line of the log.
             name = _log_failure(f"{scope['method']} {scope['path']!r}", error)
             if not begun:
-                words = f"something went wrong here; the gateway's log has it under the id {name}"
+                words = f"an unexpected error occurred; see the id {name} in the gateway's log"
                 response = await self._answer(Request(scope, receive), Fault(code="internal", message=words), 500)
                 await response(scope, receive, send)
 
 
 def _wants_page(scope: Scope) -> bool:
-    """Return whether a browser asks for a page, and not a client for JSON."""
+    """Return whether a browser asks for a page, not a client for JSON."""
     return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")
 
 

@@ -25,15 +25,15 @@ class OwnNames:
         return _name(f"//{headers.get('host', '')}") in self._hosts
 
     def is_own_page(self, headers: Headers, *, null_passes: bool = False) -> bool:
-        """Return whether an own page or a program sent the request, and no page of another site.
+        """Return whether one of the server's own pages or a program sent the request, not another site's page.
 
-        `null_passes` lets an `Origin: null` through that no browser marked as cross-site.
+        `null_passes` admits an `Origin: null` unless the browser marked the request as cross-site.
         """
         origin = headers.get("origin")
         if origin in self._origins:
             return True
-        # Browsers write `Sec-` headers themselves and let no script do it; programs and old browsers send none.
-        # `same-site` is refused as well: another host below the same domain is a stranger.
+        # Browsers set `Sec-` headers themselves, and scripts cannot. Programs and old browsers send none. `same-site`
+        # is refused too: another host below the same domain is untrusted.
         site = headers.get("sec-fetch-site")
         if site not in (None, "same-origin", "none"):
             return False

@@ -1,4 +1,4 @@
-"""A reverse proxy before Temporal's UI, which itself checks neither host names nor origins."""
+"""A reverse proxy for Temporal's UI, which checks neither host names nor origins."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ from signoff.gateway.transport.body_limit import READING, BodyLimit, refuse
 from signoff.gateway.transport.own_names import OwnNames
 
 UPSTREAM_SECONDS: Final = 60.0
-"""How long Temporal's UI may stay silent; it holds some requests for long."""
+"""Longest silence of Temporal's UI. It holds some requests for long."""
 _TIMES: Final = {"timeout": httpx2.Timeout(UPSTREAM_SECONDS).as_dict()}
 _PER_CONNECTION: Final = frozenset(
     (
@@ -36,7 +36,7 @@ _PER_CONNECTION: Final = frozenset(
 _DROPPED: Final = _PER_CONNECTION | {"host", "origin", "content-length", "expect"}
 _CORS: Final = "access-control-"
 _ADDED: Final = (
-    # Another site's page could otherwise lay its own buttons under the UI's.
+    # Another site's page could otherwise overlay the UI's buttons.
     ("x-frame-options", "DENY"),
     ("content-security-policy", "frame-ancestors 'none'"),
     ("cross-origin-resource-policy", "same-origin"),
@@ -46,11 +46,11 @@ _ADDED: Final = (
 
 
 def build_ui_proxy(upstream: str, host: str, public_url: str) -> Starlette:
-    """Make the proxy before the UI at `upstream`. `serve` listens for it at `host`; browsers know it by `public_url`.
+    """Make the proxy for the UI at `upstream`. `serve` listens at `host`; browsers use `public_url`.
 
     The proxy answers only its own host names, so a rebound name reads nothing. It refuses requests of other sites.
     """
-    # The environment's proxies must not see what people read here.
+    # The environment's proxies must not see the traffic.
     client = httpx2.AsyncClient(base_url=upstream, trust_env=False)
 
     @asynccontextmanager
@@ -68,7 +68,7 @@ def build_ui_proxy(upstream: str, host: str, public_url: str) -> Starlette:
 
 
 class _UiGuard:
-    """Refuses foreign host names, and changes that a page of another site asks for."""
+    """Refuses foreign host names, and changes from pages of other sites."""
 
     def __init__(self, app: ASGIApp, names: OwnNames) -> None:
         self._app = app
@@ -84,7 +84,7 @@ class _UiGuard:
                 "Temporal's UI does not answer under that name; see the setting `temporal_ui`",
             )
         elif "transfer-encoding" in headers:
-            await refuse(send, 411, "length", "say how long the body is: `Content-Length`, and no `Transfer-Encoding`")
+            await refuse(send, 411, "length", "send the body's length in `Content-Length`, without `Transfer-Encoding`")
         elif scope["method"] not in READING and not self._names.is_own_page(headers):
             await refuse(send, 403, "cross_site", "requests from other sites are refused")
         else:
@@ -92,7 +92,7 @@ class _UiGuard:
 
 
 class _Forward:
-    """Sends requests on to Temporal's UI and streams the answers back."""
+    """Forwards requests to Temporal's UI and streams the answers back."""
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
@@ -101,15 +101,15 @@ class _Forward:
         request = Request(scope, receive)
         body = b"" if scope["method"] in READING else await request.body()
         sent = [(name, value) for name, value in request.headers.items() if name not in _DROPPED]
-        # The path as the browser wrote it: workflow ids in it are percent-encoded.
+        # The path as the browser sent it: workflow ids in it are percent-encoded.
         target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
         try:
             url = self._client.base_url.copy_with(raw_path=target)
         except httpx2.InvalidURL:
-            await refuse(send, 400, "malformed", "this is no address of a page")
+            await refuse(send, 400, "malformed", "this is not a page's address")
             return
         try:
-            # No request of the client's own making: it would add headers, and ask for compressed answers.
+            # Do not let the client build the request: it would add headers and ask for compressed answers.
             onward = httpx2.Request(scope["method"], url, headers=sent, content=body or None, extensions=_TIMES)
             answer = await self._client.send(onward, stream=True)
         except httpx2.HTTPError:
