@@ -105,7 +105,7 @@ async def test_whatever_is_no_answer_blocks(answer: bytes, words: str) -> None:
         (("codex", "--url", "http://127.0.0.1:1"), {}, "no gateway answers"),
         (("codex", "--url", "nowhere"), {}, "the gateway's address is `nowhere`"),
         (("codex", "--url", "http://signoff.example.com"), {"SIGNOFF_TOKEN": "x"}, "is not https"),
-        (("codex",), {"SIGNOFF_TOKEN": "a\nb"}, "is no token"),
+        (("codex",), {"SIGNOFF_TOKEN": "a\nb"}, "does not hold a valid token"),
         (("codex",), {"SIGNOFF_TOKNE": "x"}, "did you mean `SIGNOFF_TOKEN`"),
         (("cursor",), {}, "cursor"),
         ((), {}, "host"),

@@ -202,7 +202,7 @@ async def test_with_a_token_the_command_line_speaks_to_the_gateway(
         clean_env.setenv("SIGNOFF_TOKEN", "sgf_" + "x" * 40)
         assert "put one of yours in SIGNOFF_TOKEN" in assert_one_sentence(await cli("inbox"))
         page = await cli("show", "K7Q-2FM", "--url", f"{gateway}/login")
-        assert "is no gateway of this version" in assert_one_sentence(page)
+        assert "is not a gateway of this version" in assert_one_sentence(page)
 
 
 async def test_a_token_is_sent_nowhere_in_the_open(cli: Cli, clean_env: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def test_no_file_of_a_folder_says_where_a_token_is_sent(clean_env: pytest.Monkey
     assert find_gateway(token="sgf_x") == "http://127.0.0.1:8300"
     settings = tmp_path / "signoff.toml"
     settings.write_text('public_url = "https://approvals.example.com"', encoding="utf-8")
-    with pytest.raises(ConfigError, match="no file of a folder says where a token is sent") as refused:
+    with pytest.raises(ConfigError, match="a file in a directory must not choose where a token is sent") as refused:
         find_gateway(token="sgf_x")
     assert "sgf_x" not in refused.value.message
     assert find_gateway() == "https://approvals.example.com"
@@ -104,6 +104,6 @@ def test_a_token_comes_from_the_environment(clean_env: pytest.MonkeyPatch) -> No
     assert find_token() == ""
     clean_env.setenv("SIGNOFF_TOKEN", " sgf_a\n")
     assert (find_token(), find_token("sgf_b"), find_token("")) == ("sgf_a", "sgf_b", "")
-    with pytest.raises(ConfigError, match="is no token") as refused:
+    with pytest.raises(ConfigError, match="does not hold a valid token") as refused:
         find_token("sgf_é")
     assert "é" not in refused.value.message

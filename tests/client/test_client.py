@@ -135,7 +135,7 @@ async def test_a_turn_is_found_followed_and_stopped(client: Client) -> None:
     with pytest.raises(NotFound, match="there is no turn"):
         await client.turn("nowhere")
     for name in ("", " ", ".", ".."):
-        with pytest.raises(NotFound, match="there is nothing of the name"):
+        with pytest.raises(NotFound, match="there is nothing with the name"):
             await client.turn(name)
 
 

@@ -51,7 +51,7 @@ async def test_what_is_no_gateway_is_told_as_that(body: str) -> None:
         return PlainTextResponse(body)
 
     async with answering(answer) as client:
-        with pytest.raises(ServerUnavailable, match="is no gateway of this version"):
+        with pytest.raises(ServerUnavailable, match="is not a gateway of this version"):
             await client.turns()
 
 
@@ -79,6 +79,6 @@ async def test_a_stream_that_is_no_stream_of_turns_ends_in_an_error() -> None:
 
     async with answering(answer) as client:
         turn = await client.turn("main.s.t")
-        for words in ("no worker answered", "no longer tells of `main.s.t`", "is no gateway of this version"):
+        for words in ("no worker answered", "sends no more about `main.s.t`", "is not a gateway of this version"):
             with pytest.raises(ServerUnavailable, match=words):
                 await turn.result()

@@ -157,7 +157,7 @@ async def test_a_block_that_is_left_without_a_result_is_in_doubt(rig: ClientRig)
     assert (await rig.settled(call.id))["code"] == "in_doubt"
     with pytest.raises(RuntimeError, match="in it"):
         call.result = "too late"
-    with pytest.raises(RuntimeError, match="entered once"):
+    with pytest.raises(RuntimeError, match="entered only once"):
         await run(call)
 
 

@@ -253,7 +253,7 @@ def test_a_call_that_another_program_has_proposed_is_read() -> None:
     exchange.id = "../approvals/x"
     with pytest.raises(StopIteration) as ended:
         next(exchange.settle())
-    assert (ended.value.value.state, ended.value.value.reason) == ("refused", "this can be no call's id")
+    assert (ended.value.value.state, ended.value.value.reason) == ("refused", "this is not a call's id")
 
 
 def test_arguments_that_are_no_json_are_told_and_nothing_is_sent() -> None:
@@ -270,14 +270,14 @@ def test_a_withdrawal_is_of_a_call_that_is_known() -> None:
     exchange = exchange_of(clock)
     with pytest.raises(StopIteration) as ended:
         next(exchange.withdraw())
-    assert ended.value.value == "it is not known which call this is"
+    assert ended.value.value == "the gateway has not named this call"
     exchange.id = "main.a.b"
     gone, asked = carry(exchange.withdraw(), clock, [Reply(200, PERMITTED | {"state": "denied"})])
     assert (gone, asked) == ("", [Request("DELETE", "/v1/calls/main.a.b")])
     ran = Reply(200, {"id": "main.a.b", "state": "ended", "code": "ok", "result": "paid"})
     assert carry(exchange.withdraw(), clock, [ran])[0] == "paid"
     other = Reply(200, PERMITTED | {"id": "main.a.c", "state": "denied"})
-    assert "no gateway of this version" in carry(exchange.withdraw(), clock, [other])[0]
+    assert "not a gateway of this version" in carry(exchange.withdraw(), clock, [other])[0]
 
 
 @table(("takes", "pauses"), (0.0, [1.0, 1.0, 0.5]), (0.25, [0.75, 0.75]), (1.0, []))

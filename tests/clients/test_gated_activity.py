@@ -52,12 +52,12 @@ def test_a_call_is_read_out_of_an_input(reader: CallReader, values: list[Any], c
 
 @table(
     ("reader", "values", "words"),
-    (FIELDS, ["A7", 20], "have no names that people could read"),
-    (NAMED, ["A7", 20, True], "have no names that people could read"),
+    (FIELDS, ["A7", 20], "have no names to show to approvers"),
+    (NAMED, ["A7", 20, True], "have no names to show to approvers"),
     (NESTED, [{"call": {"args": {}}}], "has no `name`"),
     (NESTED, [{"name": "refund", "call": {}}], "has no `call.args`"),
     (NESTED, [], "has no `name`"),
-    (NESTED, [{"name": "refund", "call": {"args": "x"}}], "is none"),
+    (NESTED, [{"name": "refund", "call": {"args": "x"}}], "holds no tool"),
     (LISTED, [{"args": []}], "has no `args.0`"),
 )
 def test_an_input_without_a_call_is_an_error(reader: CallReader, values: list[Any], words: str) -> None:
@@ -94,7 +94,7 @@ def test_names_are_those_of_the_function() -> None:
 
 def test_what_is_wrong_is_told_when_the_plugin_is_made() -> None:
     gate = Gate("http://127.0.0.1:1")
-    with pytest.raises(ValueError, match="is no activity"):
+    with pytest.raises(ValueError, match="is not a named activity"):
         Gated(gate, [argument_names])
     with pytest.raises(ValueError, match="`refund` is named twice"):
         Gated(gate, [refund, "refund"])

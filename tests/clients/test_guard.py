@@ -81,10 +81,10 @@ def named(order: str) -> None:
 @pytest.mark.parametrize(
     ("function", "effect", "words"),
     [
-        (unnamed, "", "no name that people could read"),
-        (named, "Refund {euro}", "names `euro`, which is none of its arguments"),
-        (named, "Refund {order.__class__}", "which is none of its arguments"),
-        (named, "Refund {}", "which is none of its arguments"),
+        (unnamed, "", "no name to show to approvers"),
+        (named, "Refund {euro}", "names `euro`, which is not an argument"),
+        (named, "Refund {order.__class__}", "which is not an argument"),
+        (named, "Refund {}", "which is not an argument"),
     ],
 )
 def test_what_cannot_be_guarded_is_told_at_once(function: Any, effect: str, words: str) -> None:
@@ -94,13 +94,13 @@ def test_what_cannot_be_guarded_is_told_at_once(function: Any, effect: str, word
 
 @table(
     ("url", "token", "words"),
-    ("signoff.example.com", "t", "is none"),
-    ("ftp://signoff.example.com", "t", "is none"),
-    ("https://", "t", "is none"),
-    ("https://ana:secret@signoff.example.com", "t", "is none"),
+    ("signoff.example.com", "t", "is invalid"),
+    ("ftp://signoff.example.com", "t", "is invalid"),
+    ("https://", "t", "is invalid"),
+    ("https://ana:secret@signoff.example.com", "t", "is invalid"),
     ("http://signoff.example.com", "t", "is not https"),
-    ("https://signoff.example.com", "two words", "can be no token"),
-    ("https://signoff.example.com", "t\n", "can be no token"),
+    ("https://signoff.example.com", "two words", "is not a valid token"),
+    ("https://signoff.example.com", "t\n", "is not a valid token"),
 )
 def test_a_gate_that_can_be_none_is_told_at_once(url: str, token: str, words: str) -> None:
     with pytest.raises(ValueError, match=words) as raised:

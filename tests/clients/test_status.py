@@ -74,7 +74,7 @@ def test_an_answer_says_all_that_the_gateway_does(told: str, state: str) -> None
 def test_a_permitted_call_without_arguments_is_none(args: Any) -> None:
     read = read_status(Reply(200, CALL | {"state": "permitted", "args": args}), "main.a.b")
     assert (read.state, read.id, read.args) == ("unreachable", "main.a.b", {})
-    assert "no gateway of this version" in read.reason
+    assert "not a gateway of this version" in read.reason
 
 
 @table(
@@ -84,10 +84,10 @@ def test_a_permitted_call_without_arguments_is_none(args: Any) -> None:
     (Reply(429, {"message": "too much"}), "unreachable", "too much"),
     (Reply(400, {"message": "no"}), "refused", "no"),
     (Reply(499, CALL), "refused", "HTTP 499"),
-    (Reply(399, CALL), "unreachable", "what answers there is no gateway of this version"),
-    (Reply(501, CALL), "unreachable", "what answers there is no gateway of this version"),
-    (Reply(200, CALL | {"id": 7}), "unreachable", "what answers there is no gateway of this version"),
-    (Reply(200, None), "unreachable", "what answers there is no gateway of this version"),
+    (Reply(399, CALL), "unreachable", "the server at this address is not a gateway of this version"),
+    (Reply(501, CALL), "unreachable", "the server at this address is not a gateway of this version"),
+    (Reply(200, CALL | {"id": 7}), "unreachable", "the server at this address is not a gateway of this version"),
+    (Reply(200, None), "unreachable", "the server at this address is not a gateway of this version"),
 )
 def test_what_is_no_answer_names_the_call_that_was_asked_about(reply: Reply | Failure, state: str, reason: str) -> None:
     read = read_status(reply, "main.a.b")
@@ -109,7 +109,7 @@ def test_an_answer_to_a_use_that_tells_of_a_call_is_no_permit() -> None:
     for state in ("permitted", "ended", "waiting"):
         assert read_permit(Reply(201, CALL | {"state": state, "args": {"euro": 1}}), before).state == "unreachable"
     other = read_permit(Reply(200, {"args": [1], "key": "k"}), before)
-    assert (other.id, other.reason) == ("main.a.b", "what answers there is no gateway of this version")
+    assert (other.id, other.reason) == ("main.a.b", "the server at this address is not a gateway of this version")
 
 
 @table(("code", "state"), ("used", "used"), ("waiting", "waiting"), ("lapsed", "denied"))

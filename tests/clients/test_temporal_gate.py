@@ -306,7 +306,7 @@ async def test_a_worker_that_is_killed_changes_nothing(server: ServerHandle, wor
     async with workers.work(workers.gated(), queue=queue):
         assert await asked.result() == [f"refunded 200 EUR for {name}"]
         assert await hanging.result() == [
-            "ToolInDoubt: Not run: its permit was used before, and what became of it is not known here."
+            "ToolInDoubt: Not run: its permit was used before, and its outcome is unknown here."
         ]
     assert ran(name) == [200]
 

@@ -1,4 +1,4 @@
-"""Has an agent's dangerous calls approved by a Signoff gateway, and runs what was approved, once."""
+"""Lets a Signoff gateway approve an agent's dangerous calls, and runs approved calls once."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,9 +24,9 @@ _PLACES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when it is asked for: whoever imports a part of this package inside a Temporal workflow, where the HTTP
-    # library cannot be loaded, needs none of it. By an import statement, which Temporal's sandbox knows as one.
+    # Loaded on first use: a Temporal workflow can import parts of this package, but not the HTTP library. With an
+    # import statement, which Temporal's sandbox recognises.
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, known = _PLACES[name]
-    return getattr(__import__(f"{__name__}.{module}", fromlist=[known]), known)
+    module, attribute = _PLACES[name]
+    return getattr(__import__(f"{__name__}.{module}", fromlist=[attribute]), attribute)

@@ -1,4 +1,4 @@
-"""One call of an agent's tool: asked for, run by the block below it where it may, reported when the block is left."""
+"""One call of an agent's tool: proposed, run by its block if permitted, and reported at the end of the block."""
 
 import asyncio
 import logging
@@ -16,12 +16,12 @@ from signoff_client.wait_over import WaitOver
 
 _LOG: Final = logging.getLogger("signoff_client")
 _TASKS: Final[set[asyncio.Task[Any]]] = set()
-"""What goes on although nobody awaits it any more: else it would be forgotten on its way."""
+"""Keeps references to shielded tasks: without one, Python may drop a task before it ends."""
 _UNSET: Final = object()
 
 
 class NotRun(Exception):
-    """Says why a call was not run; its words are for the model."""
+    """Raised if a call was not run. The message is for the model."""
 
     def __init__(self, call: "Call") -> None:
         super().__init__(call.text)
@@ -29,13 +29,16 @@ class NotRun(Exception):
 
 
 class Call:
-    """Asks for one call and is true where it may be run, by whoever entered its block, once.
+    """Proposes one call. True inside its block if this program may run it, once.
 
-    `async with` it, or `with` it where there is no event loop. Leaving the block reports what became of the call:
-    `ok` where `result` was set; `execution_failed` for an exception; `in_doubt` for what may have happened all the
-    same, which is a cancellation, a time-out, and a block that was left without a result. Exceptions go on.
-    A framework's signal that suspends the call (an interrupt, a deferral, an activity that completes elsewhere) is no
-    outcome: nothing is reported.
+    Use `async with`, or `with` without an event loop. Leaving the block reports the outcome:
+
+    - `ok` if `result` was set.
+    - `execution_failed` for an exception.
+    - `in_doubt` if the call may have taken effect: a cancellation, a timeout, or a block without a result.
+
+    Exceptions propagate. A framework's signal that suspends the call (an interrupt, a deferral, an activity that
+    completes elsewhere) is not an outcome, and nothing is reported.
     """
 
     def __init__(self, transport: Transport, proposal: Proposal, exchange: CallExchange, *, withdraw: bool) -> None:
@@ -60,63 +63,65 @@ class Call:
 
     @property
     def tool(self) -> str:
-        """The tool; of a call that was found "" until the gateway has named it."""
+        """The tool. "" for a found call until the gateway has named it."""
         return self._proposal.tool or self.status.tool
 
     @property
     def id(self) -> str:
-        """The id of the call at the gateway; "" where the gateway has not named it."""
+        """The id of the call at the gateway; "" until the gateway has named it."""
         return self._exchange.id
 
     @property
     def state(self) -> State:
-        """How far it has come; `waiting` before it was asked for."""
+        """The state of the call; `waiting` before it was proposed."""
         return self.status.state
 
     @property
     def status(self) -> CallStatus:
-        """All that the gateway says of it: who decided, the code that people read, the note."""
+        """The gateway's whole report: the decider, the request's code, the note."""
         return CallStatus("waiting") if self._status is None else self._status
 
     @property
     def args(self) -> dict[str, Any]:
-        """The arguments to run it with, as they were approved. Raises `NotRun` where it must not be run."""
+        """The approved arguments. Raises `NotRun` if the call must not be run."""
         self._must_be_mine()
         return dict(self.status.args)
 
     @property
     def key(self) -> str:
-        """The same for the same call: for a backend that knows idempotency keys. Raises `NotRun`."""
+        """The same for every attempt of one call, for a backend with idempotency keys. Raises `NotRun`."""
         self._must_be_mine()
         return self.status.key
 
     @property
     def is_edited(self) -> bool:
-        """Whether it is permitted with other arguments than were proposed."""
+        """Whether it is permitted with other arguments than proposed."""
         if self._exchange.is_found:
             return self.state == "permitted" and bool(self.status.edited_by)
         return self.state == "permitted" and not same_arguments(self.status.args, self._proposal.args)
 
     @property
     def result(self) -> Any:
-        """What came of it, also where Signoff ran it; None where nothing did."""
+        """The result, also if Signoff ran the call; `None` without one."""
         return self.status.result if self._result is _UNSET else self._result
 
     @result.setter
     def result(self, value: Any) -> None:
         self._must_be_mine()
         if self._outcome is not None:
-            raise RuntimeError("what became of this call was reported when its block was left: set `result` in it")
+            raise RuntimeError(
+                "this call's outcome was reported at the end of its block: set `result` inside the block"
+            )
         self._result = value
 
     @property
     def is_reported(self) -> bool:
-        """Whether the gateway has taken the report of what became of it."""
+        """Whether the gateway has accepted the report of the outcome."""
         return self._report_problem == ""
 
     @property
     def text(self) -> str:
-        """What came of it, or why it was not run: for the model."""
+        """The result, or the reason why it was not run: for the model."""
         if self._outcome is None and self._result is _UNSET:
             return self._wait_over.words if self.state == "waiting" else explain(self.status)
         words = describe_outcome(*(self._outcome or ("ok", self._result)))
@@ -124,7 +129,7 @@ class Call:
 
     @property
     def edit_text(self) -> str:
-        """What people changed of its arguments, for the model; "" where nothing."""
+        """The change of the arguments by approvers, for the model; "" without one."""
         if not self.is_edited:
             return ""
         who = self.status.edited_by or "The approver"
@@ -132,24 +137,27 @@ class Call:
         return f"{who} changed the arguments before it ran, to {to_text(dict(self.status.args))}{note}"
 
     def fail(self, reason: str) -> None:
-        """Says that it was run and failed, without an exception. Raises `NotRun` where it must not be run."""
+        """Report a failure without an exception. Raises `NotRun` if the call must not be run."""
         self._must_be_mine()
         self._failure = reason
 
     def suspend(self, *, is_resumed: bool = True) -> None:
-        """Leave the block without a report. A resumed call runs again, by this gate. Raise `NotRun` as `fail` does."""
+        """Leave the block without a report.
+
+        A resumed call runs again through this gate. Raises `NotRun` like `fail`.
+        """
         self._must_be_mine()
         self._is_suspended = True
         if is_resumed:
             self._exchange.suspend(self.status)
 
     async def settle(self) -> None:
-        """Proposes it and waits for people; uses nothing. Its block may be entered afterwards, or never."""
+        """Propose the call and wait for approvers, without using the permit. Its block may be entered later."""
         self._status = await self._ask(self._exchange.settle())
         self._note_wait()
 
     async def withdraw(self) -> bool:
-        """Withdraws it: nobody is asked any more. Returns whether that is so."""
+        """Withdraw the call. Returns whether it is withdrawn."""
         return not await self._transport.run(self._exchange.withdraw())
 
     async def __aenter__(self) -> Self:
@@ -182,7 +190,7 @@ class Call:
 
     def _enter(self) -> None:
         if self._is_entered:
-            raise RuntimeError("the block of a call is entered once: ask for another call")
+            raise RuntimeError("a call's block can be entered only once: make another call")
         self._is_entered = True
 
     @property
@@ -216,16 +224,16 @@ class Call:
     def _take_problem(self, problem: str) -> None:
         self._report_problem = problem
         if problem:
-            _LOG.warning("what became of %s (%s) could not be reported: %s", self.tool, self.id, problem)
+            _LOG.warning("cannot report the outcome of %s (%s): %s", self.tool, self.id, problem)
 
     def _suspends(self, error: BaseException | None) -> bool:
-        how = suspension_of(error)
-        if how and not self._is_suspended:
-            self.suspend(is_resumed=how == "resumed")
+        suspension = suspension_of(error)
+        if suspension and not self._is_suspended:
+            self.suspend(is_resumed=suspension == "resumed")
         return self._is_suspended
 
     def _judge(self, error: BaseException | None) -> tuple[ReportCode, Any]:
-        outcome: tuple[ReportCode, Any] = "in_doubt", "its block was left without a result"
+        outcome: tuple[ReportCode, Any] = "in_doubt", "its block ended without a result"
         if error is None and self._failure:
             outcome = "execution_failed", self._failure
         elif self._result is not _UNSET:
@@ -236,19 +244,19 @@ class Call:
         return outcome
 
     def _hurried(self, error: BaseException | None) -> CallExchange:
-        """Returns the exchange; one that tries once where this task is cancelled or the program interrupted."""
+        """Return the exchange, limited to one attempt if the task is cancelled or the program interrupted."""
         if error is None or isinstance(error, Exception):
             return self._exchange
         return replace(self._exchange, patience=0.0)
 
 
 def _judge_error(error: BaseException) -> ReportCode:
-    # A time-out and a cancellation come while the effect is under way.
+    # A timeout or cancellation may arrive while the effect is in progress.
     return "execution_failed" if isinstance(error, Exception) and not isinstance(error, TimeoutError) else "in_doubt"
 
 
 async def _finish(work: Coroutine[Any, Any, Any]) -> None:
-    """Awaits work that goes on where whoever awaits it is cancelled."""
+    """Await work that continues even if this task is cancelled."""
     task = asyncio.create_task(work)
     _TASKS.add(task)
     task.add_done_callback(_TASKS.discard)

@@ -1,4 +1,4 @@
-"""Approvals for the Claude Agent SDK: a gate decides an agent's calls, and is told what becomes of them.
+"""Approvals for the Claude Agent SDK: a gate decides an agent's calls and reports their outcomes.
 
 options = ClaudeAgentOptions(hooks=approvals(gate, {"Bash", "Write", "mcp__shop__refund"}))
 """
@@ -14,16 +14,15 @@ from signoff_client.call_keys import call_key
 from signoff_client.gate import Gate
 
 _LONGEST: Final = 24 * 24 * 3600
-"""Seconds until a hook is given up: what its timer can count at most. Left out it would be a minute."""
+"""Timeout of a hook in seconds: the largest that its timer can count. The default is one minute."""
 
 
 def approvals(
     gate: Gate, tools: Collection[str] | Mapping[str, str], *, user: str | None = None
 ) -> dict[Any, list[HookMatcher]]:
-    """Returns hooks that ask before one of `tools` is run; a mapping says what each is called at the gateway.
+    """Return hooks that propose calls of `tools`. A mapping gives each tool's name at the gateway.
 
-    They decide before the SDK's own rules and modes do, none of which can let a call pass them. A hook that fails
-    blocks its call.
+    They decide before the SDK's own rules and modes, which cannot bypass them. A hook that fails blocks its call.
     """
     names = dict(tools) if isinstance(tools, Mapping) else {name: name for name in tools}
     hooks = _Hooks(gate, names, user)
@@ -48,7 +47,7 @@ class _Hooks:
         if place in self._calls:
             words = "Not run: a call with the same id is still running. Call again when it has ended."
             return _answer(permissionDecision="deny", permissionDecisionReason=words)
-        # A session that is resumed asks again with the same id. After a call has run, its id names another call.
+        # A resumed session asks again with the same id. After a call has run, its id means another call.
         key = call_key(*place, name, args, self._run[place])
         call = self._gate.call(name, args, key=key, user=self._user)
         if await call.__aenter__():
@@ -60,7 +59,7 @@ class _Hooks:
         call = self._calls.pop(_place(event), None)
         if call is not None:
             self._run[_place(event)] += 1
-            # One that was broken off may have happened: it is left without a result.
+            # An interrupted call may have taken effect: it gets no result.
             if "tool_response" in event:
                 call.result = _text(event["tool_response"])
             elif not event.get("is_interrupt"):
@@ -78,7 +77,7 @@ def _answer(**fields: Any) -> dict[str, Any]:
 
 
 def _text(response: Any) -> Any:
-    """Returns the text of an MCP tool's answer; the SDK's own tools answer objects, which are left as they are."""
+    """Return the text of an MCP tool's answer. Objects of the SDK's own tools stay unchanged."""
     if isinstance(response, list) and all(isinstance(part, dict) and "text" in part for part in response):
         return "\n".join(part["text"] for part in response)
     return response

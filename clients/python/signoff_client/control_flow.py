@@ -1,9 +1,9 @@
-"""Knows the signals by which a framework suspends a call: no outcome of it, whatever their base class."""
+"""Recognises the signals with which frameworks suspend a call. They are not outcomes, although some are exceptions."""
 
 from typing import Any, Final, Literal
 
 Suspension = Literal["", "resumed", "elsewhere"]
-"""What follows: `resumed` runs the call again from its start, `elsewhere` ends it out of this program's sight."""
+"""The next step: `resumed` runs the call again from its start, `elsewhere` ends it outside this program."""
 
 # By name: the client imports no framework.
 _ERRORS: Final[dict[str, Suspension]] = {
@@ -20,7 +20,7 @@ _RESULTS: Final[dict[str, Suspension]] = {
 }
 _LANGGRAPH_OUTPUT: Final = "temporalio.langgraph._activity.ActivityOutput"
 FAILURE_TYPES: Final = frozenset({"StrandsInterrupt", "InterruptException", "GraphInterrupt", "ApprovalRequired"})
-"""Types of the failed activities that are run again, as a workflow is told them."""
+"""Error types of suspended activities, as workflows see them. Frameworks run these activities again."""
 
 
 def suspension_of(error: BaseException | None) -> Suspension:
@@ -29,7 +29,7 @@ def suspension_of(error: BaseException | None) -> Suspension:
 
 
 def suspension_in(result: Any) -> Suspension:
-    """Return how a result suspends a call, as the activities of some frameworks return the signal; "" for none."""
+    """Return how a result suspends a call: some frameworks return the signal from an activity. "" for no signal."""
     name = _name(type(result))
     if name == _LANGGRAPH_OUTPUT:
         return "" if result.langgraph_interrupts is None else "resumed"

@@ -1,7 +1,7 @@
-"""Decides what is asked of a gateway for one call, and what next; sends nothing itself.
+"""The protocol of one call with a gateway, without I/O.
 
-Each verb is a generator that yields requests and pauses and is sent the replies, so that one text serves programs with
-and without an event loop.
+Each verb is a generator. It yields requests and pauses and receives the replies, so that programs with and without an
+event loop share it.
 """
 
 import random
@@ -28,20 +28,20 @@ T = TypeVar("T")
 Exchange = Generator[Request | Pause, Reply | Failure | None, T]
 
 HOLD_SECONDS: Final = 30.0
-"""For how long one request waits for people: less than what proxies commonly allow."""
+"""Longest wait of one request for approvers, below the timeouts of common proxies."""
 _SHORTEST_HOLD: Final = 1.0
-"""Seconds between looks at a call that waits, where the gateway answers at once although asked to wait."""
+"""Shortest interval between looks at a waiting call if the gateway answers at once."""
 _MOST_AGAIN: Final = 3
-"""How often a permit may be out of date when it is used, before it is taken for none."""
+"""Largest number of attempts with a stale permit before the call counts as not permitted."""
 _MOST_SUSPENDED: Final = 1_000
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 15.0
 _FINAL: Final = frozenset({"sign_in", "scope", "not_found", "not_used", "conflict"})
-"""Codes of answers to a report that no other words would change."""
+"""Error codes of a report that another wording would not change."""
 
 
 class SuspendedUse(NamedTuple):
-    """The use of a permit whose call was suspended: its try, and the call as it was permitted."""
+    """The use of a permit whose call was suspended: its attempt, and the status with the permit."""
 
     attempt: str
     status: CallStatus
@@ -49,35 +49,35 @@ class SuspendedUse(NamedTuple):
 
 @dataclass
 class CallExchange:
-    """Carries one call through the five verbs."""
+    """Takes one call through the five verbs."""
 
     proposal: Proposal
     patience: float
-    """For how many seconds a gateway that does not answer is tried again."""
+    """Seconds for which an unanswered request is retried."""
     clock: Callable[[], float]
     id: str = ""
-    """Names the call at the gateway; "" until the gateway has."""
+    """The id of the call at the gateway; "" before the gateway has named it."""
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """Names this program's try to use the permit: sent again, it is answered the same."""
+    """The id of this program's attempt to use the permit. A repeat gets the same answer."""
     is_found: bool = False
-    """Whether another program has proposed it: it is read, and not proposed."""
+    """Whether another program proposed the call: it is read, not proposed."""
     is_repeated: bool = False
-    """Whether an earlier program of the same try may have used the permit: it is asked for all the same."""
+    """Whether an earlier program with this attempt may have used the permit. The permit is then requested again."""
     suspended: MutableMapping[str, SuspendedUse] = field(default_factory=dict)
-    """The suspended uses of this program, by the calls' ids."""
+    """This program's suspended uses, by call id."""
 
     def settle(self) -> Exchange[CallStatus]:
-        """Proposes the call and waits for people; `permitted` means that its permit can be used."""
+        """Propose the call and wait for approvers. `permitted` means that its permit can be used."""
         until = self._deadline()
         status = yield from self._wait((yield from self._propose()), until)
         use = self.suspended.get(self.id)
         return use.status if use is not None and status.state == "used" else status
 
     def obtain(self, settled: CallStatus | None = None) -> Exchange[CallStatus]:
-        """Settles the call, unless it is, and uses its permit; whatever is no permit is a status as well."""
+        """Settle the call, unless given, and use its permit. Without a permit, returns the state of the call."""
         until = self._deadline()
-        status, again = (yield from self._propose()) if settled is None else settled, 0
-        # Taken out: of several that resume it at once one runs it.
+        status, retries = (yield from self._propose()) if settled is None else settled, 0
+        # Take it out: of several concurrent resumptions, one runs the call.
         use = self.suspended.pop(self.id, None)
         if use is not None and status.state in ("used", "permitted"):
             self.attempt, status = use.attempt, use.status
@@ -86,39 +86,39 @@ class CallExchange:
             if status.state != "permitted" and not (status.state == "used" and self.is_repeated):
                 return status
             status = yield from self._use(status)
-            if status.state == "denied" and status.source == "stale" and again < _MOST_AGAIN:
-                # What permitted it has changed meanwhile, and it is being judged again: people may be asked now.
-                status, again = replace(status, state="waiting"), again + 1
+            if status.state == "denied" and status.source == "stale" and retries < _MOST_AGAIN:
+                # The basis of the permit has changed, and the gates judge again: approvers may be asked now.
+                status, retries = replace(status, state="waiting"), retries + 1
             if status.state != "waiting":
                 return status
 
     def suspend(self, status: CallStatus) -> None:
-        """Keep the use of a permit, so that this program uses the permit again when the call is resumed."""
+        """Keep the use of a permit, so that this program uses it again when the call is resumed."""
         while len(self.suspended) >= _MOST_SUSPENDED:
             self.suspended.pop(next(iter(self.suspended)))
         self.suspended[self.id] = SuspendedUse(self.attempt, status)
 
     def report(self, code: ReportCode, result: Any) -> Exchange[str]:
-        """Reports what became of the call; explains why that was not taken, "" where it was."""
+        """Report the outcome. Returns the reason if the gateway did not accept it, else ""."""
         path = f"/v1/calls/{self.id}/outcome"
         reply = yield from self._send(Request("POST", path, encode_outcome(code, result)))
         if isinstance(reply, Reply) and 400 <= reply.status < 500 and reply.code not in _FINAL:
-            # Too large, or a number that JSON cannot carry safely: its words, cut, are better than nothing.
+            # Too large, or a number that JSON cannot carry safely: its text, truncated, is better than nothing.
             reply = yield from self._send(Request("POST", path, encode_outcome(code, clip(to_text(result)))))
         if isinstance(reply, Failure):
             return reply.reason
         return "" if reply.status == 200 else reply.message
 
     def withdraw(self) -> Exchange[str]:
-        """Withdraws the call; explains why it is not out of the world, "" where it is."""
+        """Withdraw the call. Returns the reason if it is not withdrawn, else ""."""
         if not self.id:
-            return "it is not known which call this is"
+            return "the gateway has not named this call"
         status = read_status((yield from self._send(Request("DELETE", f"/v1/calls/{self.id}"))), self.id)
         return "" if status.state == "denied" else explain(status)
 
     def _propose(self) -> Exchange[CallStatus]:
         if self.is_found and not is_call_id(self.id):
-            return CallStatus("refused", reason="this can be no call's id")
+            return CallStatus("refused", reason="this is not a call's id")
         if self.is_found:
             return read_status((yield from self._send(Request("GET", f"/v1/calls/{self.id}"))), self.id)
         try:
@@ -151,7 +151,7 @@ class CallExchange:
         return float("inf") if self.proposal.wait is None else self.clock() + self.proposal.wait
 
     def _send(self, request: Request) -> Exchange[Reply | Failure]:
-        """Sends a request until it is answered, for as long as patience lasts."""
+        """Send a request until it is answered or patience ends."""
         pause, until = _FIRST_PAUSE, float("inf")
         while True:
             reply = yield request
@@ -163,6 +163,6 @@ class CallExchange:
             if now >= until:
                 return reply
             asked = reply.retry_after if isinstance(reply, Reply) else 0.0
-            # Not all clients of a gateway that comes back are to be there in the same moment.
+            # Spread the retries, so that not all clients return at the moment when the gateway is back.
             yield Pause(min(max(asked, pause * random.uniform(0.5, 1.0)), until - now))
             pause = min(2 * pause, _LONGEST_PAUSE)

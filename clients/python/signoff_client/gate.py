@@ -20,10 +20,10 @@ _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYW
 
 
 class Gate:
-    """Asks the gateway at `url` before a call is run, as the external agent whose token it has.
+    """Asks the gateway at `url` before a call is run, as the external agent that owns the token.
 
-    Everything that is no permit means no: a gateway that cannot be reached, an answer that is none, a token that is
-    refused. A gate holds no connections: it may be shared by tasks, event loops and threads.
+    Without a permit, no call runs: also if the gateway is down, its answer is invalid, or it refuses the token. A gate
+    holds no connections. Tasks, event loops and threads can share it.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class Gate:
         wait: float | None = None,
         patience: float = 60.0,
     ) -> None:
-        """Speaks to the gateway at `url`, for `user` in `session` unless a call names others.
+        """Use the gateway at `url`, for `user` in `session` unless a call names others.
 
-        It waits for people for as long as they are asked, or for `wait` seconds.
-        `patience` is for how many seconds a gateway that gives no answer is tried again. Raises `ValueError` for an
-        address or a token that cannot be one, and for a token on plain HTTP to another machine.
+        Waits for approvers until their deadline, or for `wait` seconds. Retries a gateway without an answer for
+        `patience` seconds. Raises `ValueError` for an invalid address or token, and for a token on plain HTTP to
+        another machine.
         """
         self._transport = Transport(url, token, f"signoff-client/{VERSION}")
         self._user = user
@@ -64,13 +64,14 @@ class Gate:
         callback: Mapping[str, Any] | None = None,
         patience: float | None = None,
     ) -> Call:
-        """Returns a call to be entered: `async with gate.call(...) as call`, or `with`.
+        """Return a call to enter: `async with gate.call(...) as call`, or `with`.
 
-        `key` is the agent's own id of the call, such as the model's: the same again, from any process, is the same
-        call; without one equal calls are joined as long as none of them was used. `says` are the words beside it.
-        `wait` is for how many seconds people are waited for, `timeout` within which time it is reported once it runs,
-        such as `"8h"`. With `withdraw` a task that is cancelled while it waits withdraws the call. `callback` says whom
-        the gateway tells once the call is settled. `patience` is the gate's where it is left out.
+        `key` is the agent's own id of the call. The same key, from any process, means the same call. Without a key,
+        equal calls are joined until one is used. `says` is the agent's remark on the call.
+
+        `wait` limits the wait for approvers in seconds. `timeout`, such as `"8h"`, is the time for the report once the
+        call runs. With `withdraw`, a task that is cancelled during the wait withdraws the call. `callback` is the
+        target that the gateway notifies when the call is settled. `patience` defaults to the gate's.
         """
         proposal = Proposal(
             tool,
@@ -94,11 +95,11 @@ class Gate:
         attempt: str = "",
         is_repeated: bool = True,
     ) -> Call:
-        """Returns the call of an id, which another program has proposed: for whoever was told that it is settled.
+        """Return a call that another program has proposed, for a receiver of its callback.
 
-        It is entered as any other. `attempt` names this try to use its permit where a program that died may have begun
-        it: the permit is handed out again for it, so what is run then must bear to be run again. Without `is_repeated`
-        no earlier program has the name of this try, and a permit that was used is not handed out.
+        Enter it like any other call. `attempt` names this attempt to use the permit, in case a program that crashed has
+        begun it. The permit is handed out again for the same attempt, so the effect must tolerate a repeat. Without
+        `is_repeated`, the attempt is new, and a used permit is not handed out.
         """
         proposal = Proposal("", {}, wait=self._wait if wait is None else wait)
         exchange = self._exchange(proposal, patience)
@@ -118,12 +119,12 @@ class Gate:
         wait: float | None = None,
         explain: bool = False,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """Returns a decorator: the function, with or without `async`, runs where a call of its name may.
+        """Return a decorator: the function, with or without `async`, runs if a call of its name is permitted.
 
-        It is called with the arguments that were approved. `effect` names arguments in braces and goes with the call as
-        the agent's own words. `key` makes the call's key of the function's arguments. Where it is not run `NotRun` is
-        raised, or with `explain`, for a function that answers a model, its words are returned. Raises `ValueError` for
-        a function whose arguments have no names, or an `effect` that names others.
+        It gets the approved arguments. `effect` names arguments in braces and goes with the call as the agent's own
+        words. `key` makes the call's key from the function's arguments. If the call is not run, it raises `NotRun`.
+        With `explain`, for a function that answers a model, it returns the explanation. Raises `ValueError` for a
+        function with unnamed arguments, or an `effect` with unknown ones.
         """
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -133,10 +134,10 @@ class Gate:
             def prepare(args: Any, kwargs: Any) -> Call:
                 bound = signature.bind(*args, **kwargs)
                 bound.apply_defaults()
-                given = dict(bound.arguments)
+                bound_args = dict(bound.arguments)
                 own = None if key is None else key(*args, **kwargs)
-                says = _describe(effect, given)
-                return self.call(name, given, key=own, user=user, session=session, says=says, wait=wait)
+                says = _describe(effect, bound_args)
+                return self.call(name, bound_args, key=own, user=user, session=session, says=says, wait=wait)
 
             @functools.wraps(function)
             async def ask(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -165,12 +166,10 @@ def _check_signature(function: Callable[..., Any], effect: str) -> inspect.Signa
     signature = inspect.signature(function)
     for parameter in signature.parameters.values():
         if parameter.kind not in _NAMED:
-            raise ValueError(
-                f"`{function.__name__}` cannot be guarded: `{parameter}` has no name that people could read"
-            )
+            raise ValueError(f"`{function.__name__}` cannot be guarded: `{parameter}` has no name to show to approvers")
     names = {name for _, name, _, _ in Formatter().parse(effect) if name is not None}
     if unknown := sorted(names - set(signature.parameters)):
-        raise ValueError(f"the effect of `{function.__name__}` names `{unknown[0]}`, which is none of its arguments")
+        raise ValueError(f"the effect of `{function.__name__}` names `{unknown[0]}`, which is not an argument")
     return signature
 
 
@@ -178,7 +177,7 @@ def _describe(effect: str, args: Mapping[str, Any]) -> str:
     try:
         return effect.format_map(args)
     except (TypeError, ValueError):
-        # A value that its format does not take, such as text for a number: people see the arguments themselves.
+        # The format does not fit the value, such as text for a number. Approvers still see the arguments themselves.
         return effect
 
 

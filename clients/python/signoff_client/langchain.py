@@ -1,4 +1,4 @@
-"""Approvals for LangChain: calls of an agent's tools are decided by a gate, and what becomes of them is reported.
+"""Approvals for LangChain: a gate decides calls of an agent's tools and reports their outcomes.
 
 agent = create_agent(model, tools, middleware=[Approvals(gate, {"refund"})])
 """
@@ -16,7 +16,7 @@ from signoff_client.gate import Gate
 
 
 class Approvals(AgentMiddleware):
-    """Asks before one of `tools` is run; a mapping says what each is called at the gateway."""
+    """Proposes calls of `tools` before they run. A mapping gives each tool's name at the gateway."""
 
     def __init__(self, gate: Gate, tools: Collection[str] | Mapping[str, str], *, user: str | None = None) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Approvals(AgentMiddleware):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
-        """Runs the call where it may be, with what was approved; else its message says why not."""
+        """Run the call with the approved arguments if it is permitted. Otherwise its message explains why not."""
         if request.tool_call["name"] not in self._tools:
             return await handler(request)
         async with self._call(request) as call:
@@ -35,7 +35,7 @@ class Approvals(AgentMiddleware):
         return _explain(request, call)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
-        """Does the same without an event loop."""
+        """The same without an event loop."""
         if request.tool_call["name"] not in self._tools:
             return handler(request)
         with self._call(request) as call:
@@ -44,21 +44,25 @@ class Approvals(AgentMiddleware):
         return _explain(request, call)
 
     def _call(self, request: ToolCallRequest) -> Call:
-        made = request.tool_call
-        name = self._tools[made["name"]]
-        return self._gate.call(name, made["args"], key=_key(request), user=self._user)
+        tool_call = request.tool_call
+        name = self._tools[tool_call["name"]]
+        return self._gate.call(name, tool_call["args"], key=_key(request), user=self._user)
 
 
 def _key(request: ToolCallRequest) -> str | None:
-    """Return the key of a call; None where the graph's state does not hold the message that made it."""
+    """Return the key of a call, or `None` if the graph's state lacks the call's message."""
     thread = (getattr(request.runtime, "config", None) or {}).get("configurable", {}).get("thread_id", "")
     messages = request.state.get("messages", []) if isinstance(request.state, dict) else []
     for at in range(len(messages) - 1, -1, -1):
-        made = getattr(messages[at], "tool_calls", None) or []
-        if request.tool_call in made:
+        tool_calls = getattr(messages[at], "tool_calls", None) or []
+        if request.tool_call in tool_calls:
             # LangGraph gives every message an id, and keeps it through checkpoints.
             conversation, message = str(thread) or messages[0].id, messages[at].id
-            return call_key(conversation, message, made.index(request.tool_call)) if conversation and message else None
+            return (
+                call_key(conversation, message, tool_calls.index(request.tool_call))
+                if conversation and message
+                else None
+            )
     return None
 
 
@@ -67,7 +71,7 @@ def _approve(request: ToolCallRequest, call: Call) -> ToolCallRequest:
 
 
 def _take_answer(call: Call, answer: Any) -> Any:
-    # A `Command` changes the graph's state; its text is what can be said of it.
+    # A `Command` changes the graph's state. Report its text.
     call.result = answer.content if isinstance(answer, ToolMessage) else str(answer)
     if isinstance(answer, ToolMessage) and answer.status == "error":
         call.fail(str(answer.content))
@@ -78,5 +82,7 @@ def _take_answer(call: Call, answer: Any) -> Any:
 
 def _explain(request: ToolCallRequest, call: Call) -> ToolMessage:
     has_run = (call.state, call.status.code) == ("ended", "ok")
-    made = request.tool_call
-    return ToolMessage(call.text, tool_call_id=made["id"], name=made["name"], status="success" if has_run else "error")
+    tool_call = request.tool_call
+    return ToolMessage(
+        call.text, tool_call_id=tool_call["id"], name=tool_call["name"], status="success" if has_run else "error"
+    )

@@ -1,4 +1,4 @@
-"""Holds what is sent to a gateway and what comes back, as bytes and as values; sends nothing itself."""
+"""The messages between client and gateway, as bytes and as values, without I/O."""
 
 import hashlib
 import json
@@ -16,41 +16,41 @@ _TEMPORARY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True)
 class Request:
-    """Is sent to the gateway; the same request may be sent again."""
+    """A request to the gateway. It may be repeated unchanged."""
 
     method: str
     path: str
     body: bytes = b""
     key: str = ""
-    """The `Idempotency-Key`; "" for none."""
+    """The `Idempotency-Key`, or ""."""
     hold: float = 0.0
-    """For how many seconds the gateway may keep the answer back."""
+    """Seconds for which the gateway may hold the answer."""
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Asks for these seconds to pass."""
+    """Asks the transport to sleep."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Reply:
-    """Holds an answer of the gateway, or of whatever answers in its place."""
+    """An answer of the gateway, or of another server at its address."""
 
     status: int
     body: Mapping[str, Any] | None = None
-    """The JSON object that was answered; None for anything else."""
+    """The JSON object in the answer; `None` for other content."""
     retry_after: float = 0.0
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the same request may be answered otherwise later."""
+        """Whether the same request may get another answer later."""
         return self.status in _TEMPORARY
 
     @property
     def message(self) -> str:
-        """The answer's own words, or its status."""
+        """The answer's message, or its status."""
         words = None if self.body is None else self.body.get("message")
         return words if isinstance(words, str) and words else f"HTTP {self.status}"
 
@@ -63,14 +63,14 @@ class Reply:
 
 @dataclass(frozen=True)
 class Failure:
-    """Says why no answer came."""
+    """The reason why no answer arrived."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Holds what is proposed, and for how long to wait for people."""
+    """The proposed call, and the wait for approvers."""
 
     tool: str
     args: Mapping[str, Any]
@@ -83,7 +83,10 @@ class Proposal:
     callback: Mapping[str, Any] | None = None
 
     def encode(self) -> bytes:
-        """Returns the body of the request. Raises `TypeError`, `ValueError` or `RecursionError` for what is no JSON."""
+        """Return the body of the request.
+
+        Raises `TypeError`, `ValueError` or `RecursionError` if it is not valid JSON.
+        """
         body: dict[str, Any] = {"tool": self.tool, "args": dict(self.args)}
         says = self.says[:_SAYS_CHARS]
         more: dict[str, Any] = {"user": self.user, "session": self.session, "says": says, "timeout": self.timeout}
@@ -92,7 +95,7 @@ class Proposal:
 
 
 def encode_outcome(code: ReportCode, result: Any) -> bytes:
-    """Returns the body of a report; a result that is no JSON is sent as its text."""
+    """Return the body of a report. A result that is not JSON is sent as text."""
     try:
         return encode_json({"code": code, "result": result})
     except (TypeError, ValueError, RecursionError):
@@ -111,7 +114,7 @@ def same_arguments(one: Any, other: Any) -> bool:
 
 
 def to_text(value: Any) -> str:
-    """Returns a result as words: text as it is, anything else as JSON, else as Python shows it."""
+    """Return a result as text: text unchanged, other values as JSON or else as their `repr`."""
     if isinstance(value, str):
         return value
     try:
@@ -121,18 +124,18 @@ def to_text(value: Any) -> str:
 
 
 def clip(text: str) -> str:
-    """Returns text that a gateway takes: of a length that it keeps, and nothing that UTF-8 cannot carry."""
+    """Return text that a gateway accepts: truncated to its limit, and valid UTF-8."""
     whole = text.encode(errors="replace").decode()
     return whole if len(whole) <= _RESULT_CHARS else f"{whole[:_RESULT_CHARS]} ... (cut)"
 
 
 def safe_key(key: str) -> str:
-    """Returns a key that a header can carry: the same for the same."""
+    """Return a key that a header can carry. Equal keys stay equal."""
     if 1 <= len(key) <= _KEY_CHARS and key.isascii() and key.isprintable():
         return key
     return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
 def encode_json(value: Any) -> bytes:
-    """Returns JSON as it is sent. Raises `TypeError`, `ValueError` or `RecursionError`."""
+    """Return JSON as sent. Raises `TypeError`, `ValueError` or `RecursionError`."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()

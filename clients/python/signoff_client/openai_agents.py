@@ -1,4 +1,4 @@
-"""Approvals for the OpenAI Agents SDK: interruptions of a run are decided by a gate, and what becomes of them reported.
+"""Approvals for the OpenAI Agents SDK: a gate decides interruptions of a run and reports the outcomes.
 
 result = await settle(agent, await Runner.run(agent, "..."), gate)
 """
@@ -27,11 +27,11 @@ async def settle(
     run: str | None = None,
     **options: Any,
 ) -> RunResult:
-    """Decides the interruptions of a run and goes on with it until none is left; `options` are `Runner.run`'s.
+    """Decide the interruptions of a run and resume it until none is left. `options` go to `Runner.run`.
 
-    Arguments that people changed are told to the model: the call that it makes with them needs no other approval.
-    Interruptions that are still waited for after the gate's `wait` are left in the result. Hooks of your own belong to
-    the agent. `run` is your own id of this run: with it, a program that resumes the run's kept state finds its calls.
+    The model is asked to repeat a call with edited arguments. That call needs no second approval. Interruptions that
+    still wait after the gate's `wait` stay in the result. Put hooks of your own on the agent. `run` is your id of this
+    run: a program that resumes the run's stored state finds its calls by it.
     """
     keys, done = CallKeys(run), set[str]()
     held: list[Call] = []
@@ -46,7 +46,7 @@ async def settle(
         try:
             for item, call in decided:
                 if ids[_id(item)] > 1:
-                    # The SDK takes one decision for an id: it would run both calls with the approval of one.
+                    # The SDK takes one decision for each id: it would run both calls with one approval.
                     words = "Not run: two calls of one answer have the same id. Make one call at a time."
                     state.reject(item, rejection_message=words)
                 elif call.state == "permitted" and not same_arguments(call.status.args, _arguments(item)):
@@ -60,7 +60,7 @@ async def settle(
                     state.approve(item)
                 else:
                     if call:
-                        call.fail("it was not run: what was approved has changed since")
+                        call.fail("it was not run: the approved arguments have changed since")
                         await call.__aexit__(None, None, None)
                     state.reject(item, rejection_message=call.text)
             result = await Runner.run(agent, state, hooks=running, **options)
@@ -77,9 +77,9 @@ class _Reports(RunHooks[Any]):
         self._done = done
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
-        # The SDK keeps its approval of an id: a later call with the same id would run without being asked about.
+        # The SDK keeps its approval of an id: a later call with the same id would run without approval.
         if getattr(context, "tool_call_id", "") in self._done:
-            raise RuntimeError("the model used the id of an approved call again; nothing was run: start another run")
+            raise RuntimeError("the model reused the id of an approved call, so nothing was run: start another run")
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
         call = self.calls.pop(getattr(context, "tool_call_id", ""), None)
@@ -89,7 +89,7 @@ class _Reports(RunHooks[Any]):
             await call.__aexit__(None, None, None)
 
     async def leave(self, error: BaseException | None) -> None:
-        # Of several that did not end it is not known whose error this is.
+        # If several calls did not end, the error may belong to any of them.
         own = error if len(self.calls) == 1 or not isinstance(error, Exception) else None
         for call in self.calls.values():
             await call.__aexit__(None if own is None else type(own), own, None)
@@ -98,7 +98,7 @@ class _Reports(RunHooks[Any]):
 def _find(
     held: list[Call], item: ToolApprovalItem, gate: Gate, user: str | None, keys: CallKeys, result: RunResult
 ) -> Call:
-    """Returns the call that was approved with just these arguments, else a new one."""
+    """Return the call that was approved with exactly these arguments, or a new one."""
     for call in held:
         if call.tool == item.tool_name and same_arguments(call.status.args, _arguments(item)):
             held.remove(call)
@@ -113,10 +113,10 @@ def _id(item: ToolApprovalItem) -> str:
 
 def _arguments(item: ToolApprovalItem) -> Mapping[str, Any]:
     try:
-        found = json.loads(_field(item, "arguments"))
+        args = json.loads(_field(item, "arguments"))
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return args if isinstance(args, dict) else {}
 
 
 def _field(item: ToolApprovalItem, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Approvals for Pydantic AI: calls of tools that require approval are decided by a gate, and reported.
+"""Approvals for Pydantic AI: a gate decides calls of tools that require approval, and reports them.
 
 agent = Agent(..., capabilities=[approvals(gate)])
 @agent.tool_plain(requires_approval=True)
@@ -25,10 +25,10 @@ from signoff_client.messages import same_arguments
 
 
 def approvals(gate: Gate, *, user: str | None = None) -> AbstractCapability[Any]:
-    """Returns a capability that has calls decided while the agent runs.
+    """Return a capability that has calls decided while the agent runs.
 
-    A call that is still waited for after the gate's `wait` stays deferred: the run ends with it as
-    `DeferredToolRequests`, and a later run with the same messages finds the same call.
+    A call that still waits after the gate's `wait` stays deferred: the run ends with it as `DeferredToolRequests`. A
+    later run with the same messages finds the same call.
     """
     return _Approvals(gate, user)
 
@@ -60,21 +60,21 @@ class _Approvals(AbstractCapability[Any]):
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any], handler: Any
     ) -> Any:
-        asked = self._calls.pop(call.tool_call_id, None)
-        if asked is None:
+        gate_call = self._calls.pop(call.tool_call_id, None)
+        if gate_call is None:
             return await handler(args)
-        approved = dict(asked.status.args)
-        async with asked:
-            if asked and same_arguments(asked.args, approved):
-                asked.result = await handler(args)
-                return asked.result
-            if asked:
-                asked.fail("it was not run: what was approved has changed since")
-        return asked.text
+        approved = dict(gate_call.status.args)
+        async with gate_call:
+            if gate_call and same_arguments(gate_call.args, approved):
+                gate_call.result = await handler(args)
+                return gate_call.result
+            if gate_call:
+                gate_call.fail("it was not run: the approved arguments have changed since")
+        return gate_call.text
 
 
 def _key(ctx: RunContext[Any], part: ToolCallPart) -> str | None:
-    """Return the key of a call; None where the run's messages do not hold it."""
+    """Return the key of a call, or `None` if the run's messages lack it."""
     for message in reversed(ctx.messages):
         if isinstance(message, ModelResponse) and part.tool_call_id in [
             each.tool_call_id for each in message.tool_calls
@@ -87,5 +87,5 @@ def _key(ctx: RunContext[Any], part: ToolCallPart) -> str | None:
 def _answer(call: Call) -> ToolApproved | ToolDenied:
     if call.state == "permitted":
         return ToolApproved(override_args=dict(call.status.args) if call.is_edited else None)
-    # What Signoff itself has run is approved: its result is taken where the tool would be run.
+    # A call that Signoff itself ran counts as approved: `wrap_tool_execute` returns its result.
     return ToolApproved() if (call.state, call.status.code) == ("ended", "ok") else ToolDenied(call.text)

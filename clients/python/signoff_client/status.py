@@ -1,4 +1,4 @@
-"""Reads from a gateway's answers how far a call has come; what is no such answer lets nothing run."""
+"""Parses a gateway's answers into the state of a call. Without a valid answer, nothing runs."""
 
 import re
 from collections.abc import Mapping
@@ -8,8 +8,11 @@ from typing import Any, Final, Literal
 from signoff_client.messages import Failure, Reply, to_text
 
 State = Literal["waiting", "permitted", "used", "denied", "ended", "refused", "unreachable"]
-"""How far a call has come for this program. `permitted`: its permit is in this program's hands. `refused` and
-`unreachable`: the gateway took no such call, or gave no answer that counts."""
+"""The state of a call for this program.
+
+`permitted`: this program holds its permit. `refused` and `unreachable`: the gateway did not accept the call, or gave no
+valid answer.
+"""
 
 _ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,600}")
 _STATES: Final[Mapping[Any, State]] = {
@@ -21,7 +24,7 @@ _STATES: Final[Mapping[Any, State]] = {
     "ended": "ended",
 }
 _WORDS: Final = ("tool", "code", "page", "source", "reason", "by", "decided_by", "edited_by", "note")
-_STRANGER: Final = "what answers there is no gateway of this version"
+_STRANGER: Final = "the server at this address is not a gateway of this version"
 _SOURCES: Final = {
     "human": "it was denied",
     "policy": "a rule denies it",
@@ -29,24 +32,24 @@ _SOURCES: Final = {
     "cancelled": "it was withdrawn",
     "repeat": "it was denied before",
     "lapsed": "its permit was not used in time",
-    "frozen": "everything is stopped at present",
-    "stale": "what was approved is not what would run",
+    "frozen": "the tenant is frozen",
+    "stale": "the approval does not match the call",
 }
 
 
 @dataclass(frozen=True)
 class CallStatus:
-    """Says how far a call has come, as the gateway tells it."""
+    """The state of a call, as the gateway reports it."""
 
     state: State
     id: str = ""
     tool: str = ""
     code: str = ""
-    """While it waits, the code that people read; once it has ended `ok`, `execution_failed` or `in_doubt`."""
+    """While it waits, the request's code; at the end `ok`, `execution_failed` or `in_doubt`."""
     page: str = ""
     args: Mapping[str, Any] = field(default_factory=dict)
     key: str = ""
-    """Of a permit: the same for the same call, for a backend that knows idempotency keys."""
+    """With a permit: the same for every attempt of one call, for a backend with idempotency keys."""
     source: str = ""
     reason: str = ""
     by: str = ""
@@ -57,12 +60,12 @@ class CallStatus:
 
 
 def is_call_id(text: str) -> bool:
-    """Returns whether a gateway may have named a call so."""
+    """Return whether a text can be a gateway's id of a call."""
     return _ID.fullmatch(text) is not None
 
 
 def read_status(reply: Reply | Failure, known: str = "") -> CallStatus:
-    """Reads how far a call has come; what is no such answer lets nothing run. `known` is the call's id, once known."""
+    """Parse the state of a call. An invalid answer lets nothing run. `known` is the call's id, if known."""
     if isinstance(reply, Failure):
         return CallStatus("unreachable", known, reason=reply.reason)
     if reply.is_temporary:
@@ -82,13 +85,13 @@ def read_status(reply: Reply | Failure, known: str = "") -> CallStatus:
 
 
 def read_permit(reply: Reply | Failure, status: CallStatus) -> CallStatus:
-    """Reads what came of the use of a permit: the arguments to run the call with, or why it must not be run."""
+    """Parse the answer to the use of a permit: the arguments for the run, or the reason against it."""
     if isinstance(reply, Reply) and reply.status == 409 and reply.body is not None:
         state: State = "used" if reply.code == "used" else "waiting" if reply.code == "waiting" else "denied"
         return replace(status, state=state, source=reply.code, reason=reply.message)
     if isinstance(reply, Failure) or reply.status != 200:
-        found = read_status(reply, status.id)
-        return found if found.state in ("refused", "unreachable") else replace(found, state="unreachable")
+        refusal = read_status(reply, status.id)
+        return refusal if refusal.state in ("refused", "unreachable") else replace(refusal, state="unreachable")
     args, key = (reply.body or {}).get("args"), (reply.body or {}).get("key")
     if not isinstance(args, dict) or not isinstance(key, str):
         return CallStatus("unreachable", status.id, reason=_STRANGER)
@@ -97,7 +100,7 @@ def read_permit(reply: Reply | Failure, status: CallStatus) -> CallStatus:
 
 
 def explain(status: CallStatus) -> str:
-    """Says, for the model, why a call was not run, or what came of it where it was not run here."""
+    """Explain to the model why a call was not run, or give its outcome if it ran elsewhere."""
     if status.state == "waiting":
         code = f" ({status.code})" if status.code else ""
         return f"Not run: it waits for a person's approval{code}."
@@ -106,7 +109,7 @@ def explain(status: CallStatus) -> str:
         why = f": {status.reason}" if status.reason else ""
         return f"Not run: {_SOURCES.get(status.source, 'it must not run')}{by}{why}"
     if status.state == "used":
-        return "Not run: its permit was used before, and what became of it is not known here."
+        return "Not run: its permit was used before, and its outcome is unknown here."
     if status.state == "refused":
         return f"Not run: Signoff does not take it: {status.reason}"
     if status.state == "unreachable":
@@ -117,7 +120,7 @@ def explain(status: CallStatus) -> str:
 
 
 def describe_outcome(code: str, result: Any) -> str:
-    """Says, for the model, what became of a call."""
+    """Describe the outcome of a call to the model."""
     words = to_text(result)
     if code == "ok":
         return words

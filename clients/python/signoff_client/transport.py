@@ -1,4 +1,4 @@
-"""Sends what the protocol asks for: with an event loop, or blocking."""
+"""Sends the requests of an exchange, with or without an event loop."""
 
 import asyncio
 import json
@@ -19,25 +19,25 @@ _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Transport:
-    """Knows where the gateway is and with which token it is spoken to.
+    """Holds the gateway's address and token.
 
-    Each exchange has connections of its own: a gate has nothing to be closed, and belongs to no event loop or thread.
+    Each exchange has its own connections: a gate needs no closing, and belongs to no event loop or thread.
     """
 
     def __init__(self, url: str, token: str, agent: str) -> None:
-        """Raises `ValueError` for an address or a token that cannot be one, and for a token on plain HTTP."""
+        """Raises `ValueError` for an invalid address or token, and for a token on plain HTTP."""
         self._url = _check_address(url, token)
         if not token.isascii() or not token.isprintable() or " " in token:
-            # The HTTP library's error about a header would repeat what stands in it.
-            raise ValueError("this can be no token; make one with `signoff token create <agent> --scope call`")
+            # The HTTP library's error about a header would repeat the token.
+            raise ValueError("this is not a valid token; make one with `signoff token create <agent> --scope call`")
         self._headers = {"accept-language": "en", "content-type": "application/json", "user-agent": agent}
         self._headers |= {"authorization": f"Bearer {token}"} if token else {}
-        # Reading whom TLS trusts takes a while, so once. Plain HTTP needs nobody: that context trusts nobody.
+        # Loading the trusted certificates is slow, so do it once. Plain HTTP uses a context without any.
         is_tls = self._url.startswith("https:")
         self._trusted = httpx2.create_ssl_context() if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     async def run(self, exchange: Exchange[T]) -> T:
-        """Carries an exchange through."""
+        """Carry out an exchange."""
         reply: Reply | Failure | None = None
         async with httpx2.AsyncClient(**self._options()) as http:
             while True:
@@ -55,7 +55,7 @@ class Transport:
                     reply = _failure(error)
 
     def run_blocking(self, exchange: Exchange[T]) -> T:
-        """Carries an exchange through without an event loop."""
+        """Carry out an exchange without an event loop."""
         reply: Reply | Failure | None = None
         with httpx2.Client(**self._options()) as http:
             while True:
@@ -73,7 +73,7 @@ class Transport:
                     reply = _failure(error)
 
     def _options(self) -> dict[str, Any]:
-        # No proxy of this machine's can reach this machine's own address for us.
+        # A proxy cannot reach this machine's own loopback address.
         is_local = httpx2.URL(self._url).host in _LOCAL
         return {"base_url": self._url, "headers": self._headers, "verify": self._trusted, "trust_env": not is_local}
 
@@ -82,11 +82,11 @@ def _check_address(url: str, token: str) -> str:
     try:
         parsed = httpx2.URL(url)
     except (httpx2.InvalidURL, TypeError):
-        raise ValueError(f"the gateway's address `{url}` is none: write it as https://signoff.example.com") from None
+        raise ValueError(f"the gateway's address `{url}` is invalid: write it as https://signoff.example.com") from None
     if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
-        raise ValueError(f"the gateway's address `{url}` is none: write it as https://signoff.example.com")
+        raise ValueError(f"the gateway's address `{url}` is invalid: write it as https://signoff.example.com")
     if token and parsed.scheme != "https" and parsed.host not in _LOCAL:
-        raise ValueError(f"`{url}` is not https: anybody on the way could read the token; name its https address")
+        raise ValueError(f"`{url}` is not https, so the network could read the token; give its https address")
     return url.rstrip("/")
 
 
@@ -104,12 +104,14 @@ def _read(response: httpx2.Response) -> Reply:
     try:
         after = float(response.headers.get("retry-after", ""))
     except ValueError:
-        # A date; the pauses between tries are long enough for what sends one.
+        # A date. The pauses between retries are long enough for servers that send one.
         after = 0.0
     return Reply(response.status_code, body if isinstance(body, dict) else None, after if 0 < after < 1e6 else 0.0)
 
 
 def _failure(error: httpx2.HTTPError) -> Failure:
-    # The error's own words may name what stands in the address.
-    known = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-    return Failure("no gateway answers at its address" if known else f"its answer was lost: {type(error).__name__}")
+    # The error's own message may contain parts of the address.
+    is_unconnected = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+    return Failure(
+        "no gateway answers at its address" if is_unconnected else f"its answer was lost: {type(error).__name__}"
+    )

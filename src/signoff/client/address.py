@@ -1,4 +1,4 @@
-"""Where the gateway is that a program here means, and with which token it speaks to it."""
+"""Finds the gateway's address and token for a program."""
 
 import hashlib
 import os
@@ -21,36 +21,36 @@ from signoff.formats.web_address import address_of, is_loopback, web_address
 
 
 def find_token(token: str | None = None) -> str:
-    """Finds the personal token to send: `token`, else that of SIGNOFF_TOKEN; "" for none.
+    """Return the personal token: `token`, or else SIGNOFF_TOKEN; "" for none.
 
-    Raises `ConfigError` for what can be no token.
+    Raises `ConfigError` for an invalid token.
     """
-    found = (os.environ.get(TOKEN_VARIABLE, "") if token is None else token).strip()
-    # Refused here: the HTTP library's error about a header repeats what stands in it.
-    if not found.isascii() or not found.isprintable():
+    secret = (os.environ.get(TOKEN_VARIABLE, "") if token is None else token).strip()
+    # Refuse it here: the HTTP library's error about a header would repeat the token.
+    if not secret.isascii() or not secret.isprintable():
         raise ConfigError(
-            f"what {TOKEN_VARIABLE} holds is no token; make one with `signoff token create`", field=TOKEN_VARIABLE
+            f"{TOKEN_VARIABLE} does not hold a valid token; make one with `signoff token create`", field=TOKEN_VARIABLE
         )
-    return found
+    return secret
 
 
 def find_gateway(url: str | None = None, *, token: str = "") -> str:
-    """Finds the address of the gateway: `url`, else that of the settings, else of the `signoff dev` that runs here.
+    """Return the gateway's address: `url`, or else the settings, or else the `signoff dev` in this directory.
 
-    Settings are `SIGNOFF_PUBLIC_URL`, `SIGNOFF_HOST` and `SIGNOFF_PORT`, or the same in `signoff.toml`. Raises
-    `ConfigError` for a misspelt variable, for what is no address, for one at which `token` could be read on the
-    way, and for another machine's that `signoff.toml` alone names for a `token`.
+    The settings are `SIGNOFF_PUBLIC_URL`, `SIGNOFF_HOST` and `SIGNOFF_PORT`, or their entries in `signoff.toml`. Raises
+    `ConfigError` for a misspelt variable, an invalid address, an address on which the network could read `token`, and
+    another machine that only `signoff.toml` names for a `token`.
     """
     refuse_misspelt_variables()
-    found = _read_given(url) or _of_settings(token)
-    if token and not found.startswith("https:") and not is_loopback(found):
-        message = f"`{found}` is not https: anybody on the way could read the token in {TOKEN_VARIABLE}"
+    address = _read_given(url) or _of_settings(token)
+    if token and not address.startswith("https:") and not is_loopback(address):
+        message = f"`{address}` is not https, so the network could read the token in {TOKEN_VARIABLE}"
         raise ConfigError(message, field="url")
-    return found
+    return address
 
 
 def meant_installation(url: str | None = None, *, token: str = "") -> str:
-    """Return the installation whose gateway a program here means; "" where an address or a token names the gateway."""
+    """Return the installation whose gateway is meant; "" if an address or a token names the gateway."""
     named = any(os.environ.get(ENV_PREFIX + name) for name in ("PUBLIC_URL", "HOST", "PORT"))
     if url or token or named or _setting("public_url", _settings_file()):
         return ""
@@ -58,12 +58,12 @@ def meant_installation(url: str | None = None, *, token: str = "") -> str:
 
 
 def installation_name(state_dir: Path) -> str:
-    """Return the name of the installation that keeps its state in this directory, without the path itself."""
+    """Return the name of the installation with this state directory, without revealing the path."""
     return hashlib.sha256(os.fsencode(state_dir.resolve())).hexdigest()[:32]
 
 
 def find_state_dir() -> Path:
-    """Finds the folder of state that the settings name. Raises `ConfigError` for settings that cannot be read."""
+    """Return the state directory of the settings. Raises `ConfigError` for unreadable settings."""
     return Path(_setting("state_dir", _settings_file()) or DEFAULT_STATE_DIR)
 
 
@@ -77,16 +77,18 @@ def _read_given(url: str | None) -> str:
 def _of_settings(token: str) -> str:
     file = _settings_file()
     if public := _setting("public_url", file):
-        found = _read_given(public)
-        # Not with a token either, else whoever has somebody work in a folder of theirs is sent it.
-        if token and not os.environ.get(f"{ENV_PREFIX}PUBLIC_URL") and not is_loopback(found):
-            message = f"`{SETTINGS_FILE}` names `{found}`, and no file of a folder says where a token is sent"
+        address = _read_given(public)
+        # Not with a token: otherwise the author of a directory could receive the token of anyone who works in it.
+        if token and not os.environ.get(f"{ENV_PREFIX}PUBLIC_URL") and not is_loopback(address):
+            message = (
+                f"`{SETTINGS_FILE}` names `{address}`, but a file in a directory must not choose where a token is sent"
+            )
             raise ConfigError(f"{message}: set {ENV_PREFIX}PUBLIC_URL, or give the address", file=SETTINGS_FILE)
-        return found
+        return address
     host, port = _setting("host", file), _setting("port", file)
     if not (host or port or token):
-        # Not with a token: a file in a folder that somebody else made must not say where it is sent.
-        # Only here: `signoff hook` runs before each call of a coding agent, and shapes take longest to load.
+        # Not with a token: a file in another person's directory must not receive it. Imported here: `signoff hook` runs
+        # before each call of a coding agent, and these models load slowest.
         from signoff.client.dev_process import read_running  # noqa: PLC0415
 
         running = read_running(find_state_dir())
@@ -96,7 +98,7 @@ def _of_settings(token: str) -> str:
 
 
 def _setting(name: str, file: Mapping[str, Any]) -> str:
-    # Compose files and CI pass unset variables on as empty ones: those count as not given.
+    # Compose files and CI pass unset variables as empty ones. Treat those as unset.
     return os.environ.get(ENV_PREFIX + name.upper(), "") or str(file.get(name, ""))
 
 

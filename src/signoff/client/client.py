@@ -1,4 +1,4 @@
-"""The client of a gateway: start turns, follow them, and decide what waits, from any Python program."""
+"""The client of a gateway: start turns, follow them, and decide requests, from any Python program."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -30,26 +30,26 @@ from signoff.formats.nearest_name import quote_name
 
 T = TypeVar("T", bound=BaseModel)
 _WAIT_SECONDS: Final = 30
-"""How long one answer with events is waited for."""
+"""Longest wait of one request for events."""
 _LEAST_WAIT_SECONDS: Final = 1.0
-"""Seconds between two requests that a gateway answers at once, as it does beyond its limit of waits."""
+"""Shortest interval between requests that the gateway answers at once, beyond its limit of waits."""
 
 
 class Client:
-    """Speaks to a gateway's API over HTTP, as whose token it is.
+    """Client of a gateway's HTTP API, with the rights of its token.
 
-    In the development profile nobody has a token: `user`, `by` and `approver` say who acts. With one they may be left
-    out, and nobody else can be named. Every method raises `ServerUnavailable` where no gateway answers, `NotFound` for
-    what is not there or not for this person, and `Refused` with what the gateway says. Answers to requests are never
-    errors: each has a `Receipt`, also where it came too late or was not allowed.
+    Without a token, in the development profile, `user`, `by` and `approver` name the acting person. With a token they
+    default to its person, and no other is accepted.
+
+    Every method raises `ServerUnavailable` if no gateway answers, `NotFound` for unknown or inaccessible things, and
+    `Refused` with the gateway's message. Decisions never raise for being late or forbidden: each returns a `Receipt`.
     """
 
     def __init__(self, url: str | None = None, token: str | None = None, *, agent: str = "signoff-client") -> None:
-        """Speaks to the gateway at `url` with a personal `token`; what is left out is found as `connect` finds it.
+        """Use the gateway at `url` with a personal `token`. Omitted values are found as in `connect`.
 
-        `agent` is the name of the program in `User-Agent`, which grants nothing.
-
-        Raises `ConfigError` for an address or a token that cannot be one, and for a token on plain HTTP.
+        `agent` is the program's name in `User-Agent`, which grants nothing. Raises `ConfigError` for an invalid address
+        or token, and for a token on plain HTTP.
         """
         secret = find_token(token)
         self._transport = Transport(
@@ -61,12 +61,14 @@ class Client:
 
     @classmethod
     async def connect(cls, url: str | None = None, token: str | None = None) -> Self:
-        """Makes a client, once a gateway has answered.
+        """Make a client once a gateway has answered.
 
-        Without `url` it is SIGNOFF_PUBLIC_URL, or made of SIGNOFF_HOST and SIGNOFF_PORT, or the same in `signoff.toml`,
-        or the `signoff dev` that runs in this folder, else http://127.0.0.1:8300. Without `token` it is SIGNOFF_TOKEN.
-        The gateway of another project refuses a program that named no address and no token.
-        With a token `signoff.toml` names this machine alone. Raises as the class says, and `ConfigError`.
+        `url` defaults to SIGNOFF_PUBLIC_URL, or to SIGNOFF_HOST and SIGNOFF_PORT, or to their entries in
+        `signoff.toml`. Further defaults are the `signoff dev` in this directory, then http://127.0.0.1:8300. `token`
+        defaults to SIGNOFF_TOKEN.
+
+        The gateway of another project refuses a program without an address and a token. With a token, `signoff.toml`
+        may only name this machine. Raises the errors of the class, and `ConfigError`.
         """
         client = cls(url, token)
         try:
@@ -86,15 +88,14 @@ class Client:
 
     @property
     def url(self) -> str:
-        """The gateway's address."""
         return self._transport.url
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         await self._transport.close()
 
     async def get(self, shape: type[T], path: str, **params: Any) -> T:
-        """Reads any other route of the API, such as `/v1/audit/...`."""
+        """Read any other route of the API, such as `/v1/audit/...`."""
         return await self._transport.call(shape, "GET", path, params=_drop_empty(params))
 
     async def start(
@@ -112,18 +113,20 @@ class Client:
         trace: bool = False,
         context: Mapping[str, Any] | None = None,
     ) -> TurnHandle:
-        """Asks `actor` for something on behalf of `user`; when this returns the turn is safe.
+        """Start a turn of `actor` for `user`. On return, the turn is stored.
 
-        `actor` may be left out where there is one. The same `turn` again, with the same words, is the same turn.
-        A turn of a `session` is its next message: it knows what was said before, and the session remembers it.
-        `context` holds fields that the manifest declares; `transient` names tools that this turn has before all others;
-        a `dry_run` judges calls, asks nobody and runs nothing; with `trace` the record tells which tool a name means.
+        `actor` may be omitted if there is only one. The same `turn` with the same text is the same turn. A turn of a
+        `session` is its next message: it reads the earlier conversation, and the session remembers it.
+
+        `context` holds fields that the manifest declares. `transient` names tools that take precedence in this turn. A
+        `dry_run` judges calls without approvers and without running them. With `trace`, the audit log records the tool
+        that each name resolves to.
         """
         if session:
-            given: dict[str, Any] = {"route": route, "step": step, "dry_run": dry_run, "trace": trace}
-            given |= {"actor": actor, "user": user, "id": turn, "transient": transient, "context": context}
-            said = await self.say(text, session=session, **given)
-            return TurnHandle(self._transport, TurnKey(said.tenant, said.session, said.turn), joins=True)
+            options: dict[str, Any] = {"route": route, "step": step, "dry_run": dry_run, "trace": trace}
+            options |= {"actor": actor, "user": user, "id": turn, "transient": transient, "context": context}
+            reply = await self.say(text, session=session, **options)
+            return TurnHandle(self._transport, TurnKey(reply.tenant, reply.session, reply.turn), joins=True)
         body: dict[str, Any] = {"text": text, "actor": actor, "user": user, "turn": turn}
         body |= {"route": route, "step": step, "dry_run": dry_run, "context": dict(context or {})}
         body |= {"transient": list(transient), "trace": trace}
@@ -131,21 +134,21 @@ class Client:
         return TurnHandle(self._transport, TurnKey(started.tenant, started.session, started.turn), started.links)
 
     async def turn(self, name: str) -> TurnHandle:
-        """Finds a turn to follow, by any name that `view` knows."""
+        """Return a turn to follow, by any name that `view` accepts."""
         view = await self.view(name)
         return TurnHandle(self._transport, TurnKey(view.tenant, view.session, view.turn))
 
     async def view(self, name: str) -> TurnView:
-        """Returns a turn as it stands, secrets masked.
+        """Return a turn's current view, with masked secrets.
 
-        `name` is `<tenant>.<session>.<turn>`, a workflow id, or the turn's own id or the beginning of that.
+        `name` is `<tenant>.<session>.<turn>`, a workflow id, the turn's own id, or the beginning of that.
         """
         named = parse_workflow_id(name.strip())
         path = f"/v1/turns/{_quote_part('.'.join(named) if named is not None else name)}"
         return await self._transport.call(TurnView, "GET", path)
 
     async def turns(self, *, state: str = "", actor: str = "", limit: int = 50) -> list[TurnRow]:
-        """Lists turns in this state and of this actor, where named, newest first."""
+        """List turns, newest first, optionally with one state or actor."""
         return await self._transport.list_rows(TurnRow, "turns", state=state, actor=actor, limit=limit)
 
     async def say(
@@ -163,10 +166,10 @@ class Client:
         trace: bool = False,
         context: Mapping[str, Any] | None = None,
     ) -> SessionMessageReply:
-        """Says something in a session; without `session`, or with a new name, a session begins with it.
+        """Send a message to a session. Without `session`, or with a new name, it starts a session.
 
-        A session that is begun on a `route` stays there: later messages need not name it. The same `id` again is the
-        same message. The other fields are those of `start`.
+        A session that starts on a `route` stays there; later messages need not name it. The same `id` is the same
+        message. `start` explains the other fields.
         """
         body: dict[str, Any] = {"text": text, "actor": actor, "user": user, "id": id, "route": route, "step": step}
         body |= {"transient": list(transient), "dry_run": dry_run, "trace": trace, "context": dict(context or {})}
@@ -174,14 +177,14 @@ class Client:
         return await self._transport.call(SessionMessageReply, "POST", path, json=_drop_empty(body))
 
     async def add_result(self, event_id: str, text: str, *, id: str = "") -> SessionMessageReply:
-        """Hands a late result to a turn of a session, once.
+        """Pass a late result to a turn of a session, once.
 
-        `event_id` is the id under which a tool handed its work off, or a turn's `<tenant>.<session>.<turn>`; a result
+        `event_id` is the id under which a tool handed off its work, or a turn's `<tenant>.<session>.<turn>`. A result
         for a turn counts once for each `id`. Raises `NotFound` for any other id.
         """
-        handed = parse_approval_id(event_id)
-        turn = handed.turn if handed is not None else _read_turn(event_id)
-        if handed is not None:
+        approval = parse_approval_id(event_id)
+        turn = approval.turn if approval is not None else _read_turn(event_id)
+        if approval is not None:
             id, text = id or late_id(event_id), late_words(event_id, text)
         path = f"/v1/sessions/{_quote_part(f'{turn.tenant}.{turn.session}')}/results"
         return await self._transport.call(
@@ -189,18 +192,18 @@ class Client:
         )
 
     async def session(self, name: str) -> SessionView:
-        """Returns one session as it stands: its turns, oldest first."""
+        """Return a session's current view, with its turns, oldest first."""
         return await self._transport.call(SessionView, "GET", f"/v1/sessions/{_quote_part(name)}")
 
     async def sessions(self, *, limit: int = 50) -> list[SessionRow]:
-        """Lists sessions that go on, newest first."""
+        """List running sessions, newest first."""
         return await self._transport.list_rows(SessionRow, "sessions", limit=limit)
 
     async def inbox(self, approver: str = "", *, everyone: bool = False, limit: int = 100) -> list[WaitingCard]:
-        """Lists what waits, soonest deadline first, in short.
+        """List pending requests in short form, soonest deadline first.
 
-        `approver` is a person, or an entry of policies such as `role:approvers`; left out, whoever the token is of, and
-        without a token the built-in approver. `everyone`: all that one may read, whoever is asked.
+        `approver` is a person, or an approver entry such as `role:approvers`. It defaults to the token's person, or
+        without a token to the built-in approver. `everyone` lists all requests that the caller may read.
         """
         entry = ":" in approver
         who = {"approver": approver} if entry else {"as": approver} if approver else {"mine": "true"}
@@ -208,18 +211,18 @@ class Client:
         return await self._transport.list_rows(WaitingCard, "approvals", limit=limit, **who)
 
     async def pending(self, approver: str = "") -> AsyncGenerator[ApprovalRequest]:
-        """Yields each request that waits now, whole, in the order of `inbox`."""
+        """Yield each pending request in full, in the order of `inbox`."""
         for card in await self.inbox(approver):
             try:
                 request = await self.request(card.id)
             except NotFound:
                 continue
-            # Somebody may have answered meanwhile.
+            # An approver may have decided it in the meantime.
             if request.state == "pending":
                 yield request
 
     async def request(self, name: str) -> ApprovalRequest:
-        """Returns a request, waiting or settled, by approval id or short code, with all arguments; secrets masked."""
+        """Return a request, pending or settled, by approval id or short code, with all arguments and masked secrets."""
         return await self._transport.call(ApprovalRequest, "GET", f"/v1/approvals/{_quote_part(name)}")
 
     async def approve(
@@ -234,11 +237,11 @@ class Client:
         seen: str | None = None,
         delivery: str = "",
     ) -> Receipt:
-        """Approves a request as it was read, or with `edited_args` in the place of all its arguments.
+        """Approve a request as read, or with `edited_args` in place of all its arguments.
 
-        Of a call in doubt it says that it did not happen and may run. A name means the request as it stands now, which
-        is taken only where its card gives every value; one that was read whole was seen whole. `confirm` is a value of
-        the card, for policies that want it typed again.
+        If the outcome of a call is unknown, this confirms that it did not happen and may run. A name means the current
+        request, and is accepted only if its card shows every value. A request that was read in full counts as seen.
+        `confirm` is a value of the card, for policies that require it typed.
         """
         given = {"edited_args": edited_args, "confirm": confirm, "remember": remember, "seen": seen}
         return await self._decide(request, by, verdict="approved", reason=reason, delivery_id=delivery, **given)
@@ -252,14 +255,14 @@ class Client:
         remember: GrantRequest | None = None,
         delivery: str = "",
     ) -> Receipt:
-        """Denies a request; the agent reads the reason. Of a call in doubt: give it up."""
+        """Deny a request. The agent reads the reason. If the outcome of a call is unknown, this gives it up."""
         given = {"reason": reason, "remember": remember, "delivery_id": delivery}
         return await self._decide(request, by, verdict="denied", **given)
 
     async def happened(
         self, request: ApprovalRequest | str, *, by: str = "", reason: str = "", result: str = "", delivery: str = ""
     ) -> Receipt:
-        """Says that a call in doubt happened, and what came of it."""
+        """Confirm that a call with an unknown outcome happened, with its result."""
         given = {"reason": reason, "result": result, "delivery_id": delivery}
         return await self._decide(request, by, verdict="happened", **given)
 
@@ -272,9 +275,9 @@ class Client:
         reason: str = "",
         delivery: str = "",
     ) -> Receipt:
-        """Answers an `approval-request` part of a turn or session by an `approval-response` part in its session.
+        """Answer an `approval-request` part of a turn or session with an `approval-response` part in its session.
 
-        Raises `Refused` for an answer that counts for nothing, such as one to a part that is not whole.
+        Raises `Refused` for an answer that cannot count, such as one to a part that is not whole.
         """
         draft = _draft(
             verdict=verdict,
@@ -294,91 +297,90 @@ class Client:
     async def preview(
         self, request: ApprovalRequest | str, settings: Mapping[str, str | None] | None = None, *, text: str = ""
     ) -> EditPreview:
-        """Tries other arguments, as `edited_args` of `approve` would ask it; nothing is changed.
+        """Preview other arguments as `approve` would take them in `edited_args`. Changes nothing.
 
-        `settings` are texts by dotted name, each read by the tool's schema, and None for null; `text` is all arguments
-        as JSON.
-        Raises `Refused` (`malformed`) for what does not fit, `NotFound` for a name that is none.
+        `settings` maps dotted names to texts, which the tool's schema converts, or to `None` for null. `text` is all
+        arguments as JSON. Raises `Refused` (`malformed`) for values that do not fit, `NotFound` for an unknown name.
         """
         name = request if isinstance(request, str) else request.id
         body = _drop_empty({"set": dict(settings or {}), "text": text})
         return await self._transport.call(EditPreview, "POST", f"/v1/approvals/{_quote_part(name)}/preview", json=body)
 
     async def withdraw(self, request: ApprovalRequest | str, *, by: str = "", reason: str = "") -> Receipt:
-        """Withdraws a request, so that its call does not run."""
+        """Withdraw a request, so that its call does not run."""
         name = request if isinstance(request, str) else request.id
         return await self._transport.receipt(
             f"/v1/approvals/{_quote_part(name)}/withdraw", _drop_empty({"reason": reason}), by
         )
 
     async def grants(self, *, every: bool = False, tenant: str = "") -> list[Grant]:
-        """Lists answers that are remembered, newest first; `every`: also what is over, used up or taken back."""
+        """List remembered answers, newest first. `every` includes expired, used up and revoked ones."""
         return await self._transport.list_rows(Grant, "grants", every=every, tenant=tenant)
 
     async def revoke(self, grant: str, *, by: str = "", tenant: str = "") -> Grant:
-        """Takes a remembered answer back: people are asked again."""
+        """Revoke a remembered answer, so that approvers are asked again."""
         path, params = f"/v1/grants/{_quote_part(grant)}", _drop_empty({"as": by, "tenant": tenant})
         return await self._transport.call(Grant, "DELETE", path, params=params, json={})
 
     async def freezes(self, *, tenant: str = "") -> list[Freeze]:
-        """Returns the freeze of the tenant, if there is one."""
+        """Return the freeze of the tenant, if there is one."""
         return await self._transport.list_rows(Freeze, "freezes", tenant=tenant)
 
     async def freeze(self, reason: str, *, tenant: str = "", by: str = "") -> FreezeResult:
-        """Denies everything in a tenant until it is thawed, and withdraws what waits."""
+        """Deny everything in a tenant until it is unfrozen, and withdraw its pending requests."""
         body = _drop_empty({"tenant": tenant, "reason": reason})
         return await self._transport.call(
             FreezeResult, "POST", "/v1/freezes", json=body, params=_drop_empty({"as": by})
         )
 
     async def thaw(self, tenant: str, *, by: str = "") -> Freeze:
-        """Lifts a freeze; what was denied meanwhile stays denied."""
+        """Unfreeze a tenant. Calls denied during the freeze stay denied."""
         path = f"/v1/freezes/{_quote_part(tenant)}"
         return await self._transport.call(Freeze, "DELETE", path, params=_drop_empty({"as": by}), json={})
 
     async def events(
         self, *, after: int = 0, limit: int = 100, wait: float = 0, turn: str = "", tenant: str = ""
     ) -> EventList:
-        """Returns the events after a number, of one turn where named; waits `wait` seconds for one, at most 30.
+        """Return the events after a number, optionally of one turn. Waits up to `wait` seconds for one, at most 30.
 
-        Raises `Refused` (`gone`) where some after it are not kept any more.
+        Raises `Refused` (`gone`) if later events have been removed.
         """
         params = {"after": after, "limit": limit, "wait": wait, "turn": turn, "tenant": tenant}
         return await self._transport.call(EventList, "GET", "/v1/events", params=_drop_empty(params))
 
     async def follow_events(self, *, after: int = 0, turn: str = "", tenant: str = "") -> AsyncGenerator[CloudEvent]:
-        """Yields the events after a number as they happen, without an end. Raises as `events`."""
+        """Yield the events after a number as they happen, without end. Raises like `events`."""
         clock = asyncio.get_running_loop().time
         while True:
-            began, found = clock(), None
+            began, page = clock(), None
             try:
-                found = await self.events(after=after, wait=_WAIT_SECONDS, turn=turn, tenant=tenant)
+                page = await self.events(after=after, wait=_WAIT_SECONDS, turn=turn, tenant=tenant)
             except Refused as error:
-                # Others wait with the same token: the gateway answers at once, and once a second.
+                # Other waits use the same token: the gateway then answers at once, once a second.
                 if error.code != "streams":
                     raise
-            if found is not None:
-                for event in found.events:
+            if page is not None:
+                for event in page.events:
                     yield event
-                after = found.next
-            if found is None or not found.events:
+                after = page.next
+            if page is None or not page.events:
                 await asyncio.sleep(max(0.0, began + _LEAST_WAIT_SECONDS - clock()))
 
     async def failed_events(self, *, tenant: str = "") -> list[FailedEvent]:
-        """Lists the events that did not arrive at subscriptions and were given up, oldest first."""
+        """List the events that were given up for subscriptions, oldest first."""
         params = _drop_empty({"tenant": tenant})
         return list((await self._transport.call(FailedEventList, "GET", "/v1/events/failed", params=params)).failed)
 
     async def retry_events(self, subscription: str = "", *, by: str = "", tenant: str = "") -> RetryResult:
-        """Has what was given up sent again, all of it or that of one subscription; takes the role `admin`."""
+        """Retry given-up events, all or of one subscription. Needs the role `admin`."""
         params = _drop_empty({"subscription": subscription, "as": by, "tenant": tenant})
         return await self._transport.call(RetryResult, "POST", "/v1/events/failed/retry", params=params, json={})
 
     async def _decide(self, named: ApprovalRequest | str, by: str, **given: Any) -> Receipt:
-        """Answers the question that was read: whatever is asked by the time it arrives, it counts for that alone."""
+        """Decide the question that was read. The decision counts for no later question."""
         request = await self.request(named) if isinstance(named, str) else named
         if given.get("seen") is None and given["verdict"] == "approved" and not isinstance(named, str):
-            # Whoever has the request has every value; who names one has read none of it.
+            # A full request holds every value. A name shows none.
             given["seen"] = request.seen
         body = {name: value for name, value in given.items() if value is not None}
         draft = _draft(revision=request.revision, question_hash=request.question_hash, **body)
@@ -388,7 +390,7 @@ class Client:
 
 
 def _draft(**given: Any) -> DecisionDraft:
-    """Raises `Refused` (`malformed`) for an answer that no gateway would take."""
+    """Raises `Refused` (`malformed`) for a decision that no gateway would accept."""
     try:
         return DecisionDraft(**given)
     except ValidationError as error:
@@ -398,7 +400,7 @@ def _draft(**given: Any) -> DecisionDraft:
 
 
 def _drop_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `fields` without those that say nothing."""
+    """Return `fields` without empty values."""
     return {name: value for name, value in fields.items() if value}
 
 
@@ -410,8 +412,8 @@ def _read_turn(name: str) -> TurnKey:
 
 
 def _quote_part(name: str) -> str:
-    """Returns a name as a part of a path. Raises `NotFound` for what would be another path."""
+    """Return a name as a part of a path. Raises `NotFound` for a name that would change the path."""
     plain = name.strip()
     if plain in ("", ".", ".."):
-        raise NotFound(f"there is nothing of the name {quote_name(plain)}")
+        raise NotFound(f"there is nothing with the name {quote_name(plain)}")
     return quote(plain, safe="")

@@ -1,4 +1,4 @@
-"""Describes the `signoff dev` that runs in a folder, for programs in other terminals."""
+"""Describes the `signoff dev` of a directory for programs in other terminals."""
 
 import os
 from pathlib import Path
@@ -10,10 +10,10 @@ from signoff.contracts.names import RUNNING_FILE
 
 
 class DevProcess(FrozenModel):
-    """Describes one running `signoff dev` in a file that programs in other terminals of the same folder read."""
+    """One running `signoff dev`, as stored in a file for programs in other terminals of the same directory."""
 
     pid: int
-    """Its process; a file whose process is gone counts for nothing."""
+    """Its process id. A file without a running process is ignored."""
     address: str
     """Temporal's server, `host:port`."""
     namespace: str
@@ -21,18 +21,18 @@ class DevProcess(FrozenModel):
     manifest: str
     """The manifest's absolute path."""
     app: str = ""
-    """The program, `MODULE:APP`, in the place of a manifest."""
+    """The program, `MODULE:APP`, instead of a manifest."""
     folder: str = ""
-    """The folder in which the program's module is."""
+    """The directory of the program's module."""
     url: str
-    """Its gateway."""
+    """The address of its gateway."""
 
 
 def read_running(state_dir: Path) -> DevProcess | None:
-    """Reads what `signoff dev` left word of in the state folder, if its process is still there."""
+    """Return the description that `signoff dev` left in the state directory, if its process still runs."""
     try:
         running = DevProcess.model_validate_json((state_dir / RUNNING_FILE).read_bytes())
-        # Signal 0 only asks whether the process is there: one that was killed leaves its file behind.
+        # Signal 0 only checks the process: a killed process leaves its file behind.
         os.kill(running.pid, 0)
     except (OSError, ValidationError):
         return None

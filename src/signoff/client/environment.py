@@ -1,4 +1,4 @@
-"""Checks the variables `SIGNOFF_*` of this process: one that is misspelt would be passed over in silence."""
+"""Checks the variables `SIGNOFF_*` of this process: a misspelt one would be ignored silently."""
 
 import difflib
 import os
@@ -11,10 +11,10 @@ _KNOWN: Final = (*(ENV_PREFIX + name.upper() for name in SETTING_NAMES), TOKEN_V
 
 
 def refuse_misspelt_variables() -> None:
-    """Raises `ConfigError` for a variable that is nearly the name of a setting, or of the token."""
+    """Raise `ConfigError` for a variable whose name is similar to a setting's or the token's."""
     for variable in sorted(name.upper() for name in os.environ):
         if not variable.startswith(ENV_PREFIX) or variable in _KNOWN:
             continue
-        # Near misses only: others may have variables with this beginning, such as the programs around us.
+        # Near misses only: other programs may use variables with this prefix.
         if near := difflib.get_close_matches(variable, _KNOWN, n=1, cutoff=0.85):
             raise ConfigError(f"the variable `{variable}` is not known: did you mean `{near[0]}`?", field=variable)

@@ -1,4 +1,4 @@
-"""HTTP to a gateway: JSON in, shapes out, and every failure as one of our errors."""
+"""HTTP to a gateway: JSON in, models out, and every failure as a Signoff error."""
 
 import ssl
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ from signoff.contracts.receipt import Receipt
 from signoff.formats.web_address import is_loopback
 
 ANSWER_SECONDS: Final = 60.0
-"""Longer than a gateway waits for a worker, and than its streams are silent."""
+"""Longer than a gateway waits for a worker, and than the silence of its streams."""
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -22,15 +22,13 @@ T = TypeVar("T", bound=BaseModel)
 class Transport:
     """Sends requests to the gateway at `url`, with a personal token if there is one.
 
-    `installation` is the only one whose gateway may answer, "" for any.
-
-    All methods raise `ServerUnavailable` where no gateway answers, or what answers is none, and `NotFound`, `Conflict`
-    or `Refused` with what the gateway says.
+    `installation` is the only one whose gateway may answer; "" accepts any. All methods raise `ServerUnavailable` if no
+    gateway answers, and `NotFound`, `Conflict` or `Refused` with the gateway's message.
     """
 
     def __init__(self, url: str, token: str, agent: str, *, installation: str = "") -> None:
         self.url = url
-        # What programs and terminals are told is English.
+        # Programs and terminals get English.
         headers = {"accept-language": "en", "user-agent": agent} | (
             {"authorization": f"Bearer {token}"} if token else {}
         )
@@ -40,31 +38,31 @@ class Transport:
             base_url=url,
             headers=headers,
             timeout=ANSWER_SECONDS,
-            # No proxy of this machine's can reach this machine's own address for us.
+            # A proxy cannot reach this machine's own loopback address.
             trust_env=not is_loopback(url),
-            # Reading whom TLS trusts takes 20 ms of every command. Plain HTTP needs nobody: this context trusts nobody.
+            # Loading the trusted certificates takes 20 ms of every command. Plain HTTP uses a context without any.
             verify=httpx2.URL(url).scheme == "https" or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         )
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         await self._http.aclose()
 
     async def call(self, shape: type[T], method: str, path: str, **content: Any) -> T:
-        """Calls a route and parses its answer; `content` is httpx2's, such as `params` and `json`."""
+        """Call a route and parse its answer. `content` is httpx2's, such as `params` and `json`."""
         return self.read(shape, self._json(await self._send(method, path, **content)))
 
     async def list_rows(self, shape: type[T], name: str, **params: Any) -> list[T]:
-        """Returns the list of `/v1/<name>`; parameters that are None, False or empty are left out."""
-        given = {key: value for key, value in params.items() if value}
-        found = self._json(await self._send("GET", f"/v1/{name}", params=given))
-        rows = found.get(name) if isinstance(found, dict) else None
+        """Return the list of `/v1/<name>`. Parameters that are `None`, False or empty are omitted."""
+        present = {key: value for key, value in params.items() if value}
+        body = self._json(await self._send("GET", f"/v1/{name}", params=present))
+        rows = body.get(name) if isinstance(body, dict) else None
         if not isinstance(rows, list):
             raise self._stranger()
         return [self.read(shape, row) for row in rows]
 
     async def receipt(self, path: str, body: dict[str, Any], person: str) -> Receipt:
-        """Returns the receipt of an answer as `person`; one that is refused says by whom and when it was decided."""
+        """Return the receipt of a decision as `person`. A refused one names the decider and the time."""
         reply = await self._reply("POST", path, json=body, params={"as": person} if person else {})
         content = self._json(reply)
         if isinstance(content, dict) and "approval_id" in content:
@@ -72,7 +70,7 @@ class Transport:
         raise self._refusal(reply)
 
     async def events(self, path: str) -> AsyncGenerator[tuple[str, Any]]:
-        """Yields the name and the data of each server-sent event, until the gateway ends the stream."""
+        """Yield the name and data of each server-sent event until the gateway ends the stream."""
         try:
             async with self._http.stream("GET", path) as reply:
                 if not reply.is_success:
@@ -126,7 +124,7 @@ class Transport:
             raise self._stranger() from None
 
     def read(self, shape: type[T], data: Any) -> T:
-        """Reads what the gateway said, or the data of one of its events, as a shape."""
+        """Validate the gateway's answer, or an event's data, as a model."""
         try:
             return shape.model_validate(data)
         except ValidationError:
@@ -139,4 +137,4 @@ class Transport:
         return ServerUnavailable(f"the gateway at {self.url} did not answer ({type(error).__name__})")
 
     def _stranger(self) -> ServerUnavailable:
-        return ServerUnavailable(f"what answers at {self.url} is no gateway of this version: check the address")
+        return ServerUnavailable(f"the server at {self.url} is not a gateway of this version: check the address")

@@ -15,17 +15,17 @@ from signoff.contracts.session_messages import SessionView
 from signoff.contracts.turn import CallView, TurnResult, TurnView
 
 PAUSE_SECONDS: Final = 1.0
-"""Before a stream that ended is taken up again."""
+"""Pause before a new connection when a stream has ended."""
 
 
 @dataclass(frozen=True)
 class TurnHandle:
-    """Follows one turn, which goes on or is over. Methods raise as those of `Client`."""
+    """Follows one turn, running or ended. Methods raise the same errors as in `Client`."""
 
     _transport: Transport
     key: TurnKey
     links: TurnLinks | None = None
-    """Where to follow it; of a turn that this client started."""
+    """Links for following it, for a turn that this client started."""
     joins: bool = False
     """Whether it answers a message that its session may still hold."""
 
@@ -35,13 +35,13 @@ class TurnHandle:
         return ".".join(self.key)
 
     async def view(self) -> TurnView:
-        """Returns the turn as it stands, secrets masked."""
+        """Return the turn's current view, with masked secrets."""
         return await self._transport.call(TurnView, "GET", f"/v1/turns/{self.id}")
 
     async def watch(self) -> AsyncGenerator[TurnView]:
-        """Yields the turn each time it changed, until it is over; a stream that ends before is taken up again.
+        """Yield the turn at each change until it ends. Reconnects if a stream ends earlier.
 
-        Raises `ServerUnavailable` where the gateway cannot tell more.
+        Raises `ServerUnavailable` if the gateway cannot send more.
         """
         while True:
             view: TurnView | None = None
@@ -57,21 +57,21 @@ class TurnHandle:
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             if view is None:
-                raise ServerUnavailable(f"the gateway at {self._transport.url} no longer tells of `{self.id}`")
+                raise ServerUnavailable(f"the gateway at {self._transport.url} sends no more about `{self.id}`")
             if view.result is not None:
                 return
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _is_to_begin(self) -> bool:
-        """Returns whether the session still holds the message, or has just begun its turn."""
+        """Return whether the session still holds the message, or has just started its turn."""
         session = await self._transport.call(SessionView, "GET", f"/v1/sessions/{self.key.tenant}.{self.key.session}")
         held = (*(each.message_id for each in session.queued), *(each.turn for each in session.turns))
         return self.key.turn in held
 
     async def pending(self) -> AsyncGenerator[ApprovalRequest]:
-        """Yields each request of the turn that waits for people, whole, as soon as it does, until the turn is over.
+        """Yield each pending request of the turn in full, as soon as it opens, until the turn ends.
 
-        One that is asked again in other words comes again, as its next revision.
+        A request that is asked again is yielded again, as its next revision.
         """
         yielded: set[tuple[str, int]] = set()
         async with aclosing(self.watch()) as views:
@@ -83,7 +83,7 @@ class TurnHandle:
                         yield request
 
     async def result(self) -> TurnResult:
-        """Waits for the result of the turn; that it failed or was cancelled is in its `state`."""
+        """Wait for the result of the turn. A failure or cancellation is in its `state`."""
         async with aclosing(self.watch()) as views:
             async for view in views:
                 if view.result is not None:
@@ -91,16 +91,16 @@ class TurnHandle:
         raise ServerUnavailable(f"`{self.id}` ended without a result")
 
     async def _find_request(self, call: CallView, yielded: Collection[tuple[str, int]]) -> ApprovalRequest | None:
-        """Returns the request of a call that was not yielded yet; None for none."""
+        """Return the request of a call if it was not yielded yet, or `None`."""
         seen = call.approval
         if seen is None or seen.state != "pending" or (seen.id, seen.revision) in yielded:
             return None
         request = await self._transport.call(ApprovalRequest, "GET", f"/v1/approvals/{seen.id}")
-        # Somebody may have answered meanwhile, or it was asked anew.
+        # In the meantime it may have been decided, or replaced by a new revision.
         return request if request.state == "pending" and (request.id, request.revision) not in yielded else None
 
     async def cancel(self, *, by: str = "") -> str:
-        """Asks the turn to stop, as `by`: `cancelling`, or the state in which it is over already."""
+        """Ask the turn to stop, as `by`. Returns `cancelling`, or the turn's end state."""
         path = f"/v1/turns/{self.id}/cancel"
-        # JSON, though empty: the gateway changes nothing for a request that a form on another site could send.
+        # JSON, although empty: the gateway ignores requests that a form on another site could send.
         return (await self._transport.call(TurnCancelled, "POST", path, json={}, params={"as": by} if by else {})).state

@@ -1,4 +1,4 @@
-"""Asks the gateway for workflows, and uses a permit where the effect is: right before the activity runs."""
+"""Proposes calls for workflows, and uses each permit right before its activity runs."""
 
 import dataclasses
 import typing
@@ -37,18 +37,18 @@ from signoff_client.temporal.messages import (
 )
 
 _RESULT_BYTES: Final = 60_000
-"""What a report carries of a result; the gateway takes a little more."""
+"""The largest result in a report. The gateway accepts slightly more."""
 
 
 @dataclass
 class GateActivities:
-    """The gate's own activities: short, and safe to be tried again."""
+    """The gate's own activities: short, and safe to retry."""
 
     gate: Gate
 
     @activity.defn(name=ASK)
     async def ask(self, question: Question) -> Answer:
-        """Proposes a call, or finds the one that was proposed before, and says how it stands."""
+        """Propose a call, or find the earlier proposal, and return its state."""
         call = self._call(question)
         await call.settle()
         if call.state == "unreachable":
@@ -57,7 +57,7 @@ class GateActivities:
 
     @activity.defn(name=WITHDRAW)
     async def withdraw(self, question: Question) -> None:
-        """Withdraws a call, also one whose proposal is still under way: it finds the call withdrawn."""
+        """Withdraw a call, including one whose proposal is still in progress: it finds the call withdrawn."""
         call = self._call(question)
         await call.settle()
         if call.state in ("waiting", "permitted"):
@@ -67,11 +67,11 @@ class GateActivities:
 
     @activity.defn(name=APPROVED)
     async def approved(self, approval: Approval) -> dict[str, Any]:
-        """Returns the arguments that were approved: the gate before it has put them in."""
+        """Return the approved arguments, which the gate has already put in."""
         return approval.args
 
     def _call(self, question: Question) -> Call:
-        told = {"workflow": {"id": question.workflow, "signal": question.signal}, "state": question.key}
+        target = {"workflow": {"id": question.workflow, "signal": question.signal}, "state": question.key}
         return self.gate.call(
             question.tool,
             question.args,
@@ -80,12 +80,12 @@ class GateActivities:
             says=question.says,
             wait=0,
             patience=0,
-            callback=told,
+            callback=target,
         )
 
 
 class GatedActivities(ActivityInboundInterceptor):
-    """Runs a dangerous activity with what was approved, once, and reports what became of it."""
+    """Runs a dangerous activity with the approved arguments, once, and reports the outcome."""
 
     def __init__(
         self, following: ActivityInboundInterceptor, gate: Gate, readers: Mapping[str, CallReader], patience: timedelta
@@ -114,8 +114,8 @@ class GatedActivities(ActivityInboundInterceptor):
                 if call:
                     approved = _Approved(reader, converter, values, proposed)
                     result = await self.next.execute_activity(approved.apply(input, call.args))
-                    if how := suspension_in(result):
-                        call.suspend(is_resumed=how == "resumed")
+                    if suspension := suspension_in(result):
+                        call.suspend(is_resumed=suspension == "resumed")
                     else:
                         call.result = _reported(converter, result)
                     return result
@@ -131,18 +131,19 @@ class GatedActivities(ActivityInboundInterceptor):
         info = activity.info()
         header = input.headers.get(HEADER)
         if header is None:
-            words = "Not run: it was started without asking, by a worker that has no gate or before there was one."
+            words = "Not run: it was started without approval, by a worker without a gate or before the gate existed."
             raise ApplicationError(words, type=DENIED, non_retryable=True)
         use = PayloadConverter.default.from_payload(header, Use)
-        # Half of the time that the attempt has: whoever is permitted later would run when nobody awaits it.
+        # Use half of the attempt's time: with a later permit, the activity would run after its workflow gave up.
         times = (self._patience, info.start_to_close_timeout, info.heartbeat_timeout)
         patience = min(each for each in times if each) / 2
         seconds = patience.total_seconds()
         if info.activity_type == APPROVED:
-            # Workflow code is as free to go on again and again; any other activity is permitted for one execution.
+            # Workflow code may repeat freely. Any other activity is permitted for one execution.
             call = self._gate.find(use.id, wait=0, patience=seconds, attempt=use.id[:200])
         else:
-            # The server hands a first attempt to one worker; later ones and local activities may follow a lost worker.
+            # The server gives a first attempt to one worker. Later attempts and local activities may follow a lost
+            # worker.
             named = use.attempt if info.attempt == 1 and not info.is_local else ""
             call = self._gate.find(use.id, wait=0, patience=seconds, attempt=named, is_repeated=use.is_resumed)
         await call.settle()
@@ -162,7 +163,7 @@ class GatedActivities(ActivityInboundInterceptor):
 
 @dataclass(frozen=True)
 class _Approved:
-    """Puts what was approved in the place of an activity's input."""
+    """Replaces an activity's input by the approved arguments."""
 
     reader: CallReader
     converter: PayloadConverter
@@ -183,7 +184,7 @@ class _Approved:
 
 
 def _answered(call: Call) -> Any:
-    """Returns the result of a call that was run before. Raises `ApplicationError` for another outcome."""
+    """Return the result of a call that was run before. Raises `ApplicationError` for another outcome."""
     answer = answer_from_status(call.status)
     if answer.code != "ok":
         raise not_run(answer)
@@ -191,14 +192,14 @@ def _answered(call: Call) -> Any:
 
 
 def _final(error: Exception) -> ApplicationError:
-    """Returns the error as one that is not tried again: what was approved is one execution."""
+    """Return the error as non-retryable: the approval is for one execution."""
     if not isinstance(error, ApplicationError):
         return ApplicationError(str(error), type=type(error).__name__, non_retryable=True)
     return ApplicationError(error.message, *error.details, type=error.type, non_retryable=True, category=error.category)
 
 
 def _reported(converter: PayloadConverter, result: Any) -> Any:
-    """Returns a result as it is reported: so that it can be read back, else in words."""
+    """Return a result for the report, as a readable value or else as text."""
     try:
         plain = to_json(converter, result)
         if len(encode_json(plain)) <= _RESULT_BYTES:
@@ -209,9 +210,9 @@ def _reported(converter: PayloadConverter, result: Any) -> Any:
 
 
 def _hints(function: Callable[..., Any]) -> list[Any]:
-    """Returns the types of an activity's arguments, None for one that has none."""
+    """Return the types of an activity's arguments, `None` for an untyped one."""
     try:
-        found = typing.get_type_hints(function)
+        hints = typing.get_type_hints(function)
     except (NameError, TypeError):
-        found = {}
-    return [found.get(name) for name in argument_names(function)]
+        hints = {}
+    return [hints.get(name) for name in argument_names(function)]

@@ -1,4 +1,4 @@
-"""Decides what a workflow asks about a call, and what follows from an answer: alike at every replay, without I/O."""
+"""Decides a workflow's question about a call and its next step. Deterministic in replay, without I/O."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ NextStep: TypeAlias = Literal["wait", "start", "return", "refuse"]
 
 @dataclass(frozen=True)
 class GatePlan:
-    """Says what a worker's workflows ask about, and how."""
+    """The gated activities of a worker's workflows, and the settings of the gate."""
 
     readers: Mapping[str, CallReader]
     signal: str
     look_up: timedelta
-    """After what time a workflow that was told nothing looks for itself; twice as long each time after."""
+    """Delay after which a workflow without a signal looks itself. It doubles each time."""
     patience: timedelta
-    """For how long a gateway that gives no answer is tried again."""
+    """Time for which a gateway without an answer is retried."""
     task_queue: str | None
-    """Where the gate's own activities run; the workflow's own queue when None."""
+    """The task queue of the gate's own activities; the workflow's own if `None`."""
     user: Callable[[], str] | None
 
 
 class CallPlace(NamedTuple):
-    """Where a call stands: the workflow, the run as it was begun, and which of the run's calls it is."""
+    """The position of a call: the workflow, its original run, and the call's number in that run."""
 
     workflow: str
     run: str
@@ -40,15 +40,15 @@ class CallPlace(NamedTuple):
 
 
 def make_question(plan: GatePlan, place: CallPlace, call: ToolCall, own: Mapping[str, Any]) -> Question:
-    """Returns the question about a call; `own` is what a workflow's own code says beside it."""
+    """Return the question about a call. `own` holds the user and remark of a workflow's own code."""
     user = own.get("user") or ("" if plan.user is None else plan.user())
-    # The run as it was begun: the same after a reset, so that what has run is not run again by that.
+    # The original run stays the same after a reset, so a reset does not repeat a call.
     key = ":".join(map(str, place))
     return Question(call.tool, dict(call.args), key, place.workflow, plan.signal, str(own.get("says", "")), user)
 
 
 def next_step(answer: Answer) -> NextStep:
-    """Returns what a workflow does after an answer: all that is no permit, and no result, means no."""
+    """Return a workflow's next step after an answer. Without a permit or a result, it refuses."""
     if answer.state == "waiting":
         return "wait"
     if answer.state == "permitted":
@@ -57,12 +57,12 @@ def next_step(answer: Answer) -> NextStep:
 
 
 def next_look(looks: timedelta) -> timedelta:
-    """Returns after what time a workflow looks again that was told nothing for `looks`."""
+    """Return the next delay after one of `looks` without a signal."""
     return min(2 * looks, _LONGEST_LOOK)
 
 
 def check_failure(error: ActivityError, answer: Answer) -> None:
-    """Returns where people are asked anew. Raises what a gated activity failed with, as the workflow is told it."""
+    """Return if approvers are asked again. Otherwise raise a gated activity's failure as the workflow sees it."""
     cause = error.cause
     if not isinstance(cause, ApplicationError) or cause.type not in (UNREACHABLE, WAITING):
         raise error
@@ -71,20 +71,20 @@ def check_failure(error: ActivityError, answer: Answer) -> None:
 
 
 def is_suspended(error: ActivityError) -> bool:
-    """Return whether an activity failed with a framework's signal, after which it is started again."""
+    """Return whether an activity failed with a framework's signal, after which it starts again."""
     return isinstance(error.cause, ApplicationError) and error.cause.type in FAILURE_TYPES
 
 
 def unreachable_answer(error: ActivityError) -> Answer:
-    """Returns the answer of a gateway that gave none. Raises `error` where the question was cancelled."""
+    """Return the answer for an unreachable gateway. Raises `error` if the question was cancelled."""
     if is_cancelled_exception(error):
         raise error
-    reason = error.cause.message if isinstance(error.cause, ApplicationError) else "no worker asks it"
+    reason = error.cause.message if isinstance(error.cause, ApplicationError) else "no worker runs the question"
     return Answer("unreachable", text=f"Not run: Signoff gave no answer ({reason}).")
 
 
 def activity_error(activity: str, activity_id: str, cause: ApplicationError | CancelledError) -> ActivityError:
-    """Returns the error by which an activity is known to have failed, as it would be where it had been started."""
+    """Return the error of an activity that was not started, in the form of a started one's."""
     error = ActivityError(
         cause.message,
         scheduled_event_id=0,

@@ -1,4 +1,4 @@
-"""Reads the tool and the arguments of a call out of an activity's input, and writes approved arguments into it."""
+"""Reads a call's tool and arguments from an activity's input, and writes approved arguments into it."""
 
 import copy
 import inspect
@@ -19,36 +19,37 @@ _READABLE: Final = (_PLAIN, b"json/protobuf")
 
 @dataclass(frozen=True)
 class GatedActivity:
-    """Names an activity that is dangerous, and says where in its input the call of the tool stands.
+    """Names a dangerous activity, and the place of the tool's call in its input.
 
-    Left out, the call's arguments are the fields of the activity's one argument, or its arguments by their names.
+    By default, the call's arguments are the fields of the activity's single argument, or its arguments by name.
     """
 
     activity: str | Callable[..., Any]
     """The activity, or its name."""
     tool: str = ""
-    """What it is called at the gateway; the activity's name when not given."""
+    """The tool's name at the gateway; by default the activity's name."""
     tool_at: str = ""
-    """Where in the first argument the tool's name stands, of an activity that runs several: `name`, or `call.name`."""
+    """The place of the tool's name in the first argument, for an activity with several tools: `name`, or `call.name`.
+    """
     args_at: str = ""
-    """Where in the first argument the tool's arguments stand."""
+    """The place of the tool's arguments in the first argument."""
     tools: Sequence[str] = ()
-    """Which of the tools at `tool_at` are dangerous; all when not given."""
+    """The dangerous tools at `tool_at`; by default all."""
 
     @property
     def name(self) -> str:
-        """The activity's name. Raises `ValueError` for a function that is no activity."""
+        """The activity's name. Raises `ValueError` for a function that is not an activity."""
         if isinstance(self.activity, str):
             return self.activity
         definition = activity._Definition.from_callable(self.activity)
         if definition is None or not definition.name:
-            raise ValueError(f"`{self.activity}` is no activity with a name: decorate it with `@activity.defn`")
+            raise ValueError(f"`{self.activity}` is not a named activity: decorate it with `@activity.defn`")
         return definition.name
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """The call of a tool, as an activity's input has it."""
+    """The call of a tool, as read from an activity's input."""
 
     tool: str
     args: Mapping[str, Any]
@@ -56,14 +57,14 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class CallReader:
-    """Reads calls out of an activity's input as JSON values, and writes them."""
+    """Reads calls from an activity's input as JSON values, and writes them."""
 
     gated: GatedActivity
     names: tuple[str, ...] | None = None
-    """The names of the activity's arguments; None where its function is not known."""
+    """The names of the activity's arguments; `None` if its function is unknown."""
 
     def read(self, values: Sequence[Any]) -> ToolCall | None:
-        """Returns the call; None for a tool that is not dangerous. Raises `ValueError` where there is none to read."""
+        """Return the call, or `None` for a safe tool. Raises `ValueError` if the input holds no call."""
         gated = self.gated
         tool: Any = gated.tool or gated.name
         if gated.tool_at:
@@ -72,11 +73,11 @@ class CallReader:
                 return None
         args = _find(values, gated.args_at, gated.name) if gated.args_at else self._args(values)
         if not isinstance(tool, str) or not isinstance(args, dict):
-            raise ValueError(f"what activity `{gated.name}` has in the place of a tool and its arguments is none")
+            raise ValueError(f"the input of activity `{gated.name}` holds no tool with arguments at the given places")
         return ToolCall(tool, args)
 
     def write(self, values: Sequence[Any], args: Mapping[str, Any]) -> list[Any]:
-        """Returns the input with these arguments. Raises `ValueError` for some that it has no place for."""
+        """Return the input with these arguments. Raises `ValueError` for arguments without a place in it."""
         changed = copy.deepcopy(list(values))
         if self.gated.args_at:
             *way, last = self.gated.args_at.split(".")
@@ -85,41 +86,41 @@ class CallReader:
         if _is_object(values):
             return [dict(args)]
         names = self.names or ()
-        given = [name for name in names if name in args]
-        if len(given) != len(args) or list(names[: len(given)]) != given:
+        present = [name for name in names if name in args]
+        if len(present) != len(args) or list(names[: len(present)]) != present:
             raise ValueError(f"activity `{self.gated.name}` cannot be run with just {', '.join(map(repr, args))}")
-        return [args[name] for name in given]
+        return [args[name] for name in present]
 
     def _args(self, values: Sequence[Any]) -> Any:
         if _is_object(values):
             return values[0]
         if values and (self.names is None or len(values) > len(self.names)):
             raise ValueError(
-                f"the arguments of activity `{self.gated.name}` have no names that people could read: give the gate "
-                "its function in place of its name, or give the activity one argument with fields"
+                f"the arguments of activity `{self.gated.name}` have no names to show to approvers: give the gate "
+                "its function instead of its name, or give the activity one argument with fields"
             )
         return dict(zip(self.names or (), values, strict=False))
 
 
 def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Returns the names of the arguments that an activity is started with."""
+    """Return the names of the arguments with which an activity is started."""
     names = tuple(inspect.signature(function).parameters)
     return names[1:] if names[:1] == ("self",) else names
 
 
 def to_json(converter: PayloadConverter, value: Any) -> Any:
-    """Returns a value as the JSON that crosses to an activity. Raises `ValueError` for what is none."""
+    """Return a value as the JSON that an activity receives. Raises `ValueError` for a value that is not JSON."""
     payload = converter.to_payload(value)
     encoding = payload.metadata.get(_ENCODING)
     if encoding == _NULL:
         return None
     if encoding not in _READABLE:
-        raise ValueError(f"a value of type `{type(value).__name__}` is no JSON, so that nobody could read it")
+        raise ValueError(f"a value of type `{type(value).__name__}` is not JSON, so approvers could not read it")
     return json.loads(payload.data)
 
 
 def from_json(converter: PayloadConverter, value: Any, like: Any, hint: Any) -> Any:
-    """Returns what an activity is handed for this JSON in the place of a value `like` it, whose type is `hint`."""
+    """Return the activity's argument for this JSON, encoded like the value `like`, with the type `hint`."""
     metadata = dict(converter.to_payload(like).metadata)
     if metadata.get(_ENCODING) not in _READABLE:
         metadata = {_ENCODING: _PLAIN}

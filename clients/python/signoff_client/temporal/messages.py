@@ -1,4 +1,4 @@
-"""What a workflow and the gate's own activities say to each other, and how a call that is not run is told."""
+"""Messages between workflows and the gate's own activities, and the errors of calls that are not run."""
 
 import json
 from dataclasses import dataclass, field
@@ -14,33 +14,33 @@ from signoff_client.status import CallStatus, explain
 ASK: Final = "signoff.ask"
 WITHDRAW: Final = "signoff.withdraw"
 APPROVED: Final = "signoff.approved"
-"""The activity in whose place a workflow's own code stands: it returns the arguments that were approved."""
+"""The activity for a workflow's own code. It returns the approved arguments."""
 SIGNAL: Final = "signoff.call"
 HEADER: Final = "signoff-call"
 PATCH: Final = "signoff.gate"
 EXTERN: Final = "__signoff_gate"
 RETRY: Final = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=1))
-"""How the gate's own activities are tried again."""
+"""The retry policy of the gate's own activities."""
 
 DENIED: Final = "ToolDenied"
-"""It was not run and will not be: people, a rule, the deadline, a withdrawal, or no gateway."""
+"""It was not run and will not be: approvers, a rule, the deadline, a withdrawal, or no gateway."""
 IN_DOUBT: Final = "ToolInDoubt"
-"""Its permit was used before, and what became of it is not known."""
+"""Its permit was used before, and its outcome is unknown."""
 FAILED: Final = "ToolFailed"
 """It was run before, or by Signoff, and failed."""
 UNREACHABLE: Final = "SignoffUnreachable"
-"""The gateway gave no answer: tried again, and denied in the end."""
+"""The gateway gave no answer: retried, and finally denied."""
 WAITING: Final = "SignoffWaiting"
-"""People are asked anew, as the rules have changed since it was permitted."""
+"""Approvers are asked again, because the rules have changed since the permit."""
 _UNREAD: Final = "unread"
 _NOTHING: Final = RawValue(Payload())
 NOT_KEPT: Final = "not_kept"
-"""The key under which a report tells a result in words, where the result itself cannot be read back."""
+"""The key of a result's text in a report, if the result itself cannot be read back."""
 
 
 @dataclass
 class Question:
-    """Says which call a workflow asks about."""
+    """A workflow's question about a call."""
 
     tool: str
     args: dict[str, Any]
@@ -53,7 +53,7 @@ class Question:
 
 @dataclass
 class Answer:
-    """Says how a call stands."""
+    """The state of a call."""
 
     state: str
     id: str = ""
@@ -66,14 +66,14 @@ class Answer:
 
 @dataclass
 class Use:
-    """The header of an activity that was permitted: which call it is."""
+    """The header of a permitted activity: the id of its call."""
 
     id: str
     tool: str
     attempt: str = ""
-    """The name of this try, for the activity's first attempt alone."""
+    """The id of this attempt, for the activity's first attempt only."""
     is_resumed: bool = False
-    """Whether an earlier activity of this try used the permit and was suspended."""
+    """Whether an earlier activity of this attempt used the permit and was suspended."""
 
 
 @dataclass
@@ -88,18 +88,18 @@ class Approval:
 
 @dataclass
 class ToldCalls:
-    """The calls that a workflow waits for, and what it was told of each."""
+    """The calls that a workflow waits for, and the latest signal about each."""
 
     states: dict[str, str] = field(default_factory=dict)
 
     def take(self, message: RawValue = _NOTHING) -> None:
-        """Takes a signal. It may say anything, and never raises: what an activity may run, the gateway says.
+        """Take a signal. Never raises. Its contents are untrusted: only the gateway can permit a call.
 
-        One that cannot be read, as it is encrypted with keys that are not here, is about any of the calls.
+        An unreadable signal, encrypted with other keys, may concern any of the calls.
         """
         try:
-            told = json.loads(message.payload.data)
-            key, state = told["callback"]["state"], str(told["state"])
+            signal = json.loads(message.payload.data)
+            key, state = signal["callback"]["state"], str(signal["state"])
         except (KeyError, TypeError, ValueError):
             self.states.update(dict.fromkeys(self.states, _UNREAD))
             return
@@ -108,7 +108,7 @@ class ToldCalls:
 
 
 def answer_from_status(status: CallStatus) -> Answer:
-    """Returns how a call stands, with the words for a model where it does not run."""
+    """Return the state of a call, with an explanation for a model if it does not run."""
     return Answer(
         state=status.state,
         id=status.id,
@@ -121,7 +121,7 @@ def answer_from_status(status: CallStatus) -> Answer:
 
 
 def not_run(answer: Answer) -> ApplicationError:
-    """Returns the error of a call that is not run: it is never tried again."""
+    """Return the error of a call that is not run. It is never retried."""
     kind = IN_DOUBT if answer.state == "used" or answer.code == "in_doubt" else DENIED
     if answer.state == "ended" and kind == DENIED:
         kind = FAILED
@@ -131,7 +131,7 @@ def not_run(answer: Answer) -> ApplicationError:
 
 
 def kept_result(answer: Answer) -> Any:
-    """Returns the result of a call that has ended `ok`. Raises `ApplicationError` where it was not kept."""
+    """Return the result of a call that has ended `ok`. Raises `ApplicationError` if the result was not kept."""
     result = answer.result
     if isinstance(result, dict) and set(result) == {NOT_KEPT}:
         words = f"It has run before, and its result was not kept: {result[NOT_KEPT]}"

@@ -30,16 +30,15 @@ _LOG: Final = logging.getLogger("signoff_client")
 _OWN: Final = GatedActivity(APPROVED, tool_at="tool", args_at="args")
 
 _ALIKE: Final = 0.85
-"""From which part of their letters two names are taken for one that was mistyped."""
+"""The least similarity at which a name counts as misspelt."""
 
 Named = str | Callable[..., Any] | GatedActivity
 
 
 class Gated(SimplePlugin):
-    """Has the activities that it names run only once they are permitted, with what was approved, once.
+    """Runs the named activities only once they are permitted, with the approved arguments, once.
 
-    It belongs to the workers of the workflows and to those of the activities, or to the client that they are made
-    with, and to replayers.
+    Give it to the workers of the workflows and of the activities, or to their client, and to replayers.
     """
 
     def __init__(
@@ -53,12 +52,12 @@ class Gated(SimplePlugin):
         patience: timedelta = timedelta(minutes=5),
         task_queue: str | None = None,
     ) -> None:
-        """Gates `activities`; a mapping says what each is called at the gateway.
+        """Gate `activities`. A mapping gives each one's name at the gateway.
 
-        `user` is called in the workflow and says in whose name it asks, else the gate's. A workflow that is told
-        nothing looks after `look_up`, and then after twice as long each time, up to a day. A gateway that gives no
-        answer is tried again for `patience`, then it means no. `task_queue` is where the gate's own activities run,
-        where that is not the workflow's own. Raises `ValueError` for a function that is no activity, or named twice.
+        `user` is called in the workflow and returns the requester; by default the gate's user. A workflow without a
+        signal looks after `look_up`, then after twice as long each time, up to a day. A gateway without an answer is
+        retried for `patience`, then the call is denied. `task_queue` is the queue of the gate's own activities, by
+        default the workflow's. Raises `ValueError` for a function that is not an activity, or for a repeated one.
         """
         self._readers: dict[str, CallReader] = {APPROVED: CallReader(_OWN)}
         for each in _named(activities):
@@ -76,22 +75,22 @@ class Gated(SimplePlugin):
         )
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
-        """Learns the names of arguments from the worker's functions, where the gate knows an activity by its name.
+        """Read the names of arguments from the worker's functions, for activities that are gated by name.
 
-        Raises `ValueError` for a name that the worker has with other letters: nobody would be asked about that one.
+        Raises `ValueError` if the worker has an activity with a similar name: that one would run without approval.
         """
-        known = {}
+        functions = {}
         for function in worker.config(active_config=True).get("activities", ()):
             definition = activity._Definition.from_callable(function)
             if definition is not None and definition.name:
-                known[definition.name] = function
+                functions[definition.name] = function
         for name, reader in self._readers.items():
-            if name in known and reader.names is None:
-                self._readers[name] = CallReader(reader.gated, argument_names(known[name]))
-            elif name not in known:
-                if alike := difflib.get_close_matches(name, known.keys() - self._readers, n=1, cutoff=_ALIKE):
-                    raise ValueError(f"this worker has no activity `{name}`, but `{alike[0]}`: name it as it is there")
-                _LOG.warning("no activity `%s` is known to this worker: only one of just that name is gated", name)
+            if name in functions and reader.names is None:
+                self._readers[name] = CallReader(reader.gated, argument_names(functions[name]))
+            elif name not in functions:
+                if alike := difflib.get_close_matches(name, functions.keys() - self._readers, n=1, cutoff=_ALIKE):
+                    raise ValueError(f"this worker has no activity `{name}`; did you mean `{alike[0]}`?")
+                _LOG.warning("this worker has no activity `%s`: only an activity with exactly that name is gated", name)
         await super().run_worker(worker, next)
 
 
@@ -120,7 +119,7 @@ def _named(activities: Iterable[Named] | Mapping[str | Callable[..., Any], str])
 
 
 def _pass_through(runner: WorkflowRunner | None) -> WorkflowRunner:
-    """Lets workflows import this package as it is: each of them would load it, and its HTTP library, anew."""
+    """Let workflows import this package unchanged. Otherwise each would load it again, with its HTTP library."""
     runner = runner or SandboxedWorkflowRunner()
     if not isinstance(runner, SandboxedWorkflowRunner):
         return runner

@@ -1,6 +1,6 @@
-"""Has a workflow ask before it starts a dangerous activity: without polling, and without holding a slot.
+"""Makes a workflow ask before it starts a dangerous activity, without polling and without a worker slot.
 
-Runs in workflows, so it must do the same at every replay.
+Runs in workflows, so it must be deterministic in replay.
 """
 
 import asyncio
@@ -47,13 +47,13 @@ from signoff_client.temporal.messages import (
 Input = TypeVar("Input", StartActivityInput, StartLocalActivityInput)
 
 _ASK_TIME: Final = timedelta(minutes=2)
-"""For how long one attempt to ask may take."""
+"""Timeout of one attempt to ask."""
 _WITHDRAW_TIME: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
 class _Suspended:
-    """A call whose activity a framework suspends: started again it is the same call, and the same try."""
+    """A call whose activity a framework suspends. Started again, it is the same call and the same attempt."""
 
     question: Question
     attempt: str
@@ -77,7 +77,7 @@ class WorkflowGate:
     def start(
         self, input: Input, start: Callable[[Input], workflow.ActivityHandle[Any]]
     ) -> workflow.ActivityHandle[Any]:
-        """Starts an activity, a dangerous one once it is permitted."""
+        """Start an activity, a dangerous one only once it is permitted."""
         reader = self._plan.readers.get(input.activity)
         if reader is None:
             return start(input)
@@ -93,7 +93,7 @@ class WorkflowGate:
         suspended = next((each for each in self._suspended if each.is_of(question)), None)
         if suspended is not None:
             self._suspended.remove(suspended)
-        # By the present run: after a reset the same number is another try.
+        # By the current run: after a reset, the same number is another attempt.
         step = suspended or _Suspended(question, f"{info.run_id}:{self._asked}")
         running = self._run(step, input, start, is_resumed=suspended is not None)
         asking = asyncio.create_task(running, name=f"gated activity: {input.activity}")
@@ -101,7 +101,7 @@ class WorkflowGate:
         return cast("workflow.ActivityHandle[Any]", asking)
 
     async def close(self) -> None:
-        """Withdraws what is still asked for when the workflow ends: nobody would be told the answer."""
+        """Withdraw open calls when the workflow ends: no code would receive their answers."""
         left = [each for each in self._open if not each.done()]
         for each in left:
             each.cancel()
@@ -109,8 +109,8 @@ class WorkflowGate:
             await asyncio.gather(*left, return_exceptions=True)
 
     def _is_gated(self) -> bool:
-        # What a run has started before there was a gate is started as it was when its history is replayed. Each such
-        # activity is a patch of its own, so that the run's next one is gated; a new run has one patch for all.
+        # Activities from before the gate existed are started ungated when their history is replayed. Each has its own
+        # patch, so that the run's next activity is gated. A new run has one patch for all.
         if workflow.patched(f"{PATCH}.{self._ungated}"):
             return True
         self._ungated += 1
@@ -124,10 +124,10 @@ class WorkflowGate:
         *,
         is_resumed: bool,
     ) -> Any:
-        question, told = step.question, self._told_calls()
+        question, signals = step.question, self._told_calls()
         try:
             while True:
-                answer = await self._settle(question, told, is_resumed=is_resumed)
+                answer = await self._settle(question, signals, is_resumed=is_resumed)
                 if answer.state == "ended":
                     return _result(answer, input.ret_type)
                 try:
@@ -150,10 +150,10 @@ class WorkflowGate:
                 raise _failure(input, error) from error
             raise
         finally:
-            told.states.pop(question.key, None)
+            signals.states.pop(question.key, None)
 
     async def _settle(self, question: Question, told: ToldCalls, *, is_resumed: bool) -> Answer:
-        """Returns how a call stands once it is permitted or has ended well. Raises `ApplicationError` where not."""
+        """Return the state of a call once it is permitted or has succeeded. Raises `ApplicationError` otherwise."""
         looks = self._plan.look_up
         told.states[question.key] = ""
         answer = await self._ask(question, self._plan.patience)
@@ -205,22 +205,22 @@ class WorkflowGate:
             workflow.logger.warning("a call of %s that was cancelled could not be withdrawn: %s", question.tool, error)
 
     def _told_calls(self) -> ToldCalls:
-        """Returns what this workflow is told by signals; it is kept by the handler of the signal."""
+        """Return the workflow's record of signals, which the signal's handler holds."""
         handler = workflow.get_signal_handler(self._plan.signal)
         if handler is None:
-            told = ToldCalls()
-            workflow.set_signal_handler(self._plan.signal, told.take)
-            return told
+            signals = ToldCalls()
+            workflow.set_signal_handler(self._plan.signal, signals.take)
+            return signals
         own = getattr(handler, "__self__", None)
         if not isinstance(own, ToldCalls):
             raise RuntimeError(
-                f"this workflow has a handler of its own for the signal `{self._plan.signal}`: give the gate another "
-                'one, `Gated(..., signal="...")`, which the declaration of the agent has to name as well'
+                f"this workflow already handles the signal `{self._plan.signal}`: give the gate another "
+                'one, `Gated(..., signal="...")`, and name it in the declaration of the agent too'
             )
         return own
 
     def _permitted(self, input: Input, use: Use) -> Input:
-        """Returns the input with its permit; what stands for a workflow's own code runs where the gate's own does."""
+        """Return the input with its permit. The activity for a workflow's own code runs on the gate's queue."""
         headers = {**input.headers, HEADER: PayloadConverter.default.to_payload(use)}
         permitted = dataclasses.replace(input, headers=headers)
         if isinstance(permitted, StartActivityInput) and permitted.activity == APPROVED:

@@ -1,4 +1,4 @@
-"""Puts a gate into each workflow of a worker: before the activities that it starts, and at its end."""
+"""Puts a gate into each workflow of a worker: before its activities, and at its end."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from signoff_client.temporal.workflow_gate import WorkflowGate
 
 
 def workflow_interceptor(plan: GatePlan) -> type[WorkflowInboundInterceptor]:
-    """Returns the class by which each workflow of a worker has a gate of its own."""
+    """Return the class that gives each workflow of a worker its own gate."""
 
     class GatedWorkflow(WorkflowInboundInterceptor):
         def init(self, outbound: WorkflowOutboundInterceptor) -> None:

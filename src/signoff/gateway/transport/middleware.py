@@ -185,7 +185,9 @@ def _seal(send: Send, scope: Scope, *, secure: bool) -> Send:
 def unexpected_receipt(approval_id: str, error: Exception) -> Receipt:
     """Return the receipt of a decision with an unexpected error. It may have counted, so it is not refused."""
     name = _log_failure(f"an answer to {approval_id!r}", error)
-    message = f"an unexpected error occurred, and the decision may have counted; see the id {name} in the gateway's log"
+    message = (
+        f"an unexpected error occurred, and the decision may have counted; the gateway's log has it under the id {name}"
+    )
     return Receipt(status="pending", approval_id=approval_id, message=message)
 
 
@@ -223,7 +225,7 @@ class ErrorMiddleware:
             # Log the path as a Python literal: a `%0A` in it would otherwise forge a line of the log.
             name = _log_failure(f"{scope['method']} {scope['path']!r}", error)
             if not begun:
-                words = f"an unexpected error occurred; see the id {name} in the gateway's log"
+                words = f"an unexpected error occurred; the gateway's log has it under the id {name}"
                 response = await self._answer(Request(scope, receive), Fault(code="internal", message=words), 500)
                 await response(scope, receive, send)
 
